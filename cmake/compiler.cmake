@@ -1,0 +1,12 @@
+# Flags that every target shares, as the interface target tilewright_compiler_flags.
+add_library(tilewright_compiler_flags INTERFACE)
+# Every fma is written out where it is meant: a contracted one would change bits (docs/numerics.md).
+target_compile_options(tilewright_compiler_flags INTERFACE -Wall -Wextra -Wshadow -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(tilewright_compiler_flags INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string
+endif()
+if(TILEWRIGHT_SANITIZE)
+  target_compile_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE}
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE})
+endif()

@@ -1,0 +1,118 @@
+// A call, described: operands, output, layout, grouping, options. `validate` finds every mistake before anything runs.
+//
+//     D[m, n] = C[m, n] + alpha * sum over k of  a(m, k) * b(n, k)      a(m, k) = A[m, k] * scale of the block of (m,
+//     k)
+#pragma once
+
+#include <tilewright/recipe.h>
+#include <tilewright/tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tilewright {
+
+/// Which way A and B are stored, as in BLAS for row-major matrices. Batched and grouped tensors put the group in front.
+enum class Layout : std::uint8_t {
+    nt,  // A [m, k], B [n, k]
+    nn,  // A [m, k], B [k, n]
+    tn,  // A [k, m], B [k, n]
+    tt,  // A [k, m], B [n, k]
+};
+constexpr bool a_is_transposed(Layout layout) { return layout == Layout::tn || layout == Layout::tt; }
+constexpr bool b_is_transposed(Layout layout) { return layout == Layout::nn || layout == Layout::tn; }
+
+/// What the groups of a call are, and what `Groups::sizes` says.
+enum class Grouping : std::uint8_t {
+    dense,              // one product; no sizes
+    batched,            // A [g, m, k], B [g, n, k], D [g, m, n]; no sizes
+    m_grouped_indices,  // A [m, k], B [g, n, k], D [m, n]; sizes [m]: the group of each row, outside 0..g-1 = skip the
+                        // row
+    m_grouped_offsets,  // ... sizes [g]: the row at which group i ends; group i + 1 starts there
+    m_grouped_aligned_offsets,  // ... sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`
+    m_grouped_masked,           // A [g, max_m, k], D [g, max_m, n]; sizes [g]: valid rows of each group
+    k_grouped,                  // A [m, sum k], B [n, sum k], D [g, m, n]; sizes [g]: the k at which group i ends
+};
+
+/// Sizes are int32 or int64, live where the operands live, and are clamped into the buffers, never trusted.
+/// Rows that belong to no group are not written.
+struct Groups {
+    Grouping grouping = Grouping::dense;
+    Tensor sizes{};
+    std::int64_t alignment = 128;  // m_grouped_aligned_offsets only
+};
+
+/// Values with their scales. Scales follow the logical operand, whatever the layout of the values, in any strides:
+///   tensor   [1]            row   [rows]        1x128, 1x32, 1x16   [rows, ceil(k / block)]
+///   128x128  [ceil(rows / 128), ceil(k / 128)]
+/// with rows = m for a, n for b. An operand with a group dimension has the group in front ([g] for tensor, where [1]
+/// is shared by all groups). k_grouped: tensor [1] or [g]; row [rows] or [g, rows]; blocks start anew in each group and
+/// follow one another: [rows, sum over groups of ceil(k_g / block)]; more columns than that are allowed.
+/// NVFP4 (1x16) takes `tensor_scale`, f32 [1] or, with a group dimension, [g].
+struct Operand {
+    Tensor values{};
+    Granularity granularity = Granularity::none;
+    Tensor scales{};
+    Tensor tensor_scale{};
+};
+
+/// How fp8 products are summed (docs/numerics.md). bf16 operands have no promotion.
+enum class Accumulation : std::uint8_t {
+    promoted,    // at most 128 products in the tensor core's 14-bit sum, then fp32
+    unpromoted,  // all of k in the tensor core; per tensor and per row scales only; biased by about -1.6e-5 * k
+};
+
+/// CPU only: which arithmetic computes the result.
+enum class Arithmetic : std::uint8_t {
+    fast,    // fp32, in whatever order is fastest
+    hopper,  // bit for bit what a Hopper GPU returns
+};
+
+enum class Reproducibility : std::uint8_t {
+    repeatable,  // the same call gives the same bits again
+    invariant,   // an element's bits depend on its own row, column, scales and C only; on the CPU implies `hopper`
+};
+
+enum class Backend : std::uint8_t { automatic, cpu, hopper };
+
+/// All that the host knows of a call.
+struct Problem {
+    Operand a{};  // activations
+    Operand b{};  // weights
+    Tensor d{};   // bf16, f16 or f32
+    Tensor c{};   // same format and shape as d; may be the same memory with the same strides; not given: zero
+    float alpha = 1.0F;
+    Layout layout = Layout::nt;
+    Groups groups{};
+    Accumulation accumulation = Accumulation::promoted;
+    Arithmetic arithmetic = Arithmetic::fast;
+    Reproducibility reproducibility = Reproducibility::repeatable;
+    int sm_limit = 0;             // GPU: streaming multiprocessors this call may use; 0 = all
+    std::int64_t expected_m = 0;  // masked: typical valid rows of a group, a hint for the planner; 0 = unknown
+};
+
+/// One mistake in a call.
+struct Finding {
+    std::string operand;   // "b.scales"
+    std::string given;     // "[56, 16]"
+    std::string expected;  // "[16, 56] for 128x128 scaling of b [2048, 7168]"
+    std::string advice;    // what to do about it; may be empty
+
+    /// "b.scales: [56, 16] given, [16, 56] expected for 128x128 scaling of b [2048, 7168]; pass the transposed view"
+    std::string message() const;
+};
+
+/// Every mistake in the call, in the caller's words; empty when `backend` can run it. Never throws, never touches the
+/// memory behind the tensors. Shapes alone can be checked by leaving all data pointers null (`Check::shapes`).
+enum class Check : std::uint8_t { shapes, call };
+std::vector<Finding> validate(const Problem& problem, Backend backend = Backend::automatic, Check check = Check::call);
+
+std::string_view name(Layout layout);
+std::string_view name(Grouping grouping);
+std::string_view name(Accumulation accumulation);
+std::string_view name(Arithmetic arithmetic);
+std::string_view name(Reproducibility reproducibility);
+std::string_view name(Backend backend);
+
+}  // namespace tilewright

@@ -1,0 +1,10 @@
+// Tilewright: low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU.
+// This header is the table of contents, in reading order.
+#pragma once
+
+#include <tilewright/formats.h>   // e4m3, e5m2, e2m1, ...
+#include <tilewright/problem.h>   // a call, described; validate
+#include <tilewright/quantize.h>  // real matrices to low precision and back
+#include <tilewright/recipe.h>    // which formats and scales go together
+#include <tilewright/run.h>       // compute
+#include <tilewright/tensor.h>    // a strided view of memory

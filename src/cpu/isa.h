@@ -1,0 +1,12 @@
+// Which vector instructions this CPU has. Hot files are compiled once for each level (tilewright_isa_sources in
+// src/cpu/CMakeLists.txt) into the namespace TILEWRIGHT_ISA, and called through a table that `best_isa` selects.
+#pragma once
+
+namespace tilewright::cpu {
+
+enum class Isa { baseline, avx2, avx512 };
+
+/// The best level that this CPU has and this build contains.
+Isa best_isa();
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,54 @@
+#include "cpu/reference.h"
+
+#include "formats/element.h"
+
+namespace tilewright::cpu {
+namespace {
+
+/// a(m, k) or b(n, k): the value times its scale. `row` and `k` are the piece's own, `row_begin` and `k_begin` its
+/// place.
+double scaled(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k_begin,
+              std::int64_t k, std::int64_t block_begin) {
+    const double value =
+        formats::load(operand.values, operand.recipe.values, value_index(operand, group, row, k_begin + k));
+    if (operand.scales == nullptr) return value;
+    const std::int64_t block = operand.k_block() == 0 ? 0 : block_begin + k / operand.k_block();
+    return value * formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, block));
+}
+
+double tensor_scale(const OperandGeometry& operand, std::int64_t group) {
+    if (operand.tensor_scale == nullptr) return 1;
+    return formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride);
+}
+
+}  // namespace
+
+double reference_element(const Geometry& g, const Piece& piece, std::int64_t row, std::int64_t column) {
+    const std::int64_t a_row = piece.row_begin + row;
+    double c = 0;
+    if (g.c.data != nullptr) {
+        c = formats::load(g.c.data, g.output, output_index(g.c, piece.group, a_row, column));
+    }
+    if (piece.k_count == 0) return c;  // also with infinite scales
+
+    double sum = 0;
+    for (std::int64_t k = 0; k < piece.k_count; ++k) {
+        sum += scaled(g.a, piece.group, a_row, piece.k_begin, k, piece.a_block_begin) *
+               scaled(g.b, piece.group, column, piece.k_begin, k, piece.b_block_begin);
+    }
+    return c + double{g.alpha} * (tensor_scale(g.a, piece.group) * tensor_scale(g.b, piece.group)) * sum;
+}
+
+void run_reference(const Geometry& g) {
+    for (const Piece& piece : pieces(g)) {
+        for (std::int64_t row = 0; row < piece.rows; ++row) {
+            for (std::int64_t column = 0; column < g.n; ++column) {
+                const double value = reference_element(g, piece, row, column);
+                formats::store(g.d.data, g.output, output_index(g.d, piece.group, piece.row_begin + row, column),
+                               value);
+            }
+        }
+    }
+}
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,14 @@
+// The definition of every operation, in float64.
+#pragma once
+
+#include "problem/geometry.h"
+
+namespace tilewright::cpu {
+
+/// Computes D of a validated problem in double and rounds once to the output format.
+void run_reference(const Geometry& geometry);
+
+/// One element in double, before the rounding: row and column count from the piece's beginning.
+double reference_element(const Geometry& geometry, const Piece& piece, std::int64_t row, std::int64_t column);
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,117 @@
+// Encode and decode one number of any format. Plain C++20 without standard headers: the library, the emulator, the
+// kernels (NVRTC) and the tests share it. constexpr throughout.
+//
+// A format is described by its fields (sign, exponent, mantissa) and by what its largest exponent means; one decoder
+// and one encoder serve all of them. Sources: OCP 8-bit Floating Point Specification 1.0 (e4m3, e5m2), OCP
+// Microscaling Formats 1.0 (e2m1, e8m0), IEEE 754 (f16, f32).
+#pragma once
+
+namespace tilewright::formats {
+
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+/// What codes with the largest exponent stand for.
+enum class Special {
+    infinity_and_nan,  // as IEEE: mantissa 0 is infinity, others NaN
+    nan_only,          // only exponent and mantissa all ones is NaN, the rest are numbers
+    none,              // all are numbers
+};
+
+struct Fields {
+    int exponent_bits;
+    int mantissa_bits;
+    int bias;
+    Special special;
+
+    constexpr u32 exponent_mask() const { return (1U << exponent_bits) - 1; }
+    constexpr u32 mantissa_mask() const { return (1U << mantissa_bits) - 1; }
+    constexpr u32 sign_bit() const { return 1U << (exponent_bits + mantissa_bits); }
+    constexpr u32 all_ones() const { return sign_bit() - 1; }
+    constexpr u32 infinity() const { return exponent_mask() << mantissa_bits; }
+    /// Code of the largest finite number.
+    constexpr u32 largest() const {
+        switch (special) {
+            case Special::infinity_and_nan: return infinity() - 1;
+            case Special::nan_only: return all_ones() - 1;
+            case Special::none: return all_ones();
+        }
+        return 0;
+    }
+    constexpr int smallest_exponent() const { return 1 - bias; }
+};
+
+inline constexpr Fields e4m3_fields{4, 3, 7, Special::nan_only};
+inline constexpr Fields e5m2_fields{5, 2, 15, Special::infinity_and_nan};
+inline constexpr Fields e2m1_fields{2, 1, 1, Special::none};
+inline constexpr Fields f16_fields{5, 10, 15, Special::infinity_and_nan};
+inline constexpr Fields bf16_fields{8, 7, 127, Special::infinity_and_nan};
+inline constexpr Fields f32_fields{8, 23, 127, Special::infinity_and_nan};
+
+enum class Overflow {
+    saturate,   // beyond the largest number, infinity included: the largest number
+    propagate,  // infinity where the format has one, NaN where it has only that; a format with neither saturates
+};
+
+/// 2^exponent for -149 <= exponent <= 127.
+constexpr float power_of_two(int exponent) {
+    const u32 bits = exponent >= -126 ? u32(exponent + 127) << 23 : 1U << (exponent + 149);
+    return __builtin_bit_cast(float, bits);
+}
+
+/// The value of `code`; bits above the format's are ignored.
+constexpr float decode(const Fields& f, u32 code) {
+    const bool negative = (code & f.sign_bit()) != 0;
+    const u32 sign = negative ? 0x8000'0000U : 0U;
+    const u32 exponent = code >> f.mantissa_bits & f.exponent_mask();
+    const u32 mantissa = code & f.mantissa_mask();
+    const bool top = exponent == f.exponent_mask();
+    const bool infinite = f.special == Special::infinity_and_nan && top && mantissa == 0;
+    const bool nan = (f.special == Special::infinity_and_nan && top && mantissa != 0) ||
+                     (f.special == Special::nan_only && top && mantissa == f.mantissa_mask());
+    if (nan) return __builtin_bit_cast(float, 0x7FFF'FFFFU);
+    if (infinite) return __builtin_bit_cast(float, sign | 0x7F80'0000U);
+    if (exponent == 0) {
+        const float magnitude = float(mantissa) * power_of_two(f.smallest_exponent() - f.mantissa_bits);
+        return negative ? -magnitude : magnitude;
+    }
+    return __builtin_bit_cast(float,
+                              sign | u32(int(exponent) - f.bias + 127) << 23 | mantissa << (23 - f.mantissa_bits));
+}
+
+/// Round to nearest, ties to even. NaN becomes the canonical code 0 1..1 1..1 (e2m1, which has none: the largest).
+constexpr u32 encode(const Fields& f, double value, Overflow overflow = Overflow::saturate) {
+    const u64 bits = __builtin_bit_cast(u64, value);
+    const u32 sign = (bits >> 63) != 0 ? f.sign_bit() : 0U;
+    const u64 fraction = bits & ((1ULL << 52) - 1);
+    const int exponent = int(bits >> 52 & 2047) - 1023;
+    const u32 beyond = f.special == Special::infinity_and_nan ? sign | f.infinity() : f.all_ones();
+    const bool saturates = overflow == Overflow::saturate || f.special == Special::none;
+    const u32 too_large = saturates ? sign | f.largest() : beyond;
+    if (exponent == 1024 && fraction != 0) return f.all_ones();
+    if (exponent == 1024) return too_large;
+
+    // Significand in units of the target's last place; a subnormal target drops more bits. A double that is itself
+    // subnormal is far below half of any format's smallest number and rounds to zero below.
+    const int below = f.smallest_exponent() - exponent;
+    const int dropped = 52 - f.mantissa_bits + (below > 0 ? below : 0);
+    if (dropped > 54) return sign;
+    const u64 significand = 1ULL << 52 | fraction;
+    const u64 last_place = significand >> dropped & 1;
+    const u64 rounded = (significand + (1ULL << (dropped - 1)) - 1 + last_place) >> dropped;
+    // A carry out of the mantissa runs into the exponent field, which is what it should do.
+    const u64 code = below > 0 ? rounded : (u64(exponent + f.bias - 1) << f.mantissa_bits) + rounded;
+    return code > f.largest() ? too_large : sign | u32(code);
+}
+
+// The two scale formats that are no signed float.
+
+/// ue8m0: 2^(code - 127), 255 is NaN.
+constexpr float decode_ue8m0(u32 code) {
+    return code == 255 ? __builtin_bit_cast(float, 0x7FFF'FFFFU) : power_of_two(int(code) - 127);
+}
+
+/// ue4m3: e4m3 without a sign, the top bit is ignored.
+constexpr float decode_ue4m3(u32 code) { return decode(e4m3_fields, code & 0x7FU); }
+
+}  // namespace tilewright::formats

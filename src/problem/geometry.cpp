@@ -1,0 +1,156 @@
+#include "problem/geometry.h"
+
+#include "formats/element.h"
+
+#include <algorithm>
+
+namespace tilewright {
+namespace {
+
+bool has_group_dimension_a(Grouping grouping) {
+    return grouping == Grouping::batched || grouping == Grouping::m_grouped_masked;
+}
+bool has_group_dimension_b(Grouping grouping) { return grouping != Grouping::dense && grouping != Grouping::k_grouped; }
+
+OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool grouped) {
+    OperandGeometry g;
+    g.recipe = {operand.values.format, operand.granularity, operand.scales.format};
+    g.values = operand.values.data;
+    const int first = grouped ? 1 : 0;
+    const Dims& strides = operand.values.strides;
+    g.value_strides = {.group = grouped ? strides[0] : 0,
+                       .row = strides[transposed ? first + 1 : first],
+                       .k = strides[transposed ? first : first + 1]};
+
+    // Scales have the group in front if their rank says so: [g] or [1] for tensor, [g, rows] for row, ...
+    if (operand.granularity != Granularity::none) {
+        g.scales = operand.scales.data;
+        const bool rows = g.row_block() != 0;
+        const bool blocks = g.k_block() != 0;
+        const int logical_rank = (rows ? 1 : 0) + (blocks ? 1 : 0);
+        const Tensor& scales = operand.scales;
+        const bool scale_groups = scales.shape.rank() > logical_rank && scales.shape[0] > 1;
+        const int first_scale = scales.shape.rank() - logical_rank;
+        g.scale_strides = {.group = scale_groups ? scales.strides[0] : 0,
+                           .row = rows ? scales.strides[first_scale] : 0,
+                           .k = blocks ? scales.strides[first_scale + 1] : 0};
+    }
+    if (operand.tensor_scale.given()) {
+        g.tensor_scale = operand.tensor_scale.data;
+        g.tensor_scale_stride = operand.tensor_scale.shape[0] > 1 ? operand.tensor_scale.strides[0] : 0;
+    }
+    return g;
+}
+
+OutputGeometry output_geometry(const Tensor& tensor) {
+    if (!tensor.given()) return {};
+    const int first = tensor.shape.rank() - 2;
+    return {.data = tensor.data,
+            .group_stride = first == 1 ? tensor.strides[0] : 0,
+            .row_stride = tensor.strides[first],
+            .column_stride = tensor.strides[first + 1]};
+}
+
+std::int64_t blocks(std::int64_t k, int block) { return block == 0 ? 0 : (k + block - 1) / block; }
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t size_entry(const Geometry& g, std::int64_t index) {
+    const Tensor& sizes = g.grouping.sizes;
+    return formats::load_integer(sizes.data, sizes.format, index * sizes.strides[0]);
+}
+
+/// Runs of rows with the same group; rows of no group are left out.
+std::vector<Piece> index_pieces(const Geometry& g) {
+    std::vector<Piece> list;
+    for (std::int64_t row = 0; row < g.m; ++row) {
+        const std::int64_t group = size_entry(g, row);
+        if (group < 0 || group >= g.groups) continue;
+        if (!list.empty() && list.back().group == group && list.back().row_begin + list.back().rows == row) {
+            ++list.back().rows;
+        } else {
+            list.push_back({.group = group, .row_begin = row, .rows = 1, .k_count = g.k});
+        }
+    }
+    return list;
+}
+
+std::vector<Piece> offset_pieces(const Geometry& g, std::int64_t alignment) {
+    std::vector<Piece> list;
+    std::int64_t begin = 0;
+    for (std::int64_t group = 0; group < g.groups; ++group) {
+        const std::int64_t end = std::clamp(size_entry(g, group), begin, g.m);
+        list.push_back({.group = group, .row_begin = begin, .rows = end - begin, .k_count = g.k});
+        begin = std::min(round_up(end, alignment), g.m);
+    }
+    return list;
+}
+
+std::vector<Piece> k_pieces(const Geometry& g) {
+    std::vector<Piece> list;
+    Piece piece{.rows = g.m};
+    for (piece.group = 0; piece.group < g.groups; ++piece.group) {
+        const std::int64_t end = std::clamp(size_entry(g, piece.group), piece.k_begin, g.k);
+        piece.k_count = end - piece.k_begin;
+        list.push_back(piece);
+        piece.k_begin = end;
+        piece.a_block_begin += blocks(piece.k_count, g.a.k_block());
+        piece.b_block_begin += blocks(piece.k_count, g.b.k_block());
+    }
+    return list;
+}
+
+std::vector<Piece> group_pieces(const Geometry& g, bool masked) {
+    std::vector<Piece> list;
+    for (std::int64_t group = 0; group < g.groups; ++group) {
+        const std::int64_t rows = masked ? std::clamp<std::int64_t>(size_entry(g, group), 0, g.m) : g.m;
+        list.push_back({.group = group, .rows = rows, .k_count = g.k});
+    }
+    return list;
+}
+
+std::vector<Piece> all_pieces(const Geometry& g) {
+    switch (g.grouping.grouping) {
+        case Grouping::dense:
+        case Grouping::batched: return group_pieces(g, false);
+        case Grouping::m_grouped_masked: return group_pieces(g, true);
+        case Grouping::m_grouped_indices: return index_pieces(g);
+        case Grouping::m_grouped_offsets: return offset_pieces(g, 1);
+        case Grouping::m_grouped_aligned_offsets: return offset_pieces(g, g.grouping.alignment);
+        case Grouping::k_grouped: return k_pieces(g);
+    }
+    return {};
+}
+
+}  // namespace
+
+Geometry geometry(const Problem& p) {
+    const Grouping grouping = p.groups.grouping;
+    Geometry g;
+    g.a = operand_geometry(p.a, a_is_transposed(p.layout), has_group_dimension_a(grouping));
+    g.b = operand_geometry(p.b, b_is_transposed(p.layout), has_group_dimension_b(grouping));
+    const int d_rank = p.d.shape.rank();
+    const int a_first = has_group_dimension_a(grouping) ? 1 : 0;
+    g.m = p.d.shape[d_rank - 2];
+    g.n = p.d.shape[d_rank - 1];
+    g.k = p.a.values.shape[a_is_transposed(p.layout) ? a_first : a_first + 1];
+    if (grouping == Grouping::k_grouped) g.groups = p.d.shape[0];
+    if (has_group_dimension_b(grouping)) g.groups = p.b.values.shape[0];
+    g.output = p.d.format;
+    g.d = output_geometry(p.d);
+    g.c = output_geometry(p.c);
+    g.alpha = p.alpha;
+    g.accumulation = p.accumulation;
+    g.grouping = p.groups;
+    return g;
+}
+
+std::vector<Piece> pieces(const Geometry& g) {
+    std::vector<Piece> list = all_pieces(g);
+    std::erase_if(list, [](const Piece& piece) { return piece.rows <= 0; });
+    return list;
+}
+
+}  // namespace tilewright

@@ -1,0 +1,91 @@
+// A validated problem without its names: what every backend computes from. Layouts have become strides, groupings a
+// list of pieces, each a plain product of some rows of A with one B.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tilewright {
+
+/// Strides in elements over group, row (of the logical [rows, k] operand) and k. Zero where there is no such dimension.
+struct Strides {
+    std::int64_t group = 0;
+    std::int64_t row = 0;
+    std::int64_t k = 0;
+};
+
+struct OperandGeometry {
+    OperandRecipe recipe;
+    const void* values = nullptr;
+    Strides value_strides;
+    const void* scales = nullptr;  // null without scales
+    Strides scale_strides;         // over group, row block, k block
+    const void* tensor_scale = nullptr;
+    std::int64_t tensor_scale_stride = 0;  // over groups
+
+    int row_block() const { return tilewright::row_block(recipe.granularity); }
+    int k_block() const { return tilewright::k_block(recipe.granularity); }
+};
+
+struct OutputGeometry {
+    void* data = nullptr;  // null: C is not given
+    std::int64_t group_stride = 0;
+    std::int64_t row_stride = 0;
+    std::int64_t column_stride = 0;
+};
+
+struct Geometry {
+    std::int64_t groups = 1;
+    std::int64_t m = 0;  // rows of A and D; masked and batched: of one group
+    std::int64_t n = 0;
+    std::int64_t k = 0;  // k_grouped: the sum over groups
+    OperandGeometry a;
+    OperandGeometry b;
+    Format output = Format::bf16;
+    OutputGeometry d;
+    OutputGeometry c;
+    float alpha = 1;
+    Accumulation accumulation = Accumulation::promoted;
+    Groups grouping;
+};
+
+/// Rows row_begin .. row_begin + rows of A (and D) against group `group` of B, over k_begin .. k_begin + k_count.
+/// Operands without a group dimension have a group stride of zero, so `group` may be applied to both.
+struct Piece {
+    std::int64_t group = 0;
+    std::int64_t row_begin = 0;
+    std::int64_t rows = 0;
+    std::int64_t k_begin = 0;
+    std::int64_t k_count = 0;
+    std::int64_t a_block_begin = 0;  // k_grouped: scale columns of the groups before this one
+    std::int64_t b_block_begin = 0;
+};
+
+/// The geometry of a problem for which `validate` found nothing.
+Geometry geometry(const Problem& problem);
+
+/// The pieces, in ascending order of rows and groups; sizes are read from host memory and clamped into the buffers.
+/// Pieces without rows are left out; pieces without k stay (their D is C, or zeros).
+std::vector<Piece> pieces(const Geometry& geometry);
+
+/// Where element (row, k) of the piece lies, in elements from `values`; row and k count from the piece's beginning.
+inline std::int64_t value_index(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k) {
+    return group * operand.value_strides.group + row * operand.value_strides.row + k * operand.value_strides.k;
+}
+
+/// Where the scale of logical row `row` and scale column `k_block` lies, in elements from `scales`.
+inline std::int64_t scale_index(const OperandGeometry& operand, std::int64_t group, std::int64_t row,
+                                std::int64_t k_block) {
+    const int rows = operand.row_block();
+    return group * operand.scale_strides.group + (rows == 0 ? 0 : row / rows) * operand.scale_strides.row +
+           k_block * operand.scale_strides.k;
+}
+
+inline std::int64_t output_index(const OutputGeometry& output, std::int64_t group, std::int64_t row,
+                                 std::int64_t column) {
+    return group * output.group_stride + row * output.row_stride + column * output.column_stride;
+}
+
+}  // namespace tilewright
