@@ -2,6 +2,7 @@
 add_library(tilewright_compiler_flags INTERFACE)
 # Every fma is written out where it is meant: a contracted one would change bits (docs/numerics.md).
 target_compile_options(tilewright_compiler_flags INTERFACE -Wall -Wextra -Wshadow -ffp-contract=off)
+target_compile_options(tilewright_compiler_flags INTERFACE -include ${PROJECT_SOURCE_DIR}/cmake/glibc_compat.h)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(tilewright_compiler_flags INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string
 endif()

@@ -1,0 +1,53 @@
+# The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install bench lint format clean
+
+cpus := $(shell nproc)
+python := build/venv/bin/python
+program := build/release/src/cli/tilewright
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## install what building and testing need
+	@tools/setup
+
+build: setup  ## the library, the program, the tests
+	cmake --preset release
+	cmake --build --preset release -j $(cpus)
+
+run: build  ## the main job: check every operation and recipe, then run a real model with each recipe
+	$(program) verify
+	$(MAKE) --no-print-directory python-package
+	$(python) examples/minilm/minilm.py
+
+test: build lint test-cpp test-install test-python test-sanitize  ## everything that must pass
+
+test-cpp: build  ## the C++ suite
+	ctest --preset release -j $(cpus)
+
+test-sanitize: setup  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 60 seconds of fuzzing
+	cmake --preset sanitize
+	cmake --build --preset sanitize -j $(cpus)
+	ctest --preset sanitize -j $(cpus)
+
+test-python: setup python-package  ## the Python package and the examples
+	$(python) -m pytest -q tests
+
+test-install: build  ## a consumer project built from the installed library
+	tests/install/run
+
+.PHONY: python-package
+python-package: setup
+	tools/python-package
+
+bench: build  ## timings: the CPU backend against OpenBLAS, every model's shapes
+	$(program) bench --suite deepseek-v3
+
+lint: build  ## format, clang-tidy, layering, documentation
+	tools/lint
+
+format: setup  ## apply clang-format
+	tools/lint --fix
+
+clean:  ## remove all that was built
+	rm -rf build

@@ -1,0 +1,106 @@
+"""The rooms know each other downward only, device code is self-contained, and files stay readable."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+# room -> what its files may include with quotes: itself and these rooms (docs/design.md, "The rooms").
+MAY_INCLUDE = {
+    "formats": [],
+    "problem": ["formats"],
+    "hopper": ["formats"],
+    "plan": ["problem", "formats", "hopper/tile.h", "hopper/schedule.h"],
+    "cpu": ["problem", "formats", "plan", "hopper/schedule.h"],
+    "cuda": ["plan", "problem", "formats", "hopper/tile.h"],
+    "emulator": ["hopper", "formats", "cpu"],
+    "check": ["cpu", "problem", "formats"],
+    "api": ["cpu", "cuda", "plan", "problem", "formats"],
+    "cli": ["check", "api", "cpu", "cuda", "plan", "problem", "formats"],
+}
+
+# Generated text is exempt from the size limit.
+GENERATED = re.compile(r"generated")
+LINE_LIMIT = 300
+
+
+def tracked(*patterns):
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return [ROOT / name for name in sorted(set(names)) if (ROOT / name).is_file()]
+
+
+def includes(path):
+    return re.findall(r'^\s*#\s*include\s+(["<])([^">]+)[">]', path.read_text(), re.MULTILINE)
+
+
+def room_of(path):
+    return path.relative_to(ROOT / "src").parts[0]
+
+
+@pytest.mark.parametrize("path", tracked("src/*.h", "src/*.cpp"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_room_includes_only_rooms_below_it(path):
+    room = room_of(path)
+    assert room in MAY_INCLUDE, f"{room} is no room of docs/design.md; add it there and here"
+    for quote, name in includes(path):
+        if quote == "<":
+            continue
+        target = name.split("/")[0]
+        allowed = target == room or target in MAY_INCLUDE[room] or name in MAY_INCLUDE[room]
+        assert allowed, f"{path.relative_to(ROOT)} includes {name}: {room} may know only {MAY_INCLUDE[room]}"
+
+
+@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/formats/codec.h"), ids=lambda p: p.name)
+def test_device_code_needs_no_standard_library(path):
+    for quote, name in includes(path):
+        assert quote == '"', f"{path.name} includes <{name}>; NVRTC compiles it without any standard header"
+
+
+@pytest.mark.parametrize("path", tracked("include/*.h"), ids=lambda p: p.name)
+def test_public_headers_stand_alone(path):
+    for quote, name in includes(path):
+        assert quote == "<", f"{path.name} includes {name} from src; users do not have it"
+        known = name.startswith("tilewright/") or "/" not in name
+        assert known, f"{path.name} includes <{name}>, which is neither ours nor the standard library's"
+
+
+def test_inline_assembly_stands_in_one_file():
+    allowed = {"src/hopper/ptx_sm90.h"}
+    for path in tracked("src/*.h", "src/*.cpp"):
+        name = str(path.relative_to(ROOT))
+        if name in allowed or GENERATED.search(name) or name.startswith("src/emulator/"):
+            continue
+        assert not re.search(r"\basm\b\s*(volatile)?\s*\(", path.read_text()), f"{name} contains inline assembly"
+
+
+def test_kernels_use_no_cuda_intrinsics():
+    words = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim|__syncthreads|__shfl\w*|__shared__|__ldg)\b")
+    for path in tracked("src/hopper/*.h"):
+        if path.name.startswith("ptx") or GENERATED.search(path.name):
+            continue
+        found = words.search(path.read_text())
+        assert not found, f"{path.name} uses {found.group(0)}; call a primitive of ptx.h"
+
+
+@pytest.mark.parametrize("path", tracked("*.h", "*.cpp", "*.py"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_are_short_enough_to_read(path):
+    if GENERATED.search(path.name):
+        return
+    lines = len(path.read_text().splitlines())
+    assert lines <= LINE_LIMIT, f"{path.relative_to(ROOT)} has {lines} lines; {LINE_LIMIT} are readable: split it by idea"
+
+
+@pytest.mark.parametrize("path", tracked("src/*.h", "src/*.cpp", "include/*.h"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_say_what_they_are_for(path):
+    first = path.read_text().lstrip().splitlines()[0]
+    has_header = path.suffix == ".cpp" and path.with_suffix(".h").exists()
+    assert first.startswith("//") or has_header, f"{path.relative_to(ROOT)} should open by saying what it is for"
+
+
+def test_environment_variables_are_read_in_one_place():
+    readers = [p.relative_to(ROOT).as_posix() for p in tracked("src/*.cpp", "src/*.h") if "getenv(" in p.read_text()]
+    # HOME and XDG_CACHE_HOME, the usual defaults, are read beside TILEWRIGHT_CACHE_DIR.
+    assert len(readers) <= 1, f"environment variables are read in {readers}; one file is enough"
