@@ -1,0 +1,58 @@
+#include "cli/backends.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+namespace tilewright::cli {
+namespace {
+
+BackendStatus hopper_status(const cuda::Probe& found) {
+    BackendStatus status{.backend = Backend::hopper};
+    const auto gpu = std::find_if(found.gpus.begin(), found.gpus.end(), [](const auto& g) { return g.is_hopper(); });
+    if (!found.driver.usable) {
+        status.why = found.driver.problem;
+        status.advice = found.driver.advice;
+    } else if (found.gpus.empty()) {
+        status.why = "the driver sees no GPU";
+        status.advice = "see what `nvidia-smi` lists; in a container start it with the GPUs, e.g. --gpus all";
+    } else if (gpu == found.gpus.end()) {
+        const cuda::Gpu& first = found.gpus.front();
+        status.why = fmt::format("{} has compute capability {}.{}", first.name, first.major, first.minor);
+        status.advice = "its kernels need capability 9.0: an H100, H200 or GH200";
+    } else {
+        status.why = fmt::format("version {} has no GPU kernels yet ({} is present)", TILEWRIGHT_VERSION, gpu->name);
+        status.advice = "use a version that has them; meanwhile the CPU's arithmetic `hopper` returns the same bits";
+    }
+    return status;
+}
+
+}  // namespace
+
+std::string cpu_name() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+        if (line.rfind("model name", 0) != 0) continue;
+        const std::size_t colon = line.find(": ");
+        if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+    return "unknown processor";
+}
+
+int usable_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+std::vector<BackendStatus> backend_statuses(const cuda::Probe& found) {
+    const BackendStatus cpu{
+        .backend = Backend::cpu, .available = true, .device = fmt::format("{}, {} cores", cpu_name(), usable_cores())};
+    return {hopper_status(found), cpu};
+}
+
+}  // namespace tilewright::cli

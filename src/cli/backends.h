@@ -1,0 +1,30 @@
+// Which backends this machine can use, and for those that it cannot: why, and what to do.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/probe.h"
+
+namespace tilewright::cli {
+
+struct BackendStatus {
+    Backend backend = Backend::cpu;
+    bool available = false;
+    std::string device{};  // what it would run on: "Intel(R) Xeon(R) ..., 2 cores", "NVIDIA H200"; empty if unavailable
+    std::string why{};     // empty if available
+    std::string advice{};
+};
+
+/// Every backend, the best one first.
+std::vector<BackendStatus> backend_statuses(const cuda::Probe& found);
+
+/// The processor's own name for itself, e.g. "Intel(R) Xeon(R) Platinum 8480+".
+std::string cpu_name();
+
+/// Cores that this process may use.
+int usable_cores();
+
+}  // namespace tilewright::cli

@@ -1,0 +1,45 @@
+// The program `tilewright`: registers its commands, turns what they throw into one line on stderr and an exit code
+// (0 done, 1 something failed, 2 called in a way it does not know).
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "cli/commands.h"
+#include "cli/usage.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr int failed = 1;
+constexpr int misused = 2;
+
+int run_program(int argc, const char* const* argv) {
+    CLI::App program("Low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU.");
+    program.name("tilewright");
+    program.set_version_flag("--version", TILEWRIGHT_VERSION);
+    program.footer("Example:\n  tilewright verify --quick\n`tilewright <command> --help` says more.");
+    program.require_subcommand(1);
+    add_doctor(program);
+
+    try {
+        program.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+        fmt::print(stderr, "{}\n", usage_message(program, error));
+        return misused;
+    } catch (const UsageError& error) {
+        fmt::print(stderr, "tilewright: {}\n", error.what());
+        return misused;
+    } catch (const Reported& reported) {
+        return reported.exit_code;
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "tilewright: {}\n", error.what());
+        return failed;
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace tilewright::cli
+
+int main(int argc, char** argv) { return tilewright::cli::run_program(argc, argv); }

@@ -1,0 +1,80 @@
+// Mistakes on the command line, answered with the words that would have been right.
+#include "cli/usage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
+
+namespace tilewright::cli {
+namespace {
+
+/// The innermost subcommand that the user named, or the program itself.
+const CLI::App& innermost(const CLI::App& app) {
+    const auto parsed = app.get_subcommands();
+    return parsed.empty() ? app : innermost(*parsed.back());
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) {
+        if (!option->get_lnames().empty()) names.push_back("--" + option->get_lnames().front());
+    }
+    return names;
+}
+
+}  // namespace
+
+std::vector<std::string> command_names(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+        names.push_back(command->get_name());
+    }
+    return names;
+}
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+    const CLI::App& command = innermost(app);
+    const bool is_program = &command == &app;
+    const std::string name = is_program ? "tilewright" : "tilewright " + command.get_name();
+    const std::vector<std::string> extras = app.remaining(true);
+    if (!extras.empty()) {
+        const std::string& word = extras.front();
+        if (word.rfind('-', 0) == 0) {
+            return fmt::format("{}: unknown option '{}'; known: {}", name, word, joined(option_names(command)));
+        }
+        if (is_program) {
+            return fmt::format("{}: unknown command '{}'; known: {}", name, word, joined(command_names(app)));
+        }
+        return fmt::format("{}: '{}' is one word too many; `{} --help` says what it takes", name, word, name);
+    }
+    if (is_program && error.get_name() == "RequiredError") {
+        return fmt::format("{}: name a command: {}; `{} --help` says more", name, joined(command_names(app)), name);
+    }
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return fmt::format("{}: {}; `{} --help` says more", name, text, name);
+}
+
+CLI::Validator known_by(const std::string& what, const std::function<bool(const std::string&)>& accepts,
+                        const std::string& known) {
+    return CLI::Validator(
+        [=](std::string& text) {
+            return accepts(text) ? std::string() : fmt::format("'{}' is no {}; known: {}", text, what, known);
+        },
+        "", what);
+}
+
+CLI::Validator one_of(const std::string& what, std::vector<std::string> words) {
+    const std::string known = joined(words);
+    return known_by(
+        what,
+        [words = std::move(words)](const std::string& text) {
+            return std::find(words.begin(), words.end(), text) != words.end();
+        },
+        known);
+}
+
+}  // namespace tilewright::cli

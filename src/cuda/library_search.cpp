@@ -1,0 +1,87 @@
+#include "cuda/library_search.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "cuda/environment.h"
+
+namespace tilewright::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Entries of a folder whose names begin with `prefix`, the highest version first; nothing if it cannot be read.
+std::vector<fs::path> entries(const fs::path& folder, const std::string& prefix) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+        if (it->path().filename().string().rfind(prefix, 0) == 0) found.push_back(it->path());
+    }
+    std::sort(found.begin(), found.end(), std::greater<>());
+    return found;
+}
+
+void add_libraries(const fs::path& folder, std::vector<std::string>& candidates) {
+    for (const fs::path& file : entries(folder, "libnvrtc.so")) candidates.push_back(file.string());
+}
+
+/// The PyPI packages put it into site-packages/nvidia/cu13/lib (CUDA 13) or nvidia/cuda_nvrtc/lib (CUDA 12).
+void add_python(const fs::path& library_folder, std::vector<std::string>& candidates) {
+    for (const fs::path& python : entries(library_folder, "python3")) {
+        for (const char* packages : {"site-packages", "dist-packages"}) {
+            for (const fs::path& part : entries(python / packages / "nvidia", "cu")) {
+                add_libraries(part / "lib", candidates);
+            }
+        }
+    }
+}
+
+/// The file that this code was loaded from: the program, or the Python extension.
+fs::path own_file() {
+    Dl_info info{};
+    std::error_code error;
+    fs::path file;
+    if (dladdr(reinterpret_cast<void*>(&own_file), &info) != 0 && info.dli_fname != nullptr) file = info.dli_fname;
+    if (file.extension() != ".so") file = fs::read_symlink("/proc/self/exe", error);
+    return fs::weakly_canonical(file, error);
+}
+
+}  // namespace
+
+OpenLibrary::OpenLibrary(const std::vector<std::string>& candidates) {
+    for (const std::string& candidate : candidates) {
+        handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle_ == nullptr) continue;
+        path_ = candidate;
+        return;
+    }
+}
+
+OpenLibrary::~OpenLibrary() {
+    if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* OpenLibrary::symbol(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
+
+std::vector<std::string> nvrtc_candidates() {
+    std::vector<std::string> candidates{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+    for (const fs::path& toolkit : entries("/usr/local", "cuda")) {
+        add_libraries(toolkit / "lib64", candidates);
+        for (const fs::path& target : entries(toolkit / "targets", "")) add_libraries(target / "lib", candidates);
+    }
+    if (const std::string venv = read_environment().virtual_environment; !venv.empty()) {
+        add_python(fs::path(venv) / "lib", candidates);
+    }
+    for (fs::path folder = own_file().parent_path(); folder != folder.parent_path(); folder = folder.parent_path()) {
+        add_python(folder / "lib", candidates);
+        add_python(folder / "venv" / "lib", candidates);
+        add_python(folder.parent_path(), candidates);
+    }
+    for (const char* folder : {"/usr/local/lib", "/usr/lib"}) add_python(folder, candidates);
+    return candidates;
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,37 @@
+// Opening shared libraries at run time, and where NVRTC may lie: the loader's path, a CUDA toolkit, the PyPI packages.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tilewright::cuda {
+
+/// The first of some candidates that can be opened; closed again at the end of its life.
+class OpenLibrary {
+public:
+    explicit OpenLibrary(const std::vector<std::string>& candidates);
+    ~OpenLibrary();
+    OpenLibrary(const OpenLibrary&) = delete;
+    OpenLibrary& operator=(const OpenLibrary&) = delete;
+
+    bool is_open() const { return handle_ != nullptr; }
+    const std::string& path() const { return path_; }
+
+    /// Null when the library has no such symbol.
+    template <typename Signature>
+    Signature* function(const char* name) const {
+        return reinterpret_cast<Signature*>(symbol(name));
+    }
+
+private:
+    void* symbol(const char* name) const;
+
+    void* handle_ = nullptr;
+    std::string path_;
+};
+
+/// Best first: names for the loader, then files of a toolkit, of a virtual environment, of the Python that this library
+/// is installed in, of the system's Python.
+std::vector<std::string> nvrtc_candidates();
+
+}  // namespace tilewright::cuda
