@@ -3,7 +3,7 @@
 //
 // A format is described by its fields (sign, exponent, mantissa) and by what its largest exponent means; one decoder
 // and one encoder serve all of them. Sources: OCP 8-bit Floating Point Specification 1.0 (e4m3, e5m2), OCP
-// Microscaling Formats 1.0 (e2m1, e8m0), IEEE 754 (f16, f32).
+// Microscaling Formats 1.0 (e2m1, e8m0), IEEE 754 (f16, f32). Bulk conversion of arrays is in convert.h.
 #pragma once
 
 namespace tilewright::formats {
@@ -49,8 +49,9 @@ inline constexpr Fields bf16_fields{8, 7, 127, Special::infinity_and_nan};
 inline constexpr Fields f32_fields{8, 23, 127, Special::infinity_and_nan};
 
 enum class Overflow {
-    saturate,   // beyond the largest number, infinity included: the largest number
-    propagate,  // infinity where the format has one, NaN where it has only that; a format with neither saturates
+    saturate,         // beyond the largest number, infinity included: the largest number
+    saturate_finite,  // the same for numbers; infinity as in `propagate`, so that it does not pass for a number
+    propagate,        // infinity where the format has one, NaN where it has only that; a format with neither saturates
 };
 
 /// 2^exponent for -149 <= exponent <= 127.
@@ -86,10 +87,10 @@ constexpr u32 encode(const Fields& f, double value, Overflow overflow = Overflow
     const u64 fraction = bits & ((1ULL << 52) - 1);
     const int exponent = int(bits >> 52 & 2047) - 1023;
     const u32 beyond = f.special == Special::infinity_and_nan ? sign | f.infinity() : f.all_ones();
-    const bool saturates = overflow == Overflow::saturate || f.special == Special::none;
-    const u32 too_large = saturates ? sign | f.largest() : beyond;
-    if (exponent == 1024 && fraction != 0) return f.all_ones();
-    if (exponent == 1024) return too_large;
+    const bool keeps_infinity = overflow != Overflow::saturate && f.special != Special::none;
+    const u32 infinite = keeps_infinity ? beyond : sign | f.largest();
+    const u32 too_large = overflow == Overflow::propagate ? infinite : sign | f.largest();
+    if (exponent == 1024) return fraction != 0 ? f.all_ones() : infinite;
 
     // Significand in units of the target's last place; a subnormal target drops more bits. A double that is itself
     // subnormal is far below half of any format's smallest number and rounds to zero below.
@@ -104,14 +105,49 @@ constexpr u32 encode(const Fields& f, double value, Overflow overflow = Overflow
     return code > f.largest() ? too_large : sign | u32(code);
 }
 
-// The two scale formats that are no signed float.
+// The two scale formats that are no signed float. Neither has a code for a negative number: NaN.
 
 /// ue8m0: 2^(code - 127), 255 is NaN.
 constexpr float decode_ue8m0(u32 code) {
     return code == 255 ? __builtin_bit_cast(float, 0x7FFF'FFFFU) : power_of_two(int(code) - 127);
 }
 
+enum class Rounding { nearest, up, down };
+
+/// Nearest: a tie goes to the larger power (IEEE 754-2019, 4.3.1: with one digit of precision neither neighbour is
+/// "even"). Saturating, all that is too large, infinity too, becomes 2^127, and zero and all that is too small 2^-127;
+/// otherwise numbers that round beyond 2^127, infinity, and zero, which the format lacks, become NaN.
+constexpr u32 encode_ue8m0(double value, Rounding rounding = Rounding::nearest,
+                           Overflow overflow = Overflow::saturate) {
+    const u64 bits = __builtin_bit_cast(u64, value);
+    const u64 magnitude = bits & ~(1ULL << 63);
+    const u64 fraction = bits & ((1ULL << 52) - 1);
+    const int exponent = int(magnitude >> 52) - 1023;
+    const bool zero = magnitude == 0;
+    const bool nan = exponent == 1024 && fraction != 0;
+    if (nan || (bits != magnitude && !zero)) return 255;
+    if (zero || exponent == 1024) {
+        const bool saturates = overflow == Overflow::saturate || (zero && overflow == Overflow::saturate_finite);
+        return !saturates ? 255 : zero ? 0 : 254;
+    }
+    const bool upper = rounding == Rounding::up ? fraction != 0 : rounding == Rounding::nearest && fraction >> 51 != 0;
+    const int code = exponent + (upper ? 1 : 0) + 127;
+    if (code > 254) return overflow == Overflow::propagate ? 255 : 254;
+    return code < 0 ? 0 : u32(code);
+}
+
 /// ue4m3: e4m3 without a sign, the top bit is ignored.
 constexpr float decode_ue4m3(u32 code) { return decode(e4m3_fields, code & 0x7FU); }
+
+/// As e4m3; -0 is 0.
+constexpr u32 encode_ue4m3(double value, Overflow overflow = Overflow::saturate) {
+    return value < 0 ? e4m3_fields.all_ones() : encode(e4m3_fields, value, overflow) & 0x7FU;
+}
+
+// Two e2m1 codes to a byte, the first in the low nibble.
+
+constexpr u32 pack_e2m1(u32 first, u32 second) { return (first & 15U) | (second & 15U) << 4; }
+constexpr u32 first_e2m1(u32 byte) { return byte & 15U; }
+constexpr u32 second_e2m1(u32 byte) { return byte >> 4 & 15U; }
 
 }  // namespace tilewright::formats

@@ -65,7 +65,11 @@ double load(const void* data, Format format, std::int64_t index) {
 
 void store(void* data, Format format, std::int64_t index, double value) {
     const Overflow overflow = bits(format) < 16 ? Overflow::saturate : Overflow::propagate;
-    store_code(data, format, index, encode(fields(format), value, overflow));
+    switch (format) {
+        case Format::ue8m0: return store_code(data, format, index, encode_ue8m0(value));
+        case Format::ue4m3: return store_code(data, format, index, encode_ue4m3(value));
+        default: return store_code(data, format, index, encode(fields(format), value, overflow));
+    }
 }
 
 std::int64_t load_integer(const void* data, Format format, std::int64_t index) {

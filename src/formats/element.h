@@ -17,6 +17,7 @@ const Fields& fields(Format format);
 double load(const void* data, Format format, std::int64_t index);
 
 /// Rounds to nearest even once, from double; saturates in formats narrower than f16, infinity otherwise. Canonical NaN.
+/// Not for the integers.
 void store(void* data, Format format, std::int64_t index, double value);
 
 /// An element of an i32 or i64 tensor.

@@ -1,0 +1,63 @@
+// Arrays from f32 to any floating-point format and back, bit-equal to codec.h and fast: the loops are branch-free
+// integer arithmetic, which compilers vectorise, or table look-ups.
+#pragma once
+
+#include "formats/codec.h"
+
+#include <tilewright/formats.h>
+
+#include <cstdint>
+
+namespace tilewright::formats {
+
+/// `count` elements from the beginning of `source` to f32, exactly; NaN becomes canonical. e2m1: two to a byte; the
+/// high nibble of the last byte is ignored when `count` is odd. Not for the integers.
+void decode(Format format, const void* source, std::int64_t count, float* out);
+
+/// `count` f32 numbers to the beginning of `out`, rounded to nearest, ties to even (ue8m0: to the larger). e2m1: the
+/// high nibble of the last byte is zero when `count` is odd. Not for the integers.
+void encode(Format format, const float* source, std::int64_t count, void* out, Overflow overflow);
+
+/// f32 to the code of one of the formats with fewer fraction bits than f32, without a branch.
+template <Fields f, Overflow overflow>
+constexpr std::uint32_t encode_f32(float value) {
+    constexpr std::int32_t infinity = 0x7F80'0000;
+    constexpr int dropped = 23 - f.mantissa_bits;
+    constexpr auto largest = __builtin_bit_cast(std::int32_t, decode(f, f.largest()));
+    constexpr auto smallest_normal = __builtin_bit_cast(std::int32_t, power_of_two(f.smallest_exponent()));
+    constexpr bool has_special = f.special != Special::none;
+    constexpr auto beyond = std::int32_t(f.special == Special::infinity_and_nan ? f.infinity() : f.all_ones());
+
+    const auto bits = __builtin_bit_cast(std::uint32_t, value);
+    const std::uint32_t sign = bits >> 31 << (f.exponent_bits + f.mantissa_bits);
+    const auto magnitude = std::int32_t(bits & 0x7FFF'FFFFU);
+    // Signed integers compare as the magnitudes do, and that is what SSE2 can compare.
+    const bool clamps = overflow != Overflow::propagate || !has_special;
+    const std::int32_t kept = clamps && magnitude > largest ? largest : magnitude;
+
+    const auto exact = std::uint32_t(kept) - (std::uint32_t{127 - f.bias} << 23);
+    const std::uint32_t half = (1U << (dropped - 1)) - 1 + (exact >> dropped & 1);
+    auto code = std::int32_t((exact + half) >> dropped);
+    if constexpr (f.bias != 127) {
+        // The sum with 2^(23 + exponent of the smallest number) has that number as its last place: hardware rounds.
+        constexpr float aligner = power_of_two(f.smallest_exponent() - f.mantissa_bits + 23);
+        const float aligned = __builtin_bit_cast(float, kept) + aligner;
+        const std::int32_t subnormal =
+            __builtin_bit_cast(std::int32_t, aligned) - __builtin_bit_cast(std::int32_t, aligner);
+        code = kept < smallest_normal ? subnormal : code;
+    }
+    if constexpr (overflow == Overflow::propagate && has_special) {
+        code = code > std::int32_t(f.largest()) ? beyond : code;
+    }
+    if constexpr (overflow == Overflow::saturate_finite && has_special) {
+        code = magnitude == infinity ? beyond : code;
+    }
+    // The one NaN of a nan_only format is also what infinity becomes there, with its sign only in e5m2 and wider.
+    const bool nan = magnitude > infinity;
+    const bool unsigned_nan =
+        f.special == Special::nan_only && overflow != Overflow::saturate && code == std::int32_t(f.all_ones());
+    code = nan ? std::int32_t(f.all_ones()) : code;
+    return std::uint32_t(code) | (nan || unsigned_nan ? 0U : sign);
+}
+
+}  // namespace tilewright::formats
