@@ -1,0 +1,46 @@
+// Python arrays as tensors, without a copy: whatever speaks DLPack (numpy, torch, ...) or the buffer protocol.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <tilewright/problem.h>
+
+#include <optional>
+#include <string>
+
+namespace tilewright::python {
+
+namespace nb = nanobind;
+
+/// What a call makes of an array.
+struct ArrayRole {
+    std::string operand;  // as messages name it: "b.scales"
+    bool writable = false;
+    /// What the elements are. Needed where the array cannot say: bytes that hold fp8, packed e2m1 or scales, 16-bit
+    /// words that hold bf16 or f16.
+    std::optional<Format> format{};
+};
+
+/// A tensor and what keeps its memory where it is.
+struct ArrayView {
+    Tensor tensor{};
+    nb::object source{};             // the array as the caller gave it
+    nb::ndarray<nb::ro> readable{};  // one of these two holds the memory
+    nb::ndarray<> writable{};
+};
+
+/// Throws Error with a finding about role.operand if `array` is no array, has elements of no use here, or is read-only
+/// where it is to be written. None is a tensor that is not given. A zero-dimensional array becomes [1].
+ArrayView view(nb::handle array, const ArrayRole& role);
+
+/// From now on arrays whose `dtype` equals `dtype` hold `format`, and are read through `array.view(carrier)`: for the
+/// element types that neither DLPack nor the buffer protocol can name. An empty format marks a type as not accepted.
+void register_dtype(nb::object dtype, const std::string& format, nb::object carrier);
+
+/// A new array [shape] of the library that `like` comes from (numpy or torch), zeros if asked for.
+nb::object new_array(nb::handle like, const Dims& shape, Format format, bool zeros);
+
+[[noreturn]] void refuse(const std::string& operand, const std::string& given, const std::string& expected,
+                         const std::string& advice = {});
+
+}  // namespace tilewright::python

@@ -1,0 +1,34 @@
+"""Tilewright: low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU."""
+
+try:
+    from tilewright import _core
+except ImportError as error:
+    if "libgomp" in str(error):
+        raise ImportError(f"{error}: install OpenMP's run time, e.g. apt-get install libgomp1") from error
+    raise
+
+from tilewright import _multiply
+from tilewright._arrays import Array
+from tilewright._core import Finding
+from tilewright._errors import InvalidCall
+from tilewright._multiply import batched_gemm, gemm, grouped_gemm, k_grouped_gemm, validate
+from tilewright._quantize import Quantized, decode, encode, quantize, recipes
+
+__version__: str = _core.__version__
+__doc__ += "\n\n" + (_multiply.__doc__ or "")
+
+__all__ = [
+    "Array",
+    "Finding",
+    "InvalidCall",
+    "Quantized",
+    "batched_gemm",
+    "decode",
+    "encode",
+    "gemm",
+    "grouped_gemm",
+    "k_grouped_gemm",
+    "quantize",
+    "recipes",
+    "validate",
+]

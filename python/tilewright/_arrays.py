@@ -1,0 +1,92 @@
+"""Array libraries: which of their dtypes hold which format, and new arrays of theirs."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright import _core
+
+Array: TypeAlias = Any
+"""Anything that speaks DLPack or the buffer protocol: a numpy array (ml_dtypes dtypes too), a torch tensor, ..."""
+
+# Our formats, as ml_dtypes and torch call them. e2m1 is packed, two to a byte, and so uint8 everywhere; ue4m3 has the
+# codes of e4m3 and no name of its own.
+_DTYPE_NAMES = {
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "e2m1": "uint8",
+    "ue8m0": "float8_e8m0fnu",
+    "ue4m3": "float8_e4m3fn",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "f32": "float32",
+}
+_CARRIERS = {"e4m3": "uint8", "e5m2": "uint8", "ue8m0": "uint8", "bf16": "uint16"}
+# Where a library has no dtype for a format, its codes travel in these.
+_CODES = {"bf16": "uint16"}
+
+
+def _ml_dtypes() -> Any:
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return ml_dtypes
+
+
+@functools.cache
+def numpy_dtype(format: str) -> np.dtype:
+    """The dtype of a new numpy array: without ml_dtypes, bf16 is uint16 and the 8-bit formats are uint8 (codes)."""
+    name = _DTYPE_NAMES[format]
+    for library in (np, _ml_dtypes()):
+        if hasattr(library, name):
+            return np.dtype(getattr(library, name))
+    return np.dtype(_CODES.get(format, "uint8"))
+
+
+@functools.cache
+def torch_dtype(format: str) -> Any:
+    """The dtype of a new torch tensor: versions without float8_e8m0fnu get uint8."""
+    return getattr(sys.modules["torch"], _DTYPE_NAMES[format], None) or sys.modules["torch"].uint8
+
+
+def is_torch(array: Array) -> bool:
+    return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)
+
+
+def new_array(like: Array, shape: tuple[int, ...], format: str, zeros: bool) -> Array:
+    """An array of `format` from the library of `like`: torch, on the same device, or else numpy."""
+    if is_torch(like):
+        make = sys.modules["torch"].zeros if zeros else sys.modules["torch"].empty
+        return make(shape, dtype=torch_dtype(format), device=like.device)
+    return (np.zeros if zeros else np.empty)(shape, numpy_dtype(format))
+
+
+def register_ml_dtypes() -> None:
+    """numpy exports no array of ml_dtypes by DLPack or as a buffer: they are read through a view of their codes."""
+    library = _ml_dtypes()
+    if library is None:
+        return
+    for format, carrier in _CARRIERS.items():
+        dtype = getattr(library, _DTYPE_NAMES[format], None)
+        if dtype is not None:
+            _core.register_dtype(np.dtype(dtype), format, getattr(np, carrier))
+    _core.register_dtype(np.dtype(library.float4_e2m1fn), "", None)  # one to a byte
+
+
+def learn_dtypes(array: Array) -> None:
+    """Called for an array that could not be read: older versions of torch do not export fp8 by DLPack."""
+    if not is_torch(array):
+        return
+    torch = sys.modules["torch"]
+    for format, carrier in _CARRIERS.items():
+        dtype = getattr(torch, _DTYPE_NAMES[format], None)
+        if dtype is not None and carrier == "uint8":
+            _core.register_dtype(dtype, format, torch.uint8)
+
+
+register_ml_dtypes()

@@ -1,0 +1,219 @@
+"""The multiplications: D[m, n] = C[m, n] + alpha * sum over k of a(m, k) * b(n, k), dense, batched and grouped.
+
+Common to all of them:
+
+a, b: `Quantized`, or a plain array of bfloat16, float16 or float32 (both sides the same, or one of them plain bf16 or
+    f16 beside an MX or NVFP4 side; `recipes()` lists the pairs).
+layout: how A and B are stored, as in BLAS: nt = A [m, k], B [n, k]; nn = B [k, n]; tn = A [k, m], B [k, n];
+    tt = A [k, m], B [n, k]. Groups stand in front. Any strides do.
+out: where D goes, bfloat16, float16 or float32; without it a new array of out_dtype (bf16): of torch if A is, else of
+    numpy (bf16 is ml_dtypes.bfloat16; where ml_dtypes is not installed, its codes as uint16).
+c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
+arithmetic: "fast", or "hopper": bit for bit what a Hopper GPU returns (CPU only).
+accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
+reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only.
+threads: of the CPU; 0 = all. The GIL is released meanwhile.
+
+All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, and RuntimeError if the
+machine fails.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from tilewright import _core
+from tilewright._arrays import Array
+from tilewright._core import Finding
+from tilewright._quantize import Quantized
+
+Operand: TypeAlias = "Quantized | Array"
+Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
+OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
+Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
+Arithmetic: TypeAlias = Literal["fast", "hopper"]
+Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
+Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
+Grouping: TypeAlias = Literal[
+    "dense",
+    "batched",
+    "m_grouped_indices",
+    "m_grouped_offsets",
+    "m_grouped_aligned_offsets",
+    "m_grouped_masked",
+    "k_grouped",
+]
+
+
+def _plain(operand: Operand) -> object:
+    return operand._operand if isinstance(operand, Quantized) else operand
+
+
+def _integers(sizes: Array) -> Array:
+    return np.asarray(sizes, np.int64) if isinstance(sizes, list | tuple) else sizes
+
+
+def gemm(
+    a: Operand,
+    b: Operand,
+    *,
+    layout: Layout = "nt",
+    out: Array | None = None,
+    out_dtype: OutputFormat | None = None,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    accumulation: Accumulation = "promoted",
+    arithmetic: Arithmetic = "fast",
+    reproducibility: Reproducibility = "repeatable",
+    backend: Backend = "automatic",
+    threads: int = 0,
+) -> Array:
+    """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
+
+    >>> import numpy as np
+    >>> a = quantize(np.float32([[1, 2], [3, 4]]), "row")
+    >>> b = quantize(np.float32([[1, 0], [0, 1], [1, 1]]), "row")
+    >>> gemm(a, b, out_dtype="f32")
+    array([[1., 2., 3.],
+           [3., 4., 7.]], dtype=float32)
+    """
+    return _core.Call(
+        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
+        accumulation, arithmetic, reproducibility, backend,
+    ).run(threads)  # fmt: skip
+
+
+def batched_gemm(
+    a: Operand,
+    b: Operand,
+    *,
+    layout: Layout = "nt",
+    out: Array | None = None,
+    out_dtype: OutputFormat | None = None,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    accumulation: Accumulation = "promoted",
+    arithmetic: Arithmetic = "fast",
+    reproducibility: Reproducibility = "repeatable",
+    backend: Backend = "automatic",
+    threads: int = 0,
+) -> Array:
+    """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
+    return _core.Call(
+        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
+        accumulation, arithmetic, reproducibility, backend,
+    ).run(threads)  # fmt: skip
+
+
+def grouped_gemm(
+    a: Operand,
+    b: Operand,
+    *,
+    indices: Array | None = None,
+    offsets: Array | None = None,
+    aligned_offsets: Array | None = None,
+    alignment: int = 128,
+    counts: Array | None = None,
+    expected_m: int = 0,
+    layout: Layout = "nt",
+    out: Array | None = None,
+    out_dtype: OutputFormat | None = None,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    accumulation: Accumulation = "promoted",
+    arithmetic: Arithmetic = "fast",
+    reproducibility: Reproducibility = "repeatable",
+    backend: Backend = "automatic",
+    threads: int = 0,
+) -> Array:
+    """Rows of A against the matrix of their group: the experts of a mixture, B [g, n, k] (layout nt).
+
+    Exactly one of these says which rows belong to which group; int32 or int64, an array or a list:
+
+    indices: [m], the group of each row of A [m, k]; -1 (or any other that is no group) skips the row.
+    offsets: [g], the row at which each group ends; the next starts there.
+    aligned_offsets: [g], the same, but the next group starts at the next multiple of `alignment`.
+    counts: [g], the valid rows of each group of A [g, max_m, k]; D is [g, max_m, n]. expected_m, typical valid rows of
+        a group, is a hint.
+
+    Rows of no group are zero in a new array and left as they are in `out`.
+
+    >>> import numpy as np
+    >>> a = quantize(np.ones((3, 4), np.float32), "row")
+    >>> b = quantize(np.float32([[[1, 1, 1, 1]], [[2, 2, 2, 2]]]), "row")
+    >>> grouped_gemm(a, b, indices=[1, -1, 0], out_dtype="f32")
+    array([[8.],
+           [0.],
+           [4.]], dtype=float32)
+    """
+    given = [
+        (word, grouping, sizes)
+        for word, grouping, sizes in (
+            ("indices", "m_grouped_indices", indices),
+            ("offsets", "m_grouped_offsets", offsets),
+            ("aligned_offsets", "m_grouped_aligned_offsets", aligned_offsets),
+            ("counts", "m_grouped_masked", counts),
+        )
+        if sizes is not None
+    ]
+    if len(given) != 1:
+        words = ", ".join(word for word, _, _ in given) or "none"
+        raise ValueError(f"groups: {words} given, exactly one of indices, offsets, aligned_offsets, counts expected")
+    word, grouping, sizes = given[0]
+    return _core.Call(
+        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
+        accumulation, arithmetic, reproducibility, backend,
+    ).run(threads)  # fmt: skip
+
+
+def k_grouped_gemm(
+    a: Operand,
+    b: Operand,
+    *,
+    offsets: Array,
+    layout: Layout = "nt",
+    out: Array | None = None,
+    out_dtype: OutputFormat | None = None,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    accumulation: Accumulation = "promoted",
+    arithmetic: Arithmetic = "fast",
+    reproducibility: Reproducibility = "repeatable",
+    backend: Backend = "automatic",
+    threads: int = 0,
+) -> Array:
+    """A product for each stretch of k, as for weight gradients: A [m, sum k] and B [n, sum k] (nt) to D [g, m, n].
+
+    offsets: [g], the k at which each group ends; a group may be empty (its D is c, or zeros). Scale blocks start anew
+        in each group and follow one another: [rows, sum over groups of ceil(k of the group / block)].
+    """
+    return _core.Call(
+        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
+        accumulation, arithmetic, reproducibility, backend,
+    ).run(threads)  # fmt: skip
+
+
+def validate(
+    a: Operand,
+    b: Operand,
+    *,
+    grouping: Grouping = "dense",
+    sizes: Array | None = None,
+    alignment: int = 128,
+    layout: Layout = "nt",
+    out: Array | None = None,
+    out_dtype: OutputFormat | None = None,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    accumulation: Accumulation = "promoted",
+    arithmetic: Arithmetic = "fast",
+    reproducibility: Reproducibility = "repeatable",
+    backend: Backend = "automatic",
+) -> list[Finding]:
+    """All that is wrong with a call, empty if it can run. `sizes` is what the grouping's own argument would be."""
+    return _core.Call(
+        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), "sizes", alignment, 0,
+        accumulation, arithmetic, reproducibility, backend,
+    ).validate()  # fmt: skip
