@@ -48,8 +48,10 @@ struct Groups {
 ///   128x128  [ceil(rows / 128), ceil(k / 128)]
 /// with rows = m for a, n for b. An operand with a group dimension has the group in front ([g] for tensor, where [1]
 /// is shared by all groups). k_grouped: tensor [1] or [g]; row [rows] or [g, rows]; blocks start anew in each group and
-/// follow one another: [rows, sum over groups of ceil(k_g / block)]; more columns than that are allowed.
-/// NVFP4 (1x16) takes `tensor_scale`, f32 [1] or, with a group dimension, [g].
+/// follow one another: [rows, sum over groups of ceil(k_g / block)]; more columns than that are allowed. `validate`,
+/// which does not read the sizes, asks for ceil(sum k / block) columns; sizes that need more than there are lose the k
+/// that the missing columns would scale, clamped like every other size.
+/// NVFP4 (1x16) takes `tensor_scale`, f32, of the shape of a tensor granularity's scales: [1] or [g].
 struct Operand {
     Tensor values{};
     Granularity granularity = Granularity::none;
@@ -80,7 +82,7 @@ enum class Backend : std::uint8_t { automatic, cpu, hopper };
 struct Problem {
     Operand a{};  // activations
     Operand b{};  // weights
-    Tensor d{};   // bf16, f16 or f32
+    Tensor d{};   // bf16, f16 or f32; shares no memory with the inputs, and has an address for each element
     Tensor c{};   // same format and shape as d; may be the same memory with the same strides; not given: zero
     float alpha = 1.0F;
     Layout layout = Layout::nt;

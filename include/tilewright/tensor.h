@@ -51,6 +51,8 @@ struct DeviceId {
 
 /// A strided view. Shape and strides count elements, for e2m1 too (not bytes): there the dimension of stride 1 is the
 /// packed one (two elements to a byte, the even index in the low nibble), its size and all other strides are even.
+/// Strides are never negative; zero repeats an element, in tensors that are only read. Strides of dimensions of size 1
+/// mean nothing. `data` may be null if there are no elements.
 struct Tensor {
     void* data = nullptr;
     Format format = Format::f32;

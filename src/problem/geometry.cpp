@@ -1,16 +1,12 @@
 #include "problem/geometry.h"
 
 #include "formats/element.h"
+#include "problem/axes.h"
 
 #include <algorithm>
 
 namespace tilewright {
 namespace {
-
-bool has_group_dimension_a(Grouping grouping) {
-    return grouping == Grouping::batched || grouping == Grouping::m_grouped_masked;
-}
-bool has_group_dimension_b(Grouping grouping) { return grouping != Grouping::dense && grouping != Grouping::k_grouped; }
 
 OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool grouped) {
     OperandGeometry g;
@@ -34,6 +30,7 @@ OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool g
         g.scale_strides = {.group = scale_groups ? scales.strides[0] : 0,
                            .row = rows ? scales.strides[first_scale] : 0,
                            .k = blocks ? scales.strides[first_scale + 1] : 0};
+        if (blocks) g.scale_columns = scales.shape[first_scale + 1];
     }
     if (operand.tensor_scale.given()) {
         g.tensor_scale = operand.tensor_scale.data;
@@ -53,8 +50,10 @@ OutputGeometry output_geometry(const Tensor& tensor) {
 
 std::int64_t blocks(std::int64_t k, int block) { return block == 0 ? 0 : (k + block - 1) / block; }
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
+/// The next multiple, or `limit` if that comes first; no sum overflows.
+std::int64_t round_up(std::int64_t value, std::int64_t multiple, std::int64_t limit) {
+    const std::int64_t missing = (multiple - value % multiple) % multiple;
+    return missing <= limit - value ? value + missing : limit;
 }
 
 std::int64_t size_entry(const Geometry& g, std::int64_t index) {
@@ -83,17 +82,26 @@ std::vector<Piece> offset_pieces(const Geometry& g, std::int64_t alignment) {
     for (std::int64_t group = 0; group < g.groups; ++group) {
         const std::int64_t end = std::clamp(size_entry(g, group), begin, g.m);
         list.push_back({.group = group, .row_begin = begin, .rows = end - begin, .k_count = g.k});
-        begin = std::min(round_up(end, alignment), g.m);
+        begin = round_up(end, alignment, g.m);
     }
     return list;
 }
 
+/// How much of `k` the scale columns from `first_block` on serve.
+std::int64_t served_k(const OperandGeometry& operand, std::int64_t first_block, std::int64_t k) {
+    const std::int64_t columns = operand.scale_columns - first_block;
+    const bool enough = operand.k_block() == 0 || columns >= blocks(k, operand.k_block());
+    return enough ? k : columns * operand.k_block();
+}
+
+/// Sizes that need more scale columns than there are lose the k beyond the last one: clamped like everything else.
 std::vector<Piece> k_pieces(const Geometry& g) {
     std::vector<Piece> list;
     Piece piece{.rows = g.m};
     for (piece.group = 0; piece.group < g.groups; ++piece.group) {
         const std::int64_t end = std::clamp(size_entry(g, piece.group), piece.k_begin, g.k);
-        piece.k_count = end - piece.k_begin;
+        piece.k_count = served_k(g.a, piece.a_block_begin, end - piece.k_begin);
+        piece.k_count = served_k(g.b, piece.b_block_begin, piece.k_count);
         list.push_back(piece);
         piece.k_begin = end;
         piece.a_block_begin += blocks(piece.k_count, g.a.k_block());

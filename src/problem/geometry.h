@@ -22,6 +22,7 @@ struct OperandGeometry {
     Strides value_strides;
     const void* scales = nullptr;  // null without scales
     Strides scale_strides;         // over group, row block, k block
+    std::int64_t scale_columns = 0;
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
 

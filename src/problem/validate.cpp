@@ -1,13 +1,34 @@
-#include <tilewright/problem.h>
+// Every mistake in a call, found before anything runs; the themes are in check_*.cpp.
+#include "problem/checks.h"
+
+#include <algorithm>
 
 namespace tilewright {
 
+/// The word "expected" stands before what the expectation is for.
 std::string Finding::message() const {
-    std::string text = operand + ": " + given + " given, " + expected + " expected";
+    const std::size_t reason = std::min(expected.find(" for "), expected.size());
+    std::string text = operand + ": " + given + " given, " + expected.substr(0, reason) + " expected" +  //
+                       expected.substr(reason);
     if (!advice.empty()) text += "; " + advice;
     return text;
 }
 
-std::vector<Finding> validate(const Problem&, Backend, Check) { return {}; }
+std::vector<Finding> validate(const Problem& problem, Backend backend, Check check) {
+    using namespace validation;
+    Findings findings;
+    const bool known_words = check_words(problem, findings);
+    check_tensors(problem, findings);
+    check_formats(problem, findings);
+    if (known_words) {
+        const Sizes sizes = sizes_of(problem);
+        check_shapes(problem, sizes, findings);
+        check_scales(problem, sizes, findings);
+    }
+    check_options(problem, findings);
+    if (check == Check::call) check_memory(problem, backend, findings);
+    check_backend(problem, backend, findings);
+    return findings.take();
+}
 
 }  // namespace tilewright

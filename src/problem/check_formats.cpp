@@ -1,0 +1,135 @@
+// Formats and recipes: what an operand's values and scales may be, and which operands go together.
+#include "problem/checks.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tilewright::validation {
+namespace {
+
+constexpr std::array value_formats{Format::e4m3, Format::e5m2, Format::e2m1, Format::bf16, Format::f16, Format::f32};
+constexpr std::array scale_formats{Format::f32, Format::ue8m0, Format::ue4m3};
+constexpr std::array granularities{Granularity::none,        Granularity::tensor,        Granularity::row,
+                                   Granularity::block_1x128, Granularity::block_128x128, Granularity::block_1x32,
+                                   Granularity::block_1x16};
+
+struct Side {
+    std::string name;
+    const Operand* operand;
+    bool takes_128x128;
+
+    OperandRecipe recipe() const {
+        // Without scales their format has no meaning, whatever an empty tensor says.
+        const bool plain = operand->granularity == Granularity::none;
+        return {operand->values.format, operand->granularity, plain ? Format::f32 : operand->scales.format};
+    }
+    bool takes(const OperandRecipe& side) const {
+        return is_accepted(side) && (takes_128x128 || side.granularity != Granularity::block_128x128);
+    }
+    bool takes(Format values, Granularity granularity) const {
+        return std::any_of(scale_formats.begin(), scale_formats.end(), [&](Format scales) {
+            return takes(OperandRecipe{values, granularity, scales});
+        });
+    }
+};
+
+void check_format(std::string_view name, const Tensor& tensor, const std::vector<Format>& allowed, Findings& findings) {
+    if (!tensor.given() || std::find(allowed.begin(), allowed.end(), tensor.format) != allowed.end()) return;
+    std::vector<std::string> words;
+    for (Format format : allowed) words.emplace_back(tilewright::name(format));
+    findings.add({.operand = std::string(name),
+                  .given = std::string(tilewright::name(tensor.format)),
+                  .expected = either(words),
+                  .advice = {}});
+}
+
+/// The side makes sense by itself, but for the format of its scales.
+bool check_granularity(const Side& side, Findings& findings) {
+    const Format values = side.operand->values.format;
+    const Granularity granularity = side.operand->granularity;
+    const bool known = std::find(value_formats.begin(), value_formats.end(), values) != value_formats.end();
+    if (!known || side.takes(values, granularity)) return known;
+    std::vector<std::string> words;
+    for (Granularity other : granularities) {
+        if (side.takes(values, other)) words.emplace_back(name(other));
+    }
+    const bool only_weights = is_accepted(side.recipe());
+    findings.add({.operand = side.name + ".granularity",
+                  .given = std::string(name(granularity)),
+                  .expected = either(words) + " for " + std::string(name(values)) + " values",
+                  .advice = only_weights ? std::string(name(granularity)) + " scales b only" : ""});
+    return false;
+}
+
+bool check_scale_format(const Side& side, Findings& findings) {
+    const OperandRecipe recipe = side.recipe();
+    if (!side.operand->scales.given()) return false;
+    if (side.takes(recipe)) return true;
+    std::vector<std::string> words;
+    for (Format scales : scale_formats) {
+        if (side.takes(OperandRecipe{recipe.values, recipe.granularity, scales})) words.emplace_back(name(scales));
+    }
+    findings.add({.operand = side.name + ".scales",
+                  .given = std::string(name(recipe.scales)),
+                  .expected = either(words) + " for " + std::string(name(recipe.granularity)) + " scaling of " +
+                              std::string(name(recipe.values)),
+                  .advice = {}});
+    return false;
+}
+
+/// True if the side is complete and in the list, so that the pair can be judged.
+bool check_side(const Side& side, Findings& findings) {
+    if (!side.operand->values.given()) return false;
+    if (side.operand->granularity == Granularity::block_1x16) {
+        check_format(side.name + ".tensor_scale", side.operand->tensor_scale, {Format::f32}, findings);
+    }
+    check_format(side.name + ".values", side.operand->values, {value_formats.begin(), value_formats.end()}, findings);
+    if (!check_granularity(side, findings)) return false;
+    return side.operand->granularity == Granularity::none || check_scale_format(side, findings);
+}
+
+/// "row" or, without scales, the format: what counts for going together.
+std::string short_name(const OperandRecipe& side) {
+    return std::string(side.granularity == Granularity::none ? name(side.values) : name(side.granularity));
+}
+
+void add_once(std::vector<std::string>& words, const std::string& word) {
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+}
+
+void check_pair(const Recipe& recipe, Findings& findings) {
+    if (is_accepted(recipe)) return;
+    std::vector<std::string> beside_a;
+    std::vector<std::string> beside_b;
+    for (const Recipe& other : all_recipes()) {
+        if (other.a == recipe.a) add_once(beside_a, short_name(recipe.a) + ":" + short_name(other.b));
+        if (other.b == recipe.b) add_once(beside_b, short_name(other.a) + ":" + short_name(recipe.b));
+    }
+    for (const std::string& word : beside_b) add_once(beside_a, word);
+    findings.add({.operand = "recipe",
+                  .given = short_name(recipe.a) + ":" + short_name(recipe.b),
+                  .expected = either(beside_a),
+                  .advice = {}});
+}
+
+}  // namespace
+
+void check_formats(const Problem& p, Findings& findings) {
+    const Side a{.name = "a", .operand = &p.a, .takes_128x128 = false};
+    const Side b{.name = "b", .operand = &p.b, .takes_128x128 = true};
+    const bool a_is_fine = check_side(a, findings);
+    const bool b_is_fine = check_side(b, findings);
+    if (a_is_fine && b_is_fine) check_pair({a.recipe(), b.recipe()}, findings);
+    check_format("d", p.d, {Format::bf16, Format::f16, Format::f32}, findings);
+    if (p.c.given() && p.d.given() && p.c.format != p.d.format) {
+        findings.add({.operand = "c",
+                      .given = std::string(name(p.c.format)),
+                      .expected = std::string(name(p.d.format)),
+                      .advice = "c has the format of d"});
+    }
+    if (takes_sizes(p.groups.grouping)) {
+        check_format("groups.sizes", p.groups.sizes, {Format::i32, Format::i64}, findings);
+    }
+}
+
+}  // namespace tilewright::validation

@@ -1,0 +1,92 @@
+// The words and numbers of a call, and what the backend that was asked for cannot do.
+#include "problem/checks.h"
+
+namespace tilewright::validation {
+namespace {
+
+template <class Word>
+bool check_word(std::string_view operand, Word word, Word last, Findings& findings) {
+    if (word <= last) return true;
+    findings.add({.operand = std::string(operand),
+                  .given = std::to_string(static_cast<int>(word)),
+                  .expected = "0 to " + std::to_string(static_cast<int>(last)),
+                  .advice = {}});
+    return false;
+}
+
+void check_number(std::string_view operand, std::int64_t given, std::int64_t least, Findings& findings) {
+    if (given >= least) return;
+    findings.add({.operand = std::string(operand),
+                  .given = std::to_string(given),
+                  .expected = std::to_string(least) + " or more",
+                  .advice = {}});
+}
+
+bool computes_in_wide_formats(const Operand& operand) {
+    return operand.values.given() && (operand.values.format == Format::f16 || operand.values.format == Format::f32);
+}
+
+void check_arithmetic(const Problem& p, Findings& findings) {
+    const Operand* wide = computes_in_wide_formats(p.a) ? &p.a : &p.b;
+    if (!computes_in_wide_formats(*wide)) return;
+    const std::string purpose = " for " + std::string(name(wide->values.format)) + " operands";
+    if (p.arithmetic == Arithmetic::hopper) {
+        findings.add({.operand = "arithmetic",
+                      .given = "hopper",
+                      .expected = "fast" + purpose,
+                      .advice = "convert the operand to bf16"});
+    }
+    if (p.reproducibility == Reproducibility::invariant) {
+        findings.add({.operand = "reproducibility",
+                      .given = "invariant",
+                      .expected = "repeatable" + purpose,
+                      .advice = "invariant implies hopper arithmetic, which has bf16 and narrower operands"});
+    }
+}
+
+void check_accumulation(const Problem& p, Findings& findings) {
+    if (p.accumulation != Accumulation::unpromoted) return;
+    for (const Operand* operand : {&p.a, &p.b}) {
+        if (k_block(operand->granularity) == 0) continue;
+        findings.add({.operand = "accumulation",
+                      .given = "unpromoted",
+                      .expected = "promoted for " + std::string(name(operand->granularity)) + " scaling of " +
+                                  (operand == &p.a ? "a" : "b"),
+                      .advice = "only tensor and row scales can wait until all of k is summed"});
+        return;
+    }
+}
+
+}  // namespace
+
+bool check_words(const Problem& p, Findings& findings) {
+    const bool layout = check_word("layout", p.layout, Layout::tt, findings);
+    const bool grouping = check_word("groups.grouping", p.groups.grouping, Grouping::k_grouped, findings);
+    check_word("accumulation", p.accumulation, Accumulation::unpromoted, findings);
+    check_word("arithmetic", p.arithmetic, Arithmetic::hopper, findings);
+    check_word("reproducibility", p.reproducibility, Reproducibility::invariant, findings);
+    return layout && grouping;
+}
+
+void check_options(const Problem& p, Findings& findings) {
+    if (p.groups.grouping == Grouping::m_grouped_aligned_offsets) {
+        check_number("groups.alignment", p.groups.alignment, 1, findings);
+    }
+    check_number("sm_limit", p.sm_limit, 0, findings);
+    check_number("expected_m", p.expected_m, 0, findings);
+    check_accumulation(p, findings);
+    check_arithmetic(p, findings);
+}
+
+/// The CPU can do everything, so `automatic` can as well.
+void check_backend(const Problem&, Backend backend, Findings& findings) {
+    check_word("backend", backend, Backend::hopper, findings);
+    if (backend == Backend::hopper) {
+        findings.add({.operand = "backend",
+                      .given = "hopper",
+                      .expected = "cpu",
+                      .advice = "this version of Tilewright has no GPU kernels"});
+    }
+}
+
+}  // namespace tilewright::validation

@@ -1,0 +1,146 @@
+// What the tensors of a call must agree on: m, n, k and the number of groups.
+#include "problem/checks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewright::validation {
+namespace {
+
+constexpr std::array axis_letters{"g", "m", "n", "k"};
+constexpr std::array axis_phrases{"the number of groups is ", "m is ", "n is ", "k is "};
+
+/// One tensor, its name and the axes it should have.
+struct Expectation {
+    NamedTensor named;
+    Axes axes;
+    std::string purpose;  // "dense nt"
+
+    const Tensor& tensor() const { return *named.tensor; }
+    bool has_rank() const { return has_sound_shape(tensor()) && tensor().shape.rank() == axes.rank(); }
+};
+
+Expectation expect_a(const Problem& p) {
+    const std::string purpose = std::string(name(p.groups.grouping)) + " " + std::string(name(p.layout));
+    return {.named = {"a.values", &p.a.values}, .axes = axes_of_a(p), .purpose = purpose};
+}
+Expectation expect_b(const Problem& p) {
+    return {.named = {"b.values", &p.b.values}, .axes = axes_of_b(p), .purpose = expect_a(p).purpose};
+}
+Expectation expect_output(const Problem& p, std::string_view operand, const Tensor& tensor) {
+    return {.named = {operand, &tensor}, .axes = axes_of_d(p), .purpose = std::string(name(p.groups.grouping))};
+}
+Expectation expect_sizes(const Problem& p) {
+    return {.named = {"groups.sizes", &p.groups.sizes},
+            .axes = axes_of_sizes(p),
+            .purpose = std::string(name(p.groups.grouping))};
+}
+
+bool agrees(const Expectation& e, const Sizes& sizes) {
+    if (!e.has_rank()) return false;
+    for (int i = 0; i < e.axes.rank(); ++i) {
+        const Sizes::Size& size = sizes[e.axes[i]];
+        if (size.value && *size.value != e.tensor().shape[i]) return false;
+    }
+    return true;
+}
+
+/// A tensor that contradicts an earlier one says nothing about sizes: its other size is likely wrong as well.
+void learn(const Expectation& e, Sizes& sizes) {
+    if (!agrees(e, sizes)) return;
+    for (int i = 0; i < e.axes.rank(); ++i) {
+        Sizes::Size& size = sizes[e.axes[i]];
+        if (!size.value) size = {.value = e.tensor().shape[i], .source = e.named.name};
+    }
+}
+
+/// "[64, k]"
+std::string expected_shape(const Axes& axes, const Sizes& sizes) {
+    std::string text = "[";
+    for (int i = 0; i < axes.rank(); ++i) {
+        const Sizes::Size& size = sizes[axes[i]];
+        text += (i > 0 ? ", " : "");
+        text += size.value ? std::to_string(*size.value) : axis_letters[static_cast<std::size_t>(axes[i])];
+    }
+    return text + "]";
+}
+
+/// "k is 128 in a.values and n is 32 in d"
+std::string reasons(const Expectation& e, const Sizes& sizes) {
+    std::string text;
+    for (int i = 0; e.has_rank() && i < e.axes.rank(); ++i) {
+        const Sizes::Size& size = sizes[e.axes[i]];
+        if (!size.value || *size.value == e.tensor().shape[i]) continue;
+        text += text.empty() ? "" : " and ";
+        text += axis_phrases[static_cast<std::size_t>(e.axes[i])];
+        text += std::to_string(*size.value) + " in " + std::string(size.source);
+    }
+    return text;
+}
+
+/// The last two sizes, exchanged, would fit.
+bool is_transposed(Expectation e, const Sizes& sizes) {
+    if (!e.has_rank() || e.axes.rank() < 2) return false;
+    Tensor view = e.tensor();
+    const int last = view.shape.rank() - 1;
+    std::swap(view.shape[last - 1], view.shape[last]);
+    e.named.tensor = &view;
+    return agrees(e, sizes);
+}
+
+void check_one(const Expectation& e, const Sizes& sizes, Findings& findings) {
+    if (e.tensor().given() && (!has_sound_shape(e.tensor()) || agrees(e, sizes))) return;
+    std::string advice = reasons(e, sizes);
+    if (is_transposed(e, sizes)) advice += "; pass the transposed view";
+    findings.add({.operand = std::string(e.named.name),
+                  .given = e.tensor().given() ? to_string(e.tensor().shape) : "nothing",
+                  .expected = expected_shape(e.axes, sizes) + " for " + e.purpose,
+                  .advice = std::move(advice)});
+}
+
+/// The work of the call must be countable.
+void check_product(const Sizes& sizes, Findings& findings) {
+    std::int64_t product = 1;
+    std::string given;
+    bool fits = true;
+    for (Axis axis : {Axis::groups, Axis::m, Axis::n, Axis::k}) {
+        const std::int64_t size = sizes[axis].value.value_or(1);
+        if (size == 0) return;
+        if (sizes[axis].value) {
+            given += (given.empty() ? "" : ", ");
+            given += axis_letters[static_cast<std::size_t>(axis)];
+            given += " " + std::to_string(size);
+        }
+        fits = fits && !__builtin_mul_overflow(product, size, &product);
+    }
+    if (fits) return;
+    findings.add({.operand = "sizes", .given = given, .expected = "a product below 2^63", .advice = {}});
+}
+
+}  // namespace
+
+Sizes sizes_of(const Problem& p) {
+    Sizes sizes;
+    learn(expect_a(p), sizes);
+    learn(expect_b(p), sizes);
+    learn(expect_output(p, "d", p.d), sizes);
+    return sizes;
+}
+
+void check_shapes(const Problem& p, const Sizes& sizes, Findings& findings) {
+    check_one(expect_a(p), sizes, findings);
+    check_one(expect_b(p), sizes, findings);
+    check_one(expect_output(p, "d", p.d), sizes, findings);
+    if (p.c.given()) check_one(expect_output(p, "c", p.c), sizes, findings);
+    if (takes_sizes(p.groups.grouping)) {
+        check_one(expect_sizes(p), sizes, findings);
+    } else if (p.groups.sizes.given()) {
+        findings.add({.operand = "groups.sizes",
+                      .given = to_string(p.groups.sizes.shape),
+                      .expected = "nothing for " + std::string(name(p.groups.grouping)),
+                      .advice = {}});
+    }
+    check_product(sizes, findings);
+}
+
+}  // namespace tilewright::validation

@@ -1,0 +1,49 @@
+// The themes of `validate`. Each adds its own findings and needs no other to have run; what a theme cannot judge
+// because of a mistake that belongs to another one, it leaves alone.
+#pragma once
+
+#include "problem/axes.h"
+#include "problem/findings.h"
+
+#include <array>
+#include <optional>
+
+namespace tilewright::validation {
+
+/// Enumerators that exist. Without known layout and grouping the shapes mean nothing.
+bool check_words(const Problem& problem, Findings& findings);
+
+/// Every tensor by itself: rank, sizes, strides, packing, extent; D's elements do not overlap.
+void check_tensors(const Problem& problem, Findings& findings);
+
+/// Value, scale, output and index formats; granularities; the pair of recipes.
+void check_formats(const Problem& problem, Findings& findings);
+
+/// Sizes that the tensors agree on, as far as they are known, and which tensor said so.
+struct Sizes {
+    struct Size {
+        std::optional<std::int64_t> value;
+        std::string_view source;
+    };
+    std::array<Size, 4> by_axis{};
+    const Size& operator[](Axis axis) const { return by_axis[static_cast<std::size_t>(axis)]; }
+    Size& operator[](Axis axis) { return by_axis[static_cast<std::size_t>(axis)]; }
+};
+Sizes sizes_of(const Problem& problem);
+
+/// a.values, b.values, d, c and groups.sizes: there or not, ranks, and sizes that must agree.
+void check_shapes(const Problem& problem, const Sizes& sizes, Findings& findings);
+
+/// Scales and tensor scales: there or not, and the shapes that problem.h documents.
+void check_scales(const Problem& problem, const Sizes& sizes, Findings& findings);
+
+/// Alignment, accumulation, arithmetic, limits and hints.
+void check_options(const Problem& problem, Findings& findings);
+
+/// Null, misaligned and unreachable pointers; memory that D shares with others.
+void check_memory(const Problem& problem, Backend backend, Findings& findings);
+
+/// What the backend that was asked for cannot do.
+void check_backend(const Problem& problem, Backend backend, Findings& findings);
+
+}  // namespace tilewright::validation

@@ -1,0 +1,28 @@
+// Well-formed calls at made-up addresses: validation never looks behind a pointer.
+#pragma once
+
+#include <tilewright/problem.h>
+
+namespace tilewright::test {
+
+struct SampleSpec {
+    Grouping grouping = Grouping::dense;
+    Layout layout = Layout::nt;
+    std::string recipe = "1x128:128x128";
+    std::int64_t m = 64;
+    std::int64_t n = 256;
+    std::int64_t k = 512;
+    std::int64_t groups = 4;
+    Format output = Format::bf16;
+    bool with_c = false;
+};
+
+/// A row-major tensor in memory of its own.
+Tensor placed(Format format, const Dims& shape);
+
+Problem sample(const SampleSpec& spec);
+
+/// The same without gaps between dimensions exchanged: the transposed view of a matrix, groups stay in front.
+Tensor transposed(const Tensor& tensor);
+
+}  // namespace tilewright::test
