@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tilewright/formats.h>   // e4m3, e5m2, e2m1, ...
+#include <tilewright/plan.h>      // how a GPU would compute it, how long that takes, and why
 #include <tilewright/problem.h>   // a call, described; validate
 #include <tilewright/quantize.h>  // real matrices to low precision and back
 #include <tilewright/recipe.h>    // which formats and scales go together

@@ -1,0 +1,64 @@
+#include "plan/candidates.h"
+
+#include <array>
+#include <utility>
+
+namespace tilewright::planner {
+namespace {
+
+struct Block {
+    int m;
+    int n;
+    int warpgroups;
+};
+
+// Rows that one or two warpgroups own 64 or 128 of; 192 takes three (third best of the promoted loops).
+constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2}};
+constexpr std::array wide_columns{64, 96, 112, 128, 144, 160, 176, 192, 256};
+// Tokens on the tensor core's n: few of them, in steps that waste little.
+constexpr std::array token_columns{8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192};
+constexpr std::array stage_choices{3, 4, 5, 6, 8};
+constexpr std::array split_choices{1, 2, 4, 8};
+constexpr std::array multicast_choices{hopper::Multicast::none, hopper::Multicast::a, hopper::Multicast::b};
+
+void add_variants(const hopper::Tile& block, std::vector<hopper::Tile>& list) {
+    for (hopper::Multicast multicast : multicast_choices) {
+        for (int split : split_choices) {
+            for (int stages : stage_choices) {
+                hopper::Tile tile = block;
+                tile.multicast = multicast;
+                tile.cluster = multicast == hopper::Multicast::none ? 1 : 2;
+                tile.split_k = split;
+                tile.stages = stages;
+                list.push_back(tile);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<hopper::Tile> candidates(const hopper::Tile& family) {
+    std::vector<hopper::Tile> list;
+    hopper::Tile tile = family;
+    for (bool swap : {false, true}) {
+        tile.swap_ab = swap;
+        for (const auto& [m, warpgroups] : row_choices) {
+            tile.m = m;
+            tile.warpgroups = warpgroups;
+            const auto add = [&](const auto& columns) {
+                for (int n : columns) {
+                    tile.n = n;
+                    add_variants(tile, list);
+                }
+            };
+            if (swap)
+                add(token_columns);
+            else
+                add(wide_columns);
+        }
+    }
+    return list;
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,110 @@
+#include "plan/choose.h"
+
+#include <fmt/format.h>
+#include <tilewright/run.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "plan/candidates.h"
+#include "plan/cost.h"
+#include "plan/legality.h"
+
+namespace tilewright::planner {
+namespace {
+
+/// Fastest first. Where the model sees no difference: no split, no cluster, a deeper ring.
+bool better(const Plan& left, const Plan& right) {
+    const auto rank = [](const Plan& plan) {
+        return std::tuple(plan.cost.seconds, plan.tile.split_k, plan.tile.cluster, -plan.tile.stages);
+    };
+    return rank(left) < rank(right);
+}
+
+bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
+    right.stages = left.stages;
+    return !(left == right);
+}
+
+void judge_candidates(const Work& work, const DeviceDescription& device, Explanation& explanation) {
+    for (const hopper::Tile& tile : candidates(family_tile(work))) {
+        if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
+            explanation.rejected.push_back(
+                {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
+        } else {
+            explanation.legal.push_back(plan_of(tile, work, device));
+        }
+    }
+    std::stable_sort(explanation.legal.begin(), explanation.legal.end(), better);
+    explanation.chosen = explanation.legal.front();  // tests/plan: 64-row tiles are legal on any device
+}
+
+/// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
+void apply_tuned_row(const TunedRow& row, const Work& work, const DeviceDescription& device, Explanation& explanation) {
+    const hopper::Tile tile = device_tile(row.tile, family_tile(work));
+    if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
+        explanation.rejected.push_back(
+            {row.tile, objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
+        return;
+    }
+    explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
+    explanation.model_choice = explanation.chosen;
+    explanation.chosen = plan_of(tile, work, device);
+}
+
+void find_next_best(Explanation& explanation) {
+    for (const Plan& plan : explanation.legal) {
+        if (!differs_beyond_stages(plan.tile, explanation.chosen->tile)) continue;
+        explanation.next_best = plan;
+        return;
+    }
+}
+
+}  // namespace
+
+Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
+    const Spread over = spread(tile, work, device);
+    Plan plan;
+    plan.tile = planned_tile(tile);
+    plan.tiles = static_cast<std::int64_t>(std::min(over.tiles, 0x1p62));
+    plan.waves = over.waves();
+    plan.grid = over.grid();
+    plan.threads = tile.threads();
+    plan.shared_bytes = tile.shared_bytes();
+    plan.workspace_bytes = static_cast<std::int64_t>(std::min(workspace_bytes(tile, over), 0x1p62));
+    if (plan.grid > 0) plan.cost = cost(tile, work, device);
+    return plan;
+}
+
+Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    const Work work = describe(problem);
+    Explanation explanation;
+    explanation.unavailable = obstacles(work);
+    if (!explanation.unavailable.empty()) return explanation;
+    if (work.empty()) {
+        explanation.chosen = plan_of(family_tile(work), work, device);
+        return explanation;
+    }
+    judge_candidates(work, device, explanation);
+    if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
+        apply_tuned_row(*row, work, device, explanation);
+    }
+    find_next_best(explanation);
+    return explanation;
+}
+
+}  // namespace tilewright::planner
+
+namespace tilewright {
+
+Explanation explain(const Problem& problem, const DeviceDescription& device) {
+    return planner::explain(problem, device, planner::tuned_rows());
+}
+
+Plan plan(const Problem& problem, const DeviceDescription& device) {
+    Explanation explanation = explain(problem, device);
+    if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
+    return *explanation.chosen;
+}
+
+}  // namespace tilewright

@@ -1,0 +1,16 @@
+// The predicted time of a legal tile, term by term.
+#pragma once
+
+#include "plan/spread.h"
+
+namespace tilewright::planner {
+
+Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
+
+/// Bytes that every implementation moves through HBM: operands, scales and C read once, D written once.
+double compulsory_bytes(const Work& work);
+
+/// Partial sums of a split k, and a counter for each tile.
+double workspace_bytes(const hopper::Tile& tile, const Spread& spread);
+
+}  // namespace tilewright::planner

@@ -1,0 +1,108 @@
+#include "plan/devices.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <variant>
+
+#include "plan/tables.h"
+#include "plan/tsv.h"
+
+namespace tilewright::planner {
+namespace {
+
+using Field = std::variant<int*, std::int64_t*, double*>;
+
+std::map<std::string_view, Field> number_fields(DeviceDescription& d) {
+    return {{"sms", &d.sms},
+            {"boost_hertz", &d.boost_hertz},
+            {"power_hertz", &d.power_hertz},
+            {"fp8_products_per_clock", &d.fp8_products_per_clock},
+            {"bf16_products_per_clock", &d.bf16_products_per_clock},
+            {"memory_bytes_per_second", &d.memory_bytes_per_second},
+            {"l2_bytes_per_second", &d.l2_bytes_per_second},
+            {"l2_bytes_per_clock", &d.l2_bytes_per_clock},
+            {"l2_bytes", &d.l2_bytes},
+            {"memory_latency", &d.memory_latency},
+            {"shared_bytes_per_block", &d.shared_bytes_per_block},
+            {"cluster_2_sms", &d.cluster_2_sms},
+            {"start_seconds", &d.start_seconds},
+            {"launch_seconds", &d.launch_seconds}};
+}
+
+/// Why `text` is no value for the field; empty when it was stored.
+std::string store(const Field& field, std::string_view text) {
+    const std::string copy(text);
+    char* end = nullptr;
+    const double value = std::strtod(copy.c_str(), &end);
+    if (copy.empty() || *end != '\0' || !std::isfinite(value)) return fmt::format("'{}' is no number", text);
+    if (!(value > 0)) return fmt::format("{} is not positive", text);
+    if (auto* const* target = std::get_if<double*>(&field)) {
+        **target = value;
+        return "";
+    }
+    if (value != std::floor(value)) return fmt::format("{} is no whole number", text);
+    if (auto* const* target = std::get_if<int*>(&field)) {
+        if (value > std::numeric_limits<int>::max()) return fmt::format("{} is too large", text);
+        **target = static_cast<int>(value);
+    } else {
+        if (value > 0x1p62) return fmt::format("{} is too large", text);
+        **std::get_if<std::int64_t*>(&field) = static_cast<std::int64_t>(value);
+    }
+    return "";
+}
+
+}  // namespace
+
+ParsedDevice parse_device(std::string_view text) {
+    ParsedDevice parsed;
+    std::map<std::string_view, Field> missing = number_fields(parsed.device);
+    const Tsv table = parse_tsv(text, {"field", "value", "unit", "source"});
+    parsed.problems = table.problems;
+    for (const TsvRow& row : table.rows) {
+        const std::string_view name = row.cells[0];
+        if (name == "name") {
+            parsed.device.name = row.cells[1];
+            continue;
+        }
+        const auto field = missing.find(name);
+        if (field == missing.end()) {
+            parsed.problems.push_back(fmt::format("line {}: {}: unknown, or given twice", row.line, name));
+            continue;
+        }
+        const std::string problem = store(field->second, row.cells[1]);
+        if (!problem.empty()) parsed.problems.push_back(fmt::format("line {}: {}: {}", row.line, name, problem));
+        missing.erase(field);
+    }
+    if (parsed.device.name.empty()) parsed.problems.emplace_back("name: missing");
+    for (const auto& [name, field] : missing) parsed.problems.push_back(fmt::format("{}: missing", name));
+    return parsed;
+}
+
+}  // namespace tilewright::planner
+
+namespace tilewright {
+
+const std::vector<DeviceDescription>& known_devices() {
+    static const std::vector<DeviceDescription> devices = [] {
+        std::vector<DeviceDescription> list;
+        for (std::string_view table : planner::device_tables) {
+            planner::ParsedDevice parsed = planner::parse_device(table);
+            if (!parsed.problems.empty()) {
+                throw std::logic_error(
+                    fmt::format("src/plan/devices: {}: {}", parsed.device.name, fmt::join(parsed.problems, "; ")));
+            }
+            list.push_back(std::move(parsed.device));
+        }
+        return list;
+    }();
+    return devices;
+}
+
+const DeviceDescription& h200() { return known_devices().front(); }
+
+}  // namespace tilewright

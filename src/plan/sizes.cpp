@@ -1,0 +1,70 @@
+#include "plan/sizes.h"
+
+#include "problem/axes.h"
+
+namespace tilewright::planner {
+namespace {
+
+constexpr void* no_memory = nullptr;
+
+Dims shape_of(const Axes& axes, const Sizes& sizes) {
+    Dims shape;
+    for (int i = 0; i < axes.rank(); ++i) {
+        switch (axes[i]) {
+            case Axis::groups: shape.push_back(sizes.groups); break;
+            case Axis::m: shape.push_back(sizes.m); break;
+            case Axis::n: shape.push_back(sizes.n); break;
+            case Axis::k: shape.push_back(sizes.k); break;
+        }
+    }
+    return shape;
+}
+
+std::int64_t blocks(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
+
+/// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped: blocks start anew in
+/// each group, so that each may have one more.
+Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const Sizes& sizes) {
+    if (granularity == Granularity::tensor) return {1};
+    Dims shape;
+    if (grouped) shape.push_back(sizes.groups);
+    shape.push_back(blocks(rows, row_block(granularity)));
+    if (k_block(granularity) == 0) return shape;
+    const std::int64_t more = sizes.grouping == Grouping::k_grouped ? sizes.groups : 0;
+    shape.push_back(blocks(sizes.k, k_block(granularity)) + more);
+    return shape;
+}
+
+Operand operand_of(const OperandRecipe& side, const Dims& values, const Dims& scales) {
+    Operand operand;
+    operand.values = row_major(no_memory, side.values, values);
+    operand.granularity = side.granularity;
+    if (side.granularity != Granularity::none) operand.scales = row_major(no_memory, side.scales, scales);
+    if (side.granularity == Granularity::block_1x16) operand.tensor_scale = row_major(no_memory, Format::f32, {1});
+    return operand;
+}
+
+}  // namespace
+
+Problem problem_of(const Sizes& sizes) {
+    const auto& [a, b] = sizes.recipe;
+    Problem problem;
+    problem.layout = sizes.layout;
+    problem.groups.grouping = sizes.grouping;
+    problem.accumulation = sizes.accumulation;
+    problem.reproducibility = sizes.reproducibility;
+    problem.sm_limit = sizes.sm_limit;
+    problem.expected_m = sizes.expected_m;
+    problem.a = operand_of(a, shape_of(axes_of_a(problem), sizes),
+                           scale_shape(a.granularity, sizes.m, has_group_dimension_a(sizes.grouping), sizes));
+    problem.b = operand_of(b, shape_of(axes_of_b(problem), sizes),
+                           scale_shape(b.granularity, sizes.n, has_group_dimension_b(sizes.grouping), sizes));
+    problem.d = row_major(no_memory, sizes.output, shape_of(axes_of_d(problem), sizes));
+    if (sizes.with_c) problem.c = problem.d;
+    if (takes_sizes(sizes.grouping)) {
+        problem.groups.sizes = row_major(no_memory, Format::i32, shape_of(axes_of_sizes(problem), sizes));
+    }
+    return problem;
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,30 @@
+// A problem without memory, from its sizes alone: what `explain` and the planner's tests ask about.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <cstdint>
+
+namespace tilewright::planner {
+
+struct Sizes {
+    Grouping grouping = Grouping::dense;
+    Recipe recipe{};
+    Layout layout = Layout::nt;
+    Format output = Format::bf16;
+    std::int64_t m = 0;  // rows of D; masked and batched: of one group
+    std::int64_t n = 0;
+    std::int64_t k = 0;  // k-grouped: the sum over groups
+    std::int64_t groups = 1;
+    std::int64_t expected_m = 0;
+    int sm_limit = 0;
+    bool with_c = false;
+    Accumulation accumulation = Accumulation::promoted;
+    Reproducibility reproducibility = Reproducibility::repeatable;
+};
+
+/// Row-major tensors of the right shapes, all pointers null. What `validate` (Check::shapes) finds in it is a mistake
+/// in the sizes.
+Problem problem_of(const Sizes& sizes);
+
+}  // namespace tilewright::planner

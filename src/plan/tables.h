@@ -1,0 +1,14 @@
+// The tables of src/plan/devices and src/plan/tuned, embedded at build time.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace tilewright::planner {
+
+inline constexpr int device_count = 1;
+
+extern const std::array<std::string_view, device_count> device_tables;
+extern const std::array<std::string_view, device_count> tuned_tables;
+
+}  // namespace tilewright::planner

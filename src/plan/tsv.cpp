@@ -1,0 +1,43 @@
+#include "plan/tsv.h"
+
+#include <fmt/format.h>
+
+namespace tilewright::planner {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    for (;;) {
+        const std::size_t at = text.find(separator);
+        parts.push_back(text.substr(0, at));
+        if (at == std::string_view::npos) return parts;
+        text.remove_prefix(at + 1);
+    }
+}
+
+Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& columns) {
+    Tsv table;
+    bool header_seen = false;
+    int line = 0;
+    for (std::string_view row : split(text, '\n')) {
+        ++line;
+        if (!row.empty() && row.back() == '\r') row.remove_suffix(1);
+        if (row.empty() || row.front() == '#') continue;
+        std::vector<std::string_view> cells = split(row, '\t');
+        if (!header_seen) {
+            header_seen = true;
+            if (cells == columns) continue;
+            table.problems.push_back(fmt::format("line {}: the header is not '{}'", line, fmt::join(columns, "\t")));
+            return table;
+        }
+        if (cells.size() != columns.size()) {
+            table.problems.push_back(fmt::format("line {}: {} cells given, {} expected ({}), separated by tabs", line,
+                                                 cells.size(), columns.size(), fmt::join(columns, ", ")));
+            continue;
+        }
+        table.rows.push_back({line, std::move(cells)});
+    }
+    if (!header_seen) table.problems.push_back(fmt::format("no header '{}'", fmt::join(columns, "\t")));
+    return table;
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,46 @@
+// A problem as the planner sees it: how many products of which size are expected, and what they are made of.
+#pragma once
+
+#include <tilewright/plan.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hopper/tile.h"
+
+namespace tilewright::planner {
+
+/// Grouped sizes live on the device, so they are guessed: masked groups have `expected_m` rows (all, if unknown), the
+/// rows of contiguous groups and the k of k-grouped ones are spread evenly.
+struct Work {
+    Recipe recipe;
+    Accumulation accumulation = Accumulation::promoted;
+    Layout layout = Layout::nt;
+    Grouping grouping = Grouping::dense;
+    Reproducibility reproducibility = Reproducibility::repeatable;
+    Format output = Format::bf16;
+    bool adds_c = false;
+    int sm_limit = 0;
+    std::int64_t products = 1;  // that have any row of D
+    std::int64_t rows = 0;      // of each
+    std::int64_t columns = 0;   // likewise
+    std::int64_t k = 0;         // likewise
+    double total_rows = 0;      // of D, all products; exact where rows is an average
+    double total_k = 0;         // k-grouped: of all groups; else k
+    std::string key;            // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
+
+    bool empty() const { return products == 0 || rows == 0 || columns == 0; }
+};
+
+/// For a problem in which `validate` finds nothing.
+Work describe(const Problem& problem);
+
+/// Tile fields that follow from the work alone: formats, scaling, promotion, family, k. For work without obstacles.
+hopper::Tile family_tile(const Work& work);
+
+/// The kernel's tile for `tile`, with everything else from `family`; and back.
+hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family);
+PlannedTile planned_tile(const hopper::Tile& tile);
+
+}  // namespace tilewright::planner
