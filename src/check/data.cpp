@@ -1,0 +1,282 @@
+#include "check/data.h"
+
+#include "check/random.h"
+#include "formats/codec.h"
+#include "formats/element.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numbers>
+#include <set>
+
+namespace tilewright::check {
+namespace {
+
+constexpr std::int64_t chunk_rows = 128;  // even, so that no two threads share a byte of packed e2m1
+constexpr int draw_bits = 16;
+
+enum Stream : std::uint64_t { values_of_a = 1, values_of_b, scales_of_a, scales_of_b, tensor_scales, values_of_c };
+
+std::uint64_t stream(const CaseSpec& spec, Stream which) { return mix(spec.seed * 16 + which); }
+
+float draw_one(Distribution distribution, float normal, Random& random) {
+    switch (distribution) {
+        case Distribution::normal: return normal;
+        case Distribution::abs_normal: return std::fabs(normal);
+        case Distribution::uniform: return static_cast<float>(random.unit());
+        case Distribution::normal_cubed: return normal * normal * normal;
+        case Distribution::log_normal: return std::exp(normal);
+        case Distribution::outliers: return random.up_to(99) == 0 ? normal * 100 : normal;
+        case Distribution::sparse: return random.up_to(3) == 0 ? normal : 0;
+        default: return 1;
+    }
+}
+
+std::vector<float> make_draws(Distribution distribution) {
+    std::vector<float> list;
+    Random random(0xD1);
+    while (list.size() < std::size_t{1} << draw_bits) {
+        const double radius = std::sqrt(-2 * std::log(1 - random.unit()));  // Box and Muller 1958
+        const double angle = 2 * std::numbers::pi * random.unit();
+        list.push_back(draw_one(distribution, static_cast<float>(radius * std::cos(angle)), random));
+    }
+    return list;
+}
+
+/// The part of an operand that one piece reads.
+struct Span {
+    std::int64_t group = 0;
+    std::int64_t row_begin = 0;
+    std::int64_t row_end = 0;
+    std::int64_t k_begin = 0;
+    std::int64_t k_count = 0;
+    std::int64_t block_begin = 0;
+};
+
+std::vector<Span> spans(const Geometry& g, const std::vector<Piece>& pieces, Side side) {
+    std::vector<Span> list;
+    std::set<std::int64_t> seen;
+    for (const Piece& piece : pieces) {
+        Span span{.group = piece.group, .k_begin = piece.k_begin, .k_count = piece.k_count};
+        if (side == Side::a) {
+            span.row_begin = piece.row_begin;
+            span.row_end = piece.row_begin + piece.rows;
+            span.block_begin = piece.a_block_begin;
+        } else {
+            if (!seen.insert(piece.group).second) continue;
+            span.row_end = g.n;
+            span.block_begin = piece.b_block_begin;
+        }
+        list.push_back(span);
+    }
+    return list;
+}
+
+constexpr std::array e2m1_numbers{0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+
+/// One operand while it is filled. Scale slots count elements from the scales' address, as scale_index does.
+class Filler {
+public:
+    Filler(const CaseSpec& spec, const Geometry& geometry, Side side)
+        : spec_(spec),
+          operand_(side == Side::a ? geometry.a : geometry.b),
+          groups_(geometry.groups),
+          value_stream_(stream(spec, side == Side::a ? values_of_a : values_of_b)),
+          scale_stream_(stream(spec, side == Side::a ? scales_of_a : scales_of_b)),
+          tensor_scale_stream_(mix(stream(spec, tensor_scales) + static_cast<std::uint64_t>(side))),
+          amplitude_(grid_amplitude(spec)) {
+        if (!is_exact(spec.distribution)) draws_ = draws(spec.distribution).data();
+    }
+
+    void fill(const std::vector<Span>& list) {
+        if (operand_.tensor_scale != nullptr) fill_tensor_scales();
+        if (operand_.scales != nullptr) {
+            std::int64_t slots = 0;
+            for (const Span& span : list) slots = std::max(slots, last_slot(span) + 1);
+            largest_.assign(static_cast<std::size_t>(slots), 0);
+            divisor_.assign(static_cast<std::size_t>(slots), 1);
+            for (const Span& span : list) over_chunks(span, &Filler::find_largest);
+            for (const Span& span : list) fill_scales(span);
+        }
+        for (const Span& span : list) over_chunks(span, &Filler::fill_values);
+    }
+
+private:
+    std::int64_t k_blocks(const Span& span) const {
+        const int block = operand_.k_block();
+        return block == 0 ? 1 : (span.k_count + block - 1) / block;
+    }
+    std::int64_t slot(const Span& span, std::int64_t row, std::int64_t block) const {
+        return scale_index(operand_, span.group, row, operand_.k_block() == 0 ? 0 : span.block_begin + block);
+    }
+    std::int64_t last_slot(const Span& span) const {
+        if (span.row_end == 0) return -1;
+        return slot(span, span.row_end - 1, std::max<std::int64_t>(0, k_blocks(span) - 1));
+    }
+
+    template <class Function>
+    void over_chunks(const Span& span, Function function) {
+        const std::int64_t first = span.row_begin / chunk_rows;
+        const std::int64_t last = (span.row_end + chunk_rows - 1) / chunk_rows;
+#pragma omp parallel for schedule(static)
+        for (std::int64_t chunk = first; chunk < last; ++chunk) {
+            const std::int64_t end = std::min(span.row_end, (chunk + 1) * chunk_rows);
+            for (std::int64_t row = std::max(span.row_begin, chunk * chunk_rows); row < end; ++row) {
+                (this->*function)(span, row);
+            }
+        }
+    }
+
+    /// The number before scaling. A pure function of the logical position: strides and layouts do not change it.
+    double number(std::int64_t group, std::int64_t row, std::int64_t k) const {
+        const std::uint64_t random = random_bits(value_stream_, operand_.value_strides.group == 0 ? 0 : group, row, k);
+        if (draws_ != nullptr) return draws_[random >> (64 - draw_bits)];
+        if (spec_.distribution == Distribution::distinct_scales) return 1;
+        if (operand_.recipe.values == Format::e2m1) {
+            const double magnitude = e2m1_numbers[random >> 61];
+            return (random & 1) != 0 ? -magnitude : magnitude;
+        }
+        return static_cast<double>((random >> 32) % static_cast<std::uint64_t>(2 * amplitude_ + 1)) - amplitude_;
+    }
+
+    void find_largest(const Span& span, std::int64_t row) {
+        const std::int64_t step = operand_.k_block() == 0 ? span.k_count : operand_.k_block();
+        for (std::int64_t block = 0; block < k_blocks(span); ++block) {
+            float largest = 0;
+            const std::int64_t end = std::min(span.k_count, (block + 1) * step);
+            for (std::int64_t k = block * step; k < end; ++k) {
+                largest = std::max(largest, static_cast<float>(std::fabs(number(span.group, row, span.k_begin + k))));
+            }
+            std::atomic_ref<float> shared(largest_[static_cast<std::size_t>(slot(span, row, block))]);
+            for (float seen = shared.load(); seen < largest && !shared.compare_exchange_weak(seen, largest);) {
+            }
+        }
+    }
+
+    void fill_scales(const Span& span) {
+        const std::int64_t step = operand_.row_block() == 0 ? span.row_end : operand_.row_block();
+        const std::int64_t group = operand_.scale_strides.group == 0 ? 0 : span.group;
+        for (std::int64_t row = span.row_begin; row < span.row_end; row += step) {
+            for (std::int64_t block = 0; block < k_blocks(span); ++block) {
+                const std::int64_t row_block = operand_.row_block() == 0 ? 0 : row / operand_.row_block();
+                const std::int64_t column = operand_.k_block() == 0 ? 0 : span.block_begin + block;
+                if (is_exact(spec_.distribution)) {
+                    write_scale(slot(span, row, block), exact_scale(group, row_block, column));
+                } else {
+                    const std::uint64_t random = random_bits(scale_stream_, group, row_block, column);
+                    write_random_scale(slot(span, row, block), span.group, random);
+                }
+            }
+        }
+    }
+
+    double exact_scale(std::int64_t group, std::int64_t row_block, std::int64_t column) const {
+        if (spec_.distribution == Distribution::exact_grid) {
+            return std::exp2(static_cast<double>(random_bits(scale_stream_, group, row_block, column) % 3) - 1);
+        }
+        // Neighbours in every direction differ; over 4096 products the range must shrink to stay exact.
+        const int range = spec_.k > 4096 ? 3 : 7;
+        return std::exp2(static_cast<double>((group * 2 + row_block * 5 + column * 3) % range - range / 2));
+    }
+
+    /// Fits the block, then is off by a random factor from 1/2 to 2, so that no two scales are alike.
+    void write_random_scale(std::int64_t index, std::int64_t group, std::uint64_t random) {
+        const auto at = static_cast<std::size_t>(index);
+        const double top =
+            formats::decode(formats::fields(operand_.recipe.values), formats::fields(operand_.recipe.values).largest());
+        const double fit = largest_[at] == 0 ? 1 : largest_[at] / top;
+        switch (operand_.recipe.scales) {
+            case Format::ue8m0:
+                divisor_[at] = std::exp2(std::ceil(std::log2(fit)));
+                return write_scale(index, divisor_[at] * std::exp2(static_cast<double>(random % 3) - 1));
+            case Format::ue4m3: {
+                divisor_[at] = fit;
+                const double factor = 0.5 + 1.5 * static_cast<double>(random >> 11) * 0x1p-53;
+                return write_scale(index, std::min(448.0, fit / tensor_scale(group) * factor));
+            }
+            default:
+                divisor_[at] = fit;
+                return write_scale(index, fit * (0.5 + 1.5 * static_cast<double>(random >> 11) * 0x1p-53));
+        }
+    }
+
+    void write_scale(std::int64_t index, double scale) const {
+        auto* const scales = static_cast<std::uint8_t*>(const_cast<void*>(operand_.scales));
+        if (operand_.recipe.scales == Format::ue8m0) {
+            scales[index] = static_cast<std::uint8_t>(std::clamp(std::ilogb(scale) + 127, 0, 254));
+        } else if (operand_.recipe.scales == Format::ue4m3) {
+            scales[index] = static_cast<std::uint8_t>(formats::encode(formats::e4m3_fields, scale));
+        } else {
+            formats::store(scales, Format::f32, index, scale);
+        }
+    }
+
+    double tensor_scale(std::int64_t group) const {
+        if (operand_.tensor_scale == nullptr) return 1;
+        return formats::load(operand_.tensor_scale, Format::f32, group * operand_.tensor_scale_stride);
+    }
+
+    void fill_tensor_scales() const {
+        for (std::int64_t group = 0; group < (operand_.tensor_scale_stride == 0 ? 1 : groups_); ++group) {
+            const std::uint64_t random = random_bits(tensor_scale_stream_, group);
+            double scale = std::exp2(static_cast<double>(random % 5) - 2);
+            if (!is_exact(spec_.distribution)) {
+                const float largest = *std::max_element(draws_, draws_ + (std::ptrdiff_t{1} << draw_bits));
+                scale = largest / (6 * 448) * (0.5 + 0.5 * static_cast<double>(random >> 11) * 0x1p-53);
+            }
+            formats::store(const_cast<void*>(operand_.tensor_scale), Format::f32, group * operand_.tensor_scale_stride,
+                           scale);
+        }
+    }
+
+    void fill_values(const Span& span, std::int64_t row) {
+        void* const values = const_cast<void*>(operand_.values);
+        for (std::int64_t k = 0; k < span.k_count; ++k) {
+            double value = number(span.group, row, span.k_begin + k);
+            if (operand_.scales != nullptr) {
+                const std::int64_t block = operand_.k_block() == 0 ? 0 : k / operand_.k_block();
+                value /= divisor_[static_cast<std::size_t>(slot(span, row, block))];
+            }
+            formats::store(values, operand_.recipe.values, value_index(operand_, span.group, row, span.k_begin + k),
+                           value);
+        }
+    }
+
+    const CaseSpec& spec_;
+    OperandGeometry operand_;
+    std::int64_t groups_;
+    std::uint64_t value_stream_;
+    std::uint64_t scale_stream_;
+    std::uint64_t tensor_scale_stream_;
+    int amplitude_;
+    const float* draws_ = nullptr;
+    std::vector<float> largest_;   // of each scale slot
+    std::vector<double> divisor_;  // what values are divided by before they are encoded
+};
+
+}  // namespace
+
+const std::vector<float>& draws(Distribution distribution) {
+    static const std::map<Distribution, std::vector<float>> tables = [] {
+        std::map<Distribution, std::vector<float>> all;
+        for (Distribution each : random_distributions()) all.emplace(each, make_draws(each));
+        return all;
+    }();
+    return tables.at(distribution);
+}
+
+double c_value(const CaseSpec& spec, std::int64_t group, std::int64_t row, std::int64_t column) {
+    const std::uint64_t random = random_bits(stream(spec, values_of_c), group, row, column);
+    if (is_exact(spec.distribution)) return static_cast<double>((random >> 32) % 33) - 16;
+    return draws(Distribution::normal)[random >> (64 - draw_bits)] * std::sqrt(static_cast<double>(spec.k) + 1);
+}
+
+void fill_operand(const CaseSpec& spec, const Geometry& geometry, const std::vector<Piece>& pieces, Side side) {
+    Filler(spec, geometry, side).fill(spans(geometry, pieces, side));
+}
+
+}  // namespace tilewright::check

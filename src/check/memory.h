@@ -1,0 +1,41 @@
+// Memory for the tensors of a test: poisoned with 0xFF, between two guard bands of 4 KiB that are poisoned too, or
+// with pages that cannot be touched right behind the last byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tilewright::check {
+
+inline constexpr std::size_t guard_band = 4096;
+inline constexpr std::byte poison{0xFF};
+
+class Memory {
+public:
+    Memory() = default;
+    Memory(std::size_t bytes, bool guard_pages);
+    ~Memory();
+    Memory(Memory&& other) noexcept { *this = static_cast<Memory&&>(other); }
+    Memory& operator=(Memory&& other) noexcept;
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+
+    std::byte* data() const { return data_; }
+    std::size_t size() const { return size_; }
+    std::span<std::byte> bytes() const { return {data_, size_}; }
+    /// The bytes and the guard bands; behind them there is no band where there are guard pages.
+    std::span<std::byte> with_bands() const { return whole_; }
+
+private:
+    void* mapping_ = nullptr;
+    std::size_t mapped_ = 0;
+    std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+    std::span<std::byte> whole_;
+};
+
+/// FNV-1a over words: tells whether bytes have changed.
+std::uint64_t hash(std::span<const std::byte> bytes);
+
+}  // namespace tilewright::check

@@ -1,0 +1,14 @@
+// How the rows (or k) of a case are split into groups, and what the sizes tensor says about it.
+#pragma once
+
+#include "check/case.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tilewright::check {
+
+/// Contents of Groups::sizes; empty for dense and batched. Throws std::invalid_argument if explicit sizes do not fit.
+std::vector<std::int64_t> size_entries(const CaseSpec& spec);
+
+}  // namespace tilewright::check
