@@ -8,28 +8,56 @@
 
 namespace tilewright {
 
-/// How scales follow from the largest magnitude (amax) of their block. Values are encode(x / s), a correctly rounded
-/// f32 division, to nearest even, saturating.
+/// How values and scales follow from x, the elements, and amax, the largest finite magnitude of a block:
+///
+///     value = encode(x / s)      s = the scale as stored, in f32; a correctly rounded f32 division; nearest, ties to
+///                                even; a number beyond the largest of the format becomes the largest
+///
+///   scales f32       s = amax / largest (448 for e4m3, 57344 for e5m2), at least 2^-126, rounded to f32
+///   scales ue8m0     tensor, row, 128: the smallest power of two that is at least amax / largest, and at least 2^-126
+///   1x32 (MX)        s = 2^(floor(log2(amax)) - emax), emax = 8 (e4m3), 15 (e5m2), 2 (e2m1), at least 2^-127. Source:
+///                    OCP Microscaling Formats 1.0, 6.3. What lies above the largest number then saturates
+///   1x16 (NVFP4)     tensor scale t = amax of the tensor / (448 * 6), at least 2^-117; block scale = ue4m3 of
+///                    (amax / 6) / t, at least 2^-9; s = block scale * t. Source: Pretraining Large Language Models
+///                    with NVFP4 (arXiv 2509.25149), appendix on NVFP4 quantization
+///   none             value = encode(x), beyond the largest number infinity
+///
+/// Special cases, alike for all of them:
+///   zeros        A block without a nonzero number has scale 1 and values 0.
+///   tiny blocks  The lower limits above keep scales from being 0; numbers below half the smallest value become 0.
+///   NaN          stays NaN and changes no other element. e2m1 has no NaN: the scale of the block is NaN.
+///   infinity     stays infinity in e5m2; becomes NaN in e4m3, which has none; in e2m1 the scale of the block is NaN.
+///   short blocks The last block of a row or column may have fewer elements; none are invented.
 struct QuantizeOptions {
     OperandRecipe recipe{};
-    bool round_up =
-        false;  // round scales up to a power of two (rounding down would saturate); MX: instead of OCP's floor
-    bool deep_gemm = false;  // DeepGEMM's casts: amax floored at 1e-4, s = amax / 448, values encode(x * (1 / s))
+    /// Scales are rounded up to a power of two (rounding down would saturate). MX: 2^ceil(log2(amax / largest)), so
+    /// that nothing saturates. NVFP4: t = amax / (256 * 6) rounded up, block scales rounded up.
+    bool round_up = false;
+    /// DeepGEMM's casts (deep_gemm/utils/math.py): s = max(amax, 1e-4) / largest, rounded up to a power of two if
+    /// round_up or stored as ue8m0; value = encode(x * (1 / s)); ties of e2m1 go towards zero, and it has no -0. amax
+    /// includes NaN and infinity, so that they spoil their block. e4m3 and e2m1, all scales but 1x16.
+    bool deep_gemm = false;
 };
+
+/// Shape of the scales of a logical operand [rows, k] or [groups, rows, k], as `Operand` documents it; with groups,
+/// `tensor` has [groups]. No dimensions for `none`.
+Dims scale_shape(Granularity granularity, const Dims& shape);
 
 /// Writes values, scales and (NVFP4) the tensor scale of the logical operand `source` [rows, k] or [groups, rows, k],
 /// which is f32, bf16 or f16 in any strides. `out` gives memory of the shapes that `Operand` documents; out.values has
-/// the shape of `source` in any strides (a transposed view stores the other layout). Throws Error.
+/// the shape of `source` in any strides (a transposed view stores the other layout) and must not share memory with it.
+/// Groups are quantised each on its own; a tensor scale of shape [1] is shared by all. Throws Error with every finding.
 void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out);
 
-/// The inverse: out [rows, k] or [groups, rows, k], f32, bf16 or f16, any strides.
+/// The inverse: value * scale * tensor scale, rounded once. out [rows, k] or [groups, rows, k], f32, bf16 or f16, any
+/// strides. Throws Error with every finding.
 void dequantize(const Operand& operand, const Tensor& out);
 
-/// An operand that owns its memory (row-major, no gaps).
+/// An operand that owns its memory (row-major, no gaps; values, scales and tensor scale each aligned to 128 bytes).
 class OwnedOperand {
 public:
     OwnedOperand() = default;
-    /// Uninitialised memory for [rows, k] or [groups, rows, k].
+    /// Uninitialised memory for [rows, k] or [groups, rows, k]. Throws Error for a recipe or shape that cannot be.
     OwnedOperand(const Dims& shape, const OperandRecipe& recipe);
 
     operator const Operand&() const { return operand_; }

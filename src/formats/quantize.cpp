@@ -1,0 +1,231 @@
+// Quantising and dequantising whole matrices: tile by tile, in parallel, whatever the strides.
+#include "formats/block_scale.h"
+#include "formats/element.h"
+#include "formats/matrix_view.h"
+#include "formats/quantize_check.h"
+
+#include <tilewright/quantize.h>
+#include <tilewright/run.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace tilewright {
+namespace {
+
+using namespace formats;
+
+/// Scales by the element they belong to.
+struct ScaleView {
+    void* data = nullptr;
+    Format format = Format::f32;
+    std::int64_t group_stride = 0;
+    std::int64_t row_stride = 0;
+    std::int64_t column_stride = 0;
+    int row_block = 0;  // 0: one scale for all rows
+    int k_block = 0;    // 0: one scale for all of k
+
+    ScaleView(const Tensor& scales, Granularity granularity)
+        : data(scales.data),
+          format(scales.format),
+          row_block(tilewright::row_block(granularity)),
+          k_block(tilewright::k_block(granularity)) {
+        int dim = scales.shape.rank() - 1;
+        if (k_block > 0) column_stride = scales.strides[dim--];
+        if (row_block > 0) row_stride = scales.strides[dim--];
+        // One scale for all groups has a stride that is never used.
+        if (dim == 0 && scales.shape[0] > 1) group_stride = scales.strides[0];
+    }
+
+    std::int64_t index(std::int64_t group, std::int64_t row, std::int64_t column) const {
+        return group * group_stride + (row_block > 0 ? row / row_block * row_stride : 0) +
+               (k_block > 0 ? column / k_block * column_stride : 0);
+    }
+    double get(std::int64_t group, std::int64_t row, std::int64_t column) const {
+        return data == nullptr ? 1 : formats::load(data, format, index(group, row, column));
+    }
+    void set(std::int64_t group, std::int64_t row, std::int64_t column, double value) const {
+        formats::store(data, format, index(group, row, column), value);
+    }
+};
+
+std::int64_t strip_rows(Granularity granularity) { return granularity == Granularity::block_128x128 ? 128 : 32; }
+
+// ---- scales that need a look at all of k first ----
+
+/// The peak of each row of each group.
+std::vector<Peak> row_peaks(const MatrixView& source) {
+    std::vector<Peak> peaks(static_cast<std::size_t>(source.groups * source.rows));
+    const Regions regions(source, strip_rows(Granularity::row));
+    const std::int64_t strips = regions.groups * regions.strips();
+#pragma omp parallel for schedule(static) if (strips > 1)
+    for (std::int64_t strip = 0; strip < strips; ++strip) {
+        Tile tile;
+        for (std::int64_t chunk = 0; chunk < regions.chunks(); ++chunk) {
+            const Region region = regions[strip * regions.chunks() + chunk];
+            load(source, region, tile);
+            for (std::int64_t i = 0; i < region.rows; ++i) {
+                const std::int64_t row = region.group * source.rows + region.row + i;
+                peaks[static_cast<std::size_t>(row)].include(tile.row(i), region.columns);
+            }
+        }
+    }
+    return peaks;
+}
+
+/// The peak of each group, or of all of them as if they were one.
+std::vector<Peak> group_peaks(const MatrixView& source, bool shared) {
+    const std::vector<Peak> rows = row_peaks(source);
+    std::vector<Peak> groups(static_cast<std::size_t>(shared ? 1 : source.groups));
+    for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+        groups[static_cast<std::size_t>(shared ? 0 : i / source.rows)].include(rows[static_cast<std::size_t>(i)]);
+    }
+    return groups;
+}
+
+void write_row_scales(const MatrixView& source, const ScaleRule& rule, const ScaleView& scales) {
+    const std::vector<Peak> peaks = row_peaks(source);
+    for (std::int64_t i = 0; i < std::ssize(peaks); ++i) {
+        scales.set(i / source.rows, i % source.rows, 0, rule.scale(peaks[static_cast<std::size_t>(i)], 1));
+    }
+}
+
+void write_tensor_scales(const MatrixView& source, const ScaleRule& rule, const Tensor& out) {
+    const ScaleView scales(out, Granularity::tensor);
+    const std::vector<Peak> peaks = group_peaks(source, out.shape[0] == 1);
+    for (std::int64_t group = 0; group < std::ssize(peaks); ++group) {
+        const Peak& peak = peaks[static_cast<std::size_t>(group)];
+        const bool two_levels = rule.recipe.granularity == Granularity::block_1x16;
+        scales.set(group, 0, 0, two_levels ? rule.tensor_scale(peak) : rule.scale(peak, 1));
+    }
+}
+
+// ---- quantising ----
+
+struct Quantizer {
+    MatrixView source;
+    MatrixView values;
+    ScaleRule rule;
+    ScaleView scales;
+    ScaleView tensor_scale;
+
+    /// One block that lies within the tile: its scale is found, or read where it was written before.
+    void divide_block(const Region& block, const Region& region, Tile& tile) const {
+        const float over = static_cast<float>(tensor_scale.get(block.group, 0, 0));
+        const std::int64_t i = block.row - region.row;
+        const std::int64_t j = block.column - region.column;
+        if (scales.k_block > 0) {
+            Peak peak;
+            for (std::int64_t r = i; r < i + block.rows; ++r) peak.include(tile.row(r) + j, block.columns);
+            scales.set(block.group, block.row, block.column, rule.scale(peak, over));
+        }
+        const double scale = scales.get(block.group, block.row, block.column);
+        for (std::int64_t r = i; r < i + block.rows; ++r) rule.divide(tile.row(r) + j, block.columns, scale, over);
+    }
+
+    void quantize(const Region& region, Tile& tile) const {
+        load(source, region, tile);
+        if (scales.data == nullptr) return store(tile, region, values, Overflow::propagate);
+        const std::int64_t rows = std::max(scales.row_block, 1);
+        const std::int64_t columns = scales.k_block > 0 ? scales.k_block : Tile::max_columns;
+        for (std::int64_t i = 0; i < region.rows; i += rows) {
+            for (std::int64_t j = 0; j < region.columns; j += columns) {
+                divide_block({.group = region.group,
+                              .row = region.row + i,
+                              .column = region.column + j,
+                              .rows = std::min(rows, region.rows - i),
+                              .columns = std::min(columns, region.columns - j)},
+                             region, tile);
+            }
+        }
+        store(tile, region, values, Overflow::saturate_finite);
+    }
+};
+
+// ---- dequantising ----
+
+/// value * scale, in double exact, rounded to f32 to nearest; or, where a second rounding to a narrower format
+/// follows, to odd, which makes the two together one correct rounding.
+template <bool to_odd>
+void multiply(float* numbers, std::int64_t count, double scale) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        const double exact = double{numbers[i]} * scale;
+        const auto rounded = static_cast<float>(exact);
+        if constexpr (!to_odd) {
+            numbers[i] = rounded;
+        } else {
+            const double back = rounded;
+            auto bits = __builtin_bit_cast(std::uint32_t, rounded);
+            bits -= std::abs(back) > std::abs(exact) ? 1U : 0U;
+            bits |= back != exact ? 1U : 0U;
+            numbers[i] = __builtin_bit_cast(float, bits);
+        }
+    }
+}
+
+struct Dequantizer {
+    MatrixView values;
+    MatrixView out;
+    ScaleView scales;
+    ScaleView tensor_scale;
+
+    void dequantize(const Region& region, Tile& tile) const {
+        load(values, region, tile);
+        const std::int64_t columns = scales.k_block > 0 ? scales.k_block : Tile::max_columns;
+        const double over = tensor_scale.get(region.group, 0, 0);
+        for (std::int64_t i = 0; scales.data != nullptr && i < region.rows; ++i) {
+            for (std::int64_t j = 0; j < region.columns; j += columns) {
+                const double scale = scales.get(region.group, region.row + i, region.column + j) * over;
+                const std::int64_t count = std::min(columns, region.columns - j);
+                if (out.format == Format::f32) {
+                    multiply<false>(tile.row(i) + j, count, scale);
+                } else {
+                    multiply<true>(tile.row(i) + j, count, scale);
+                }
+            }
+        }
+        store(tile, region, out, Overflow::propagate);
+    }
+};
+
+}  // namespace
+
+void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out) {
+    std::vector<Finding> findings = check_quantize(source, options, out);
+    if (!findings.empty()) throw Error(std::move(findings));
+    const Granularity granularity = options.recipe.granularity;
+    const Quantizer quantizer{.source = matrix_view(source),
+                              .values = matrix_view(out.values),
+                              .rule = {options.recipe, options.round_up, options.deep_gemm},
+                              .scales = ScaleView(out.scales, granularity),
+                              .tensor_scale = ScaleView(out.tensor_scale, Granularity::tensor)};
+    if (granularity == Granularity::row) write_row_scales(quantizer.source, quantizer.rule, quantizer.scales);
+    if (granularity == Granularity::tensor) write_tensor_scales(quantizer.source, quantizer.rule, out.scales);
+    if (granularity == Granularity::block_1x16) write_tensor_scales(quantizer.source, quantizer.rule, out.tensor_scale);
+
+    const Regions regions(quantizer.source, strip_rows(granularity));
+    const std::int64_t count = regions.count();
+#pragma omp parallel for schedule(static) if (count > 1)
+    for (std::int64_t i = 0; i < count; ++i) {
+        Tile tile;
+        quantizer.quantize(regions[i], tile);
+    }
+}
+
+void dequantize(const Operand& operand, const Tensor& out) {
+    std::vector<Finding> findings = check_dequantize(operand, out);
+    if (!findings.empty()) throw Error(std::move(findings));
+    const Dequantizer dequantizer{.values = matrix_view(operand.values),
+                                  .out = matrix_view(out),
+                                  .scales = ScaleView(operand.scales, operand.granularity),
+                                  .tensor_scale = ScaleView(operand.tensor_scale, Granularity::tensor)};
+    const Regions regions(dequantizer.values, strip_rows(operand.granularity));
+    const std::int64_t count = regions.count();
+#pragma omp parallel for schedule(static) if (count > 1)
+    for (std::int64_t i = 0; i < count; ++i) {
+        Tile tile;
+        dequantizer.dequantize(regions[i], tile);
+    }
+}
+
+}  // namespace tilewright
