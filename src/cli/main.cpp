@@ -20,6 +20,7 @@ int run_program(int argc, const char* const* argv) {
     program.footer("Example:\n  tilewright verify --quick\n`tilewright <command> --help` says more.");
     program.require_subcommand(1);
     add_doctor(program);
+    add_quantize(program);
 
     try {
         program.parse(argc, argv);

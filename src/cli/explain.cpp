@@ -1,0 +1,169 @@
+// `tilewright explain`: which kernel a Hopper GPU would be given for a problem, how long it should take, and why not
+// another one. Asks the planner only, so it needs no GPU.
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/explain_report.h"
+#include "cli/terminal.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct Arguments {
+    std::string grouping = "dense";
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    std::int64_t groups = 1;
+    std::int64_t expected_m = 0;
+    int sms = 0;
+    std::string recipe = "1x128:128x128";
+    std::string layout = "nt";
+    std::string output = "bf16";
+    std::string device = "h200";
+    bool unpromoted = false;
+    bool invariant = false;
+    bool with_c = false;
+    bool all = false;
+    bool json = false;
+};
+
+constexpr std::array groupings{Grouping::dense,
+                               Grouping::batched,
+                               Grouping::m_grouped_indices,
+                               Grouping::m_grouped_offsets,
+                               Grouping::m_grouped_aligned_offsets,
+                               Grouping::m_grouped_masked,
+                               Grouping::k_grouped};
+constexpr std::array layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
+constexpr std::array outputs{Format::bf16, Format::f16, Format::f32};
+
+template <class Values>
+std::vector<std::string> names(const Values& values) {
+    std::vector<std::string> list;
+    for (const auto& value : values) list.emplace_back(name(value));
+    return list;
+}
+
+/// The value of that name; the option's check has made sure that there is one.
+template <class Values>
+auto named(const Values& values, const std::string& word) {
+    return *std::find_if(std::begin(values), std::end(values), [&](auto value) { return name(value) == word; });
+}
+
+std::vector<std::string> device_names() {
+    std::vector<std::string> list;
+    for (const DeviceDescription& device : known_devices()) list.push_back(device.name);
+    return list;
+}
+
+const DeviceDescription& device_of(const std::string& word) {
+    const auto& devices = known_devices();
+    return *std::find_if(devices.begin(), devices.end(), [&](const auto& device) { return device.name == word; });
+}
+
+bool is_recipe(const std::string& text) {
+    const std::optional<Recipe> recipe = parse_recipe(text);
+    return recipe && is_accepted(*recipe);
+}
+
+/// The recipes with the usual formats; `docs/numerics.md` has them all.
+std::string usual_recipes() {
+    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, bf16:bf16, f16:f16, f32:f32, mxfp8, mxfp4, nvfp4 with "
+           "anything, and those with other formats, as in e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
+}
+
+planner::Sizes sizes_of(const Arguments& arguments) {
+    return {.grouping = named(groupings, arguments.grouping),
+            .recipe = parse_recipe(arguments.recipe).value(),
+            .layout = named(layouts, arguments.layout),
+            .output = named(outputs, arguments.output),
+            .m = arguments.m,
+            .n = arguments.n,
+            .k = arguments.k,
+            .groups = arguments.groups,
+            .expected_m = arguments.expected_m,
+            .sm_limit = arguments.sms,
+            .with_c = arguments.with_c,
+            .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
+            .reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable};
+}
+
+void explain_command(const Arguments& arguments) {
+    const planner::Sizes sizes = sizes_of(arguments);
+    const Problem problem = planner::problem_of(sizes);
+    const std::vector<Finding> findings = validate(problem, Backend::automatic, Check::shapes);
+    if (!findings.empty()) {
+        std::vector<std::string> messages;
+        for (const Finding& finding : findings) messages.push_back(finding.message());
+        throw UsageError(joined(messages, "\n            "));
+    }
+    const DeviceDescription& device = device_of(arguments.device);
+    const ExplainedProblem explained{sizes, device, explain(problem, device)};
+    if (arguments.json) {
+        fmt::print("{}\n", explanation_json(explained).dump(2));
+    } else {
+        fmt::print("{}", explanation_text(explained, arguments.all));
+    }
+}
+
+void add_size_options(CLI::App& command, Arguments& arguments) {
+    const auto not_negative = CLI::NonNegativeNumber;
+    command.add_option("--m", arguments.m, "Rows of D; batched and masked: of one group")
+        ->required()
+        ->check(not_negative);
+    command.add_option("--n", arguments.n, "Columns of D")->required()->check(not_negative);
+    command.add_option("--k", arguments.k, "The contraction; k_grouped: the sum over groups")
+        ->required()
+        ->check(not_negative);
+    command.add_option("--groups", arguments.groups, "Groups (experts, matrices of a batch)")
+        ->check(not_negative)
+        ->capture_default_str();
+    command.add_option("--expected-m", arguments.expected_m, "Masked: typical rows of a group; 0 = all --m")
+        ->check(not_negative);
+    command.add_option("--sms", arguments.sms, "SMs that the call may use; 0 = all")->check(not_negative);
+}
+
+void add_kind_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("grouping", arguments.grouping, joined(names(groupings)))
+        ->check(one_of("grouping", names(groupings)))
+        ->capture_default_str();
+    command.add_option("--recipe", arguments.recipe, "Formats and scales of a and b")
+        ->check(known_by("recipe", is_recipe, usual_recipes()))
+        ->capture_default_str();
+    command.add_option("--layout", arguments.layout, joined(names(layouts)))
+        ->check(one_of("layout", names(layouts)))
+        ->capture_default_str();
+    command.add_option("--output", arguments.output, joined(names(outputs)))
+        ->check(one_of("output", names(outputs)))
+        ->capture_default_str();
+    command.add_option("--device", arguments.device, joined(device_names()))
+        ->check(one_of("device", device_names()))
+        ->capture_default_str();
+    command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
+    command.add_flag("--invariant", arguments.invariant, "Bits that depend on an element's row and column only");
+    command.add_flag("--with-c", arguments.with_c, "D = C + A B");
+}
+
+}  // namespace
+
+void add_explain(CLI::App& program) {
+    CLI::App* command = program.add_subcommand(
+        "explain", "The kernel that a Hopper GPU is given for a problem, its predicted time, and why not another");
+    command->footer(
+        "Needs no GPU. Grouped sizes are taken as evenly spread, as the planner does.\n\nExamples:\n"
+        "  tilewright explain dense --m 4096 --n 7168 --k 2048 --recipe 1x128:128x128\n"
+        "  tilewright explain m_grouped_masked --m 1024 --expected-m 192 --n 4096 --k 7168 --groups 32 --json");
+    const auto arguments = std::make_shared<Arguments>();
+    add_kind_options(*command, *arguments);
+    add_size_options(*command, *arguments);
+    command->add_flag("--all", arguments->all, "Every reason for which candidates were rejected, not a few");
+    command->add_flag("--json", arguments->json, "Everything, as JSON");
+    command->callback([arguments] { explain_command(*arguments); });
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,94 @@
+// `tilewright quantize`: a safetensors file in, a quantised one out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <regex>
+
+#include "cli/commands.h"
+#include "cli/quantize_file.h"
+#include "cli/terminal.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct Arguments {
+    std::string input;
+    std::string output;
+    std::string recipe = "1x128";
+    std::string include;
+    std::string exclude;
+    bool round_up = false;
+};
+
+std::regex pattern(const std::string& option, const std::string& text) {
+    try {
+        return std::regex(text);
+    } catch (const std::regex_error&) {
+        throw UsageError(fmt::format("{} '{}' is no regular expression (ECMAScript)", option, text));
+    }
+}
+
+std::function<bool(const std::string&)> name_filter(const Arguments& arguments) {
+    const std::regex include = pattern("--include", arguments.include);
+    const std::regex exclude = pattern("--exclude", arguments.exclude);
+    const bool excludes = !arguments.exclude.empty();
+    return [=](const std::string& name) {
+        return std::regex_search(name, include) && !(excludes && std::regex_search(name, exclude));
+    };
+}
+
+bool is_quantised_recipe(const std::string& text) {
+    const std::optional<OperandRecipe> recipe = parse_operand_recipe(text);
+    return recipe && is_accepted(*recipe) && recipe->granularity != Granularity::none;
+}
+
+void quantize_command(const Arguments& arguments) {
+    const auto begin = std::chrono::steady_clock::now();
+    Progress progress("quantising", 1000);
+    QuantizeJob job{
+        .input = arguments.input,
+        .output = arguments.output,
+        .options = {.recipe = parse_operand_recipe(arguments.recipe).value(), .round_up = arguments.round_up},
+        .wanted = name_filter(arguments),
+        .version = TILEWRIGHT_VERSION,
+        .progress = [&](std::uint64_t done, std::uint64_t total, const std::string& tensor) {
+            progress.set(done * 1000 / std::max<std::uint64_t>(total, 1), tensor);
+        }};
+    const QuantizeResult result = quantize_file(job);
+    progress.clear();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    for (const Kept& kept : result.kept) fmt::print("kept as it is: {}: {}\n", kept.name, kept.reason);
+    fmt::print("{}: {} tensors quantised ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
+               name(job.options.recipe), result.copied, format_bytes(static_cast<double>(result.input_bytes)),
+               format_bytes(static_cast<double>(result.output_bytes)), format_duration(time.count()));
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& program) {
+    CLI::App* command = program.add_subcommand("quantize", "A safetensors file in, a quantised safetensors file out");
+    command->footer(
+        "2-D and 3-D tensors of F32, BF16 and F16 are quantised along their last dimension: X becomes X (values),\n"
+        "X.scales and, for nvfp4, X.tensor_scale. Everything else is copied. The output appears when it is "
+        "complete.\n\n"
+        "Example:\n  tilewright quantize model.safetensors model-fp8.safetensors --recipe 128x128 "
+        "--exclude 'embed|norm'");
+    const auto arguments = std::make_shared<Arguments>();
+    command->add_option("input", arguments->input, "The file to read")->required();
+    command->add_option("output", arguments->output, "The file to write")->required();
+    command
+        ->add_option("--recipe", arguments->recipe,
+                     "How: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or "
+                     "with formats, e.g. e5m2.1x128.ue8m0")
+        ->check(known_by("recipe of one operand", is_quantised_recipe,
+                         "tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats, e.g. e5m2.1x128.ue8m0"))
+        ->capture_default_str();
+    command->add_option("--include", arguments->include, "Quantise only tensors whose name has a match of this regex");
+    command->add_option("--exclude", arguments->exclude, "... and none whose name has a match of this one");
+    command->add_flag("--round-up", arguments->round_up, "Round scales up to a power of two");
+    command->callback([arguments] { quantize_command(*arguments); });
+}
+
+}  // namespace tilewright::cli
