@@ -1,0 +1,31 @@
+// The end of a GEMM in the canonical order: the scales that do not vary along k, alpha and C, the one rounding.
+#pragma once
+
+#include "problem/geometry.h"
+
+#include <cstdint>
+
+namespace tilewright::cpu {
+
+/// Rows and columns of D within one piece.
+struct TilePlace {
+    Piece piece;
+    std::int64_t row = 0;
+    std::int64_t rows = 0;
+    std::int64_t column = 0;
+    std::int64_t columns = 0;
+};
+
+struct TileSums {
+    const Geometry& geometry;
+    const TilePlace& place;
+    const float* sums = nullptr;  // [panels, rows, panel]
+    int panel = 0;
+    const float* a_scales = nullptr;  // [rows]; null: the sums are scaled already
+    const float* b_scales = nullptr;  // [columns]
+};
+
+/// D = fma(alpha, sum, C) in fp32 (without C: alpha * sum), rounded to the output format. Without any k: C, or zeros.
+void write_outputs(const TileSums& tile);
+
+}  // namespace tilewright::cpu

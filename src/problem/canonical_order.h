@@ -1,0 +1,76 @@
+// The canonical order of a GEMM's additions, as a rule: from the recipe pair follows which tensor-core step multiplies,
+// where its chains end and where scales are applied. Pure, so that the planner, the CPU backend and the tests share it.
+// docs/numerics.md has the reasons.
+#pragma once
+
+#include <tilewright/problem.h>
+#include <tilewright/recipe.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace tilewright {
+
+/// Which tensor-core instruction multiplies, after both operands were decoded to its format exactly.
+enum class StepKind : std::uint8_t {
+    fp8,   // 32 products; e4m3 or e5m2 on either side, e2m1 as e4m3
+    bf16,  // 16 products; as soon as one side is bf16 or NVFP4 (e2m1 times its ue4m3 scale, exact in bf16)
+};
+
+constexpr int step_products(StepKind kind) { return kind == StepKind::fp8 ? 32 : 16; }
+
+/// Products in the tensor core's fp8 sum before promotion to fp32; also the unit in which a plan may split k.
+inline constexpr int promotion_interval = 128;
+
+struct CanonicalOrder {
+    StepKind step = StepKind::fp8;
+    /// Products in one chain from zero; 0: all of k (of a slice, where a plan splits k).
+    int chain = 0;
+    /// True: after each chain acc = fma(p, s_a * s_b, acc). False: acc = acc + p, and acc * (s_a * s_b) after the last.
+    bool scales_along_k = false;
+    /// Whether `Operand::scales` is applied outside the tensor core; s = 1 otherwise (none, or decoded into the
+    /// values).
+    bool a_scaled_outside = false;
+    bool b_scaled_outside = false;
+
+    constexpr bool operator==(const CanonicalOrder&) const = default;
+};
+
+/// NVFP4 decodes its block scales into the values; every other scale is applied outside.
+constexpr bool scaled_outside(Granularity granularity) {
+    return granularity != Granularity::none && granularity != Granularity::block_1x16;
+}
+
+/// What the fp8 tensor core can take: fp8 itself, and MXFP4 as e4m3.
+constexpr bool multiplies_as_fp8(const OperandRecipe& side) {
+    return is_fp8(side.values) || (side.values == Format::e2m1 && side.granularity == Granularity::block_1x32);
+}
+
+/// The format in which the tensor core multiplies `values`, which it holds exactly.
+constexpr Format multiplied_format(Format values, StepKind step) {
+    if (step == StepKind::bf16) return Format::bf16;
+    return values == Format::e2m1 ? Format::e4m3 : values;
+}
+
+/// Nothing for f16 and f32 operands, which Hopper's canonical order does not define. Not for recipes that
+/// `is_accepted` refuses.
+constexpr std::optional<CanonicalOrder> canonical_order(const Recipe& recipe, Accumulation accumulation) {
+    const auto& [a, b] = recipe;
+    for (const Format values : {a.values, b.values}) {
+        if (values == Format::f16 || values == Format::f32) return std::nullopt;
+    }
+    CanonicalOrder order;
+    order.step = multiplies_as_fp8(a) && multiplies_as_fp8(b) ? StepKind::fp8 : StepKind::bf16;
+    order.a_scaled_outside = scaled_outside(a.granularity);
+    order.b_scaled_outside = scaled_outside(b.granularity);
+    for (const Granularity side : {a.granularity, b.granularity}) {
+        if (!scaled_outside(side) || k_block(side) == 0) continue;
+        order.chain = order.scales_along_k ? std::min(order.chain, k_block(side)) : k_block(side);
+        order.scales_along_k = true;
+    }
+    const bool promoted = order.step == StepKind::fp8 && accumulation == Accumulation::promoted;
+    if (order.chain == 0 && promoted) order.chain = promotion_interval;
+    return order;
+}
+
+}  // namespace tilewright

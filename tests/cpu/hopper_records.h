@@ -1,0 +1,35 @@
+// The measured chains of tests/data/hopper_mma.bin; tests/data/README.md describes the file.
+#pragma once
+
+#include <tilewright/formats.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tilewright::tests {
+
+struct HopperRecord {
+    static constexpr int rows = 64;
+    static constexpr int columns = 8;
+    static constexpr int step_bytes = 32;
+
+    Format a_format = Format::e4m3;
+    Format b_format = Format::e4m3;
+    int steps = 0;
+    std::vector<std::byte> a{};  // [rows][steps * step_bytes]: k runs on through the steps
+    std::vector<std::byte> b{};  // [columns][steps * step_bytes]
+    std::array<float, rows * columns> c{};
+    std::array<float, rows * columns> d{};
+
+    const std::byte* a_row(int row) const { return a.data() + std::ptrdiff_t{row} * steps * step_bytes; }
+    const std::byte* b_column(int column) const { return b.data() + std::ptrdiff_t{column} * steps * step_bytes; }
+    int products() const { return steps * step_bytes * 8 / bits(a_format); }
+    bool starts_from_zero() const;
+};
+
+/// All records; throws std::runtime_error when the file is missing or its end is not the end of a record.
+std::vector<HopperRecord> read_hopper_records();
+
+}  // namespace tilewright::tests
