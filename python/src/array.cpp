@@ -66,7 +66,8 @@ bool stands_for(Format given, Format expected) {
 }
 
 std::string expected_text(const ArrayRole& role) {
-    if (!role.format) return "bfloat16, float16 or float32";
+    if (role.integers) return "int32 or int64";
+    if (!role.format || role.only_codes) return "bfloat16, float16 or float32";
     const std::string word(name(*role.format));
     if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8";
     const int size = bits(*role.format);
@@ -78,7 +79,8 @@ Format element_format(nb::dlpack::dtype type, std::optional<Format> registered, 
     std::optional<Format> given = registered ? registered : named_format(type);
     if (is_packed_e2m1(type)) given = Format::e2m1;
     if (role.format && (given ? stands_for(*given, *role.format) : is_raw(type, *role.format))) return *role.format;
-    if (!role.format && given) return *given;
+    const bool integer = given == Format::i32 || given == Format::i64;
+    if (given && integer == role.integers && (!role.format || role.only_codes)) return *given;
     const bool is_double = dclass_name(array).find("float64") != std::string::npos;
     refuse(role.operand, dclass_name(array), expected_text(role),
            given || !is_double ? "" : "convert it, e.g. x.astype(numpy.float32)");

@@ -19,6 +19,8 @@ struct ArrayRole {
     /// What the elements are. Needed where the array cannot say: bytes that hold fp8, packed e2m1 or scales, 16-bit
     /// words that hold bf16 or f16.
     std::optional<Format> format{};
+    bool only_codes = false;  // `format` is for such codes only; arrays that name another format keep it
+    bool integers = false;    // int32 or int64
 };
 
 /// A tensor and what keeps its memory where it is.

@@ -107,12 +107,12 @@ Call::Call(const CallArguments& arguments)
     problem.groups.grouping = word(groupings, arguments.grouping, "grouping");
     problem.groups.alignment = arguments.alignment;
     if (!arguments.sizes.is_none()) {
-        arrays.push_back(view(arguments.sizes, {.operand = sizes_word_}));
+        arrays.push_back(view(arguments.sizes, {.operand = sizes_word_, .integers = true}));
         problem.groups.sizes = arrays.back().tensor;
     }
     make_result(arguments);
     if (!arguments.c.is_none()) {
-        arrays.push_back(view(arguments.c, {.operand = "c", .format = problem.d.format}));
+        arrays.push_back(view(arguments.c, {.operand = "c", .format = problem.d.format, .only_codes = true}));
         problem.c = arrays.back().tensor;
     }
 }

@@ -25,6 +25,7 @@ void translate_error(const std::exception_ptr& error, void*) {
 }
 
 nb::object run_call(const Call& call, int threads) {
+    if (threads < 0) refuse("threads", std::to_string(threads), "0 (all) or more");
     try {
         const nb::gil_scoped_release unlocked;
         run(call.problem, {.backend = call.backend, .threads = threads});
@@ -62,7 +63,15 @@ void bind_arrays(nb::module_& m) {
                 const Dims& shape = o.operand.values.shape;
                 return std::vector<std::int64_t>(shape.begin(), shape.end());
             },
-            "Sizes in elements, as the values are stored.");
+            "Sizes in elements, as the values are stored.")
+        .def_prop_ro(
+            "addresses",
+            [](const PreparedOperand& o) {
+                const auto address = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data); };
+                return std::vector<std::uintptr_t>{address(o.operand.values), address(o.operand.scales),
+                                                   address(o.operand.tensor_scale)};
+            },
+            "Where values, scales and tensor scale lie: where the arrays have them, for nothing is copied.");
 }
 
 void bind_calls(nb::module_& m) {
@@ -104,7 +113,7 @@ NB_MODULE(_core, m) {
             return names;
         },
         "The names of all accepted recipes.");
-    m.attr("__version__") = TILEWRIGHT_VERSION;
+    m.attr("version") = TILEWRIGHT_VERSION;
 }
 
 }  // namespace tilewright::python

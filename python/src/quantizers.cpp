@@ -8,21 +8,12 @@
 #include <tilewright/quantize.h>
 #include <tilewright/run.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace tilewright::python {
 namespace {
-
-std::int64_t blocks(std::int64_t size, int block) { return block == 0 ? 1 : (size + block - 1) / block; }
-
-/// The shape of an operand's scales, as `Operand` documents it; `shape` is [rows, k] or [groups, rows, k].
-Dims scale_shape(const Dims& shape, Granularity granularity) {
-    const bool grouped = shape.rank() == 3;
-    Dims scales;
-    if (grouped) scales.push_back(shape[0]);
-    if (granularity == Granularity::tensor) return grouped ? scales : Dims{1};
-    scales.push_back(blocks(shape[grouped ? 1 : 0], row_block(granularity)));
-    if (granularity != Granularity::row) scales.push_back(blocks(shape[grouped ? 2 : 1], k_block(granularity)));
-    return scales;
-}
 
 /// A new array of `shape` elements (`shape` of bytes for e2m1, which Python sees packed) and a writable view of it.
 ArrayView fresh(nb::handle like, Dims shape, Format format, const char* operand) {
@@ -34,6 +25,26 @@ ArrayView fresh(nb::handle like, Dims shape, Format format, const char* operand)
     return made;
 }
 
+/// Runs `work` without the interpreter's lock; what it finds is said in the words of the Python functions.
+template <class Work>
+void run_unlocked(Work&& work) {
+    try {
+        const nb::gil_scoped_release unlocked;
+        work();
+    } catch (const Error& error) {
+        if (error.findings().empty()) throw;
+        std::vector<Finding> findings = error.findings();
+        for (Finding& finding : findings) {
+            std::string& operand = finding.operand;
+            if (operand.rfind("source", 0) == 0) operand.replace(0, 6, "x");
+            for (const std::string prefix : {"options.", "operand."}) {
+                if (operand.rfind(prefix, 0) == 0) operand.erase(0, prefix.size());
+            }
+        }
+        throw Error(std::move(findings));
+    }
+}
+
 nb::object made_array(const ArrayView& array) { return array.tensor.given() ? array.source : nb::object(nb::none()); }
 
 nb::tuple quantize_array(nb::object x, std::string_view recipe_text, bool round_up, bool deep_gemm) {
@@ -41,30 +52,30 @@ nb::tuple quantize_array(nb::object x, std::string_view recipe_text, bool round_
     const ArrayView source = view(x, {.operand = "x"});
     const Dims& shape = source.tensor.shape;
     if (shape.rank() < 2 || shape.rank() > 3) refuse("x", to_string(shape), "[rows, k] or [groups, rows, k]");
+    if (recipe.values == Format::e2m1 && shape[shape.rank() - 1] % 2 != 0) {
+        refuse("x", to_string(shape), "an even last dimension for e2m1, which holds two elements in a byte",
+               "pad it with a column of zeros");
+    }
     const ArrayView values = fresh(x, shape, recipe.values, "values");
     ArrayView scales;
     ArrayView tensor_scale;
     if (recipe.granularity != Granularity::none) {
-        scales = fresh(x, scale_shape(shape, recipe.granularity), recipe.scales, "scales");
+        scales = fresh(x, scale_shape(recipe.granularity, shape), recipe.scales, "scales");
     }
     if (recipe.granularity == Granularity::block_1x16) {
-        tensor_scale = fresh(x, scale_shape(shape, Granularity::tensor), Format::f32, "tensor_scale");
+        tensor_scale = fresh(x, scale_shape(Granularity::tensor, shape), Format::f32, "tensor_scale");
     }
-    {
-        const nb::gil_scoped_release unlocked;
+    run_unlocked([&] {
         quantize(source.tensor, {.recipe = recipe, .round_up = round_up, .deep_gemm = deep_gemm},
                  {values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor});
-    }
+    });
     return nb::make_tuple(made_array(values), made_array(scales), made_array(tensor_scale));
 }
 
 nb::object dequantize_operand(const PreparedOperand& operand, std::string_view format_text) {
     const ArrayView out =
         fresh(operand.values.source, operand.operand.values.shape, format_word(format_text, "dtype"), "dtype");
-    {
-        const nb::gil_scoped_release unlocked;
-        dequantize(operand.operand, out.tensor);
-    }
+    run_unlocked([&] { dequantize(operand.operand, out.tensor); });
     return out.source;
 }
 

@@ -14,7 +14,7 @@ from tilewright._errors import InvalidCall
 from tilewright._multiply import batched_gemm, gemm, grouped_gemm, k_grouped_gemm, validate
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
 
-__version__: str = _core.__version__
+__version__: str = _core.version
 __doc__ += "\n\n" + (_multiply.__doc__ or "")
 
 __all__ = [

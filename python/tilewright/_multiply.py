@@ -73,8 +73,8 @@ def gemm(
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
 
     >>> import numpy as np
-    >>> a = quantize(np.float32([[1, 2], [3, 4]]), "row")
-    >>> b = quantize(np.float32([[1, 0], [0, 1], [1, 1]]), "row")
+    >>> a = quantize(np.float32([[1, 2], [3, 4]]), "mxfp8")
+    >>> b = quantize(np.float32([[1, 0], [0, 1], [1, 1]]), "mxfp8")
     >>> gemm(a, b, out_dtype="f32")
     array([[1., 2., 3.],
            [3., 4., 7.]], dtype=float32)
@@ -141,8 +141,8 @@ def grouped_gemm(
     Rows of no group are zero in a new array and left as they are in `out`.
 
     >>> import numpy as np
-    >>> a = quantize(np.ones((3, 4), np.float32), "row")
-    >>> b = quantize(np.float32([[[1, 1, 1, 1]], [[2, 2, 2, 2]]]), "row")
+    >>> a = quantize(np.ones((3, 4), np.float32), "mxfp8")
+    >>> b = quantize(np.float32([[[1, 1, 1, 1]], [[2, 2, 2, 2]]]), "mxfp4")
     >>> grouped_gemm(a, b, indices=[1, -1, 0], out_dtype="f32")
     array([[8.],
            [0.],

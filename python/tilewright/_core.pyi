@@ -1,0 +1,79 @@
+"""The C++ half of tilewright. Use the functions of `tilewright` itself."""
+
+
+
+class Finding:
+    """One mistake in a call."""
+
+    @property
+    def operand(self) -> str:
+        """What is wrong: 'b.scales'."""
+
+    @property
+    def given(self) -> str:
+        """What it is: '[56, 16]'."""
+
+    @property
+    def expected(self) -> str:
+        """What it must be."""
+
+    @property
+    def advice(self) -> str:
+        """What to do about it; may be empty."""
+
+    def message(self) -> str:
+        """All of it in one sentence."""
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+def register_dtype(dtype: object, format: str, carrier: object | None) -> None:
+    """
+    Arrays of `dtype` hold `format` and are read through `array.view(carrier)`; '' = not accepted.
+    """
+
+class Operand:
+    """Values with their scales, viewed once."""
+
+    def __init__(self, values: object, recipe: str, scales: object | None, tensor_scale: object | None) -> None: ...
+
+    @property
+    def shape(self) -> list[int]:
+        """Sizes in elements, as the values are stored."""
+
+    @property
+    def addresses(self) -> list[int]:
+        """
+        Where values, scales and tensor scale lie: where the arrays have them, for nothing is copied.
+        """
+
+class Call:
+    """
+    A multiplication, described: what tilewright.gemm and its kin make of their arguments.
+    """
+
+    def __init__(self, a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str) -> None: ...
+
+    def run(self, threads: int) -> object:
+        """Computes D and returns it."""
+
+    def validate(self) -> list[Finding]:
+        """All that is wrong with the call."""
+
+def quantize(x: object, recipe: str, round_up: bool, deep_gemm: bool) -> tuple:
+    """New arrays (values, scales or None, tensor_scale or None)."""
+
+def dequantize(operand: Operand, dtype: str) -> object:
+    """A new array of `dtype`."""
+
+def encode(x: object, format: str, saturate: bool) -> object:
+    """A new array of codes."""
+
+def decode(codes: object, format: str | None) -> object:
+    """A new array of float32."""
+
+def recipes() -> list[str]:
+    """The names of all accepted recipes."""
+
+version: str = '0.1.0'

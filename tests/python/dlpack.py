@@ -1,0 +1,63 @@
+"""Arrays that speak DLPack and nothing else, made with ctypes: element types and devices that numpy does not export."""
+
+import ctypes
+
+CPU, CUDA = 1, 2
+UINT, FLOAT, BFLOAT, E4M3FN, E5M2, E8M0FNU, E2M1FN = 1, 2, 4, 10, 12, 14, 17
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _ManagedTensor(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
+
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class Producer:
+    """The memory of a contiguous numpy array under another element type. `released` counts the deleter's calls."""
+
+    def __init__(self, array, code, bits, *, lanes=1, device=CPU, strides=None):
+        self.array = array
+        self.type = (code, bits, lanes)
+        self.device = device
+        self.exported = self.released = 0
+        self._shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        self._strides = (ctypes.c_int64 * array.ndim)(*strides) if strides else None
+        self._deleter = _Deleter(self._release)
+        self._managed = []
+
+    def _release(self, _):
+        self.released += 1
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, *, stream=None):
+        """The protocol before 1.0: no max_version, strides left out when rows follow one another."""
+        code, bits, lanes = self.type
+        tensor = _Tensor(self.array.ctypes.data, self.device, 0, self.array.ndim, code, bits, lanes, self._shape)
+        tensor.strides = self._strides
+        managed = _ManagedTensor(tensor, None, self._deleter)
+        self._managed.append(managed)
+        self.exported += 1
+        return _new_capsule(ctypes.addressof(managed), b"dltensor", None)

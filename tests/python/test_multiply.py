@@ -1,0 +1,149 @@
+"""Every operation and recipe against float64 numpy, on operands whose products are exact: equality, no tolerance."""
+
+import numpy as np
+import pytest
+import tilewright as tw
+from operands import DTYPES, exact, exact_pair, product, rounded
+
+LAYOUTS = ["nt", "nn", "tn", "tt"]
+SAMPLE = [
+    "tensor:tensor",
+    "row:row",
+    "e5m2.row:row",
+    "1x128:128x128",
+    "1x128.ue8m0:1x128",
+    "mxfp8:mxfp8",
+    "mxfp8:mxfp4",
+    "bf16:nvfp4",
+    "nvfp4:nvfp4",
+    "bf16:bf16",
+    "f16:f16",
+    "f32:f32",
+]
+
+
+@pytest.mark.parametrize("recipe", tw.recipes())
+def test_gemm_with_every_recipe(rng, recipe):
+    a, b = exact_pair(rng, (6, 160), (10, 160), recipe)
+    d = tw.gemm(a.given, b.given, out_dtype="f32")
+    np.testing.assert_array_equal(d, product(a, b))
+
+
+@pytest.mark.parametrize("arithmetic", ["fast", "hopper"])
+@pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("recipe", SAMPLE)
+def test_gemm_layouts_and_outputs(rng, recipe, layout, out_dtype, arithmetic):
+    a, b = exact_pair(rng, (4, 64), (18, 64), recipe, layout, exponents=2)
+    if recipe in ("f16:f16", "f32:f32") and arithmetic == "hopper":
+        with pytest.raises(ValueError, match=f"arithmetic: hopper given, fast expected for {recipe[:3]} operands"):
+            tw.gemm(a.given, b.given, layout=layout, arithmetic=arithmetic)
+        return
+    d = tw.gemm(a.given, b.given, layout=layout, out_dtype=out_dtype, arithmetic=arithmetic)
+    assert d.dtype == DTYPES[out_dtype]
+    np.testing.assert_array_equal(d, rounded(product(a, b), DTYPES[out_dtype]))
+
+
+@pytest.mark.parametrize("recipe", SAMPLE)
+def test_c_and_alpha(rng, recipe):
+    a, b = exact_pair(rng, (5, 32), (7, 32), recipe)
+    c = rng.integers(-8, 9, (5, 7)).astype(np.float32)
+    kept = c.copy()
+    expected = c + 0.5 * product(a, b)
+    np.testing.assert_array_equal(tw.gemm(a.given, b.given, c=c, alpha=0.5, out_dtype="f32"), expected)
+    np.testing.assert_array_equal(c, kept)
+    assert tw.gemm(a.given, b.given, c=c, alpha=0.5, out=c) is c
+    np.testing.assert_array_equal(c, expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("recipe", SAMPLE)
+def test_batched(rng, recipe, layout):
+    a, b = exact_pair(rng, (3, 4, 32), (3, 6, 32), recipe, layout)
+    d = tw.batched_gemm(a.given, b.given, layout=layout, out_dtype="f32")
+    np.testing.assert_array_equal(d, product(a, b))
+
+
+def grouped_rows(a, b, row_groups):
+    """D of the contiguous groupings: the group of each row, -1 = none."""
+    d = np.zeros((a.real.shape[0], b.real.shape[1]))
+    for row, group in enumerate(row_groups):
+        if group >= 0:
+            d[row] = b.real[group] @ a.real[row]
+    return d
+
+
+# The same rows in all three descriptions of contiguous groups; group 1 has none.
+ROW_GROUPS = {
+    "indices": ([2, -1, 0, 0, 2, 3, -1, 1, 3, 3], [2, -1, 0, 0, 2, 3, -1, 1, 3, 3]),
+    "offsets": ([3, 3, 7, 8], [0, 0, 0, 2, 2, 2, 2, 3, -1, -1]),
+    "aligned_offsets": ([3, 4, 6, 10], [0, 0, 0, -1, 2, 2, -1, -1, 3, 3]),
+}
+
+
+@pytest.mark.parametrize("integers", [list, np.int32, np.int64])
+@pytest.mark.parametrize("word", ROW_GROUPS)
+@pytest.mark.parametrize("recipe", SAMPLE)
+def test_grouped_contiguous(rng, recipe, word, integers):
+    sizes, row_groups = ROW_GROUPS[word]
+    sizes = sizes if integers is list else np.array(sizes, integers)
+    a, b = exact_pair(rng, (10, 32), (4, 6, 32), recipe)
+    options = {word: sizes} | ({"alignment": 4} if word == "aligned_offsets" else {})
+    d = tw.grouped_gemm(a.given, b.given, **options, out_dtype="f32")
+    np.testing.assert_array_equal(d, grouped_rows(a, b, row_groups))
+    untouched = np.full_like(d, 7)
+    tw.grouped_gemm(a.given, b.given, **options, out=untouched)
+    expected = np.where(np.array(row_groups)[:, None] < 0, 7, d)
+    np.testing.assert_array_equal(untouched, expected)
+
+
+@pytest.mark.parametrize("recipe", SAMPLE)
+def test_grouped_masked(rng, recipe):
+    counts = np.array([2, 0, 5], np.int32)
+    a, b = exact_pair(rng, (3, 5, 64), (3, 6, 64), recipe)
+    d = tw.grouped_gemm(a.given, b.given, counts=counts, expected_m=2, out_dtype="f32")
+    rows = np.arange(5)[None, :, None] < counts[:, None, None]
+    np.testing.assert_array_equal(d, np.where(rows, product(a, b), 0))
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+@pytest.mark.parametrize("recipe", SAMPLE)
+def test_k_grouped(rng, recipe, layout):
+    """Groups of whole blocks, so that the scales of the stretches are those of the whole."""
+    a, b = exact_pair(rng, (4, 384), (6, 384), recipe, layout)
+    ends = [128, 128, 384]
+    d = tw.k_grouped_gemm(a.given, b.given, offsets=ends, layout=layout, out_dtype="f32")
+    for group, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        np.testing.assert_array_equal(d[group], a.real[:, begin:end] @ b.real[:, begin:end].T)
+
+
+@pytest.mark.parametrize("m,n,k", [(0, 4, 32), (4, 0, 32), (4, 4, 0)])
+def test_nothing_to_do(m, n, k):
+    d = tw.gemm(np.zeros((m, k), np.float32), np.zeros((n, k), np.float32), out_dtype="f32")
+    np.testing.assert_array_equal(d, np.zeros((m, n)))
+
+
+@pytest.mark.parametrize("recipe", ["row:row", "1x128:128x128", "mxfp8:mxfp4", "bf16:nvfp4"])
+def test_options_that_change_bits_are_passed_on(rng, recipe):
+    """On random data hopper arithmetic differs from float32 in some bit, and `invariant` is hopper."""
+    a_name, b_name = recipe.split(":")
+    x, w = (np.abs(rng.standard_normal(shape)).astype(np.float32) for shape in ((16, 512), (24, 512)))
+    a = tw.encode(x, "bf16") if a_name == "bf16" else tw.quantize(x, a_name)
+    b = tw.quantize(w, b_name)
+    fast = tw.gemm(a, b, out_dtype="f32")
+    hopper = tw.gemm(a, b, out_dtype="f32", arithmetic="hopper")
+    invariant = tw.gemm(a, b, out_dtype="f32", reproducibility="invariant", threads=1)
+    assert (fast != hopper).any()
+    np.testing.assert_array_equal(hopper, invariant)
+    np.testing.assert_allclose(hopper, fast, rtol=2e-3)
+    if recipe == "row:row":
+        unpromoted = tw.gemm(a, b, out_dtype="f32", arithmetic="hopper", accumulation="unpromoted")
+        assert (unpromoted != hopper).any()
+
+
+def test_one_operand_serves_many_calls(rng):
+    a, b = exact_pair(rng, (3, 64), (5, 64), "mxfp8:mxfp4")
+    first = tw.gemm(a.given, b.given)
+    assert all((tw.gemm(a.given, b.given) == first).all() for _ in range(10))
+    other = exact(rng, (2, 64), "mxfp8")
+    np.testing.assert_array_equal(tw.gemm(other.given, b.given, out_dtype="f32"), product(other, b))
