@@ -62,11 +62,10 @@ void decode_f16(const void* source, std::int64_t count, float* out) {
         const std::int32_t magnitude = codes[i] & 0x7FFF;
         const std::uint32_t sign = std::uint32_t{codes[i]} >> 15 << 31;
         const float subnormal = static_cast<float>(magnitude) * power_of_two(-24);
-        const std::int32_t special = magnitude > 0x7C00 ? std::int32_t{canonical_nan} : 0x7F80'0000;
-        std::int32_t bits = (magnitude << 13) + ((127 - 15) << 23);
-        bits = magnitude < 0x0400 ? __builtin_bit_cast(std::int32_t, subnormal) : bits;
-        bits = magnitude >= 0x7C00 ? special : bits;
-        out[i] = __builtin_bit_cast(float, std::uint32_t(bits) | (magnitude > 0x7C00 ? 0U : sign));
+        const std::int32_t normal = (magnitude << 13) + ((127 - 15) << 23);
+        const std::int32_t finite = select(magnitude < 0x0400, __builtin_bit_cast(std::int32_t, subnormal), normal);
+        const auto number = select(magnitude == 0x7C00, 0x7F80'0000, finite) | std::int32_t(sign);
+        out[i] = __builtin_bit_cast(float, select(magnitude > 0x7C00, std::int32_t{canonical_nan}, number));
     }
 }
 

@@ -18,6 +18,12 @@ void decode(Format format, const void* source, std::int64_t count, float* out);
 /// high nibble of the last byte is zero when `count` is odd. Not for the integers.
 void encode(Format format, const float* source, std::int64_t count, void* out, Overflow overflow);
 
+/// `condition ? yes : no` in a form that g++ turns into masks; the operator becomes jumps, which keep loops scalar.
+constexpr std::int32_t select(bool condition, std::int32_t yes, std::int32_t no) {
+    const std::int32_t mask = -std::int32_t{condition};
+    return (yes & mask) | (no & ~mask);
+}
+
 /// f32 to the code of one of the formats with fewer fraction bits than f32, without a branch.
 template <Fields f, Overflow overflow>
 constexpr std::uint32_t encode_f32(float value) {
@@ -26,14 +32,13 @@ constexpr std::uint32_t encode_f32(float value) {
     constexpr auto largest = __builtin_bit_cast(std::int32_t, decode(f, f.largest()));
     constexpr auto smallest_normal = __builtin_bit_cast(std::int32_t, power_of_two(f.smallest_exponent()));
     constexpr bool has_special = f.special != Special::none;
-    constexpr auto beyond = std::int32_t(f.special == Special::infinity_and_nan ? f.infinity() : f.all_ones());
+    constexpr bool clamps = overflow != Overflow::propagate || !has_special;
+    constexpr auto nan = std::int32_t(f.all_ones());
 
-    const auto bits = __builtin_bit_cast(std::uint32_t, value);
-    const std::uint32_t sign = bits >> 31 << (f.exponent_bits + f.mantissa_bits);
-    const auto magnitude = std::int32_t(bits & 0x7FFF'FFFFU);
     // Signed integers compare as the magnitudes do, and that is what SSE2 can compare.
-    const bool clamps = overflow != Overflow::propagate || !has_special;
-    const std::int32_t kept = clamps && magnitude > largest ? largest : magnitude;
+    const auto bits = __builtin_bit_cast(std::uint32_t, value);
+    const auto magnitude = std::int32_t(bits & 0x7FFF'FFFFU);
+    const std::int32_t kept = clamps ? select(magnitude > largest, largest, magnitude) : magnitude;
 
     const auto exact = std::uint32_t(kept) - (std::uint32_t{127 - f.bias} << 23);
     const std::uint32_t half = (1U << (dropped - 1)) - 1 + (exact >> dropped & 1);
@@ -44,20 +49,17 @@ constexpr std::uint32_t encode_f32(float value) {
         const float aligned = __builtin_bit_cast(float, kept) + aligner;
         const std::int32_t subnormal =
             __builtin_bit_cast(std::int32_t, aligned) - __builtin_bit_cast(std::int32_t, aligner);
-        code = kept < smallest_normal ? subnormal : code;
+        code = select(kept < smallest_normal, subnormal, code);
     }
-    if constexpr (overflow == Overflow::propagate && has_special) {
-        code = code > std::int32_t(f.largest()) ? beyond : code;
+    auto sign = std::int32_t(bits >> (31 - f.exponent_bits - f.mantissa_bits) & f.sign_bit());
+    if constexpr (overflow != Overflow::saturate && has_special) {
+        constexpr bool has_infinity = f.special == Special::infinity_and_nan;
+        const bool too_large =
+            overflow == Overflow::propagate ? code > std::int32_t(f.largest()) : magnitude == infinity;
+        code = select(too_large, has_infinity ? std::int32_t(f.infinity()) : nan, code);
+        if constexpr (!has_infinity) sign = select(too_large, 0, sign);
     }
-    if constexpr (overflow == Overflow::saturate_finite && has_special) {
-        code = magnitude == infinity ? beyond : code;
-    }
-    // The one NaN of a nan_only format is also what infinity becomes there, with its sign only in e5m2 and wider.
-    const bool nan = magnitude > infinity;
-    const bool unsigned_nan =
-        f.special == Special::nan_only && overflow != Overflow::saturate && code == std::int32_t(f.all_ones());
-    code = nan ? std::int32_t(f.all_ones()) : code;
-    return std::uint32_t(code) | (nan || unsigned_nan ? 0U : sign);
+    return std::uint32_t(select(magnitude > infinity, nan, code | sign));
 }
 
 }  // namespace tilewright::formats

@@ -51,6 +51,9 @@ struct ScaleView {
 
 std::int64_t strip_rows(Granularity granularity) { return granularity == Granularity::block_128x128 ? 128 : 32; }
 
+/// Starting threads costs more than converting this many elements.
+bool deserves_threads(const MatrixView& view) { return view.groups * view.rows * view.columns > 32768; }
+
 // ---- scales that need a look at all of k first ----
 
 /// The peak of each row of each group.
@@ -58,7 +61,7 @@ std::vector<Peak> row_peaks(const MatrixView& source) {
     std::vector<Peak> peaks(static_cast<std::size_t>(source.groups * source.rows));
     const Regions regions(source, strip_rows(Granularity::row));
     const std::int64_t strips = regions.groups * regions.strips();
-#pragma omp parallel for schedule(static) if (strips > 1)
+#pragma omp parallel for schedule(static) if (deserves_threads(source))
     for (std::int64_t strip = 0; strip < strips; ++strip) {
         Tile tile;
         for (std::int64_t chunk = 0; chunk < regions.chunks(); ++chunk) {
@@ -205,7 +208,7 @@ void quantize(const Tensor& source, const QuantizeOptions& options, const Operan
 
     const Regions regions(quantizer.source, strip_rows(granularity));
     const std::int64_t count = regions.count();
-#pragma omp parallel for schedule(static) if (count > 1)
+#pragma omp parallel for schedule(static) if (deserves_threads(quantizer.source))
     for (std::int64_t i = 0; i < count; ++i) {
         Tile tile;
         quantizer.quantize(regions[i], tile);
@@ -221,7 +224,7 @@ void dequantize(const Operand& operand, const Tensor& out) {
                                   .tensor_scale = ScaleView(operand.tensor_scale, Granularity::tensor)};
     const Regions regions(dequantizer.values, strip_rows(operand.granularity));
     const std::int64_t count = regions.count();
-#pragma omp parallel for schedule(static) if (count > 1)
+#pragma omp parallel for schedule(static) if (deserves_threads(dequantizer.values))
     for (std::int64_t i = 0; i < count; ++i) {
         Tile tile;
         dequantizer.dequantize(regions[i], tile);

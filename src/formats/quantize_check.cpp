@@ -135,7 +135,7 @@ private:
         const std::string format{name(expected.format)};
         if (!tensor.given()) return add({operand, "nothing", format + " " + shape, ""});
         const bool shared = expected.per_tensor && tensor.shape == Dims{1};
-        if (tensor.shape != expected.shape && !shared) add({operand, to_string(tensor.shape), shape, ""});
+        if (tensor.shape != expected.shape && !shared) return add({operand, to_string(tensor.shape), shape, ""});
         if (tensor.format != expected.format) add({operand, std::string(name(tensor.format)), format, ""});
         memory(operand, tensor, use);
     }
@@ -147,7 +147,7 @@ private:
         }
         if (tensor.strides.rank() != tensor.shape.rank()) {
             return add({operand, std::to_string(tensor.strides.rank()) + " strides",
-                        std::to_string(tensor.shape.rank()) + ", one for each dimension", ""});
+                        std::to_string(tensor.shape.rank()) + " strides, as many as dimensions", ""});
         }
         if (is_empty(tensor.shape)) return;
         if (tensor.data == nullptr)
@@ -159,7 +159,7 @@ private:
         }
         if (use == Use::written && overlaps(tensor)) {
             add({operand, to_string(tensor.shape) + " with strides " + to_string(tensor.strides),
-                 "a place of its own for each element", ""});
+                 "elements that share no memory", ""});
         }
     }
 

@@ -50,6 +50,20 @@ public:
     void set(std::int64_t group, std::int64_t row, std::int64_t column, double value) {
         store(tensor_.data, tensor_.format, index(group, row, column), value);
     }
+    /// No byte was written but those of elements.
+    bool gaps_are_untouched() const {
+        std::vector<bool> used(memory_.size());
+        const auto width = static_cast<std::size_t>(std::max(bits(tensor_.format), 8)) / 8;
+        for (std::int64_t i = 0; i < groups() * rows() * columns(); ++i) {
+            const std::int64_t element = index(i / columns() / rows(), i / columns() % rows(), i % columns());
+            const auto byte = static_cast<std::size_t>(element * bits(tensor_.format) / 8);
+            for (std::size_t b = 0; b < width; ++b) used[byte + b] = true;
+        }
+        for (std::size_t i = 0; i < memory_.size(); ++i) {
+            if (!used[i] && memory_[i] != std::byte{0xCD}) return false;
+        }
+        return true;
+    }
     std::int64_t groups() const { return shape_.rank() == 3 ? shape_[0] : 1; }
     std::int64_t rows() const { return shape_[shape_.rank() - 2]; }
     std::int64_t columns() const { return shape_[shape_.rank() - 1]; }

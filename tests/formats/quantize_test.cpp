@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EachSide, testing::ValuesIn(all_sides()), [](c
 });
 
 TEST_P(EachSide, FollowsTheDocumentation) {
-    for (const Dims& shape : {Dims{1, 2}, Dims{130, 20}, Dims{34, 290}, Dims{3, 6, 272}, Dims{2, 258, 514}}) {
+    for (const Dims& shape : {Dims{1, 2}, Dims{130, 20}, Dims{34, 290}, Dims{2, 6, 272}, Dims{130, 386}}) {
         Matrix source(Format::f32, shape);
         source.fill_randomly(1);
         for (const QuantizeOptions& options : options_of(GetParam())) {
@@ -175,7 +175,7 @@ TEST_P(EachSide, FollowsTheDocumentation) {
 }
 
 TEST_P(EachSide, TakesEveryFormatInAnyOrderToAnyOrder) {
-    for (const Dims& shape : {Dims{36, 258}, Dims{2, 130, 18}}) {
+    for (const Dims& shape : {Dims{34, 258}, Dims{2, 130, 18}}) {
         for (const Format format : {Format::f32, Format::bf16, Format::f16}) {
             for (const Order from : all_orders) {
                 Matrix source(format, shape, from);
@@ -186,6 +186,7 @@ TEST_P(EachSide, TakesEveryFormatInAnyOrderToAnyOrder) {
                     SCOPED_TRACE(to_string(shape) + std::string(name(format)) + std::to_string(int(from)) +
                                  std::to_string(int(to)));
                     expect_as_documented(source, {.recipe = GetParam()}, out.operand);
+                    EXPECT_TRUE(out.values.gaps_are_untouched());
                 }
             }
         }
