@@ -21,13 +21,13 @@ void check_pointer(const NamedTensor& named, Findings& findings) {
                       .expected = "memory for " + to_string(tensor.shape),
                       .advice = {}});
     } else if (std::bit_cast<std::uintptr_t>(tensor.data) % alignment != 0) {
-        const std::uintptr_t misplaced = std::bit_cast<std::uintptr_t>(tensor.data) % alignment;
-        findings.add({.operand = std::string(named.name),
-                      .given = "an address " + std::to_string(misplaced) + " bytes past a multiple of " +
-                               std::to_string(alignment),
-                      .expected = "a multiple of " + std::to_string(alignment) + " for " +
-                                  std::string(name(tensor.format)) + " elements",
-                      .advice = {}});
+        const std::uintptr_t remainder = std::bit_cast<std::uintptr_t>(tensor.data) % alignment;
+        findings.add(
+            {.operand = std::string(named.name),
+             .given = "an address that is " + std::to_string(remainder) + " modulo " + std::to_string(alignment),
+             .expected = "a multiple of " + std::to_string(alignment) + " for " + std::string(name(tensor.format)) +
+                         " elements",
+             .advice = {}});
     }
 }
 
@@ -38,6 +38,10 @@ DeviceId home(const Problem& problem, Backend backend) {
         if (named.tensor->given() && named.tensor->device.kind == DeviceId::Kind::cuda) return named.tensor->device;
     }
     return {.kind = DeviceId::Kind::cuda, .index = 0};
+}
+
+std::string memory_of(DeviceId device) {
+    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of cuda:" + std::to_string(device.index);
 }
 
 bool same_device(DeviceId x, DeviceId y) {
@@ -59,8 +63,8 @@ void check_devices(const Problem& problem, Backend backend, Findings& findings) 
         });
     for (const NamedTensor& named : strangers) {
         findings.add({.operand = together ? "all tensors" : std::string(named.name),
-                      .given = "memory of " + to_string(named.tensor->device),
-                      .expected = "memory of " + to_string(wanted) + " for the " +
+                      .given = memory_of(named.tensor->device),
+                      .expected = memory_of(wanted) + " for the " +
                                   std::string(name(backend == Backend::automatic ? Backend::cpu : backend)) +
                                   " backend",
                       .advice = wanted.kind == DeviceId::Kind::cpu ? "copy it to the host" : "copy it to the device"});

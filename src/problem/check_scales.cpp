@@ -123,7 +123,10 @@ void add_missing(const std::string& operand, const std::string& expected, Findin
     findings.add({.operand = operand, .given = "nothing", .expected = expected, .advice = {}});
 }
 
-void add_superfluous(const std::string& operand, const Tensor& tensor, const std::string& purpose, Findings& findings) {
+void add_superfluous(const std::string& operand, const Tensor& tensor, const Operand& side, Findings& findings) {
+    const bool plain = side.granularity == Granularity::none;
+    const std::string purpose =
+        plain ? std::string(name(side.values.format)) + " values" : std::string(name(side.granularity)) + " scaling";
     findings.add(
         {.operand = operand, .given = to_string(tensor.shape), .expected = "nothing for " + purpose, .advice = {}});
 }
@@ -146,8 +149,7 @@ void check_tensor_scale(const Side& side, const std::optional<Logical>& logical,
     const Tensor& scale = side.operand.tensor_scale;
     const std::string operand = side.name + ".tensor_scale";
     if (side.operand.granularity != Granularity::block_1x16) {
-        if (scale.given())
-            add_superfluous(operand, scale, std::string(name(side.operand.granularity)) + " scaling", findings);
+        if (scale.given()) add_superfluous(operand, scale, side.operand, findings);
         return;
     }
     std::vector<std::string> words{"[1]"};
@@ -165,12 +167,12 @@ void check_tensor_scale(const Side& side, const std::optional<Logical>& logical,
 
 void check_side(const Side& side, const Problem& p, const Sizes& sizes, Findings& findings) {
     const Operand& operand = side.operand;
+    if (operand.granularity > Granularity::block_1x16) return;  // unknown, and reported with the formats
     const std::optional<Logical> logical = logical_shape(side, p, sizes);
     if (operand.granularity != Granularity::none) {
         check_block_scales(side, logical, findings);
     } else if (operand.scales.given() && is_accepted(OperandRecipe{operand.values.format, Granularity::none})) {
-        add_superfluous(side.name + ".scales", operand.scales, std::string(name(operand.values.format)) + " values",
-                        findings);
+        add_superfluous(side.name + ".scales", operand.scales, operand, findings);
     }
     check_tensor_scale(side, logical, findings);
 }

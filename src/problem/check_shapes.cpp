@@ -14,7 +14,8 @@ constexpr std::array axis_phrases{"the number of groups is ", "m is ", "n is ", 
 struct Expectation {
     NamedTensor named;
     Axes axes;
-    std::string purpose;  // "dense nt"
+    std::string purpose;      // "dense nt"
+    std::string other_way{};  // what to do about a transposed tensor, beside passing another view
 
     const Tensor& tensor() const { return *named.tensor; }
     bool has_rank() const { return has_sound_shape(tensor()) && tensor().shape.rank() == axes.rank(); }
@@ -25,7 +26,12 @@ Expectation expect_a(const Problem& p) {
     return {.named = {"a.values", &p.a.values}, .axes = axes_of_a(p), .purpose = purpose};
 }
 Expectation expect_b(const Problem& p) {
-    return {.named = {"b.values", &p.b.values}, .axes = axes_of_b(p), .purpose = expect_a(p).purpose};
+    constexpr std::array other_layouts{Layout::nn, Layout::nt, Layout::tt, Layout::tn};
+    const Layout other = other_layouts[static_cast<std::size_t>(p.layout)];
+    return {.named = {"b.values", &p.b.values},
+            .axes = axes_of_b(p),
+            .purpose = expect_a(p).purpose,
+            .other_way = ", or layout " + std::string(name(other))};
 }
 Expectation expect_output(const Problem& p, std::string_view operand, const Tensor& tensor) {
     return {.named = {operand, &tensor}, .axes = axes_of_d(p), .purpose = std::string(name(p.groups.grouping))};
@@ -91,7 +97,7 @@ bool is_transposed(Expectation e, const Sizes& sizes) {
 void check_one(const Expectation& e, const Sizes& sizes, Findings& findings) {
     if (e.tensor().given() && (!has_sound_shape(e.tensor()) || agrees(e, sizes))) return;
     std::string advice = reasons(e, sizes);
-    if (is_transposed(e, sizes)) advice += "; pass the transposed view";
+    if (is_transposed(e, sizes)) advice += "; pass the transposed view" + e.other_way;
     findings.add({.operand = std::string(e.named.name),
                   .given = e.tensor().given() ? to_string(e.tensor().shape) : "nothing",
                   .expected = expected_shape(e.axes, sizes) + " for " + e.purpose,

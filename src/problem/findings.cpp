@@ -13,10 +13,6 @@ std::string either(const std::vector<std::string>& words) {
     return text;
 }
 
-std::string to_string(DeviceId device) {
-    return device.kind == DeviceId::Kind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
-}
-
 std::array<NamedTensor, 9> tensors_of(const Problem& p) {
     return {{{"d", &p.d},
              {"c", &p.c},

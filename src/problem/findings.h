@@ -22,9 +22,6 @@ private:
 /// "f32 or ue8m0", "bf16, f16 or f32".
 std::string either(const std::vector<std::string>& words);
 
-/// "cpu", "cuda:1".
-std::string to_string(DeviceId device);
-
 /// A tensor of the call under the name the caller knows it by.
 struct NamedTensor {
     std::string_view name;

@@ -8,7 +8,7 @@ namespace tilewright::test {
 struct SampleSpec {
     Grouping grouping = Grouping::dense;
     Layout layout = Layout::nt;
-    std::string recipe = "1x128:128x128";
+    const char* recipe = "1x128:128x128";
     std::int64_t m = 64;
     std::int64_t n = 256;
     std::int64_t k = 512;

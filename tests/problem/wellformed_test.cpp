@@ -31,9 +31,10 @@ TEST(WellFormed, EveryGroupingLayoutAndRecipe) {
     for (Grouping grouping : groupings) {
         for (Layout layout : {Layout::nt, Layout::nn, Layout::tn, Layout::tt}) {
             for (const Recipe& recipe : all_recipes()) {
-                const SampleSpec spec{.grouping = grouping, .layout = layout, .recipe = name(recipe), .with_c = true};
-                EXPECT_EQ(findings_of(sample(spec)), "")
-                    << name(grouping) << " " << name(layout) << " " << name(recipe);
+                const std::string recipe_name = name(recipe);
+                const SampleSpec spec{
+                    .grouping = grouping, .layout = layout, .recipe = recipe_name.c_str(), .with_c = true};
+                EXPECT_EQ(findings_of(sample(spec)), "") << name(grouping) << " " << name(layout) << " " << recipe_name;
             }
         }
     }

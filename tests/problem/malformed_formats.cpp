@@ -1,0 +1,160 @@
+// Formats that a tensor cannot have, sides that make no sense, and pairs outside the closed list.
+#include "problem/malformed.h"
+
+namespace tilewright::test {
+namespace {
+
+std::vector<Malformed> tensors() {
+    return {
+        {.mistake = "integers as values",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.a.values = placed(Format::i32, {64, 512});
+             },
+         .messages = {"a.values: i32 given, e4m3, e5m2, e2m1, bf16, f16 or f32 expected"}},
+        {.mistake = "a scale format as values",
+         .spec = {},
+         .make = [](Problem& p) { p.b.values.format = Format::ue8m0; },
+         .messages = {"b.values: ue8m0 given, e4m3, e5m2, e2m1, bf16, f16 or f32 expected"}},
+        {.mistake = "an unknown format",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.a.values.format = static_cast<Format>(99); },
+         .messages = {"a.values: unknown format given, e4m3, e5m2, e2m1, bf16, f16 or f32 expected"}},
+        {.mistake = "fp8 output",
+         .spec = {},
+         .make = [](Problem& p) { p.d.format = Format::e4m3; },
+         .messages = {"d: e4m3 given, bf16, f16 or f32 expected"}},
+        {.mistake = "c in another format",
+         .spec = {.with_c = true},
+         .make =
+             [](Problem& p) {
+                 p.c = placed(Format::f32, {64, 256});
+             },
+         .messages = {"c: f32 given, bf16 expected; c has the format of d"}},
+        {.mistake = "scales as bf16",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.a.scales = placed(Format::bf16, {64, 4});
+             },
+         .messages = {"a.scales: bf16 given, f32 or ue8m0 expected for 1x128 scaling of e4m3"}},
+        {.mistake = "ue8m0 scales for each row",
+         .spec = {.recipe = "row:row"},
+         .make = [](Problem& p) { p.b.scales = placed(Format::ue8m0, {256}); },
+         .messages = {"b.scales: ue8m0 given, f32 expected for row scaling of e4m3"}},
+        {.mistake = "f32 scales for MX",
+         .spec = {.recipe = "mxfp8:mxfp4"},
+         .make =
+             [](Problem& p) {
+                 p.b.scales = placed(Format::f32, {256, 16});
+             },
+         .messages = {"b.scales: f32 given, ue8m0 expected for 1x32 scaling of e2m1"}},
+        {.mistake = "e4m3 scales for NVFP4",
+         .spec = {.recipe = "bf16:nvfp4"},
+         .make =
+             [](Problem& p) {
+                 p.b.scales = placed(Format::e4m3, {256, 32});
+             },
+         .messages = {"b.scales: e4m3 given, ue4m3 expected for 1x16 scaling of e2m1"}},
+        {.mistake = "packed scales in integers",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.a.scales = placed(Format::i32, {64, 1});
+             },
+         .messages = {"a.scales: i32 given, f32 or ue8m0 expected for 1x128 scaling of e4m3",
+                      "a.scales: [64, 1] given, [64, 4] expected for 1x128 scaling of a [64, 512]"}},
+        {.mistake = "tensor scale as bf16",
+         .spec = {.recipe = "bf16:nvfp4"},
+         .make = [](Problem& p) { p.b.tensor_scale = placed(Format::bf16, {1}); },
+         .messages = {"b.tensor_scale: bf16 given, f32 expected"}},
+    };
+}
+
+std::vector<Malformed> sides() {
+    return {
+        {.mistake = "fp8 without scaling",
+         .spec = {},
+         .make = [](Problem& p) { p.a.granularity = Granularity::none; },
+         .messages = {"a.granularity: none given, tensor, row, 1x128 or 1x32 expected for e4m3 values"}},
+        {.mistake = "fp8 weights without scaling and scales",
+         .spec = {},
+         .make = [](Problem& p) { p.b.granularity = Granularity::none, p.b.scales = {}; },
+         .messages = {"b.granularity: none given, tensor, row, 1x128, 128x128 or 1x32 expected for e4m3 values"}},
+        {.mistake = "scaled bf16",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.a.values = placed(Format::bf16, {64, 512});
+             },
+         .messages = {"a.granularity: 1x128 given, none expected for bf16 values"}},
+        {.mistake = "row-scaled e2m1",
+         .spec = {.recipe = "row:row"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::e2m1, {256, 512});
+             },
+         .messages = {"b.granularity: row given, 1x32 or 1x16 expected for e2m1 values"}},
+        {.mistake = "128x128 scaling of a",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.a.granularity = Granularity::block_128x128;
+                 p.a.scales = placed(Format::f32, {1, 4});
+             },
+         .messages = {"a.granularity: 128x128 given, tensor, row, 1x128 or 1x32 expected for e4m3 values; 128x128 "
+                      "scales b only"}},
+        {.mistake = "1x16 scaling of fp8",
+         .spec = {.recipe = "nvfp4:nvfp4"},
+         .make =
+             [](Problem& p) {
+                 p.a.values = placed(Format::e5m2, {64, 512});
+             },
+         .messages = {"a.granularity: 1x16 given, tensor, row, 1x128 or 1x32 expected for e5m2 values"}},
+        {.mistake = "an unknown granularity",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.a.granularity = static_cast<Granularity>(9); },
+         .messages = {"a.granularity: unknown granularity given, none expected for bf16 values"}},
+    };
+}
+
+std::vector<Malformed> pairs() {
+    return {
+        {.mistake = "row beside tensor",
+         .spec = {.recipe = "row:tensor"},
+         .make = [](Problem&) {},
+         .messages = {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x32:tensor or "
+                      "1x16:tensor expected"}},
+        {.mistake = "1x128 beside row",
+         .spec = {.recipe = "1x128:row"},
+         .make = [](Problem&) {},
+         .messages = {"recipe: 1x128:row given, 1x128:1x128, 1x128:128x128, 1x128:1x32, 1x128:1x16, row:row, 1x32:row "
+                      "or 1x16:row expected"}},
+        {.mistake = "row beside 128x128",
+         .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
+         .make = [](Problem&) {},
+         .messages = {"recipe: row:128x128 given, row:row, row:1x32, row:1x16, 1x128:128x128, 1x32:128x128 or "
+                      "1x16:128x128 expected"}},
+        {.mistake = "two plain formats",
+         .spec = {.recipe = "bf16:f16"},
+         .make = [](Problem&) {},
+         .messages =
+             {"recipe: bf16:f16 given, bf16:1x32, bf16:1x16, bf16:bf16, 1x32:f16, 1x16:f16 or f16:f16 expected"}},
+        {.mistake = "bf16 beside per-tensor fp8",
+         .spec = {.recipe = "bf16:tensor"},
+         .make = [](Problem&) {},
+         .messages = {"recipe: bf16:tensor given, bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x32:tensor or "
+                      "1x16:tensor expected"}},
+    };
+}
+
+}  // namespace
+
+std::vector<Malformed> malformed_formats() {
+    std::vector<Malformed> all = tensors();
+    for (auto& rows : {sides(), pairs()}) all.insert(all.end(), rows.begin(), rows.end());
+    return all;
+}
+
+}  // namespace tilewright::test

@@ -1,0 +1,117 @@
+// Scales that are missing, superfluous or of the wrong shape, for scaling that does not vary along k.
+#include "problem/malformed.h"
+
+namespace tilewright::test {
+namespace {
+
+std::vector<Malformed> presence() {
+    return {
+        {.mistake = "scales missing",
+         .spec = {},
+         .make = [](Problem& p) { p.a.scales = {}; },
+         .messages = {"a.scales: nothing given, [64, 4] expected for 1x128 scaling of a [64, 512]"}},
+        {.mistake = "scales missing on both sides",
+         .spec = {.recipe = "row:row"},
+         .make = [](Problem& p) { p.a.scales = {}, p.b.scales = {}; },
+         .messages = {"a.scales: nothing given, [64] expected for row scaling of a [64, 512]",
+                      "b.scales: nothing given, [256] expected for row scaling of b [256, 512]"}},
+        {.mistake = "values and scales missing",
+         .spec = {},
+         .make = [](Problem& p) { p.a.values = {}, p.a.scales = {}; },
+         .messages = {"a.values: nothing given, [64, 512] expected for dense nt",
+                      "a.scales: nothing given, scales expected for 1x128 scaling"}},
+        {.mistake = "scales for bf16",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.b.scales = placed(Format::f32, {256}); },
+         .messages = {"b.scales: [256] given, nothing expected for bf16 values"}},
+        {.mistake = "tensor scale missing",
+         .spec = {.recipe = "nvfp4:nvfp4"},
+         .make = [](Problem& p) { p.a.tensor_scale = {}; },
+         .messages = {"a.tensor_scale: nothing given, [1] expected for 1x16 scaling"}},
+        {.mistake = "tensor scale of a grouped operand missing",
+         .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:nvfp4"},
+         .make = [](Problem& p) { p.b.tensor_scale = {}; },
+         .messages = {"b.tensor_scale: nothing given, [1] or [4] expected for 1x16 scaling"}},
+        {.mistake = "tensor scale for row scaling",
+         .spec = {.recipe = "row:row"},
+         .make = [](Problem& p) { p.a.tensor_scale = placed(Format::f32, {1}); },
+         .messages = {"a.tensor_scale: [1] given, nothing expected for row scaling"}},
+        {.mistake = "tensor scale for bf16",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.b.tensor_scale = placed(Format::f32, {1}); },
+         .messages = {"b.tensor_scale: [1] given, nothing expected for bf16 values"}},
+        {.mistake = "tensor scale for each row",
+         .spec = {.recipe = "nvfp4:nvfp4"},
+         .make = [](Problem& p) { p.b.tensor_scale = placed(Format::f32, {256}); },
+         .messages = {"b.tensor_scale: [256] given, [1] expected for 1x16 scaling"}},
+        {.mistake = "tensor scale for each group of another operand",
+         .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "nvfp4:nvfp4"},
+         .make = [](Problem& p) { p.a.tensor_scale = placed(Format::f32, {4}); },
+         .messages = {"a.tensor_scale: [4] given, [1] expected for 1x16 scaling"}},
+    };
+}
+
+std::vector<Malformed> shapes() {
+    return {
+        {.mistake = "per-tensor scaling with a scale for each row",
+         .spec = {.recipe = "tensor:tensor"},
+         .make = [](Problem& p) { p.a.scales = placed(Format::f32, {64}); },
+         .messages = {"a.scales: [64] given, [1] expected for tensor scaling of a [64, 512]; [64] is the shape of row "
+                      "scales"}},
+        {.mistake = "per-tensor scaling for another number of groups",
+         .spec = {.grouping = Grouping::batched, .recipe = "tensor:tensor"},
+         .make = [](Problem& p) { p.b.scales = placed(Format::f32, {3}); },
+         .messages = {"b.scales: [3] given, [1] or [4] expected for tensor scaling of b [4, 256, 512]"}},
+        {.mistake = "per-tensor scaling of k_grouped for another number of groups",
+         .spec = {.grouping = Grouping::k_grouped, .recipe = "tensor:tensor"},
+         .make = [](Problem& p) { p.a.scales = placed(Format::f32, {5}); },
+         .messages = {"a.scales: [5] given, [1] or [4] expected for tensor scaling of a [64, 512]"}},
+        {.mistake = "row scales of another length",
+         .spec = {.recipe = "row:row"},
+         .make = [](Problem& p) { p.b.scales = placed(Format::f32, {255}); },
+         .messages = {"b.scales: [255] given, [256] expected for row scaling of b [256, 512]"}},
+        {.mistake = "row scales as a column",
+         .spec = {.recipe = "row:row"},
+         .make =
+             [](Problem& p) {
+                 p.a.scales = placed(Format::f32, {64, 1});
+             },
+         .messages = {"a.scales: [64, 1] given, [64] expected for row scaling of a [64, 512]; pass a view of rank 1"}},
+        {.mistake = "row scales without groups",
+         .spec = {.grouping = Grouping::batched, .recipe = "row:row"},
+         .make = [](Problem& p) { p.a.scales = placed(Format::f32, {64}); },
+         .messages = {"a.scales: [64] given, [4, 64] expected for row scaling of a [4, 64, 512]"}},
+        {.mistake = "row scales with groups behind",
+         .spec = {.grouping = Grouping::batched, .recipe = "row:row"},
+         .make =
+             [](Problem& p) {
+                 p.a.scales = placed(Format::f32, {64, 4});
+             },
+         .messages = {"a.scales: [64, 4] given, [4, 64] expected for row scaling of a [4, 64, 512]; pass the "
+                      "transposed view"}},
+        {.mistake = "row scales of k_grouped for another number of groups",
+         .spec = {.grouping = Grouping::k_grouped, .recipe = "row:row"},
+         .make =
+             [](Problem& p) {
+                 p.a.scales = placed(Format::f32, {5, 64});
+             },
+         .messages = {"a.scales: [5, 64] given, [64] or [4, 64] expected for row scaling of a [64, 512]"}},
+        {.mistake = "scales of rank 4",
+         .spec = {.recipe = "row:row"},
+         .make =
+             [](Problem& p) {
+                 p.a.scales.shape = {1, 1, 1, 64};
+             },
+         .messages = {"a.scales: [1, 1, 1, ...] given, at most 3 dimensions expected"}},
+    };
+}
+
+}  // namespace
+
+std::vector<Malformed> malformed_scales() {
+    std::vector<Malformed> all = presence();
+    for (Malformed& row : shapes()) all.push_back(std::move(row));
+    return all;
+}
+
+}  // namespace tilewright::test

@@ -1,0 +1,193 @@
+// Missing operands, ranks, and sizes that a, b, c and d disagree on.
+#include "problem/malformed.h"
+
+#include <cstdint>
+
+namespace tilewright::test {
+namespace {
+
+constexpr std::int64_t large = std::int64_t{1} << 40;
+
+std::vector<Malformed> missing() {
+    return {
+        {.mistake = "a missing",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.a = {}; },
+         .messages = {"a.values: nothing given, [64, 512] expected for dense nt"}},
+        {.mistake = "b missing",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.b = {}; },
+         .messages = {"b.values: nothing given, [256, 512] expected for dense nt"}},
+        {.mistake = "d missing",
+         .spec = {},
+         .make = [](Problem& p) { p.d = {}; },
+         .messages = {"d: nothing given, [64, 256] expected for dense"}},
+        {.mistake = "everything missing",
+         .spec = {},
+         .make = [](Problem& p) { p = {}; },
+         .messages = {"a.values: nothing given, [m, k] expected for dense nt",
+                      "b.values: nothing given, [n, k] expected for dense nt",
+                      "d: nothing given, [m, n] expected for dense"}},
+        {.mistake = "b and d missing",
+         .spec = {.layout = Layout::tn, .recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.b = {}, p.d = {}; },
+         .messages = {"b.values: nothing given, [512, n] expected for dense tn",
+                      "d: nothing given, [64, n] expected for dense"}},
+        {.mistake = "d of k_grouped missing",
+         .spec = {.grouping = Grouping::k_grouped},
+         .make = [](Problem& p) { p.d = {}; },
+         .messages = {"d: nothing given, [g, 64, 256] expected for k_grouped"}},
+    };
+}
+
+std::vector<Malformed> ranks_and_signs() {
+    return {
+        {.mistake = "a of rank 1",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.a.values = placed(Format::bf16, {512}); },
+         .messages = {"a.values: [512] given, [64, 512] expected for dense nt"}},
+        {.mistake = "a of rank 3 in a dense call",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.a.values = placed(Format::bf16, {1, 64, 512});
+             },
+         .messages = {"a.values: [1, 64, 512] given, [64, 512] expected for dense nt"}},
+        {.mistake = "b without its group dimension",
+         .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {256, 512});
+             },
+         .messages = {"b.values: [256, 512] given, [g, 256, 512] expected for m_grouped_offsets nt"}},
+        {.mistake = "rank 4",
+         .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.a.values.shape = {1, 4, 64, 512};
+                 p.a.values.strides = {1, 1, 512, 1};
+             },
+         .messages = {"a.values: [1, 4, 64, ...] given, at most 3 dimensions expected"}},
+        {.mistake = "negative size",
+         .spec = {.recipe = "bf16:bf16"},
+         .make = [](Problem& p) { p.a.values.shape[0] = -64; },
+         .messages = {"a.values: [-64, 512] given, sizes of zero or more expected"}},
+        {.mistake = "negative size of d",
+         .spec = {},
+         .make = [](Problem& p) { p.d.shape[1] = -1; },
+         .messages = {"d: [64, -1] given, sizes of zero or more expected"}},
+        {.mistake = "d of rank 1",
+         .spec = {},
+         .make = [](Problem& p) { p.d = placed(Format::bf16, {64 * 256}); },
+         .messages = {"d: [16384] given, [64, 256] expected for dense"}},
+        {.mistake = "d of rank 3 where rows of all groups follow one another",
+         .spec = {.grouping = Grouping::m_grouped_indices},
+         .make =
+             [](Problem& p) {
+                 p.d = placed(Format::bf16, {4, 16, 256});
+             },
+         .messages = {"d: [4, 16, 256] given, [64, 256] expected for m_grouped_indices"}},
+    };
+}
+
+std::vector<Malformed> disagreements() {
+    return {
+        {.mistake = "k of b",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {256, 511});
+             },
+         .messages = {"b.values: [256, 511] given, [256, 512] expected for dense nt; k is 512 in a.values"}},
+        {.mistake = "b transposed",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {512, 256});
+             },
+         .messages = {"b.values: [512, 256] given, [256, 512] expected for dense nt; n is 256 in d and k is 512 in "
+                      "a.values; pass the transposed view, or layout nn"}},
+        {.mistake = "b not transposed in layout nn",
+         .spec = {.layout = Layout::nn, .recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {256, 512});
+             },
+         .messages = {"b.values: [256, 512] given, [512, 256] expected for dense nn; k is 512 in a.values and n is 256 "
+                      "in d; pass the transposed view, or layout nt"}},
+        {.mistake = "rows of d",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.d = placed(Format::bf16, {65, 256});
+             },
+         .messages = {"d: [65, 256] given, [64, 256] expected for dense; m is 64 in a.values"}},
+        {.mistake = "rows and columns of d",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.d = placed(Format::bf16, {65, 257});
+             },
+         .messages =
+             {"d: [65, 257] given, [64, 256] expected for dense; m is 64 in a.values and n is 256 in b.values"}},
+        {.mistake = "d transposed",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.d = placed(Format::bf16, {256, 64});
+             },
+         .messages = {"d: [256, 64] given, [64, 256] expected for dense; m is 64 in a.values and n is 256 in b.values; "
+                      "pass the transposed view"}},
+        {.mistake = "c of another shape",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.c = placed(Format::bf16, {1, 256});
+             },
+         .messages = {"c: [1, 256] given, [64, 256] expected for dense; m is 64 in a.values"}},
+        {.mistake = "groups of b",
+         .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {3, 256, 512});
+             },
+         .messages = {"b.values: [3, 256, 512] given, [4, 256, 512] expected for batched nt; the number of groups is 4 "
+                      "in a.values"}},
+        {.mistake = "groups of d",
+         .spec = {.grouping = Grouping::m_grouped_masked},
+         .make =
+             [](Problem& p) {
+                 p.d = placed(Format::bf16, {5, 64, 256});
+             },
+         .messages = {"d: [5, 64, 256] given, [4, 64, 256] expected for m_grouped_masked; the number of groups is 4 in "
+                      "a.values"}},
+        {.mistake = "k of k_grouped operands",
+         .spec = {.grouping = Grouping::k_grouped, .layout = Layout::tn, .recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {640, 256});
+             },
+         .messages = {"b.values: [640, 256] given, [512, 256] expected for k_grouped tn; k is 512 in a.values"}},
+        {.mistake = "a product beyond 2^63",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.a.values.shape = {large, 262144};
+                 p.b.values.shape = {1024, 262144};
+                 p.a.values.strides = p.b.values.strides = {0, 0};
+                 p.d.shape = {large, 1024};
+                 p.d.strides = {1024, 1};
+             },
+         .messages = {"sizes: m 1099511627776, n 1024, k 262144 given, a product below 2^63 expected"}},
+    };
+}
+
+}  // namespace
+
+std::vector<Malformed> malformed_shapes() {
+    std::vector<Malformed> all = missing();
+    for (auto& rows : {ranks_and_signs(), disagreements()}) all.insert(all.end(), rows.begin(), rows.end());
+    return all;
+}
+
+}  // namespace tilewright::test
