@@ -1,0 +1,59 @@
+// Codes of any format into tiles of floats, each times its scale: the first half of every fast product. A tile is
+// stored along k or along the rows, whatever the layout of the codes.
+#pragma once
+
+#include <tilewright/formats.h>
+
+#include <cstdint>
+
+namespace tilewright::cpu {
+
+/// Most k of one job.
+inline constexpr int decode_k_limit = 512;
+
+/// Rows (of a logical [rows, k] operand) x k_count, to be written to out[row * out_row_stride + k * out_k_stride].
+struct DecodeJob {
+    const void* values = nullptr;
+    Format format = Format::e4m3;
+    const std::int64_t* rows = nullptr;  // row numbers; null: first_row, first_row + 1, ...
+    std::int64_t first_row = 0;
+    int row_count = 0;
+    std::int64_t base = 0;  // element index of row 0 at the first k
+    std::int64_t row_stride = 0;
+    std::int64_t k_stride = 0;
+    int k_count = 0;  // at most decode_k_limit
+
+    /// The scale of the tile's row r and k is scales[r + k / k_block * scale_stride]; it carries the level's gain for
+    /// the format. The first k begins a block, which is a multiple of 16; k_block 0: one scale for all k.
+    const float* scales = nullptr;
+    int scale_stride = 0;
+    int k_block = 0;
+
+    /// One of the strides is 1. Along the rows, whole vectors are written: rows up to the next multiple of the level's
+    /// vector, zeros in those beyond row_count.
+    float* out = nullptr;
+    std::int64_t out_row_stride = 0;
+    std::int64_t out_k_stride = 0;
+};
+
+/// The numbers that the codes of an 8-bit (256 codes) or 4-bit (16) format stand for; null for others.
+const float* code_values(Format format);
+
+// One definition for each instruction level. What decode writes is the number times its scale divided by the gain of
+// the format: `decode_gain` belongs into the scale.
+namespace baseline {
+void decode(const DecodeJob& job);
+float decode_gain(Format format);
+}  // namespace baseline
+#if defined(__x86_64__)
+namespace avx2 {
+void decode(const DecodeJob& job);
+float decode_gain(Format format);
+}  // namespace avx2
+namespace avx512 {
+void decode(const DecodeJob& job);
+float decode_gain(Format format);
+}  // namespace avx512
+#endif
+
+}  // namespace tilewright::cpu
