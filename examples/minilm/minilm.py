@@ -60,14 +60,20 @@ def rows():
         yield Row(name, cosines.mean(), cosines.min(), same, encoder.weight_bytes(), seconds)
 
 
-def main():
-    print(f"all-MiniLM-L6-v2, {len(sentences())} sentences, every linear layer through Tilewright on the CPU\n")
-    print(f"{'recipe':34}{'mean cosine':>12}{'worst':>9}{'same neighbour':>16}{'weights':>10}{'time':>8}")
-    for row in rows():
-        print(
+def table(results):
+    """The lines of the table, each as soon as its Row is there."""
+    yield f"{'recipe':34}{'mean cosine':>12}{'worst':>9}{'same neighbour':>16}{'weights':>10}{'time':>8}"
+    for row in results:
+        yield (
             f"{row.name:34}{row.mean_cosine:12.5f}{row.worst_cosine:9.5f}{row.same_neighbour:16.1%}"
             f"{row.weight_bytes / 1e6:7.1f} MB{row.seconds:6.2f} s"
         )
+
+
+def main():
+    print(f"all-MiniLM-L6-v2, {len(sentences())} sentences, every linear layer through Tilewright on the CPU\n")
+    for line in table(rows()):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

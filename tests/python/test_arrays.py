@@ -2,6 +2,8 @@
 
 import array
 import gc
+import subprocess
+import sys
 
 import dlpack
 import ml_dtypes
@@ -152,3 +154,24 @@ def test_quantized_tells_what_it_is(rng):
     assert (q.recipe, q.shape, q.values.shape) == ("nvfp4", (4, 64), (4, 32))
     assert repr(q) == "<Quantized nvfp4 [4, 64]>"
     assert (pack(np.array([[1, 2]], np.uint8)) == 0x21).all()
+
+
+WITHOUT_ML_DTYPES = """
+import sys
+sys.modules["ml_dtypes"] = None
+import numpy as np, tilewright as tw
+x = np.full((2, 32), 1.5, np.float32)
+for recipe in ("row", "mxfp8", "nvfp4"):
+    q = tw.quantize(x, recipe)
+    assert q.values.dtype == np.uint8 and (q.scales.dtype == np.float32 or q.scales.dtype == np.uint8)
+    assert np.allclose(q.dequantize(), x)
+d = tw.gemm(x, x)
+assert d.dtype == np.uint16 and (tw.decode(d, "bf16") == 72).all()
+again = tw.Quantized(d, "bf16")
+assert (tw.gemm(again, again, out_dtype="f32") == 2 * 72 * 72).all()
+"""
+
+
+def test_without_ml_dtypes_codes_are_unsigned_integers():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_ML_DTYPES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
