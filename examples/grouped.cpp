@@ -1,0 +1,43 @@
+// A mixture of experts: the rows of all experts lie one after another, of any length, and one call multiplies each run
+// with its own expert's weights.
+#include <tilewright/tilewright.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+int main() {
+    using namespace tilewright;
+    constexpr int n = 256;
+    constexpr int k = 512;
+    const std::vector<std::int32_t> ends{5, 5, 37,
+                                         100};  // expert 0 has 5 rows, expert 1 none, expert 2 32, expert 3 63
+    const int groups = static_cast<int>(ends.size());
+    const int m = ends.back();
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> tokens(m * k);
+    std::vector<float> weights(groups * n * k);
+    for (float& value : tokens) value = normal(random);
+    for (float& value : weights) value = normal(random);
+
+    // Activations in MXFP8, weights in MXFP4: a quarter of the bytes of bf16, no padding between experts.
+    const Recipe recipe = parse_recipe("mxfp8:mxfp4").value();
+    const OwnedOperand a = quantize(row_major(tokens.data(), Format::f32, {m, k}), {.recipe = recipe.a});
+    const OwnedOperand b = quantize(row_major(weights.data(), Format::f32, {groups, n, k}), {.recipe = recipe.b});
+
+    std::vector<std::uint16_t> d(m * n);
+    run({.a = a,
+         .b = b,
+         .d = row_major(d.data(), Format::bf16, {m, n}),
+         .groups = {.grouping = Grouping::m_grouped_offsets, .sizes = row_major(ends.data(), Format::i32, {groups})}});
+
+    // What a mistake looks like: all of it at once, in the caller's words.
+    Problem wrong{.a = a, .b = b, .d = row_major(d.data(), Format::bf16, {n, m})};
+    wrong.groups = {.grouping = Grouping::m_grouped_offsets,
+                    .sizes = row_major(ends.data(), Format::i32, {groups + 1})};
+    for (const Finding& finding : validate(wrong)) std::printf("finding: %s\n", finding.message().c_str());
+    std::printf("%d rows through %d experts\n", m, groups);
+    return 0;
+}
