@@ -17,6 +17,9 @@
 namespace tilewright::cpu {
 namespace {
 
+/// Multiply-adds below which a second thread costs more than it brings.
+constexpr std::int64_t products_for_threads = 1 << 20;
+
 /// Outputs of one tile: large enough that decoding costs little beside multiplying, small enough for a core's L2.
 constexpr std::int64_t tile_rows = 128;
 constexpr std::int64_t tile_columns = 128;
@@ -198,6 +201,16 @@ std::vector<TilePlace> tiles_of(const std::vector<Piece>& list, std::int64_t n) 
     return tiles;
 }
 
+int threads_for(const std::vector<Piece>& list, std::int64_t n, std::int64_t tiles, int wanted) {
+    double products = 0;
+    for (const Piece& piece : list) {
+        products += static_cast<double>(piece.rows) * static_cast<double>(n) * static_cast<double>(piece.k_count);
+    }
+    if (products < products_for_threads || tiles < 2) return 1;
+    const std::int64_t threads = wanted > 0 ? wanted : omp_get_max_threads();
+    return static_cast<int>(std::min(threads, tiles));
+}
+
 Call call_of(const Geometry& g, const HopperOptions& options) {
     const Recipe recipe{g.a.recipe, g.b.recipe};
     const std::optional<CanonicalOrder> order = canonical_order(recipe, g.accumulation);
@@ -231,10 +244,9 @@ void run_hopper(const Geometry& g, const HopperOptions& options) {
     const std::vector<Piece> list = pieces(g);
     const std::vector<TilePlace> tiles = tiles_of(list, g.n);
     const auto count = static_cast<std::int64_t>(tiles.size());
-    const std::int64_t wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(count, 1)));
+    const int threads = threads_for(list, g.n, count, options.threads);
     std::vector<Workspace> workspaces(static_cast<std::size_t>(threads), Workspace(call));
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (std::int64_t i = 0; i < count; ++i) {
         Tile(call, tiles[i], workspaces[static_cast<std::size_t>(omp_get_thread_num())]).compute();
     }

@@ -1,6 +1,7 @@
 #include "cpu/hopper_kernels.h"
 
 #include "cpu/hopper_vector.h"
+#include "cpu/tensor_core.h"
 
 namespace tilewright::cpu::TILEWRIGHT_ISA {
 namespace {
@@ -24,7 +25,9 @@ struct Bf16 {
 };
 
 template <class Kind>
-constexpr int panel_columns = lanes* Kind::codes.columns_per_word();
+constexpr int groups = Kind::codes.columns_per_word();  // vectors in a panel
+template <class Kind>
+constexpr int panel_columns = groups<Kind> * lanes;
 
 /// The largest code of a product for each column, packed as the panel's codes are.
 template <class Kind, int rows>
@@ -105,8 +108,7 @@ template <class Kind, int rows>
 inline void step_rows(const StepArguments& s, std::int64_t row) {
     Words largest[rows];
     largest_codes<Kind, rows>(s, row, largest);
-    for (int group = 0; group < Kind::codes.columns_per_word(); ++group)
-        add_products<Kind, rows>(s, row, group, largest);
+    for (int group = 0; group < groups<Kind>; ++group) add_products<Kind, rows>(s, row, group, largest);
 }
 
 template <class Kind>
@@ -133,7 +135,8 @@ inline Floats with_specials(const StepArguments& s, std::int64_t row, int group,
         const Floats a = special_or_sign(all(s.a[row * s.a_stride + k]));
         specials += a * special_or_sign(load<Floats>(s.b + k * panel_columns<Kind> + group * lanes));
     }
-    return exponent(specials) == 128 ? specials : result;
+    const Floats kept = exponent(specials) == 128 ? specials : result;
+    return kept != kept ? (Floats)all(0x7FFF'FFFFU) : kept;
 }
 
 /// The significand in [1, 2), a bf16 subnormal's below 1; 0 for 0.
@@ -150,10 +153,11 @@ inline Floats scaled(Floats v, Ints exponent) {
     return v * power_of_two(first) * power_of_two(second);
 }
 
-/// The sum in units of 2^unit as fp32: cut to 24 significant bits and to multiples of 2^-149.
+/// The sum in units of 2^unit as fp32: cut to 24 significant bits and to multiples of 2^-149. A sum that is cut to zero
+/// is +0.
 inline Floats cut_sum_to_fp32(const SignedWords& sum, Ints unit) {
     const Ints drop = larger(-149 - unit, Ints{});
-    const Words shifted = drop > 31 ? Words{} : sum.magnitude >> (Words)smaller(drop, all(31));
+    const Words shifted = sum.magnitude >> (Words)drop;
     const Words sign = shifted == 0U ? Words{} : sum.sign;
     const Floats magnitude = scaled(to_float_toward_zero(shifted), unit + drop);
     return (Floats)((Words)magnitude | sign);
@@ -167,7 +171,7 @@ inline Floats add_wide_products(const StepArguments& s, std::int64_t row, int gr
     const Ints code = unpack<Bf16>(largest, group);
     const Ints of_products = code < smallest ? all(none) : code - bias;
     const Ints of_c = c == 0 ? all(none) : larger(exponent(c), all(-126));
-    const Ints top = larger(larger(of_products, of_c), all(-252));
+    const Ints top = larger(larger(of_products, of_c), all(smallest_largest_exponent));
     Ints sum{};
     for (int k = 0; k < Bf16::products; ++k) {
         const Ints codes = unpack<Bf16>(load<Words>(s.b_codes + k * lanes), group) +
@@ -185,7 +189,7 @@ void general_step(const StepArguments& s) {
     for (std::int64_t row = 0; row < s.rows; ++row) {
         Words largest[1];
         largest_codes<Kind, 1>(s, row, largest);
-        for (int group = 0; group < Kind::codes.columns_per_word(); ++group) {
+        for (int group = 0; group < groups<Kind>; ++group) {
             float* at = s.c + row * panel_columns<Kind> + group * lanes;
             const Floats c = load<Floats>(at);
             Floats result;
@@ -204,7 +208,7 @@ void general_step(const StepArguments& s) {
 template <int rows>
 inline void exact_rows(const StepArguments& s, std::int64_t row) {
     constexpr int panel = panel_columns<Fp8>;
-    for (int group = 0; group < Fp8::codes.columns_per_word(); ++group) {
+    for (int group = 0; group < groups<Fp8>; ++group) {
         Floats sum[rows];
         for (int r = 0; r < rows; ++r) sum[r] = Floats{};
         for (int k = 0; k < Fp8::products; ++k) {

@@ -7,8 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <span>
 
 namespace tilewright::cpu {
@@ -25,11 +23,9 @@ struct Number {
 
 bool is_special(float value) { return !std::isfinite(value); }
 
-std::uint32_t code(const void* bytes, Format format, int index) {
-    if (format != Format::bf16) return static_cast<const std::uint8_t*>(bytes)[index];
-    std::uint16_t value = 0;
-    std::memcpy(&value, static_cast<const std::byte*>(bytes) + std::ptrdiff_t{2} * index, 2);
-    return value;
+std::uint32_t code_at(const void* bytes, Format format, int index) {
+    const auto* code = static_cast<const std::uint8_t*>(bytes) + std::ptrdiff_t{index} * (bits(format) / 8);
+    return format == Format::bf16 ? code[0] | std::uint32_t{code[1]} << 8 : code[0];
 }
 
 Number number(const formats::Fields& f, std::uint32_t code) {
@@ -55,19 +51,17 @@ std::int64_t cut(const Number& x, int unit) {
 
 /// c + sum of the products. Kept bits: below the largest exponent in the addends, and of the result.
 float add(std::span<const Number> addends, int kept_below, int kept_of_result) {
-    int largest = std::numeric_limits<int>::min();
+    int largest = smallest_largest_exponent;
     for (const Number& x : addends) {
         if (x.significand != 0) largest = std::max(largest, x.exponent);
     }
-    if (largest == std::numeric_limits<int>::min()) return 0;
     const int unit = largest - kept_below;
     std::int64_t sum = 0;
     for (const Number& x : addends) sum += cut(x, unit);
 
     // Toward zero once more: to the accumulator's significant bits, and to fp32's smallest subnormal, 2^-149.
     const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
-    const int length = std::bit_width(magnitude);
-    const int drop = std::min(std::max({length - kept_of_result, -149 - unit, 0}), 63);
+    const int drop = std::max({static_cast<int>(std::bit_width(magnitude)) - kept_of_result, -149 - unit, 0});
     const double value = std::ldexp(static_cast<double>(magnitude >> drop << drop), unit);
     return static_cast<float>(sum < 0 && value != 0 ? -value : value);  // beyond fp32: infinity
 }
@@ -80,8 +74,8 @@ float TensorCore::add_products(const void* a_bytes, const void* b_bytes, float c
     std::array<Number, 33> addends{};
     float specials = is_special(c) ? c : 0;  // infinities and NaN follow IEEE, whatever the finite addends are
     for (int k = 0; k < step(); ++k) {
-        const std::uint32_t a_code = code(a_bytes, a, k);
-        const std::uint32_t b_code = code(b_bytes, b, k);
+        const std::uint32_t a_code = code_at(a_bytes, a, k);
+        const std::uint32_t b_code = code_at(b_bytes, b, k);
         const float x = formats::decode(a_fields, a_code);
         const float y = formats::decode(b_fields, b_code);
         if (is_special(x) || is_special(y)) specials += x * y;
@@ -94,10 +88,9 @@ float TensorCore::add_products(const void* a_bytes, const void* b_bytes, float c
 }
 
 float TensorCore::chain(const void* a_bytes, const void* b_bytes, std::size_t steps, float c) const {
-    for (std::size_t i = 0; i < steps; ++i) {
-        c = add_products(static_cast<const std::byte*>(a_bytes) + i * 32,
-                         static_cast<const std::byte*>(b_bytes) + i * 32, c);
-    }
+    const auto* a_step = static_cast<const std::byte*>(a_bytes);
+    const auto* b_step = static_cast<const std::byte*>(b_bytes);
+    for (std::size_t i = 0; i < steps; ++i) c = add_products(a_step + i * 32, b_step + i * 32, c);
     return c;
 }
 

@@ -17,7 +17,7 @@ constexpr std::array<std::array<Format, 2>, 6> kinds{{{Format::e4m3, Format::e4m
 
 void read(std::ifstream& file, void* out, std::size_t bytes) {
     if (!file.read(static_cast<char*>(out), static_cast<std::streamsize>(bytes))) {
-        throw std::runtime_error("hopper_mma.bin ends within a record");
+        throw std::runtime_error("the file ends within a record");
     }
 }
 
@@ -37,8 +37,8 @@ bool HopperRecord::starts_from_zero() const {
     return std::ranges::all_of(c, [](float value) { return value == 0; });
 }
 
-std::vector<HopperRecord> read_hopper_records() {
-    const std::string path = std::string(TILEWRIGHT_TEST_DATA) + "/hopper_mma.bin";
+std::vector<HopperRecord> read_hopper_records(const std::string& name) {
+    const std::string path = std::string(TILEWRIGHT_TEST_DATA) + "/" + name;
     std::ifstream file(path, std::ios::binary);
     if (!file) throw std::runtime_error(path + " cannot be read");
     std::vector<HopperRecord> records;
@@ -47,7 +47,7 @@ std::vector<HopperRecord> read_hopper_records() {
         read(file, header.data(), sizeof(header));
         const auto [kind, steps] = header;
         const bool sane = kind >= 0 && kind < std::ssize(kinds) && steps > 0 && steps <= 16;
-        if (!sane) throw std::runtime_error("hopper_mma.bin: a record of unknown kind or length");
+        if (!sane) throw std::runtime_error(path + ": a record of unknown kind or length");
         HopperRecord record{.a_format = kinds[kind][0], .b_format = kinds[kind][1], .steps = steps};
         record.a = read_operand(file, steps, HopperRecord::rows);
         record.b = read_operand(file, steps, HopperRecord::columns);

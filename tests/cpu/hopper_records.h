@@ -1,4 +1,5 @@
-// The measured chains of tests/data/hopper_mma.bin; tests/data/README.md describes the file.
+// The measured chains of tests/data/hopper_mma.bin and hopper_mma_extreme.bin; tests/data/README.md describes the
+// files.
 #pragma once
 
 #include <tilewright/formats.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tilewright::tests {
@@ -29,7 +31,10 @@ struct HopperRecord {
     bool starts_from_zero() const;
 };
 
-/// All records; throws std::runtime_error when the file is missing or its end is not the end of a record.
-std::vector<HopperRecord> read_hopper_records();
+/// All records of a file in tests/data; throws std::runtime_error when it is missing or ends within a record.
+std::vector<HopperRecord> read_hopper_records(const std::string& file);
+inline std::vector<HopperRecord> read_hopper_records() { return read_hopper_records("hopper_mma.bin"); }
+/// Operands and accumulators at the ends of their ranges, and NaN and infinities.
+inline std::vector<HopperRecord> read_extreme_records() { return read_hopper_records("hopper_mma_extreme.bin"); }
 
 }  // namespace tilewright::tests

@@ -20,9 +20,7 @@ using cpu::TensorCore;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
 
-TEST(TensorCore, ReturnsTheBitsOfEveryRecord) {
-    const std::vector<HopperRecord> records = read_hopper_records();
-    ASSERT_EQ(records.size(), 144U);
+void expect_bits(const std::vector<HopperRecord>& records) {
     for (std::size_t index = 0; index < records.size(); ++index) {
         const HopperRecord& record = records[index];
         const TensorCore core{.a = record.a_format, .b = record.b_format};
@@ -33,6 +31,16 @@ TEST(TensorCore, ReturnsTheBitsOfEveryRecord) {
                 << "record " << index << ", output " << i;
         }
     }
+}
+
+TEST(TensorCore, ReturnsTheBitsOfEveryRecord) {
+    ASSERT_EQ(read_hopper_records().size(), 144U);
+    expect_bits(read_hopper_records());
+}
+
+TEST(TensorCore, ReturnsTheBitsOfEveryExtremeRecord) {
+    ASSERT_EQ(read_extreme_records().size(), 82U);
+    expect_bits(read_extreme_records());
 }
 
 TEST(TensorCore, TheRecordsCoverEveryKindLengthAndStart) {
