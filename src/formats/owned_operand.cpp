@@ -62,7 +62,7 @@ OwnedOperand::OwnedOperand(const Dims& shape, const OperandRecipe& recipe) {
 OwnedOperand quantize(const Tensor& source, const QuantizeOptions& options) {
     std::vector<Finding> findings = formats::check_quantize(source, options);
     if (!findings.empty()) throw Error(std::move(findings));
-    const OwnedOperand out(source.shape, options.recipe);
+    OwnedOperand out(source.shape, options.recipe);
     quantize(source, options, out);
     return out;
 }
