@@ -216,6 +216,13 @@ void Case::fill_c() {
     }
 }
 
+Geometry Case::judged_geometry() const {
+    Geometry g = geometry();
+    if (spec_.in_place)
+        g.c.data = const_cast<std::byte*>(pristine_.data()) + (output_.data() - output_.with_bands().data());
+    return g;
+}
+
 void Case::reset_output() { std::memcpy(output_.with_bands().data(), pristine_.data(), pristine_.size()); }
 
 std::vector<std::byte> Case::output() const { return {output_.bytes().begin(), output_.bytes().end()}; }

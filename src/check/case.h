@@ -103,6 +103,8 @@ public:
     /// To run the same data with other options; sizes and pointers are to stay.
     Problem& problem() { return problem_; }
     Geometry geometry() const { return tilewright::geometry(problem_); }
+    /// The same, but with C as it was before the run, also where D was written over it: what the gates judge.
+    Geometry judged_geometry() const;
     /// What pieces(geometry()) says: the rows that are computed.
     const std::vector<Piece>& pieces() const { return pieces_; }
 

@@ -2,7 +2,6 @@
 #include "check/case.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace tilewright::check {
 namespace {
@@ -25,7 +24,10 @@ public:
         word(fmt::format("{}={}/{}/{}", key, gaps.element, gaps.row, gaps.group));
     }
     void sizes(std::string_view key, const std::vector<std::int64_t>& sizes) {
-        if (!sizes.empty()) word(fmt::format("{}=[{}]", key, fmt::join(sizes, ",")));
+        if (sizes.empty()) return;
+        std::string list;
+        for (std::int64_t size : sizes) list += (list.empty() ? "" : ",") + std::to_string(size);
+        word(fmt::format("{}=[{}]", key, list));
     }
     std::string take() { return std::move(text_); }
 

@@ -1,0 +1,48 @@
+// How large an error may be, recipe by recipe: the one table of these numbers. docs/numerics.md shows it, and a test
+// compares the two.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace tilewright::check {
+
+/// Recipes whose sums are cut in the same way.
+enum class ErrorClass : std::uint8_t {
+    fp8_promoted,    // fp8 products, at most 128 in the tensor core's 14-bit sum
+    fp8_unpromoted,  // all of k in the tensor core
+    fp8_mxfp4,       // fp8 with MXFP4: at most 32 products, of narrow range
+    mxfp4_mxfp4,     // no product and no sum of 32 is cut: fp32 additions only
+    bf16_operands,   // the tensor core's 24-bit sum
+    fp32,            // the arithmetic `fast`
+};
+inline constexpr ErrorClass error_classes[] = {ErrorClass::fp8_promoted,  ErrorClass::fp8_unpromoted,
+                                               ErrorClass::fp8_mxfp4,     ErrorClass::mxfp4_mxfp4,
+                                               ErrorClass::bf16_operands, ErrorClass::fp32};
+
+ErrorClass error_class(const Recipe& recipe, Accumulation accumulation, Arithmetic arithmetic);
+std::string_view name(ErrorClass error_class);
+
+/// relL2 is ||D - exact|| / ||exact||. Same sign: sum of |D| is at least half the sum of |a b|, so that nothing much
+/// cancels and the cuts, all toward zero, add up. Infinity: no limit is of use.
+struct Limits {
+    double zero_mean;  // relL2 of f32 outputs
+    double same_sign;
+    double group;  // relL2 of bf16 outputs over a group, zero mean (promoted: any sign)
+    double group_same_sign;
+    double row;  // over a row, or a chunk of it
+    double row_same_sign;
+    double magnitude;  // where the running bound costs too much: |error| <= u_out |D| + magnitude * sum of |a b|
+};
+Limits limits(ErrorClass error_class, std::int64_t k);
+
+/// What f32 limits become when the output is narrower: f16's unit roundoff is an eighth of bf16's.
+double relative_limit(const Limits& limits, Format output, bool same_sign, bool row);
+
+/// Half of a last place, relative: 2^-8 for bf16, 2^-11 for f16, 2^-24 for f32.
+double unit_roundoff(Format output);
+double smallest_number(Format output);
+
+}  // namespace tilewright::check

@@ -1,0 +1,220 @@
+#include "check/oracle.h"
+
+#include "check/slab.h"
+#include "formats/codec.h"
+#include "formats/element.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace tilewright::check {
+namespace {
+
+constexpr double fp32_roundoff = 0x1p-24;
+constexpr double fp32_smallest = 0x1p-149;
+
+/// One element on its way through k.
+struct Running {
+    float chain = 0;  // in the tensor core
+    float slice = 0;  // sum of chains
+    float total = 0;  // sum of slices
+    double chain_bound = 0;
+    double bound = 0;
+};
+
+class RegionOracle {
+public:
+    RegionOracle(const Geometry& geometry, const Region& region, const OracleOptions& options)
+        : g_(geometry), region_(region), options_(options) {
+        if (options.emulate) order_ = canonical_order({g_.a.recipe, g_.b.recipe}, g_.accumulation);
+        const auto count = static_cast<std::size_t>(region.rows * region.columns);
+        sums_.assign(count, 0);
+        out_.magnitude.assign(count, 0);
+        if (order_) running_.assign(count, {});
+    }
+
+    Expected compute() {
+        const std::int64_t k_count = region_.piece.k_count;
+        for (std::int64_t k = 0; k < k_count; k += slab_k) {
+            const std::int64_t count = std::min(slab_k, k_count - k);
+            decode(a_range(k, count), step(), a_);
+            decode(b_range(k, count), step(), b_);
+            add_exact(count);
+            if (order_) emulate(k, count);
+        }
+        finish();
+        return std::move(out_);
+    }
+
+private:
+    std::optional<StepKind> step() const { return order_ ? std::optional(order_->step) : std::nullopt; }
+
+    SlabRange a_range(std::int64_t k, std::int64_t count) const {
+        const Piece& piece = region_.piece;
+        return {.operand = g_.a,
+                .group = piece.group,
+                .row = piece.row_begin + region_.row,
+                .rows = region_.rows,
+                .k_begin = piece.k_begin,
+                .block_begin = piece.a_block_begin,
+                .k = k,
+                .k_count = count};
+    }
+    SlabRange b_range(std::int64_t k, std::int64_t count) const {
+        const Piece& piece = region_.piece;
+        return {.operand = g_.b,
+                .group = piece.group,
+                .row = region_.column,
+                .rows = region_.columns,
+                .k_begin = piece.k_begin,
+                .block_begin = piece.b_block_begin,
+                .k = k,
+                .k_count = count};
+    }
+
+    /// Each sum in ascending k, as in the reference; side by side over columns.
+    void add_exact(std::int64_t count) {
+        const auto columns = static_cast<std::size_t>(region_.columns);
+        transposed_.resize(static_cast<std::size_t>(slab_k) * columns);
+        for (std::size_t j = 0; j < columns; ++j) {
+            for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) {
+                transposed_[k * columns + j] = b_.exact[j * slab_k + k];
+            }
+        }
+        for (std::size_t i = 0; i < static_cast<std::size_t>(region_.rows); ++i) {
+            double* const sums = sums_.data() + i * columns;
+            double* const magnitudes = out_.magnitude.data() + i * columns;
+            for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) {
+                const double a = a_.exact[i * slab_k + k];
+                const double* const b = transposed_.data() + k * columns;
+                for (std::size_t j = 0; j < columns; ++j) {
+                    const double product = a * b[j];
+                    sums[j] += product;
+                    magnitudes[j] += std::fabs(product);
+                }
+            }
+        }
+    }
+
+    bool is_cut(std::int64_t k) const { return std::ranges::binary_search(options_.cuts, k); }
+
+    void emulate(std::int64_t k, std::int64_t count) {
+        const int products = step_products(order_->step);
+        for (std::int64_t at = 0; at < count; at += products) {
+            const std::int64_t end = k + at + products;  // may lie beyond k_count
+            const bool last = end >= region_.piece.k_count;
+            const bool cut = is_cut(end);
+            const bool chain_ends = last || cut || (order_->chain != 0 && end % order_->chain == 0);
+            for (std::int64_t i = 0; i < region_.rows; ++i) {
+                for (std::int64_t j = 0; j < region_.columns; ++j) {
+                    Running& element = running_[static_cast<std::size_t>(i * region_.columns + j)];
+                    add_step(element, a_.step_row(i, at), b_.step_row(j, at));
+                    if (chain_ends) end_chain(element, a_.scale(i, at), b_.scale(j, at));
+                    if (cut && !last) end_slice(element);
+                }
+            }
+            if (chain_ends) ++chains_;
+        }
+    }
+
+    void add_step(Running& element, const StepRow& a, const StepRow& b) const {
+        element.chain = order_->step == StepKind::fp8 ? measured_step<32>(a, b, element.chain, element.chain_bound)
+                                                      : measured_step<16>(a, b, element.chain, element.chain_bound);
+    }
+
+    void end_chain(Running& element, float a_scale, float b_scale) const {
+        float partial = element.chain;
+        if (options_.round_partials)
+            partial = formats::decode(formats::bf16_fields, formats::encode(formats::bf16_fields, partial));
+        if (order_->scales_along_k) {
+            element.slice = std::fma(partial, a_scale * b_scale, element.slice);
+            element.bound += std::fabs(double{a_scale} * b_scale) * element.chain_bound;
+        } else {
+            element.slice += partial;
+            element.bound += element.chain_bound;
+        }
+        element.chain = 0;
+        element.chain_bound = 0;
+    }
+
+    static void end_slice(Running& element) {
+        element.total += element.slice;
+        element.slice = 0;
+    }
+
+    double tensor_scale(const OperandGeometry& operand) const {
+        if (operand.tensor_scale == nullptr) return 1;
+        return formats::load(operand.tensor_scale, Format::f32, region_.piece.group * operand.tensor_scale_stride);
+    }
+
+    double c_at(std::int64_t i, std::int64_t j) const {
+        if (g_.c.data == nullptr) return 0;
+        const std::int64_t row = region_.piece.row_begin + region_.row + i;
+        return formats::load(g_.c.data, g_.output, output_index(g_.c, region_.piece.group, row, region_.column + j));
+    }
+
+    void finish() {
+        const double tensor_scales = tensor_scale(g_.a) * tensor_scale(g_.b);
+        out_.emulated = order_.has_value();
+        out_.exact.resize(sums_.size());
+        if (order_) {
+            out_.value.resize(sums_.size());
+            out_.cuts.resize(sums_.size());
+        }
+        for (std::int64_t i = 0; i < region_.rows; ++i) {
+            for (std::int64_t j = 0; j < region_.columns; ++j) {
+                const auto at = static_cast<std::size_t>(i * region_.columns + j);
+                const bool no_k = region_.piece.k_count == 0;
+                out_.exact[at] = no_k ? c_at(i, j) : c_at(i, j) + double{g_.alpha} * tensor_scales * sums_[at];
+                out_.magnitude[at] *= std::fabs(double{g_.alpha} * tensor_scales);
+                if (order_) finish_emulated(i, j, at);
+            }
+        }
+    }
+
+    void finish_emulated(std::int64_t i, std::int64_t j, std::size_t at) {
+        Running& element = running_[at];
+        float sum = options_.cuts.empty() ? element.slice : element.total + element.slice;
+        double bound = element.bound;
+        if (!order_->scales_along_k && region_.piece.k_count != 0) {
+            const float a_scale = a_.scale(i, 0);
+            const float b_scale = b_.scale(j, 0);
+            sum *= a_scale * b_scale;
+            bound *= std::fabs(double{a_scale} * b_scale);
+        }
+        const auto a_tensor = static_cast<float>(tensor_scale(g_.a));
+        const auto b_tensor = static_cast<float>(tensor_scale(g_.b));
+        const float alpha = g_.alpha * (a_tensor * b_tensor);
+        const auto c = static_cast<float>(c_at(i, j));
+        if (region_.piece.k_count == 0) {
+            out_.value[at] = c;
+        } else {
+            out_.value[at] = g_.c.data == nullptr ? alpha * sum : std::fma(alpha, sum, c);
+        }
+        const double factor = std::fabs(double{g_.alpha} * a_tensor * b_tensor);
+        const auto roundings = static_cast<double>(2 * chains_ + 2 + static_cast<std::int64_t>(options_.cuts.size()));
+        out_.cuts[at] = factor * bound + roundings * fp32_roundoff * out_.magnitude[at] +
+                        roundings * fp32_smallest * std::max(1.0, factor);
+    }
+
+    const Geometry& g_;
+    const Region& region_;
+    const OracleOptions& options_;
+    std::optional<CanonicalOrder> order_;
+    Slab a_;
+    Slab b_;
+    std::vector<double> transposed_;  // b_.exact as [k, columns]
+    std::vector<double> sums_;
+    std::vector<Running> running_;
+    std::int64_t chains_ = 0;
+    Expected out_;
+};
+
+}  // namespace
+
+Expected expected(const Geometry& geometry, const Region& region, const OracleOptions& options) {
+    return RegionOracle(geometry, region, options).compute();
+}
+
+}  // namespace tilewright::check

@@ -1,0 +1,106 @@
+#include "check/region.h"
+
+#include "check/random.h"
+
+#include <algorithm>
+
+namespace tilewright::check {
+namespace {
+
+constexpr std::int64_t strip_rows = 16;
+constexpr std::int64_t sampled_rows = 8;
+constexpr std::int64_t edge_rows = 4;
+constexpr std::int64_t sampled_columns = shortest_scored_row;
+constexpr std::size_t sampled_pieces = 64;
+
+struct Columns {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+};
+
+std::vector<Columns> column_chunks(std::int64_t n) {
+    if (n <= longest_scored_row) return {{.begin = 0, .count = n}};
+    std::vector<Columns> chunks;
+    for (std::int64_t begin = 0; begin < n; begin += chunk_columns) {
+        const std::int64_t count = std::min(chunk_columns, n - begin);
+        if (count < shortest_scored_row) {
+            chunks.back().count += count;
+        } else {
+            chunks.push_back({.begin = begin, .count = count});
+        }
+    }
+    return chunks;
+}
+
+std::vector<Region> all_regions(const std::vector<Piece>& list, std::int64_t n) {
+    std::vector<Region> all;
+    for (const Piece& piece : list) {
+        for (const Columns& chunk : column_chunks(n)) {
+            for (std::int64_t row = 0; row < piece.rows; row += strip_rows) {
+                all.push_back({.piece = piece,
+                               .row = row,
+                               .rows = std::min(strip_rows, piece.rows - row),
+                               .column = chunk.begin,
+                               .columns = chunk.count});
+            }
+        }
+    }
+    return all;
+}
+
+/// The piece's four corners, a few rows high.
+void add_corners(const Piece& piece, std::int64_t n, std::vector<Region>& out) {
+    const std::int64_t rows = std::min(edge_rows, piece.rows);
+    const std::int64_t columns = std::min(sampled_columns, n);
+    for (std::int64_t row : {std::int64_t{0}, piece.rows - rows}) {
+        for (std::int64_t column : {std::int64_t{0}, n - columns}) {
+            out.push_back({.piece = piece, .row = row, .rows = rows, .column = column, .columns = columns});
+            if (columns == n) break;
+        }
+        if (rows == piece.rows) break;
+    }
+}
+
+std::vector<Region> sampled_regions(const std::vector<Piece>& list, std::int64_t n, const Effort& effort) {
+    std::vector<Region> sample;
+    Random random(effort.seed);
+    const auto last = static_cast<std::int64_t>(list.size()) - 1;
+    if (list.size() <= sampled_pieces) {
+        for (const Piece& piece : list) add_corners(piece, n, sample);
+    } else {
+        add_corners(list.front(), n, sample);
+        add_corners(list.back(), n, sample);
+        for (std::size_t i = 2; i < sampled_pieces; ++i) add_corners(list[random.up_to(last)], n, sample);
+    }
+    std::vector<std::int64_t> ends;  // of the pieces, one row after another
+    for (const Piece& piece : list) ends.push_back((ends.empty() ? 0 : ends.back()) + piece.rows);
+    const std::int64_t columns = std::min(sampled_columns, n);
+    for (int i = 0; i < effort.tiles; ++i) {
+        const std::int64_t at = random.up_to(ends.back() - 1);
+        const Piece& piece = list[std::upper_bound(ends.begin(), ends.end(), at) - ends.begin()];
+        const std::int64_t rows = std::min(sampled_rows, piece.rows);
+        sample.push_back({.piece = piece,
+                          .row = random.up_to(piece.rows - rows),
+                          .rows = rows,
+                          .column = random.up_to(n - columns),
+                          .columns = columns});
+    }
+    return sample;
+}
+
+}  // namespace
+
+std::vector<Region> regions(const Geometry& geometry, const Effort& effort) {
+    const std::vector<Piece> list = pieces(geometry);
+    std::int64_t elements = 0;
+    std::int64_t multiply_adds = 0;
+    for (const Piece& piece : list) {
+        elements += piece.rows * geometry.n;
+        multiply_adds += piece.rows * geometry.n * piece.k_count;
+    }
+    if (elements == 0) return {};
+    const bool all = elements <= effort.elements && multiply_adds <= effort.multiply_adds;
+    return all ? all_regions(list, geometry.n) : sampled_regions(list, geometry.n, effort);
+}
+
+}  // namespace tilewright::check

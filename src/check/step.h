@@ -1,0 +1,81 @@
+// One step of Hopper's tensor core that also says by how much its cuts may have changed the sum: what the running
+// bound is made of. Written from docs/numerics.md, apart from src/cpu; tests hold both to the same bits.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace tilewright::check {
+
+/// Stands for the exponent of a zero, which has none: below every other, also in a sum of two.
+inline constexpr std::int32_t no_exponent = -100000;
+
+/// 2^exponent as a double, for -1022 <= exponent <= 1023.
+inline double exact_power(int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
+inline std::int32_t exponent_of(float value, int smallest) {
+    const auto field = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) >> 23 & 255U);
+    return value == 0 ? no_exponent : (field - 127 < smallest ? smallest : field - 127);
+}
+
+/// Values and exponents (not below the smallest of the format that is multiplied) of one row, at the step's first k.
+struct StepRow {
+    const double* values = nullptr;
+    const std::int32_t* exponents = nullptr;
+    bool special = false;  // may hold infinities or NaN
+};
+
+/// What IEEE says about the sum if any addend is infinite or NaN; zero if none is.
+template <int products>
+float special_sum(const StepRow& a, const StepRow& b, float c) {
+    double sum = std::isfinite(c) ? 0 : c;
+    for (int i = 0; i < products; ++i) {
+        const double product = a.values[i] * b.values[i];
+        if (!std::isfinite(a.values[i]) || !std::isfinite(b.values[i])) sum += product;
+    }
+    return static_cast<float>(sum);
+}
+
+/// c + sum of the products; adds to `bound` what the cuts can have taken: (terms cut) * u + r, where u is the unit that
+/// terms are cut to and r the unit of the result, if that was cut. fp8: 32 products; bf16: 16.
+template <int products>
+float measured_step(const StepRow& a, const StepRow& b, float c, double& bound) {
+    constexpr int kept_below = products == 32 ? 13 : 25;
+    constexpr int kept_of_result = products == 32 ? 14 : 24;
+    if (a.special || b.special || !std::isfinite(c)) {
+        const float special = special_sum<products>(a, b, c);
+        if (!std::isfinite(special)) return special;
+    }
+    std::int32_t largest = exponent_of(c, -126);
+    for (int i = 0; i < products; ++i) {
+        const std::int32_t exponent = a.exponents[i] + b.exponents[i];
+        largest = exponent > largest ? exponent : largest;
+    }
+    if (largest <= no_exponent) return 0;
+    const int unit = largest - kept_below;
+    const double scale = exact_power(-unit);
+    std::int64_t sum = 0;
+    std::int32_t cut_terms = 0;
+    const auto add = [&](double term) {
+        const auto kept = static_cast<std::int32_t>(term);  // toward zero
+        sum += kept;
+        cut_terms += static_cast<double>(kept) != term ? 1 : 0;
+    };
+    for (int i = 0; i < products; ++i) add(a.values[i] * b.values[i] * scale);
+    add(double{c} * scale);
+
+    const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
+    int drop = static_cast<int>(std::bit_width(magnitude)) - kept_of_result;
+    drop = drop < -149 - unit ? -149 - unit : drop;
+    drop = drop < 0 ? 0 : (drop > 63 ? 63 : drop);
+    const std::uint64_t kept = magnitude >> drop << drop;
+    bound += cut_terms * exact_power(unit) + (kept != magnitude ? exact_power(unit + drop) : 0);
+    const auto result = static_cast<float>(static_cast<double>(kept) * exact_power(unit));
+    return sum < 0 && kept != 0 ? -result : result;
+}
+
+}  // namespace tilewright::check
