@@ -90,7 +90,7 @@ void add_side(const char* operand, const OperandRecipe& side, std::vector<Findin
     if (fp8 || side.values == Format::bf16) return;
     findings.push_back({.operand = operand,
                         .given = name(side),
-                        .expected = "fp8 with tensor, row, 1x128 or 128x128 scales, or bf16, on a Hopper GPU",
+                        .expected = "fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 for a Hopper GPU",
                         .advice = "run it on the CPU backend"});
 }
 
@@ -103,7 +103,7 @@ std::vector<Finding> obstacles(const Work& work) {
     if (work.layout != Layout::nt) {
         findings.push_back({.operand = "layout",
                             .given = std::string(name(work.layout)),
-                            .expected = "nt on a Hopper GPU",
+                            .expected = "nt for a Hopper GPU",
                             .advice = "store a as [m, k] and b as [n, k], or run it on the CPU backend"});
     }
     return findings;

@@ -25,6 +25,7 @@ std::int64_t blocks(std::int64_t size, int block) { return size / block + (size 
 /// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped: blocks start anew in
 /// each group, so that each may have one more.
 Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const Sizes& sizes) {
+    if (granularity == Granularity::none) return {};
     if (granularity == Granularity::tensor) return {1};
     Dims shape;
     if (grouped) shape.push_back(sizes.groups);

@@ -1,0 +1,223 @@
+// The cost model as a whole: what must hold whatever its constants are.
+#include "plan/cost.h"
+
+#include <gtest/gtest.h>
+#include <tilewright/run.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "plan/candidates.h"
+#include "plan/choose.h"
+#include "plan/legality.h"
+#include "plan/problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+double predicted(const Sizes& sizes) { return plan(problem_of(sizes)).cost.seconds; }
+
+std::vector<Sizes> bases() {
+    std::vector<Sizes> list;
+    for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor, plain_bf16}) {
+        for (Grouping grouping : all_groupings) {
+            list.push_back({.grouping = grouping, .recipe = recipe, .m = 300, .n = 2112, .k = 1000, .groups = 5});
+        }
+    }
+    return list;
+}
+
+TEST(Cost, MoreWorkNeverTakesLess) {
+    const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
+    for (const Sizes& base : bases()) {
+        for (std::int64_t Sizes::*size : {&Sizes::m, &Sizes::n, &Sizes::k}) {
+            double before = 0;
+            for (std::int64_t value : sizes) {
+                Sizes next = base;
+                next.*size = value;
+                const double now = predicted(next);
+                ASSERT_GE(now, before) << name(base.grouping) << " " << name(base.recipe) << " m " << next.m << " n "
+                                       << next.n << " k " << next.k;
+                before = now;
+            }
+        }
+    }
+}
+
+// Every legal tile by itself, not only the best of each size.
+TEST(Cost, EveryTileIsMonotone) {
+    const Work small = describe(problem_of(dense(1024, 2112, 1536)));
+    for (const Sizes& sizes : {dense(1025, 2112, 1536), dense(1024, 2113, 1536), dense(1024, 2112, 1537),
+                               dense(4096, 2112, 1536), dense(1024, 7168, 1536), dense(1024, 2112, 7168)}) {
+        const Work large = describe(problem_of(sizes));
+        for (const hopper::Tile& tile : candidates(family_tile(small))) {
+            if (why_illegal(tile, small, h200()) || why_illegal(tile, large, h200())) continue;
+            ASSERT_GE(cost(tile, large, h200()).seconds, cost(tile, small, h200()).seconds)
+                << name(planned_tile(tile)) << " m " << sizes.m << " n " << sizes.n << " k " << sizes.k;
+        }
+    }
+}
+
+TEST(Cost, TermsAddUp) {
+    for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(64, 2112, 7168), dense(1024, 2112, 7168), dense(1, 1, 1),
+                               dense(128, 7168, 16384)}) {
+        for (const Plan& plan : explain(problem_of(sizes)).legal) {
+            const Cost& c = plan.cost;
+            const double near = 1e-9 * c.seconds;
+            ASSERT_NEAR(c.seconds, c.launch + std::max(c.memory, c.compute) + c.overlap + c.reduction, near);
+            ASSERT_NEAR(c.compute, c.tensor + c.promotion + c.delivery + c.epilogue + c.waves, near);
+            for (double term : {c.launch, c.memory, c.compute, c.tensor, c.promotion, c.delivery, c.epilogue, c.waves,
+                                c.overlap, c.reduction}) {
+                ASSERT_GE(term, -near) << name(plan.tile);
+            }
+            ASSERT_GT(c.clock_hertz, 1.4e9);
+            ASSERT_LE(c.clock_hertz, h200().boost_hertz);
+        }
+    }
+}
+
+// Counted by hand: 4096 x 2048 and 7168 x 2048 bytes, f32 scales of 4096 x 16 and 56 x 16, 4096 x 7168 x 2 out.
+TEST(Cost, BytesAreTheCompulsoryOnes) {
+    const Cost c = plan(problem_of(dense(4096, 7168, 2048))).cost;
+    EXPECT_EQ(c.memory_bytes, 4096 * 2048 + 7168 * 2048 + 4 * (4096 * 16 + 56 * 16) + 4096 * 7168 * 2);
+    Sizes k_grouped{.grouping = Grouping::k_grouped,
+                    .recipe = both_row_scaled,
+                    .output = Format::f32,
+                    .m = 4096,
+                    .n = 7168,
+                    .k = 32768,
+                    .groups = 4,
+                    .with_c = true};
+    const std::int64_t operands = (4096 + 7168) * std::int64_t{32768} / 128 * (128 + 4);
+    EXPECT_EQ(plan(problem_of(k_grouped)).cost.memory_bytes, operands + std::int64_t{4} * 4096 * 7168 * 4 * 2);
+}
+
+TEST(Choice, IsTheCheapestLegalCandidate) {
+    for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
+        const Explanation explanation = explain(problem_of(sizes));
+        const Work work = describe(problem_of(sizes));
+        double least = std::numeric_limits<double>::infinity();
+        std::size_t legal = 0;
+        std::size_t rejected = 0;
+        for (const hopper::Tile& tile : candidates(family_tile(work))) {
+            if (why_illegal(tile, work, h200())) {
+                ++rejected;
+                continue;
+            }
+            ++legal;
+            least = std::min(least, cost(tile, work, h200()).seconds);
+        }
+        EXPECT_EQ(explanation.chosen->cost.seconds, least);
+        EXPECT_EQ(explanation.legal.size(), legal);
+        EXPECT_EQ(explanation.rejected.size(), rejected);
+        EXPECT_TRUE(std::is_sorted(explanation.legal.begin(), explanation.legal.end(),
+                                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; }));
+        for (const RejectedTile& tile : explanation.rejected) EXPECT_FALSE(tile.rule.empty() || tile.reason.empty());
+    }
+}
+
+TEST(Choice, IsTheSameEveryTime) {
+    const Problem problem = problem_of(dense(1024, 2112, 7168));
+    const Explanation first = explain(problem);
+    const Explanation second = explain(problem);
+    ASSERT_EQ(first.legal.size(), second.legal.size());
+    for (std::size_t i = 0; i < first.legal.size(); ++i) {
+        ASSERT_EQ(first.legal[i].tile, second.legal[i].tile);
+        ASSERT_EQ(first.legal[i].cost.seconds, second.legal[i].cost.seconds);
+    }
+    EXPECT_EQ(plan(problem).tile, first.chosen->tile);
+}
+
+TEST(Choice, EmptyProblemsLaunchNothing) {
+    for (const Sizes& base : bases()) {
+        for (std::int64_t Sizes::*size : {&Sizes::m, &Sizes::n, &Sizes::groups}) {
+            if (size == &Sizes::groups && base.grouping == Grouping::dense) continue;
+            Sizes sizes = base;
+            sizes.*size = 0;
+            const Plan empty = plan(problem_of(sizes));
+            EXPECT_EQ(empty.grid, 0) << name(sizes.grouping);
+            EXPECT_EQ(empty.cost.seconds, 0);
+        }
+        Sizes no_k = base;
+        no_k.k = 0;  // D is still C, or zeros
+        EXPECT_GT(plan(problem_of(no_k)).grid, 0) << name(no_k.grouping);
+    }
+}
+
+TEST(Choice, TakesSizesOfAnyMagnitude) {
+    constexpr std::int64_t huge = std::int64_t{1} << 30;
+    for (Grouping grouping : all_groupings) {
+        for (const auto& [m, n, k] : {std::array{huge, huge, std::int64_t{1}}, std::array{std::int64_t{1}, huge, huge},
+                                      std::array<std::int64_t, 3>{1, 1, 1}, std::array{huge, huge, huge}}) {
+            const Sizes sizes{.grouping = grouping, .recipe = block_scaled, .m = m, .n = n, .k = k, .groups = 3};
+            const Plan chosen = plan(problem_of(sizes));
+            EXPECT_TRUE(std::isfinite(chosen.cost.seconds) && chosen.cost.seconds > 0) << name(grouping);
+            EXPECT_GE(chosen.tiles, 1);
+            EXPECT_LE(chosen.grid, h200().sms);
+        }
+    }
+}
+
+TEST(Choice, StaysWithinTheSmLimit) {
+    double before = std::numeric_limits<double>::infinity();
+    for (int limit : {1, 2, 3, 16, 77, 131, 132}) {
+        Sizes sizes = dense(4096, 7168, 2048);
+        sizes.sm_limit = limit;
+        const Plan limited = plan(problem_of(sizes));
+        EXPECT_LE(limited.grid, limit);
+        EXPECT_LT(limited.cost.seconds, before) << limit << " SMs";
+        before = limited.cost.seconds;
+    }
+    Sizes more = dense(4096, 7168, 2048);
+    more.sm_limit = 1000;
+    EXPECT_EQ(plan(problem_of(more)).cost.seconds, before);
+}
+
+// A hint changes what is expected, not what is allowed; rows of contiguous groups are spread evenly.
+TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
+    Sizes masked{.grouping = Grouping::m_grouped_masked,
+                 .recipe = block_scaled,
+                 .m = 1024,
+                 .n = 4096,
+                 .k = 7168,
+                 .groups = 32,
+                 .expected_m = 20};
+    const Plan few = plan(problem_of(masked));
+    EXPECT_LE(few.tile.swap_ab ? few.tile.n : few.tile.m, 64);
+    EXPECT_EQ(few.tiles, 32 * ((4096 + few.tile.m - 1) / few.tile.m)) << "a tile of tokens for each group";
+    masked.expected_m = 0;
+    EXPECT_GT(plan(problem_of(masked)).cost.seconds, 4 * few.cost.seconds);
+
+    Sizes contiguous{
+        .grouping = Grouping::m_grouped_offsets, .recipe = block_scaled, .m = 20, .n = 4096, .k = 7168, .groups = 256};
+    const Work work = describe(problem_of(contiguous));
+    EXPECT_EQ(work.products, 20) << "20 rows reach 20 groups at most";
+    EXPECT_EQ(work.rows, 1);
+}
+
+TEST(Choice, WorkspaceHoldsEverySlice) {
+    bool any_split = false;
+    for (const Plan& plan : explain(problem_of(dense(64, 2112, 7168))).legal) {
+        const std::int64_t partial = std::int64_t{4} * plan.tile.m * plan.tile.n;
+        const std::int64_t expected = plan.tiles * (plan.tile.split_k * partial + 4);
+        EXPECT_EQ(plan.workspace_bytes, plan.tile.split_k == 1 ? 0 : expected);
+        any_split = any_split || plan.tile.split_k > 1;
+    }
+    EXPECT_TRUE(any_split);
+}
+
+TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {
+    Sizes sizes = dense(64, 256, 256);
+    sizes.layout = Layout::nn;
+    try {
+        (void)plan(problem_of(sizes));
+        FAIL() << "planned a layout that no kernel has";
+    } catch (const Error& error) {
+        ASSERT_EQ(error.findings().size(), 1U);
+        EXPECT_EQ(error.findings()[0].operand, "layout");
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::planner

@@ -1,0 +1,51 @@
+// The library's side of `tilewright explain`: everything a person asks of a choice is there.
+#include <gtest/gtest.h>
+#include <tilewright/plan.h>
+
+#include <set>
+
+#include "plan/problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+TEST(Explain, NamesTheNextBestThatIsReallyAnother) {
+    const Explanation explanation = explain(problem_of(dense(4096, 7168, 2048)));
+    ASSERT_TRUE(explanation.chosen && explanation.next_best);
+    PlannedTile same_stages = explanation.next_best->tile;
+    same_stages.stages = explanation.chosen->tile.stages;
+    EXPECT_FALSE(same_stages == explanation.chosen->tile);
+    EXPECT_GE(explanation.next_best->cost.seconds, explanation.chosen->cost.seconds);
+}
+
+TEST(Explain, EveryKindOfRejectionOccurs) {
+    Sizes sizes = dense(64, 2112, 512);
+    std::set<std::string> rules;
+    for (const RejectedTile& tile : explain(problem_of(sizes)).rejected) rules.insert(tile.rule);
+    EXPECT_EQ(rules, (std::set<std::string>{"registers", "shared memory", "cluster", "split k"}));
+}
+
+TEST(Explain, FewTokensArePutOnN) {
+    const Explanation one = explain(problem_of(dense(8, 7168, 16384)));
+    EXPECT_TRUE(one.chosen->tile.swap_ab) << name(one.chosen->tile);
+    const Explanation many = explain(problem_of(dense(8192, 8192, 8192)));
+    EXPECT_FALSE(many.chosen->tile.swap_ab) << name(many.chosen->tile);
+    EXPECT_EQ(many.chosen->tile.split_k, 1);
+}
+
+TEST(Explain, SaysWhyThereIsNoKernel) {
+    Sizes sizes = dense(64, 256, 256);
+    sizes.recipe = parse_recipe("mxfp8:mxfp4").value();
+    sizes.layout = Layout::tt;
+    const Explanation explanation = explain(problem_of(sizes));
+    EXPECT_FALSE(explanation.chosen);
+    EXPECT_TRUE(explanation.legal.empty() && explanation.rejected.empty());
+    ASSERT_EQ(explanation.unavailable.size(), 3U);
+    EXPECT_EQ(explanation.unavailable[0].operand, "a");
+    EXPECT_EQ(explanation.unavailable[0].given, "mxfp8");
+    EXPECT_EQ(explanation.unavailable[1].operand, "b");
+    EXPECT_EQ(explanation.unavailable[2].operand, "layout");
+}
+
+}  // namespace
+}  // namespace tilewright::planner

@@ -1,0 +1,139 @@
+// Legality: each rule refuses what it is about, in words with the numbers, and lets its neighbour pass.
+#include "plan/legality.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "plan/choose.h"
+#include "plan/problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+/// "rule: reason", or "" for a legal tile.
+std::string objection(const char* tile, const Sizes& sizes) {
+    const Work work = describe(problem_of(sizes));
+    const auto found = why_illegal(device_tile(parse_tile(tile).value(), family_tile(work)), work, h200());
+    return found ? found->rule + ": " + found->reason : "";
+}
+
+struct Pair {
+    const char* legal;
+    const char* illegal;
+    const char* words;
+};
+
+TEST(Legality, EachRuleSpeaksInNumbers) {
+    const Pair pairs[]{
+        {"256x128x128 stages=4", "256x128x128 stages=5",
+         "shared memory: 256x128 with 5 stages needs 262 KB of shared memory, 227 KB exist"},
+        {"128x192x128", "128x256x128",
+         "registers: 128x256 needs 256 accumulator registers a thread (128 for the sum, 128 for a chain), 208 exist "
+         "beside 32 others with 2 warpgroups"},
+        {"192x128x128 warpgroups=3", "192x128x128", "wgmma: 192x128: 2 warpgroups multiply multiples of 128 rows"},
+        {"128x136x128", "128x132x128", "wgmma: 128x132: wgmma has multiples of 8 columns, at most 256"},
+        {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds 128 of k (128 bytes), not 64"},
+        {"128x128x128 cluster=2 multicast=a", "128x128x128 cluster=4 multicast=a",
+         "cluster: clusters of 4 leave SMs idle, only pairs fill the chip"},
+        {"128x128x128 cluster=2 multicast=b", "128x128x128 cluster=2",
+         "cluster: a cluster of 2 shares one operand, a single block none"},
+        {"128x32x128 swap cluster=2 multicast=a", "128x24x128 swap cluster=2 multicast=a",
+         "cluster: 128x24 swapped: half of the shared operand's 24 rows is no multiple of 8"},
+        {"128x128x128 split=4", "128x128x128 split=8", "split k: k = 576 cuts into at most 5 slices of 128, not 8"},
+    };
+    for (const Pair& pair : pairs) {
+        EXPECT_EQ(objection(pair.legal, dense(4096, 7168, 576)), "") << pair.legal;
+        EXPECT_EQ(objection(pair.illegal, dense(4096, 7168, 576)), pair.words);
+    }
+}
+
+TEST(Legality, PairsNeedTwoTilesOfOneGroup) {
+    EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", dense(128, 7168, 512)),
+              "cluster: sharing b takes two tiles of 128 along the rows of D; there are 128");
+    EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", dense(129, 7168, 512)), "");
+    Sizes masked = dense(1024, 4096, 7168);
+    masked.grouping = Grouping::m_grouped_masked;
+    masked.groups = 4;
+    EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", masked),
+              "cluster: blocks that share b lie along the rows, where another group may begin between them; share a "
+              "instead");
+    EXPECT_EQ(objection("128x128x128 cluster=2 multicast=a", masked), "");
+    Sizes one_sm = dense(1024, 4096, 7168);
+    one_sm.sm_limit = 1;
+    EXPECT_EQ(objection("128x128x128 cluster=2 multicast=a", one_sm),
+              "cluster: a cluster of 2 needs two SMs, this call may use one");
+}
+
+TEST(Legality, SplitsKeepInvarianceAndNeedKnownTiles) {
+    Sizes sizes = dense(64, 2112, 7168);
+    EXPECT_EQ(objection("64x64x128 warpgroups=1 split=4", sizes), "");
+    sizes.reproducibility = Reproducibility::invariant;
+    EXPECT_EQ(objection("64x64x128 warpgroups=1 split=4", sizes),
+              "split k: splitting k changes the order of addition, which `invariant` forbids");
+    sizes = dense(64, 2112, 7168);
+    sizes.grouping = Grouping::m_grouped_offsets;
+    sizes.groups = 4;
+    EXPECT_EQ(objection("64x64x128 warpgroups=1 split=4", sizes).rfind("split k: splitting k needs a workspace", 0),
+              0U);
+}
+
+TEST(Legality, LegalTilesFitTheMachine) {
+    for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor, plain_bf16}) {
+        Sizes sizes = dense(512, 4096, 7168);
+        sizes.recipe = recipe;
+        const Problem problem = problem_of(sizes);
+        const hopper::Tile family = family_tile(describe(problem));
+        for (const Plan& plan : explain(problem).legal) {
+            const hopper::Tile tile = device_tile(plan.tile, family);
+            ASSERT_EQ(planned_tile(tile), plan.tile);
+            ASSERT_LE(plan.shared_bytes, hopper::shared_bytes_limit) << name(plan.tile);
+            ASSERT_EQ(plan.shared_bytes, tile.shared_bytes());
+            ASSERT_LE(tile.accumulator_registers() + hopper::other_registers, tile.consumer_registers());
+            ASSERT_GE(tile.bytes_per_load(tile.first()), 16);
+        }
+    }
+}
+
+bool is_served(const OperandRecipe& side) {
+    const bool micro_scaled = k_block(side.granularity) != 0 && k_block(side.granularity) < 128;
+    return (is_fp8(side.values) && !micro_scaled) || side.values == Format::bf16;
+}
+
+// Each (recipe, grouping, layout) that the API accepts has a plan or says what is missing.
+TEST(Legality, EveryCallHasAPlanOrAReason) {
+    std::set<std::string> reasons;
+    int planned = 0;
+    for (const Recipe& recipe : all_recipes()) {
+        for (Grouping grouping : all_groupings) {
+            for (Layout layout : all_layouts) {
+                const Sizes sizes{.grouping = grouping,
+                                  .recipe = recipe,
+                                  .layout = layout,
+                                  .m = 200,
+                                  .n = 256,
+                                  .k = 384,
+                                  .groups = 3};
+                const Problem problem = problem_of(sizes);
+                ASSERT_TRUE(validate(problem, Backend::automatic, Check::shapes).empty())
+                    << name(recipe) << " " << validate(problem, Backend::automatic, Check::shapes)[0].message();
+                const Explanation explanation = explain(problem);
+                ASSERT_NE(explanation.chosen.has_value(), !explanation.unavailable.empty());
+                planned += explanation.chosen ? 1 : 0;
+                for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
+                const bool served = layout == Layout::nt && is_served(recipe.a) && is_served(recipe.b);
+                EXPECT_EQ(explanation.chosen.has_value(), served) << name(recipe) << " " << name(layout);
+            }
+        }
+    }
+    EXPECT_GT(planned, 0);
+    EXPECT_TRUE(
+        reasons.contains("layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or "
+                         "run it on the CPU backend"));
+    EXPECT_TRUE(
+        reasons.contains("b: mxfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 expected for a "
+                         "Hopper GPU; run it on the CPU backend"));
+}
+
+}  // namespace
+}  // namespace tilewright::planner
