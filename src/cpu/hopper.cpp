@@ -29,6 +29,7 @@ struct Call {
     const HopperKernels& kernels;
     std::span<const std::int64_t> cuts;
     CanonicalOrder order;
+    TileLayout a_layout;
     TileLayout b_layout;
     bool exact_products;  // no product of a step is ever cut
 };
@@ -44,7 +45,7 @@ struct Workspace {
     std::vector<float> b_scales;
 
     explicit Workspace(const Call& call) {
-        a.resize(rows_layout(call.order.step), tile_rows);
+        a.resize(call.a_layout, tile_rows);
         b.resize(call.b_layout, tile_columns);
         for (std::vector<float>* sums : {&chain, &slice, &total}) sums->resize(tile_rows * tile_columns);
         a_scales.resize(tile_rows);
@@ -118,7 +119,7 @@ private:
 
     /// All chains and parts of chains in k .. k + count, at most tile_k.
     void multiply(std::int64_t k, std::int64_t count, std::int64_t slice_end) {
-        decode_tile(a_range(k, count), rows_layout(call_.order.step), work_.a);
+        decode_tile(a_range(k, count), call_.a_layout, work_.a);
         decode_tile(b_range(k, count), call_.b_layout, work_.b);
         // Infinities and wide exponents stay in the accumulator until its chain ends.
         const bool continues = call_.order.chain == 0 && general_;
@@ -224,7 +225,8 @@ Call call_of(const Geometry& g, const HopperOptions& options) {
             .kernels = kernels,
             .cuts = options.cuts,
             .order = *order,
-            .b_layout = panels_layout(order->step, kernels.lanes),
+            .a_layout = rows_layout(order->step, kernels),
+            .b_layout = panels_layout(order->step, kernels),
             .exact_products = fp4 && order->step == StepKind::fp8};
 }
 

@@ -6,7 +6,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <utility>
+#include <iterator>
+#include <limits>
 
 namespace tilewright::cpu {
 namespace {
@@ -103,66 +104,32 @@ void apply_block_scales(const OperandRange& range, const TileLayout& layout, flo
     }
 }
 
-/// Bits of the magnitudes: the largest, and the smallest that is not zero.
-struct Extent {
-    std::uint32_t largest = 0;
-    std::uint32_t smallest = 0xFFFF'FFFF;
-
-    void include(std::uint32_t magnitude) {
-        largest = std::max(largest, magnitude);
-        smallest = std::min(smallest, magnitude - 1);  // zero becomes the largest word
-    }
-    bool general(StepKind step) const {
-        constexpr std::uint32_t infinity = 0x7F80'0000;
-        constexpr auto above = std::bit_cast<std::uint32_t>(formats::power_of_two(bf16_plain_exponent + 1));
-        constexpr auto least = std::bit_cast<std::uint32_t>(formats::power_of_two(-bf16_plain_exponent));
-        if (step == StepKind::fp8) return largest >= infinity;
-        return largest >= above || (smallest != 0xFFFF'FFFF && smallest + 1 < least);
-    }
-};
-
-std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7FFF'FFFF; }
-
-/// `smallest_field`: the f32 exponent field of the format's smallest exponent.
-std::uint32_t exponent_code(std::uint32_t magnitude, std::uint32_t smallest_field, const ExponentCode& codes) {
-    const std::uint32_t code = std::max(magnitude >> 23, smallest_field) - 127 + static_cast<std::uint32_t>(codes.bias);
-    return magnitude == 0 ? 0 : code;
+/// NaN and infinities; in bf16 also what leads out of fp32's range.
+bool needs_general_kernel(const Extent& extent, StepKind step) {
+    constexpr auto infinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
+    constexpr auto above = std::bit_cast<std::int32_t>(formats::power_of_two(bf16_plain_exponent + 1));
+    constexpr auto least = std::bit_cast<std::int32_t>(formats::power_of_two(-bf16_plain_exponent));
+    if (step == StepKind::fp8) return extent.largest >= infinity;
+    return extent.largest >= above || extent.smallest < least;
 }
 
-void write_row_codes(const TileLayout& layout, std::uint32_t smallest_field, DecodedTile& tile, Extent& extent) {
-    const ExponentCode codes = layout.codes();
-    for (std::size_t i = 0; i < tile.values.size(); ++i) {
-        const std::uint32_t bits = magnitude(tile.values[i]);
-        extent.include(bits);
-        tile.codes[i] = codes.replicated(exponent_code(bits, smallest_field, codes));
-    }
-}
-
-void write_panel_codes(const TileLayout& layout, std::uint32_t smallest_field, DecodedTile& tile, Extent& extent) {
-    const ExponentCode codes = layout.codes();
-    const std::size_t lines = tile.values.size() / static_cast<std::size_t>(layout.panel);
-    for (std::size_t line = 0; line < lines; ++line) {
-        const float* values = tile.values.data() + line * layout.panel;
-        std::uint32_t* words = tile.codes.data() + line * layout.lanes;
-        std::fill_n(words, layout.lanes, 0U);
-        for (int group = 0; group < codes.columns_per_word(); ++group) {
-            for (int i = 0; i < layout.lanes; ++i) {
-                const std::uint32_t bits = magnitude(values[group * layout.lanes + i]);
-                extent.include(bits);
-                words[i] |= exponent_code(bits, smallest_field, codes) << (group * codes.bits);
-            }
-        }
-    }
+Extent write_codes(const TileLayout& layout, const CodeArguments& arguments) {
+    const HopperKernels& kernels = *layout.kernels;
+    const bool rows = layout.panel == 1;
+    if (layout.step == StepKind::bf16) return (rows ? kernels.bf16_row_codes : kernels.bf16_panel_codes)(arguments);
+    return (rows ? kernels.fp8_row_codes : kernels.fp8_panel_codes)(arguments);
 }
 
 }  // namespace
 
-TileLayout rows_layout(StepKind step) { return {.step = step, .lanes = 1, .panel = 1}; }
+TileLayout rows_layout(StepKind step, const HopperKernels& kernels) {
+    return {.step = step, .kernels = &kernels, .lanes = 1, .panel = 1};
+}
 
-TileLayout panels_layout(StepKind step, int lanes) {
-    TileLayout layout{.step = step, .lanes = lanes};
-    layout.panel = lanes * layout.codes().columns_per_word();
-    return layout;
+TileLayout panels_layout(StepKind step, const HopperKernels& kernels) {
+    const ExponentCode& codes = step == StepKind::fp8 ? fp8_codes : bf16_codes;
+    return {
+        .step = step, .kernels = &kernels, .lanes = kernels.lanes, .panel = kernels.lanes * codes.columns_per_word()};
 }
 
 void DecodedTile::resize(const TileLayout& layout, std::int64_t rows) {
@@ -181,14 +148,11 @@ void decode_tile(const OperandRange& range, const TileLayout& layout, DecodedTil
 
     // fp8 subnormals count with their format's smallest exponent in the fp8 tensor core, but are normal in bf16.
     const Format multiplied = multiplied_format(range.operand.recipe.values, layout.step);
-    const auto smallest_field = static_cast<std::uint32_t>(formats::fields(multiplied).smallest_exponent() + 127);
-    Extent extent;
-    if (layout.panel == 1) {
-        write_row_codes(layout, smallest_field, tile, extent);
-    } else {
-        write_panel_codes(layout, smallest_field, tile, extent);
-    }
-    tile.general = extent.general(layout.step);
+    const Extent extent = write_codes(layout, {.values = tile.values.data(),
+                                               .codes = tile.codes.data(),
+                                               .count = std::ssize(tile.values),
+                                               .smallest_exponent = formats::fields(multiplied).smallest_exponent()});
+    tile.general = needs_general_kernel(extent, layout.step);
 }
 
 void load_scales(const OperandRange& range, float* out) {

@@ -30,13 +30,12 @@ struct OperandRange {
 /// row-major matrix, which is how the kernels read A; panels of several vectors serve B.
 struct TileLayout {
     StepKind step = StepKind::fp8;
+    const HopperKernels* kernels = nullptr;
     int lanes = 1;
     int panel = 1;
-
-    const ExponentCode& codes() const { return step == StepKind::fp8 ? fp8_codes : bf16_codes; }
 };
-TileLayout rows_layout(StepKind step);
-TileLayout panels_layout(StepKind step, int lanes);
+TileLayout rows_layout(StepKind step, const HopperKernels& kernels);
+TileLayout panels_layout(StepKind step, const HopperKernels& kernels);
 
 struct DecodedTile {
     std::vector<float> values;

@@ -1,5 +1,6 @@
 #include "cpu/hopper_kernels.h"
 
+#include "cpu/hopper_kinds.h"
 #include "cpu/hopper_vector.h"
 #include "cpu/tensor_core.h"
 
@@ -10,24 +11,6 @@ using namespace vector;
 
 /// Rows that one pass over a panel serves: their sums stay in registers.
 constexpr int block_rows = 4;
-
-struct Fp8 {
-    static constexpr ExponentCode codes = fp8_codes;
-    static constexpr int products = 32;
-    static constexpr int kept_below = 13;
-    using Code = Bytes;
-};
-struct Bf16 {
-    static constexpr ExponentCode codes = bf16_codes;
-    static constexpr int products = 16;
-    static constexpr int kept_below = 25;
-    using Code = Halves;
-};
-
-template <class Kind>
-constexpr int groups = Kind::codes.columns_per_word();  // vectors in a panel
-template <class Kind>
-constexpr int panel_columns = groups<Kind> * lanes;
 
 /// The largest code of a product for each column, packed as the panel's codes are.
 template <class Kind, int rows>
@@ -77,7 +60,7 @@ inline Floats cut_sum(Bf16, Ints products, Ints c) {
 /// Adds a step's products to the accumulators of one vector of columns.
 template <class Kind, int rows>
 inline void add_products(const StepArguments& s, std::int64_t row, int group, const Words (&largest)[rows]) {
-    constexpr int panel = panel_columns<Kind>;
+    constexpr int panel = Kind::panel;
     constexpr int bias = Kind::codes.bias;
     Ints top[rows];
     Ints cut_c[rows];
@@ -108,7 +91,7 @@ template <class Kind, int rows>
 inline void step_rows(const StepArguments& s, std::int64_t row) {
     Words largest[rows];
     largest_codes<Kind, rows>(s, row, largest);
-    for (int group = 0; group < groups<Kind>; ++group) add_products<Kind, rows>(s, row, group, largest);
+    for (int group = 0; group < Kind::groups; ++group) add_products<Kind, rows>(s, row, group, largest);
 }
 
 template <class Kind>
@@ -133,7 +116,7 @@ inline Floats with_specials(const StepArguments& s, std::int64_t row, int group,
     Floats specials = exponent(c) == 128 ? c : Floats{};
     for (int k = 0; k < Kind::products; ++k) {
         const Floats a = special_or_sign(all(s.a[row * s.a_stride + k]));
-        specials += a * special_or_sign(load<Floats>(s.b + k * panel_columns<Kind> + group * lanes));
+        specials += a * special_or_sign(load<Floats>(s.b + k * Kind::panel + group * lanes));
     }
     const Floats kept = exponent(specials) == 128 ? specials : result;
     return kept != kept ? (Floats)all(0x7FFF'FFFFU) : kept;
@@ -177,7 +160,7 @@ inline Floats add_wide_products(const StepArguments& s, std::int64_t row, int gr
         const Ints codes = unpack<Bf16>(load<Words>(s.b_codes + k * lanes), group) +
                            static_cast<std::int32_t>(s.a_codes[row * s.a_stride + k] & 0xFFFFU);
         const Ints field = larger(codes - bias - top + (127 + Bf16::kept_below), Ints{});
-        const Floats b = significand(load<Floats>(s.b + k * panel_columns<Bf16> + group * lanes));
+        const Floats b = significand(load<Floats>(s.b + k * Bf16::panel + group * lanes));
         sum += to_int(significand(all(s.a[row * s.a_stride + k])) * b * (Floats)(field << 23));
     }
     const Ints cut_c = to_int(scaled(c, Bf16::kept_below - top));
@@ -189,8 +172,8 @@ void general_step(const StepArguments& s) {
     for (std::int64_t row = 0; row < s.rows; ++row) {
         Words largest[1];
         largest_codes<Kind, 1>(s, row, largest);
-        for (int group = 0; group < groups<Kind>; ++group) {
-            float* at = s.c + row * panel_columns<Kind> + group * lanes;
+        for (int group = 0; group < Kind::groups; ++group) {
+            float* at = s.c + row * Kind::panel + group * lanes;
             const Floats c = load<Floats>(at);
             Floats result;
             if constexpr (Kind::products == Bf16::products) {
@@ -207,8 +190,8 @@ void general_step(const StepArguments& s) {
 /// Without cuts a step is a plain sum that fp32 holds exactly in any order.
 template <int rows>
 inline void exact_rows(const StepArguments& s, std::int64_t row) {
-    constexpr int panel = panel_columns<Fp8>;
-    for (int group = 0; group < groups<Fp8>; ++group) {
+    constexpr int panel = Fp8::panel;
+    for (int group = 0; group < Fp8::groups; ++group) {
         Floats sum[rows];
         for (int r = 0; r < rows; ++r) sum[r] = Floats{};
         for (int k = 0; k < Fp8::products; ++k) {
@@ -249,6 +232,10 @@ const HopperKernels& hopper_kernels() {
         .bf16_general = general_step<Bf16>,
         .fp8_exact = exact_step,
         .combine = combine,
+        .fp8_row_codes = fp8_row_codes,
+        .bf16_row_codes = bf16_row_codes,
+        .fp8_panel_codes = fp8_panel_codes,
+        .bf16_panel_codes = bf16_panel_codes,
     };
     return kernels;
 }

@@ -20,9 +20,8 @@ struct ExponentCode {
     int smallest_of_result;  // of a product of two nonzero operands, in `plain` steps
 
     constexpr int columns_per_word() const { return 32 / bits; }
-    constexpr std::uint32_t replicated(std::uint32_t code) const {
-        return bits == 8 ? code * 0x0101'0101U : code * 0x1'0001U;
-    }
+    /// Times a code: the code in all the fields of a word.
+    constexpr std::uint32_t replicate() const { return bits == 8 ? 0x0101'0101U : 0x1'0001U; }
 };
 inline constexpr ExponentCode fp8_codes{.bits = 8, .bias = 44, .smallest_of_result = -28};
 
@@ -51,6 +50,20 @@ struct CombineArguments {
     int panel = 0;
 };
 
+/// Writes the codes of decoded values.
+struct CodeArguments {
+    const float* values = nullptr;       // [count]; `panel_codes`: [count / panel, panel]
+    std::uint32_t* codes = nullptr;      // [count]; `panel_codes`: [count / panel, lanes]
+    std::int64_t count = 0;              // a multiple of 16; `panel_codes`: of the panel
+    std::int32_t smallest_exponent = 0;  // of the format that is multiplied, with which its subnormals count
+};
+
+/// The bits of the largest magnitude and of the smallest that is not zero; without any: 0 and 0x7FFF'FFFF.
+struct Extent {
+    std::int32_t largest = 0;
+    std::int32_t smallest = 0;
+};
+
 struct HopperKernels {
     int lanes;  // floats in a vector; a panel has lanes * columns_per_word columns
 
@@ -65,12 +78,17 @@ struct HopperKernels {
     void (*fp8_exact)(const StepArguments&);
 
     void (*combine)(const CombineArguments&);
+
+    Extent (*fp8_row_codes)(const CodeArguments&);
+    Extent (*bf16_row_codes)(const CodeArguments&);
+    Extent (*fp8_panel_codes)(const CodeArguments&);
+    Extent (*bf16_panel_codes)(const CodeArguments&);
 };
 
 /// The kernels of a level that this CPU has.
 const HopperKernels& hopper_kernels(Isa isa);
 
-// One definition for each level.
+// One definition for each level. The functions of hopper_codes.cpp, which the table names, stand beside it.
 namespace baseline {
 const HopperKernels& hopper_kernels();
 }

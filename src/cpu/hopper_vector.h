@@ -27,8 +27,9 @@ inline Vector load(const T* memory) {
     __builtin_memcpy(&v, memory, sizeof v);
     return v;
 }
-template <class Vector>
-inline void store(float* memory, const Vector& v) {
+template <class Vector, class T>
+inline void store(T* memory, const Vector& v) {
+    static_assert(sizeof(T) == 4);
     __builtin_memcpy(memory, &v, sizeof v);
 }
 

@@ -56,8 +56,8 @@ std::vector<float> run_kernels(const HopperRecord& record, Isa isa, bool general
     const HopperKernels& kernels = hopper_kernels(isa);
     const auto [narrow, wide] = kind == StepKind::bf16 ? std::pair(kernels.bf16, kernels.bf16_general)
                                                        : std::pair(kernels.fp8, kernels.fp8_general);
-    const TileLayout rows = rows_layout(kind);
-    const TileLayout panels = panels_layout(kind, kernels.lanes);
+    const TileLayout rows = rows_layout(kind, kernels);
+    const TileLayout panels = panels_layout(kind, kernels);
     const std::int64_t count = (HopperRecord::columns + panels.panel - 1) / panels.panel;
     std::vector<float> sums(static_cast<std::size_t>(count) * HopperRecord::rows * panels.panel);
     const auto at = [&](int i) -> float& {
