@@ -186,6 +186,49 @@ TEST(Quantize, DeepGemmFloorsAmaxAndMultipliesByTheReciprocal) {
     }
 }
 
+TEST(Quantize, DeepGemmsProductAndADivisionDifferWhereTheyShould) {
+    // Ties of e4m3 times the scale: an error of the reciprocal decides which way they go.
+    int differences = 0;
+    for (int i = 1; i < 200; ++i) {
+        const float amax = 1 + static_cast<float>(i) / 7;
+        const float scale = amax / 448.0F;
+        for (const float tie : {17.0F, 19.0F, 23.0F, 29.0F}) {
+            Row row({amax, tie * scale});
+            const auto x = static_cast<float>(row.source.get(0, 0, 1));
+            const float by_division = decode(e4m3_fields, encode(e4m3_fields, x / scale));
+            const float by_reciprocal = decode(e4m3_fields, encode(e4m3_fields, x * (1.0F / scale)));
+            row.quantize({.recipe = side("tensor")});
+            EXPECT_EQ(row.value(1), by_division);
+            row.quantize({.recipe = side("tensor"), .deep_gemm = true});
+            EXPECT_EQ(row.value(1), by_reciprocal);
+            differences += by_division != by_reciprocal ? 1 : 0;
+        }
+    }
+    EXPECT_GT(differences, 20);
+}
+
+TEST(Dequantize, RoundsOnceToNarrowFormats) {
+    // Products next to a tie of bf16 that f32 would round to the tie itself.
+    int traps = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const double tie = 1 + (2 * (i % 128) + 1) / 256.0;
+        const double value = 1.125 + i % 7 * 0.125;
+        const auto scale = static_cast<float>(tie / value);
+        const double product = value * scale;
+        if (product == tie || static_cast<float>(product) != tie) continue;
+        ++traps;
+        Row row({value, value});
+        row.quantize({.recipe = side("tensor"), .round_up = true});
+        ASSERT_EQ(row.value(0) * row.scale(0), value);
+        store(row.operand.operand().scales.data, Format::f32, 0, scale * value / row.value(0));
+        Matrix out(Format::bf16, {1, 2});
+        dequantize(row.operand, out.tensor());
+        const double expected = decode(bf16_fields, encode(bf16_fields, row.value(0) * row.scale(0)));
+        EXPECT_EQ(out.get(0, 0, 0), expected) << product;
+    }
+    EXPECT_GT(traps, 20);
+}
+
 TEST(Quantize, DeepGemmRoundsTiesOfFp4TowardsZero) {
     Row row({6, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, -0.25, -0.75, -5, 0.26});
     row.quantize({.recipe = side("mxfp4"), .deep_gemm = true});
