@@ -36,6 +36,7 @@ struct Side {
 void check_format(std::string_view name, const Tensor& tensor, const std::vector<Format>& allowed, Findings& findings) {
     if (!tensor.given() || std::find(allowed.begin(), allowed.end(), tensor.format) != allowed.end()) return;
     std::vector<std::string> words;
+    words.reserve(allowed.size());
     for (Format format : allowed) words.emplace_back(tilewright::name(format));
     findings.add({.operand = std::string(name),
                   .given = std::string(tilewright::name(tensor.format)),
