@@ -1,5 +1,6 @@
 // The extension module tilewright._core: what the Python files of the package are made of.
 #include "call.h"
+#include "plans.h"
 #include "quantizers.h"
 
 #include <nanobind/stl/optional.h>
@@ -93,7 +94,8 @@ void bind_calls(nb::module_& m) {
             nb::arg("alignment"), nb::arg("expected_m"), nb::arg("accumulation"), nb::arg("arithmetic"),
             nb::arg("reproducibility"), nb::arg("backend"))
         .def("run", &run_call, nb::arg("threads"), "Computes D and returns it.")
-        .def("validate", &check_call, "All that is wrong with the call.");
+        .def("validate", &check_call, "All that is wrong with the call.")
+        .def("explain", &explain_call, nb::arg("device"), "What the planner would choose on `device`.");
 }
 
 }  // namespace
@@ -103,6 +105,7 @@ NB_MODULE(_core, m) {
     nb::register_exception_translator(translate_error);
     bind_findings(m);
     bind_arrays(m);
+    bind_plans(m);
     bind_calls(m);
     bind_quantizers(m);
     m.def(

@@ -9,9 +9,9 @@ except ImportError as error:
 
 from tilewright import _multiply
 from tilewright._arrays import Array
-from tilewright._core import Finding
+from tilewright._core import Explanation, Finding, Plan
 from tilewright._errors import InvalidCall
-from tilewright._multiply import batched_gemm, gemm, grouped_gemm, k_grouped_gemm, validate
+from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
 
 __version__: str = _core.version
@@ -19,12 +19,15 @@ __doc__ += "\n\n" + (_multiply.__doc__ or "")
 
 __all__ = [
     "Array",
+    "Explanation",
     "Finding",
     "InvalidCall",
+    "Plan",
     "Quantized",
     "batched_gemm",
     "decode",
     "encode",
+    "explain",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",

@@ -48,6 +48,85 @@ class Operand:
         Where values, scales and tensor scale lie: where the arrays have them, for nothing is copied.
         """
 
+class Plan:
+    """How a GPU would compute a call."""
+
+    @property
+    def tile(self) -> str:
+        """'256x128x128 stages=4'."""
+
+    @property
+    def seconds(self) -> float:
+        """Predicted."""
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """Predicted seconds and their terms: memory, compute, launch, ..."""
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of D, all groups together."""
+
+    @property
+    def waves(self) -> float:
+        """Tiles over the blocks that run at once."""
+
+    @property
+    def grid(self) -> int:
+        """Thread blocks; 0: nothing to launch."""
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+
+    @property
+    def workspace_bytes(self) -> int:
+        """0 without split k."""
+
+    def __repr__(self) -> str: ...
+
+class RejectedTile:
+    """A tile that cannot be, and why."""
+
+    @property
+    def tile(self) -> str:
+        """As Plan.tile."""
+
+    @property
+    def rule(self) -> str:
+        """'shared memory', 'registers', ..."""
+
+    @property
+    def reason(self) -> str:
+        """With its numbers."""
+
+class Explanation:
+    """Everything behind the choice of a plan."""
+
+    @property
+    def unavailable(self) -> list[Finding]:
+        """Why no kernel serves the call; all else is empty then."""
+
+    @property
+    def chosen(self) -> Plan | None:
+        """The plan."""
+
+    @property
+    def next_best(self) -> Plan | None:
+        """The fastest that differs in more than its stages."""
+
+    @property
+    def legal(self) -> list[Plan]:
+        """Every plan that could be, fastest first."""
+
+    @property
+    def rejected(self) -> list[RejectedTile]:
+        """What could not."""
+
 class Call:
     """
     A multiplication, described: what tilewright.gemm and its kin make of their arguments.
@@ -60,6 +139,9 @@ class Call:
 
     def validate(self) -> list[Finding]:
         """All that is wrong with the call."""
+
+    def explain(self, device: str) -> Explanation:
+        """What the planner would choose on `device`."""
 
 def quantize(x: object, recipe: str, round_up: bool, deep_gemm: bool) -> tuple:
     """New arrays (values, scales or None, tensor_scale or None)."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from tilewright import _core
 from tilewright._arrays import Array
-from tilewright._core import Finding
+from tilewright._core import Explanation, Finding
 from tilewright._quantize import Quantized
 
 Operand: TypeAlias = "Quantized | Array"
@@ -217,3 +217,29 @@ def validate(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), "sizes", alignment, 0,
         accumulation, arithmetic, reproducibility, backend,
     ).validate()  # fmt: skip
+
+
+def explain(
+    a: Operand,
+    b: Operand,
+    *,
+    grouping: Grouping = "dense",
+    sizes: Array | None = None,
+    alignment: int = 128,
+    expected_m: int = 0,
+    layout: Layout = "nt",
+    out_dtype: OutputFormat | None = None,
+    device: str = "h200",
+) -> Explanation:
+    """How a GPU would compute a call, with the predicted time and what was rejected; needs no GPU.
+
+    >>> import numpy as np
+    >>> a, b = (quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
+    >>> plan = explain(a, b).chosen
+    >>> plan.grid > 0 and plan.cost["seconds"] == plan.seconds
+    True
+    """
+    return _core.Call(
+        _plain(a), _plain(b), None, out_dtype, None, 1.0, layout, grouping, _integers(sizes), "sizes", alignment,
+        expected_m, "promoted", "fast", "repeatable", "automatic",
+    ).explain(device)  # fmt: skip

@@ -153,3 +153,17 @@ def timed(function):
     for _ in range(20):
         function()
     return (time.perf_counter() - begin) / 20
+
+
+def test_explain_names_the_rejected_and_the_unavailable():
+    a, b = (tw.quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
+    explanation = tw.explain(a, b)
+    assert explanation.chosen.tile == explanation.legal[0].tile and explanation.unavailable == []
+    assert explanation.chosen.seconds <= explanation.next_best.seconds
+    assert all(rejected.rule and rejected.reason for rejected in explanation.rejected)
+    plain = np.ones((64, 512), np.float32)
+    assert tw.explain(plain, plain).unavailable and tw.explain(plain, plain).chosen is None
+    with pytest.raises(ValueError, match="device: 'h1' given, one of h200"):
+        tw.explain(a, b, device="h1")
+    with pytest.raises(ValueError, match="b.values"):
+        tw.explain(a, plain[:, :100])

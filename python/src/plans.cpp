@@ -1,0 +1,69 @@
+#include "plans.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <tilewright/run.h>
+
+#include <map>
+
+namespace tilewright::python {
+namespace {
+
+std::map<std::string, double> cost_terms(const Plan& plan) {
+    const Cost& cost = plan.cost;
+    return {{"launch", cost.launch},       {"memory", cost.memory},       {"compute", cost.compute},
+            {"tensor", cost.tensor},       {"promotion", cost.promotion}, {"delivery", cost.delivery},
+            {"epilogue", cost.epilogue},   {"waves", cost.waves},         {"overlap", cost.overlap},
+            {"reduction", cost.reduction}, {"seconds", cost.seconds}};
+}
+
+const DeviceDescription& device_named(std::string_view name) {
+    std::string expected;
+    for (const DeviceDescription& device : known_devices()) {
+        if (device.name == name) return device;
+        expected += (expected.empty() ? "" : ", ") + device.name;
+    }
+    refuse("device", "'" + std::string(name) + "'", "one of " + expected);
+}
+
+}  // namespace
+
+Explanation explain_call(const Call& call, std::string_view device) {
+    const DeviceDescription& description = device_named(device);
+    const std::vector<Finding> findings = call.in_callers_words(validate(call.problem, Backend::automatic));
+    if (!findings.empty()) throw Error(findings);
+    return explain(call.problem, description);
+}
+
+void bind_plans(nb::module_& m) {
+    nb::class_<Plan>(m, "Plan", "How a GPU would compute a call.")
+        .def_prop_ro(
+            "tile", [](const Plan& p) { return name(p.tile); }, "'256x128x128 stages=4'.")
+        .def_prop_ro(
+            "seconds", [](const Plan& p) { return p.cost.seconds; }, "Predicted.")
+        .def_prop_ro("cost", &cost_terms, "Predicted seconds and their terms: memory, compute, launch, ...")
+        .def_ro("tiles", &Plan::tiles, "Tiles of D, all groups together.")
+        .def_ro("waves", &Plan::waves, "Tiles over the blocks that run at once.")
+        .def_ro("grid", &Plan::grid, "Thread blocks; 0: nothing to launch.")
+        .def_ro("threads", &Plan::threads, "Of a block.")
+        .def_ro("shared_bytes", &Plan::shared_bytes, "Shared memory of a block.")
+        .def_ro("workspace_bytes", &Plan::workspace_bytes, "0 without split k.")
+        .def("__repr__", [](const Plan& p) {
+            return "<Plan " + name(p.tile) + ": " + std::to_string(p.cost.seconds * 1e6) + " us>";
+        });
+    nb::class_<RejectedTile>(m, "RejectedTile", "A tile that cannot be, and why.")
+        .def_prop_ro(
+            "tile", [](const RejectedTile& r) { return name(r.tile); }, "As Plan.tile.")
+        .def_ro("rule", &RejectedTile::rule, "'shared memory', 'registers', ...")
+        .def_ro("reason", &RejectedTile::reason, "With its numbers.");
+    nb::class_<Explanation>(m, "Explanation", "Everything behind the choice of a plan.")
+        .def_ro("unavailable", &Explanation::unavailable, "Why no kernel serves the call; all else is empty then.")
+        .def_ro("chosen", &Explanation::chosen, "The plan.")
+        .def_ro("next_best", &Explanation::next_best, "The fastest that differs in more than its stages.")
+        .def_ro("legal", &Explanation::legal, "Every plan that could be, fastest first.")
+        .def_ro("rejected", &Explanation::rejected, "What could not.");
+}
+
+}  // namespace tilewright::python
