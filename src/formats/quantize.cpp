@@ -49,7 +49,11 @@ struct ScaleView {
     }
 };
 
-std::int64_t strip_rows(Granularity granularity) { return granularity == Granularity::block_128x128 ? 128 : 32; }
+/// Tall tiles where a scale, or a run in memory, spans many rows; else flat ones, which stay in the nearest cache.
+std::int64_t strip_rows(Granularity granularity, const MatrixView& in) {
+    const bool turned = in.has_contiguous_rows() && !in.has_contiguous_columns();
+    return turned || granularity == Granularity::block_128x128 ? 128 : 32;
+}
 
 /// Starting threads costs more than converting this many elements.
 bool deserves_threads(const MatrixView& view) { return view.groups * view.rows * view.columns > 32768; }
@@ -59,7 +63,7 @@ bool deserves_threads(const MatrixView& view) { return view.groups * view.rows *
 /// The peak of each row of each group.
 std::vector<Peak> row_peaks(const MatrixView& source) {
     std::vector<Peak> peaks(static_cast<std::size_t>(source.groups * source.rows));
-    const Regions regions(source, strip_rows(Granularity::row));
+    const Regions regions(source, strip_rows(Granularity::row, source));
     const std::int64_t strips = regions.groups * regions.strips();
 #pragma omp parallel for schedule(static) if (deserves_threads(source))
     for (std::int64_t strip = 0; strip < strips; ++strip) {
@@ -206,7 +210,7 @@ void quantize(const Tensor& source, const QuantizeOptions& options, const Operan
     if (granularity == Granularity::tensor) write_tensor_scales(quantizer.source, quantizer.rule, out.scales);
     if (granularity == Granularity::block_1x16) write_tensor_scales(quantizer.source, quantizer.rule, out.tensor_scale);
 
-    const Regions regions(quantizer.source, strip_rows(granularity));
+    const Regions regions(quantizer.source, strip_rows(granularity, quantizer.source));
     const std::int64_t count = regions.count();
 #pragma omp parallel for schedule(static) if (deserves_threads(quantizer.source))
     for (std::int64_t i = 0; i < count; ++i) {
@@ -222,7 +226,7 @@ void dequantize(const Operand& operand, const Tensor& out) {
                                   .out = matrix_view(out),
                                   .scales = ScaleView(operand.scales, operand.granularity),
                                   .tensor_scale = ScaleView(operand.tensor_scale, Granularity::tensor)};
-    const Regions regions(dequantizer.values, strip_rows(operand.granularity));
+    const Regions regions(dequantizer.values, strip_rows(operand.granularity, dequantizer.values));
     const std::int64_t count = regions.count();
 #pragma omp parallel for schedule(static) if (deserves_threads(dequantizer.values))
     for (std::int64_t i = 0; i < count; ++i) {
