@@ -1,6 +1,6 @@
 """What a call from Python costs beside the computing: the smallest products, best of many runs.
 
-    python benchmarks/python_overhead.py
+python benchmarks/python_overhead.py
 """
 
 import timeit

@@ -1,6 +1,6 @@
 """The shortest useful program: quantise, multiply, compare.
 
-    python examples/gemm.py
+python examples/gemm.py
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """A mixture of experts: each token goes to one expert, whose weights are MXFP4, and experts have as many as they get.
 
-    python examples/grouped.py
+python examples/grouped.py
 """
 
 import numpy as np

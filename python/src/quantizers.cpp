@@ -45,9 +45,11 @@ void run_unlocked(Work&& work) {
     }
 }
 
+using QuantizedArrays = nb::typed<nb::tuple, nb::object, nb::object, nb::object>;
+
 nb::object made_array(const ArrayView& array) { return array.tensor.given() ? array.source : nb::object(nb::none()); }
 
-nb::tuple quantize_array(nb::object x, std::string_view recipe_text, bool round_up, bool deep_gemm) {
+QuantizedArrays quantize_array(nb::object x, std::string_view recipe_text, bool round_up, bool deep_gemm) {
     const OperandRecipe recipe = operand_recipe(recipe_text, "recipe");
     const ArrayView source = view(x, {.operand = "x"});
     const Dims& shape = source.tensor.shape;

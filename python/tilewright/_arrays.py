@@ -44,7 +44,8 @@ def numpy_dtype(format: str) -> np.dtype:
     name = _DTYPE_NAMES[format]
     for library in (np, _ml_dtypes()):
         if hasattr(library, name):
-            return np.dtype(getattr(library, name))
+            dtype: np.dtype = np.dtype(getattr(library, name))
+            return dtype
     return np.dtype(_CODES.get(format, "uint8"))
 
 

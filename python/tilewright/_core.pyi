@@ -143,7 +143,7 @@ class Call:
     def explain(self, device: str) -> Explanation:
         """What the planner would choose on `device`."""
 
-def quantize(x: object, recipe: str, round_up: bool, deep_gemm: bool) -> tuple:
+def quantize(x: object, recipe: str, round_up: bool, deep_gemm: bool) -> tuple[object, object, object]:
     """New arrays (values, scales or None, tensor_scale or None)."""
 
 def dequantize(operand: Operand, dtype: str) -> object:

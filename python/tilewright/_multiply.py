@@ -14,8 +14,8 @@ accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "
 reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only.
 threads: of the CPU; 0 = all. The GIL is released meanwhile.
 
-All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, and RuntimeError if the
-machine fails.
+All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, and RuntimeError if
+the machine fails.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Quantized:
         return tuple(self._operand.shape)
 
     def dequantize(self, dtype: Format = "f32") -> Array:
-        """The real matrix [rows, k] or [groups, rows, k] in `dtype` (f32, bf16 or f16); values must not be transposed."""
+        """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16. Not for transposed values."""
         return _core.dequantize(self._operand, dtype)
 
     def __repr__(self) -> str:
@@ -69,8 +69,8 @@ def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool =
     """Quantises a real matrix along its last dimension.
 
     Args:
-        x: [rows, k] or [groups, rows, k] of float32, bfloat16 or float16, in any strides. Each group is quantised on its
-            own. To quantise along the other dimension, pass the transposed view.
+        x: [rows, k] or [groups, rows, k] of float32, bfloat16 or float16, in any strides. Each group is quantised on
+            its own. To quantise along the other dimension, pass the transposed view.
         recipe: the side of a recipe, as `Quantized` takes it.
         round_up: round scales up to a power of two; for MX scales in place of OCP's floor rule, which saturates the
             largest values of a block.

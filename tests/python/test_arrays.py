@@ -18,7 +18,9 @@ def addresses(operand):
     return operand._operand.addresses
 
 
-@pytest.mark.parametrize("recipe", ["row", "e5m2.1x128", "128x128.ue8m0", "mxfp8", "mxfp4", "nvfp4", "bf16", "f16", "f32"])
+@pytest.mark.parametrize(
+    "recipe", ["row", "e5m2.1x128", "128x128.ue8m0", "mxfp8", "mxfp4", "nvfp4", "bf16", "f16", "f32"]
+)
 def test_nothing_is_copied(rng, recipe):
     given = exact(rng, (4, 64), recipe).given
     if not isinstance(given, tw.Quantized):

@@ -119,6 +119,11 @@ def test_a_whole_round_trip(rng):
     """Quantise and multiply: as near to the product of the real matrices as eight bits allow."""
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 512), (48, 512)))
     exact = x.astype(np.float64) @ w.astype(np.float64).T
-    for a, b, limit in (("row", "row", 0.05), ("1x128", "128x128", 0.05), ("mxfp8", "mxfp8", 0.05), ("mxfp8", "mxfp4", 0.2)):
+    for a, b, limit in (
+        ("row", "row", 0.05),
+        ("1x128", "128x128", 0.05),
+        ("mxfp8", "mxfp8", 0.05),
+        ("mxfp8", "mxfp4", 0.2),
+    ):
         d = tw.gemm(tw.quantize(x, a), tw.quantize(w, b), out_dtype="f32")
         assert np.linalg.norm(d - exact) < limit * np.linalg.norm(exact)
