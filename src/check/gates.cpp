@@ -201,6 +201,7 @@ void AggregateGate::judge(const Score& score, bool as_row, const std::function<s
     // Data of few different values may round in the same unlucky way everywhere.
     const double rounding = 1.3 * std::sqrt(score.squares == 0 ? 0 : score.roundings / score.squares);
     const double limit = std::max(relative_limit(limits(class_, score.k), output_, same_sign, as_row), rounding);
+    if (std::isinf(limit)) return;
     const double relative = score.relative();
     count(
         {.failed = !(relative <= limit), .error = relative, .bound = limit, .ratio = relative / limit, .where = where});

@@ -3,6 +3,7 @@
 #include "formats/element.h"
 #include "problem/canonical_order.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -41,23 +42,11 @@ std::string_view name(ErrorClass error_class) {
 
 Limits limits(ErrorClass error_class, std::int64_t k) {
     const auto count = static_cast<double>(k);
-    Limits all{.zero_mean = 5e-4,
-               .same_sign = 1e-3,
-               .group = 2.5e-3,
-               .group_same_sign = 2.5e-3,
-               .row = 4e-3,
-               .row_same_sign = 4e-3,
-               .magnitude = 0x1p-8};
+    Limits all{.zero_mean = 5e-4, .same_sign = 1e-3, .group = 2.5e-3, .row = 4e-3, .magnitude = 0x1p-8};
     switch (error_class) {
         case ErrorClass::fp8_promoted: break;
         case ErrorClass::fp8_unpromoted:
-            all = {.zero_mean = 5e-3,
-                   .same_sign = none,
-                   .group = 5.5e-3,
-                   .group_same_sign = none,
-                   .row = 8e-3,
-                   .row_same_sign = none,
-                   .magnitude = count * 0x1p-15};
+            all = {.zero_mean = 5e-3, .same_sign = none, .group = 5.5e-3, .row = 8e-3, .magnitude = count * 0x1p-15};
             break;
         case ErrorClass::fp8_mxfp4:
             all.zero_mean = all.same_sign = 1e-4;
@@ -68,9 +57,14 @@ Limits limits(ErrorClass error_class, std::int64_t k) {
             all.magnitude = (count / 32 + 2) * 0x1p-24;
             break;
         case ErrorClass::bf16_operands:
+            all.zero_mean = k <= 4096 ? 1e-5 : 5e-5 * std::max(1.0, count / 16384);
+            all.same_sign = 1e-5 + count * 0x1p-27;
+            all.magnitude = count * 0x1p-26;
+            break;
         case ErrorClass::fp32:
-            all.zero_mean = all.same_sign = k <= 4096 ? 1e-5 : 5e-5;
-            all.magnitude = error_class == ErrorClass::fp32 ? (count + 8) * 0x1p-24 : count * 0x1p-26;
+            all.zero_mean = 1e-6 + count * 0x1p-29;
+            all.same_sign = 1e-6 + count * 0x1p-26;
+            all.magnitude = (count + 8) * 0x1p-24;
             break;
     }
     return all;
@@ -78,13 +72,12 @@ Limits limits(ErrorClass error_class, std::int64_t k) {
 
 double relative_limit(const Limits& limits, Format output, bool same_sign, bool row) {
     const double f32 = same_sign ? limits.same_sign : limits.zero_mean;
-    const double bf16_group = same_sign ? limits.group_same_sign : limits.group;
-    const double bf16_row = same_sign ? limits.row_same_sign : limits.row;
-    const double bf16 = row ? bf16_row : bf16_group;
+    if (std::isinf(f32)) return none;
+    const double bf16 = row ? limits.row : limits.group;
     switch (output) {
         case Format::bf16: return bf16;
         case Format::f16: return f32 + bf16 / 8;
-        default: return row ? f32 * (bf16_row / bf16_group) : f32;
+        default: return row ? f32 * (limits.row / limits.group) : f32;
     }
 }
 

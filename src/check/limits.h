@@ -25,15 +25,13 @@ inline constexpr ErrorClass error_classes[] = {ErrorClass::fp8_promoted,  ErrorC
 ErrorClass error_class(const Recipe& recipe, Accumulation accumulation, Arithmetic arithmetic);
 std::string_view name(ErrorClass error_class);
 
-/// relL2 is ||D - exact|| / ||exact||. Same sign: sum of |D| is at least half the sum of |a b|, so that nothing much
-/// cancels and the cuts, all toward zero, add up. Infinity: no limit is of use.
+/// relL2 is ||D - exact|| / ||exact||. Same sign: sum of |exact| is at least half the sum of |a b|, so that nothing
+/// much cancels and the cuts, all toward zero, add up. Infinity: no limit is of use.
 struct Limits {
-    double zero_mean;  // relL2 of f32 outputs
+    double zero_mean;  // relL2 of f32 outputs, of a group or the whole
     double same_sign;
-    double group;  // relL2 of bf16 outputs over a group, zero mean (promoted: any sign)
-    double group_same_sign;
-    double row;  // over a row, or a chunk of it
-    double row_same_sign;
+    double group;      // relL2 of bf16 outputs, any sign (none where same_sign has none)
+    double row;        // over a row, or a chunk of it
     double magnitude;  // where the running bound costs too much: |error| <= u_out |D| + magnitude * sum of |a b|
 };
 Limits limits(ErrorClass error_class, std::int64_t k);

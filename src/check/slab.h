@@ -31,7 +31,7 @@ struct SlabRange {
 /// All arrays are [rows, slab_k] (scales: [rows, slab_k / slab_scale_k]), zero behind k_count.
 struct Slab {
     std::vector<double> exact;            // value times scale
-    std::vector<double> values;           // what the tensor core multiplies
+    std::vector<float> values;            // what the tensor core multiplies
     std::vector<std::int32_t> exponents;  // and their exponents
     std::vector<float> scales;            // applied outside the tensor core
     std::vector<std::uint8_t> special;    // [rows]: holds infinities or NaN

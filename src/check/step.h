@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <type_traits>
 
 namespace tilewright::check {
 
@@ -24,7 +24,7 @@ inline std::int32_t exponent_of(float value, int smallest) {
 
 /// Values and exponents (not below the smallest of the format that is multiplied) of one row, at the step's first k.
 struct StepRow {
-    const double* values = nullptr;
+    const float* values = nullptr;
     const std::int32_t* exponents = nullptr;
     bool special = false;  // may hold infinities or NaN
 };
@@ -34,8 +34,7 @@ template <int products>
 float special_sum(const StepRow& a, const StepRow& b, float c) {
     double sum = std::isfinite(c) ? 0 : c;
     for (int i = 0; i < products; ++i) {
-        const double product = a.values[i] * b.values[i];
-        if (!std::isfinite(a.values[i]) || !std::isfinite(b.values[i])) sum += product;
+        if (!std::isfinite(a.values[i]) || !std::isfinite(b.values[i])) sum += double{a.values[i]} * b.values[i];
     }
     return static_cast<float>(sum);
 }
@@ -44,6 +43,9 @@ float special_sum(const StepRow& a, const StepRow& b, float c) {
 /// terms are cut to and r the unit of the result, if that was cut. fp8: 32 products; bf16: 16.
 template <int products>
 float measured_step(const StepRow& a, const StepRow& b, float c, double& bound) {
+    // Holds products and terms exactly: of fp8 8 bits and 16, of bf16 16 bits, 28, and exponents beyond fp32's.
+    using Term = std::conditional_t<products == 32, float, double>;
+    using Sum = std::conditional_t<products == 32, std::int32_t, std::int64_t>;
     constexpr int kept_below = products == 32 ? 13 : 25;
     constexpr int kept_of_result = products == 32 ? 14 : 24;
     if (a.special || b.special || !std::isfinite(c)) {
@@ -57,16 +59,16 @@ float measured_step(const StepRow& a, const StepRow& b, float c, double& bound) 
     }
     if (largest <= no_exponent) return 0;
     const int unit = largest - kept_below;
-    const double scale = exact_power(-unit);
-    std::int64_t sum = 0;
+    const auto scale = static_cast<Term>(exact_power(-unit));
+    Sum sum = 0;
     std::int32_t cut_terms = 0;
-    const auto add = [&](double term) {
+    const auto add = [&](auto term) {
         const auto kept = static_cast<std::int32_t>(term);  // toward zero
         sum += kept;
-        cut_terms += static_cast<double>(kept) != term ? 1 : 0;
+        cut_terms += static_cast<decltype(term)>(kept) != term ? 1 : 0;
     };
-    for (int i = 0; i < products; ++i) add(a.values[i] * b.values[i] * scale);
-    add(double{c} * scale);
+    for (int i = 0; i < products; ++i) add(Term{a.values[i]} * b.values[i] * scale);
+    add(c * exact_power(-unit));
 
     const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
     int drop = static_cast<int>(std::bit_width(magnitude)) - kept_of_result;
