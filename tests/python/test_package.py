@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -45,6 +46,13 @@ def test_examples_in_docstrings(module):
     names = {name: getattr(tw, name) for name in tw.__all__}
     results = doctest.testmod(sys.modules[f"tilewright.{module}"], extraglobs=names)
     assert results.failed == 0 and (results.attempted > 0 or module == "_arrays")
+
+
+def test_the_extension_runs_on_older_systems():
+    """A wheel built here must load on Debian 12 and Ubuntu 24.04: glibc at most 2.36, no libstdc++ to find."""
+    headers = subprocess.run(["objdump", "-p", _core.__file__], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"NEEDED +(\w+)", headers)) <= {"libgomp", "libm", "libc", "ld"}
+    assert max(tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_(\d+(?:\.\d+)+)", headers)) <= (2, 36)
 
 
 def test_version():
