@@ -2,7 +2,7 @@
 
 #include "cpu/hopper_kinds.h"
 #include "cpu/hopper_vector.h"
-#include "cpu/tensor_core.h"
+#include "cpu/tensor_core_limits.h"
 
 namespace tilewright::cpu::TILEWRIGHT_ISA {
 namespace {
@@ -119,7 +119,7 @@ inline Floats with_specials(const StepArguments& s, std::int64_t row, int group,
         specials += a * special_or_sign(load<Floats>(s.b + k * Kind::panel + group * lanes));
     }
     const Floats kept = exponent(specials) == 128 ? specials : result;
-    return kept != kept ? (Floats)all(0x7FFF'FFFFU) : kept;
+    return ((Ints)kept & 0x7FFF'FFFF) > 0x7F80'0000 ? (Floats)all(0x7FFF'FFFFU) : kept;
 }
 
 /// The significand in [1, 2), a bf16 subnormal's below 1; 0 for 0.

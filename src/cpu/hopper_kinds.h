@@ -3,6 +3,7 @@
 
 #include "cpu/hopper_kernels.h"
 #include "cpu/hopper_vector.h"
+#include "cpu/tensor_core_limits.h"
 
 namespace tilewright::cpu::TILEWRIGHT_ISA {
 
@@ -11,7 +12,7 @@ struct Fp8 {
     static constexpr int groups = codes.columns_per_word();  // vectors in a panel
     static constexpr int panel = groups * vector::lanes;
     static constexpr int products = 32;
-    static constexpr int kept_below = 13;
+    static constexpr int kept_below = fp8_adder.kept_below;
     using Code = vector::Bytes;
 };
 
@@ -20,7 +21,7 @@ struct Bf16 {
     static constexpr int groups = codes.columns_per_word();
     static constexpr int panel = groups * vector::lanes;
     static constexpr int products = 16;
-    static constexpr int kept_below = 25;
+    static constexpr int kept_below = bf16_adder.kept_below;
     using Code = vector::Halves;
 };
 

@@ -1,5 +1,6 @@
 #include "cpu/tensor_core.h"
 
+#include "cpu/tensor_core_limits.h"
 #include "formats/element.h"
 
 #include <algorithm>
@@ -49,19 +50,19 @@ std::int64_t cut(const Number& x, int unit) {
     return x.negative ? -magnitude : magnitude;
 }
 
-/// c + sum of the products. Kept bits: below the largest exponent in the addends, and of the result.
-float add(std::span<const Number> addends, int kept_below, int kept_of_result) {
+/// c + sum of the products.
+float add(std::span<const Number> addends, const Adder& adder) {
     int largest = smallest_largest_exponent;
     for (const Number& x : addends) {
         if (x.significand != 0) largest = std::max(largest, x.exponent);
     }
-    const int unit = largest - kept_below;
+    const int unit = largest - adder.kept_below;
     std::int64_t sum = 0;
     for (const Number& x : addends) sum += cut(x, unit);
 
     // Toward zero once more: to the accumulator's significant bits, and to fp32's smallest subnormal, 2^-149.
     const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
-    const int drop = std::max({static_cast<int>(std::bit_width(magnitude)) - kept_of_result, -149 - unit, 0});
+    const int drop = std::max({static_cast<int>(std::bit_width(magnitude)) - adder.kept_of_result, -149 - unit, 0});
     const double value = std::ldexp(static_cast<double>(magnitude >> drop << drop), unit);
     return static_cast<float>(sum < 0 && value != 0 ? -value : value);  // beyond fp32: infinity
 }
@@ -84,7 +85,7 @@ float TensorCore::add_products(const void* a_bytes, const void* b_bytes, float c
     if (std::isnan(specials)) return std::bit_cast<float>(0x7FFF'FFFFU);
     if (is_special(specials)) return specials;
     addends[step()] = number(formats::f32_fields, std::bit_cast<std::uint32_t>(c));
-    return a == Format::bf16 ? add(addends, 25, 24) : add(addends, 13, 14);
+    return add(addends, a == Format::bf16 ? bf16_adder : fp8_adder);
 }
 
 float TensorCore::chain(const void* a_bytes, const void* b_bytes, std::size_t steps, float c) const {

@@ -8,9 +8,6 @@
 
 namespace tilewright::cpu {
 
-/// However small its addends are, a step cuts them as if the largest had this exponent. Only bf16 products get there.
-inline constexpr int smallest_largest_exponent = -133;
-
 /// Formats of the two operands: both of e4m3 and e5m2 (32 products in a step), or both bf16 (16 products).
 struct TensorCore {
     Format a = Format::e4m3;

@@ -1,0 +1,17 @@
+// How many bits the tensor core's adder keeps, measured on an H200 (tests/data/README.md). Plain constants: sources
+// that are compiled for several instruction levels include them.
+#pragma once
+
+namespace tilewright::cpu {
+
+struct Adder {
+    int kept_below;      // addends are cut to multiples of 2^(largest exponent - kept_below)
+    int kept_of_result;  // significant bits of the sum
+};
+inline constexpr Adder fp8_adder{.kept_below = 13, .kept_of_result = 14};
+inline constexpr Adder bf16_adder{.kept_below = 25, .kept_of_result = 24};
+
+/// However small the addends are, they are cut as if the largest had this exponent. Only bf16 products get there.
+inline constexpr int smallest_largest_exponent = -133;
+
+}  // namespace tilewright::cpu
