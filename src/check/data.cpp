@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t chunk_rows = 128;  // even, so that no two threads share a byte of packed e2m1
 constexpr int draw_bits = 16;
+constexpr std::int64_t worth_threads = 1 << 16;  // elements
 
 enum Stream : std::uint64_t { values_of_a = 1, values_of_b, scales_of_a, scales_of_b, tensor_scales, values_of_c };
 
@@ -122,7 +123,8 @@ private:
     void over_chunks(const Span& span, Function function) {
         const std::int64_t first = span.row_begin / chunk_rows;
         const std::int64_t last = (span.row_end + chunk_rows - 1) / chunk_rows;
-#pragma omp parallel for schedule(static)
+        const bool large = (span.row_end - span.row_begin) * span.k_count >= worth_threads;
+#pragma omp parallel for schedule(static) if (large)
         for (std::int64_t chunk = first; chunk < last; ++chunk) {
             const std::int64_t end = std::min(span.row_end, (chunk + 1) * chunk_rows);
             for (std::int64_t row = std::max(span.row_begin, chunk * chunk_rows); row < end; ++row) {

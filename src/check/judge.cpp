@@ -14,6 +14,8 @@
 namespace tilewright::check {
 namespace {
 
+constexpr std::int64_t worth_threads = 1 << 18;  // multiply-adds
+
 std::unique_ptr<GateBase> make_gate(Gate gate, Arithmetic arithmetic) {
     switch (gate) {
         case Gate::exact_grid: return std::make_unique<ExactGridGate>();
@@ -71,7 +73,10 @@ std::vector<GateReport> run_gates(std::span<const Gate> gates, const Geometry& g
     const OracleOptions oracle{.emulate = emulate, .cuts = options.cuts};
     const std::vector<Region> list = regions(geometry, options.effort);
     const auto count = static_cast<std::int64_t>(list.size());
-    const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
+    std::int64_t multiply_adds = 0;
+    for (const Region& region : list) multiply_adds += region.rows * region.columns * region.piece.k_count;
+    const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
+    const int threads = multiply_adds < worth_threads ? 1 : wanted;
 #pragma omp parallel for schedule(dynamic) num_threads(threads) ordered
     for (std::int64_t i = 0; i < count; ++i) {
         const Region& region = list[static_cast<std::size_t>(i)];

@@ -124,15 +124,16 @@ private:
     }
 
     void end_chain(Running& element, float a_scale, float b_scale) const {
-        float partial = element.chain;
-        if (options_.round_partials)
-            partial = formats::decode(formats::bf16_fields, formats::encode(formats::bf16_fields, partial));
         if (order_->scales_along_k) {
-            element.slice = std::fma(partial, a_scale * b_scale, element.slice);
+            element.slice = std::fma(element.chain, a_scale * b_scale, element.slice);
             element.bound += std::fabs(double{a_scale} * b_scale) * element.chain_bound;
         } else {
-            element.slice += partial;
+            element.slice += element.chain;
             element.bound += element.chain_bound;
+        }
+        if (options_.round_sums) {
+            const formats::Fields& bf16 = formats::bf16_fields;
+            element.slice = formats::decode(bf16, formats::encode(bf16, element.slice));
         }
         element.chain = 0;
         element.chain_bound = 0;

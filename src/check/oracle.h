@@ -14,8 +14,8 @@ struct OracleOptions {
     bool emulate = true;  // else only `exact` and `magnitude`; also where the recipe has no canonical order
     /// Where a plan splits k: ascending multiples of 128 from each piece's beginning.
     std::span<const std::int64_t> cuts{};
-    /// A planted mistake, for the test of the tests: partial sums are rounded to bf16 when their chain ends.
-    bool round_partials = false;
+    /// A planted mistake, for the test of the tests: the sum of chains is rounded to bf16 after each.
+    bool round_sums = false;
 };
 
 /// Arrays [rows, columns] of a region.

@@ -12,6 +12,9 @@ namespace tilewright::check {
 /// Stands for the exponent of a zero, which has none: below every other, also in a sum of two.
 inline constexpr std::int32_t no_exponent = -100000;
 
+/// The largest exponent of a step's addends counts as at least this.
+inline constexpr std::int32_t smallest_largest_exponent = -133;
+
 /// 2^exponent as a double, for -1022 <= exponent <= 1023.
 inline double exact_power(int exponent) {
     return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
@@ -58,8 +61,9 @@ float measured_step(const StepRow& a, const StepRow& b, float c, double& bound) 
         largest = exponent > largest ? exponent : largest;
     }
     if (largest <= no_exponent) return 0;
-    const int unit = largest - kept_below;
-    const auto scale = static_cast<Term>(exact_power(-unit));
+    const int unit = (largest < smallest_largest_exponent ? smallest_largest_exponent : largest) - kept_below;
+    // Where fp32 could not hold the scale of fp8 terms, all products are zero.
+    const auto scale = static_cast<Term>(exact_power(products == 32 && unit < -120 ? 120 : -unit));
     Sum sum = 0;
     std::int32_t cut_terms = 0;
     const auto add = [&](auto term) {

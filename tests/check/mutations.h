@@ -1,0 +1,28 @@
+// Planted bugs: what a kernel with one mistake would return for a case.
+#pragma once
+
+#include "check/case.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tilewright::check {
+
+/// How a result comes about: the hopper arithmetic, or float64 rounded once (as right as `fast` can be).
+enum class Source { hopper, float64 };
+
+struct Mutation {
+    std::string name;
+    /// All bytes of D of a call like `spec` with the bug in it.
+    std::function<std::vector<std::byte>(const CaseSpec& spec, Source source)> result;
+};
+
+/// D without a bug.
+std::vector<std::byte> right_result(const CaseSpec& spec, Source source);
+
+/// The eleven, in the order of docs/numerics.md. For a dense nt case with 1x128 : 128x128 scales (no promotion: for
+/// row : row) of at least 64 rows and columns.
+const std::vector<Mutation>& mutations();
+
+}  // namespace tilewright::check
