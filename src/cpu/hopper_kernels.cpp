@@ -34,17 +34,16 @@ inline Ints unpack(Words codes, int group) {
 }
 
 /// fp8: 14 significant bits of the sum, which has at most 21.
-inline Floats cut_sum(Fp8, Ints products, Ints c) { return (Floats)((Ints)to_float(products + c) & ~0x3FF); }
+inline Floats cut_sum(Fp8, Words products, Words c) { return (Floats)((Ints)to_float((Ints)(products + c)) & ~0x3FF); }
 
 /// Sign and magnitude of a sum that needs 33 bits: 16 products below 2^27 in size and an accumulator below 2^26.
 struct SignedWords {
     Words magnitude;
     Words sign;
 };
-inline SignedWords add_with_sign(Ints products, Ints c) {
-    const Words p = (Words)products;
-    const Words total = p + (Words)c;
-    const Words overflow = (p ^ total) & ((Words)c ^ total);
+inline SignedWords add_with_sign(Words products, Words c) {
+    const Words total = products + c;
+    const Words overflow = (products ^ total) & (c ^ total);
     const Ints negative = (Ints)(total ^ overflow) >> 31;
     return {(total ^ (Words)negative) - (Words)negative, (Words)negative & 0x8000'0000U};
 }
@@ -52,7 +51,7 @@ inline SignedWords add_with_sign(Ints products, Ints c) {
 /// 24 significant bits, toward zero. Clearing the highest bit that fp32 has no room for makes rounding go down.
 inline Floats to_float_toward_zero(Words magnitude) { return to_float(magnitude & ~(magnitude >> 24)); }
 
-inline Floats cut_sum(Bf16, Ints products, Ints c) {
+inline Floats cut_sum(Bf16, Words products, Words c) {
     const SignedWords sum = add_with_sign(products, c);
     return (Floats)((Words)to_float_toward_zero(sum.magnitude) | sum.sign);
 }
@@ -63,8 +62,8 @@ inline void add_products(const StepArguments& s, std::int64_t row, int group, co
     constexpr int panel = Kind::panel;
     constexpr int bias = Kind::codes.bias;
     Ints top[rows];
-    Ints cut_c[rows];
-    Ints sum[rows];
+    Words cut_c[rows];
+    Words sum[rows];  // unsigned: what NaN and infinities leave there may wrap around before it is replaced
     Floats scale[rows];
     for (int r = 0; r < rows; ++r) {
         const Floats c = load<Floats>(s.c + (row + r) * panel + group * lanes);
@@ -72,14 +71,14 @@ inline void add_products(const StepArguments& s, std::int64_t row, int group, co
         top[r] = larger(larger(unpack<Kind>(largest[r], group) - 2 * bias, exponent(c)),
                         all(Kind::codes.smallest_of_result));
         scale[r] = power_of_two(Kind::kept_below - top[r]);
-        cut_c[r] = to_int(c * scale[r]);
-        sum[r] = Ints{};
+        cut_c[r] = (Words)to_int(c * scale[r]);
+        sum[r] = Words{};
     }
     const float* a = s.a + row * s.a_stride;
     const float* b = s.b + group * lanes;
     for (int k = 0; k < Kind::products; ++k) {
         const Floats column = load<Floats>(b + k * panel);
-        for (int r = 0; r < rows; ++r) sum[r] += to_int(column * all(a[r * s.a_stride + k]) * scale[r]);
+        for (int r = 0; r < rows; ++r) sum[r] += (Words)to_int(column * all(a[r * s.a_stride + k]) * scale[r]);
     }
     for (int r = 0; r < rows; ++r) {
         const Floats result = cut_sum(Kind{}, sum[r], cut_c[r]) * power_of_two(top[r] - Kind::kept_below);
@@ -155,15 +154,15 @@ inline Floats add_wide_products(const StepArguments& s, std::int64_t row, int gr
     const Ints of_products = code < smallest ? all(none) : code - bias;
     const Ints of_c = c == 0 ? all(none) : larger(exponent(c), all(-126));
     const Ints top = larger(larger(of_products, of_c), all(smallest_largest_exponent));
-    Ints sum{};
+    Words sum{};
     for (int k = 0; k < Bf16::products; ++k) {
         const Ints codes = unpack<Bf16>(load<Words>(s.b_codes + k * lanes), group) +
                            static_cast<std::int32_t>(s.a_codes[row * s.a_stride + k] & 0xFFFFU);
         const Ints field = larger(codes - bias - top + (127 + Bf16::kept_below), Ints{});
         const Floats b = significand(load<Floats>(s.b + k * Bf16::panel + group * lanes));
-        sum += to_int(significand(all(s.a[row * s.a_stride + k])) * b * (Floats)(field << 23));
+        sum += (Words)to_int(significand(all(s.a[row * s.a_stride + k])) * b * (Floats)(field << 23));
     }
-    const Ints cut_c = to_int(scaled(c, Bf16::kept_below - top));
+    const Words cut_c = (Words)to_int(scaled(c, Bf16::kept_below - top));
     return cut_sum_to_fp32(add_with_sign(sum, cut_c), top - Bf16::kept_below);
 }
 

@@ -43,10 +43,11 @@ Number product(const Number& a, const Number& b) {
             a.negative != b.negative};
 }
 
-/// The number in units of 2^unit, cut toward zero.
+/// The number in units of 2^unit, cut toward zero. (A zero's exponent may be far above the largest.)
 std::int64_t cut(const Number& x, int unit) {
     const int drop = unit - (x.exponent - x.fraction_bits);
-    const std::int64_t magnitude = drop <= 0 ? x.significand << -drop : x.significand >> std::min(drop, 63);
+    const std::int64_t magnitude =
+        drop <= 0 ? x.significand << std::min(-drop, 63) : x.significand >> std::min(drop, 63);
     return x.negative ? -magnitude : magnitude;
 }
 

@@ -87,8 +87,8 @@ std::vector<float> run_kernels(const HopperRecord& record, Isa isa, bool general
             }
         }
     }
-    std::vector<float> d;
-    for (int i = 0; i < std::ssize(record.c); ++i) d.push_back(at(i));
+    std::vector<float> d(record.c.size());
+    for (int i = 0; i < std::ssize(record.c); ++i) d[i] = at(i);
     return d;
 }
 
