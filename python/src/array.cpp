@@ -21,7 +21,7 @@ nb::object arrays_module() { return nb::module_::import_("tilewright._arrays"); 
 
 std::string class_name(nb::handle array) { return nb::cast<std::string>(nb::str(array.type().attr("__name__"))); }
 
-std::string dclass_name(nb::handle array) {
+std::string dtype_name(nb::handle array) {
     if (!nb::hasattr(array, "dtype")) return class_name(array);
     const nb::object dtype = array.attr("dtype");
     return nb::cast<std::string>(nb::str(nb::handle(dtype)));
@@ -81,8 +81,8 @@ Format element_format(nb::dlpack::dtype type, std::optional<Format> registered, 
     if (role.format && (given ? stands_for(*given, *role.format) : is_raw(type, *role.format))) return *role.format;
     const bool integer = given == Format::i32 || given == Format::i64;
     if (given && integer == role.integers && (!role.format || role.only_codes)) return *given;
-    const bool is_double = dclass_name(array).find("float64") != std::string::npos;
-    refuse(role.operand, dclass_name(array), expected_text(role),
+    const bool is_double = dtype_name(array).find("float64") != std::string::npos;
+    refuse(role.operand, dtype_name(array), expected_text(role),
            given || !is_double ? "" : "convert it, e.g. x.astype(numpy.float32)");
 }
 
@@ -143,15 +143,24 @@ nb::object registered(nb::handle array) {
     return nb::borrow(entry);
 }
 
+/// torch would compute a gradient through this tensor, and we have none to give. Asked of all but numpy's arrays, whose
+/// lack of the attribute would cost an exception a call.
+void refuse_gradient(nb::handle array, const ArrayRole& role) {
+    static const PyTypeObject* const numpy_array =
+        reinterpret_cast<PyTypeObject*>(nb::module_::import_("numpy").attr("ndarray").ptr());
+    if (Py_TYPE(array.ptr()) == numpy_array || !nb::hasattr(array, "requires_grad")) return;
+    if (!nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) return;
+    refuse(role.operand, "a tensor that requires a gradient", "one that does not",
+           "pass x.detach(), or call it under torch.no_grad()");
+}
+
 /// Why an array was not taken.
 [[noreturn]] void refuse_array(nb::handle array, const ArrayRole& role) {
     nb::ndarray<nb::ro> readable;
     if (role.writable && nb::try_cast(array, readable, false)) {
         refuse(role.operand, "a read-only array", "one that can be written");
     }
-    const bool tensor = nb::hasattr(array, "requires_grad") && nb::cast<bool>(array.attr("requires_grad"));
-    if (tensor) refuse(role.operand, "a tensor that requires a gradient", "one that does not", "pass x.detach()");
-    if (nb::hasattr(array, "dtype")) refuse(role.operand, dclass_name(array), expected_text(role));
+    if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_text(role));
     refuse(role.operand, class_name(array), "an array that speaks DLPack or the buffer protocol (numpy, torch, ...)");
 }
 
@@ -168,7 +177,7 @@ std::optional<Format> import_memory(nb::handle array, const ArrayRole& role, Arr
         if (!entry.is_valid()) refuse_array(array, role);
     }
     const auto [format, carrier] = nb::cast<std::pair<std::string, nb::object>>(entry);
-    if (format.empty()) refuse(role.operand, dclass_name(array), expected_text(role), unpacked_e2m1);
+    if (format.empty()) refuse(role.operand, dtype_name(array), expected_text(role), unpacked_e2m1);
     if (!import(array.attr("view")(carrier))) refuse_array(array, role);
     return parse_format(format);
 }
@@ -187,7 +196,8 @@ void register_dtype(nb::object dtype, const std::string& format, nb::object carr
 ArrayView view(nb::handle array, const ArrayRole& role) {
     ArrayView out{.source = nb::borrow(array)};
     if (array.is_none()) return out;
-    std::optional<Format> known = import_memory(array, role, out);
+    refuse_gradient(array, role);
+    const std::optional<Format> known = import_memory(array, role, out);
     const nb::dlpack::dtype type = role.writable ? out.writable.dtype() : out.readable.dtype();
     const Format format = element_format(type, known, array, role);
     out.tensor = role.writable ? described(out.writable, format, role) : described(out.readable, format, role);

@@ -59,6 +59,11 @@ def is_torch(array: Array) -> bool:
     return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)
 
 
+def wants_gradient(array: Array) -> bool:
+    """Whether torch would follow this tensor through a computation."""
+    return is_torch(array) and bool(array.requires_grad) and bool(sys.modules["torch"].is_grad_enabled())
+
+
 def new_array(like: Array, shape: tuple[int, ...], format: str, zeros: bool) -> Array:
     """An array of `format` from the library of `like`: torch, on the same device, or else numpy."""
     if is_torch(like):

@@ -36,5 +36,9 @@ def test_views_and_bfloat16():
 
 
 def test_a_tensor_that_requires_a_gradient():
-    with pytest.raises(ValueError, match=r"a: a tensor that requires a gradient given.*x\.detach\(\)"):
-        tw.gemm(torch.ones(2, 4, requires_grad=True), torch.ones(2, 4))
+    """Refused where the gradient would be lost in silence; parameters of a model pass where none is wanted."""
+    weight = torch.nn.Parameter(torch.ones(2, 4))
+    with pytest.raises(ValueError, match=r"b: a tensor that requires a gradient given.*x\.detach\(\)"):
+        tw.gemm(torch.ones(2, 4), weight)
+    with torch.no_grad():
+        assert tw.gemm(torch.ones(2, 4), weight).tolist() == [[4, 4], [4, 4]]
