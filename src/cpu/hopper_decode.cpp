@@ -58,10 +58,15 @@ void copy(const OperandRange& range, const TileLayout& layout, Read read, float*
     const Strides& strides = range.operand.value_strides;
     const std::int64_t begin = value_index(range.operand, range.group, range.row_begin, range.k_begin + range.k);
     if (strides.k == 1) {
-        for (std::int64_t row = 0; row < range.rows; ++row) {
-            float* to = out + tile_index(layout, row);
-            const std::int64_t from = begin + row * strides.row;
-            for (std::int64_t k = 0; k < range.k_count; ++k) to[k * layout.panel] = read(from + k);
+        // In short runs of k, so that the lines of cache that one row writes are still there for the next.
+        constexpr std::int64_t run = 16;
+        for (std::int64_t k_begin = 0; k_begin < range.k_count; k_begin += run) {
+            const std::int64_t k_end = std::min(k_begin + run, range.k_count);
+            for (std::int64_t row = 0; row < range.rows; ++row) {
+                float* to = out + tile_index(layout, row);
+                const std::int64_t from = begin + row * strides.row;
+                for (std::int64_t k = k_begin; k < k_end; ++k) to[k * layout.panel] = read(from + k);
+            }
         }
         return;
     }
