@@ -1,0 +1,107 @@
+// `tilewright explain` as its user meets it: what is printed, as text and as JSON, and what it answers to mistakes.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "cli/commands.h"
+#include "cli/explain_report.h"
+#include "plan/choose.h"
+#include "plan/problems.h"
+
+namespace tilewright::cli {
+namespace {
+
+using planner::Sizes;
+
+ExplainedProblem explained(const Sizes& sizes, const std::vector<planner::TunedRow>& rows = {}) {
+    return {sizes, h200(), planner::explain(planner::problem_of(sizes), h200(), rows)};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(ExplainReport, TextNamesTheChoiceItsTermsAndEveryKindOfRejection) {
+    const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048));
+    const std::string text = explanation_text(problem, false);
+    std::set<std::string> words{"dense 1x128:128x128 nt bf16, m 4096, n 7168, k 2048", "predicted", "next best",
+                                "rejected: "};
+    words.insert(name(problem.explanation.chosen->tile));
+    words.insert(name(problem.explanation.next_best->tile));
+    for (const char* term : {"launch", "memory", "compute", "tensor", "promotion", "epilogue", "waves", "delivery"}) {
+        words.insert(term);
+    }
+    for (const RejectedTile& tile : problem.explanation.rejected) words.insert("\n  " + tile.rule + " (");
+    for (const std::string& word : words) EXPECT_TRUE(contains(text, word)) << word << " is not in\n" << text;
+}
+
+TEST(ExplainReport, AllShowsEveryReason) {
+    const ExplainedProblem problem = explained(planner::dense(64, 2112, 512));
+    const std::string text = explanation_text(problem, true);
+    for (const RejectedTile& tile : problem.explanation.rejected) ASSERT_TRUE(contains(text, tile.reason + "\n"));
+    EXPECT_LT(explanation_text(problem, false).size(), text.size());
+}
+
+TEST(ExplainReport, SaysThatATunedRowOverrodeTheModel) {
+    const planner::TunedTable table = planner::parse_tuned(
+        "device\tproblem\ttile\tdate\tcommand\nh200\tdense 1x128:128x128 bf16 m=4096 n=7168 k=2048\t"
+        "128x128x128 stages=6\t2026-11-21\ttilewright tune\n");
+    const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048), table.rows);
+    const std::string text = explanation_text(problem, false);
+    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=6")) << text;
+    EXPECT_TRUE(contains(text, "by a tuned row, 2026-11-21: tilewright tune")) << text;
+    EXPECT_TRUE(contains(text, "the model  " + name(problem.explanation.model_choice->tile))) << text;
+    EXPECT_TRUE(contains(text, " faster, ")) << "the model's own choice is the faster one by its own lights\n" << text;
+}
+
+TEST(ExplainReport, JsonHoldsTheWholeExplanation) {
+    const ExplainedProblem problem = explained(planner::dense(64, 2112, 7168));
+    const nlohmann::json report = nlohmann::json::parse(explanation_json(problem).dump());
+    const Explanation& explanation = problem.explanation;
+    EXPECT_EQ(report["problem"]["recipe"], "1x128:128x128");
+    EXPECT_EQ(report["device"], "h200");
+    EXPECT_EQ(report["chosen"]["tile"]["name"], name(explanation.chosen->tile));
+    EXPECT_DOUBLE_EQ(report["chosen"]["us"].get<double>(), explanation.chosen->cost.seconds * 1e6);
+    EXPECT_EQ(report["rejected"].size(), explanation.rejected.size());
+    EXPECT_EQ(report["legal_candidates"], explanation.legal.size());
+    EXPECT_TRUE(report["model_choice"].is_null());
+}
+
+TEST(ExplainReport, EmptyAndUnservedProblemsAreAnswered) {
+    EXPECT_TRUE(contains(explanation_text(explained(planner::dense(0, 7168, 2048)), false), "nothing is launched"));
+    Sizes sizes = planner::dense(64, 256, 256);
+    sizes.layout = Layout::nn;
+    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  layout: nn given"));
+    EXPECT_TRUE(explanation_json(explained(sizes))["chosen"].is_null());
+}
+
+/// What the command says to these arguments; empty if it has no objection.
+std::string objection(const std::string& arguments) {
+    CLI::App program;
+    add_explain(program);
+    try {
+        testing::internal::CaptureStdout();
+        program.parse("explain " + arguments, false);
+        testing::internal::GetCapturedStdout();
+        return "";
+    } catch (const std::exception& error) {
+        testing::internal::GetCapturedStdout();
+        return error.what();
+    }
+}
+
+TEST(ExplainCommand, MistakesListWhatIsKnown) {
+    const std::string sizes = " --m 64 --n 256 --k 256";
+    EXPECT_EQ(objection("dense" + sizes), "");
+    EXPECT_EQ(objection("k_grouped --recipe 1x128:1x128 --output f32 --with-c --groups 4 --json" + sizes), "");
+    EXPECT_TRUE(contains(objection("sparse" + sizes), "'sparse' is no grouping; known: dense, batched, "));
+    EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "'1x64' is no recipe; known: tensor:tensor, "));
+    EXPECT_TRUE(contains(objection("--recipe 1x128:row" + sizes), "'1x128:row' is no recipe; known: "));
+    EXPECT_TRUE(contains(objection("--device h20" + sizes), "'h20' is no device; known: h200"));
+    EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "known: nt, nn, tn, tt"));
+    EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "known: bf16, f16, f32"));
+    EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: unpromoted given, promoted expected"));
+    EXPECT_NE(objection("--m -1 --n 1 --k 1"), "");
+    EXPECT_NE(objection("--m 1 --n 1"), "");
+}
+
+}  // namespace
+}  // namespace tilewright::cli
