@@ -17,8 +17,9 @@
 #include <string>
 #include <vector>
 
-// Sanitizers end the program without a signal; they call this before.
-extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));  // NOLINT
+// Sanitizers would end the program without a signal, and so without a word on how to repeat it.
+extern "C" const char* __asan_default_options() { return "abort_on_error=1"; }                      // NOLINT
+extern "C" const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }  // NOLINT
 
 namespace {
 
@@ -37,23 +38,19 @@ void remember(const char* program, std::uint64_t seed) {
                   static_cast<unsigned long long>(seed));
 }
 
-void tell_reproduction() {
+void tell_and_die(int signal_number) {
     const auto written = write(STDERR_FILENO, reproduction.data(), std::strlen(reproduction.data()));
     static_cast<void>(written);
-}
-
-void tell_and_die(int signal_number) {
-    tell_reproduction();
     std::signal(signal_number, SIG_DFL);
     std::raise(signal_number);
 }
 
 void watch_for_crashes() {
-    if (__sanitizer_set_death_callback != nullptr) {
-        __sanitizer_set_death_callback(tell_reproduction);
-        return;
+    // A handler that someone else has installed, such as a sanitizer's with its report, ends in SIGABRT.
+    for (int signal_number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+        const auto earlier = std::signal(signal_number, tell_and_die);
+        if (signal_number != SIGABRT && earlier != SIG_DFL) std::signal(signal_number, earlier);
     }
-    for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) std::signal(signal_number, tell_and_die);
 }
 
 Options parse(int count, char** words) {
