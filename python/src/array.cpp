@@ -1,5 +1,7 @@
 #include "array.h"
 
+#include "exchange.h"
+
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <tilewright/run.h>
@@ -143,13 +145,18 @@ nb::object registered(nb::handle array) {
     return nb::borrow(entry);
 }
 
+bool is_numpy_array(nb::handle array) {
+    static const PyTypeObject* const type =
+        reinterpret_cast<PyTypeObject*>(nb::module_::import_("numpy").attr("ndarray").ptr());
+    return Py_TYPE(array.ptr()) == type;
+}
+
 /// torch would compute a gradient through this tensor, and we have none to give. Asked of all but numpy's arrays, whose
 /// lack of the attribute would cost an exception a call.
 void refuse_gradient(nb::handle array, const ArrayRole& role) {
-    static const PyTypeObject* const numpy_array =
-        reinterpret_cast<PyTypeObject*>(nb::module_::import_("numpy").attr("ndarray").ptr());
-    if (Py_TYPE(array.ptr()) == numpy_array || !nb::hasattr(array, "requires_grad")) return;
-    if (!nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) return;
+    if (is_numpy_array(array) || !nb::hasattr(array, "requires_grad")) return;
+    const nb::object required = array.attr("requires_grad");
+    if (required.is(Py_False) || !nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) return;
     refuse(role.operand, "a tensor that requires a gradient", "one that does not",
            "pass x.detach(), or call it under torch.no_grad()");
 }
@@ -166,7 +173,9 @@ void refuse_gradient(nb::handle array, const ArrayRole& role) {
 
 /// Fills the member of `out` that holds the memory, and returns the format where the registry knows it.
 std::optional<Format> import_memory(nb::handle array, const ArrayRole& role, ArrayView& out) {
-    const auto import = [&](nb::handle from) {
+    const auto import = [&](nb::handle object) {
+        const nb::object capsule = is_numpy_array(object) ? nb::object() : exchanged(object);
+        const nb::handle from = capsule.is_valid() ? nb::handle(capsule) : object;
         return role.writable ? nb::try_cast(from, out.writable, false) : nb::try_cast(from, out.readable, false);
     };
     nb::object entry = registered(array);
