@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "cpu/blas.h"
 #include "cpu/isa.h"
 #include "cuda/environment.h"
 #include "cuda/probe.h"
@@ -67,6 +68,15 @@ ordered_json library_report(const cuda::Library& library) {
             {"advice", library.advice}};
 }
 
+ordered_json blas_report() {
+    const cpu::BlasStatus& blas = cpu::blas_status();
+    return {{"usable", blas.found},
+            {"version", blas.config},
+            {"path", blas.file},
+            {"problem", blas.found ? "" : "OpenBLAS was not found"},
+            {"advice", blas.advice}};
+}
+
 ordered_json gpu_report(const std::vector<cuda::Gpu>& gpus) {
     ordered_json list = ordered_json::array();
     for (const cuda::Gpu& gpu : gpus) {
@@ -101,6 +111,7 @@ ordered_json examine() {
           {"vector_level", name_of(cpu::best_isa())},
           {"cores", usable_cores()},
           {"openmp_threads", omp_get_max_threads()}}},
+        {"blas", blas_report()},
         {"cuda_driver", library_report(found.driver)},
         {"gpus", gpu_report(found.gpus)},
         {"nvrtc", library_report(found.nvrtc)},
@@ -114,7 +125,7 @@ std::string text_of(const ordered_json& object, const char* key) { return object
 /// "found: <path>" or "missing: <problem>", with the advice below.
 void add_library(Table& table, const std::string& what, const ordered_json& library) {
     if (library.at("usable").get<bool>()) {
-        table.add({what, "ok", fmt::format("version {}, {}", text_of(library, "version"), text_of(library, "path"))});
+        table.add({what, "ok", fmt::format("{}, {}", text_of(library, "version"), text_of(library, "path"))});
     } else {
         table.add({what, "missing", text_of(library, "problem")});
         table.add({"", "", "-> " + text_of(library, "advice")});
@@ -141,6 +152,7 @@ void print_report(const ordered_json& report) {
                fmt::format("{}, {} cores, vector level {}", text_of(cpu, "name"), cpu.at("cores").get<int>(),
                            text_of(cpu, "vector_level"))});
     table.add({"OpenMP", "ok", fmt::format("{} threads", cpu.at("openmp_threads").get<int>())});
+    add_library(table, "BLAS", report.at("blas"));
     add_library(table, "CUDA driver", report.at("cuda_driver"));
     for (const ordered_json& gpu : report.at("gpus")) {
         table.add({fmt::format("GPU {}", gpu.at("index").get<int>()), "ok",

@@ -19,6 +19,9 @@ int run_program(int argc, const char* const* argv) {
     program.set_version_flag("--version", TILEWRIGHT_VERSION);
     program.footer("Example:\n  tilewright verify --quick\n`tilewright <command> --help` says more.");
     program.require_subcommand(1);
+    add_verify(program);
+    add_bench(program);
+    add_explain(program);
     add_doctor(program);
     add_quantize(program);
 

@@ -1,0 +1,256 @@
+// `tilewright bench`: the time of a call beside the least time that the machine could take.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/backends.h"
+#include "cli/bench_run.h"
+#include "cli/commands.h"
+#include "cli/commit.h"
+#include "cli/output.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct Arguments {
+    std::string suite;
+    std::vector<std::string> operations;
+    std::vector<std::int64_t> m;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    std::int64_t groups = 4;
+    std::int64_t max_m = 0;
+    std::vector<std::string> recipes{"1x128:128x128"};
+    std::string layout = "nt";
+    std::string output = "bf16";
+    std::string arithmetic = "fast";
+    std::string backend = "automatic";
+    std::string json_path;
+    BenchSettings settings{};  // what needs no words
+};
+
+BenchShape explicit_shape(const Arguments& arguments, Grouping grouping, std::int64_t m) {
+    BenchShape shape{.grouping = grouping, .groups = arguments.groups, .m = m, .n = arguments.n, .k = arguments.k};
+    if (grouping == Grouping::dense) shape.groups = 1;
+    if (grouping == Grouping::m_grouped_masked) shape.max_m = arguments.max_m > 0 ? arguments.max_m : 2 * m;
+    return shape;
+}
+
+std::vector<BenchShape> chosen_shapes(const Arguments& arguments) {
+    const bool sized = !arguments.m.empty() && arguments.n > 0 && arguments.k > 0;
+    if (arguments.suite.empty() && !sized) {
+        throw UsageError("bench: name a --suite (" + joined(suite_names()) + ") or give --m, --n and --k");
+    }
+    if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
+        throw UsageError("bench: --suite has its own n and k; leave out either it or --n and --k");
+    }
+    std::vector<Grouping> groupings;
+    for (const std::string& word : arguments.operations) groupings.push_back(parse_grouping(word).value());
+    if (groupings.empty()) groupings.push_back(Grouping::dense);
+    std::vector<BenchShape> shapes;
+    if (!arguments.suite.empty()) {
+        const std::vector<std::int64_t> rows =
+            arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
+        shapes = suite_shapes(arguments.suite, groupings, rows, arguments.groups);
+        if (shapes.empty()) throw UsageError("bench: " + arguments.suite + " has no experts, so only --op dense");
+        return shapes;
+    }
+    for (Grouping grouping : groupings) {
+        for (std::int64_t m : arguments.m) shapes.push_back(explicit_shape(arguments, grouping, m));
+    }
+    return shapes;
+}
+
+std::string backend_device(Backend& backend) {
+    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
+        if (backend == Backend::automatic && status.available) backend = status.backend;
+        if (status.backend != backend) continue;
+        if (status.available) return status.device;
+        throw std::runtime_error(
+            fmt::format("backend {} is unavailable: {}; {}", name(backend), status.why, status.advice));
+    }
+    throw std::runtime_error("no backend is available");
+}
+
+nlohmann::ordered_json json_line(const BenchResult& result, const Timing& timing, const BenchSettings& settings,
+                                 const std::string& device) {
+    const double floor = cpu_peaks().floor_seconds(result.work);
+    const bool own = timing.peer.empty();
+    const std::string arithmetic(name(settings.arithmetic));
+    const auto rounded = [](double value) { return std::stod(fmt::format("{:.4g}", value)); };
+    nlohmann::ordered_json line{
+        {"peer", own ? fmt::format("Tilewright {} ({}, {})", TILEWRIGHT_VERSION, name(settings.recipe), arithmetic)
+                     : timing.peer},
+        {"op", operation_name(result.shape.grouping)},
+        {"shape", shape_key(result.shape)},
+        {"us", rounded(timing.seconds * 1e6)},
+        {"tflops", rounded(result.work.flops / timing.seconds * 1e-12)},
+        {"gbs", rounded(result.work.bytes / timing.seconds * 1e-9)},
+        {"floor_us", rounded(floor * 1e6)},
+        {"ratio", rounded(timing.seconds / floor)},
+        {"calls", timing.calls},
+        {"recipe", name(settings.recipe)},
+        {"grouping", name(result.shape.grouping)},
+        {"layout", name(settings.layout)},
+        {"output", name(settings.output)},
+        {"device", device}};
+    if (own) line["arithmetic"] = arithmetic;
+    if (std::string(TILEWRIGHT_COMMIT).empty()) return line;
+    line["commit"] = TILEWRIGHT_COMMIT;
+    return line;
+}
+
+std::string shape_text(const BenchShape& shape) { return fmt::format("[{}]", fmt::join(shape_key(shape), ", ")); }
+
+std::string recipe_and_arithmetic(const BenchSettings& settings) {
+    return name(settings.recipe) + (settings.arithmetic == Arithmetic::hopper ? " (hopper)" : "");
+}
+
+/// One row for Tilewright and one for each peer; whether the shape passed its check.
+bool print_result(const Table& table, const BenchResult& result, const BenchSettings& settings) {
+    const std::string operation(name(result.shape.grouping));
+    if (!result.failure.empty()) {
+        fmt::print("{}", table.line({operation, shape_text(result.shape), name(settings.recipe), "WRONG RESULT"}));
+        fmt::print("  {}\n", result.failure);
+        return false;
+    }
+    const double floor = cpu_peaks().floor_seconds(result.work);
+    for (const Timing& timing : result.timings) {
+        const bool own = timing.peer.empty();
+        fmt::print("{}",
+                   table.line({own ? operation : "", own ? shape_text(result.shape) : "",
+                               own ? recipe_and_arithmetic(settings) : timing.peer, format_duration(timing.seconds),
+                               format_duration(floor), format_number(timing.seconds / floor),
+                               format_number(result.work.flops / timing.seconds * 1e-9),
+                               format_number(result.work.bytes / timing.seconds * 1e-9)}));
+    }
+    std::fflush(stdout);
+    return true;
+}
+
+void print_machine(const std::string& device) {
+    const Peaks& peaks = cpu_peaks();
+    fmt::print("{}; at most {} GFLOP/s and {} GB/s ({})\n", device, format_number(peaks.flops_per_second * 1e-9),
+               format_number(peaks.bytes_per_second * 1e-9), peaks.source);
+    fmt::print("floor: the larger of flops and bytes over these; ratio: time / floor, 1 is the best there is\n\n");
+}
+
+std::vector<BenchSettings> all_settings(const Arguments& arguments, Backend backend) {
+    std::vector<BenchSettings> list;
+    for (const std::string& recipe : arguments.recipes) {
+        BenchSettings settings = arguments.settings;
+        settings.recipe = parse_recipe(recipe).value();
+        settings.layout = parse_layout(arguments.layout).value();
+        settings.output = parse_format(arguments.output).value();
+        settings.arithmetic = parse_arithmetic(arguments.arithmetic).value();
+        settings.backend = backend;
+        list.push_back(settings);
+    }
+    return list;
+}
+
+void bench_command(const Arguments& arguments) {
+    Backend backend = parse_backend(arguments.backend).value();
+    const std::vector<BenchShape> shapes = chosen_shapes(arguments);
+    const std::string device = backend_device(backend);
+    const std::vector<BenchSettings> settings_list = all_settings(arguments, backend);
+    const bool to_stdout = arguments.json_path == "-";
+    if (!to_stdout) print_machine(device);
+    const Table table({{.title = "operation", .width = 9},
+                       {.title = "shape", .width = 22},
+                       {.title = "recipe", .width = 21},
+                       {.title = "time", .right = true, .width = 8},
+                       {.title = "floor", .right = true, .width = 8},
+                       {.title = "ratio", .right = true, .width = 5},
+                       {.title = "GFLOP/s", .right = true, .width = 7},
+                       {.title = "GB/s", .right = true, .width = 6}});
+    if (!to_stdout) fmt::print("{}", table.header());
+    Progress progress("timing", shapes.size() * settings_list.size());
+    std::string lines;
+    std::size_t failed = 0;
+    for (const BenchShape& shape : shapes) {
+        for (const BenchSettings& settings : settings_list) {
+            progress.advance(0, fmt::format("{} {}", name(shape.grouping), shape_text(shape)));
+            const BenchResult result = run_bench(shape, settings);
+            progress.clear();
+            for (const Timing& timing : result.timings)
+                lines += json_line(result, timing, settings, device).dump() + "\n";
+            if (to_stdout && result.failure.empty()) {
+                fmt::print("{}", lines);
+                lines.clear();
+            } else if (!print_result(table, result, settings)) {
+                ++failed;
+            }
+            progress.advance(1);
+        }
+    }
+    if (!arguments.json_path.empty() && !to_stdout) write_text(arguments.json_path, lines);
+    if (failed > 0) throw std::runtime_error(fmt::format("bench: {} results were wrong and not timed", failed));
+}
+
+void add_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("--suite", arguments.suite, "The layers of a model: " + joined(suite_names()))
+        ->check(one_of("suite", suite_names()));
+    command.add_option("--op", arguments.operations, "What is multiplied (dense): " + joined(grouping_words()))
+        ->check(one_of("operation", grouping_words()))
+        ->delimiter(',');
+    command.add_option("--m", arguments.m, "Rows of A, mean rows of a group; several are allowed (suites: 1,32,512)")
+        ->check(CLI::NonNegativeNumber)
+        ->delimiter(',');
+    command.add_option("--n", arguments.n, "Columns of D")->check(CLI::PositiveNumber);
+    command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(CLI::PositiveNumber);
+    command.add_option("--groups", arguments.groups, "Groups, of all but dense")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)");
+    command.add_option("--recipe", arguments.recipes, "Recipes, e.g. row:row, mxfp8:mxfp4, bf16:nvfp4")
+        ->check(known_by("recipe", is_known_recipe, recipe_words()))
+        ->delimiter(',')
+        ->capture_default_str();
+    command.add_option("--layout", arguments.layout, "nt, nn, tn or tt")
+        ->check(one_of("layout", layout_words()))
+        ->capture_default_str();
+    command.add_option("--output", arguments.output, "bf16, f16 or f32")
+        ->check(one_of("output", output_words()))
+        ->capture_default_str();
+}
+
+void add_timing_options(CLI::App& command, Arguments& arguments) {
+    command.add_option("--arithmetic", arguments.arithmetic, "CPU: fast or hopper")
+        ->check(one_of("arithmetic", arithmetic_words()))
+        ->capture_default_str();
+    command.add_option("--backend", arguments.backend, "automatic, cpu or hopper")
+        ->check(one_of("backend", backend_words()))
+        ->capture_default_str();
+    command.add_option("--threads", arguments.settings.threads, "CPU threads; 0: OpenMP's own choice")
+        ->check(CLI::NonNegativeNumber);
+    command.add_option("--repeats", arguments.settings.repeats, "Calls that are timed; their median counts")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--seconds", arguments.settings.seconds, "Begin no call after this much time of one shape")
+        ->capture_default_str();
+    command.add_flag("--warm", arguments.settings.warm, "Leave the caches as they are between calls");
+    command.add_flag("--peers", arguments.settings.peers, "Also time OpenBLAS's sgemm on the operands in f32");
+    command.add_option("--json", arguments.json_path, "Write one JSON object a line to this file (-: to stdout only)");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program) {
+    CLI::App* command = program.add_subcommand("bench", "Time a call beside the least time the machine could take");
+    command->footer(
+        "Every result is checked before it is timed. Operands are random; the caches are emptied before each call.\n\n"
+        "Example:\n  tilewright bench --suite deepseek-v3 --peers\n"
+        "  tilewright bench --op m_grouped_offsets --groups 8 --m 64 --n 4096 --k 7168 --recipe row:row,mxfp8:mxfp4 "
+        "--json times.jsonl");
+    const auto arguments = std::make_shared<Arguments>();
+    add_options(*command, *arguments);
+    add_timing_options(*command, *arguments);
+    command->callback([arguments] { bench_command(*arguments); });
+}
+
+}  // namespace tilewright::cli

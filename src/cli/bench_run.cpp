@@ -1,0 +1,106 @@
+#include "cli/bench_run.h"
+
+#include <tilewright/run.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "check/gates.h"
+#include "cli/bench_peer.h"
+#include "cpu/blas.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr double peer_memory_limit = 6.0 * (std::uint64_t{1} << 30);
+
+constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
+
+check::CaseSpec case_spec(const BenchShape& shape, const BenchSettings& settings) {
+    check::CaseSpec spec{.grouping = shape.grouping,
+                         .recipe = settings.recipe,
+                         .layout = settings.layout,
+                         .output = settings.output,
+                         .m = shape.m,
+                         .n = shape.n,
+                         .k = shape.k,
+                         .groups = shape.groups,
+                         .group_sizes = group_sizes(shape),
+                         .distribution = check::Distribution::normal,
+                         .arithmetic = settings.arithmetic};
+    const std::int64_t sum = std::accumulate(spec.group_sizes.begin(), spec.group_sizes.end(), std::int64_t{0});
+    switch (shape.grouping) {
+        case Grouping::m_grouped_indices:
+        case Grouping::m_grouped_offsets: spec.m = sum; break;
+        case Grouping::m_grouped_aligned_offsets:
+            spec.m = 0;
+            for (std::int64_t size : spec.group_sizes)
+                spec.m += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
+            break;
+        case Grouping::m_grouped_masked: spec.m = shape.max_m; break;
+        case Grouping::k_grouped: spec.k = sum; break;
+        case Grouping::dense:
+        case Grouping::batched: break;
+    }
+    return spec;
+}
+
+/// Replaces what the caches hold. The last pass reads, so that no line is left dirty.
+void flush_caches() {
+    static std::vector<std::uint64_t> buffer((std::size_t{128} << 20) / sizeof(std::uint64_t));
+    [[maybe_unused]] static volatile std::uint64_t sink = 0;
+    const auto size = static_cast<std::int64_t>(buffer.size());
+    std::uint64_t sum = 0;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < size; ++i) ++buffer[i];
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+    for (std::int64_t i = 0; i < size; ++i) sum += buffer[i];
+    sink = sum;
+}
+
+Timing median_time(const std::string& peer, const BenchSettings& settings, const std::function<void()>& call) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    const auto since = [](Clock::time_point from) {
+        return std::chrono::duration<double>(Clock::now() - from).count();
+    };
+    std::vector<double> times;
+    call();  // what is done once: libraries, thread pools, pages
+    while (static_cast<int>(times.size()) < settings.repeats) {
+        if (times.size() >= 3 && since(begin) > settings.seconds) break;
+        if (!settings.warm) flush_caches();
+        const auto start = Clock::now();
+        call();
+        times.push_back(since(start));
+    }
+    std::sort(times.begin(), times.end());
+    const std::size_t middle = times.size() / 2;
+    const double median = times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+    return {.peer = peer, .seconds = median, .calls = static_cast<int>(times.size())};
+}
+
+}  // namespace
+
+BenchResult run_bench(const BenchShape& shape, const BenchSettings& settings) {
+    check::Case bench_case(case_spec(shape, settings));
+    const RunOptions options{.backend = settings.backend, .stream = nullptr, .threads = settings.threads};
+    run(bench_case.problem(), options);
+    BenchResult result{.shape = shape, .work = compulsory_work(bench_case.geometry())};
+    const check::Judgement judgement = check::judge(bench_case, sampled);
+    if (!judgement.pass()) {
+        result.failure = judgement.worst().text();
+        return result;
+    }
+    result.timings.push_back(median_time("", settings, [&] { run(bench_case.problem(), options); }));
+    const bool fits = BlasPeer::bytes(bench_case.geometry()) < peer_memory_limit;
+    if (settings.peers && cpu::blas_found() && fits) {
+        BlasPeer peer(bench_case.geometry(), settings.threads);
+        result.timings.push_back(median_time("OpenBLAS sgemm on f32", settings, [&] { peer.run(); }));
+    }
+    return result;
+}
+
+}  // namespace tilewright::cli

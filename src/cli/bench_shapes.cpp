@@ -1,0 +1,116 @@
+#include "cli/bench_shapes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "check/random.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct Weight {
+    std::int64_t n;
+    std::int64_t k;
+    bool expert;
+};
+
+struct Suite {
+    const char* name;
+    std::vector<Weight> weights;
+};
+
+/// From the models' published configurations: hidden size, heads, intermediate sizes.
+const std::vector<Suite>& suites() {
+    static const std::vector<Suite> list{{"deepseek-v3",
+                                          {{2112, 7168, false},   // attention: latents of q, k and v
+                                           {24576, 1536, false},  // q from its latent
+                                           {32768, 512, false},   // k and v from theirs
+                                           {7168, 16384, false},  // output of attention
+                                           {4096, 7168, true},    // expert: gate and up
+                                           {7168, 2048, true}}},  // expert: down
+                                         {"qwen3-235b",
+                                          {{9216, 4096, false},   // q, k, v
+                                           {4096, 8192, false},   // output of attention
+                                           {3072, 4096, true},    // expert: gate and up
+                                           {4096, 1536, true}}},  // expert: down
+                                         {"gpt-oss",
+                                          {{5120, 2880, false},   // q, k, v
+                                           {2880, 4096, false},   // output of attention
+                                           {5760, 2880, true},    // expert: gate and up
+                                           {2880, 2880, true}}},  // expert: down
+                                         {"llama-70b",
+                                          {{10240, 8192, false},     // q, k, v
+                                           {8192, 8192, false},      // output of attention
+                                           {57344, 8192, false},     // gate and up
+                                           {8192, 28672, false}}}};  // down
+    return list;
+}
+
+BenchShape layer(const Weight& weight, Grouping grouping, std::int64_t rows, std::int64_t groups) {
+    BenchShape shape{.grouping = grouping, .groups = groups, .m = rows, .n = weight.n, .k = weight.k};
+    if (grouping == Grouping::dense) shape.groups = 1;
+    if (grouping == Grouping::m_grouped_masked) shape.max_m = 2 * rows;
+    if (grouping == Grouping::k_grouped) {  // the gradient of the weight, over `rows` tokens
+        shape.m = weight.n;
+        shape.n = weight.k;
+        shape.k = rows;
+    }
+    return shape;
+}
+
+}  // namespace
+
+std::vector<std::string> suite_names() {
+    std::vector<std::string> names;
+    for (const Suite& suite : suites()) names.emplace_back(suite.name);
+    return names;
+}
+
+std::vector<BenchShape> suite_shapes(const std::string& suite_name, const std::vector<Grouping>& groupings,
+                                     const std::vector<std::int64_t>& rows, std::int64_t groups) {
+    std::vector<BenchShape> shapes;
+    for (const Suite& suite : suites()) {
+        if (suite.name != suite_name) continue;
+        for (Grouping grouping : groupings) {
+            for (const Weight& weight : suite.weights) {
+                if (grouping != Grouping::dense && !weight.expert) continue;
+                for (std::int64_t m : rows) shapes.push_back(layer(weight, grouping, m, groups));
+            }
+        }
+    }
+    return shapes;
+}
+
+std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
+    if (shape.grouping == Grouping::dense || shape.grouping == Grouping::batched) return {};
+    const bool along_k = shape.grouping == Grouping::k_grouped;
+    const std::int64_t mean = along_k ? shape.k : shape.m;
+    check::Random random(1);
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t group = 0; group < shape.groups; ++group) {
+        auto size = static_cast<std::int64_t>(static_cast<double>(mean) * (0.7 + 0.6 * random.unit()));
+        if (along_k) size = (size + 127) / 128 * 128;
+        if (shape.grouping == Grouping::m_grouped_masked) size = std::min(size, shape.max_m);
+        sizes.push_back(size);
+    }
+    return sizes;
+}
+
+std::string operation_name(Grouping grouping) {
+    switch (grouping) {
+        case Grouping::m_grouped_indices:
+        case Grouping::m_grouped_offsets:
+        case Grouping::m_grouped_aligned_offsets: return "m_grouped_contiguous";
+        default: return std::string(name(grouping));
+    }
+}
+
+std::vector<std::int64_t> shape_key(const BenchShape& shape) {
+    switch (shape.grouping) {
+        case Grouping::dense: return {shape.m, shape.n, shape.k};
+        case Grouping::m_grouped_masked: return {shape.groups, shape.max_m, shape.m, shape.n, shape.k};
+        default: return {shape.groups, shape.m, shape.n, shape.k};
+    }
+}
+
+}  // namespace tilewright::cli

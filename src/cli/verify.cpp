@@ -1,0 +1,221 @@
+// `tilewright verify`: every operation x recipe on this machine, against float64, by the gates of docs/numerics.md.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "cli/backends.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/terminal.h"
+#include "cli/verify_run.h"
+#include "cli/words.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+    bool quick = false;
+    std::string filter;
+    std::string arithmetic = "both";
+    std::string backend = "automatic";
+    std::string json_path;
+};
+
+struct Totals {
+    std::int64_t rows = 0;
+    std::int64_t cases = 0;
+    std::int64_t combinations = 0;
+    std::int64_t failed = 0;
+};
+
+std::string label(const Family& family) { return fmt::format("{} {}", name(family.grouping), family.recipe_name()); }
+
+std::vector<Family> chosen_families(const std::string& filter) {
+    std::vector<Family> chosen;
+    const std::regex pattern(filter);
+    for (const Family& family : all_families()) {
+        if (std::regex_search(label(family), pattern)) chosen.push_back(family);
+    }
+    if (!chosen.empty()) return chosen;
+    throw UsageError(fmt::format("verify: --filter '{}' matches no row; rows are called like '{}'", filter,
+                                 label(all_families().front())));
+}
+
+bool is_pattern(const std::string& text) {
+    try {
+        const std::regex pattern(text);
+        return true;
+    } catch (const std::regex_error&) {
+        return false;
+    }
+}
+
+std::string backends_text(const RowResult& row) {
+    if (row.cpu_only == row.cases) return "cpu only";
+    return row.cpu_only == 0 ? "all" : fmt::format("{} of {} cpu only", row.cpu_only, row.cases);
+}
+
+const Table& table() {
+    static const Table columns({{.title = "operation", .width = 25},
+                                {.title = "recipe", .width = 13},
+                                {.title = "cases", .right = true, .width = 5},
+                                {.title = "worst error", .right = true, .width = 11},
+                                {.title = "its bound", .right = true, .width = 9},
+                                {.title = "ratio", .right = true, .width = 5},
+                                {.title = "result", .width = 6},
+                                {.title = "time", .right = true, .width = 8},
+                                {.title = "backends"}});
+    return columns;
+}
+
+void print_row(const Family& family, const RowResult& row) {
+    fmt::print("{}", table().line({std::string(name(family.grouping)), family.recipe_name(), std::to_string(row.cases),
+                                   format_number(row.error), format_number(row.bound), fmt::format("{:.2f}", row.ratio),
+                                   row.result(), format_duration(row.seconds), backends_text(row)}));
+    for (const std::string& failure : row.failures) fmt::print("    {}\n", failure);
+    std::fflush(stdout);
+}
+
+ordered_json row_report(const Family& family, const RowResult& row) {
+    ordered_json recipes = ordered_json::array();
+    for (const Recipe& recipe : family.recipes) recipes.push_back(name(recipe));
+    return {{"operation", name(family.grouping)},
+            {"recipe", family.recipe_name()},
+            {"variants", recipes},
+            {"cases", row.cases},
+            {"failed", row.failed},
+            {"error", row.error},
+            {"bound", row.bound},
+            {"ratio", row.ratio},
+            {"result", row.result()},
+            {"seconds", row.seconds},
+            {"backends", backends_text(row)},
+            {"failures", row.failures}};
+}
+
+/// What was left out because the user asked for it; empty for a whole run.
+std::string restriction(const Arguments& arguments) {
+    std::vector<std::string> words;
+    if (arguments.quick) words.emplace_back("--quick");
+    if (!arguments.filter.empty()) words.emplace_back("--filter");
+    if (arguments.arithmetic != "both") words.emplace_back("--arithmetic");
+    return joined(words);
+}
+
+/// The best backend that is there, or the one that was asked for.
+BackendStatus chosen_backend(const std::string& word) {
+    const Backend wanted = parse_backend(word).value();
+    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
+        if (wanted == Backend::automatic ? status.available : status.backend == wanted) {
+            if (status.available) return status;
+            throw std::runtime_error(fmt::format("backend {} is unavailable: {}; {}", word, status.why, status.advice));
+        }
+    }
+    throw std::runtime_error("no backend is available");
+}
+
+std::string coverage_text(const Totals& totals, std::int64_t accepted, const std::string& restricted) {
+    const std::int64_t left_out = accepted - totals.combinations;
+    if (left_out == 0) {
+        return fmt::format(
+            "not run: nothing; all {} accepted combinations of operation, recipe, layout, output and "
+            "arithmetic were",
+            accepted);
+    }
+    return fmt::format("not run: {} of {} accepted combinations of operation, recipe, layout, output and arithmetic{}",
+                       left_out, accepted,
+                       restricted.empty() ? ", which is a mistake of this program" : " (" + restricted + ")");
+}
+
+Totals run_rows(const std::vector<Family>& families, const VerifySettings& settings, ordered_json& rows) {
+    std::int64_t cases = 0;
+    for (const Family& family : families) cases += count_cases(family, settings);
+    Progress progress("verifying", static_cast<std::uint64_t>(cases));
+    Totals totals;
+    const auto one_more = [&](const Family& family) {
+#pragma omp critical(tilewright_verify_progress)
+        progress.advance(1, label(family));
+    };
+    const auto count = static_cast<std::int64_t>(families.size());
+    // Rows side by side, a thread each; they are printed in their order.
+#pragma omp parallel for schedule(dynamic) ordered
+    for (std::int64_t i = 0; i < count; ++i) {
+        const Family& family = families[static_cast<std::size_t>(i)];
+        const RowResult row = run_row(family, settings, [&] { one_more(family); });
+#pragma omp ordered
+        {
+#pragma omp critical(tilewright_verify_progress)
+            progress.clear();
+            print_row(family, row);
+            rows.push_back(row_report(family, row));
+            ++totals.rows;
+            totals.cases += row.cases;
+            totals.combinations += row.combinations;
+            totals.failed += row.failed;
+        }
+    }
+    return totals;
+}
+
+void verify_command(const Arguments& arguments) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<Family> families = chosen_families(arguments.filter);
+    const BackendStatus backend = chosen_backend(arguments.backend);
+    VerifySettings settings{.backend = backend.backend, .arithmetics = all_arithmetics(), .quick = arguments.quick};
+    if (arguments.arithmetic != "both") settings.arithmetics = {parse_arithmetic(arguments.arithmetic).value()};
+
+    fmt::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
+    ordered_json rows = ordered_json::array();
+    const Totals totals = run_rows(families, settings, rows);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    const std::int64_t accepted = accepted_combinations(all_arithmetics());
+    const std::string coverage = coverage_text(totals, accepted, restriction(arguments));
+    fmt::print("\n{} cases, {} failed; {} operation x recipe rows in {}\n{}\n", totals.cases, totals.failed,
+               totals.rows, format_duration(time.count()), coverage);
+    if (!arguments.json_path.empty()) {
+        const ordered_json report{{"version", TILEWRIGHT_VERSION},     {"backend", name(backend.backend)},
+                                  {"device", backend.device},          {"cases", totals.cases},
+                                  {"failed", totals.failed},           {"combinations_run", totals.combinations},
+                                  {"combinations_accepted", accepted}, {"restricted_by", restriction(arguments)},
+                                  {"seconds", time.count()},           {"rows", rows}};
+        write_text(arguments.json_path, report.dump(2) + "\n");
+    }
+    const bool incomplete = totals.combinations != accepted && restriction(arguments).empty();
+    if (totals.failed > 0 || incomplete) throw Reported{};
+}
+
+}  // namespace
+
+void add_verify(CLI::App& program) {
+    CLI::App* command = program.add_subcommand("verify", "Check every operation and recipe on this machine");
+    command->footer(
+        "Each row is an operation with a pair of scale granularities; its cases go through all value and scale "
+        "formats,\n"
+        "layouts, outputs and arithmetics on small sizes, and through the sizes of a real model. The error is that of "
+        "the\n"
+        "element closest to its bound, which follows from what the arithmetic of its own sum can lose; ratio: error /\n"
+        "bound. Exit code 1 when a case fails.\n\n"
+        "Example:\n  tilewright verify\n  tilewright verify --quick --filter 'm_grouped.* 1x128:128x128'");
+    std::vector<std::string> arithmetics = arithmetic_words();
+    arithmetics.emplace_back("both");
+    const auto arguments = std::make_shared<Arguments>();
+    command->add_flag("--quick", arguments->quick, "One layout and output for each recipe; real sizes for dense only");
+    command
+        ->add_option("--filter", arguments->filter, "Only rows (operation, space, recipe) with a match of this regex")
+        ->check(known_by("regular expression", is_pattern, "ECMAScript's, e.g. 'dense row:.*'"));
+    command->add_option("--arithmetic", arguments->arithmetic, "CPU: fast, hopper or both")
+        ->check(one_of("arithmetic", arithmetics))
+        ->capture_default_str();
+    command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
+        ->check(one_of("backend", backend_words()))
+        ->capture_default_str();
+    command->add_option("--json", arguments->json_path, "Also write the table to this file as JSON");
+    command->callback([arguments] { verify_command(*arguments); });
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,99 @@
+#include "cli/verify_run.h"
+
+#include <fmt/format.h>
+#include <tilewright/run.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "check/gates.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr std::size_t failures_kept = 3;
+
+// Real sizes: the edges and a few tiles of each group are judged, so that the whole table takes minutes at most.
+constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
+
+struct Outcome {
+    double seconds = 0;
+    check::GateReport worst{};
+    std::string failure{};
+};
+
+std::string one_line(std::string text) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+}
+
+Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, Backend backend, const check::Effort& effort) {
+    Outcome outcome;
+    try {
+        test_case.problem().arithmetic = arithmetic;
+        test_case.reset_output();
+        const auto begin = std::chrono::steady_clock::now();
+        run(test_case.problem(), {.backend = backend, .stream = nullptr, .threads = 1});
+        outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        const check::Judgement judgement = check::judge(test_case, effort);
+        outcome.worst = judgement.worst();
+        if (!judgement.pass()) outcome.failure = outcome.worst.text();
+    } catch (const std::exception& error) {
+        outcome.failure = error.what();
+    }
+    return outcome;
+}
+
+void add_failure(RowResult& row, const VerifyCase& verify_case, const std::string& failure) {
+    ++row.failed;
+    if (row.failures.size() < failures_kept) {
+        row.failures.push_back(fmt::format("{}: {}", check::describe(verify_case.spec), one_line(failure)));
+    }
+}
+
+void run_case(const VerifyCase& verify_case, Backend backend, RowResult& row, const std::function<void()>& progress) {
+    check::Case test_case(verify_case.spec);
+    const bool cpu_only = !validate(test_case.problem(), Backend::hopper).empty();
+    for (Arithmetic arithmetic : verify_case.arithmetics) {
+        const Outcome outcome =
+            run_arithmetic(test_case, arithmetic, backend, verify_case.real_size ? sampled : check::Effort{});
+        ++row.cases;
+        row.combinations += verify_case.real_size ? 0 : 1;
+        row.seconds += outcome.seconds;
+        row.cpu_only += cpu_only ? 1 : 0;
+        if (outcome.worst.ratio > row.ratio) {
+            row.error = outcome.worst.error;
+            row.bound = outcome.worst.bound;
+            row.ratio = outcome.worst.ratio;
+        }
+        if (!outcome.failure.empty()) {
+            add_failure(row, verify_case, fmt::format("arithmetic {}: {}", name(arithmetic), outcome.failure));
+        }
+        progress();
+    }
+}
+
+}  // namespace
+
+std::int64_t count_cases(const Family& family, const VerifySettings& settings) {
+    std::int64_t count = 0;
+    for (const VerifyCase& verify_case : cases_of(family, settings.arithmetics, settings.quick)) {
+        count += static_cast<std::int64_t>(verify_case.arithmetics.size());
+    }
+    return count;
+}
+
+RowResult run_row(const Family& family, const VerifySettings& settings, const std::function<void()>& progress) {
+    RowResult row;
+    for (const VerifyCase& verify_case : cases_of(family, settings.arithmetics, settings.quick)) {
+        try {
+            run_case(verify_case, settings.backend, row, progress);
+        } catch (const std::exception& error) {
+            add_failure(row, verify_case, error.what());
+        }
+    }
+    return row;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,40 @@
+// Runs the cases of one row of `tilewright verify` and judges each by the gates of src/check.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/verify_cases.h"
+
+namespace tilewright::cli {
+
+struct VerifySettings {
+    Backend backend = Backend::cpu;
+    std::vector<Arithmetic> arithmetics{};
+    bool quick = false;
+};
+
+struct RowResult {
+    std::int64_t cases = 0;
+    std::int64_t combinations = 0;  // of recipe, layout, output and arithmetic that were run
+    std::int64_t failed = 0;
+    std::int64_t cpu_only = 0;            // cases that the Hopper backend refuses
+    std::vector<std::string> failures{};  // the first few, one line each
+    // The element closest to its bound, or farthest beyond.
+    double error = 0;
+    double bound = 0;
+    double ratio = 0;
+    double seconds = 0;  // of the calls themselves
+
+    std::string result() const { return failed == 0 ? "pass" : "FAIL"; }
+};
+
+/// With one thread. `progress` is called once for each case.
+RowResult run_row(const Family& family, const VerifySettings& settings, const std::function<void()>& progress);
+
+/// How many times `run_row` will call `progress`.
+std::int64_t count_cases(const Family& family, const VerifySettings& settings);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,34 @@
+// The words of the command line for operations, layouts, outputs, arithmetics, backends and recipes, and their meaning.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilewright::cli {
+
+const std::vector<Grouping>& all_groupings();
+const std::vector<Layout>& all_layouts();
+const std::vector<Format>& all_outputs();
+const std::vector<Arithmetic>& all_arithmetics();
+
+std::vector<std::string> grouping_words();
+std::vector<std::string> layout_words();
+std::vector<std::string> output_words();
+std::vector<std::string> arithmetic_words();
+std::vector<std::string> backend_words();
+
+std::optional<Grouping> parse_grouping(const std::string& word);
+std::optional<Layout> parse_layout(const std::string& word);
+std::optional<Arithmetic> parse_arithmetic(const std::string& word);
+std::optional<Backend> parse_backend(const std::string& word);
+
+/// An accepted pair, as `parse_recipe` reads it.
+bool is_known_recipe(const std::string& text);
+
+/// How recipes are written, for messages.
+std::string recipe_words();
+
+}  // namespace tilewright::cli

@@ -1,0 +1,252 @@
+// The program as users run it: exit codes, messages, files.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/safetensors.h"
+#include "cli/temporary_folder.h"
+
+extern char** environ;
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::json;
+using test::TemporaryFolder;
+
+struct Outcome {
+    int exit_code = -1;
+    std::string out{};
+    std::string err{};
+};
+
+class Running {
+public:
+    Running(const TemporaryFolder& folder, std::vector<std::string> arguments,
+            std::vector<std::string> environment = {})
+        : out_(folder.file("stdout")), err_(folder.file("stderr")) {
+        arguments.insert(arguments.begin(), TILEWRIGHT_PROGRAM);
+        for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
+        posix_spawn_file_actions_t actions{};
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        const int error = posix_spawn(&process_, TILEWRIGHT_PROGRAM, &actions, nullptr, pointers(arguments).data(),
+                                      pointers(environment).data());
+        posix_spawn_file_actions_destroy(&actions);
+        if (error != 0) throw std::runtime_error("the program does not start");
+    }
+
+    void kill(int signal) const { ::kill(process_, signal); }
+
+    Outcome wait() const {
+        int status = 0;
+        waitpid(process_, &status, 0);
+        return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
+                .out = test::read_file(out_),
+                .err = test::read_file(err_)};
+    }
+
+private:
+    static std::vector<char*> pointers(std::vector<std::string>& words) {
+        std::vector<char*> list;
+        for (std::string& word : words) list.push_back(word.data());
+        list.push_back(nullptr);
+        return list;
+    }
+
+    std::string out_;
+    std::string err_;
+    pid_t process_ = 0;
+};
+
+Outcome run_program(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
+    const TemporaryFolder folder;
+    return Running(folder, arguments, environment).wait();
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::vector<std::string> commands{"verify", "bench", "doctor", "quantize"};
+
+TEST(Program, EveryCommandHasHelpWithAnExample) {
+    const Outcome general = run_program({"--help"});
+    EXPECT_EQ(general.exit_code, 0);
+    for (const std::string& command : commands) {
+        EXPECT_TRUE(contains(general.out, command)) << command;
+        const Outcome help = run_program({command, "--help"});
+        EXPECT_EQ(help.exit_code, 0) << command;
+        EXPECT_TRUE(contains(help.out, "Example:\n  tilewright " + command)) << help.out;
+        EXPECT_EQ(help.err, "");
+    }
+    EXPECT_EQ(run_program({"--version"}).exit_code, 0);
+}
+
+struct Misuse {
+    std::vector<std::string> arguments;
+    std::string message;  // what stderr contains
+};
+
+TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
+    const std::vector<Misuse> cases{
+        {{}, "name a command: verify, bench"},
+        {{"verfy"}, "unknown command 'verfy'; known: verify, bench"},
+        {{"--fast"}, "unknown option '--fast'; known: --help, --version"},
+        {{"doctor", "--fast"}, "unknown option '--fast'; known: --help, --json"},
+        {{"doctor", "extra"}, "'extra' is one word too many"},
+        {{"verify", "--arithmetic", "exact"}, "'exact' is no arithmetic; known: fast, hopper"},
+        {{"verify", "--backend", "tpu"}, "'tpu' is no backend; known: automatic, cpu, hopper"},
+        {{"verify", "--filter", "("}, "'(' is no regular expression"},
+        {{"verify", "--filter", "no such row"}, "matches no row"},
+        {{"bench"}, "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b) or give --m, --n and --k"},
+        {{"bench", "--suite", "gpt-9"}, "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b"},
+        {{"bench", "--suite", "llama-70b", "--op", "k_grouped"}, "llama-70b has no experts"},
+        {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite has its own n and k"},
+        {{"bench", "--op", "sparse"}, "'sparse' is no operation; known: dense, batched"},
+        {{"bench", "--recipe", "row:tensor"}, "'row:tensor' is no recipe; known: a:b with sides tensor, row"},
+        {{"bench", "--m", "x"}, "--m"},
+        {{"quantize"}, "input is required"},
+        {{"quantize", "a", "b", "--recipe", "fp3"}, "'fp3' is no recipe of one operand; known: tensor, row, 1x128"},
+        {{"quantize", "a", "b", "--recipe", "bf16"}, "'bf16' is no recipe of one operand"},
+        {{"quantize", "a", "b", "--include", "["}, "--include '[' is no regular expression"},
+    };
+    for (const Misuse& misuse : cases) {
+        const Outcome outcome = run_program(misuse.arguments);
+        EXPECT_EQ(outcome.exit_code, 2) << misuse.message;
+        EXPECT_TRUE(contains(outcome.err, misuse.message)) << outcome.err;
+        EXPECT_EQ(outcome.err.rfind("tilewright", 0), 0U) << outcome.err;
+        EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+        EXPECT_EQ(outcome.out, "");
+    }
+}
+
+TEST(Program, DoctorReportsWithoutAGpu) {
+    const Outcome text = run_program({"doctor"});
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    for (const char* word : {"CPU", "OpenMP", "BLAS", "CUDA driver", "NVRTC", "cache folder", "backend cpu"}) {
+        EXPECT_TRUE(contains(text.out, word)) << word << " in\n" << text.out;
+    }
+    const TemporaryFolder folder;
+    const std::string cache = folder.file("cache");
+    const Outcome outcome = run_program({"doctor", "--json", "-"}, {"TILEWRIGHT_CACHE_DIR=" + cache});
+    EXPECT_EQ(outcome.exit_code, 0);
+    const json report = json::parse(outcome.out);
+    EXPECT_EQ(report.at("cache").at("path"), cache);
+    EXPECT_EQ(report.at("cache").at("writable"), true);
+    EXPECT_GE(report.at("cpu").at("cores"), 1);
+    for (const json& backend : report.at("backends")) {
+        const bool available = backend.at("available");
+        EXPECT_NE(available, !backend.at("problem").get<std::string>().empty()) << backend;
+        EXPECT_NE(available, !backend.at("advice").get<std::string>().empty()) << backend;
+    }
+}
+
+TEST(Program, DoctorSaysWhenTheCacheCannotBeUsed) {
+    const Outcome outcome = run_program({"doctor", "--json", "-"}, {"TILEWRIGHT_CACHE_DIR=/dev/null/cache"});
+    EXPECT_EQ(outcome.exit_code, 0);
+    const json cache = json::parse(outcome.out).at("cache");
+    EXPECT_EQ(cache.at("writable"), false);
+    EXPECT_TRUE(contains(cache.at("advice"), "TILEWRIGHT_CACHE_DIR"));
+}
+
+/// A file with one f32 matrix of `rows` x 1024 random-looking numbers.
+std::string write_model(const TemporaryFolder& folder, std::uint64_t rows) {
+    const std::string path = folder.file("model.safetensors");
+    SafetensorsWriter writer(path, {{.name = "w", .dtype = "F32", .shape = {rows, 1024}}}, {});
+    std::vector<float> row(1024);
+    for (std::uint64_t r = 0; r < rows; ++r) {
+        for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>((r * 31 + i * 17) % 251) - 125.0F;
+        writer.write("w", r * 4096, row.data(), 4096);
+    }
+    writer.commit();
+    return path;
+}
+
+TEST(Program, QuantizesAFile) {
+    const TemporaryFolder folder;
+    const std::string input = write_model(folder, 300);
+    const std::string output = folder.file("out.safetensors");
+    const Outcome outcome = run_program({"quantize", input, output, "--recipe", "mxfp8", "--round-up"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");  // no progress bar where stderr is no terminal
+    EXPECT_TRUE(contains(outcome.out, "1 tensors quantised (mxfp8), 0 copied"));
+    const SafetensorsReader reader(output);
+    EXPECT_EQ(reader.header().metadata.at("tilewright.round_up"), "true");
+    EXPECT_EQ(reader.header().tensors.size(), 2U);
+}
+
+TEST(Program, RefusesABrokenFileAndLeavesNothing) {
+    const TemporaryFolder folder;
+    const std::string input = write_model(folder, 8);
+    std::filesystem::resize_file(input, std::filesystem::file_size(input) - 1);
+    const std::size_t entries = folder.entries();
+    const Outcome outcome = run_program({"quantize", input, folder.file("out.safetensors")});
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_TRUE(contains(outcome.err, "tilewright: " + input + ": tensor 'w' claims the bytes 0 to 32768 of 32767"))
+        << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
+    EXPECT_EQ(folder.entries(), entries);
+    EXPECT_EQ(run_program({"quantize", folder.file("none"), folder.file("out")}).exit_code, 1);
+}
+
+/// Starts quantising a large file, kills the program as soon as it writes, and gives what is left in the folder.
+std::vector<std::string> left_after(int signal) {
+    const TemporaryFolder folder;
+    const TemporaryFolder logs;
+    const std::string input = write_model(folder, 16 * 1024);
+    const Running program(logs, {"quantize", input, folder.file("out.safetensors"), "--recipe", "nvfp4"});
+    while (folder.entries() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.kill(signal);
+    EXPECT_EQ(program.wait().exit_code, -signal);
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+        if (entry.path() != input) names.push_back(entry.path().filename().string());
+    }
+    return names;
+}
+
+TEST(Program, AKilledQuantizeLeavesNoFileUnderTheFinalName) {
+    EXPECT_TRUE(left_after(SIGTERM).empty());
+    EXPECT_TRUE(left_after(SIGINT).empty());
+    for (const std::string& name : left_after(SIGKILL)) EXPECT_NE(name, "out.safetensors");
+}
+
+TEST(Program, VerifyPassesQuickly) {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("report.json");
+    const Outcome outcome = run_program({"verify", "--quick", "--filter", "dense", "--json", path});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+    EXPECT_TRUE(contains(outcome.out, " 0 failed"));
+    const json report = json::parse(test::read_file(path));
+    EXPECT_EQ(report.at("failed"), 0);
+    EXPECT_GT(report.at("rows").size(), 20U);
+}
+
+TEST(Program, BenchWritesJsonLines) {
+    const Outcome outcome = run_program({"bench", "--m", "3", "--n", "64", "--k", "256", "--op",
+                                         "dense,m_grouped_masked,k_grouped", "--recipe", "row:row,mxfp8:mxfp4",
+                                         "--seconds", "0.01", "--repeats", "3", "--peers", "--json", "-"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::size_t own = 0;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+        const json object = json::parse(line);
+        for (const char* key : {"peer", "op", "shape", "us", "tflops", "gbs", "floor_us", "ratio", "device"}) {
+            EXPECT_TRUE(object.contains(key)) << key;
+        }
+        EXPECT_GT(object.at("us"), 0);
+        EXPECT_GT(object.at("floor_us"), 0);
+        if (contains(object.at("peer"), "Tilewright")) ++own;
+    }
+    EXPECT_EQ(own, 6U);
+}
+
+}  // namespace
+}  // namespace tilewright::cli
