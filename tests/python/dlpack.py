@@ -61,3 +61,47 @@ class Producer:
         self._managed.append(managed)
         self.exported += 1
         return _new_capsule(ctypes.addressof(managed), b"dltensor", None)
+
+
+class _VersionedTensor(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", _Deleter),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_FromPython = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+
+
+class _Exchange(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("from_python", _FromPython),
+    )
+
+
+@_FromPython
+def _from_python(producer, out):
+    code, bits, lanes = producer.type
+    tensor = _Tensor(producer.array.ctypes.data, CPU, 0, producer.array.ndim, code, bits, lanes, producer._shape)
+    managed = _VersionedTensor((1, 1), None, producer._deleter, 0, tensor)
+    producer._managed.append(managed)
+    producer.exported += 1
+    out[0] = ctypes.addressof(managed)
+    return 0
+
+
+_EXCHANGE_NAME = b"dlpack_exchange_api"  # capsules keep the pointer
+_exchange = _Exchange((1, 2), None, None, _from_python)
+
+
+class ExchangeProducer(Producer):
+    """Offers DLPack's C exchange, as torch does, and no __dlpack__."""
+
+    __dlpack_c_exchange_api__ = _new_capsule(ctypes.addressof(_exchange), _EXCHANGE_NAME, None)
+    __dlpack__ = None

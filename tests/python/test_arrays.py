@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tilewright as tw
-from dlpack import Producer
+from dlpack import ExchangeProducer, Producer
 from operands import DTYPES, exact, exact_pair, pack, product
 
 
@@ -113,6 +113,20 @@ def test_dlpack_packed_e2m1_and_ue8m0(rng):
     del given
     gc.collect()
     assert values.exported == values.released == scales.exported == scales.released == 1
+
+
+def test_the_c_exchange(rng):
+    """Read and written without a call of __dlpack__, and given back also if the elements are of no use."""
+    memory = np.zeros((2, 3), np.float32)
+    a, b = rng.integers(-2, 3, (2, 4)).astype(np.float32), rng.integers(-2, 3, (3, 4)).astype(np.float32)
+    given, out = ExchangeProducer(a, dlpack.FLOAT, 32), ExchangeProducer(memory, dlpack.FLOAT, 32)
+    assert tw.gemm(given, b, out=out) is out
+    np.testing.assert_array_equal(memory, a @ b.T)
+    assert given.exported == given.released == out.exported == out.released == 1
+    useless = ExchangeProducer(a, dlpack.UINT, 32)
+    with pytest.raises(ValueError, match=r"^a: ExchangeProducer given"):
+        tw.gemm(useless, b)
+    assert useless.exported == useless.released == 1
 
 
 def test_dlpack_output():
