@@ -182,7 +182,8 @@ private:
         }
         // Neighbours in every direction differ; over 4096 products the range must shrink to stay exact.
         const int range = spec_.k > 4096 ? 3 : 7;
-        return std::exp2(static_cast<double>((group * 2 + row_block * 5 + column * 3) % range - range / 2));
+        const std::int64_t step = (group * 2 + row_block * 5 + column * 4) % range;
+        return std::exp2(static_cast<double>(step - (range - 1) / 2));
     }
 
     /// Fits the block, then is off by a random factor from 1/2 to 2, so that no two scales are alike.

@@ -41,6 +41,7 @@ protected:
     void count(const Finding& finding);
     void count_bits(const BitFinding& finding);
 
+private:
     GateReport report_;
 };
 

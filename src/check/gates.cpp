@@ -192,12 +192,12 @@ GateReport AggregateGate::report() {
             judge(score, score.elements < full_score, [group = group] { return fmt::format("group {}", group); });
     }
     judge(whole, whole.elements < full_score, [] { return std::string("the whole"); });
-    return report_;
+    return GateBase::report();
 }
 
 void AggregateGate::judge(const Score& score, bool as_row, const std::function<std::string()>& where) {
     if (score.elements < shortest_scored_row) return;
-    const bool same_sign = score.sizes >= score.magnitudes / 2;
+    const bool same_sign = score.sizes >= score.magnitudes / 4;
     // Data of few different values may round in the same unlucky way everywhere.
     const double rounding = 1.3 * std::sqrt(score.squares == 0 ? 0 : score.roundings / score.squares);
     const double limit = std::max(relative_limit(limits(class_, score.k), output_, same_sign, as_row), rounding);

@@ -66,6 +66,7 @@ std::string GateReport::text() const {
 
 std::vector<GateReport> run_gates(std::span<const Gate> gates, const Geometry& geometry, const JudgeOptions& options) {
     std::vector<std::unique_ptr<GateBase>> running;
+    running.reserve(gates.size());
     for (Gate gate : gates) running.push_back(make_gate(gate, options.arithmetic));
     const bool emulate = options.arithmetic == Arithmetic::hopper && std::ranges::any_of(gates, [](Gate gate) {
                              return gate == Gate::emulation || gate == Gate::running_bound;
@@ -85,6 +86,7 @@ std::vector<GateReport> run_gates(std::span<const Gate> gates, const Geometry& g
         for (const auto& gate : running) gate->add(geometry, region, values);
     }
     std::vector<GateReport> reports;
+    reports.reserve(running.size());
     for (const auto& gate : running) reports.push_back(gate->report());
     return reports;
 }

@@ -25,8 +25,8 @@ inline constexpr ErrorClass error_classes[] = {ErrorClass::fp8_promoted,  ErrorC
 ErrorClass error_class(const Recipe& recipe, Accumulation accumulation, Arithmetic arithmetic);
 std::string_view name(ErrorClass error_class);
 
-/// relL2 is ||D - exact|| / ||exact||. Same sign: sum of |exact| is at least half the sum of |a b|, so that nothing
-/// much cancels and the cuts, all toward zero, add up. Infinity: no limit is of use.
+/// relL2 is ||D - exact|| / ||exact||. Same sign: sum of |exact| is at least a quarter of the sum of |a b|, so that
+/// little cancels and the cuts, all toward zero, add up. Infinity: no limit is of use.
 struct Limits {
     double zero_mean;  // relL2 of f32 outputs, of a group or the whole
     double same_sign;

@@ -73,6 +73,7 @@ std::vector<Region> sampled_regions(const std::vector<Piece>& list, std::int64_t
         for (std::size_t i = 2; i < sampled_pieces; ++i) add_corners(list[random.up_to(last)], n, sample);
     }
     std::vector<std::int64_t> ends;  // of the pieces, one row after another
+    ends.reserve(list.size());
     for (const Piece& piece : list) ends.push_back((ends.empty() ? 0 : ends.back()) + piece.rows);
     const std::int64_t columns = std::min(sampled_columns, n);
     for (int i = 0; i < effort.tiles; ++i) {

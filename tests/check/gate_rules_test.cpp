@@ -5,6 +5,7 @@
 #include "cpu/reference.h"
 #include "formats/element.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -115,6 +116,24 @@ TEST(GateRules, ReportsNameTheWorstElement) {
     EXPECT_EQ(judgement.worst().pass(), false);
     EXPECT_NE(judgement.text().find("running bound: 1 of 560 FAILED; worst group 1, row 3, column 17: "),
               std::string::npos);
+}
+
+/// docs/numerics.md shows the limits as they are.
+TEST(GateRules, TheDocumentedLimitsAreTheOnesInUse) {
+    std::ifstream file(TILEWRIGHT_TEST_DATA "/../../docs/numerics.md");
+    std::stringstream page;
+    page << file.rdbuf();
+    for (ErrorClass each : error_classes) {
+        std::string row = fmt::format("| {} |", name(each));
+        for (std::int64_t k : {4096, 16384}) {
+            const Limits numbers = limits(each, k);
+            for (double number : {numbers.zero_mean, numbers.same_sign, numbers.magnitude}) {
+                row += std::isinf(number) ? " none |" : fmt::format(" {:.2e} |", number);
+            }
+        }
+        row += fmt::format(" {:.2e} | {:.2e} |", limits(each, 4096).group, limits(each, 4096).row);
+        EXPECT_NE(page.str().find(row), std::string::npos) << row;
+    }
 }
 
 /// A right result keeps the fallback that has no running bound, too.
