@@ -32,7 +32,7 @@ bool has_sound_shape(const Tensor& tensor) {
 
 bool has_sound_strides(const Tensor& tensor) {
     if (!has_sound_shape(tensor) || tensor.strides.rank() != tensor.shape.rank()) return false;
-    const std::int64_t element = bits(tensor.format) / 4;  // half bytes
+    const std::int64_t element = std::max(bits(tensor.format) / 4, 1);  // half bytes; unknown formats have no bits
     std::int64_t gapless = element;
     std::int64_t span = element;
     for (int i = 0; i < tensor.shape.rank(); ++i) {

@@ -62,7 +62,7 @@ private:
     int budget_ = 1'000'000;
 };
 
-std::int64_t element_length(const Tensor& tensor) { return bits(tensor.format) / 4; }
+std::int64_t element_length(const Tensor& tensor) { return std::max(bits(tensor.format) / 4, 1); }
 
 /// A gapless run of half bytes, and the steps at which it repeats.
 struct Footprint {

@@ -1,6 +1,8 @@
 // Formats that a tensor cannot have, sides that make no sense, and pairs outside the closed list.
 #include "problem/malformed.h"
 
+#include <cstdint>
+
 namespace tilewright::test {
 namespace {
 
@@ -21,6 +23,16 @@ std::vector<Malformed> tensors() {
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a.values.format = static_cast<Format>(99); },
          .messages = {"a.values: unknown format given, e4m3, e5m2, e2m1, bf16, f16 or f32 expected"}},
+        {.mistake = "an output of unknown format that spans more than can be counted",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 p.d.format = static_cast<Format>(99);
+                 p.d.strides = {std::int64_t{1} << 62, 1};
+             },
+         .messages =
+             {"d.strides: [4611686018427387904, 1] with sizes [64, 256] given, a span below 2^60 bytes expected",
+              "d: unknown format given, bf16, f16 or f32 expected"}},
         {.mistake = "fp8 output",
          .spec = {},
          .make = [](Problem& p) { p.d.format = Format::e4m3; },
