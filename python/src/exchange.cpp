@@ -35,25 +35,13 @@ void release_capsule(PyObject* capsule) {
     if (tensor != nullptr && tensor->deleter != nullptr) tensor->deleter(tensor);
 }
 
-const Exchange* find_exchange(nb::handle type) {
+/// Looked up every time: a kept type would keep all that its methods see.
+const Exchange* exchange_of(nb::handle type) {
     if (!nb::hasattr(type, "__dlpack_c_exchange_api__")) return nullptr;
     const nb::object capsule = type.attr("__dlpack_c_exchange_api__");
     const auto* api = static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
     if (api == nullptr) PyErr_Clear();
     return api != nullptr && api->version.major == 1 ? api : nullptr;
-}
-
-/// Looks once for each change of type: calls mostly see the same one. The type is kept, so that its address stays its
-/// own.
-const Exchange* exchange_of(nb::handle type) {
-    static PyObject* last_type = nullptr;
-    static const Exchange* last = nullptr;
-    if (type.ptr() != last_type) {
-        last = find_exchange(type);
-        Py_XDECREF(last_type);
-        last_type = type.inc_ref().ptr();
-    }
-    return last;
 }
 
 }  // namespace

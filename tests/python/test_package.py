@@ -113,6 +113,12 @@ LEAK_CHECK = """
 import numpy as np, tilewright as tw
 x = np.ones((4, 64), np.float32)
 kept = tw.quantize(x, "mxfp4")
+class Speaks:
+    def __dlpack__(self, **options):
+        return x.__dlpack__(**options)
+    def __dlpack_device__(self):
+        return x.__dlpack_device__()
+tw.gemm(Speaks(), x)
 tw.gemm(tw.quantize(x, "mxfp8"), kept)
 tw.validate(x, x[:, :3])
 for wrong in (lambda: tw.gemm(x, x[:, :3]), lambda: tw.gemm(x, "no"), lambda: tw.quantize(x, "no")):
