@@ -181,9 +181,10 @@ private:
             return std::exp2(static_cast<double>(random_bits(scale_stream_, group, row_block, column) % 3) - 1);
         }
         // Neighbours in every direction differ; over 4096 products the range must shrink to stay exact.
-        const int range = spec_.k > 4096 ? 3 : 7;
+        const std::int64_t range = spec_.k > 4096 ? 3 : 7;
+        const std::int64_t middle = range / 2;
         const std::int64_t step = (group * 2 + row_block * 5 + column * 4) % range;
-        return std::exp2(static_cast<double>(step - (range - 1) / 2));
+        return std::exp2(static_cast<double>(step - middle));
     }
 
     /// Fits the block, then is off by a random factor from 1/2 to 2, so that no two scales are alike.
