@@ -110,13 +110,29 @@ std::string recipe_and_arithmetic(const BenchSettings& settings) {
     return name(settings.recipe) + (settings.arithmetic == Arithmetic::hopper ? " (hopper)" : "");
 }
 
-/// One row for Tilewright and one for each peer; whether the shape passed its check.
-bool print_result(const Table& table, const BenchResult& result, const BenchSettings& settings) {
+Table result_table(const std::vector<BenchShape>& shapes) {
+    std::size_t operation = 0;
+    std::size_t shape = 0;
+    for (const BenchShape& each : shapes) {
+        operation = std::max(operation, name(each.grouping).size());
+        shape = std::max(shape, shape_text(each).size());
+    }
+    return Table({{.title = "operation", .width = operation},
+                  {.title = "shape", .width = shape},
+                  {.title = "recipe", .width = 21},
+                  {.title = "time", .right = true, .width = 8},
+                  {.title = "floor", .right = true, .width = 8},
+                  {.title = "ratio", .right = true, .width = 5},
+                  {.title = "GFLOP/s", .right = true, .width = 7},
+                  {.title = "GB/s", .right = true, .width = 6}});
+}
+
+/// One row for Tilewright and one for each peer.
+void print_result(const Table& table, const BenchResult& result, const BenchSettings& settings) {
     const std::string operation(name(result.shape.grouping));
     if (!result.failure.empty()) {
-        fmt::print("{}", table.line({operation, shape_text(result.shape), name(settings.recipe), "WRONG RESULT"}));
-        fmt::print("  {}\n", result.failure);
-        return false;
+        fmt::print("{}", table.line({operation, shape_text(result.shape), name(settings.recipe), "WRONG"}));
+        return;
     }
     const double floor = cpu_peaks().floor_seconds(result.work);
     for (const Timing& timing : result.timings) {
@@ -129,7 +145,6 @@ bool print_result(const Table& table, const BenchResult& result, const BenchSett
                                format_number(result.work.bytes / timing.seconds * 1e-9)}));
     }
     std::fflush(stdout);
-    return true;
 }
 
 void print_machine(const std::string& device) {
@@ -153,43 +168,46 @@ std::vector<BenchSettings> all_settings(const Arguments& arguments, Backend back
     return list;
 }
 
-void bench_command(const Arguments& arguments) {
-    Backend backend = parse_backend(arguments.backend).value();
-    const std::vector<BenchShape> shapes = chosen_shapes(arguments);
-    const std::string device = backend_device(backend);
-    const std::vector<BenchSettings> settings_list = all_settings(arguments, backend);
-    const bool to_stdout = arguments.json_path == "-";
-    if (!to_stdout) print_machine(device);
-    const Table table({{.title = "operation", .width = 9},
-                       {.title = "shape", .width = 22},
-                       {.title = "recipe", .width = 21},
-                       {.title = "time", .right = true, .width = 8},
-                       {.title = "floor", .right = true, .width = 8},
-                       {.title = "ratio", .right = true, .width = 5},
-                       {.title = "GFLOP/s", .right = true, .width = 7},
-                       {.title = "GB/s", .right = true, .width = 6}});
-    if (!to_stdout) fmt::print("{}", table.header());
+/// How many results were wrong. JSON lines go to stdout as they come, or into `lines`.
+std::size_t run_shapes(const std::vector<BenchShape>& shapes, const std::vector<BenchSettings>& settings_list,
+                       const std::string& device, std::string* lines) {
+    const Table table = result_table(shapes);
+    if (lines != nullptr) fmt::print("{}", table.header());
     Progress progress("timing", shapes.size() * settings_list.size());
-    std::string lines;
-    std::size_t failed = 0;
+    std::size_t wrong = 0;
     for (const BenchShape& shape : shapes) {
         for (const BenchSettings& settings : settings_list) {
             progress.advance(0, fmt::format("{} {}", name(shape.grouping), shape_text(shape)));
             const BenchResult result = run_bench(shape, settings);
             progress.clear();
-            for (const Timing& timing : result.timings)
-                lines += json_line(result, timing, settings, device).dump() + "\n";
-            if (to_stdout && result.failure.empty()) {
-                fmt::print("{}", lines);
-                lines.clear();
-            } else if (!print_result(table, result, settings)) {
-                ++failed;
+            for (const Timing& timing : result.timings) {
+                const std::string line = json_line(result, timing, settings, device).dump() + "\n";
+                if (lines != nullptr) *lines += line;
+                if (lines == nullptr) fmt::print("{}", line);
+            }
+            if (lines != nullptr) print_result(table, result, settings);
+            if (!result.failure.empty()) {
+                ++wrong;
+                fmt::print(stderr, "tilewright: bench: {} {} {}: wrong result, not timed: {}\n", name(shape.grouping),
+                           shape_text(shape), name(settings.recipe), result.failure);
             }
             progress.advance(1);
         }
     }
-    if (!arguments.json_path.empty() && !to_stdout) write_text(arguments.json_path, lines);
-    if (failed > 0) throw std::runtime_error(fmt::format("bench: {} results were wrong and not timed", failed));
+    return wrong;
+}
+
+void bench_command(const Arguments& arguments) {
+    Backend backend = parse_backend(arguments.backend).value();
+    const std::vector<BenchShape> shapes = chosen_shapes(arguments);
+    const std::string device = backend_device(backend);
+    const bool json_only = arguments.json_path == "-";
+    if (!json_only) print_machine(device);
+    std::string lines;
+    const std::size_t wrong =
+        run_shapes(shapes, all_settings(arguments, backend), device, json_only ? nullptr : &lines);
+    if (!json_only && !arguments.json_path.empty()) write_text(arguments.json_path, lines);
+    if (wrong > 0) throw Reported{};
 }
 
 void add_options(CLI::App& command, Arguments& arguments) {

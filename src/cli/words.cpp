@@ -8,6 +8,7 @@ const std::vector<Backend> all_backends{Backend::automatic, Backend::cpu, Backen
 template <typename Value>
 std::vector<std::string> words_of(const std::vector<Value>& values) {
     std::vector<std::string> words;
+    words.reserve(values.size());
     for (Value value : values) words.emplace_back(name(value));
     return words;
 }

@@ -4,16 +4,16 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "cli/safetensors.h"
 #include "cli/temporary_folder.h"
-
-extern char** environ;
 
 namespace tilewright::cli {
 namespace {
@@ -57,6 +57,7 @@ public:
 private:
     static std::vector<char*> pointers(std::vector<std::string>& words) {
         std::vector<char*> list;
+        list.reserve(words.size() + 1);
         for (std::string& word : words) list.push_back(word.data());
         list.push_back(nullptr);
         return list;
@@ -74,7 +75,7 @@ Outcome run_program(const std::vector<std::string>& arguments, const std::vector
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-const std::vector<std::string> commands{"verify", "bench", "doctor", "quantize"};
+const std::vector<std::string> commands{"verify", "bench", "explain", "doctor", "quantize"};
 
 TEST(Program, EveryCommandHasHelpWithAnExample) {
     const Outcome general = run_program({"--help"});
@@ -83,7 +84,7 @@ TEST(Program, EveryCommandHasHelpWithAnExample) {
         EXPECT_TRUE(contains(general.out, command)) << command;
         const Outcome help = run_program({command, "--help"});
         EXPECT_EQ(help.exit_code, 0) << command;
-        EXPECT_TRUE(contains(help.out, "Example:\n  tilewright " + command)) << help.out;
+        EXPECT_TRUE(contains(help.out, ":\n  tilewright " + command)) << help.out;
         EXPECT_EQ(help.err, "");
     }
     EXPECT_EQ(run_program({"--version"}).exit_code, 0);
@@ -158,7 +159,7 @@ TEST(Program, DoctorSaysWhenTheCacheCannotBeUsed) {
 
 /// A file with one f32 matrix of `rows` x 1024 random-looking numbers.
 std::string write_model(const TemporaryFolder& folder, std::uint64_t rows) {
-    const std::string path = folder.file("model.safetensors");
+    std::string path = folder.file("model.safetensors");
     SafetensorsWriter writer(path, {{.name = "w", .dtype = "F32", .shape = {rows, 1024}}}, {});
     std::vector<float> row(1024);
     for (std::uint64_t r = 0; r < rows; ++r) {
@@ -227,6 +228,24 @@ TEST(Program, VerifyPassesQuickly) {
     const json report = json::parse(test::read_file(path));
     EXPECT_EQ(report.at("failed"), 0);
     EXPECT_GT(report.at("rows").size(), 20U);
+}
+
+TEST(Program, SaysWhyABackendIsUnavailable) {
+    const json report = json::parse(run_program({"doctor", "--json", "-"}).out);
+    for (const json& backend : report.at("backends")) {
+        const std::string name = backend.at("backend");
+        for (const char* command : {"verify", "bench"}) {
+            std::vector<std::string> arguments{command, "--backend", name};
+            if (arguments.front() == "verify")
+                arguments.insert(arguments.end(), {"--quick", "--filter", "dense row:row"});
+            if (arguments.front() == "bench") arguments.insert(arguments.end(), {"--m", "1", "--n", "8", "--k", "8"});
+            const Outcome outcome = run_program(arguments);
+            EXPECT_EQ(outcome.exit_code, backend.at("available") ? 0 : 1) << outcome.err;
+            if (backend.at("available")) continue;
+            EXPECT_TRUE(contains(outcome.err, "backend " + name + " is unavailable: ")) << outcome.err;
+            EXPECT_TRUE(contains(outcome.err, backend.at("advice"))) << outcome.err;
+        }
+    }
 }
 
 TEST(Program, BenchWritesJsonLines) {

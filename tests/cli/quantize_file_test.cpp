@@ -46,7 +46,7 @@ std::string write_model(const TemporaryFolder& folder) {
         tensors.push_back({.name = std::string("flat.") + dtype, .dtype = dtype, .shape = {300, 200}});
         tensors.push_back({.name = std::string("experts.") + dtype, .dtype = dtype, .shape = {3, 130, 64}});
     }
-    const std::string path = folder.file("model.safetensors");
+    std::string path = folder.file("model.safetensors");
     SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
     for (const StoredTensor& tensor : tensors) {
         const std::uint64_t bytes = stored_bytes(tensor.dtype, tensor.shape).value();
