@@ -1,3 +1,4 @@
+// The values of all codes of the formats of eight bits or fewer, for the decoders that look them up.
 #include "cpu/decode.h"
 #include "formats/codec.h"
 #include "formats/element.h"

@@ -104,9 +104,11 @@ void expect_tile(Format format, cpu::Isa isa, const Strides2& layout, int rows, 
                 for (int k = 0; k < k_count; ++k) {
                     const std::int64_t row = listed ? list[static_cast<std::size_t>(r)] : 2 + r;
                     const std::int64_t index = layout.base + row * layout.row_stride + k * layout.k_stride;
-                    const double expected = formats::load(memory.data(), format, index) *
-                                            double{scales[static_cast<std::size_t>(r + k / 32 * scale_stride)]} /
-                                            double{kernels.decode_gain(format)};
+                    const double expected =
+                        formats::load(memory.data(), format, index) *
+                        double{scales[static_cast<std::size_t>(r) +
+                                      static_cast<std::size_t>(k / 32) * static_cast<std::size_t>(scale_stride)]} /
+                        double{kernels.decode_gain(format)};
                     const float given = out[static_cast<std::size_t>(r * job.out_row_stride + k * job.out_k_stride)];
                     ASSERT_TRUE(same(given, static_cast<float>(expected)))
                         << name(format) << " row " << r << " k " << k << " strides " << layout.row_stride << ", "

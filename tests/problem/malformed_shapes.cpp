@@ -90,7 +90,7 @@ std::vector<Malformed> ranks_and_signs() {
     };
 }
 
-std::vector<Malformed> disagreements() {
+std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): a table
     return {
         {.mistake = "k of b",
          .spec = {.recipe = "bf16:bf16"},
