@@ -20,7 +20,7 @@ run: build  ## the main job: check every operation and recipe, then run a real m
 	$(MAKE) --no-print-directory python-package
 	$(python) examples/minilm/minilm.py
 
-test: build lint test-cpp test-install test-python test-sanitize  ## everything that must pass
+test: build test-cpp test-install test-python lint test-sanitize  ## everything that must pass
 
 test-cpp: build  ## the C++ suite
 	ctest --preset release -j $(cpus)
@@ -40,8 +40,10 @@ test-install: build  ## a consumer project built from the installed library
 python-package: setup
 	tools/python-package
 
-bench: build  ## timings: the CPU backend against OpenBLAS, every model's shapes
-	$(program) bench --suite deepseek-v3
+bench: build  ## timings: the CPU backend beside OpenBLAS with its marks, the GPU's arithmetic, a model's layers
+	build/release/benchmarks/cpu_gemm
+	build/release/benchmarks/cpu_hopper
+	$(program) bench --suite qwen3-235b --peers
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint

@@ -1,12 +1,9 @@
-// Tile: what the planner and a kernel both derive from it, and that the device compiler accepts it.
+// Tile: what the planner and a kernel both derive from it.
 #include "hopper/tile.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "plan/candidates.h"
@@ -103,57 +100,6 @@ TEST(Tile, ChainsAreThoseOfTheCanonicalOrder) {
             EXPECT_EQ(tile.chain(), order->chain) << name(recipe) << " " << name(accumulation);
         }
     }
-}
-
-struct Nvrtc {
-    void* library = nullptr;
-    template <class Function>
-    Function find(const char* name) const {
-        return reinterpret_cast<Function>(dlsym(library, name));
-    }
-};
-
-Nvrtc open_nvrtc() {
-    for (const char* name : {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"}) {
-        if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return {library};
-    }
-    return {};
-}
-
-/// What NVRTC says about `source`; empty if it compiles.
-std::string compile(const Nvrtc& nvrtc, const std::string& source) {
-    using Program = void*;
-    const auto create =
-        nvrtc.find<int (*)(Program*, const char*, const char*, int, const char* const*, const char* const*)>(
-            "nvrtcCreateProgram");
-    const auto build = nvrtc.find<int (*)(Program, int, const char* const*)>("nvrtcCompileProgram");
-    const auto log_size = nvrtc.find<int (*)(Program, std::size_t*)>("nvrtcGetProgramLogSize");
-    const auto log = nvrtc.find<int (*)(Program, char*)>("nvrtcGetProgramLog");
-    const auto destroy = nvrtc.find<int (*)(Program*)>("nvrtcDestroyProgram");
-    Program program = nullptr;
-    if (create(&program, source.c_str(), "tile.cu", 0, nullptr, nullptr) != 0) return "nvrtcCreateProgram failed";
-    constexpr std::array options{"-arch=sm_90a", "-std=c++20", "-default-device", "-fmad=false"};
-    std::string text;
-    if (build(program, static_cast<int>(options.size()), options.data()) != 0) {
-        std::size_t size = 0;
-        log_size(program, &size);
-        text.resize(size);
-        log(program, text.data());
-    }
-    destroy(&program);
-    return text;
-}
-
-TEST(Tile, TheDeviceCompilerTakesItAsATemplateArgument) {
-    const Nvrtc nvrtc = open_nvrtc();
-    if (nvrtc.library == nullptr) GTEST_SKIP() << "NVRTC is not on this machine's library path";
-    std::stringstream source;
-    source << std::ifstream(TILEWRIGHT_TILE_HEADER).rdbuf() << R"(
-        using tilewright::hopper::Tile;
-        template <Tile tile> __global__ void kernel(int* out) { *out = tile.shared_bytes() + tile.consumer_registers(); }
-        template __global__ void kernel<Tile{.m = 64, .n = 96, .stages = 6, .warpgroups = 1}>(int*);
-        static_assert(Tile{.m = 256}.threads() == 384);)";
-    EXPECT_EQ(compile(nvrtc, source.str()), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""codec.h is device code too: NVRTC compiles it as kernels will, with no standard header and no warning."""
+"""Device code is always compiled, GPU or not: NVRTC takes every header as kernels do, without a standard header or a warning."""
 
 import ctypes
 import glob
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # As kernels are compiled (docs/design.md, rules for device code).
 OPTIONS = ["-default-device", "-std=c++20", "-fmad=false", "-arch=sm_90a"]
 
-KERNEL = """
+CODEC = """
 #include "formats/codec.h"
 using namespace tilewright::formats;
 static_assert(decode(e4m3_fields, 0x7E) == 448 && encode_ue8m0(3.0) == 129 && encode_ue4m3(448.0) == 0x7E);
@@ -23,6 +23,14 @@ extern "C" __global__ void convert(const float* in, unsigned* codes, float* out,
     codes[i] = pack_e2m1(code, encode(e4m3_fields, in[i])) + encode_ue8m0(in[i], Rounding::up) + encode_ue4m3(in[i]);
     out[i] = decode(e5m2_fields, codes[i]) + decode_ue8m0(code) + decode_ue4m3(first_e2m1(code));
 }
+"""
+
+TILE = """
+#include "hopper/tile.h"
+using tilewright::hopper::Tile;
+template <Tile tile> __global__ void kernel(int* out) { *out = tile.shared_bytes() + tile.consumer_registers(); }
+template __global__ void kernel<Tile{.m = 64, .n = 96, .stages = 6, .warpgroups = 1}>(int*);
+static_assert(Tile{.m = 256}.threads() == 384);
 """
 
 
@@ -38,13 +46,21 @@ def nvrtc():
     return ctypes.CDLL(found[0])
 
 
+def device_headers():
+    """Every header that kernels may include, by the name they include it with."""
+    paths = [ROOT / "src/formats/codec.h", *sorted((ROOT / "src/hopper").glob("*.h"))]
+    return {path.relative_to(ROOT / "src").as_posix(): path.read_bytes() for path in paths}
+
+
 def compile_for_gpu(source):
-    """(succeeded, log) of NVRTC for this source, with src/formats/codec.h as its only header."""
+    """(succeeded, log) of NVRTC for this source, with the device headers and no others."""
     library = nvrtc()
-    header = (ROOT / "src/formats/codec.h").read_bytes()
+    found = device_headers()
+    headers = (ctypes.c_char_p * len(found))(*found.values())
+    names = (ctypes.c_char_p * len(found))(*[name.encode() for name in found])
     program = ctypes.c_void_p()
-    headers, names = (ctypes.c_char_p * 1)(header), (ctypes.c_char_p * 1)(b"formats/codec.h")
-    assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 1, headers, names) == 0
+    create = library.nvrtcCreateProgram
+    assert create(ctypes.byref(program), source.encode(), b"kernel.cu", len(found), headers, names) == 0
     options = (ctypes.c_char_p * len(OPTIONS))(*[option.encode() for option in OPTIONS])
     result = library.nvrtcCompileProgram(program, len(OPTIONS), options)
     size = ctypes.c_size_t()
@@ -55,8 +71,15 @@ def compile_for_gpu(source):
     return result == 0, log.value.decode()
 
 
-def test_nvrtc_compiles_the_codec():
-    succeeded, log = compile_for_gpu(KERNEL)
+@pytest.mark.parametrize("source", [CODEC, TILE], ids=["codec", "tile"])
+def test_nvrtc_compiles(source):
+    succeeded, log = compile_for_gpu(source)
+    assert succeeded and log.strip("\0\n ") == "", log
+
+
+@pytest.mark.parametrize("name", device_headers())
+def test_every_header_compiles_on_its_own(name):
+    succeeded, log = compile_for_gpu(f'#include "{name}"\n')
     assert succeeded and log.strip("\0\n ") == "", log
 
 
@@ -69,5 +92,5 @@ def test_nvrtc_compiles_the_codec():
     ],
 )
 def test_the_check_can_fail(mistake, complaint):
-    _, log = compile_for_gpu(KERNEL + mistake)
+    _, log = compile_for_gpu(CODEC + mistake)
     assert complaint in log
