@@ -1,6 +1,7 @@
 #include "cuda/library_search.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -56,6 +57,8 @@ OpenLibrary::OpenLibrary(const std::vector<std::string>& candidates) {
         handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle_ == nullptr) continue;
         path_ = candidate;
+        link_map* loaded = nullptr;  // knows which file a bare name led to
+        if (dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) == 0 && loaded != nullptr) path_ = loaded->l_name;
         return;
     }
 }
