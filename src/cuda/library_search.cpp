@@ -63,10 +63,6 @@ OpenLibrary::OpenLibrary(const std::vector<std::string>& candidates) {
     }
 }
 
-OpenLibrary::~OpenLibrary() {
-    if (handle_ != nullptr) dlclose(handle_);
-}
-
 void* OpenLibrary::symbol(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
 
 std::vector<std::string> nvrtc_candidates() {

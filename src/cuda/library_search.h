@@ -6,13 +6,11 @@
 
 namespace tilewright::cuda {
 
-/// The first of some candidates that can be opened; closed again at the end of its life.
+/// The first of some candidates that can be opened. It stays open: what NVRTC's own C++ runtime allocates when it is
+/// loaded would be lost if it were closed.
 class OpenLibrary {
 public:
     explicit OpenLibrary(const std::vector<std::string>& candidates);
-    ~OpenLibrary();
-    OpenLibrary(const OpenLibrary&) = delete;
-    OpenLibrary& operator=(const OpenLibrary&) = delete;
 
     bool is_open() const { return handle_ != nullptr; }
     const std::string& path() const { return path_; }
