@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/explain_report.h"
 #include "cli/terminal.h"
+#include "cli/words.h"
 
 namespace tilewright::cli {
 namespace {
@@ -32,30 +32,6 @@ struct Arguments {
     bool all = false;
     bool json = false;
 };
-
-constexpr std::array groupings{Grouping::dense,
-                               Grouping::batched,
-                               Grouping::m_grouped_indices,
-                               Grouping::m_grouped_offsets,
-                               Grouping::m_grouped_aligned_offsets,
-                               Grouping::m_grouped_masked,
-                               Grouping::k_grouped};
-constexpr std::array layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
-constexpr std::array outputs{Format::bf16, Format::f16, Format::f32};
-
-template <class Values>
-std::vector<std::string> names(const Values& values) {
-    std::vector<std::string> list;
-    std::transform(std::begin(values), std::end(values), std::back_inserter(list),
-                   [](auto value) { return std::string(name(value)); });
-    return list;
-}
-
-/// The value of that name; the option's check has made sure that there is one.
-template <class Values>
-auto named(const Values& values, const std::string& word) {
-    return *std::find_if(std::begin(values), std::end(values), [&](auto value) { return name(value) == word; });
-}
 
 std::vector<std::string> device_names() {
     std::vector<std::string> list;
@@ -80,10 +56,10 @@ std::string usual_recipes() {
 }
 
 planner::Sizes sizes_of(const Arguments& arguments) {
-    return {.grouping = named(groupings, arguments.grouping),
+    return {.grouping = parse_grouping(arguments.grouping).value(),
             .recipe = parse_recipe(arguments.recipe).value(),
-            .layout = named(layouts, arguments.layout),
-            .output = named(outputs, arguments.output),
+            .layout = parse_layout(arguments.layout).value(),
+            .output = parse_format(arguments.output).value(),
             .m = arguments.m,
             .n = arguments.n,
             .k = arguments.k,
@@ -135,17 +111,17 @@ void add_size_options(CLI::App& command, Arguments& arguments) {
 }
 
 void add_kind_options(CLI::App& command, Arguments& arguments) {
-    command.add_option("grouping", arguments.grouping, joined(names(groupings)))
-        ->check(one_of("grouping", names(groupings)))
+    command.add_option("grouping", arguments.grouping, joined(grouping_words()))
+        ->check(one_of("grouping", grouping_words()))
         ->capture_default_str();
     command.add_option("--recipe", arguments.recipe, "Formats and scales of a and b")
         ->check(known_by("recipe", is_recipe, usual_recipes()))
         ->capture_default_str();
-    command.add_option("--layout", arguments.layout, joined(names(layouts)))
-        ->check(one_of("layout", names(layouts)))
+    command.add_option("--layout", arguments.layout, joined(layout_words()))
+        ->check(one_of("layout", layout_words()))
         ->capture_default_str();
-    command.add_option("--output", arguments.output, joined(names(outputs)))
-        ->check(one_of("output", names(outputs)))
+    command.add_option("--output", arguments.output, joined(output_words()))
+        ->check(one_of("output", output_words()))
         ->capture_default_str();
     command.add_option("--device", arguments.device, joined(device_names()))
         ->check(one_of("device", device_names()))
