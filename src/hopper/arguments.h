@@ -1,0 +1,84 @@
+// What a kernel is given: plain data, the same for the GPU, the host that fills it in and the emulator.
+#pragma once
+
+namespace tilewright::hopper {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i64 = long long;
+
+/// The hardware's description of a tensor for TMA, opaque here (PTX ISA, "Tensor-map").
+struct alignas(64) TensorMap {
+    u64 words[16];
+};
+
+/// What a tensor map says, before the driver (or the emulator) encodes it. Dimension 0 is the contiguous one.
+struct TensorMapDescription {
+    const void* base;
+    int element_bytes;    // 1, 2 or 4
+    u64 sizes[3];         // elements
+    u64 strides[2];       // bytes from one index of dimensions 1 and 2 to the next
+    u32 box[3];           // elements that one copy moves
+    bool swizzled;        // 128 B pattern: byte address bits 4..6 are XORed with bits 7..9
+};
+
+enum class ScaleFormat : u8 { f32, ue8m0 };
+
+/// Scale factors of one operand. Index (row block, k block), strides in elements.
+struct ScaleView {
+    const void* data;  // null: every scale is 1
+    i64 batch_stride;
+    i64 row_stride;
+    i64 k_stride;
+    int rows;      // row blocks
+    int k_blocks;  // along k; 1 where scales do not vary along k
+    ScaleFormat format;
+};
+
+enum class OutputFormat : u8 { bf16, f16, f32 };
+
+struct OutputView {
+    void* data;  // null: C is not given
+    i64 batch_stride;
+    i64 row_stride;
+    i64 column_stride;
+};
+
+/// Written by the first wait that timed out; in host memory, so that the host sees it without asking the GPU.
+struct TimeoutReport {
+    u32 happened;  // 0 or 1
+    u32 barrier;   // a BarrierName
+    u32 stage;
+    u32 parity;
+    u32 block;
+    u32 thread;
+};
+
+enum class BarrierName : u32 { full, empty, work_full, work_empty, block_scales_full, block_scales_empty };
+
+/// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices.
+struct Arguments {
+    TensorMap a;         // (k, row, batch)
+    TensorMap b;         // (k, row, batch)
+    TensorMap d;         // (column, row, batch), if stored_by_tma
+    TensorMap a_scales;  // (row, k block, batch), if scales_by_tma
+    TensorMap b_scales;  // (row, k block, batch), if scales_by_tma and B has scales of rows
+    ScaleView scales_a;
+    ScaleView scales_b;
+    OutputView output;
+    OutputView addend;  // C
+    OutputFormat format;
+    bool stored_by_tma;
+    bool scales_by_tma;
+    float alpha;
+    int m;
+    int n;
+    int k;
+    int batch;
+    int band;  // tiles along m that are walked before n advances: so many rows of A stay in L2
+    TimeoutReport* report;
+};
+
+}  // namespace tilewright::hopper

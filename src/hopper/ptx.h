@@ -1,0 +1,147 @@
+// The vocabulary of device code: every instruction that kernels use beyond plain C++, declared once. ptx_sm90.h defines
+// them for the GPU (NVRTC, in PTX), src/emulator for the host, where threads are fibers and every copy and product is
+// as early or as late as a test wants. Kernels include this file only; who compiles a kernel includes the definitions.
+//
+// Names follow the instruction they stand for (PTX ISA). "Together" means that all threads of the named group call it.
+#pragma once
+
+#include "hopper/arguments.h"
+#include "hopper/tile.h"
+
+#ifdef __CUDACC_RTC__
+#define TILEWRIGHT_DEVICE __forceinline__
+#else
+#define TILEWRIGHT_DEVICE inline
+#define __global__
+#define __grid_constant__
+#define __launch_bounds__(threads, blocks)
+#endif
+
+namespace tilewright::hopper {
+
+// ---- Who am I
+
+int thread_index();  // in the block
+int warp_index();    // in the block, in a form that the compiler knows to be the same for the whole warp
+int lane_index();    // in the warp
+int block_index();   // in the grid
+int block_count();
+int block_rank();  // in the cluster
+
+// ---- Together
+
+void sync_block();
+void sync_warp();
+/// `threads` threads of the block meet; id 1 .. 15.
+void sync_named(int id, int threads);
+void sync_cluster();
+
+// ---- mbarriers, in shared memory. A phase completes when all arrivals and all announced bytes are in; phases alternate
+// between parity 0 and 1, and waiting for the parity before the first phase returns at once.
+
+struct alignas(8) Barrier {
+    u64 state;
+};
+
+/// Who waits for what, for the report of a wait that takes more than `timeout` (ptx_sm90.h).
+struct Waiting {
+    TimeoutReport* report;  // null: not reported
+    BarrierName barrier;
+    int stage;
+};
+
+/// One thread initialises, then announces it with `barrier_init_fence`, then all meet.
+void barrier_init(Barrier& barrier, int arrivals);
+void barrier_init_fence();
+void barrier_arrive(Barrier& barrier);
+/// The same barrier in the shared memory of block `rank` of the cluster.
+void barrier_arrive_peer(Barrier& barrier, int rank);
+/// Arrives, and announces bytes that TMA will deliver in this phase.
+void barrier_arrive_expect(Barrier& barrier, int bytes);
+/// Whether the phase of this parity is complete; does not wait.
+bool barrier_test(Barrier& barrier, u32 parity);
+/// Waits until it is. After a time-out: writes the report and ends this thread.
+void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting);
+
+// ---- TMA: boxes of a tensor to shared memory and back. Coordinates count elements, x along the contiguous dimension;
+// what lies outside the tensor is read as zero and not written. One thread issues.
+
+void tma_prefetch(const TensorMap& map);
+/// The bytes arrive at `barrier`. `to` is aligned to 128 bytes (1024 if swizzled).
+void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z);
+/// To the same place in each block of the cluster whose bit is set in `blocks`; bytes arrive at each one's barrier.
+void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z, u16 blocks);
+void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
+/// Ends a group of stores of this thread; the next two wait for all its groups.
+void tma_store_commit();
+void tma_store_wait_read();  // shared memory has been read
+void tma_store_wait();       // global memory has been written
+/// Orders earlier writes to shared memory by this thread before later TMA stores of whoever it meets next.
+void fence_async_proxy();
+
+// ---- wgmma: 64 x n products of k 32, by a warpgroup together. Thread t of the warpgroup holds of each 8 columns j
+//   d[4 j + 0, 1]: row 16 (t / 32) + t % 32 / 4,     columns 8 j + 2 (t % 4) + 0, 1
+//   d[4 j + 2, 3]: row 16 (t / 32) + t % 32 / 4 + 8, the same columns
+
+/// Where an operand lies: rows of 128 bytes, swizzled; only what varies of the 64-bit descriptor (PTX ISA, "Matrix
+/// Descriptor Format"): start address / 16.
+using MatrixDescriptor = u32;
+
+MatrixDescriptor matrix_descriptor(const void* shared);
+
+void wgmma_fence();
+/// d = A B^T + (accumulate ? d : 0). d is undefined until `wgmma_wait`.
+template <int n, Storage a, Storage b>
+void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate);
+void wgmma_commit();
+/// Waits until at most `pending` committed groups are unfinished.
+template <int pending>
+void wgmma_wait();
+/// Keeps the compiler from moving uses of d across this point; no instruction.
+template <int count>
+void pin(float (&d)[count]);
+
+/// setmaxnreg, by a warpgroup together: this many registers for each thread from here on.
+template <int registers>
+void registers_give();
+template <int registers>
+void registers_take();
+
+// ---- Memory
+
+struct alignas(8) Pair {
+    float x;
+    float y;
+};
+
+float load_shared(const float& from);
+Pair load_shared(const Pair& from);
+void store_shared(float& to, float value);
+void store_shared(Pair& to, Pair value);
+/// stmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
+/// i / 8, and holds of each matrix row i / 4, columns 2 (i % 4) and the next.
+void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth);
+
+/// Read-only for the whole kernel.
+float load_global(const float* from);
+u8 load_global(const u8* from);
+u16 load_global(const u16* from);
+void store_global(float* to, float value);
+void store_global(u16* to, u16 value);
+
+// ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
+
+float fma(float a, float b, float c);
+u16 to_bf16(float value);
+u16 to_f16(float value);
+u32 pack_bf16(float low, float high);
+u32 pack_f16(float low, float high);
+float from_bf16(u16 code);
+float from_f16(u16 code);
+
+// ---- The block's shared memory, as one struct; it starts at a multiple of 1024 bytes.
+
+template <class Shared>
+Shared& shared_memory();
+
+}  // namespace tilewright::hopper
