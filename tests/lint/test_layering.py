@@ -15,11 +15,12 @@ MAY_INCLUDE = {
     "hopper": ["formats"],
     "plan": ["problem", "formats", "hopper/tile.h", "hopper/schedule.h"],
     "cpu": ["problem", "formats", "plan", "hopper/schedule.h"],
-    "cuda": ["plan", "problem", "formats", "hopper/tile.h"],
+    "launch": ["plan", "problem", "formats", "hopper/tile.h", "hopper/arguments.h"],
+    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile.h", "hopper/arguments.h"],
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],
-    "api": ["cpu", "cuda", "plan", "problem", "formats"],
-    "cli": ["check", "api", "cpu", "cuda", "plan", "problem", "formats"],
+    "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
+    "cli": ["check", "api", "cpu", "cuda", "launch", "plan", "problem", "formats"],
 }
 
 # Generated text is exempt from the size limit.

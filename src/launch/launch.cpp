@@ -1,0 +1,102 @@
+#include "launch/launch.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "launch/maps.h"
+
+namespace tilewright::launch {
+namespace {
+
+/// `value` / `by`, rounded up.
+std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+/// Enough for any GPU, and three of them multiply without overflow.
+std::int64_t few(std::int64_t count) { return std::min<std::int64_t>(count, 1 << 19); }
+
+hopper::OutputFormat output_format(Format format) {
+    if (format == Format::bf16) return hopper::OutputFormat::bf16;
+    return format == Format::f16 ? hopper::OutputFormat::f16 : hopper::OutputFormat::f32;
+}
+
+hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, std::int64_t k) {
+    return {.data = operand.scales,
+            .batch_stride = operand.scale_strides.group,
+            .row_stride = operand.scale_strides.row,
+            .k_stride = operand.scale_strides.k,
+            // A scale of all rows has a stride of zero, so that any row finds it.
+            .rows = static_cast<int>(operand.row_block() == 0 ? rows : divide_up(rows, operand.row_block())),
+            .k_blocks = static_cast<int>(k_blocks(operand, k)),
+            .format = operand.recipe.scales == Format::ue8m0 ? hopper::ScaleFormat::ue8m0 : hopper::ScaleFormat::f32};
+}
+
+hopper::OutputView output_view(const OutputGeometry& output) {
+    return {.data = output.data,
+            .batch_stride = output.group_stride,
+            .row_stride = output.row_stride,
+            .column_stride = output.column_stride};
+}
+
+const void* aligned_down(const void* address) {
+    return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
+}
+
+hopper::Arguments arguments(const Geometry& g) {
+    hopper::Arguments result{};
+    result.scales_a = scale_view(g.a, g.m, g.k);
+    result.scales_b = scale_view(g.b, g.n, g.k);
+    result.output = output_view(g.d);
+    result.addend = output_view(g.c);
+    result.format = output_format(g.output);
+    result.alpha = g.alpha;
+    result.m = static_cast<int>(g.m);
+    result.n = static_cast<int>(g.n);
+    result.k = static_cast<int>(g.k);
+    result.batch = static_cast<int>(g.groups);
+    result.band = band;
+    return result;
+}
+
+/// Of both operands or of none: one flag of the kernel stands for both.
+void add_scale_maps(const Geometry& g, Launch& launch) {
+    const hopper::Side a = launch.tile.side_a();
+    const hopper::Side b = launch.tile.side_b();
+    const bool needs_a = a.scaling == hopper::Scaling::row_128;
+    const bool needs_b = b.scaling == hopper::Scaling::row_128;
+    if (needs_a) launch.a_scales = scale_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, a.rows);
+    if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
+    const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
+    launch.arguments.scales_by_tma = all && (needs_a || needs_b);
+    if (all) return;
+    launch.a_scales.reset();
+    launch.b_scales.reset();
+}
+
+}  // namespace
+
+int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
+    const int pair_rows = tile.multicast == hopper::Multicast::b ? tile.cluster : 1;
+    const int pair_columns = tile.multicast == hopper::Multicast::a ? tile.cluster : 1;
+    const std::int64_t clusters = few(g.groups) * few(divide_up(g.m, tile.rows() * pair_rows)) *
+                                  few(divide_up(g.n, tile.columns() * pair_columns)) * tile.split_k;
+    return static_cast<int>(std::min<std::int64_t>(clusters, std::max(sms / tile.cluster, 1))) * tile.cluster;
+}
+
+Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
+    Launch result{.tile = tile, .arguments = arguments(g)};
+    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, tile, tile.side_a());
+    result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, tile.side_b());
+    // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
+    if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
+    result.d = output_map(g, tile);
+    result.arguments.stored_by_tma = result.d.has_value();
+    add_scale_maps(g, result);
+    result.blocks = blocks(g, tile, sms);
+    result.cluster = tile.cluster;
+    result.threads = tile.threads();
+    result.shared_bytes = tile.shared_bytes();
+    return result;
+}
+
+}  // namespace tilewright::launch

@@ -1,0 +1,86 @@
+#include "launch/maps.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace tilewright::launch {
+namespace {
+
+// CUDA driver API, cuTensorMapEncodeTiled: addresses and strides are multiples of this.
+constexpr std::int64_t tma_alignment = 16;
+// Bytes of one swizzled row, and rows of one store (an epilogue pass of a warp).
+constexpr int swizzle_bytes = 128;
+constexpr int store_rows = 16;
+
+bool is_aligned(const void* address) { return std::bit_cast<std::uintptr_t>(address) % tma_alignment == 0; }
+
+/// Empty dimensions are never copied, but cannot be described either.
+hopper::u64 size(std::int64_t elements) { return static_cast<hopper::u64>(std::max<std::int64_t>(elements, 1)); }
+
+/// The stride of a dimension of one index means nothing; TMA wants it aligned all the same.
+hopper::u64 stride(std::int64_t elements, std::int64_t count, int element_bytes) {
+    return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : tma_alignment);
+}
+
+bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_bytes) {
+    return count <= 1 || elements * element_bytes % tma_alignment == 0;
+}
+
+}  // namespace
+
+std::int64_t k_blocks(const OperandGeometry& operand, std::int64_t k) {
+    if (operand.k_block() == 0) return 1;
+    return std::min(operand.scale_columns, (k + operand.k_block() - 1) / operand.k_block());
+}
+
+hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
+                                       const hopper::Tile& tile, const hopper::Side& side) {
+    const int bytes = hopper::bits(side.storage) / 8;
+    return {.base = operand.values,
+            .element_bytes = bytes,
+            .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
+            .strides = {stride(operand.value_strides.row, sizes.rows, bytes),
+                        stride(operand.value_strides.group, sizes.batch, bytes)},
+            .box = {static_cast<hopper::u32>(tile.k), static_cast<hopper::u32>(tile.box_rows(side)), 1},
+            .swizzled = true};
+}
+
+std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
+                                                      int tile_rows) {
+    constexpr int bytes = 4;
+    const std::int64_t columns = k_blocks(operand, sizes.k);
+    const Strides& strides = operand.scale_strides;
+    if (operand.recipe.scales != Format::f32 || operand.recipe.granularity != Granularity::block_1x128) return {};
+    if (columns == 0 || !is_aligned(operand.scales) || (sizes.rows > 1 && strides.row != 1)) return {};
+    if (!is_stride_aligned(strides.k, columns, bytes) || !is_stride_aligned(strides.group, sizes.batch, bytes)) {
+        return {};
+    }
+    return hopper::TensorMapDescription{
+        .base = operand.scales,
+        .element_bytes = bytes,
+        .sizes = {size(sizes.rows), size(columns), size(sizes.batch)},
+        .strides = {stride(strides.k, columns, bytes), stride(strides.group, sizes.batch, bytes)},
+        .box = {static_cast<hopper::u32>(tile_rows), 1, 1},
+        .swizzled = false};
+}
+
+std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const hopper::Tile& tile) {
+    const int bytes = bits(g.output) / 8;
+    const int chunks = tile.n * bytes / swizzle_bytes;
+    if (tile.swap_ab || g.c.data != nullptr || tile.n * bytes % swizzle_bytes != 0) return {};
+    if (chunks > tile.stages || chunks > (g.k + tile.k - 1) / tile.k) return {};
+    if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return {};
+    if (!is_stride_aligned(g.d.row_stride, g.m, bytes) || !is_stride_aligned(g.d.group_stride, g.groups, bytes)) {
+        return {};
+    }
+    return hopper::TensorMapDescription{
+        .base = g.d.data,
+        .element_bytes = bytes,
+        .sizes = {size(g.n), size(g.m), size(g.groups)},
+        .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, g.groups, bytes)},
+        .box = {static_cast<hopper::u32>(swizzle_bytes / bytes), store_rows, 1},
+        .swizzled = true};
+}
+
+}  // namespace tilewright::launch

@@ -1,0 +1,33 @@
+// Which copies TMA can do, and how it is told.
+#pragma once
+
+#include <optional>
+
+#include "hopper/arguments.h"
+#include "hopper/tile.h"
+#include "problem/geometry.h"
+
+namespace tilewright::launch {
+
+/// Rows and k of one operand, over the batch.
+struct OperandSizes {
+    std::int64_t rows = 0;
+    std::int64_t k = 0;
+    std::int64_t batch = 1;
+};
+
+/// Values as (k, row, batch), swizzled.
+hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
+                                       const hopper::Tile& tile, const hopper::Side& side);
+
+/// Scales of rows as (row, k block, batch); nothing where TMA cannot fetch them.
+std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
+                                                      int tile_rows);
+
+/// D as (column, row, batch), swizzled; nothing where TMA cannot store it.
+std::optional<hopper::TensorMapDescription> output_map(const Geometry& geometry, const hopper::Tile& tile);
+
+/// Columns of the scales that serve this operand's k.
+std::int64_t k_blocks(const OperandGeometry& operand, std::int64_t k);
+
+}  // namespace tilewright::launch

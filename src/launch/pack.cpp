@@ -1,0 +1,68 @@
+#include "launch/pack.h"
+
+namespace tilewright::launch {
+namespace {
+
+using hopper::Multicast;
+using hopper::Scaling;
+using hopper::Tile;
+
+struct Mode {
+    Scaling a;
+    Scaling b;
+    bool promoted;
+    bool (*serves)(const Tile&);
+};
+
+// How a tile is cut; one warpgroup owns 64 rows or 128.
+const std::vector<Tile>& cuts() {
+    static const std::vector<Tile> list{
+        {.m = 256, .n = 128, .stages = 4},
+        {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
+        {.m = 128, .n = 256, .stages = 4},
+        {.m = 128, .n = 128, .stages = 6},
+        {.m = 128, .n = 64, .stages = 8},
+        {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
+        {.m = 64, .n = 64, .stages = 8, .warpgroups = 1},
+        {.m = 64, .n = 32, .stages = 8, .warpgroups = 1},
+    };
+    return list;
+}
+
+bool is_large(const Tile& tile) { return tile.m * tile.n >= 192 * 128; }
+
+bool one_scale_a_row(const Tile& tile) { return tile.n <= 128; }
+bool scales_of_both(const Tile& tile) { return tile.m <= 192 && tile.n >= 64 && tile.n <= 128; }
+bool plain_sum(const Tile& tile) { return tile.m <= 128 && tile.n >= 64; }
+
+constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, one_scale_a_row},
+                          {Scaling::after, Scaling::after, false, plain_sum},
+                          {Scaling::row_128, Scaling::block_128, true, one_scale_a_row},
+                          {Scaling::row_128, Scaling::row_128, true, scales_of_both}};
+
+void add(Tile tile, std::vector<Tile>& list) {
+    list.push_back(tile);
+    if (!is_large(tile)) return;
+    tile.cluster = 2;
+    for (Multicast multicast : {Multicast::a, Multicast::b}) {
+        tile.multicast = multicast;
+        list.push_back(tile);
+    }
+}
+
+}  // namespace
+
+std::vector<Tile> pack() {
+    std::vector<Tile> list;
+    for (const Mode& mode : modes) {
+        for (Tile tile : cuts()) {
+            tile.a_scaling = mode.a;
+            tile.b_scaling = mode.b;
+            tile.promoted = mode.promoted;
+            if (mode.serves(tile)) add(tile, list);
+        }
+    }
+    return list;
+}
+
+}  // namespace tilewright::launch

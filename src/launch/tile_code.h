@@ -1,0 +1,16 @@
+// A tile as C++ source: the name by which a kernel is compiled and found.
+#pragma once
+
+#include <string>
+
+#include "hopper/tile.h"
+
+namespace tilewright::launch {
+
+/// "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 128, ...}>", with every field.
+std::string kernel_expression(const hopper::Tile& tile);
+
+/// The program that this expression is an instantiation of.
+inline constexpr const char* kernel_source = "#include \"hopper/gemm.h\"\n#include \"hopper/ptx_sm90.h\"\n";
+
+}  // namespace tilewright::launch

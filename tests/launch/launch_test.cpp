@@ -1,0 +1,99 @@
+// Arguments and grids: what the kernel is told beside the tensor maps.
+#include "launch/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "launch/problems.h"
+
+namespace tilewright::launch {
+namespace {
+
+using test::block_scaled;
+using test::block_scaled_tile;
+
+TEST(Launch, CarriesSizesStridesAndScales) {
+    Geometry g = block_scaled(300, 200, 1000);
+    g.alpha = 2.5F;
+    g.output = Format::f16;
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const hopper::Arguments& arguments = launched.arguments;
+    EXPECT_EQ(arguments.m, 300);
+    EXPECT_EQ(arguments.n, 200);
+    EXPECT_EQ(arguments.k, 1000);
+    EXPECT_EQ(arguments.batch, 1);
+    EXPECT_EQ(arguments.alpha, 2.5F);
+    EXPECT_EQ(arguments.band, band);
+    EXPECT_EQ(arguments.format, hopper::OutputFormat::f16);
+    EXPECT_EQ(arguments.output.data, g.d.data);
+    EXPECT_EQ(arguments.output.row_stride, 200);
+    EXPECT_EQ(arguments.addend.data, nullptr);
+    EXPECT_EQ(arguments.report, nullptr);
+    EXPECT_EQ(arguments.scales_a.rows, 300);
+    EXPECT_EQ(arguments.scales_a.k_blocks, 8);
+    EXPECT_EQ(arguments.scales_b.rows, 2);
+    EXPECT_EQ(arguments.scales_b.row_stride, 8);
+    EXPECT_EQ(launched.threads, block_scaled_tile().threads());
+    EXPECT_EQ(launched.shared_bytes, block_scaled_tile().shared_bytes());
+}
+
+TEST(Launch, ScaleColumnsLimitTheBlocksOfK) {
+    Geometry g = block_scaled(64, 64, 1024);
+    g.a.scale_columns = 5;
+    g.b.scale_columns = 12;
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_EQ(launched.arguments.scales_a.k_blocks, 5);
+    EXPECT_EQ(launched.arguments.scales_b.k_blocks, 8);
+}
+
+TEST(Launch, OneScaleIsFoundFromEveryRow) {
+    Geometry g = block_scaled(300, 200, 256);
+    g.a.recipe = {Format::e4m3, Granularity::tensor, Format::f32};
+    g.a.scale_strides = {};
+    g.b.recipe = {Format::e4m3, Granularity::row, Format::ue8m0};
+    g.b.scale_strides = {.group = 0, .row = 3, .k = 0};
+    const Launch launched = launch(g, hopper::Tile{}, 132);
+    EXPECT_EQ(launched.arguments.scales_a.rows, 300);
+    EXPECT_EQ(launched.arguments.scales_a.row_stride, 0);
+    EXPECT_EQ(launched.arguments.scales_a.k_blocks, 1);
+    EXPECT_EQ(launched.arguments.scales_b.rows, 200);
+    EXPECT_EQ(launched.arguments.scales_b.row_stride, 3);
+    EXPECT_EQ(launched.arguments.scales_b.format, hopper::ScaleFormat::ue8m0);
+    EXPECT_FALSE(launched.arguments.scales_by_tma);
+}
+
+TEST(Launch, ABlockForEachTileUpToTheSms) {
+    const hopper::Tile tile = block_scaled_tile();
+    EXPECT_EQ(blocks(block_scaled(1, 1, 128), tile, 132), 1);
+    EXPECT_EQ(blocks(block_scaled(129, 257, 128), tile, 132), 6);
+    EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 132), 132);
+    Geometry batch = block_scaled(128, 128, 128);
+    batch.groups = 7;
+    EXPECT_EQ(blocks(batch, tile, 132), 7);
+    EXPECT_EQ(blocks(block_scaled(0, 128, 128), tile, 132), 0);
+    EXPECT_EQ(blocks(block_scaled(128, 0, 128), tile, 132), 0);
+    batch.groups = 0;
+    EXPECT_EQ(blocks(batch, tile, 132), 0);
+}
+
+TEST(Launch, ClustersAreWholeAndFitTheSms) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.cluster = 2;
+    tile.multicast = hopper::Multicast::b;
+    EXPECT_EQ(blocks(block_scaled(128, 128, 128), tile, 132), 2);
+    EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 4);
+    EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 131), 130);
+    tile.multicast = hopper::Multicast::a;
+    EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 6);
+}
+
+TEST(Launch, HugeSizesDoNotOverflow) {
+    constexpr std::int64_t huge = std::numeric_limits<int>::max();
+    Geometry g = block_scaled(huge, huge, 128);
+    g.groups = huge;
+    EXPECT_EQ(blocks(g, block_scaled_tile(), 132), 132);
+}
+
+}  // namespace
+}  // namespace tilewright::launch

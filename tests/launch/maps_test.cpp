@@ -1,0 +1,170 @@
+// Tensor maps: what TMA is told, and what is left to ordinary loads and stores.
+#include "launch/maps.h"
+
+#include <gtest/gtest.h>
+
+#include "launch/problems.h"
+
+namespace tilewright::launch {
+namespace {
+
+using test::address;
+using test::block_scaled;
+using test::block_scaled_tile;
+using test::transpose_scales;
+
+TEST(Maps, ValuesAreSwizzledRowsOfK) {
+    Geometry g = block_scaled(300, 200, 1008);
+    g.a.value_strides.row = 1024;
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_EQ(launched.a.base, g.a.values);
+    EXPECT_EQ(launched.a.element_bytes, 1);
+    EXPECT_TRUE(launched.a.swizzled);
+    EXPECT_EQ(launched.a.sizes[0], 1008U);
+    EXPECT_EQ(launched.a.sizes[1], 300U);
+    EXPECT_EQ(launched.a.sizes[2], 1U);
+    EXPECT_EQ(launched.a.strides[0], 1024U);
+    EXPECT_EQ(launched.a.box[0], 128U);
+    EXPECT_EQ(launched.a.box[1], 128U);
+    EXPECT_EQ(launched.a.box[2], 1U);
+    EXPECT_EQ(launched.b.sizes[1], 200U);
+}
+
+TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.m = 256;
+    tile.cluster = 2;
+    tile.multicast = hopper::Multicast::b;
+    const Launch launched = launch(block_scaled(512, 512, 512), tile, 132);
+    EXPECT_EQ(launched.a.box[1], 256U);
+    EXPECT_EQ(launched.b.box[1], 64U);
+}
+
+TEST(Maps, ABatchIsTheLastDimension) {
+    Geometry g = block_scaled(64, 64, 256);
+    g.groups = 3;
+    g.a.value_strides.group = 64 * 256;
+    g.b.value_strides.group = 70 * 256;
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_EQ(launched.a.sizes[2], 3U);
+    EXPECT_EQ(launched.a.strides[1], 64U * 256);
+    EXPECT_EQ(launched.b.strides[1], 70U * 256);
+}
+
+TEST(Maps, StridesOfOneIndexAreMadeLegal) {
+    Geometry g = block_scaled(1, 1, 100);
+    g.a.value_strides.row = 3;
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_EQ(launched.a.strides[0] % 16, 0U);
+    EXPECT_GT(launched.a.strides[0], 0U);
+    EXPECT_GT(launched.a.strides[1], 0U);
+}
+
+TEST(Maps, WithoutKTheMapsStandOnOtherMemory) {
+    Geometry g = block_scaled(64, 64, 0);
+    g.a.values = g.b.values = nullptr;
+    g.d.data = address(0x5000A);
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_EQ(launched.a.base, address(0x50000));
+    EXPECT_EQ(launched.b.base, address(0x50000));
+    EXPECT_EQ(launched.a.sizes[0], 1U);
+    EXPECT_FALSE(launched.d.has_value());
+    EXPECT_EQ(launched.blocks, 1);
+}
+
+TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
+    Geometry g = block_scaled(300, 200, 1000);
+    transpose_scales(g.a, 304);
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_TRUE(launched.arguments.scales_by_tma);
+    ASSERT_TRUE(launched.a_scales.has_value());
+    EXPECT_FALSE(launched.b_scales.has_value());
+    EXPECT_EQ(launched.a_scales->element_bytes, 4);
+    EXPECT_FALSE(launched.a_scales->swizzled);
+    EXPECT_EQ(launched.a_scales->sizes[0], 300U);
+    EXPECT_EQ(launched.a_scales->sizes[1], 8U);
+    EXPECT_EQ(launched.a_scales->strides[0], 304U * 4);
+    EXPECT_EQ(launched.a_scales->box[0], 128U);
+    EXPECT_EQ(launched.a_scales->box[1], 1U);
+}
+
+TEST(Maps, OtherScalesAreLoaded) {
+    const auto by_tma = [](const Geometry& g) { return launch(g, block_scaled_tile(), 132).arguments.scales_by_tma; };
+    const Geometry row_major = block_scaled(300, 200, 1000);
+    EXPECT_FALSE(by_tma(row_major));
+    Geometry g = row_major;
+    transpose_scales(g.a, 302);
+    EXPECT_FALSE(by_tma(g)) << "a pitch of 302 * 4 bytes";
+    transpose_scales(g.a, 304);
+    g.a.scales = address(0x20004);
+    EXPECT_FALSE(by_tma(g)) << "an address of 4 modulo 16";
+    g.a.scales = address(0x20000);
+    g.a.recipe.scales = Format::ue8m0;
+    EXPECT_FALSE(by_tma(g)) << "scales of one byte";
+}
+
+TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
+    const hopper::Tile tile{.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::row_128};
+    Geometry g = block_scaled(300, 200, 1000);
+    g.b.recipe.granularity = Granularity::block_1x128;
+    transpose_scales(g.a, 304);
+    Launch launched = launch(g, tile, 132);
+    EXPECT_FALSE(launched.arguments.scales_by_tma);
+    EXPECT_FALSE(launched.a_scales.has_value());
+    transpose_scales(g.b, 200);
+    launched = launch(g, tile, 132);
+    EXPECT_TRUE(launched.arguments.scales_by_tma);
+    ASSERT_TRUE(launched.b_scales.has_value());
+    EXPECT_EQ(launched.b_scales->sizes[0], 200U);
+}
+
+TEST(Maps, AlignedOutputsAreStoredByTma) {
+    Geometry g = block_scaled(300, 200, 1000);
+    Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_TRUE(launched.arguments.stored_by_tma);
+    ASSERT_TRUE(launched.d.has_value());
+    EXPECT_EQ(launched.d->element_bytes, 2);
+    EXPECT_EQ(launched.d->sizes[0], 200U);
+    EXPECT_EQ(launched.d->sizes[1], 300U);
+    EXPECT_EQ(launched.d->strides[0], 400U);
+    EXPECT_EQ(launched.d->box[0], 64U);
+    EXPECT_EQ(launched.d->box[1], 16U);
+    EXPECT_TRUE(launched.d->swizzled);
+    g.output = Format::f32;
+    launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_EQ(launched.d->box[0], 32U);
+}
+
+TEST(Maps, OtherOutputsAreStoredByThreads) {
+    const auto by_tma = [](const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
+        return launch(g, tile, 132).arguments.stored_by_tma;
+    };
+    const Geometry good = block_scaled(300, 200, 1000);
+    ASSERT_TRUE(by_tma(good));
+    Geometry g = good;
+    g.c = g.d;
+    EXPECT_FALSE(by_tma(g)) << "with C";
+    g = good;
+    g.d.row_stride = 204;
+    EXPECT_FALSE(by_tma(g)) << "rows 408 bytes apart";
+    g = good;
+    g.d.data = address(0x50008);
+    EXPECT_FALSE(by_tma(g)) << "an address of 8 modulo 16";
+    g = good;
+    g.d.column_stride = 2;
+    EXPECT_FALSE(by_tma(g)) << "columns apart";
+    g = good;
+    g.k = 128;
+    EXPECT_FALSE(by_tma(g)) << "two chunks of columns, one block of k";
+    hopper::Tile tile = block_scaled_tile();
+    tile.n = 96;
+    EXPECT_FALSE(by_tma(good, tile)) << "192 bytes of columns";
+    tile.n = 128;
+    tile.stages = 3;
+    g = good;
+    g.output = Format::f32;
+    EXPECT_FALSE(by_tma(g, tile)) << "four chunks, three stages";
+}
+
+}  // namespace
+}  // namespace tilewright::launch

@@ -1,0 +1,44 @@
+// Problems of chosen strides at made-up addresses: a launch looks at no memory.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "launch/launch.h"
+
+namespace tilewright::test {
+
+inline void* address(std::uintptr_t value) { return std::bit_cast<void*>(value); }
+
+inline Geometry block_scaled(std::int64_t m, std::int64_t n, std::int64_t k) {
+    const std::int64_t blocks = (k + 127) / 128;
+    Geometry g;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.a = {.recipe = {Format::e4m3, Granularity::block_1x128, Format::f32},
+           .values = address(0x10000),
+           .value_strides = {.row = k, .k = 1},
+           .scales = address(0x20000),
+           .scale_strides = {.row = blocks, .k = 1},
+           .scale_columns = blocks};
+    g.b = {.recipe = {Format::e4m3, Granularity::block_128x128, Format::f32},
+           .values = address(0x30000),
+           .value_strides = {.row = k, .k = 1},
+           .scales = address(0x40000),
+           .scale_strides = {.row = blocks, .k = 1},
+           .scale_columns = blocks};
+    g.d = {.data = address(0x50000), .row_stride = n, .column_stride = 1};
+    return g;
+}
+
+/// Scales of one k next to each other, columns `pitch` apart.
+inline void transpose_scales(OperandGeometry& operand, std::int64_t pitch) {
+    operand.scale_strides = {.group = 0, .row = 1, .k = pitch};
+}
+
+inline hopper::Tile block_scaled_tile() {
+    return {.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128};
+}
+
+}  // namespace tilewright::test
