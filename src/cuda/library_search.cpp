@@ -25,16 +25,21 @@ std::vector<fs::path> entries(const fs::path& folder, const std::string& prefix)
     return found;
 }
 
-void add_libraries(const fs::path& folder, std::vector<std::string>& candidates) {
-    for (const fs::path& file : entries(folder, "libnvrtc.so")) candidates.push_back(file.string());
+struct Search {
+    std::string file;  // "libnvrtc.so"
+    std::vector<std::string> candidates{};
+};
+
+void add_libraries(const fs::path& folder, Search& search) {
+    for (const fs::path& file : entries(folder, search.file)) search.candidates.push_back(file.string());
 }
 
-/// The PyPI packages put it into site-packages/nvidia/cu13/lib (CUDA 13) or nvidia/cuda_nvrtc/lib (CUDA 12).
-void add_python(const fs::path& library_folder, std::vector<std::string>& candidates) {
+/// The PyPI packages put them into site-packages/nvidia/cu13/lib (CUDA 13) or, e.g., nvidia/cuda_nvrtc/lib (CUDA 12).
+void add_python(const fs::path& library_folder, Search& search) {
     for (const fs::path& python : entries(library_folder, "python3")) {
         for (const char* packages : {"site-packages", "dist-packages"}) {
             for (const fs::path& part : entries(python / packages / "nvidia", "cu")) {
-                add_libraries(part / "lib", candidates);
+                add_libraries(part / "lib", search);
             }
         }
     }
@@ -65,22 +70,25 @@ OpenLibrary::OpenLibrary(const std::vector<std::string>& candidates) {
 
 void* OpenLibrary::symbol(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
 
-std::vector<std::string> nvrtc_candidates() {
-    std::vector<std::string> candidates{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+std::vector<std::string> library_candidates(const std::string& name) {
+    Search search{.file = name + ".so"};
+    for (const char* version : {".13", ".12", ""}) search.candidates.push_back(search.file + version);
     for (const fs::path& toolkit : entries("/usr/local", "cuda")) {
-        add_libraries(toolkit / "lib64", candidates);
-        for (const fs::path& target : entries(toolkit / "targets", "")) add_libraries(target / "lib", candidates);
+        for (const char* folder : {"lib64", "lib", "extras/CUPTI/lib64"}) add_libraries(toolkit / folder, search);
+        for (const fs::path& target : entries(toolkit / "targets", "")) add_libraries(target / "lib", search);
     }
     if (const std::string venv = read_environment().virtual_environment; !venv.empty()) {
-        add_python(fs::path(venv) / "lib", candidates);
+        add_python(fs::path(venv) / "lib", search);
     }
     for (fs::path folder = own_file().parent_path(); folder != folder.parent_path(); folder = folder.parent_path()) {
-        add_python(folder / "lib", candidates);
-        add_python(folder / "venv" / "lib", candidates);
-        add_python(folder.parent_path(), candidates);
+        add_python(folder / "lib", search);
+        add_python(folder / "venv" / "lib", search);
+        add_python(folder.parent_path(), search);
     }
-    for (const char* folder : {"/usr/local/lib", "/usr/lib"}) add_python(folder, candidates);
-    return candidates;
+    for (const char* folder : {"/usr/local/lib", "/usr/lib"}) add_python(folder, search);
+    return search.candidates;
 }
+
+std::vector<std::string> nvrtc_candidates() { return library_candidates("libnvrtc"); }
 
 }  // namespace tilewright::cuda

@@ -1,4 +1,5 @@
-// Opening shared libraries at run time, and where NVRTC may lie: the loader's path, a CUDA toolkit, the PyPI packages.
+// Opening shared libraries at run time, and where those of CUDA may lie: the loader's path, a toolkit, the PyPI
+// packages.
 #pragma once
 
 #include <string>
@@ -30,6 +31,7 @@ private:
 
 /// Best first: names for the loader, then files of a toolkit, of a virtual environment, of the Python that this library
 /// is installed in, of the system's Python.
+std::vector<std::string> library_candidates(const std::string& name);  // "libcupti"
 std::vector<std::string> nvrtc_candidates();
 
 }  // namespace tilewright::cuda

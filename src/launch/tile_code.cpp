@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cstddef>
+
 namespace tilewright::launch {
 namespace {
 
@@ -22,6 +25,22 @@ std::string kernel_expression(const hopper::Tile& tile) {
         tile.split_k, tile.warpgroups, enumerator("Storage", tile.a), enumerator("Storage", tile.b),
         enumerator("Scaling", tile.a_scaling), enumerator("Scaling", tile.b_scaling), tile.promoted,
         enumerator("Family", tile.family));
+}
+
+std::string describe(const hopper::Tile& tile) {
+    constexpr std::array storages{"e4m3", "e5m2", "e2m1", "bf16"};
+    constexpr std::array scalings{"none", "after", "row_128", "block_128", "row_32", "decoded"};
+    constexpr std::array multicasts{"none", "a", "b"};
+    const auto word = [](const auto& words, auto value) { return words[static_cast<std::size_t>(value)]; };
+    std::string text =
+        fmt::format("{}x{}x{} stages={} warpgroups={}", tile.m, tile.n, tile.k, tile.stages, tile.warpgroups);
+    if (tile.cluster > 1)
+        text += fmt::format(" cluster={} multicast={}", tile.cluster, word(multicasts, tile.multicast));
+    if (tile.swap_ab) text += " swap";
+    if (tile.split_k > 1) text += fmt::format(" split={}", tile.split_k);
+    text += fmt::format(", {} x {}, {} x {}", word(storages, tile.a), word(storages, tile.b),
+                        word(scalings, tile.a_scaling), word(scalings, tile.b_scaling));
+    return tile.promoted ? text : text + ", unpromoted";
 }
 
 }  // namespace tilewright::launch

@@ -10,6 +10,9 @@ namespace tilewright::launch {
 /// "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 128, ...}>", with every field.
 std::string kernel_expression(const hopper::Tile& tile);
 
+/// For people: "256x128x128 stages=4 cluster=2 multicast=b, e4m3 x e4m3, row_128 x block_128".
+std::string describe(const hopper::Tile& tile);
+
 /// The program that this expression is an instantiation of.
 inline constexpr const char* kernel_source = "#include \"hopper/gemm.h\"\n#include \"hopper/ptx_sm90.h\"\n";
 

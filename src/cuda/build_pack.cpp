@@ -1,0 +1,129 @@
+// Builds the kernel pack while the library is built: compiles every tile of launch/pack.h with NVRTC, on all cores, and
+// fails if a kernel spills or is serialised. Kernels that did not change come from the cache folder.
+//
+//   tilewright_build_pack <libnvrtc.so> <cache folder> <output file>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <tilewright/run.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "cuda/compiler.h"
+#include "cuda/disk_cache.h"
+#include "cuda/kernel_pack.h"
+#include "cuda/ptxas_log.h"
+#include "launch/pack.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::cuda {
+namespace {
+
+struct Inputs {
+    std::string nvrtc;
+    std::string cache;
+    std::string output;
+};
+
+int usable_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+KernelSource source_of(const hopper::Tile& tile) {
+    return {.text = launch::kernel_source, .expression = launch::kernel_expression(tile)};
+}
+
+/// Whether the kernel may ship; only those that may are kept in the cache.
+bool compile(const Compiler& compiler, const DiskCache& cache, const hopper::Tile& tile) {
+    const KernelSource source = source_of(tile);
+    const std::string key = compiler.key(source);
+    if (cache.load(key)) return true;
+    const Compilation compilation = compiler.compile(source);
+    const std::vector<std::string> objections = ptxas_objections(compilation.log);
+    fmt::print(stderr, "{} registers: {}\n", ptxas_registers(compilation.log), launch::describe(tile));
+    for (const std::string& objection : objections) {
+        fmt::print(stderr, "error: {}: {}\n", launch::describe(tile), objection);
+    }
+    if (objections.empty()) cache.store(key, compilation.kernel);
+    return objections.empty();
+}
+
+/// Every `step`-th kernel from `first` on. NVRTC compiles one kernel of a process at a time, so each share is a
+/// process.
+int compile_share(const Inputs& inputs, std::size_t first, std::size_t step) try {
+    const Compiler compiler({inputs.nvrtc});
+    const DiskCache cache(inputs.cache);
+    const std::vector<hopper::Tile> list = launch::pack();
+    bool good = true;
+    for (std::size_t i = first; i < list.size(); i += step) good = compile(compiler, cache, list[i]) && good;
+    return good ? 0 : 1;
+} catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+}
+
+bool compile_all(const Inputs& inputs) {
+    const std::size_t cores = static_cast<std::size_t>(usable_cores());
+    std::vector<pid_t> children;
+    for (std::size_t share = 0; share < cores; ++share) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const int status = compile_share(inputs, share, cores);
+            std::fflush(nullptr);
+            _exit(status);
+        }
+        children.push_back(child);
+    }
+    bool good = true;
+    for (const pid_t child : children) {
+        int status = 1;
+        good = child > 0 && waitpid(child, &status, 0) == child && status == 0 && good;
+    }
+    return good;
+}
+
+bool write_pack(const Inputs& inputs) {
+    const Compiler compiler({inputs.nvrtc});
+    const DiskCache cache(inputs.cache);
+    const std::vector<hopper::Tile> list = launch::pack();
+    std::vector<CompiledKernel> kernels;
+    std::vector<std::string> expressions;
+    for (const hopper::Tile& tile : list) {
+        std::optional<CompiledKernel> kernel = cache.load(compiler.key(source_of(tile)));
+        if (!kernel) throw Error(inputs.cache + " did not keep " + launch::describe(tile) + "; is the disk full?");
+        kernels.push_back(*std::move(kernel));
+        expressions.push_back(launch::kernel_expression(tile));
+    }
+    std::vector<PackedKernel> views;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        views.push_back({.expression = expressions[i], .name = kernels[i].name, .cubin = kernels[i].cubin});
+    }
+    const std::string bytes = pack_bytes(views);
+    std::ofstream file(inputs.output, std::ios::binary);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    fmt::print("kernel pack: {} kernels, {:.1f} MB, NVRTC {}\n", views.size(), static_cast<double>(bytes.size()) / 1e6,
+               compiler.version());
+    constexpr std::size_t kernel_limit = 200;
+    constexpr std::size_t byte_limit = 20'000'000;
+    return file.good() && views.size() <= kernel_limit && bytes.size() <= byte_limit;
+}
+
+}  // namespace
+}  // namespace tilewright::cuda
+
+int main(int argc, char** argv) try {
+    if (argc != 4) {
+        fmt::print(stderr, "usage: {} <libnvrtc.so> <cache folder> <output file>\n", argv[0]);
+        return 2;
+    }
+    const tilewright::cuda::Inputs inputs{.nvrtc = argv[1], .cache = argv[2], .output = argv[3]};
+    return tilewright::cuda::compile_all(inputs) && tilewright::cuda::write_pack(inputs) ? 0 : 1;
+} catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+}

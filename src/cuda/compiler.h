@@ -1,0 +1,48 @@
+// NVRTC, opened at run time: a kernel's source becomes machine code for sm_90a.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cuda/library_search.h"
+
+namespace tilewright::cuda {
+
+struct CompiledKernel {
+    std::string name;   // of the function in `cubin`
+    std::string cubin;  // machine code
+};
+
+struct Compilation {
+    CompiledKernel kernel;
+    std::string log;  // warnings, and what ptxas says
+};
+
+/// What one kernel is made of, beside the device headers.
+struct KernelSource {
+    std::string text;
+    std::string expression;  // the instantiation, e.g. "gemm<Tile{...}>"
+};
+
+/// As all kernels are compiled; ptxas reports registers and spills in the log.
+const std::vector<std::string>& compile_options();
+
+class Compiler {
+public:
+    /// Throws Error if none of the candidates is NVRTC.
+    explicit Compiler(const std::vector<std::string>& candidates);
+
+    const std::string& version() const { return version_; }
+
+    /// Throws Error with the compiler's log.
+    Compilation compile(const KernelSource& source) const;
+
+    /// What the result depends on: device headers, source, options, version.
+    std::string key(const KernelSource& source) const;
+
+private:
+    OpenLibrary library_;
+    std::string version_;
+};
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,157 @@
+#include "cuda/device.h"
+
+#include <fmt/format.h>
+#include <tilewright/run.h>
+
+#include <array>
+#include <atomic>
+
+#include "cuda/scopes.h"
+#include "cuda/tensor_map.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::cuda {
+namespace {
+
+// CUdevice_attribute, CUfunction_attribute and the flags of cuMemHostAlloc.
+constexpr int attribute_multiprocessor_count = 16;
+constexpr int attribute_capability_major = 75;
+constexpr int attribute_capability_minor = 76;
+constexpr int attribute_max_dynamic_shared_bytes = 8;
+constexpr unsigned portable_and_mapped = 1 | 2;
+
+const char* barrier_name(hopper::u32 barrier) {
+    constexpr std::array names{"full", "empty", "work_full", "work_empty", "block_scales_full", "block_scales_empty"};
+    return barrier < names.size() ? names[barrier] : "unknown";
+}
+
+}  // namespace
+
+Device::Device(const Driver& driver, KernelStore& store, int index) : driver_(driver), store_(store), index_(index) {
+    int count = 0;
+    driver.require(driver.call.device_count(&count), "cuDeviceGetCount", index);
+    if (index < 0 || index >= count) {
+        throw Error(fmt::format("cuda:{}: there is no such device, the driver sees {}; see what `nvidia-smi` lists",
+                                index, count));
+    }
+    driver.require(driver.call.device_get(&handle_, index), "cuDeviceGet", index);
+    find_chip();
+    const RelaxedCapture relaxed(driver);
+    driver.require(driver.call.primary_context_retain(&context_, handle_), "cuDevicePrimaryCtxRetain", index);
+    allocate_report();
+}
+
+void Device::find_chip() {
+    std::array<char, 256> text{};
+    int major = 0;
+    int minor = 0;
+    int sms = 0;
+    const auto attribute = [&](int which, int& value) {
+        driver_.require(driver_.call.device_attribute(&value, which, handle_), "cuDeviceGetAttribute", index_);
+    };
+    driver_.require(driver_.call.device_name(text.data(), static_cast<int>(text.size()) - 1, handle_),
+                    "cuDeviceGetName", index_);
+    attribute(attribute_capability_major, major);
+    attribute(attribute_capability_minor, minor);
+    attribute(attribute_multiprocessor_count, sms);
+    const std::string chip = text.data();
+    if (major != 9 || minor != 0) {
+        throw Error(
+            fmt::format("cuda:{}: {} has compute capability {}.{}, the GPU kernels need 9.0 (H100, H200, "
+                        "GH200); copy the tensors to the host and use the CPU backend",
+                        index_, chip, major, minor));
+    }
+    description_ = h200();
+    for (const DeviceDescription& known : known_devices()) {
+        if (chip.find(known.name) != std::string::npos) description_ = known;
+    }
+    if (description_.sms == sms) return;
+    description_.name = chip;
+    description_.sms = sms;
+    description_.cluster_2_sms = sms / 2 * 2;
+}
+
+void Device::allocate_report() {
+    const ContextScope scope(driver_, handle_, context_);
+    void* memory = nullptr;
+    DeviceAddress address = 0;
+    driver_.require(driver_.call.host_allocate(&memory, sizeof(hopper::TimeoutReport), portable_and_mapped),
+                    "cuMemHostAlloc", index_);
+    driver_.require(driver_.call.host_device_address(&address, memory, 0), "cuMemHostGetDevicePointer", index_);
+    report_ = new (memory) hopper::TimeoutReport{};
+    report_on_device_ = reinterpret_cast<hopper::TimeoutReport*>(address);
+}
+
+KernelHandle Device::load(const hopper::Tile& tile) {
+    const std::string expression = launch::kernel_expression(tile);
+    const CompiledKernel compiled = store_.get({.text = launch::kernel_source, .expression = expression});
+    const RelaxedCapture relaxed(driver_);
+    const ContextScope scope(driver_, handle_, context_);
+    LibraryHandle library = nullptr;
+    KernelHandle kernel = nullptr;
+    FunctionHandle function = nullptr;
+    driver_.require(
+        driver_.call.library_load(&library, compiled.cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "cuLibraryLoadData", index_);
+    driver_.require(driver_.call.library_kernel(&kernel, library, compiled.name.c_str()), "cuLibraryGetKernel", index_);
+    driver_.require(
+        driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, tile.shared_bytes(), kernel, handle_),
+        "cuKernelSetAttribute", index_);
+    // Loads it now: a lazy load in the middle of a capture would be an error.
+    driver_.require(driver_.call.kernel_function(&function, kernel), "cuKernelGetFunction", index_);
+    return kernel;
+}
+
+KernelHandle Device::kernel(const hopper::Tile& tile) {
+    const std::lock_guard lock(mutex_);
+    const std::string expression = launch::kernel_expression(tile);
+    const auto found = kernels_.find(expression);
+    if (found != kernels_.end()) return found->second;
+    return kernels_.emplace(expression, load(tile)).first->second;
+}
+
+ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) const {
+    ReadyLaunch ready{.kernel = kernel,
+                      .arguments = launch.arguments,
+                      .blocks = launch.blocks,
+                      .cluster = launch.cluster,
+                      .threads = launch.threads,
+                      .shared_bytes = launch.shared_bytes};
+    if (launch.blocks == 0) return ready;
+    hopper::Arguments& arguments = ready.arguments;
+    encode(driver_, index_, launch.a, "a.values", arguments.a);
+    encode(driver_, index_, launch.b, "b.values", arguments.b);
+    if (launch.d) encode(driver_, index_, *launch.d, "d", arguments.d);
+    if (launch.a_scales) encode(driver_, index_, *launch.a_scales, "a.scales", arguments.a_scales);
+    if (launch.b_scales) encode(driver_, index_, *launch.b_scales, "b.scales", arguments.b_scales);
+    arguments.report = report_on_device_;
+    return ready;
+}
+
+void Device::launch(ReadyLaunch& ready, StreamHandle stream) {
+    check_report();
+    if (ready.blocks == 0) return;
+    const ContextScope scope(driver_, handle_, context_);
+    LaunchAttribute cluster{.id = LaunchAttribute::cluster_dimension, .x = static_cast<unsigned>(ready.cluster)};
+    const LaunchConfig config{.grid = {static_cast<unsigned>(ready.blocks), 1, 1},
+                              .block = {static_cast<unsigned>(ready.threads), 1, 1},
+                              .shared_bytes = static_cast<unsigned>(ready.shared_bytes),
+                              .stream = stream,
+                              .attributes = &cluster,
+                              .attribute_count = ready.cluster > 1 ? 1U : 0U};
+    void* parameters[] = {&ready.arguments};
+    driver_.require(driver_.call.launch(&config, ready.kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
+}
+
+void Device::check_report() {
+    std::atomic_ref<hopper::u32> happened(report_->happened);
+    if (happened.load(std::memory_order_acquire) == 0) return;
+    const hopper::TimeoutReport report = *report_;
+    happened.store(0, std::memory_order_release);
+    throw Error(
+        fmt::format("cuda:{}: an earlier kernel stood still and gave up, its result is wrong: thread {} of "
+                    "block {} waited for barrier {} of stage {}, parity {}; please report this with the call",
+                    index_, report.thread, report.block, barrier_name(report.barrier), report.stage, report.parity));
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,66 @@
+// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that stood still.
+#pragma once
+
+#include <tilewright/plan.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "cuda/driver.h"
+#include "cuda/kernel_store.h"
+#include "launch/launch.h"
+
+namespace tilewright::cuda {
+
+/// A launch with its tensor maps encoded: ready for any stream of its device.
+struct ReadyLaunch {
+    KernelHandle kernel = nullptr;
+    hopper::Arguments arguments{};
+    int blocks = 0;  // 0: nothing to launch
+    int cluster = 1;
+    int threads = 0;
+    int shared_bytes = 0;
+};
+
+class Device {
+public:
+    /// Throws Error if there is no such GPU, or if it is no Hopper. Driver and store outlive the device.
+    Device(const Driver& driver, KernelStore& store, int index);
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    int sms() const { return description_.sms; }
+    /// For the planner: the known chip of this name, or else the H200 with this one's count of SMs.
+    const DeviceDescription& description() const { return description_; }
+
+    /// Compiles and loads it on first use. Any thread may call, also while one of its streams is being captured.
+    KernelHandle kernel(const hopper::Tile& tile);
+
+    ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
+
+    /// Throws Error if the driver refuses, or if an earlier kernel on this device reported that it stood still.
+    /// No allocation, no lock.
+    void launch(ReadyLaunch& ready, StreamHandle stream);
+
+    /// Throws the report of an earlier kernel, once.
+    void check_report();
+
+private:
+    void find_chip();
+    void allocate_report();
+    KernelHandle load(const hopper::Tile& tile);
+
+    const Driver& driver_;
+    KernelStore& store_;
+    int index_ = 0;
+    int handle_ = 0;  // CUdevice
+    ContextHandle context_ = nullptr;
+    DeviceDescription description_;
+    hopper::TimeoutReport* report_ = nullptr;  // in host memory that the GPU can write to
+    hopper::TimeoutReport* report_on_device_ = nullptr;
+    std::mutex mutex_;
+    std::map<std::string, KernelHandle> kernels_;  // by expression
+};
+
+}  // namespace tilewright::cuda

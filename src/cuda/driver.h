@@ -1,0 +1,105 @@
+// The CUDA driver, opened at run time: the entry points that Tilewright uses, typed, in one table, and their errors.
+// Names and values are those of NVIDIA's "CUDA Driver API"; its enumerations and CUdevice are ints.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cuda/library_search.h"
+
+namespace tilewright::cuda {
+
+using ContextHandle = struct DriverContext*;
+using StreamHandle = struct DriverStream*;
+using LibraryHandle = struct DriverLibrary*;
+using KernelHandle = struct DriverKernel*;
+using FunctionHandle = struct DriverFunction*;
+using EventHandle = struct DriverEvent*;
+using GraphHandle = struct DriverGraph*;
+using GraphExecutionHandle = struct DriverGraphExecution*;
+using DeviceAddress = std::uint64_t;
+
+/// CUlaunchAttribute, as far as it is used; the value is a union of 64 bytes.
+struct LaunchAttribute {
+    static constexpr int cluster_dimension = 4;
+    int id = 0;
+    int padding = 0;
+    unsigned x = 1;
+    unsigned y = 1;
+    unsigned z = 1;
+    unsigned unused[13] = {};
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+    unsigned grid[3] = {1, 1, 1};
+    unsigned block[3] = {1, 1, 1};
+    unsigned shared_bytes = 0;
+    StreamHandle stream = nullptr;
+    LaunchAttribute* attributes = nullptr;
+    unsigned attribute_count = 0;
+};
+
+struct DriverCalls {
+    int (*init)(unsigned) = nullptr;
+    int (*error_name)(int, const char**) = nullptr;
+    int (*error_string)(int, const char**) = nullptr;
+    int (*device_count)(int*) = nullptr;
+    int (*device_get)(int*, int) = nullptr;
+    int (*device_name)(char*, int, int) = nullptr;
+    int (*device_attribute)(int*, int, int) = nullptr;
+    int (*primary_context_retain)(ContextHandle*, int) = nullptr;
+    int (*context_device)(int*) = nullptr;
+    int (*context_push)(ContextHandle) = nullptr;
+    int (*context_pop)(ContextHandle*) = nullptr;
+    int (*context_synchronize)() = nullptr;
+    int (*exchange_capture_mode)(int*) = nullptr;
+    int (*library_load)(LibraryHandle*, const void*, int*, void**, unsigned, int*, void**, unsigned) = nullptr;
+    int (*library_kernel)(KernelHandle*, LibraryHandle, const char*) = nullptr;
+    int (*kernel_function)(FunctionHandle*, KernelHandle) = nullptr;
+    int (*kernel_set_attribute)(int, int, KernelHandle, int) = nullptr;
+    int (*launch)(const LaunchConfig*, void*, void**, void**) = nullptr;
+    int (*encode_tiled)(void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
+                        const std::uint32_t*, const std::uint32_t*, int, int, int, int) = nullptr;
+    int (*host_allocate)(void**, std::size_t, unsigned) = nullptr;
+    int (*host_device_address)(DeviceAddress*, void*, unsigned) = nullptr;
+    int (*allocate)(DeviceAddress*, std::size_t) = nullptr;
+    int (*release)(DeviceAddress) = nullptr;
+    int (*copy_to_device)(DeviceAddress, const void*, std::size_t) = nullptr;
+    int (*copy_to_host)(void*, DeviceAddress, std::size_t) = nullptr;
+    int (*fill_bytes)(DeviceAddress, unsigned char, std::size_t) = nullptr;
+    int (*stream_create)(StreamHandle*, unsigned) = nullptr;
+    int (*stream_destroy)(StreamHandle) = nullptr;
+    int (*stream_synchronize)(StreamHandle) = nullptr;
+    int (*stream_begin_capture)(StreamHandle, int) = nullptr;
+    int (*stream_end_capture)(StreamHandle, GraphHandle*) = nullptr;
+    int (*graph_instantiate)(GraphExecutionHandle*, GraphHandle, unsigned long long) = nullptr;
+    int (*graph_launch)(GraphExecutionHandle, StreamHandle) = nullptr;
+    int (*graph_destroy)(GraphHandle) = nullptr;
+    int (*graph_execution_destroy)(GraphExecutionHandle) = nullptr;
+};
+
+class Driver {
+public:
+    /// Opens and initialises it; throws Error that says what is missing and what to do.
+    explicit Driver(const std::string& library);
+
+    /// Throws Error naming call and device, with the driver's own words, unless `result` is success.
+    void require(int result, const char* what, int device) const {
+        if (result != 0) fail(result, what, device);
+    }
+
+    DriverCalls call;
+
+private:
+    [[noreturn]] void fail(int result, const char* what, int device) const;
+
+    OpenLibrary library_;
+};
+
+/// The machine's driver, opened on first use.
+const Driver& driver();
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,38 @@
+# The kernel pack: compiled by a program of this build where NVRTC is present, embedded as one read-only block.
+option(TILEWRIGHT_KERNEL_PACK "Compile the kernels of src/launch/pack.cpp into the library, if NVRTC is found" OFF)
+set(TILEWRIGHT_KERNEL_CACHE "${PROJECT_BINARY_DIR}/kernels" CACHE PATH "Where compiled kernels of the pack are kept")
+
+# As tests/hopper/test_device_code.py finds it: a Python environment's package, then a CUDA toolkit.
+file(GLOB nvrtc_files
+  $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.*
+  ${PROJECT_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.*
+  /usr/local/cuda*/lib64/libnvrtc.so.*
+  /usr/local/cuda*/targets/*/lib/libnvrtc.so.*)
+list(FILTER nvrtc_files EXCLUDE REGEX "\\.alt\\.")
+list(APPEND nvrtc_files "")
+list(GET nvrtc_files 0 nvrtc_found)
+set(TILEWRIGHT_NVRTC "${nvrtc_found}" CACHE FILEPATH "libnvrtc.so that compiles the kernel pack")
+
+set(pack_file ${CMAKE_CURRENT_BINARY_DIR}/kernels.pack)
+if(TILEWRIGHT_KERNEL_PACK AND TILEWRIGHT_NVRTC)
+  message(STATUS "Kernel pack: compiled with ${TILEWRIGHT_NVRTC}")
+  add_executable(tilewright_build_pack build_pack.cpp ptxas_log.cpp $<TARGET_OBJECTS:tilewright_kernels>)
+  target_include_directories(tilewright_build_pack PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(tilewright_build_pack PRIVATE tilewright_compiler_flags fmt::fmt-header-only ${CMAKE_DL_LIBS})
+  add_custom_command(
+    OUTPUT ${pack_file}
+    COMMAND tilewright_build_pack ${TILEWRIGHT_NVRTC} ${TILEWRIGHT_KERNEL_CACHE} ${pack_file}
+    DEPENDS tilewright_build_pack
+    COMMENT "Compiling the kernel pack"
+    VERBATIM)
+else()
+  message(STATUS "Kernel pack: none (NVRTC was not found, or TILEWRIGHT_KERNEL_PACK is off)")
+  set(pack_file ${CMAKE_CURRENT_BINARY_DIR}/empty.pack)
+  file(WRITE ${pack_file} "")
+endif()
+
+enable_language(ASM)
+add_library(tilewright_embedded_pack OBJECT embedded_pack.S)
+target_compile_definitions(tilewright_embedded_pack PRIVATE TILEWRIGHT_PACK_FILE="${pack_file}")
+set_source_files_properties(embedded_pack.S PROPERTIES OBJECT_DEPENDS ${pack_file})
+target_sources(tilewright PRIVATE $<TARGET_OBJECTS:tilewright_embedded_pack> embedded_pack.cpp)

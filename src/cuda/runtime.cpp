@@ -1,0 +1,146 @@
+#include "cuda/runtime.h"
+
+#include <fmt/format.h>
+#include <tilewright/run.h>
+
+#include <algorithm>
+
+#include "cuda/environment.h"
+#include "cuda/library_search.h"
+#include "cuda/same_problem.h"
+#include "launch/pack.h"
+#include "plan/choose.h"
+#include "plan/work.h"
+
+namespace tilewright::cuda {
+namespace {
+
+std::atomic<std::uint64_t> runtimes{0};
+
+/// A few entries, the oldest of which makes room.
+template <class Entry, int capacity>
+class Recent {
+public:
+    template <class Predicate>
+    Entry* find(const Predicate& wanted) {
+        for (int i = 0; i < size_; ++i) {
+            if (wanted(entries_[i])) return &entries_[i];
+        }
+        return nullptr;
+    }
+    Entry& add(const Entry& entry) {
+        Entry& place = entries_[next_];
+        place = entry;
+        next_ = (next_ + 1) % capacity;
+        size_ = std::min(size_ + 1, capacity);
+        return place;
+    }
+    void clear() { size_ = next_ = 0; }
+
+private:
+    std::array<Entry, capacity> entries_{};
+    int size_ = 0;
+    int next_ = 0;
+};
+
+/// The fastest plan that there is a kernel for.
+hopper::Tile choose_tile(const Problem& problem, const DeviceDescription& device) {
+    const planner::Work work = planner::describe(problem);
+    const hopper::Tile family = planner::family_tile(work);
+    Explanation explanation = explain(problem, device);
+    if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
+    const hopper::Tile chosen = planner::device_tile(explanation.chosen->tile, family);
+    if (launch::has_kernel(chosen) || work.empty()) return chosen;
+    for (const Plan& plan : explanation.legal) {
+        const hopper::Tile tile = planner::device_tile(plan.tile, family);
+        if (launch::has_kernel(tile)) return tile;
+    }
+    throw Error("no kernel serves " + work.key + "; run it on the CPU backend");
+}
+
+}  // namespace
+
+struct Runtime::ThreadCache {
+    std::uint64_t owner = 0;
+    Recent<Repeatable, 8> calls;
+    Recent<Chosen, 32> kinds;
+};
+
+Runtime::Runtime(const Driver& driver, const KernelPack& pack, DiskCache cache, std::vector<std::string> compilers)
+    : driver_(driver), store_(pack, std::move(cache), std::move(compilers)), id_(++runtimes) {}
+
+Device& Runtime::device(int index) {
+    if (index >= 0 && index < device_limit) {
+        if (Device* opened = opened_[index].load(std::memory_order_acquire); opened != nullptr) return *opened;
+    }
+    const std::lock_guard lock(mutex_);
+    if (index >= 0 && index < device_limit && opened_[index] != nullptr) return *opened_[index];
+    auto opened = std::make_unique<Device>(driver_, store_, index);
+    if (index >= device_limit)
+        throw Error(fmt::format("cuda:{}: the first {} devices are served", index, device_limit));
+    Device& device = *devices_.emplace_back(std::move(opened));
+    opened_[index].store(&device, std::memory_order_release);
+    return device;
+}
+
+Runtime::ThreadCache& Runtime::thread_cache() const {
+    thread_local ThreadCache cache;
+    if (cache.owner != id_) {
+        cache.calls.clear();
+        cache.kinds.clear();
+        cache.owner = id_;
+    }
+    return cache;
+}
+
+bool Runtime::repeat(const Problem& problem, StreamHandle stream) {
+    Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
+        return same_addresses(call.problem, problem) && same_kind(call.problem, problem);
+    });
+    if (known == nullptr) return false;
+    known->ready.arguments.alpha = problem.alpha;
+    known->device->launch(known->ready, stream);
+    return true;
+}
+
+Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
+    Device& on = device(device_of(problem));
+    const std::lock_guard lock(mutex_);
+    for (const Chosen& known : chosen_) {
+        if (same_kind(known.problem, problem)) return known;
+    }
+    Chosen chosen{.problem = problem, .device = &on, .tile = choose_tile(problem, on.description())};
+    chosen.kernel = on.kernel(chosen.tile);
+    chosen_.push_back(chosen);
+    return chosen;
+}
+
+const Runtime::Chosen& Runtime::choose(const Problem& problem, ThreadCache& cache) {
+    Chosen* known = cache.kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); });
+    return known != nullptr ? *known : cache.kinds.add(choose_shared(problem));
+}
+
+void Runtime::run(const Problem& problem, StreamHandle stream) {
+    ThreadCache& cache = thread_cache();
+    const Chosen& chosen = choose(problem, cache);
+    const int sms = chosen.device->sms();
+    const int usable = problem.sm_limit > 0 ? std::min(problem.sm_limit, sms) : sms;
+    const launch::Launch launch = launch::launch(geometry(problem), chosen.tile, usable);
+    Repeatable& call = cache.calls.add(
+        {.problem = problem, .device = chosen.device, .ready = chosen.device->ready(chosen.kernel, launch)});
+    chosen.device->launch(call.ready, stream);
+}
+
+void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Target& target) {
+    Device& on = device(target.device);
+    const int usable = target.sm_limit > 0 ? std::min(target.sm_limit, on.sms()) : on.sms();
+    ReadyLaunch ready = on.ready(on.kernel(tile), launch::launch(geometry, tile, usable));
+    on.launch(ready, target.stream);
+}
+
+Runtime& runtime() {
+    static Runtime shared(driver(), embedded_pack(), DiskCache(read_environment().cache_directory), nvrtc_candidates());
+    return shared;
+}
+
+}  // namespace tilewright::cuda

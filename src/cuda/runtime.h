@@ -1,0 +1,73 @@
+// From a validated problem to a launch: the tile is chosen once for each kind of call, and a call that a thread makes
+// again is launched without looking at it twice.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/device.h"
+
+namespace tilewright::cuda {
+
+/// Where a tile is to run.
+struct Target {
+    int device = 0;
+    StreamHandle stream = nullptr;
+    int sm_limit = 0;  // 0: all
+};
+
+class Runtime {
+public:
+    Runtime(const Driver& driver, const KernelPack& pack, DiskCache cache, std::vector<std::string> compilers);
+
+    /// Launches a problem that is, but for alpha, one of the last that this thread ran; false if it is none of them.
+    /// No allocation, no lock.
+    bool repeat(const Problem& problem, StreamHandle stream);
+
+    /// For a problem in which `validate` finds nothing for the backend hopper. After the first call of its kind by a
+    /// thread, no allocation and no lock.
+    void run(const Problem& problem, StreamHandle stream);
+
+    /// This very tile, legal for the problem: for tuning, benchmarks and tests.
+    void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);
+
+    /// Opened on first use.
+    Device& device(int index);
+
+private:
+    struct Chosen {
+        Problem problem;
+        Device* device = nullptr;
+        hopper::Tile tile;
+        KernelHandle kernel = nullptr;
+    };
+    struct Repeatable {
+        Problem problem;
+        Device* device = nullptr;
+        ReadyLaunch ready;
+    };
+    struct ThreadCache;
+
+    ThreadCache& thread_cache() const;
+    const Chosen& choose(const Problem& problem, ThreadCache& cache);
+    Chosen choose_shared(const Problem& problem);
+
+    const Driver& driver_;
+    KernelStore store_;
+    std::uint64_t id_;  // of this runtime, never used again: thread caches outlive it
+    static constexpr int device_limit = 64;
+    std::array<std::atomic<Device*>, device_limit> opened_{};
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Device>> devices_;
+    std::vector<Chosen> chosen_;
+};
+
+/// Of this process: its driver, the embedded pack, the cache folder of the environment.
+Runtime& runtime();
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,36 @@
+// When two calls are the same, and when they can share a tile.
+#pragma once
+
+#include <tilewright/problem.h>
+
+namespace tilewright::cuda {
+
+/// The index of the GPU that the problem's tensors lie on.
+inline int device_of(const Problem& problem) { return problem.d.device.index; }
+
+inline bool same_kind(const Tensor& x, const Tensor& y) {
+    return x.format == y.format && x.shape == y.shape && x.strides == y.strides && x.device == y.device;
+}
+
+inline bool same_kind(const Operand& x, const Operand& y) {
+    return x.granularity == y.granularity && same_kind(x.values, y.values) && same_kind(x.scales, y.scales) &&
+           same_kind(x.tensor_scale, y.tensor_scale);
+}
+
+/// All but the addresses and alpha.
+inline bool same_kind(const Problem& x, const Problem& y) {
+    return same_kind(x.a, y.a) && same_kind(x.b, y.b) && same_kind(x.d, y.d) && same_kind(x.c, y.c) &&
+           x.layout == y.layout && x.groups.grouping == y.groups.grouping &&
+           same_kind(x.groups.sizes, y.groups.sizes) && x.groups.alignment == y.groups.alignment &&
+           x.accumulation == y.accumulation && x.arithmetic == y.arithmetic && x.reproducibility == y.reproducibility &&
+           x.sm_limit == y.sm_limit && x.expected_m == y.expected_m;
+}
+
+inline bool same_addresses(const Problem& x, const Problem& y) {
+    return x.d.data == y.d.data && x.a.values.data == y.a.values.data && x.b.values.data == y.b.values.data &&
+           x.a.scales.data == y.a.scales.data && x.b.scales.data == y.b.scales.data &&
+           x.a.tensor_scale.data == y.a.tensor_scale.data && x.b.tensor_scale.data == y.b.tensor_scale.data &&
+           x.c.data == y.c.data && x.groups.sizes.data == y.groups.sizes.data;
+}
+
+}  // namespace tilewright::cuda
