@@ -20,9 +20,17 @@ constexpr int attribute_capability_minor = 76;
 constexpr int attribute_max_dynamic_shared_bytes = 8;
 constexpr unsigned portable_and_mapped = 1 | 2;
 
-const char* barrier_name(hopper::u32 barrier) {
-    constexpr std::array names{"full", "empty", "work_full", "work_empty", "block_scales_full", "block_scales_empty"};
-    return barrier < names.size() ? names[barrier] : "unknown";
+const char* name(hopper::BarrierName barrier) {
+    switch (barrier) {
+        case hopper::BarrierName::none: break;
+        case hopper::BarrierName::full: return "full";
+        case hopper::BarrierName::empty: return "empty";
+        case hopper::BarrierName::work_full: return "work_full";
+        case hopper::BarrierName::work_empty: return "work_empty";
+        case hopper::BarrierName::block_scales_full: return "block_scales_full";
+        case hopper::BarrierName::block_scales_empty: return "block_scales_empty";
+    }
+    return "unknown";
 }
 
 }  // namespace
@@ -144,14 +152,13 @@ void Device::launch(ReadyLaunch& ready, StreamHandle stream) {
 }
 
 void Device::check_report() {
-    std::atomic_ref<hopper::u32> happened(report_->happened);
-    if (happened.load(std::memory_order_acquire) == 0) return;
-    const hopper::TimeoutReport report = *report_;
-    happened.store(0, std::memory_order_release);
+    std::atomic_ref<hopper::u64> word(report_->word);
+    if (word.load(std::memory_order_relaxed) == 0) return;
+    const hopper::TimeoutReport report{word.exchange(0)};
     throw Error(
         fmt::format("cuda:{}: an earlier kernel stood still and gave up, its result is wrong: thread {} of "
                     "block {} waited for barrier {} of stage {}, parity {}; please report this with the call",
-                    index_, report.thread, report.block, barrier_name(report.barrier), report.stage, report.parity));
+                    index_, report.thread(), report.block(), name(report.barrier()), report.stage(), report.parity()));
 }
 
 }  // namespace tilewright::cuda
