@@ -17,11 +17,11 @@ struct alignas(64) TensorMap {
 /// What a tensor map says, before the driver (or the emulator) encodes it. Dimension 0 is the contiguous one.
 struct TensorMapDescription {
     const void* base;
-    int element_bytes;    // 1, 2 or 4
-    u64 sizes[3];         // elements
-    u64 strides[2];       // bytes from one index of dimensions 1 and 2 to the next
-    u32 box[3];           // elements that one copy moves
-    bool swizzled;        // 128 B pattern: byte address bits 4..6 are XORed with bits 7..9
+    int element_bytes;  // 1, 2 or 4
+    u64 sizes[3];       // elements
+    u64 strides[2];     // bytes from one index of dimensions 1 and 2 to the next
+    u32 box[3];         // elements that one copy moves
+    bool swizzled;      // 128 B pattern: byte address bits 4..6 are XORed with bits 7..9
 };
 
 enum class ScaleFormat : u8 { f32, ue8m0 };
@@ -46,17 +46,23 @@ struct OutputView {
     i64 column_stride;
 };
 
-/// Written by the first wait that timed out; in host memory, so that the host sees it without asking the GPU.
-struct TimeoutReport {
-    u32 happened;  // 0 or 1
-    u32 barrier;   // a BarrierName
-    u32 stage;
-    u32 parity;
-    u32 block;
-    u32 thread;
-};
+enum class BarrierName : u8 { none, full, empty, work_full, work_empty, block_scales_full, block_scales_empty };
 
-enum class BarrierName : u32 { full, empty, work_full, work_empty, block_scales_full, block_scales_empty };
+/// Where a wait that timed out leaves its name, in one word; in host memory, so that the host sees it without asking
+/// the GPU. Zero: none did.
+struct TimeoutReport {
+    u64 word;
+
+    static constexpr u64 pack(BarrierName barrier, int stage, u32 parity, u32 block, u32 thread) {
+        return u64(barrier) << 56 | u64(stage & 0xFF) << 48 | u64(parity & 1) << 47 | u64(thread & 0x7FFF) << 32 |
+               block;
+    }
+    constexpr BarrierName barrier() const { return BarrierName(word >> 56); }
+    constexpr int stage() const { return int(word >> 48 & 0xFF); }
+    constexpr int parity() const { return int(word >> 47 & 1); }
+    constexpr int thread() const { return int(word >> 32 & 0x7FFF); }
+    constexpr u32 block() const { return u32(word); }
+};
 
 /// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices.
 struct Arguments {

@@ -28,6 +28,9 @@ int block_index();   // in the grid
 int block_count();
 int block_rank();  // in the cluster
 
+/// The value of the first lane, in a form that the compiler knows to be the same for the whole warp.
+int same_in_warp(int value);
+
 // ---- Together
 
 void sync_block();
@@ -36,8 +39,8 @@ void sync_warp();
 void sync_named(int id, int threads);
 void sync_cluster();
 
-// ---- mbarriers, in shared memory. A phase completes when all arrivals and all announced bytes are in; phases alternate
-// between parity 0 and 1, and waiting for the parity before the first phase returns at once.
+// ---- mbarriers, in shared memory. A phase completes when all arrivals and all announced bytes are in; phases
+// alternate between parity 0 and 1, and waiting for the parity before the first phase returns at once.
 
 struct alignas(8) Barrier {
     u64 state;
@@ -45,7 +48,7 @@ struct alignas(8) Barrier {
 
 /// Who waits for what, for the report of a wait that takes more than `timeout` (ptx_sm90.h).
 struct Waiting {
-    TimeoutReport* report;  // null: not reported
+    TimeoutReport* report;
     BarrierName barrier;
     int stage;
 };
@@ -60,7 +63,8 @@ void barrier_arrive_peer(Barrier& barrier, int rank);
 void barrier_arrive_expect(Barrier& barrier, int bytes);
 /// Whether the phase of this parity is complete; does not wait.
 bool barrier_test(Barrier& barrier, u32 parity);
-/// Waits until it is. After a time-out: writes the report and ends this thread.
+/// Waits until it is. After a time-out: writes the report and goes on, as does every later wait of the kernel, so that
+/// it ends; its results are wrong.
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting);
 
 // ---- TMA: boxes of a tensor to shared memory and back. Coordinates count elements, x along the contiguous dimension;
@@ -92,20 +96,20 @@ MatrixDescriptor matrix_descriptor(const void* shared);
 void wgmma_fence();
 /// d = A B^T + (accumulate ? d : 0). d is undefined until `wgmma_wait`.
 template <int n, Storage a, Storage b>
-void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate);
+TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate);
 void wgmma_commit();
 /// Waits until at most `pending` committed groups are unfinished.
 template <int pending>
-void wgmma_wait();
+TILEWRIGHT_DEVICE void wgmma_wait();
 /// Keeps the compiler from moving uses of d across this point; no instruction.
 template <int count>
-void pin(float (&d)[count]);
+TILEWRIGHT_DEVICE void pin(float (&d)[count]);
 
 /// setmaxnreg, by a warpgroup together: this many registers for each thread from here on.
 template <int registers>
-void registers_give();
+TILEWRIGHT_DEVICE void registers_give();
 template <int registers>
-void registers_take();
+TILEWRIGHT_DEVICE void registers_take();
 
 // ---- Memory
 
@@ -142,6 +146,6 @@ float from_f16(u16 code);
 // ---- The block's shared memory, as one struct; it starts at a multiple of 1024 bytes.
 
 template <class Shared>
-Shared& shared_memory();
+TILEWRIGHT_DEVICE Shared& shared_memory();
 
 }  // namespace tilewright::hopper

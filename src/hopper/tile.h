@@ -29,20 +29,29 @@ enum class Multicast : unsigned char { none, a, b };
 enum class Family : unsigned char { dense, m_grouped, masked, k_grouped };  // dense: batched too
 
 /// What a warp does.
-enum class Role : unsigned char { load, scale, spare, multiply };
+enum class Role : unsigned char {
+    load,      // fetches operands by TMA
+    dispatch,  // says which tile comes next, and brings the scales that serve all of it
+    scale,     // brings scales of rows, k-block by k-block, where TMA cannot
+    spare,
+    multiply,
+};
 
 inline constexpr int warp_threads = 32;
 inline constexpr int warpgroup_threads = 128;
-inline constexpr int warpgroup_rows = 64;                // rows of one wgmma
-inline constexpr int shared_bytes_limit = 232448;        // of one block on sm_90 (CUDA C++ programming guide, 17.7)
-inline constexpr int registers_per_sm = 65536;           // 32-bit; likewise
-inline constexpr int producer_warps = 4;                 // one warpgroup, so that setmaxnreg can take its registers
-inline constexpr int tile_alignment = 1024;              // of swizzled shared memory
-inline constexpr int box_rows_limit = 256;               // of one TMA box
-inline constexpr int staging_bytes_per_warp = 16 * 128;  // 16 rows of 128 bytes: one epilogue pass of a warp
+inline constexpr int warpgroup_rows = 64;          // rows of one wgmma
+inline constexpr int shared_bytes_limit = 232448;  // of one block on sm_90 (CUDA C++ programming guide, 17.7)
+inline constexpr int registers_per_sm = 65536;     // 32-bit; likewise
+inline constexpr int producer_warps = 4;           // one warpgroup, so that setmaxnreg can take its registers
+inline constexpr int tile_alignment = 1024;        // of swizzled shared memory
+inline constexpr int box_rows_limit = 256;         // of one TMA box
+inline constexpr int warp_rows = 16;               // of a wgmma's 64
+inline constexpr int work_slots = 4;               // tiles that are announced ahead
+inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
+inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
+inline constexpr int store_row_bytes = 128;        // of D in one TMA store: the swizzle's width
 
-/// Registers of a consumer thread beside its accumulators: addresses, scales, loop state (refined when ptxas has
-/// spoken; 192x128 with three warpgroups ran without spills with 128 + 32 = 160).
+/// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
 inline constexpr int other_registers = 32;
 
 constexpr int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -60,10 +69,9 @@ struct Side {
     }
     constexpr bool scaled_in_loop_by_row() const { return scaled_in_loop() && scaling != Scaling::block_128; }
     constexpr int value_bytes(int k) const { return round_up(rows * k * bits(storage) / 8, tile_alignment); }
-    /// In the ring: f32 for each row, or for the 128-row blocks that up to 256 rows touch, or a byte for each 32 of k.
+    /// In the ring, f32 for each row. 128x128 scales come in larger pieces beside it (block_scale_bytes).
     constexpr int scale_bytes(int k) const {
         if (scaling == Scaling::row_128) return rows * 4;
-        if (scaling == Scaling::block_128) return 16;
         return scaling == Scaling::row_32 ? rows * k / 32 : 0;
     }
 };
@@ -116,24 +124,37 @@ struct Tile {
     /// Scales that differ from column to column of the accumulators are the costly ones: every warp reads all of them.
     constexpr bool scales_rows() const { return first().scaled_in_loop_by_row(); }
     constexpr bool scales_columns() const { return second().scaled_in_loop_by_row(); }
+    constexpr bool scales_blocks() const { return second().scaling == Scaling::block_128; }
+    constexpr bool scales_after() const { return a_scaling == Scaling::after || b_scaling == Scaling::after; }
+    /// Columns that lie in one 128-row block of the second operand wherever the tile begins: a power of two.
+    constexpr int group_columns() const {
+        int columns = 128;
+        while (n % columns != 0) columns /= 2;
+        return columns;
+    }
+    constexpr int column_groups() const { return n / group_columns(); }
 
     // ---- Who does what
 
     constexpr int consumer_warps() const { return warpgroups * 4; }
     constexpr int threads() const { return (producer_warps + consumer_warps()) * warp_threads; }
-    constexpr int scale_warps() const { return scaled_in_loop() ? 2 : 0; }
+    constexpr int scale_warps() const { return scales_rows() || scales_columns() ? 2 : 0; }
     constexpr Role role(int warp) const {
         if (warp >= producer_warps) return Role::multiply;
-        if (warp == 0) return Role::load;
-        return warp <= scale_warps() ? Role::scale : Role::spare;
+        if (warp < 2) return warp == 0 ? Role::load : Role::dispatch;
+        return warp < 2 + scale_warps() ? Role::scale : Role::spare;
     }
 
-    // ---- Barriers: arrivals that complete a phase
+    // ---- Barriers: arrivals that complete a phase. Scale warps stay away where TMA brings all scales.
 
     /// The loading thread, which announces the bytes, and each warp that brings scales.
-    constexpr int full_arrivals() const { return 1 + scale_warps(); }
+    constexpr int full_arrivals(bool scales_by_tma) const { return 1 + (scales_by_tma ? 0 : scale_warps()); }
     /// Each warp that multiplies, in every block that waits for this stage.
     constexpr int empty_arrivals() const { return consumer_warps() * (multicast == Multicast::none ? 1 : cluster); }
+    /// All who were told of the tile.
+    constexpr int work_empty_arrivals(bool scales_by_tma) const {
+        return consumer_warps() + full_arrivals(scales_by_tma);
+    }
 
     // ---- Shared memory
 
@@ -142,11 +163,17 @@ struct Tile {
         return round_up(first().scale_bytes(k) + second().scale_bytes(k), 16);
     }
     constexpr int stage_bytes() const { return value_bytes_per_stage() + scale_bytes_per_stage(); }
-    constexpr int staging_bytes() const { return consumer_warps() * staging_bytes_per_warp; }
-    /// Full and empty for each stage, and four for tiles that are drawn one ahead.
-    constexpr int barrier_bytes() const { return round_up(2 * 8 * stages + 4 * 8 + 2 * 16, 128); }
+    /// 128x128 scales, for each group of columns of the tile that lies in one block of B.
+    constexpr int block_scale_bytes() const {
+        return scales_blocks() ? block_scale_slots * column_groups() * block_scale_columns * 4 : 0;
+    }
+    /// Scales that multiply the finished sum: of each row and column of the tile.
+    constexpr int final_scale_bytes() const { return scales_after() ? work_slots * (m + n) * 4 : 0; }
+    /// Full and empty for each stage and slot, and what a slot says of a tile.
+    constexpr int control_bytes() const { return 2 * 8 * (stages + work_slots + block_scale_slots) + work_slots * 16; }
     constexpr int shared_bytes() const {
-        return round_up(stages * stage_bytes() + staging_bytes() + barrier_bytes(), tile_alignment);
+        const int scales = block_scale_bytes() + final_scale_bytes() + 512;  // 512: alignment between the parts
+        return round_up(stages * stage_bytes() + scales + control_bytes(), tile_alignment);
     }
 
     // ---- Loads
@@ -166,14 +193,19 @@ struct Tile {
 
     constexpr int rows_per_warpgroup() const { return m / warpgroups; }
     constexpr int sum_registers() const { return rows_per_warpgroup() * n / warpgroup_threads; }
-    /// What the tensor core writes before promotion: one 64-row half at a time, twice over (one being promoted while
-    /// the next is multiplied) where a warpgroup owns 64 rows. Above 128 columns both are halves of the columns.
-    constexpr int chain_registers() const {
-        if (chain() == 0) return 0;
-        const int one = warpgroup_rows * n / warpgroup_threads;
-        return rows_per_warpgroup() == warpgroup_rows && n <= 128 && sum_registers() + 2 * one <= room() ? 2 * one
-                                                                                                         : one;
+    /// Columns of one wgmma. Where sums are promoted, the columns are cut in pieces until the registers that the tensor
+    /// core writes fit beside the sums. (Two sets of them, one promoted while the next is multiplied, gained nothing:
+    /// docs/tried.md.)
+    constexpr int pieces() const {
+        if (chain() == 0) return 1;
+        int count = 1;
+        while (count < 4 && sum_registers() + piece_registers(count) > room() && n % (16 * count) == 0) count *= 2;
+        return count;
     }
+    constexpr int piece_columns() const { return n / pieces(); }
+    /// Chain registers of a piece, and the scales of its columns, which are read before the product is issued.
+    constexpr int piece_registers(int count) const { return n / count / 2 + (scales_columns() ? n / count / 4 : 0); }
+    constexpr int chain_registers() const { return chain() == 0 ? 0 : piece_registers(pieces()); }
     constexpr int accumulator_registers() const { return sum_registers() + chain_registers(); }
 
     /// What a launch gives every thread, in steps of 8; setmaxnreg can only hand out what the launch allocated.
@@ -181,13 +213,24 @@ struct Tile {
         const int each = registers_per_sm / threads() / 8 * 8;
         return each < 248 ? each : 248;
     }
-    constexpr int producer_registers() const { return 24; }
+    /// One consumer warpgroup has enough without.
+    constexpr bool hands_over_registers() const { return warpgroups > 1; }
+    constexpr int producer_registers() const { return warpgroups == 2 ? 40 : 32; }
     constexpr int consumer_registers() const {
+        if (!hands_over_registers()) return launch_registers();
         const int pool = launch_registers() * threads() - producer_registers() * warpgroup_threads;
         const int each = pool / (warpgroups * warpgroup_threads) / 8 * 8;
         return each < 240 ? each : 240;
     }
     constexpr int room() const { return consumer_registers() - other_registers; }
+
+    // ---- Stores
+
+    /// D leaves through the last stages of the first operand, `store_row_bytes` of its columns in each.
+    constexpr int store_stages(int element_bytes) const { return n * element_bytes / store_row_bytes; }
+    constexpr bool stores_by_tma(int element_bytes) const {
+        return n * element_bytes % store_row_bytes == 0 && store_stages(element_bytes) <= stages;
+    }
 
     // ---- Split k
 

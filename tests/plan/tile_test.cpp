@@ -57,14 +57,14 @@ TEST(Tile, EveryWarpHasARole) {
     const Tile plain{};
     EXPECT_EQ(plain.role(0), Role::load);
     EXPECT_EQ(plain.role(1), Role::spare);
-    EXPECT_EQ(plain.full_arrivals(), 1);
+    EXPECT_EQ(plain.full_arrivals(false), 1);
     for (int warp = producer_warps; warp < plain.threads() / warp_threads; ++warp) {
         EXPECT_EQ(plain.role(warp), Role::multiply);
     }
     EXPECT_EQ(main_tile.role(1), Role::scale);
     EXPECT_EQ(main_tile.role(2), Role::scale);
     EXPECT_EQ(main_tile.role(3), Role::spare);
-    EXPECT_EQ(main_tile.full_arrivals(), 3);
+    EXPECT_EQ(main_tile.full_arrivals(false), 3);
     Tile pair = main_tile;
     pair.cluster = 2;
     pair.multicast = Multicast::b;

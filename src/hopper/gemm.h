@@ -1,0 +1,103 @@
+// The kernel: D = C + alpha * (A scales_a) (B scales_b)^T. Persistent: as many blocks as fit on the GPU, each walks its
+// list of tiles. In a block, one warpgroup brings (a thread the operands, a warp the list of tiles, two the scales) and
+// the others multiply; they meet in rings of shared memory, so that the next tile arrives while this one is computed.
+//
+// barrier              who waits            who completes a phase                        arrivals
+// full[stage]          multiply             load: all bytes of the k-block are here      1 + bytes
+//                                           scale: so are the scales of its rows         2 warps, unless by TMA
+// empty[stage]         load, scale          multiply: the stage has been read            consumer warps of all blocks
+//                                           (or D, staged in it, has been stored)        that a copy goes to
+// work_full[slot]      load, scale,         dispatch: the tile is known, its final       1
+//                      multiply             scales are here
+// work_empty[slot]     dispatch             all three: done with the tile                1 + scale + consumer warps
+// block_scales_full    multiply             dispatch: 128x128 scales for 32 k-blocks     1
+// block_scales_empty   dispatch             multiply: they have been read                consumer warps
+#pragma once
+
+#include "hopper/load.h"
+#include "hopper/multiply.h"
+#include "hopper/scale.h"
+#include "hopper/store.h"
+
+namespace tilewright::hopper {
+
+/// Barriers ready, maps on their way, all blocks of the cluster in step.
+template <Tile tile>
+TILEWRIGHT_DEVICE void open(Shared<tile>& shared, const Arguments& arguments) {
+    if (thread_index() == 0) {
+        tma_prefetch(arguments.a);
+        tma_prefetch(arguments.b);
+        for (int i = 0; i < tile.stages; ++i) {
+            barrier_init(shared.full[i], tile.full_arrivals(arguments.scales_by_tma));
+            barrier_init(shared.empty[i], tile.empty_arrivals());
+        }
+        for (int i = 0; i < work_slots; ++i) {
+            barrier_init(shared.work_full[i], 1);
+            barrier_init(shared.work_empty[i], tile.work_empty_arrivals(arguments.scales_by_tma));
+        }
+        for (int i = 0; i < block_scale_slots; ++i) {
+            barrier_init(shared.block_scales_full[i], 1);
+            barrier_init(shared.block_scales_empty[i], tile.consumer_warps());
+        }
+        barrier_init_fence();
+    }
+    sync_block();
+    if constexpr (tile.cluster > 1) sync_cluster();
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void produce(Shared<tile>& shared, const Arguments& arguments, int warp) {
+    switch (tile.role(warp)) {
+        case Role::load:
+            if (lane_index() == 0) load_operands<tile>(shared, arguments);
+            break;
+        case Role::dispatch: Dispatcher<tile>(shared, arguments).run(); break;
+        case Role::scale:
+            if (!arguments.scales_by_tma) RowScales<tile>(shared, arguments).run(warp - 2);
+            break;
+        default: break;
+    }
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void consume(Shared<tile>& shared, const Arguments& arguments, int warp) {
+    const int warpgroup = warp / 4;
+    Consumer<tile> consumer{
+        .shared = shared,
+        .arguments = arguments,
+        .warpgroup = warpgroup,
+        .warp = warp % 4,
+        .lane = lane_index(),
+        .k_blocks = (arguments.k + tile.k - 1) / tile.k,
+        .a_rows = matrix_descriptor(shared.a[0] + warpgroup * tile.rows_per_warpgroup() * 128),
+        .b_rows = matrix_descriptor(shared.b[0]),
+        .by_tma = arguments.stored_by_tma,
+        .kept_stages = kept_stages<tile>(arguments),
+    };
+    WorkList<tile, Reader::warp> list(shared, arguments.report);
+    while (list.next()) {
+        Sums<tile> sums;
+        multiply<tile>(consumer, sums);
+        store<tile>(consumer, sums, list.work(), list.place());
+    }
+    if (consumer.storing && consumer.lane == 0) tma_store_wait();
+}
+
+template <Tile tile>
+__global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant__ Arguments arguments) {
+    static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
+    auto& shared = shared_memory<Shared<tile>>();
+    open<tile>(shared, arguments);
+    const int warp = warp_index();
+    if (warp < producer_warps) {
+        if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
+        produce<tile>(shared, arguments, warp);
+    } else {
+        if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
+        consume<tile>(shared, arguments, warp - producer_warps);
+    }
+    // A peer's warps may still signal the barriers here.
+    if constexpr (tile.cluster > 1) sync_cluster();
+}
+
+}  // namespace tilewright::hopper

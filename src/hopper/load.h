@@ -1,0 +1,51 @@
+// The producer's side: operands from global memory into the ring, by TMA. One thread issues all of it.
+#pragma once
+
+#include "hopper/shared.h"
+
+namespace tilewright::hopper {
+
+/// `rows` rows of one operand from `row` on, 128 bytes of k from element `k` on. An operand that the cluster shares is
+/// fetched in equal parts, and each part goes to all of its blocks.
+template <Tile tile, Side side>
+TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
+    constexpr int rows = tile.fetched_rows(side);
+    constexpr int box = tile.box_rows(side);
+    const int first = side.shared ? block_rank() * rows : 0;
+    for (int i = 0; i < rows; i += box) {
+        u8* place = to + (first + i) * 128;
+        if constexpr (side.shared) {
+            tma_load_multicast(place, map, full, k, row + first + i, batch, (1 << tile.cluster) - 1);
+        } else {
+            tma_load(place, map, full, k, row + i, batch);
+        }
+    }
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void load_operands(Shared<tile>& shared, const Arguments& arguments) {
+    const int k_blocks = (arguments.k + tile.k - 1) / tile.k;
+    const int scale_bytes = arguments.scales_by_tma ? tile.scale_bytes_per_stage() : 0;
+    Ring<tile.stages> ring{.parity = 1};
+    WorkList<tile, Reader::thread> list(shared, arguments.report);
+    while (list.next()) {
+        const Work work = list.work();
+        for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
+            const int stage = ring.place;
+            Barrier& full = shared.full[stage];
+            barrier_wait(shared.empty[stage], ring.parity, {arguments.report, BarrierName::empty, stage});
+            barrier_arrive_expect(full, tile.bytes_per_stage() + scale_bytes);
+            if (tile.scales_rows() && arguments.scales_by_tma) {
+                tma_load(shared.a_scales[stage], arguments.a_scales, full, work.row, k_block, work.batch);
+            }
+            if (tile.scales_columns() && arguments.scales_by_tma) {
+                tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.batch);
+            }
+            load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row, work.batch);
+            load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
+                                           work.batch);
+        }
+    }
+}
+
+}  // namespace tilewright::hopper

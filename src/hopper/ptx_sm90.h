@@ -1,0 +1,232 @@
+// The primitives of ptx.h for Hopper, in PTX: the only assembly of the device code. Each function is the instruction
+// that its comment names, from the PTX ISA, where the operands are explained.
+#pragma once
+
+#include "hopper/ptx.h"
+#include "hopper/wgmma_generated.h"
+
+namespace tilewright::hopper {
+
+TILEWRIGHT_DEVICE u32 shared_address(const void* pointer) { return u32(__cvta_generic_to_shared(pointer)); }
+
+// ---- Who am I
+
+TILEWRIGHT_DEVICE int thread_index() { return int(threadIdx.x); }
+// The shuffle tells the compiler that all lanes agree, so that what follows from it stays in uniform registers.
+TILEWRIGHT_DEVICE int same_in_warp(int value) { return __shfl_sync(~0U, value, 0); }
+TILEWRIGHT_DEVICE int warp_index() { return same_in_warp(int(threadIdx.x) / warp_threads); }
+// Volatile: read again where it is needed, or what follows from it would hold registers through the main loop.
+TILEWRIGHT_DEVICE int lane_index() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+TILEWRIGHT_DEVICE int block_index() { return int(blockIdx.x); }
+TILEWRIGHT_DEVICE int block_count() { return int(gridDim.x); }
+TILEWRIGHT_DEVICE int block_rank() {
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// ---- Together
+
+TILEWRIGHT_DEVICE void sync_block() { __syncthreads(); }
+TILEWRIGHT_DEVICE void sync_warp() { __syncwarp(); }
+TILEWRIGHT_DEVICE void sync_named(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+TILEWRIGHT_DEVICE void sync_cluster() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// ---- mbarriers
+
+TILEWRIGHT_DEVICE void barrier_init(Barrier& barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals) : "memory");
+}
+TILEWRIGHT_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TILEWRIGHT_DEVICE void barrier_arrive(Barrier& barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+// Without .release.cluster: with it multicast loops ran at half their rate, and the arrival only says that this warp
+// has read its stage, which nothing written before it depends on.
+TILEWRIGHT_DEVICE void barrier_arrive_peer(Barrier& barrier, int rank) {
+    asm volatile(
+        "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
+        "r"(rank)
+        : "memory");
+}
+TILEWRIGHT_DEVICE void barrier_arrive_expect(Barrier& barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE bool barrier_test(Barrier& barrier, u32 parity) {
+    u32 complete;
+    asm volatile(
+        "{\n.reg .pred complete;\nmbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, complete;\n}"
+        : "=r"(complete)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+    return complete != 0;
+}
+// The hardware suspends the thread for a while before it answers no.
+TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
+    u32 complete;
+    asm volatile(
+        "{\n.reg .pred complete;\nmbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, complete;\n}"
+        : "=r"(complete)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+    return complete != 0;
+}
+TILEWRIGHT_DEVICE u32 nanoseconds() {  // the low half: it returns after 4.3 s
+    u32 time;
+    asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(time));
+    return time;
+}
+/// Far beyond any wait of a kernel that works, compute-sanitizer's slowness included; and from when on a wait asks
+/// whether another has failed.
+inline constexpr u32 timeout_nanoseconds = 3'000'000'000;
+inline constexpr u32 patience_nanoseconds = 200'000;
+
+// The first try stands alone: a loop that counts its tries puts the count between the barrier and the first wgmma,
+// which cost 4 % of a whole kernel (docs/tried.md). A wait that failed goes on, and with it the kernel to its end: an
+// exit here makes ptxas serialise wgmma (C7518), a call would spill what is live around it.
+TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
+    if (barrier_try(barrier, parity)) return;
+    const u32 begin = nanoseconds();
+    while (!barrier_try(barrier, parity)) {
+        const u32 waited = nanoseconds() - begin;
+        if (waited < patience_nanoseconds) continue;
+        volatile u64* report = &waiting.report->word;
+        if (*report != 0) return;
+        if (waited < timeout_nanoseconds) continue;
+        *report = TimeoutReport::pack(waiting.barrier, waiting.stage, parity, blockIdx.x, threadIdx.x);
+    }
+}
+
+// ---- TMA
+
+TILEWRIGHT_DEVICE void tma_prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+TILEWRIGHT_DEVICE void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+TILEWRIGHT_DEVICE void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z,
+                                          u16 blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "h"(blocks)
+        : "memory");
+}
+TILEWRIGHT_DEVICE void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+TILEWRIGHT_DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+TILEWRIGHT_DEVICE void tma_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+TILEWRIGHT_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- wgmma
+
+// PTX ISA, "Matrix Descriptor Format": address / 16 in bits 0..13; 1 in bits 16.. (the leading dimension's stride, not
+// used by this layout); 8 rows of 128 bytes / 16 = 64 in bits 32..; 1 in bits 62..63: 128-byte swizzle.
+TILEWRIGHT_DEVICE MatrixDescriptor matrix_descriptor(const void* shared) {
+    return (shared_address(shared) & 0x3FFFF) >> 4 | 1U << 16;
+}
+TILEWRIGHT_DEVICE u64 whole(MatrixDescriptor low) { return u64{0x40000040} << 32 | low; }
+
+TILEWRIGHT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TILEWRIGHT_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int n, Storage a, Storage b>
+TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
+    Wgmma<n>::template multiply<a, b>(d, whole(a_rows), whole(b_rows), int(accumulate));
+}
+template <int pending>
+TILEWRIGHT_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+template <int count>
+TILEWRIGHT_DEVICE void pin(float (&d)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+template <int registers>
+TILEWRIGHT_DEVICE void registers_give() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+TILEWRIGHT_DEVICE void registers_take() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+// ---- Memory
+
+TILEWRIGHT_DEVICE float load_shared(const float& from) {
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared_address(&from)));
+    return value;
+}
+TILEWRIGHT_DEVICE Pair load_shared(const Pair& from) {
+    Pair pair;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(shared_address(&from)));
+    return pair;
+}
+TILEWRIGHT_DEVICE void store_shared(float& to, float value) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared_address(&to)), "f"(value) : "memory");
+}
+TILEWRIGHT_DEVICE void store_shared(Pair& to, Pair value) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(&to)), "f"(value.x), "f"(value.y) : "memory");
+}
+TILEWRIGHT_DEVICE void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                 "r"(first), "r"(second), "r"(third), "r"(fourth)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
+TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
+TILEWRIGHT_DEVICE u16 load_global(const u16* from) { return __ldg(from); }
+TILEWRIGHT_DEVICE void store_global(float* to, float value) { *to = value; }
+TILEWRIGHT_DEVICE void store_global(u16* to, u16 value) { *to = value; }
+
+// ---- Arithmetic
+
+TILEWRIGHT_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+TILEWRIGHT_DEVICE u32 pack_bf16(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+TILEWRIGHT_DEVICE u32 pack_f16(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+TILEWRIGHT_DEVICE u16 to_bf16(float value) { return u16(pack_bf16(value, 0)); }
+TILEWRIGHT_DEVICE u16 to_f16(float value) { return u16(pack_f16(value, 0)); }
+TILEWRIGHT_DEVICE float from_bf16(u16 code) { return __uint_as_float(u32(code) << 16); }
+TILEWRIGHT_DEVICE float from_f16(u16 code) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
+    return value;
+}
+
+template <class Shared>
+TILEWRIGHT_DEVICE Shared& shared_memory() {
+    extern __shared__ __align__(1024) u8 block_shared_memory[];
+    return *reinterpret_cast<Shared*>(block_shared_memory);
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,163 @@
+// Scale factors on their way in: by ordinary loads, so that they may lie in any strides and formats. Three kinds:
+// of rows, for each k-block, into the stage that they belong to; of 128x128 blocks, 32 k-blocks at a time; and those
+// that multiply finished sums, with the tile.
+#pragma once
+
+#include "formats/codec.h"
+#include "hopper/shared.h"
+
+namespace tilewright::hopper {
+
+TILEWRIGHT_DEVICE float load_scale(const ScaleView& view, i64 index) {
+    if (view.format == ScaleFormat::f32) return load_global(static_cast<const float*>(view.data) + index);
+    return formats::decode_ue8m0(load_global(static_cast<const u8*>(view.data) + index));
+}
+
+/// The scale of a row block and a k-block; 0 outside. Without scales, 1.
+TILEWRIGHT_DEVICE float scale_at(const ScaleView& view, int batch, int row, int k_block) {
+    if (view.data == nullptr) return 1;
+    if (row >= view.rows || k_block >= view.k_blocks) return 0;
+    return load_scale(view, batch * view.batch_stride + row * view.row_stride + k_block * view.k_stride);
+}
+
+/// Scales of rows, where TMA cannot bring them: two warps share the rows of a tile. Several k-blocks are read at once,
+/// so that the reads of one row meet in the same sectors, while the stages before them are still being multiplied.
+template <Tile tile>
+class RowScales {
+public:
+    /// As many as the producer's registers hold.
+    static constexpr int k_blocks_at_once = tile.warpgroups > 2 ? 1 : tile.scales_columns() ? 2 : 4;
+
+    TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
+        : shared_(shared), arguments_(arguments) {}
+
+    /// `warp`: 0 or 1, of the warps with this role.
+    TILEWRIGHT_DEVICE void run(int warp) {
+        const int k_blocks = (arguments_.k + tile.k - 1) / tile.k;
+        const int thread = warp * warp_threads + lane_index();
+        Ring<tile.stages> ring{.parity = 1};
+        WorkList<tile, Reader::warp> list(shared_, arguments_.report);
+        while (list.next()) {
+            const Work work = list.work();
+            for (int begin = 0; begin < k_blocks; begin += k_blocks_at_once) {
+                read(work, thread, begin);
+#pragma unroll
+                for (int i = 0; i < k_blocks_at_once; ++i) {
+                    if (begin + i >= k_blocks) break;
+                    write(ring, thread, values_[i]);
+                }
+            }
+        }
+    }
+
+private:
+    static constexpr int threads = 2 * warp_threads;
+    static constexpr int a_rows = tile.scales_rows() ? tile.m : 0;
+    static constexpr int b_rows = tile.scales_columns() ? tile.n : 0;
+    static constexpr int rows_each = (a_rows + b_rows + threads - 1) / threads;
+
+    TILEWRIGHT_DEVICE void read(const Work& work, int thread, int begin) {
+#pragma unroll
+        for (int r = 0; r < rows_each; ++r) {
+            const int row = thread + r * threads;
+            const bool of_a = b_rows == 0 || row < a_rows;
+            const ScaleView& view = of_a ? arguments_.scales_a : arguments_.scales_b;
+            const int index = of_a ? work.row + row : work.column + row - a_rows;
+            const bool inside = row < a_rows + b_rows && index < view.rows;
+            const i64 first = work.batch * view.batch_stride + index * view.row_stride + begin * view.k_stride;
+#pragma unroll
+            for (int i = 0; i < k_blocks_at_once; ++i) {
+                values_[i][r] = inside && begin + i < view.k_blocks ? load_scale(view, first + i * view.k_stride) : 0;
+            }
+        }
+    }
+
+    TILEWRIGHT_DEVICE void write(Ring<tile.stages>& ring, int thread, const float (&values)[at_least_one(rows_each)]) {
+        const int stage = ring.place;
+        barrier_wait(shared_.empty[stage], ring.parity, {arguments_.report, BarrierName::empty, stage});
+#pragma unroll
+        for (int r = 0; r < rows_each; ++r) {
+            const int row = thread + r * threads;
+            if (row < a_rows) {
+                store_shared(shared_.a_scales[stage][row], values[r]);
+            } else if (row < a_rows + b_rows) {
+                store_shared(shared_.b_scales[stage][row - a_rows], values[r]);
+            }
+        }
+        sync_warp();
+        if (lane_index() == 0) barrier_arrive(shared_.full[stage]);
+        ring.advance();
+    }
+
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+    float values_[k_blocks_at_once][at_least_one(rows_each)];
+};
+
+/// One warp: says which tile comes next, a few tiles ahead, and brings the scales that serve all of it or many of its
+/// k-blocks.
+template <Tile tile>
+class Dispatcher {
+public:
+    TILEWRIGHT_DEVICE Dispatcher(Shared<tile>& shared, const Arguments& arguments)
+        : shared_(shared), arguments_(arguments) {}
+
+    TILEWRIGHT_DEVICE void run() {
+        Schedule<tile> schedule(
+            {.m = arguments_.m, .n = arguments_.n, .batch = arguments_.batch, .band = arguments_.band}, block_index(),
+            block_count());
+        for (;;) {
+            const Work work = schedule.next();
+            announce(work);
+            if (work.exists == 0) return;
+            if constexpr (tile.scales_blocks()) bring_block_scales(work);
+        }
+    }
+
+private:
+    TILEWRIGHT_DEVICE void announce(const Work& work) {
+        const int place = works_.place;
+        barrier_wait(shared_.work_empty[place], works_.parity, {arguments_.report, BarrierName::work_empty, place});
+        if (lane_index() == 0) shared_.work[place] = work;
+        if constexpr (tile.scales_after()) {
+            if (work.exists != 0) bring_final_scales(work, place);
+        }
+        sync_warp();
+        if (lane_index() == 0) barrier_arrive(shared_.work_full[place]);
+        works_.advance();
+    }
+
+    TILEWRIGHT_DEVICE void bring_final_scales(const Work& work, int place) {
+        for (int i = lane_index(); i < tile.m; i += warp_threads) {
+            store_shared(shared_.row_scales[place][i], scale_at(arguments_.scales_a, work.batch, work.row + i, 0));
+        }
+        for (int i = lane_index(); i < tile.n; i += warp_threads) {
+            store_shared(shared_.column_scales[place][i],
+                         scale_at(arguments_.scales_b, work.batch, work.column + i, 0));
+        }
+    }
+
+    TILEWRIGHT_DEVICE void bring_block_scales(const Work& work) {
+        const int k_blocks = (arguments_.k + tile.k - 1) / tile.k;
+        for (int begin = 0; begin < k_blocks; begin += block_scale_columns) {
+            const int place = blocks_.place;
+            barrier_wait(shared_.block_scales_empty[place], blocks_.parity,
+                         {arguments_.report, BarrierName::block_scales_empty, place});
+            for (int group = 0; group < tile.column_groups(); ++group) {
+                const int row_block = (work.column + group * tile.group_columns()) / 128;
+                const float value = scale_at(arguments_.scales_b, work.batch, row_block, begin + lane_index());
+                store_shared(shared_.block_scales[place][group][lane_index()], value);
+            }
+            sync_warp();
+            if (lane_index() == 0) barrier_arrive(shared_.block_scales_full[place]);
+            blocks_.advance();
+        }
+    }
+
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+    Ring<work_slots> works_{.parity = 1};
+    Ring<block_scale_slots> blocks_{.parity = 1};
+};
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Writes src/hopper/wgmma_generated.h: one entry for each width of wgmma, because asm text must be a literal.
+
+    tools/generate_wgmma.py > src/hopper/wgmma_generated.h
+"""
+
+HEAD = """\
+// Written by tools/generate_wgmma.py. wgmma for each n, both operands in shared memory (PTX ISA, "wgmma.mma_async").
+// d = A B^T + (accumulate ? d : 0), 64 x n, k 32; scale-a and scale-b are 1.
+#pragma once
+
+// clang-format off
+namespace tilewright::hopper {
+
+template <int n>
+struct Wgmma;
+
+#define TILEWRIGHT_REGISTERS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define TILEWRIGHT_WGMMA_OF(types, n, list, a, b, p, ...)                                                  \\
+    asm volatile("{\\n.reg .pred p;\\nsetp.ne.b32 p, " p ", 0;\\n"                                           \\
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." types " {" list "}, " a ", " b ", p, 1, 1;\\n}" \\
+                 : __VA_ARGS__ : "l"(a_rows), "l"(b_rows), "r"(accumulate))
+#define TILEWRIGHT_WGMMA(n, ...)                                                                           \\
+    template <>                                                                                            \\
+    struct Wgmma<n> {                                                                                      \\
+        template <Storage a, Storage b>                                                                    \\
+        static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], u64 a_rows, u64 b_rows, int accumulate) { \\
+            constexpr bool a_e4m3 = a == Storage::e4m3, b_e4m3 = b == Storage::e4m3;                       \\
+            if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_OF("e4m3.e4m3", n, __VA_ARGS__);              \\
+            else if constexpr (a_e4m3) TILEWRIGHT_WGMMA_OF("e4m3.e5m2", n, __VA_ARGS__);                   \\
+            else if constexpr (b_e4m3) TILEWRIGHT_WGMMA_OF("e5m2.e4m3", n, __VA_ARGS__);                   \\
+            else TILEWRIGHT_WGMMA_OF("e5m2.e5m2", n, __VA_ARGS__);                                         \\
+        }                                                                                                  \\
+    };
+"""
+
+TAIL = """
+#undef TILEWRIGHT_WGMMA
+#undef TILEWRIGHT_WGMMA_OF
+#undef TILEWRIGHT_REGISTERS
+
+}  // namespace tilewright::hopper
+// clang-format on
+"""
+
+
+def entry(n):
+    count = n // 2
+    names = ",".join(f"%{i}" for i in range(count))
+    registers = ", ".join(f"TILEWRIGHT_REGISTERS({i})" for i in range(0, count, 4))
+    return f'TILEWRIGHT_WGMMA({n}, "{names}", "%{count}", "%{count + 1}", "%{count + 2}", {registers})'
+
+
+if __name__ == "__main__":
+    print(HEAD)
+    print("\n".join(entry(n) for n in range(8, 257, 8)))
+    print(TAIL, end="")
