@@ -20,7 +20,8 @@ MAY_INCLUDE = {
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],
     "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
-    "cli": ["check", "api", "cpu", "cuda", "launch", "plan", "problem", "formats"],
+    "measure": ["cuda"],
+    "cli": ["check", "measure", "api", "cpu", "cuda", "launch", "plan", "problem", "formats"],
 }
 
 # Generated text is exempt from the size limit.

@@ -1,0 +1,128 @@
+#include "measure/device.h"
+
+#include <fmt/format.h>
+#include <tilewright/run.h>
+
+#include <array>
+#include <utility>
+
+#include "measure/kernels.h"
+
+namespace tilewright::measure {
+namespace {
+
+constexpr int attribute_multiprocessor_count = 16;  // CUdevice_attribute
+constexpr unsigned non_blocking_stream = 1;         // CU_STREAM_NON_BLOCKING
+constexpr unsigned threads_per_block = 512;
+constexpr unsigned blocks_per_sm = 4;
+
+const cuda::DriverCalls& call() { return cuda::driver().call; }
+
+void require(int result, const char* name, int device = 0) { cuda::driver().require(result, name, device); }
+
+}  // namespace
+
+Buffer::Buffer(std::size_t bytes) : size_(bytes) {
+    if (bytes > 0) require(call().allocate(&address_, bytes), "cuMemAlloc");
+}
+
+Buffer::~Buffer() {
+    if (address_ != 0) call().release(address_);
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+    std::swap(address_, other.address_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
+    if (bytes > 0) require(call().copy_to_device(address_ + offset, from, bytes), "cuMemcpyHtoD");
+}
+
+void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
+    if (bytes > 0) require(call().copy_to_host(to, address_ + offset, bytes), "cuMemcpyDtoH");
+}
+
+void Buffer::fill(unsigned char value) {
+    if (size_ > 0) require(call().fill_bytes(address_, value, size_), "cuMemsetD8");
+}
+
+Device::Device(int index) : index_(index) {
+    int device = 0;
+    cuda::ContextHandle context = nullptr;
+    require(call().device_get(&device, index), "cuDeviceGet", index);
+    require(call().device_attribute(&sms_, attribute_multiprocessor_count, device), "cuDeviceGetAttribute", index);
+    require(call().primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain", index);
+    require(call().context_push(context), "cuCtxPushCurrent", index);
+    name_device();
+    require(call().stream_create(&stream_, non_blocking_stream), "cuStreamCreate", index);
+    require(call().library_load(&library_, kernels_ptx, nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData",
+            index);
+    fill_ = function("fill_words");
+    read_ = function("read_words");
+    clocks_ = function("read_clocks");
+    hash_ = function("hash_words");
+}
+
+Device::~Device() {
+    call().stream_destroy(stream_);
+    cuda::ContextHandle context = nullptr;
+    call().context_pop(&context);
+}
+
+void Device::name_device() {
+    std::array<char, 256> text{};
+    require(call().device_name(text.data(), static_cast<int>(text.size()) - 1, index_), "cuDeviceGetName", index_);
+    name_ = text.data();
+}
+
+cuda::FunctionHandle Device::function(const char* name) const {
+    cuda::KernelHandle kernel = nullptr;
+    cuda::FunctionHandle found = nullptr;
+    require(call().library_kernel(&kernel, library_, name), "cuLibraryGetKernel", index_);
+    require(call().kernel_function(&found, kernel), "cuKernelGetFunction", index_);
+    return found;
+}
+
+void Device::synchronize() const { require(call().context_synchronize(), "cuCtxSynchronize", index_); }
+
+void Device::enqueue(cuda::FunctionHandle kernel, unsigned blocks, unsigned threads, void** arguments,
+                     cuda::StreamHandle stream) const {
+    cuda::LaunchConfig config;
+    config.grid[0] = blocks;
+    config.block[0] = threads;
+    config.stream = stream;
+    require(call().launch(&config, kernel, arguments, nullptr), "cuLaunchKernelEx", index_);
+}
+
+void Device::enqueue_fill(const Buffer& to, std::uint32_t value, cuda::StreamHandle stream) const {
+    cuda::DeviceAddress address = to.address();
+    std::uint64_t pieces = to.size() / 16;
+    std::array<void*, 3> arguments{&address, &pieces, &value};
+    enqueue(fill_, static_cast<unsigned>(sms_) * blocks_per_sm, threads_per_block, arguments.data(), stream);
+}
+
+void Device::enqueue_read(const Buffer& from, const Buffer& unused, cuda::StreamHandle stream) const {
+    cuda::DeviceAddress address = from.address();
+    cuda::DeviceAddress sink = unused.address();
+    std::uint64_t pieces = from.size() / 16;
+    std::array<void*, 3> arguments{&address, &pieces, &sink};
+    enqueue(read_, static_cast<unsigned>(sms_) * blocks_per_sm, threads_per_block, arguments.data(), stream);
+}
+
+void Device::enqueue_clocks(const Buffer& readings, cuda::StreamHandle stream) const {
+    cuda::DeviceAddress address = readings.address();
+    std::array<void*, 1> arguments{&address};
+    enqueue(clocks_, static_cast<unsigned>(sms_), 1, arguments.data(), stream);
+}
+
+void Device::enqueue_hash(const Buffer& from, const Buffer& sum, cuda::StreamHandle stream) const {
+    cuda::DeviceAddress address = from.address();
+    cuda::DeviceAddress to = sum.address();
+    std::uint64_t words = from.size() / 4;
+    std::array<void*, 3> arguments{&address, &words, &to};
+    enqueue(hash_, static_cast<unsigned>(sms_), threads_per_block, arguments.data(), stream);
+}
+
+}  // namespace tilewright::measure

@@ -1,0 +1,137 @@
+#include "measure/kernels.h"
+
+namespace tilewright::measure {
+
+const char* const kernels_ptx = R"ptx(
+.version 8.0
+.target sm_90
+.address_size 64
+
+// Threads of all blocks walk the pieces side by side.
+.visible .entry fill_words(.param .u64 to, .param .u64 pieces, .param .u32 value)
+{
+    .reg .pred %p;
+    .reg .b32 %block, %size, %thread, %blocks, %value;
+    .reg .b64 %index, %step, %count, %to, %offset, %address;
+    ld.param.u64 %to, [to];
+    ld.param.u64 %count, [pieces];
+    ld.param.u32 %value, [value];
+    cvta.to.global.u64 %to, %to;
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %size, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mov.u32 %blocks, %nctaid.x;
+    cvt.u64.u32 %index, %thread;
+    mad.wide.u32 %index, %block, %size, %index;
+    mul.wide.u32 %step, %blocks, %size;
+again:
+    setp.ge.u64 %p, %index, %count;
+    @%p bra done;
+    shl.b64 %offset, %index, 4;
+    add.u64 %address, %to, %offset;
+    st.global.v4.u32 [%address], {%value, %value, %value, %value};
+    add.u64 %index, %index, %step;
+    bra again;
+done:
+    ret;
+}
+
+// The sum is compared with a number that never comes, so that no load is left out.
+.visible .entry read_words(.param .u64 from, .param .u64 pieces, .param .u64 unused)
+{
+    .reg .pred %p;
+    .reg .b32 %block, %size, %thread, %blocks, %sum, %a, %b, %c, %d;
+    .reg .b64 %index, %step, %count, %from, %offset, %address, %unused;
+    ld.param.u64 %from, [from];
+    ld.param.u64 %count, [pieces];
+    ld.param.u64 %unused, [unused];
+    cvta.to.global.u64 %from, %from;
+    cvta.to.global.u64 %unused, %unused;
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %size, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mov.u32 %blocks, %nctaid.x;
+    cvt.u64.u32 %index, %thread;
+    mad.wide.u32 %index, %block, %size, %index;
+    mul.wide.u32 %step, %blocks, %size;
+    mov.u32 %sum, 0;
+again:
+    setp.ge.u64 %p, %index, %count;
+    @%p bra done;
+    shl.b64 %offset, %index, 4;
+    add.u64 %address, %from, %offset;
+    ld.global.v4.u32 {%a, %b, %c, %d}, [%address];
+    xor.b32 %sum, %sum, %a;
+    xor.b32 %sum, %sum, %b;
+    xor.b32 %sum, %sum, %c;
+    xor.b32 %sum, %sum, %d;
+    add.u64 %index, %index, %step;
+    bra again;
+done:
+    setp.ne.u32 %p, %sum, 0x9E3779B9;
+    @!%p st.global.u32 [%unused], %sum;
+    ret;
+}
+
+.visible .entry read_clocks(.param .u64 readings)
+{
+    .reg .b32 %sm;
+    .reg .b64 %to, %offset, %cycles, %nanoseconds;
+    ld.param.u64 %to, [readings];
+    cvta.to.global.u64 %to, %to;
+    mov.u32 %sm, %smid;
+    mul.wide.u32 %offset, %sm, 16;
+    add.u64 %to, %to, %offset;
+    mov.u64 %cycles, %clock64;
+    mov.u64 %nanoseconds, %globaltimer;
+    st.global.v2.u64 [%to], {%cycles, %nanoseconds};
+    ret;
+}
+
+// Mixes word + (index + 1) * 0x9E3779B97F4A7C15 as in splitmix64, and adds up.
+.visible .entry hash_words(.param .u64 from, .param .u64 words, .param .u64 sum)
+{
+    .reg .pred %p;
+    .reg .b32 %block, %size, %thread, %blocks, %word;
+    .reg .b64 %index, %step, %count, %from, %offset, %address, %sum, %hash, %mixed, %shifted;
+    ld.param.u64 %from, [from];
+    ld.param.u64 %count, [words];
+    ld.param.u64 %sum, [sum];
+    cvta.to.global.u64 %from, %from;
+    cvta.to.global.u64 %sum, %sum;
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %size, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mov.u32 %blocks, %nctaid.x;
+    cvt.u64.u32 %index, %thread;
+    mad.wide.u32 %index, %block, %size, %index;
+    mul.wide.u32 %step, %blocks, %size;
+    mov.u64 %hash, 0;
+again:
+    setp.ge.u64 %p, %index, %count;
+    @%p bra done;
+    shl.b64 %offset, %index, 2;
+    add.u64 %address, %from, %offset;
+    ld.global.u32 %word, [%address];
+    add.u64 %mixed, %index, 1;
+    mul.lo.u64 %mixed, %mixed, 0x9E3779B97F4A7C15;
+    cvt.u64.u32 %shifted, %word;
+    add.u64 %mixed, %mixed, %shifted;
+    shr.u64 %shifted, %mixed, 30;
+    xor.b64 %mixed, %mixed, %shifted;
+    mul.lo.u64 %mixed, %mixed, 0xBF58476D1CE4E5B9;
+    shr.u64 %shifted, %mixed, 27;
+    xor.b64 %mixed, %mixed, %shifted;
+    mul.lo.u64 %mixed, %mixed, 0x94D049BB133111EB;
+    shr.u64 %shifted, %mixed, 31;
+    xor.b64 %mixed, %mixed, %shifted;
+    add.u64 %hash, %hash, %mixed;
+    add.u64 %index, %index, %step;
+    bra again;
+done:
+    red.global.add.u64 [%sum], %hash;
+    ret;
+}
+)ptx";
+
+}  // namespace tilewright::measure
