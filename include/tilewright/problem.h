@@ -76,7 +76,11 @@ enum class Reproducibility : std::uint8_t {
     invariant,   // an element's bits depend on its own row, column, scales and C only; on the CPU implies `hopper`
 };
 
-enum class Backend : std::uint8_t { automatic, cpu, hopper };
+enum class Backend : std::uint8_t {
+    automatic,  // hopper if d is on a CUDA device, cpu otherwise
+    cpu,        // any recipe, layout and grouping; tensors in host memory
+    hopper,     // a GPU of compute capability 9.0; all tensors on it
+};
 
 /// All that the host knows of a call.
 struct Problem {
@@ -109,6 +113,9 @@ struct Finding {
 /// memory behind the tensors. Shapes alone can be checked by leaving all data pointers null (`Check::shapes`).
 enum class Check : std::uint8_t { shapes, call };
 std::vector<Finding> validate(const Problem& problem, Backend backend = Backend::automatic, Check check = Check::call);
+
+/// The backend that runs the problem: `backend` itself, or what `automatic` stands for.
+Backend resolve(const Problem& problem, Backend backend);
 
 std::string_view name(Layout layout);
 std::string_view name(Grouping grouping);

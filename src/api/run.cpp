@@ -2,6 +2,8 @@
 #include <tilewright/run.h>
 
 #include "cpu/backend.h"
+#include "cuda/backend.h"
+#include "problem/geometry.h"
 
 namespace tilewright {
 namespace {
@@ -17,15 +19,18 @@ std::string joined(const std::vector<Finding>& findings) {
 Error::Error(std::vector<Finding> findings) : std::runtime_error(joined(findings)), findings_(std::move(findings)) {}
 
 void run(const Problem& problem, const RunOptions& options) {
+    const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
+    if (on_gpu && cuda::repeat(problem, options.stream)) return;
     std::vector<Finding> findings = validate(problem, options.backend);
     if (!findings.empty()) throw Error(std::move(findings));
-    const Geometry g = geometry(problem);
     const bool hopper_bits =
         problem.arithmetic == Arithmetic::hopper || problem.reproducibility == Reproducibility::invariant;
-    if (hopper_bits) {
-        cpu::run_hopper(g, options.threads);
+    if (on_gpu) {
+        cuda::run(problem, options.stream);
+    } else if (hopper_bits) {
+        cpu::run_hopper(geometry(problem), options.threads);
     } else {
-        cpu::run_fast(g, options.threads);
+        cpu::run_fast(geometry(problem), options.threads);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plan/spread.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 namespace {
@@ -85,29 +86,9 @@ Reason split(const hopper::Tile& tile, const Work& work, const DeviceDescription
     return fmt::format("k = {} cuts into at most {} slices of 128, not {}", work.k, blocks, tile.split_k);
 }
 
-void add_side(const char* operand, const OperandRecipe& side, std::vector<Finding>& findings) {
-    const bool fp8 = is_fp8(side.values) && side.granularity != Granularity::block_1x32;
-    if (fp8 || side.values == Format::bf16) return;
-    findings.push_back({.operand = operand,
-                        .given = name(side),
-                        .expected = "fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 for a Hopper GPU",
-                        .advice = "run it on the CPU backend"});
-}
-
 }  // namespace
 
-std::vector<Finding> obstacles(const Work& work) {
-    std::vector<Finding> findings;
-    add_side("a", work.recipe.a, findings);
-    add_side("b", work.recipe.b, findings);
-    if (work.layout != Layout::nt) {
-        findings.push_back({.operand = "layout",
-                            .given = std::string(name(work.layout)),
-                            .expected = "nt for a Hopper GPU",
-                            .advice = "store a as [m, k] and b as [n, k], or run it on the CPU backend"});
-    }
-    return findings;
-}
+std::vector<Finding> obstacles(const Work& work) { return hopper_obstacles(work.recipe, work.layout); }
 
 std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     struct Rule {

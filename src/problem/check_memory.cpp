@@ -65,7 +65,7 @@ void check_devices(const Problem& problem, Backend backend, Findings& findings) 
         findings.add({.operand = together ? "all tensors" : std::string(named.name),
                       .given = memory_of(named.tensor->device),
                       .expected = memory_of(wanted) + " for the " +
-                                  std::string(name(backend == Backend::automatic ? Backend::cpu : backend)) +
+                                  std::string(name(backend)) +
                                   " backend",
                       .advice = wanted.kind == DeviceId::Kind::cpu ? "copy it to the host" : "copy it to the device"});
         if (together) return;

@@ -1,4 +1,4 @@
-// The words and numbers of a call, and what the backend that was asked for cannot do.
+// The words and numbers of a call.
 #include "problem/checks.h"
 
 namespace tilewright::validation {
@@ -78,15 +78,8 @@ void check_options(const Problem& p, Findings& findings) {
     check_arithmetic(p, findings);
 }
 
-/// The CPU can do everything, so `automatic` can as well.
-void check_backend(const Problem&, Backend backend, Findings& findings) {
+void check_backend(Backend backend, Findings& findings) {
     check_word("backend", backend, Backend::hopper, findings);
-    if (backend == Backend::hopper) {
-        findings.add({.operand = "backend",
-                      .given = "hopper",
-                      .expected = "cpu",
-                      .advice = "this version of Tilewright has no GPU kernels"});
-    }
 }
 
 }  // namespace tilewright::validation

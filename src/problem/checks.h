@@ -43,7 +43,10 @@ void check_options(const Problem& problem, Findings& findings);
 /// Null, misaligned and unreachable pointers; memory that D shares with others.
 void check_memory(const Problem& problem, Backend backend, Findings& findings);
 
-/// What the backend that was asked for cannot do.
-void check_backend(const Problem& problem, Backend backend, Findings& findings);
+/// A backend that exists.
+void check_backend(Backend backend, Findings& findings);
+
+/// What the Hopper backend asks beyond what every backend does.
+void check_hopper(const Problem& problem, Check check, Findings& findings);
 
 }  // namespace tilewright::validation

@@ -14,8 +14,14 @@ std::string Finding::message() const {
     return text;
 }
 
-std::vector<Finding> validate(const Problem& problem, Backend backend, Check check) {
+Backend resolve(const Problem& problem, Backend backend) {
+    if (backend != Backend::automatic) return backend;
+    return problem.d.device.kind == DeviceId::Kind::cuda ? Backend::hopper : Backend::cpu;
+}
+
+std::vector<Finding> validate(const Problem& problem, Backend asked, Check check) {
     using namespace validation;
+    const Backend backend = resolve(problem, asked);
     Findings findings;
     const bool known_words = check_words(problem, findings);
     check_tensors(problem, findings);
@@ -27,7 +33,8 @@ std::vector<Finding> validate(const Problem& problem, Backend backend, Check che
     }
     check_options(problem, findings);
     if (check == Check::call) check_memory(problem, backend, findings);
-    check_backend(problem, backend, findings);
+    check_backend(backend, findings);
+    if (backend == Backend::hopper) check_hopper(problem, check, findings);
     return findings.take();
 }
 

@@ -26,5 +26,6 @@ std::vector<Malformed> malformed_formats();
 std::vector<Malformed> malformed_strides();
 std::vector<Malformed> malformed_memory();
 std::vector<Malformed> malformed_options();
+std::vector<Malformed> malformed_hopper();
 
 }  // namespace tilewright::test

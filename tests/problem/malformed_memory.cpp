@@ -65,11 +65,21 @@ std::vector<Malformed> devices() {
          .messages = {"b.values: memory of cuda:0 given, host memory expected for the cpu backend; copy it to the "
                       "host"},
          .backend = Backend::cpu},
-        {.mistake = "everything on a GPU, no backend for it",
+        {.mistake = "everything on a GPU for the CPU",
          .spec = {},
          .make = [](Problem& p) { to_gpu(p, 1); },
          .messages = {"all tensors: memory of cuda:1 given, host memory expected for the cpu backend; copy it to the "
-                      "host"}},
+                      "host"},
+         .backend = Backend::cpu},
+        {.mistake = "the output on a GPU, which `automatic` follows",
+         .spec = {},
+         .make =
+             [](Problem& p) {
+                 to_gpu(p, 1);
+                 p.a.values.device = {};
+             },
+         .messages = {"a.values: host memory given, memory of cuda:1 expected for the hopper backend; copy it to the "
+                      "device"}},
         {.mistake = "two GPUs",
          .spec = {},
          .make =
@@ -78,22 +88,21 @@ std::vector<Malformed> devices() {
                  p.b.scales.device = gpu(0);
              },
          .messages = {"b.scales: memory of cuda:0 given, memory of cuda:1 expected for the hopper backend; copy it to "
-                      "the device",
-                      "backend: hopper given, cpu expected; this version of Tilewright has no GPU kernels"},
+                      "the device"},
          .backend = Backend::hopper},
         {.mistake = "group sizes on the host for the GPU",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make = [](Problem& p) { to_gpu(p, 0); },
          .messages = {"groups.sizes: host memory given, memory of cuda:0 expected for the hopper backend; copy it to "
                       "the device",
-                      "backend: hopper given, cpu expected; this version of Tilewright has no GPU kernels"},
+                      "groups.grouping: m_grouped_offsets given, dense or batched expected for a Hopper GPU in this "
+                      "version; run it on the CPU backend"},
          .backend = Backend::hopper},
         {.mistake = "everything on the host for the GPU",
          .spec = {},
          .make = [](Problem&) {},
          .messages = {"all tensors: host memory given, memory of cuda:0 expected for the hopper backend; copy it to "
-                      "the device",
-                      "backend: hopper given, cpu expected; this version of Tilewright has no GPU kernels"},
+                      "the device"},
          .backend = Backend::hopper},
     };
 }

@@ -67,9 +67,10 @@ std::vector<Malformed> words() {
          .messages = {"backend: 3 given, 0 to 2 expected"},
          .backend = static_cast<Backend>(3)},
         {.mistake = "the GPU backend for shapes alone",
-         .spec = {},
+         .spec = {.grouping = Grouping::m_grouped_masked},
          .make = [](Problem&) {},
-         .messages = {"backend: hopper given, cpu expected; this version of Tilewright has no GPU kernels"},
+         .messages = {"groups.grouping: m_grouped_masked given, dense or batched expected for a Hopper GPU in this "
+                      "version; run it on the CPU backend"},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };

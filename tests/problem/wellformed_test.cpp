@@ -175,5 +175,26 @@ TEST(WellFormed, ShapesAlone) {
     EXPECT_EQ(validate(p, Backend::cpu, Check::call).size(), 7U);
 }
 
+TEST(WellFormed, WhatAHopperGpuTakes) {
+    const DeviceId gpu{.kind = DeviceId::Kind::cuda, .index = 3};
+    for (const char* recipe : {"tensor:tensor", "row:row", "1x128:128x128", "1x128:1x128", "e5m2.1x128.ue8m0:1x128"}) {
+        for (Grouping grouping : {Grouping::dense, Grouping::batched}) {
+            for (const std::int64_t k : {0, 16, 208, 512}) {
+                Problem p = sample({.grouping = grouping, .recipe = recipe, .m = 37, .n = 131, .k = k, .with_c = true});
+                for (Tensor* t : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.c, &p.d}) t->device = gpu;
+                EXPECT_EQ(findings_of(p), "") << recipe << " " << k;
+                EXPECT_TRUE(validate(p, Backend::hopper).empty()) << recipe << " " << k;
+                EXPECT_EQ(resolve(p, Backend::automatic), Backend::hopper);
+            }
+        }
+    }
+}
+
+TEST(WellFormed, AHopperGpuTakesASingleRowAnywhere) {
+    Problem p = sample({.recipe = "tensor:tensor", .m = 1, .n = 1, .k = 100});
+    p.a.values.strides = {37, 1};
+    EXPECT_TRUE(validate(p, Backend::hopper, Check::shapes).empty());
+}
+
 }  // namespace
 }  // namespace tilewright::test

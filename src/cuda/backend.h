@@ -1,0 +1,21 @@
+// The Hopper backend: on the GPU that the tensors lie on, on the caller's stream (a CUstream; null: the default one).
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include "hopper/tile.h"
+#include "problem/geometry.h"
+
+namespace tilewright::cuda {
+
+/// Launches a problem that, but for alpha, this thread ran a moment ago; false if it is none of those. The fast path: no
+/// allocation, no lock, and nothing is validated again.
+bool repeat(const Problem& problem, void* stream);
+
+/// For a problem in which `validate` finds nothing for the backend hopper. Throws Error where the machine fails.
+void run(const Problem& problem, void* stream);
+
+/// This very tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
+void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream);
+
+}  // namespace tilewright::cuda

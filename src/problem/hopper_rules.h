@@ -1,0 +1,21 @@
+// What Hopper kernels ask of a call beyond what every backend does: said once, for validation and for the planner.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <vector>
+
+namespace tilewright {
+
+/// Recipes and layouts that no Hopper kernel serves, whatever the sizes: one finding for each obstacle.
+std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout);
+
+/// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
+inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;
+
+/// Addresses and strides of A and B in bytes are multiples of this, strides below the limit (CUDA driver API,
+/// cuTensorMapEncodeTiled).
+inline constexpr std::int64_t hopper_alignment = 16;
+inline constexpr std::int64_t hopper_stride_limit = std::int64_t{1} << 40;
+
+}  // namespace tilewright

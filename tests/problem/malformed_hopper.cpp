@@ -1,0 +1,76 @@
+// What only the GPU cannot do: formats, layouts, sizes, addresses and strides.
+#include <bit>
+#include <cstdint>
+
+#include "problem/malformed.h"
+
+namespace tilewright::test {
+namespace {
+
+void to_gpu(Problem& p) {
+    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.b.tensor_scale, &p.d}) {
+        tensor->device = {.kind = DeviceId::Kind::cuda, .index = 0};
+    }
+}
+
+/// Made on a GPU, where `automatic` means hopper.
+Malformed on_gpu(const char* mistake, const SampleSpec& spec, const std::function<void(Problem&)>& make,
+                 std::vector<std::string> messages) {
+    return {.mistake = mistake,
+            .spec = spec,
+            .make =
+                [make](Problem& p) {
+                    to_gpu(p);
+                    make(p);
+                },
+            .messages = std::move(messages)};
+}
+
+void unchanged(Problem&) {}
+
+}  // namespace
+
+std::vector<Malformed> malformed_hopper() {
+    std::vector<Malformed> list{
+        on_gpu("formats of other GPUs", {.recipe = "mxfp8:nvfp4"}, unchanged,
+               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 expected for a Hopper GPU; run "
+                "it on the CPU backend",
+                "b: nvfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 expected for a Hopper GPU; run "
+                "it on the CPU backend"}),
+        on_gpu("bf16, for which there is no kernel yet", {.recipe = "bf16:bf16"}, unchanged,
+               {"a: bf16 given, fp8 expected for a Hopper GPU in this version; run it on the CPU backend",
+                "b: bf16 given, fp8 expected for a Hopper GPU in this version; run it on the CPU backend"}),
+        on_gpu("a transposed layout", {.layout = Layout::tn}, unchanged,
+               {"layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or run it on the "
+                "CPU backend"}),
+        on_gpu("rows of 1000 bytes", {.k = 1000}, unchanged,
+               {"a.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, k aside, expected for a "
+                "Hopper GPU; copy it, or run it on the CPU backend",
+                "b.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, k aside, expected for a "
+                "Hopper GPU; copy it, or run it on the CPU backend"}),
+        on_gpu(
+            "k that is not contiguous", {},
+            [](Problem& p) {
+                p.a.values.strides = {1024, 2};
+            },
+            {"a.values.strides: [1024, 2] of e4m3 given, a stride of 1 along k expected for a Hopper GPU; copy it, or "
+             "run it on the CPU backend"}),
+        on_gpu(
+            "values at an odd address", {},
+            [](Problem& p) {
+                p.b.values.data = std::bit_cast<void*>(std::bit_cast<std::uintptr_t>(p.b.values.data) + 8);
+            },
+            {"b.values: an address that is 8 modulo 16 given, a multiple of 16 expected for a Hopper GPU; copy it to "
+             "aligned memory, or run it on the CPU backend"}),
+        on_gpu("more rows than 32 bits count", {.recipe = "tensor:tensor", .m = std::int64_t{3} << 30, .n = 1, .k = 16},
+               unchanged,
+               {"d: [3221225472, 1] given, sizes of at most 2147482624 expected for a Hopper GPU; compute it in parts, "
+                "or run it on the CPU backend",
+                "a.values: [3221225472, 16] given, sizes of at most 2147482624 expected for a Hopper GPU; compute it "
+                "in parts, or run it on the CPU backend"}),
+    };
+    list.back().check = Check::shapes;  // there is no memory of that size
+    return list;
+}
+
+}  // namespace tilewright::test
