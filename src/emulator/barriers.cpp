@@ -1,0 +1,244 @@
+// Threads that wait for each other: block, warp, named and cluster barriers, mbarriers, the handover of registers.
+#include "emulator/machine.h"
+#include "emulator/race.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace tilewright::emulator {
+namespace {
+
+constexpr long long byte_limit = (1 << 20) - 1;  // of one phase (PTX ISA, "Tracking asynchronous operations")
+
+std::string text_of(const Meeting& meeting) {
+    if (meeting.operand == 0) return meeting.primitive;
+    return fmt::format("{}({})", meeting.primitive, meeting.operand);
+}
+
+class WaitForMeeting final : public Wait {
+public:
+    explicit WaitForMeeting(const Meeting& meeting) : meeting_(meeting), generation_(meeting.generation) {}
+    bool ready() override { return meeting_.generation != generation_; }
+    std::string what() const override {
+        return fmt::format("{}: {} of {} threads are here", text_of(meeting_), meeting_.present, meeting_.expected);
+    }
+
+private:
+    const Meeting& meeting_;
+    u32 generation_;
+};
+
+class WaitForPhase final : public Wait {
+public:
+    WaitForPhase(const BarrierState& state, u32 parity) : state_(state), parity_(parity) {}
+    bool ready() override { return state_.phase != parity_; }
+    std::string what() const override {
+        return fmt::format("barrier_wait({}, parity {}): {} of {} arrivals and {} bytes are missing", state_.name,
+                           parity_, state_.pending, state_.expected, state_.bytes);
+    }
+
+private:
+    const BarrierState& state_;
+    u32 parity_;
+};
+
+class WaitForRegisters final : public Wait {
+public:
+    WaitForRegisters(const Block& block, const Warp& warp, int registers)
+        : block_(block), warp_(warp), registers_(registers) {}
+    int needed() const { return (registers_ - warp_.registers) * hopper::warp_threads; }
+    bool ready() override { return needed() <= block_.free_registers; }
+    std::string what() const override {
+        return fmt::format("registers_take<{}>: {} registers are needed, {} are free", registers_, needed(),
+                           block_.free_registers);
+    }
+
+private:
+    const Block& block_;
+    const Warp& warp_;
+    int registers_;
+};
+
+/// A warp's call of setmaxnreg; those of a warpgroup must agree.
+void meet_for_registers(const char* primitive, int registers) {
+    const Thread& thread = me();
+    meet(thread.own_warp().meeting, primitive, registers, hopper::warp_threads, false);
+    if (thread.lane() != 0) return;
+    if (thread.index / hopper::warpgroup_threads >= static_cast<int>(thread.block->warpgroups.size())) {
+        fail(fmt::format("{}: not in a warpgroup of 128 threads", primitive));
+    }
+    Warpgroup& group = thread.own_warpgroup();
+    if (group.warps_called != 0 && group.registers_called != registers) {
+        fail(fmt::format("{}<{}> while another warp of the warpgroup calls it with {}", primitive, registers,
+                         group.registers_called));
+    }
+    group.registers_called = registers;
+    group.warps_called = (group.warps_called + 1) % (hopper::warpgroup_threads / hopper::warp_threads);
+}
+
+/// After arrivals or bytes: is the phase complete?
+void settle(const Thread& user, BarrierState& state) {
+    if (state.pending != 0) return;
+    if (state.bytes < 0) {
+        fail(user, fmt::format("{}: {} bytes more than were announced", state.name, -state.bytes));
+    }
+    if (state.bytes != 0) return;
+    state.phase ^= 1U;
+    state.pending = state.expected;
+}
+
+void arrive(Block& block, u32 offset, long long bytes) {
+    BarrierState& state = barrier_state(me(), block, offset);
+    if (state.pending == 0) {
+        fail(fmt::format("{}: an arrival too many; a phase has {}, and waits for {} bytes", state.name, state.expected,
+                         state.bytes));
+    }
+    race::release(block.shared + offset);
+    --state.pending;
+    state.bytes += bytes;
+    if (state.bytes > byte_limit) fail(fmt::format("{}: {} bytes; at most {}", state.name, state.bytes, byte_limit));
+    settle(me(), state);
+    machine().maybe_lose_turn();
+}
+
+u32 offset_of(const hopper::Barrier& barrier) { return shared_offset(*me().block, &barrier, sizeof barrier); }
+
+const char* name_of(hopper::BarrierName name) {
+    using hopper::BarrierName;
+    switch (name) {
+        case BarrierName::none: break;
+        case BarrierName::full: return "full";
+        case BarrierName::empty: return "empty";
+        case BarrierName::work_full: return "work_full";
+        case BarrierName::work_empty: return "work_empty";
+        case BarrierName::block_scales_full: return "block_scales_full";
+        case BarrierName::block_scales_empty: return "block_scales_empty";
+    }
+    return "barrier";
+}
+
+}  // namespace
+
+BarrierState& barrier_state(const Thread& user, Block& block, u32 offset) {
+    const auto found = block.barriers.find(offset);
+    if (found == block.barriers.end()) {
+        fail(user, fmt::format("the barrier at offset {} of block {}'s shared memory is used before barrier_init",
+                               offset, block.index));
+    }
+    BarrierState& state = found->second;
+    if (!state.announced) fail(user, fmt::format("{} is used before barrier_init_fence", state.name));
+    if (block.running == 0) fail(user, fmt::format("{} belongs to block {}, which has ended", state.name, block.index));
+    return state;
+}
+
+void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes) {
+    BarrierState& state = barrier_state(user, block, barrier_offset);
+    state.bytes -= bytes;
+    settle(user, state);
+}
+
+void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders) {
+    const Meeting mine{.primitive = primitive, .operand = operand, .expected = expected};
+    if (meeting.present == 0) {
+        meeting.primitive = primitive;
+        meeting.operand = operand;
+        meeting.expected = expected;
+    } else if (std::string(meeting.primitive) != primitive || meeting.operand != operand ||
+               meeting.expected != expected) {
+        fail(fmt::format("calls {} of {} threads together with threads that call {} of {}", text_of(mine), expected,
+                         text_of(meeting), meeting.expected));
+    }
+    if (orders) race::release(&meeting);
+    WaitForMeeting wait(meeting);
+    if (++meeting.present == expected) {
+        meeting.present = 0;
+        ++meeting.generation;
+    }
+    machine().wait_for(wait);
+    if (orders) race::acquire(&meeting);
+}
+
+void give_registers(int registers) {
+    meet_for_registers("registers_give", registers);
+    Warp& warp = me().own_warp();
+    if (warp.registers < registers) fail(fmt::format("registers_give<{}>: has {}", registers, warp.registers));
+    me().block->free_registers += (warp.registers - registers) * hopper::warp_threads;
+    warp.registers = registers;
+}
+
+void take_registers(int registers) {
+    meet_for_registers("registers_take", registers);
+    Block& block = *me().block;
+    Warp& warp = me().own_warp();
+    if (warp.registers > registers) fail(fmt::format("registers_take<{}>: has {}", registers, warp.registers));
+    WaitForRegisters wait(block, warp, registers);
+    machine().wait_for(wait);
+    block.free_registers -= wait.needed();
+    warp.registers = registers;
+}
+
+}  // namespace tilewright::emulator
+
+namespace tilewright::hopper {
+
+using namespace emulator;
+
+void sync_block() { meet(me().block->meeting, "sync_block", 0, machine().options().threads); }
+void sync_warp() { meet(me().own_warp().meeting, "sync_warp", 0, warp_threads); }
+void sync_cluster() {
+    meet(machine().cluster_meeting(), "sync_cluster", 0, machine().options().threads * machine().cluster_size());
+}
+void sync_named(int id, int threads) {
+    if (id < 1 || id > 15) fail(fmt::format("sync_named: id {}; 1 to 15", id));
+    if (threads <= 0 || threads % warp_threads != 0 || threads > machine().options().threads) {
+        fail(fmt::format("sync_named({}): {} threads; whole warps of the block's {}", id, threads,
+                         machine().options().threads));
+    }
+    meet(me().block->named[id], "sync_named", id, threads);
+}
+
+void barrier_init(Barrier& barrier, int arrivals) {
+    if (arrivals < 1 || arrivals > byte_limit) fail(fmt::format("barrier_init: {} arrivals; 1 to 2^20 - 1", arrivals));
+    const u32 offset = offset_of(barrier);
+    if (offset % sizeof(Barrier) != 0) fail(fmt::format("barrier_init: offset {} is no multiple of 8", offset));
+    const bool is_new = me().block->barriers.try_emplace(offset).second;
+    if (!is_new) fail(fmt::format("barrier_init: the barrier at offset {} has been initialised before", offset));
+    me().block->barriers[offset] = {
+        .expected = arrivals, .pending = arrivals, .name = fmt::format("the barrier at offset {}", offset)};
+}
+
+void barrier_init_fence() {
+    for (auto& [offset, state] : me().block->barriers) state.announced = true;
+}
+
+void barrier_arrive(Barrier& barrier) { arrive(*me().block, offset_of(barrier), 0); }
+
+void barrier_arrive_peer(Barrier& barrier, int rank) {
+    if (rank < 0 || rank >= machine().cluster_size()) {
+        fail(fmt::format("barrier_arrive_peer: block {} of a cluster of {}", rank, machine().cluster_size()));
+    }
+    arrive(machine().block(rank), offset_of(barrier), 0);
+}
+
+void barrier_arrive_expect(Barrier& barrier, int bytes) {
+    if (bytes < 0) fail(fmt::format("barrier_arrive_expect: {} bytes", bytes));
+    arrive(*me().block, offset_of(barrier), bytes);
+}
+
+bool barrier_test(Barrier& barrier, u32 parity) {
+    const bool complete = barrier_state(me(), *me().block, offset_of(barrier)).phase != parity;
+    if (complete) race::acquire(&barrier);
+    return complete;
+}
+
+void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
+    if (parity > 1) fail(fmt::format("barrier_wait: parity {}; 0 or 1", parity));
+    BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
+    state.name = fmt::format("{}[{}]", name_of(waiting.barrier), waiting.stage);
+    WaitForPhase wait(state, parity);
+    machine().wait_for(wait);
+    race::acquire(&barrier);
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,278 @@
+#include "emulator/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <utility>
+
+namespace tilewright::emulator {
+namespace {
+
+constexpr int poison = 0xFF;       // NaN in e4m3, bf16, f16 and f32
+constexpr int spare_bytes = 1024;  // behind a block's shared memory, to find writes beyond it
+constexpr u32 one_turn_lost_of = 8;
+constexpr u32 one_sleep_of = 8;    // lost turns
+constexpr u32 longest_sleep = 64;  // rounds
+
+thread_local Machine* running_machine = nullptr;
+
+/// Fibers are kept from launch to launch: their stacks are costly to make.
+Fiber* fiber(std::size_t index) {
+    thread_local std::vector<std::unique_ptr<Fiber>> fibers;
+    while (fibers.size() <= index) fibers.push_back(std::make_unique<Fiber>());
+    return fibers[index].get();
+}
+
+void check(const Launch& launch) {
+    const auto demand = [](bool holds, const std::string& text) {
+        if (!holds) throw Error("launch: " + text);
+    };
+    demand(launch.cluster >= 1 && launch.cluster <= 8, fmt::format("cluster {}; 1 to 8 blocks", launch.cluster));
+    demand(launch.blocks >= 1 && launch.blocks % launch.cluster == 0,
+           fmt::format("{} blocks; a positive multiple of the cluster's {}", launch.blocks, launch.cluster));
+    demand(launch.threads >= 32 && launch.threads <= 1024 && launch.threads % 32 == 0,
+           fmt::format("{} threads; whole warps, 32 to 1024", launch.threads));
+    demand(launch.shared_bytes >= 0 && launch.shared_bytes <= hopper::shared_bytes_limit,
+           fmt::format("{} bytes of shared memory; at most {}", launch.shared_bytes, hopper::shared_bytes_limit));
+    demand(launch.registers % 8 == 0 && launch.registers * launch.threads <= hopper::registers_per_sm,
+           fmt::format("{} registers for each of {} threads; a multiple of 8, {} in all", launch.registers,
+                       launch.threads, hopper::registers_per_sm));
+}
+
+/// The largest count that fits, in steps of 8; 248 because 255 is the most a thread can name.
+int default_registers(int threads) { return std::min(hopper::registers_per_sm / threads / 8 * 8, 248); }
+
+class Turn final : public Wait {
+public:
+    bool ready() override { return true; }
+    std::string what() const override { return "its turn"; }
+};
+
+}  // namespace
+
+Machine& machine() {
+    if (running_machine == nullptr) throw Error("a primitive was called outside emulator::launch");
+    return *running_machine;
+}
+
+void fail(const Thread& thread, const std::string& text) { throw Error(machine().who(thread) + ": " + text); }
+void fail(const std::string& text) { fail(me(), text); }
+
+void launch(const Launch& launch, const std::function<void()>& kernel) {
+    check(launch);
+    if (running_machine != nullptr) throw Error("launch: called from inside a kernel");
+    Machine machine(launch, kernel);
+    machine.run();
+}
+
+Machine::Machine(const Launch& options, const std::function<void()>& kernel)
+    : options_(options), kernel_(kernel), random_(options.seed) {
+    if (options_.registers == 0) options_.registers = default_registers(options_.threads);
+    const std::size_t each = hopper::round_up(options_.shared_bytes, hopper::tile_alignment) + spare_bytes;
+    memory_ = static_cast<u8*>(std::aligned_alloc(hopper::tile_alignment, each * options_.cluster));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    running_machine = this;
+    blocks_.resize(options_.cluster);
+    threads_.resize(std::size_t(options_.cluster) * options_.threads);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].shared = memory_ + i * each;
+}
+
+Machine::~Machine() {
+    running_machine = nullptr;
+    std::free(memory_);
+}
+
+void Machine::run() {
+    std::vector<int> clusters(options_.blocks / options_.cluster);
+    std::iota(clusters.begin(), clusters.end(), 0);
+    if (options_.seed != 0) shuffle(clusters);
+    for (const int cluster : clusters) run_cluster(cluster * options_.cluster);
+}
+
+void Machine::run_cluster(int first_block) {
+    prepare(first_block);
+    while (!order_.empty()) {
+        if (!run_round() && !finish_something()) throw Error(deadlock());
+        std::erase_if(order_, [](const Thread* thread) { return thread->fiber->ended(); });
+    }
+    check_cluster_end();
+}
+
+/// Gives every thread that can go on a turn. Whether anything may change by another round.
+bool Machine::run_round() {
+    if (options_.seed != 0) shuffle(order_);
+    bool progress = false;
+    bool sleeping = false;
+    for (Thread* thread : order_) {
+        if (thread->asleep_until > round_) {
+            sleeping = true;
+        } else if (thread->wait == nullptr || thread->wait->ready()) {
+            progress = true;
+            resume(*thread);
+        }
+    }
+    round_ += progress ? 1 : longest_sleep;
+    return progress || sleeping;
+}
+
+void Machine::prepare(int first_block) {
+    const std::size_t warps = options_.threads / hopper::warp_threads;
+    const std::size_t groups = options_.threads / hopper::warpgroup_threads;
+    for (int rank = 0; rank < options_.cluster; ++rank) {
+        u8* const shared = blocks_[rank].shared;
+        std::memset(shared, poison, options_.shared_bytes + spare_bytes);
+        blocks_[rank] = {.index = first_block + rank,
+                         .rank = rank,
+                         .running = options_.threads,
+                         .shared = shared,
+                         .warps = std::vector<Warp>(warps),
+                         .warpgroups = std::vector<Warpgroup>(groups),
+                         .writers = std::vector<u16>(options_.shared_bytes / 4)};
+        for (Warp& warp : blocks_[rank].warps) warp.registers = options_.registers;
+    }
+    cluster_meeting_ = {};
+    round_ = 0;
+    u32 first_round = 0;
+    order_.clear();
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+        threads_[i] = {.fiber = fiber(i),
+                       .block = &blocks_[i / options_.threads],
+                       .index = static_cast<int>(i) % options_.threads};
+        if (options_.seed != 0 && i % hopper::warp_threads == 0) first_round = random(longest_sleep);
+        threads_[i].asleep_until = first_round;
+        threads_[i].fiber->start([this] { run_thread(); });
+        order_.push_back(&threads_[i]);
+    }
+}
+
+/// The body of every fiber.
+void Machine::run_thread() {
+    try {
+        kernel_();
+        check_thread_end(*current_);
+        --current_->block->running;
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+}
+
+void Machine::resume(Thread& thread) {
+    current_ = &thread;
+    thread.fiber->resume();
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+void Machine::wait_for(Wait& wait) {
+    if (wait.ready()) return;
+    current_->wait = &wait;
+    Fiber::suspend();
+    current_->wait = nullptr;
+}
+
+void Machine::maybe_lose_turn() {
+    if (options_.seed == 0 || random(one_turn_lost_of) != 0) return;
+    Turn turn;
+    if (random(one_sleep_of) == 0) current_->asleep_until = round_ + random(longest_sleep);
+    current_->wait = &turn;
+    Fiber::suspend();
+    current_->wait = nullptr;
+}
+
+bool Machine::finish_something() {
+    if (in_flight_.empty()) return false;
+    const std::size_t which = options_.seed == 0 ? 0 : random(static_cast<u32>(in_flight_.size()));
+    const std::function<void()> work = std::move(in_flight_[which]);
+    in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(which));
+    work();
+    return true;
+}
+
+// ---- What must hold at the end
+
+void Machine::check_thread_end(const Thread& thread) const {
+    if (thread.complete != thread.issued) {
+        fail(thread, fmt::format("ended with {} wgmma in flight; call wgmma_commit and wgmma_wait before",
+                                 thread.issued - thread.complete));
+    }
+    for (const Store& store : thread.stores) {
+        if (!store.committed) fail(thread, "ended with a tma_store that was never committed");
+        fail(thread, "ended before its tma_store had read shared memory; call tma_store_wait_read or tma_store_wait");
+    }
+}
+
+void Machine::check_cluster_end() const {
+    if (!in_flight_.empty()) {
+        throw Error(fmt::format("block {}: ended with {} copies in flight that no thread waited for", blocks_[0].index,
+                                in_flight_.size()));
+    }
+    for (const Block& block : blocks_) {
+        for (const auto& [offset, state] : block.barriers) {
+            if (state.pending == state.expected && state.bytes == 0) continue;
+            throw Error(fmt::format("block {}: ended with {} in mid-phase: {} of {} arrivals and {} bytes are missing",
+                                    block.index, state.name, state.pending, state.expected, state.bytes));
+        }
+        for (const Warpgroup& group : block.warpgroups) {
+            if (group.warps_called == 0) continue;
+            throw Error(fmt::format("block {}: ended; {} of a warpgroup's 4 warps have called setmaxnreg with {}",
+                                    block.index, group.warps_called, group.registers_called));
+        }
+        const u8* const end = block.shared + options_.shared_bytes;
+        if (std::any_of(end, end + spare_bytes, [](u8 byte) { return byte != poison; })) {
+            throw Error(fmt::format("block {}: wrote beyond its {} bytes of shared memory", block.index,
+                                    options_.shared_bytes));
+        }
+    }
+}
+
+// ---- Messages
+
+std::string Machine::who(const Thread& thread) const {
+    std::string text = fmt::format("block {}, thread {}", thread.block->index, thread.index);
+    if (options_.role) text += fmt::format(" ({})", options_.role(thread.warp()));
+    return text;
+}
+
+/// Who waits where: a line for each role and thing that its threads wait for.
+std::string Machine::deadlock() const {
+    struct Waiters {
+        const Thread* first;
+        const Thread* last;
+        int count;
+    };
+    std::map<std::pair<int, std::string>, Waiters> groups;  // by block and text
+    for (const Thread& thread : threads_) {
+        if (thread.wait == nullptr) continue;
+        const std::string role = options_.role ? options_.role(thread.warp()) : "any";
+        const auto [found, is_new] =
+            groups.try_emplace({thread.block->index, role + ": " + thread.wait->what()}, Waiters{&thread, &thread, 0});
+        found->second.last = &thread;
+        ++found->second.count;
+    }
+    std::string text = "deadlock: no thread can go on and nothing is in flight";
+    for (const auto& [key, waiters] : groups) {
+        text += fmt::format("\n  block {}, {} threads from {} to {}, {}", key.first, waiters.count,
+                            waiters.first->index, waiters.last->index, key.second);
+    }
+    return text;
+}
+
+// ---- Chance
+
+/// splitmix64 (Steele, Lea, Flood 2014).
+u32 Machine::random(u32 below) {
+    u64 z = random_ += 0x9E37'79B9'7F4A'7C15;
+    z = (z ^ z >> 30) * 0xBF58'476D'1CE4'E5B9;
+    z = (z ^ z >> 27) * 0x94D0'49BB'1331'11EB;
+    return static_cast<u32>(((z ^ z >> 31) >> 32) * below >> 32);
+}
+
+template <class T>
+void Machine::shuffle(std::vector<T>& list) {
+    for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[random(static_cast<u32>(i))]);
+}
+
+}  // namespace tilewright::emulator

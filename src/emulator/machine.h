@@ -1,0 +1,203 @@
+// What a running cluster consists of: threads, blocks with their shared memory and barriers, and the work in flight.
+// The primitives of ptx.h (barriers.cpp, tma.cpp, wgmma.cpp, memory.cpp) act on it for the thread that calls them.
+#pragma once
+
+#include "emulator/emulator.h"
+#include "emulator/fiber.h"
+#include "emulator/primitives.h"
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tilewright::emulator {
+
+using hopper::u16;
+using hopper::u32;
+using hopper::u64;
+using hopper::u8;
+
+/// What a suspended thread waits for.
+class Wait {
+public:
+    virtual bool ready() = 0;
+    virtual std::string what() const = 0;
+
+protected:
+    ~Wait() = default;
+};
+
+/// Threads that go on together. All must call the same primitive with the same operand.
+struct Meeting {
+    const char* primitive = "";
+    int operand = 0;
+    int expected = 0;
+    int present = 0;
+    u32 generation = 0;
+};
+
+struct BarrierState {
+    int expected = 0;
+    int pending = 0;         // arrivals that this phase still lacks
+    long long bytes = 0;     // announced and not yet delivered
+    u32 phase = 0;           // parity of the phase under way
+    bool announced = false;  // by barrier_init_fence
+    std::string name{};      // as the first wait called it
+};
+
+struct Thread;
+
+/// One wgmma of a warpgroup.
+struct Product {
+    WgmmaCall call{};
+    const Thread* caller = nullptr;  // one of the warpgroup
+    int issued = 0;                  // threads that have called it
+    bool done = false;
+    std::array<float*, hopper::warpgroup_threads> d{};
+    /// Late: no earlier product that is not done writes this thread's d; what it held is in `before`.
+    std::array<bool, hopper::warpgroup_threads> first{};
+    std::vector<float> before{};
+};
+
+struct Warpgroup {
+    int registers_called = 0;  // the operand of the register handover under way,
+    int warps_called = 0;      // and how many warps have come to it
+    std::deque<Product> products{};
+    u64 dropped = 0;  // products before the first in `products`
+    u64 done = 0;
+    u64 wanted = 0;  // some thread waits for the products before this one
+    u64 queued = 0;  // of these, in flight
+};
+
+struct Warp {
+    Meeting meeting{};
+    int registers = 0;                                                   // of each thread
+    std::array<std::array<u8*, hopper::warp_threads>, 2> matrix_rows{};  // of this store_matrix and the one before
+};
+
+struct Block {
+    int index = 0;
+    int rank = 0;
+    int running = 0;  // threads that have not ended
+    u8* shared = nullptr;
+    std::map<u32, BarrierState> barriers{};  // by offset in shared memory
+    Meeting meeting{};
+    std::array<Meeting, 16> named{};
+    std::vector<Warp> warps{};
+    std::vector<Warpgroup> warpgroups{};
+    int free_registers = 0;
+    /// For each 4 bytes of shared memory: 1 + the thread whose write TMA and wgmma may not see yet; 0: none.
+    std::vector<u16> writers{};
+    int unseen = 0;  // such words
+};
+
+/// A TMA store: what is copied where. Shared memory is read and global memory written in one go.
+struct Store {
+    hopper::TensorMapDescription map{};
+    u32 from = 0;
+    std::array<int, 3> at{};
+    bool committed = false;
+    bool done = false;
+};
+
+struct Thread {
+    Fiber* fiber = nullptr;
+    Block* block = nullptr;
+    int index = 0;
+    Wait* wait = nullptr;
+    u32 asleep_until = 0;              // round of turns
+    std::vector<u32> unseen_writes{};  // words of shared memory
+    std::deque<Store> stores{};
+    u64 issued = 0;               // wgmmas
+    u64 complete = 0;             // of these, known to be by a wait
+    std::deque<u64> committed{};  // `issued` at each commit that no wait has covered
+    bool accumulators_fenced = false;
+
+    int warp() const { return index / hopper::warp_threads; }
+    int lane() const { return index % hopper::warp_threads; }
+    Warp& own_warp() const { return block->warps[warp()]; }
+    Warpgroup& own_warpgroup() const { return block->warpgroups[index / hopper::warpgroup_threads]; }
+};
+
+class Machine {
+public:
+    Machine(const Launch& options, const std::function<void()>& kernel);
+    ~Machine();
+    Machine(const Machine&) = delete;
+    Machine& operator=(const Machine&) = delete;
+
+    void run();
+
+    const Launch& options() const { return options_; }
+    Thread& current() const { return *current_; }
+    Block& block(int rank) { return blocks_[rank]; }
+    int cluster_size() const { return options_.cluster; }
+    Meeting& cluster_meeting() { return cluster_meeting_; }
+
+    /// Suspends the current thread until the wait is over.
+    void wait_for(Wait& wait);
+    /// With a seed, now and then: others go first, sometimes a long way.
+    void maybe_lose_turn();
+    /// Work that is done once no thread can go on without.
+    void put_in_flight(std::function<void()> work) { in_flight_.push_back(std::move(work)); }
+
+    std::string who(const Thread& thread) const;
+
+private:
+    void run_cluster(int first_block);
+    void prepare(int first_block);
+    void run_thread();
+    bool run_round();
+    void resume(Thread& thread);
+    bool finish_something();
+    void check_thread_end(const Thread& thread) const;
+    void check_cluster_end() const;
+    std::string deadlock() const;
+    u32 random(u32 below);
+    template <class T>
+    void shuffle(std::vector<T>& list);
+
+    Launch options_;
+    const std::function<void()>& kernel_;
+    std::vector<Block> blocks_;
+    std::vector<Thread> threads_;
+    std::vector<Thread*> order_;
+    Meeting cluster_meeting_;
+    std::vector<std::function<void()>> in_flight_;
+    Thread* current_ = nullptr;
+    u32 round_ = 0;
+    std::exception_ptr failure_;
+    u8* memory_ = nullptr;
+    u64 random_;
+};
+
+/// The machine that runs on this thread of the host, and the emulated thread that is running.
+Machine& machine();
+inline Thread& me() { return machine().current(); }
+
+/// Throws an Error that begins with who did it.
+[[noreturn]] void fail(const Thread& thread, const std::string& text);
+[[noreturn]] void fail(const std::string& text);
+
+/// Where something lies in the block's shared memory.
+u32 shared_offset(const Block& block, const void* pointer, u32 bytes);
+
+/// The barrier at this place of a block.
+BarrierState& barrier_state(const Thread& user, Block& block, u32 offset);
+void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes);
+
+/// Fails if the engines cannot be sure to see what lies there.
+void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes);
+
+/// `orders`: what was written before is visible after.
+void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders = true);
+
+/// d = A B^T + d in the tensor core's arithmetic, over [64, n] in rows of n.
+void multiply(const Thread& caller, const WgmmaCall& call, float* d);
+
+}  // namespace tilewright::emulator

@@ -1,0 +1,131 @@
+// Who a thread is, plain memory, and arithmetic.
+#include "emulator/machine.h"
+#include "emulator/race.h"
+#include "formats/codec.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace tilewright::emulator {
+namespace {
+
+/// Writes to shared memory that the engines see only after this thread's fence_async_proxy.
+void write(void* to, const void* value, u32 bytes) {
+    Thread& thread = me();
+    Block& block = *thread.block;
+    const u32 offset = shared_offset(block, to, bytes);
+    std::memcpy(to, value, bytes);
+    race::writes(to, bytes);
+    for (u32 word = offset / 4; word < (offset + bytes) / 4; ++word) {
+        if (block.writers[word] == 0) ++block.unseen;
+        block.writers[word] = static_cast<u16>(thread.index + 1);
+        thread.unseen_writes.push_back(word);
+    }
+}
+
+template <class T>
+T read(const T& from) {
+    static_cast<void>(shared_offset(*me().block, &from, sizeof from));
+    race::reads(&from, sizeof from);
+    return from;
+}
+
+void see_writes(Thread& thread) {
+    for (const u32 word : thread.unseen_writes) {
+        u16& writer = thread.block->writers[word];
+        if (writer != thread.index + 1) continue;
+        writer = 0;
+        --thread.block->unseen;
+    }
+    thread.unseen_writes.clear();
+}
+
+}  // namespace
+
+u32 shared_offset(const Block& block, const void* pointer, u32 bytes) {
+    const auto offset = reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(block.shared);
+    const auto limit = static_cast<std::uintptr_t>(machine().options().shared_bytes);
+    if (offset >= limit || bytes > limit - offset) {
+        fail(fmt::format("{} bytes are not all in the block's {} bytes of shared memory", bytes, limit));
+    }
+    return static_cast<u32>(offset);
+}
+
+void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes) {
+    if (reader.block->unseen == 0) return;
+    for (u32 word = offset / 4; word < (offset + bytes) / 4; ++word) {
+        const u16 writer = reader.block->writers[word];
+        if (writer == 0) continue;
+        fail(reader, fmt::format("{} reads offset {} of shared memory, which thread {} wrote without fence_async_proxy",
+                                 primitive, word * 4, writer - 1));
+    }
+}
+
+void* shared_memory(int bytes) {
+    if (bytes > machine().options().shared_bytes) {
+        fail(fmt::format("shared_memory: {} bytes; the launch gave {}", bytes, machine().options().shared_bytes));
+    }
+    return me().block->shared;
+}
+
+}  // namespace tilewright::emulator
+
+namespace tilewright::hopper {
+
+using namespace emulator;
+
+int thread_index() { return me().index; }
+int warp_index() { return me().warp(); }
+int lane_index() { return me().lane(); }
+int block_index() { return me().block->index; }
+int block_count() { return machine().options().blocks; }
+int block_rank() { return me().block->rank; }
+
+void fence_async_proxy() { see_writes(me()); }
+
+float load_shared(const float& from) { return read(from); }
+Pair load_shared(const Pair& from) { return read(from); }
+void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
+void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
+
+void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
+    const u32 offset = shared_offset(*me().block, row, 16);
+    if (offset % 16 != 0) fail(fmt::format("store_matrix: offset {} is no multiple of 16", offset));
+    Warp& warp = me().own_warp();
+    const int lane = me().lane();
+    // No lane can be two calls ahead of another.
+    auto& rows = warp.matrix_rows[warp.meeting.generation % 2];
+    rows[lane] = static_cast<u8*>(row);
+    meet(warp.meeting, "store_matrix", 0, warp_threads, false);
+    const std::array<u32, 4> values{first, second, third, fourth};
+    for (int matrix = 0; matrix < 4; ++matrix) {
+        write(rows[matrix * 8 + lane / 4] + lane % 4 * 4, &values[matrix], 4);
+    }
+}
+
+float load_global(const float* from) { return *from; }
+u8 load_global(const u8* from) { return *from; }
+u16 load_global(const u16* from) { return *from; }
+void store_global(float* to, float value) { *to = value; }
+void store_global(u16* to, u16 value) { *to = value; }
+
+float fma(float a, float b, float c) {
+    const float result = std::fma(a, b, c);
+    return std::isnan(result) ? std::bit_cast<float>(0x7FFF'FFFFU) : result;
+}
+u16 to_bf16(float value) {
+    return static_cast<u16>(formats::encode(formats::bf16_fields, value, formats::Overflow::propagate));
+}
+u16 to_f16(float value) {
+    return static_cast<u16>(formats::encode(formats::f16_fields, value, formats::Overflow::propagate));
+}
+u32 pack_bf16(float low, float high) { return to_bf16(low) | u32{to_bf16(high)} << 16; }
+u32 pack_f16(float low, float high) { return to_f16(low) | u32{to_f16(high)} << 16; }
+float from_bf16(u16 code) { return std::bit_cast<float>(u32{code} << 16); }
+float from_f16(u16 code) { return formats::decode(formats::f16_fields, code); }
+
+}  // namespace tilewright::hopper

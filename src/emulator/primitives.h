@@ -1,0 +1,65 @@
+// The primitives of hopper/ptx.h that are templates; the others are compiled once, in the emulator's library. Included
+// after a kernel's header.
+#pragma once
+
+#include "hopper/ptx.h"
+
+namespace tilewright::emulator {
+
+struct WgmmaCall {
+    int n;
+    hopper::Storage a;
+    hopper::Storage b;
+    hopper::MatrixDescriptor a_rows;
+    hopper::MatrixDescriptor b_rows;
+    bool accumulate;
+
+    bool operator==(const WgmmaCall&) const = default;
+};
+
+void start_wgmma(float* d, const WgmmaCall& call);
+void finish_wgmma(int pending);
+void give_registers(int registers);
+void take_registers(int registers);
+void* shared_memory(int bytes);
+
+}  // namespace tilewright::emulator
+
+namespace tilewright::hopper {
+
+template <int n, Storage a, Storage b>
+void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
+    static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
+    static_assert(bits(a) == 8 && bits(b) == 8, "wgmma: both operands are fp8");
+    emulator::start_wgmma(d, {n, a, b, a_rows, b_rows, accumulate});
+}
+
+template <int pending>
+void wgmma_wait() {
+    emulator::finish_wgmma(pending);
+}
+
+template <int count>
+void pin(float (&d)[count]) {
+    static_cast<void>(d);
+}
+
+template <int registers>
+void registers_give() {
+    static_assert(registers % 8 == 0 && registers >= 24 && registers <= 256, "setmaxnreg: 24 to 256 in steps of 8");
+    emulator::give_registers(registers);
+}
+
+template <int registers>
+void registers_take() {
+    static_assert(registers % 8 == 0 && registers >= 24 && registers <= 256, "setmaxnreg: 24 to 256 in steps of 8");
+    emulator::take_registers(registers);
+}
+
+template <class Shared>
+Shared& shared_memory() {
+    static_assert(alignof(Shared) <= tile_alignment);
+    return *static_cast<Shared*>(emulator::shared_memory(sizeof(Shared)));
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,138 @@
+// The product itself: operands read through their descriptors, multiplied by the CPU's kernels of the arithmetic
+// `hopper`, so that results have the GPU's bits.
+#include "cpu/tensor_core.h"
+#include "cpu/hopper_kernels.h"
+#include "cpu/isa.h"
+#include "emulator/machine.h"
+#include "formats/codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tilewright::emulator {
+namespace {
+
+constexpr int rows = hopper::warpgroup_rows;
+constexpr int step = 32;        // bytes of k
+constexpr int row_bytes = 128;  // of an operand in shared memory
+constexpr u32 descriptor_limit = 1U << 14;
+
+Format format(hopper::Storage storage) { return storage == hopper::Storage::e5m2 ? Format::e5m2 : Format::e4m3; }
+const formats::Fields& fields(hopper::Storage storage) {
+    return storage == hopper::Storage::e5m2 ? formats::e5m2_fields : formats::e4m3_fields;
+}
+
+const float* values(hopper::Storage storage) {
+    static const auto table = [] {
+        std::array<std::array<float, 256>, 2> t{};
+        for (u32 code = 0; code < 256; ++code) {
+            t[0][code] = formats::decode(formats::e4m3_fields, code);
+            t[1][code] = formats::decode(formats::e5m2_fields, code);
+        }
+        return t;
+    }();
+    return table[storage == hopper::Storage::e5m2 ? 1 : 0].data();
+}
+
+/// The bytes [count, 32] that a descriptor means: groups of 8 rows of 128 bytes, in which 16-byte chunks are exchanged
+/// by address (PTX ISA, "Shared Memory Matrix Layout", 128-byte swizzling).
+std::vector<u8> read_rows(const Thread& reader, hopper::MatrixDescriptor descriptor, int count) {
+    const u32 start = descriptor * 16;
+    const u32 end = start / row_bytes * row_bytes + count * row_bytes;
+    if (descriptor >= descriptor_limit || end > static_cast<u32>(machine().options().shared_bytes)) {
+        fail(reader, fmt::format("wgmma: {} rows at offset {} are not in shared memory", count, start));
+    }
+    if (start % hopper::tile_alignment > row_bytes - step) {
+        fail(reader, fmt::format("wgmma: rows at offset {} do not begin with a group of 8 rows", start));
+    }
+    std::vector<u8> bytes(static_cast<std::size_t>(count) * step);
+    for (int row = 0; row < count; ++row) {
+        for (int chunk = 0; chunk < step; chunk += 16) {
+            const u32 at = start + row * row_bytes + chunk;
+            const u32 swizzled = at ^ (at >> 7 & 7U) << 4;
+            check_visible(reader, "wgmma", swizzled, 16);
+            std::copy_n(reader.block->shared + swizzled, 16, &bytes[row * step + chunk]);
+        }
+    }
+    return bytes;
+}
+
+/// An operand as the kernels take it: panels of rows, k by k; a panel of one row is a row.
+struct Decoded {
+    std::vector<float> values;
+    std::vector<u32> codes;
+    bool finite;
+};
+
+Decoded decode(const std::vector<u8>& bytes, hopper::Storage storage, int panel, int lanes) {
+    const float* const table = values(storage);
+    const int count = static_cast<int>(bytes.size()) / step;
+    const int panels = (count + panel - 1) / panel;
+    Decoded result{.values = std::vector<float>(static_cast<std::size_t>(panels) * panel * step),
+                   .codes = std::vector<u32>(static_cast<std::size_t>(panels) * lanes * step),
+                   .finite = true};
+    for (int row = 0; row < count; ++row) {
+        float* const to = &result.values[row / panel * panel * step + row % panel];
+        for (int k = 0; k < step; ++k) to[k * panel] = table[bytes[row * step + k]];
+    }
+    const cpu::HopperKernels& kernels = cpu::hopper_kernels(cpu::best_isa());
+    const cpu::CodeArguments arguments{.values = result.values.data(),
+                                       .codes = result.codes.data(),
+                                       .count = static_cast<std::int64_t>(result.values.size()),
+                                       .smallest_exponent = fields(storage).smallest_exponent()};
+    const cpu::Extent extent = (panel == 1 ? kernels.fp8_row_codes : kernels.fp8_panel_codes)(arguments);
+    result.finite = extent.largest < 0x7F80'0000;
+    return result;
+}
+
+/// The kernels take an accumulator that is a sum of products: a multiple of what the smallest may leave.
+bool is_sum(float x) {
+    if (std::abs(x) >= 0x1p-18F || x == 0 || std::isnan(x)) return true;
+    const float units = x * 0x1p41F;
+    return units == std::trunc(units);
+}
+
+void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std::vector<u8>& b, float* d) {
+    const cpu::TensorCore core{.a = format(call.a), .b = format(call.b)};
+    for (int row = 0; row < rows; ++row) {
+        for (int column = 0; column < call.n; ++column) {
+            float& c = d[row * call.n + column];
+            c = core.add_products(&a[row * step], &b[column * step], c);
+        }
+    }
+}
+
+}  // namespace
+
+void multiply(const Thread& caller, const WgmmaCall& call, float* d) {
+    const std::vector<u8> a_bytes = read_rows(caller, call.a_rows, rows);
+    const std::vector<u8> b_bytes = read_rows(caller, call.b_rows, call.n);
+    std::vector<float> sums(d, d + static_cast<std::size_t>(rows) * call.n);
+    if (!std::all_of(sums.begin(), sums.end(), is_sum)) return multiply_scalar(call, a_bytes, b_bytes, d);
+
+    const cpu::HopperKernels& kernels = cpu::hopper_kernels(cpu::best_isa());
+    const int panel = kernels.lanes * cpu::fp8_codes.columns_per_word();
+    const Decoded a = decode(a_bytes, call.a, 1, 1);
+    const Decoded b = decode(b_bytes, call.b, panel, kernels.lanes);
+    const bool finite =
+        a.finite && b.finite && std::all_of(sums.begin(), sums.end(), [](float x) { return std::isfinite(x); });
+    std::vector<float> c(static_cast<std::size_t>(rows) * panel);
+    for (int first = 0; first < call.n; first += panel) {
+        const int columns = std::min(panel, call.n - first);
+        for (int row = 0; row < rows; ++row) std::copy_n(d + row * call.n + first, columns, &c[row * panel]);
+        const std::size_t line = static_cast<std::size_t>(first / panel) * step;
+        (finite ? kernels.fp8 : kernels.fp8_general)({.a = a.values.data(),
+                                                      .a_codes = a.codes.data(),
+                                                      .b = &b.values[line * panel],
+                                                      .b_codes = &b.codes[line * kernels.lanes],
+                                                      .c = c.data(),
+                                                      .a_stride = step,
+                                                      .rows = rows});
+        for (int row = 0; row < rows; ++row) std::copy_n(&c[row * panel], columns, d + row * call.n + first);
+    }
+}
+
+}  // namespace tilewright::emulator

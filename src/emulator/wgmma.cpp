@@ -1,0 +1,175 @@
+// wgmma as threads see it: products of a warpgroup, done when all its threads have called (early) or when one of them
+// waits and nothing else can go on (late). Until then a late product's accumulators are NaN.
+#include "emulator/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace tilewright::emulator {
+namespace {
+
+constexpr int rows = hopper::warpgroup_rows;
+constexpr int group_threads = hopper::warpgroup_threads;
+constexpr u32 undefined = 0x7FC0'DEAD;  // a NaN that no kernel writes
+
+/// Row and column of d[i] of a thread of the warpgroup.
+int row_of(int thread, int i) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
+int column_of(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+
+Product& product(Warpgroup& group, u64 index) { return group.products[index - group.dropped]; }
+
+void check_untouched(const Product& p, int thread) {
+    for (int i = 0; i < p.call.n / 2; ++i) {
+        if (std::bit_cast<u32>(p.d[thread][i]) == undefined) continue;
+        fail(*p.caller, fmt::format("wgmma: thread {} of the warpgroup wrote d[{}] before wgmma_wait", thread, i));
+    }
+}
+
+/// d of all threads as one matrix, before the product.
+std::vector<float> gather(const Product& p) {
+    const int n = p.call.n;
+    std::vector<float> d(static_cast<std::size_t>(rows) * n);
+    for (int thread = 0; thread < group_threads; ++thread) {
+        const bool kept = p.first[thread];
+        if (kept) check_untouched(p, thread);
+        if (!p.call.accumulate) continue;
+        const float* from = kept ? &p.before[static_cast<std::size_t>(thread) * n / 2] : p.d[thread];
+        for (int i = 0; i < n / 2; ++i) d[row_of(thread, i) * n + column_of(thread, i)] = from[i];
+    }
+    return d;
+}
+
+void run_next(Warpgroup& group) {
+    Product& p = product(group, group.done);
+    const int n = p.call.n;
+    std::vector<float> d = gather(p);
+    multiply(*p.caller, p.call, d.data());
+    for (int thread = 0; thread < group_threads; ++thread) {
+        for (int i = 0; i < n / 2; ++i) p.d[thread][i] = d[row_of(thread, i) * n + column_of(thread, i)];
+    }
+    p.done = true;
+    ++group.done;
+    while (!group.products.empty() && group.products.front().done) {
+        group.products.pop_front();
+        ++group.dropped;
+    }
+}
+
+bool is_issued(Warpgroup& group, u64 index) {
+    return index < group.dropped + group.products.size() && product(group, index).issued == group_threads;
+}
+
+/// Late: products that someone waits for and that all have issued go in flight.
+void queue_wanted(Warpgroup& group) {
+    for (; group.queued < group.wanted && is_issued(group, group.queued); ++group.queued) {
+        machine().put_in_flight([&group] { run_next(group); });
+    }
+}
+
+class WaitForProducts final : public Wait {
+public:
+    WaitForProducts(const Warpgroup& group, u64 count, int pending) : group_(group), count_(count), pending_(pending) {}
+    bool ready() override { return group_.done >= count_; }
+    std::string what() const override {
+        const Product* next = group_.products.empty() ? nullptr : &group_.products.front();
+        return fmt::format("wgmma_wait<{}>: {} of {} threads have called the next wgmma", pending_,
+                           next == nullptr ? 0 : next->issued, group_threads);
+    }
+
+private:
+    const Warpgroup& group_;
+    u64 count_;
+    int pending_;
+};
+
+/// Whether one of the products from `begin` on, which this thread has issued, writes the same d.
+bool writes(Warpgroup& group, u64 begin, u64 end, int thread, const float* d) {
+    for (u64 i = std::max(begin, group.dropped); i < end; ++i) {
+        if (product(group, i).d[thread] == d) return true;
+    }
+    return false;
+}
+
+/// Keeps what d holds, and makes it undefined.
+void take_accumulators(Warpgroup& group, Product& p, u64 index, int thread, float* d) {
+    const int count = p.call.n / 2;
+    p.first[thread] = !writes(group, group.done, index, thread, d);
+    if (p.first[thread] && p.call.accumulate) {
+        p.before.resize(static_cast<std::size_t>(group_threads) * count);
+        std::copy_n(d, count, &p.before[static_cast<std::size_t>(thread) * count]);
+    }
+    std::fill_n(d, count, std::bit_cast<float>(undefined));
+}
+
+std::string text_of(const WgmmaCall& call) {
+    return fmt::format("wgmma<{}>(a {:#x}, b {:#x}, accumulate {})", call.n, call.a_rows, call.b_rows, call.accumulate);
+}
+
+}  // namespace
+
+void start_wgmma(float* d, const WgmmaCall& call) {
+    Thread& thread = me();
+    Block& block = *thread.block;
+    if (thread.index / group_threads >= static_cast<int>(block.warpgroups.size())) {
+        fail("wgmma: not in a warpgroup of 128 threads");
+    }
+    Warpgroup& group = thread.own_warpgroup();
+    const int lane = thread.index % group_threads;
+    const u64 index = thread.issued++;
+    if (!thread.accumulators_fenced && !writes(group, thread.complete, index, lane, d)) {
+        fail("wgmma: call wgmma_fence between touching d and the first wgmma that writes it");
+    }
+    if (index == group.dropped + group.products.size()) group.products.push_back({.call = call, .caller = &thread});
+    Product& p = product(group, index);
+    if (p.call != call) {
+        fail(fmt::format("{} while another thread of the warpgroup calls {}", text_of(call), text_of(p.call)));
+    }
+    p.d[lane] = d;
+    const bool early = machine().options().wgmma == Timing::early;
+    if (!early) take_accumulators(group, p, index, lane, d);
+    if (++p.issued != group_threads) return;
+    if (early) {
+        run_next(group);
+    } else {
+        queue_wanted(group);
+    }
+}
+
+void finish_wgmma(int pending) {
+    Thread& thread = me();
+    Warpgroup& group = thread.own_warpgroup();
+    thread.accumulators_fenced = false;
+    const auto groups = static_cast<int>(thread.committed.size());
+    if (groups <= pending) return;
+    const int finished = groups - pending;
+    const u64 count = thread.committed[finished - 1];
+    group.wanted = std::max(group.wanted, count);
+    if (machine().options().wgmma == Timing::late) queue_wanted(group);
+    WaitForProducts wait(group, count, pending);
+    machine().wait_for(wait);
+    thread.committed.erase(thread.committed.begin(), thread.committed.begin() + finished);
+    thread.complete = count;
+}
+
+}  // namespace tilewright::emulator
+
+namespace tilewright::hopper {
+
+using namespace emulator;
+
+MatrixDescriptor matrix_descriptor(const void* shared) {
+    const u32 offset = shared_offset(*me().block, shared, 16);
+    if (offset % tile_alignment != 0) {
+        fail(fmt::format("matrix_descriptor: offset {} is no multiple of {}", offset, tile_alignment));
+    }
+    return offset / 16;
+}
+void wgmma_fence() { me().accumulators_fenced = true; }
+void wgmma_commit() {
+    me().committed.push_back(me().issued);
+    machine().maybe_lose_turn();
+}
+
+}  // namespace tilewright::hopper
