@@ -1,0 +1,8 @@
+// How often this thread has asked for memory.
+#pragma once
+
+namespace tilewright::test {
+
+long allocations();
+
+}  // namespace tilewright::test

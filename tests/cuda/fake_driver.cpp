@@ -1,0 +1,165 @@
+// A stand-in for libcuda.so.1: records what it is asked for and refuses what the real one refuses.
+#include "cuda/fake_driver.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using tilewright::hopper::Arguments;
+using tilewright::hopper::TensorMap;
+using tilewright::test::FakeDriver;
+
+namespace {
+
+FakeDriver fake;
+thread_local std::array<int, 8> contexts{-1};  // a stack of devices
+thread_local int depth = 1;
+thread_local int capture_mode = 0;
+
+constexpr int invalid_value = 1;
+constexpr int invalid_context = 201;
+
+int result_of(const char* call) {
+    return fake.failing_call != nullptr && std::strcmp(fake.failing_call, call) == 0 ? fake.failure : 0;
+}
+
+void note_capture_mode() {
+    if (capture_mode != 2) ++fake.strict_loads;
+}
+
+}  // namespace
+
+extern "C" {
+
+FakeDriver* tilewright_fake_driver() { return &fake; }
+void tilewright_fake_make_current(int device) {
+    depth = 1;
+    contexts[0] = device;
+}
+
+int cuInit(unsigned) { return result_of("cuInit"); }
+int cuGetErrorName(int error, const char** name) {
+    *name = error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_INVALID_VALUE";
+    return 0;
+}
+int cuGetErrorString(int error, const char** text) {
+    *text = error == 2 ? "out of memory" : "invalid argument";
+    return 0;
+}
+int cuDeviceGetCount(int* count) {
+    *count = fake.devices;
+    return 0;
+}
+int cuDeviceGet(int* device, int index) {
+    *device = index;
+    return index < fake.devices ? 0 : invalid_value;
+}
+int cuDeviceGetName(char* name, int length, int) {
+    std::strncpy(name, fake.name, static_cast<std::size_t>(length));
+    return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+    *value = attribute == 75 ? fake.capability_major : attribute == 76 ? fake.capability_minor : fake.multiprocessors;
+    return attribute == 75 || attribute == 76 || attribute == 16 ? 0 : invalid_value;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+    *context = reinterpret_cast<void*>(std::intptr_t{0x100} + device);
+    return 0;
+}
+int cuCtxGetDevice(int* device) {
+    if (contexts[static_cast<std::size_t>(depth - 1)] < 0) return invalid_context;
+    *device = contexts[static_cast<std::size_t>(depth - 1)];
+    return 0;
+}
+int cuCtxPushCurrent_v2(void* context) {
+    ++fake.pushes;
+    contexts[static_cast<std::size_t>(depth++)] = static_cast<int>(reinterpret_cast<std::intptr_t>(context) - 0x100);
+    return 0;
+}
+int cuCtxPopCurrent_v2(void**) {
+    ++fake.pops;
+    --depth;
+    return 0;
+}
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+    std::swap(*mode, capture_mode);
+    return 0;
+}
+int cuLibraryLoadData(void** library, const void* code, int*, void**, unsigned, int*, void**, unsigned) {
+    note_capture_mode();
+    *library = reinterpret_cast<void*>(std::intptr_t{0x1000} + ++fake.libraries);
+    return code == nullptr ? invalid_value : result_of("cuLibraryLoadData");
+}
+int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
+    *kernel = library;
+    return *name == '\0' ? invalid_value : 0;
+}
+int cuKernelGetFunction(void** function, void* kernel) {
+    *function = kernel;
+    return depth > 0 && contexts[static_cast<std::size_t>(depth - 1)] >= 0 ? 0 : invalid_context;
+}
+int cuKernelSetAttribute(int attribute, int value, void*, int) {
+    fake.shared_bytes = value;
+    return attribute == 8 && value <= 232448 ? 0 : invalid_value;
+}
+int cuLaunchKernelEx(const tilewright::cuda::LaunchConfig* config, void* kernel, void** parameters, void**) {
+    ++fake.launches;
+    if (fake.record_last) {
+        fake.last.config = *config;
+        if (config->attribute_count > 0) fake.last.attribute = config->attributes[0];
+        fake.last.kernel = kernel;
+        fake.last.device = contexts[static_cast<std::size_t>(depth - 1)];
+        std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
+    }
+    return contexts[static_cast<std::size_t>(depth - 1)] < 0 ? invalid_context : result_of("cuLaunchKernelEx");
+}
+
+/// The rules of the CUDA driver API's page on cuTensorMapEncodeTiled. Words 0 to 2 tell tests what was described.
+int cuTensorMapEncodeTiled(TensorMap* map, int type, std::uint32_t rank, void* base, const std::uint64_t* sizes,
+                           const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                           int interleave, int swizzle, int, int fill) {
+    ++fake.maps;
+    constexpr std::uint64_t stride_limit = std::uint64_t{1} << 40;
+    const std::uint64_t bytes = type == 0 ? 1 : type == 1 ? 2 : 4;
+    bool good = reinterpret_cast<std::uintptr_t>(map) % 64 == 0 && reinterpret_cast<std::uintptr_t>(base) % 16 == 0;
+    good = good && type <= 2 && rank == 3 && interleave == 0 && fill == 0 && base != nullptr;
+    for (std::uint32_t i = 0; i < rank; ++i) {
+        good = good && sizes[i] > 0 && sizes[i] <= (std::uint64_t{1} << 32) && box[i] > 0 && box[i] <= 256;
+        good = good && steps[i] == 1 && (i + 1 == rank || (strides[i] % 16 == 0 && strides[i] < stride_limit));
+    }
+    good = good && box[0] * bytes % 16 == 0 && (swizzle == 0 || (swizzle == 3 && box[0] * bytes <= 128));
+    *map = {};
+    map->words[0] = reinterpret_cast<std::uintptr_t>(base);
+    map->words[1] = sizes[0];
+    map->words[2] = box[1];
+    return good ? result_of("cuTensorMapEncodeTiled") : invalid_value;
+}
+int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
+    note_capture_mode();
+    *memory = std::calloc(1, bytes);
+    const int index = fake.host_allocations++;
+    if (index < 2)
+        fake.reports[static_cast<std::size_t>(index)] = static_cast<tilewright::hopper::TimeoutReport*>(*memory);
+    return flags == 3 ? 0 : invalid_value;
+}
+int cuMemHostGetDevicePointer_v2(std::uint64_t* address, void* memory, unsigned) {
+    *address = reinterpret_cast<std::uintptr_t>(memory);
+    return 0;
+}
+
+// Not called by the library's launches.
+int cuCtxSynchronize() { return 0; }
+int cuMemAlloc_v2(std::uint64_t*, std::size_t) { return invalid_value; }
+int cuMemFree_v2(std::uint64_t) { return invalid_value; }
+int cuMemcpyHtoD_v2(std::uint64_t, const void*, std::size_t) { return invalid_value; }
+int cuMemcpyDtoH_v2(void*, std::uint64_t, std::size_t) { return invalid_value; }
+int cuMemsetD8_v2(std::uint64_t, unsigned char, std::size_t) { return invalid_value; }
+int cuStreamCreate(void**, unsigned) { return invalid_value; }
+int cuStreamDestroy_v2(void*) { return invalid_value; }
+int cuStreamSynchronize(void*) { return invalid_value; }
+int cuStreamBeginCapture_v2(void*, int) { return invalid_value; }
+int cuStreamEndCapture(void*, void**) { return invalid_value; }
+int cuGraphInstantiateWithFlags(void**, void*, unsigned long long) { return invalid_value; }
+int cuGraphLaunch(void*, void*) { return invalid_value; }
+int cuGraphDestroy(void*) { return invalid_value; }
+int cuGraphExecDestroy(void*) { return invalid_value; }
+}

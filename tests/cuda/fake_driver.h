@@ -1,0 +1,49 @@
+// What the stand-in for libcuda.so.1 was asked to do, and how it should behave: one struct, shared by the stand-in and
+// the tests that open it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "cuda/driver.h"
+#include "hopper/arguments.h"
+
+namespace tilewright::test {
+
+struct FakeLaunch {
+    cuda::LaunchConfig config{};
+    cuda::LaunchAttribute attribute{};
+    void* kernel = nullptr;
+    int device = -1;  // of the context that was current
+    hopper::Arguments arguments{};
+};
+
+struct FakeDriver {
+    // What the machine is.
+    int devices = 2;
+    int capability_major = 9;
+    int capability_minor = 0;
+    int multiprocessors = 132;
+    const char* name = "NVIDIA H200";
+    const char* failing_call = nullptr;  // this function returns `failure`
+    int failure = 2;
+
+    // What was done.
+    std::atomic<int> maps{0};
+    std::atomic<int> launches{0};
+    std::atomic<int> libraries{0};
+    std::atomic<int> pushes{0};
+    std::atomic<int> pops{0};
+    std::atomic<int> host_allocations{0};
+    std::atomic<int> strict_loads{0};  // kernels loaded or memory allocated while captures are not relaxed
+    std::atomic<int> shared_bytes{0};  // the last attribute of a kernel
+    FakeLaunch last{};
+    bool record_last = true;  // off where many threads launch
+    std::array<hopper::TimeoutReport*, 2> reports{};
+};
+
+}  // namespace tilewright::test
+
+extern "C" tilewright::test::FakeDriver* tilewright_fake_driver();
+extern "C" void tilewright_fake_make_current(int device);  // -1: no context

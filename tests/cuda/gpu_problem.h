@@ -1,0 +1,77 @@
+// A well-formed call whose tensors claim to be on a GPU, and a runtime that runs it on the stand-in driver.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cuda/fake_driver.h"
+#include "cuda/runtime.h"
+#include "launch/pack.h"
+#include "launch/tile_code.h"
+#include "plan/candidates.h"
+#include "plan/sizes.h"
+
+namespace tilewright::test {
+
+struct GpuSizes {
+    std::int64_t m = 256;
+    std::int64_t n = 512;
+    std::int64_t k = 1024;
+    int device = 0;
+};
+
+/// 1x128 x 128x128, at addresses that nobody reads; `base` tells calls of one kind apart.
+inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x10000000) {
+    Problem p = planner::problem_of({.recipe = {{Format::e4m3, Granularity::block_1x128, Format::f32},
+                                                {Format::e4m3, Granularity::block_128x128, Format::f32}},
+                                     .m = sizes.m,
+                                     .n = sizes.n,
+                                     .k = sizes.k});
+    std::uintptr_t address = base;
+    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) {
+        tensor->data = reinterpret_cast<void*>(address);
+        tensor->device = {.kind = DeviceId::Kind::cuda, .index = sizes.device};
+        address += 0x1000000;
+    }
+    return p;
+}
+
+/// A pack with an entry for every tile that the planner may choose: nothing is compiled, nothing is machine code.
+inline const cuda::KernelPack& pack_of_all_candidates() {
+    static const std::string bytes = [] {
+        std::vector<std::string> expressions;
+        for (const hopper::Tile& tile :
+             planner::candidates({.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128})) {
+            if (launch::has_kernel(tile)) expressions.push_back(launch::kernel_expression(tile));
+        }
+        std::vector<cuda::PackedKernel> kernels;
+        for (const std::string& expression : expressions) {
+            kernels.push_back({.expression = expression, .name = "gemm", .cubin = "cubin"});
+        }
+        return cuda::pack_bytes(kernels);
+    }();
+    static const cuda::KernelPack pack(bytes);
+    return pack;
+}
+
+/// A runtime of its own on a stand-in in its first state, with no context current.
+class FakeMachine {
+public:
+    FakeMachine();
+
+    FakeDriver& fake() { return fake_; }
+    const cuda::Driver& driver() const { return driver_; }
+    cuda::Runtime& runtime() { return runtime_; }
+    void make_current(int device) { make_current_(device); }
+
+private:
+    FakeDriver& fake_;
+    void (*make_current_)(int);
+    cuda::Driver driver_;
+    cuda::Runtime runtime_;
+};
+
+}  // namespace tilewright::test

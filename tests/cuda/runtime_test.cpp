@@ -1,0 +1,202 @@
+// Launches on a stand-in driver: what is launched where, what is done once, and what later calls do not do.
+#include "cuda/runtime.h"
+
+#include <gtest/gtest.h>
+#include <tilewright/run.h>
+
+#include <thread>
+
+#include "cuda/count_allocations.h"
+#include "cuda/gpu_problem.h"
+
+namespace tilewright::cuda {
+namespace {
+
+using test::FakeMachine;
+using test::gpu_problem;
+
+StreamHandle stream(std::intptr_t value) { return reinterpret_cast<StreamHandle>(value); }
+
+TEST(Runtime, LaunchesOnTheCallersStream) {
+    FakeMachine machine;
+    Problem p = gpu_problem({.m = 4096, .n = 4096, .k = 1024});
+    p.alpha = 3;
+    machine.runtime().run(p, stream(0x77));
+    ASSERT_EQ(machine.fake().launches, 1);
+    const test::FakeLaunch& last = machine.fake().last;
+    EXPECT_EQ(last.config.stream, stream(0x77));
+    EXPECT_EQ(last.config.grid[0], 132U);
+    EXPECT_EQ(last.config.grid[1] * last.config.grid[2], 1U);
+    EXPECT_EQ(last.config.shared_bytes, static_cast<unsigned>(machine.fake().shared_bytes));
+    EXPECT_GE(last.config.block[0], 256U);
+    EXPECT_EQ(last.arguments.m, 4096);
+    EXPECT_EQ(last.arguments.alpha, 3);
+    EXPECT_EQ(last.arguments.a.words[0], 0x10000000U);
+    EXPECT_EQ(last.arguments.b.words[0], 0x12000000U);
+    EXPECT_EQ(last.arguments.report, machine.fake().reports[0]);
+    EXPECT_EQ(last.device, 0);
+}
+
+TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
+    FakeMachine machine;
+    const Geometry g = geometry(gpu_problem({.m = 4096, .n = 4096}));
+    hopper::Tile tile{.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128};
+    machine.runtime().run(g, tile, {.device = 1, .stream = stream(5), .sm_limit = 100});
+    EXPECT_EQ(machine.fake().last.config.attribute_count, 0U);
+    EXPECT_EQ(machine.fake().last.config.grid[0], 100U);
+    EXPECT_EQ(machine.fake().last.device, 1);
+    tile.cluster = 2;
+    tile.multicast = hopper::Multicast::b;
+    machine.runtime().run(g, tile, {});
+    EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
+    EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::cluster_dimension);
+    EXPECT_EQ(machine.fake().last.attribute.x, 2U);
+    EXPECT_EQ(machine.fake().last.attribute.y * machine.fake().last.attribute.z, 1U);
+}
+
+TEST(Runtime, TheSameCallAgainOnlyLaunches) {
+    FakeMachine machine;
+    Problem p = gpu_problem({});
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr));
+    machine.runtime().run(p, nullptr);
+    const int maps = machine.fake().maps;
+    p.alpha = 0.5F;
+    const long before = test::allocations();
+    EXPECT_TRUE(machine.runtime().repeat(p, stream(9)));
+    EXPECT_EQ(test::allocations(), before);
+    EXPECT_EQ(machine.fake().launches, 2);
+    EXPECT_EQ(machine.fake().maps, maps);
+    EXPECT_EQ(machine.fake().libraries, 1);
+    EXPECT_EQ(machine.fake().last.arguments.alpha, 0.5F);
+    EXPECT_EQ(machine.fake().last.config.stream, stream(9));
+}
+
+TEST(Runtime, AnyOtherCallIsNoRepetition) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({});
+    machine.runtime().run(p, nullptr);
+    const std::vector<void (*)(Problem&)> changes{
+        [](Problem& q) { q.a.values.data = reinterpret_cast<void*>(0x40000000); },
+        [](Problem& q) { q.a.scales.data = reinterpret_cast<void*>(0x40000000); },
+        [](Problem& q) { q.b.scales.data = reinterpret_cast<void*>(0x40000000); },
+        [](Problem& q) { q.d.data = reinterpret_cast<void*>(0x40000000); },
+        [](Problem& q) { q.d.format = Format::f16; },
+        [](Problem& q) {
+            q.d.strides = {1024, 1};
+        },
+        [](Problem& q) { q.d.device.index = 1; },
+        [](Problem& q) {
+            q.a.values.shape = {128, 1024};
+        },
+        [](Problem& q) { q.a.granularity = Granularity::row; },
+        [](Problem& q) { q.c = q.d; },
+        [](Problem& q) { q.sm_limit = 7; },
+        [](Problem& q) { q.layout = Layout::nn; },
+        [](Problem& q) { q.accumulation = Accumulation::unpromoted; },
+        [](Problem& q) { q.reproducibility = Reproducibility::invariant; },
+        [](Problem& q) { q.groups.grouping = Grouping::batched; },
+    };
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+        Problem other = p;
+        changes[i](other);
+        EXPECT_FALSE(machine.runtime().repeat(other, nullptr)) << "change " << i;
+    }
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+}
+
+TEST(Runtime, FreshAddressesEncodeMapsAndNothingElse) {
+    FakeMachine machine;
+    machine.runtime().run(gpu_problem({}, 0x10000000), nullptr);
+    const int maps = machine.fake().maps;
+    const Problem p = gpu_problem({}, 0x50000000);
+    const long before = test::allocations();
+    machine.runtime().run(p, nullptr);
+    EXPECT_EQ(test::allocations(), before);
+    EXPECT_GT(machine.fake().maps, maps);
+    EXPECT_EQ(machine.fake().libraries, 1);
+    EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x50000000U);
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+}
+
+TEST(Runtime, AnSmLimitLimitsTheGrid) {
+    FakeMachine machine;
+    Problem p = gpu_problem({.m = 8192, .n = 8192});
+    p.sm_limit = 60;
+    machine.runtime().run(p, nullptr);
+    EXPECT_LE(machine.fake().last.config.grid[0], 60U);
+    EXPECT_GE(machine.fake().last.config.grid[0], 59U);
+}
+
+TEST(Runtime, NothingIsLaunchedWithoutRowsOrColumns) {
+    FakeMachine machine;
+    machine.runtime().run(gpu_problem({.m = 0}), nullptr);
+    machine.runtime().run(gpu_problem({.n = 0}), nullptr);
+    EXPECT_EQ(machine.fake().launches, 0);
+    machine.runtime().run(gpu_problem({.k = 0}), nullptr);
+    EXPECT_EQ(machine.fake().launches, 1);
+    EXPECT_EQ(machine.fake().last.arguments.k, 0);
+}
+
+TEST(Runtime, TheCallersContextStaysCurrent) {
+    FakeMachine machine;
+    machine.runtime().run(gpu_problem({.device = 1}), nullptr);
+    EXPECT_EQ(machine.fake().last.device, 1);
+    EXPECT_EQ(machine.fake().pushes, machine.fake().pops);
+    machine.make_current(1);
+    const int pushes = machine.fake().pushes;
+    EXPECT_TRUE(machine.runtime().repeat(gpu_problem({.device = 1}), nullptr));
+    EXPECT_EQ(machine.fake().pushes, pushes) << "a context of the device was current";
+    machine.make_current(0);
+    EXPECT_TRUE(machine.runtime().repeat(gpu_problem({.device = 1}), nullptr));
+    EXPECT_EQ(machine.fake().last.device, 1);
+    EXPECT_EQ(machine.fake().pushes, pushes + 1);
+    EXPECT_EQ(machine.fake().pops, pushes + 1);
+}
+
+TEST(Runtime, LoadingDoesNotDisturbACapture) {
+    FakeMachine machine;
+    machine.runtime().run(gpu_problem({}), nullptr);
+    EXPECT_EQ(machine.fake().libraries, 1);
+    EXPECT_EQ(machine.fake().strict_loads, 0);
+}
+
+TEST(Runtime, AKernelThatStoodStillIsReportedOnce) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({});
+    machine.runtime().run(p, nullptr);
+    machine.fake().reports[0]->word = hopper::TimeoutReport::pack(hopper::BarrierName::empty, 3, 1, 17, 260);
+    try {
+        machine.runtime().repeat(p, nullptr);
+        ADD_FAILURE() << "no report";
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(),
+                     "cuda:0: an earlier kernel stood still and gave up, its result is wrong: thread 260 of block 17 "
+                     "waited for barrier empty of stage 3, parity 1; please report this with the call");
+    }
+    EXPECT_EQ(machine.fake().launches, 1);
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+}
+
+TEST(Runtime, ManyThreadsOnTwoDevicesLoadEachKernelOnce) {
+    FakeMachine machine;
+    machine.fake().record_last = false;
+    constexpr int threads = 8;
+    constexpr int calls = 500;
+    std::vector<std::thread> running;
+    for (int t = 0; t < threads; ++t) {
+        running.emplace_back([&, t] {
+            machine.make_current(-1);
+            for (int i = 0; i < calls; ++i) {
+                const Problem p = gpu_problem({.device = (t + i) % 2}, 0x10000000U + 0x10000000U * (i % 3));
+                if (!machine.runtime().repeat(p, nullptr)) machine.runtime().run(p, nullptr);
+            }
+        });
+    }
+    for (std::thread& thread : running) thread.join();
+    EXPECT_EQ(machine.fake().launches, threads * calls);
+    EXPECT_EQ(machine.fake().libraries, 2);
+    EXPECT_EQ(machine.fake().host_allocations, 2);
+}
+
+}  // namespace
+}  // namespace tilewright::cuda
