@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/backends.h"
+#include "cli/bench_arguments.h"
+#include "cli/bench_gpu_run.h"
 #include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/commit.h"
@@ -15,55 +17,6 @@
 
 namespace tilewright::cli {
 namespace {
-
-struct Arguments {
-    std::string suite;
-    std::vector<std::string> operations;
-    std::vector<std::int64_t> m;
-    std::int64_t n = 0;
-    std::int64_t k = 0;
-    std::int64_t groups = 4;
-    std::int64_t max_m = 0;
-    std::vector<std::string> recipes{"1x128:128x128"};
-    std::string layout = "nt";
-    std::string output = "bf16";
-    std::string arithmetic = "fast";
-    std::string backend = "automatic";
-    std::string json_path;
-    BenchSettings settings{};  // what needs no words
-};
-
-BenchShape explicit_shape(const Arguments& arguments, Grouping grouping, std::int64_t m) {
-    BenchShape shape{.grouping = grouping, .groups = arguments.groups, .m = m, .n = arguments.n, .k = arguments.k};
-    if (grouping == Grouping::dense) shape.groups = 1;
-    if (grouping == Grouping::m_grouped_masked) shape.max_m = arguments.max_m > 0 ? arguments.max_m : 2 * m;
-    return shape;
-}
-
-std::vector<BenchShape> chosen_shapes(const Arguments& arguments) {
-    const bool sized = !arguments.m.empty() && arguments.n > 0 && arguments.k > 0;
-    if (arguments.suite.empty() && !sized) {
-        throw UsageError("bench: name a --suite (" + joined(suite_names()) + ") or give --m, --n and --k");
-    }
-    if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
-        throw UsageError("bench: --suite has its own n and k; leave out either it or --n and --k");
-    }
-    std::vector<Grouping> groupings;
-    for (const std::string& word : arguments.operations) groupings.push_back(parse_grouping(word).value());
-    if (groupings.empty()) groupings.push_back(Grouping::dense);
-    std::vector<BenchShape> shapes;
-    if (!arguments.suite.empty()) {
-        const std::vector<std::int64_t> rows =
-            arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
-        shapes = suite_shapes(arguments.suite, groupings, rows, arguments.groups);
-        if (shapes.empty()) throw UsageError("bench: " + arguments.suite + " has no experts, so only --op dense");
-        return shapes;
-    }
-    for (Grouping grouping : groupings) {
-        for (std::int64_t m : arguments.m) shapes.push_back(explicit_shape(arguments, grouping, m));
-    }
-    return shapes;
-}
 
 std::string backend_device(Backend& backend) {
     for (const BackendStatus& status : backend_statuses(cuda::probe())) {
@@ -154,11 +107,11 @@ void print_machine(const std::string& device) {
     fmt::print("floor: the larger of flops and bytes over these; ratio: time / floor, 1 is the best there is\n\n");
 }
 
-std::vector<BenchSettings> all_settings(const Arguments& arguments, Backend backend) {
+std::vector<BenchSettings> all_settings(const BenchArguments& arguments, Backend backend) {
     std::vector<BenchSettings> list;
     for (const std::string& recipe : arguments.recipes) {
         BenchSettings settings = arguments.settings;
-        settings.recipe = parse_recipe(recipe).value();
+        settings.recipe = parse_recipe(full_recipe(recipe)).value();
         settings.layout = parse_layout(arguments.layout).value();
         settings.output = parse_format(arguments.output).value();
         settings.arithmetic = parse_arithmetic(arguments.arithmetic).value();
@@ -197,10 +150,49 @@ std::size_t run_shapes(const std::vector<BenchShape>& shapes, const std::vector<
     return wrong;
 }
 
-void bench_command(const Arguments& arguments) {
+/// The tile that was asked for on the command line.
+std::optional<PlannedTile> forced_tile(const std::string& text) {
+    if (text.empty()) return std::nullopt;
+    const std::optional<PlannedTile> tile = parse_tile(text);
+    if (!tile) throw UsageError(fmt::format("bench: '{}' is no tile; one reads '256x128x128 stages=4'", text));
+    return tile;
+}
+
+void bench_on_gpu(const BenchArguments& arguments, const std::vector<BenchShape>& shapes) {
+    if (arguments.layout != "nt") throw UsageError("bench: the GPU takes layout nt; others run with --backend cpu");
+    const measure::Flush flush = parse_flush(arguments.flush);
+    const std::optional<PlannedTile> tile = forced_tile(arguments.tile);
+    GpuBench bench(flush);
+    bool wrong = false;
+    for (const std::string& recipe : arguments.recipes) {
+        const GpuRun run{
+            .settings = {.recipe = parse_recipe(full_recipe(recipe)).value(),
+                         .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
+                         .output = parse_format(arguments.output).value(),
+                         .scales = parse_scale_layout(arguments.scale_layout),
+                         .tile = tile,
+                         .sm_limit = arguments.sm_limit,
+                         .repeats = arguments.settings.repeats,
+                         .peers = arguments.settings.peers},
+            .flush = flush,
+            .peaks = bench.peaks(),
+            .device = bench.device().name(),
+            .date = today(),
+            .command = command_line(),
+            .blas_version = arguments.settings.peers ? measure::blas_lt_version() : ""};
+        if (!run_on_gpu(bench, shapes, run, arguments.json_path)) wrong = true;
+    }
+    if (wrong) throw Reported{};
+}
+
+void bench_command(const BenchArguments& arguments) {
     Backend backend = parse_backend(arguments.backend).value();
-    const std::vector<BenchShape> shapes = chosen_shapes(arguments);
+    const std::vector<BenchShape> shapes = chosen_shapes(arguments, "bench");
     const std::string device = backend_device(backend);
+    if (backend == Backend::hopper) {
+        bench_on_gpu(arguments, shapes);
+        return;
+    }
     const bool json_only = arguments.json_path == "-";
     if (!json_only) print_machine(device);
     std::string lines;
@@ -210,50 +202,15 @@ void bench_command(const Arguments& arguments) {
     if (wrong > 0) throw Reported{};
 }
 
-void add_options(CLI::App& command, Arguments& arguments) {
-    command.add_option("--suite", arguments.suite, "The layers of a model: " + joined(suite_names()))
-        ->check(one_of("suite", suite_names()));
-    command.add_option("--op", arguments.operations, "What is multiplied (dense): " + joined(grouping_words()))
-        ->check(one_of("operation", grouping_words()))
-        ->delimiter(',');
-    command.add_option("--m", arguments.m, "Rows of A, mean rows of a group; several are allowed (suites: 1,32,512)")
-        ->check(CLI::NonNegativeNumber)
-        ->delimiter(',');
-    command.add_option("--n", arguments.n, "Columns of D")->check(CLI::PositiveNumber);
-    command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(CLI::PositiveNumber);
-    command.add_option("--groups", arguments.groups, "Groups, of all but dense")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)");
-    command.add_option("--recipe", arguments.recipes, "Recipes, e.g. row:row, mxfp8:mxfp4, bf16:nvfp4")
-        ->check(known_by("recipe", is_known_recipe, recipe_words()))
-        ->delimiter(',')
-        ->capture_default_str();
-    command.add_option("--layout", arguments.layout, "nt, nn, tn or tt")
-        ->check(one_of("layout", layout_words()))
-        ->capture_default_str();
-    command.add_option("--output", arguments.output, "bf16, f16 or f32")
-        ->check(one_of("output", output_words()))
-        ->capture_default_str();
-}
-
-void add_timing_options(CLI::App& command, Arguments& arguments) {
+void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
     command.add_option("--arithmetic", arguments.arithmetic, "CPU: fast or hopper")
         ->check(one_of("arithmetic", arithmetic_words()))
         ->capture_default_str();
-    command.add_option("--backend", arguments.backend, "automatic, cpu or hopper")
-        ->check(one_of("backend", backend_words()))
-        ->capture_default_str();
     command.add_option("--threads", arguments.settings.threads, "CPU threads; 0: OpenMP's own choice")
         ->check(CLI::NonNegativeNumber);
-    command.add_option("--repeats", arguments.settings.repeats, "Calls that are timed; their median counts")
-        ->check(CLI::PositiveNumber)
+    command.add_option("--seconds", arguments.settings.seconds, "CPU: begin no call after this much time of one shape")
         ->capture_default_str();
-    command.add_option("--seconds", arguments.settings.seconds, "Begin no call after this much time of one shape")
-        ->capture_default_str();
-    command.add_flag("--warm", arguments.settings.warm, "Leave the caches as they are between calls");
-    command.add_flag("--peers", arguments.settings.peers, "Also time OpenBLAS's sgemm on the operands in f32");
-    command.add_option("--json", arguments.json_path, "Write one JSON object a line to this file (-: to stdout only)");
+    command.add_flag("--warm", arguments.settings.warm, "CPU: leave the caches as they are between calls");
 }
 
 }  // namespace
@@ -264,10 +221,21 @@ void add_bench(CLI::App& program) {
         "Every result is checked before it is timed. Operands are random; the caches are emptied before each call.\n\n"
         "Example:\n  tilewright bench --suite deepseek-v3 --peers\n"
         "  tilewright bench --op m_grouped_offsets --groups 8 --m 64 --n 4096 --k 7168 --recipe row:row,mxfp8:mxfp4 "
-        "--json times.jsonl");
-    const auto arguments = std::make_shared<Arguments>();
-    add_options(*command, *arguments);
+        "--json times.jsonl\n  tilewright bench --backend hopper --suite peers --peers --recipe 1d2d");
+    const auto arguments = std::make_shared<BenchArguments>();
+    add_shape_options(*command, *arguments);
+    add_kind_options(*command, *arguments);
     add_timing_options(*command, *arguments);
+    command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
+        ->check(one_of("backend", backend_words()))
+        ->capture_default_str();
+    command->add_flag("--peers", arguments->settings.peers,
+                      "Also time a peer in the same run: OpenBLAS's sgemm on f32; GPU: cuBLASLt");
+    command->add_option("--json", arguments->json_path,
+                        "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
+    command->add_option("--tile", arguments->tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
+    add_gpu_options(*command, *arguments);
+    add_cpu_options(*command, *arguments);
     command->callback([arguments] { bench_command(*arguments); });
 }
 

@@ -1,0 +1,144 @@
+#include "cli/bench_arguments.h"
+
+#include <tilewright/plan.h>
+
+#include "cli/commands.h"
+#include "cli/peers_table.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr const char* peers_suite = "peers";
+
+std::vector<std::string> all_suites() {
+    std::vector<std::string> names = suite_names();
+    names.emplace_back(peers_suite);
+    return names;
+}
+
+BenchShape explicit_shape(const BenchArguments& arguments, Grouping grouping, std::int64_t m) {
+    BenchShape shape{.grouping = grouping, .groups = arguments.groups, .m = m, .n = arguments.n, .k = arguments.k};
+    if (grouping == Grouping::dense) shape.groups = 1;
+    if (grouping == Grouping::m_grouped_masked) shape.max_m = arguments.max_m > 0 ? arguments.max_m : 2 * m;
+    return shape;
+}
+
+/// The suite `peers` has its own rows; --m picks among them.
+std::vector<BenchShape> peer_shapes(const std::vector<std::int64_t>& rows) {
+    std::vector<BenchShape> shapes = dense_peer_shapes(peers_table());
+    if (rows.empty()) return shapes;
+    std::erase_if(shapes,
+                  [&](const BenchShape& shape) { return std::find(rows.begin(), rows.end(), shape.m) == rows.end(); });
+    return shapes;
+}
+
+std::vector<BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
+                                        const std::string& command) {
+    if (arguments.suite == peers_suite) {
+        const std::vector<BenchShape> shapes = peer_shapes(arguments.m);
+        if (shapes.empty()) throw UsageError(command + ": peers has m = 64, 128, 1024, 4096 and 8192");
+        return shapes;
+    }
+    const std::vector<std::int64_t> rows = arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
+    const std::vector<BenchShape> shapes = suite_shapes(arguments.suite, groupings, rows, arguments.groups);
+    if (shapes.empty()) throw UsageError(command + ": " + arguments.suite + " has no experts, so only --op dense");
+    return shapes;
+}
+
+}  // namespace
+
+std::string full_recipe(const std::string& word) {
+    if (word == "1d2d") return "1x128:128x128";
+    if (word == "1d1d") return "1x128:1x128";
+    if (word == "tensor" || word == "row") return word + ":" + word;
+    return word;
+}
+
+measure::Flush parse_flush(const std::string& word) {
+    if (word == "none") return measure::Flush::none;
+    return word == "dirty" ? measure::Flush::dirty : measure::Flush::clean;
+}
+
+ScaleLayout parse_scale_layout(const std::string& word) { return word == "k" ? ScaleLayout::k : ScaleLayout::m; }
+
+std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command) {
+    const bool sized = !arguments.m.empty() && arguments.n > 0 && arguments.k > 0;
+    if (arguments.suite.empty() && !sized) {
+        throw UsageError(command + ": name a --suite (" + joined(all_suites()) + ") or give --m, --n and --k");
+    }
+    if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
+        throw UsageError(command + ": --suite has its own n and k; leave out either it or --n and --k");
+    }
+    std::vector<Grouping> groupings;
+    for (const std::string& word : arguments.operations) groupings.push_back(parse_grouping(word).value());
+    if (groupings.empty()) groupings.push_back(Grouping::dense);
+    if (!arguments.suite.empty()) return shapes_of_suite(arguments, groupings, command);
+    std::vector<BenchShape> shapes;
+    for (Grouping grouping : groupings) {
+        for (std::int64_t m : arguments.m) shapes.push_back(explicit_shape(arguments, grouping, m));
+    }
+    return shapes;
+}
+
+void add_shape_options(CLI::App& command, BenchArguments& arguments) {
+    command
+        .add_option("--suite", arguments.suite,
+                    "The layers of a model, or the dense shapes of the peers' table: " + joined(all_suites()))
+        ->check(one_of("suite", all_suites()));
+    command
+        .add_option("--m", arguments.m,
+                    "Rows of A, mean rows of a group; several are allowed (suites: 1,32,512; peers: all it has)")
+        ->check(CLI::NonNegativeNumber)
+        ->delimiter(',');
+    command.add_option("--n", arguments.n, "Columns of D")->check(CLI::PositiveNumber);
+    command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(CLI::PositiveNumber);
+}
+
+void add_kind_options(CLI::App& command, BenchArguments& arguments) {
+    command.add_option("--op", arguments.operations, "What is multiplied (dense): " + joined(grouping_words()))
+        ->check(one_of("operation", grouping_words()))
+        ->delimiter(',');
+    command.add_option("--groups", arguments.groups, "Groups, of all but dense")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)");
+    command.add_option("--layout", arguments.layout, "nt, nn, tn or tt")
+        ->check(one_of("layout", layout_words()))
+        ->capture_default_str();
+}
+
+void add_timing_options(CLI::App& command, BenchArguments& arguments) {
+    const auto known = [](const std::string& text) { return is_known_recipe(full_recipe(text)); };
+    command
+        .add_option("--recipe", arguments.recipes,
+                    "Recipes, e.g. row:row, mxfp8:mxfp4; 1d2d, 1d1d, tensor and row are short for the usual ones")
+        ->check(known_by("recipe", known, recipe_words()))
+        ->delimiter(',')
+        ->capture_default_str();
+    command.add_option("--output", arguments.output, "bf16, f16 or f32")
+        ->check(one_of("output", output_words()))
+        ->capture_default_str();
+    command.add_option("--repeats", arguments.settings.repeats, "Calls that are timed; their median counts")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+void add_gpu_options(CLI::App& command, BenchArguments& arguments) {
+    command.add_flag("--unpromoted", arguments.unpromoted, "GPU: sum all of k in the tensor core (tensor, row)");
+    command
+        .add_option("--flush", arguments.flush,
+                    "GPU: L2 before each call: clean (256 MB written, then read), dirty (written), none")
+        ->check(one_of("flush", {"clean", "dirty", "none"}))
+        ->capture_default_str();
+    command
+        .add_option("--sa-layout", arguments.scale_layout,
+                    "GPU: which scales of a 1x128 operand lie side by side: those of rows (m) or along k (k)")
+        ->check(one_of("layout of scales", {"m", "k"}))
+        ->capture_default_str();
+    command.add_option("--sms", arguments.sm_limit, "GPU: SMs that the call may use; 0: all")
+        ->check(CLI::NonNegativeNumber);
+}
+
+}  // namespace tilewright::cli

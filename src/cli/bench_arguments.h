@@ -1,0 +1,52 @@
+// What `tilewright bench` and `tilewright tune` are told on the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/bench_run.h"
+#include "cli/bench_shapes.h"
+#include "cli/gpu_operands.h"
+#include "measure/timing.h"
+
+namespace tilewright::cli {
+
+struct BenchArguments {
+    std::string suite;
+    std::vector<std::string> operations;
+    std::vector<std::int64_t> m;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    std::int64_t groups = 4;
+    std::int64_t max_m = 0;
+    std::vector<std::string> recipes{"1x128:128x128"};
+    std::string layout = "nt";
+    std::string output = "bf16";
+    std::string arithmetic = "fast";
+    std::string backend = "automatic";
+    std::string json_path;
+    BenchSettings settings{};  // what needs no words
+    // GPU only
+    std::string flush = "clean";
+    std::string scale_layout = "m";
+    std::string tile;
+    bool unpromoted = false;
+    int sm_limit = 0;
+};
+
+void add_shape_options(CLI::App& command, BenchArguments& arguments);
+void add_kind_options(CLI::App& command, BenchArguments& arguments);
+void add_timing_options(CLI::App& command, BenchArguments& arguments);
+void add_gpu_options(CLI::App& command, BenchArguments& arguments);
+
+/// Throws UsageError where the options leave the shapes open; `command` is for its message.
+std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command);
+
+/// "1d2d", "1d1d", "tensor" and "row" are short for pairs; other words stay.
+std::string full_recipe(const std::string& word);
+
+measure::Flush parse_flush(const std::string& word);
+ScaleLayout parse_scale_layout(const std::string& word);
+
+}  // namespace tilewright::cli

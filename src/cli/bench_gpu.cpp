@@ -1,0 +1,103 @@
+#include "cli/bench_gpu.h"
+
+#include <fmt/format.h>
+#include <tilewright/run.h>
+
+#include <array>
+#include <memory>
+
+#include "check/gates.h"
+#include "cli/gpu_tiles.h"
+#include "cuda/runtime.h"
+#include "problem/geometry.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 8, .seed = 1};
+
+/// cuBLASLt's plan for these operands; nothing, and a note, where it has none.
+std::unique_ptr<measure::BlasPlan> peer_plan(GpuOperands& operands, measure::BlasScaling scaling, std::string& note) {
+    try {
+        return measure::plan_blas(operands.blas(scaling), scaling);
+    } catch (const Error& error) {
+        note = error.what();
+        return nullptr;
+    }
+}
+
+bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && recipe.b.values == Format::e4m3; }
+
+}  // namespace
+
+planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
+    if (shape.grouping != Grouping::dense) {
+        throw Error(fmt::format("{}: the GPU backend takes dense; use --backend cpu", name(shape.grouping)));
+    }
+    return {.recipe = settings.recipe,
+            .output = settings.output,
+            .m = shape.m,
+            .n = shape.n,
+            .k = shape.k,
+            .sm_limit = settings.sm_limit,
+            .accumulation = settings.accumulation};
+}
+
+std::string judged_output(const GpuOperands& operands, const PlannedTile& tile) {
+    constexpr std::array gates{check::Gate::emulation, check::Gate::running_bound};
+    if (tile.split_k > 1) return "a split k cannot be checked yet";
+    const Geometry host = geometry(operands.host());
+    for (const check::GateReport& report :
+         check::run_gates(gates, host, {.arithmetic = Arithmetic::hopper, .effort = sampled})) {
+        if (!report.pass()) return report.text();
+    }
+    return "";
+}
+
+GpuBench::GpuBench(measure::Flush flush)
+    : stopwatch_(device_, flush), description_(cuda::runtime().device(0).description()) {}
+
+Peaks GpuBench::peaks() const {
+    return {.flops_per_second = 2.0 * description_.fp8_products_per_clock * description_.sms * description_.boost_hertz,
+            .bytes_per_second = description_.memory_bytes_per_second,
+            .source = "tensor cores at the boost clock, measured HBM rate"};
+}
+
+GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
+    GpuOperands operands(gpu_sizes(shape, settings), settings.scales);
+    const Problem problem = operands.on_device();
+    std::vector<Finding> findings = validate(problem, Backend::hopper);
+    if (!findings.empty()) throw Error(std::move(findings));
+    GpuResult result{.shape = shape, .work = compulsory_work(geometry(operands.host()))};
+    result.tile = settings.tile ? *settings.tile : runnable_plans(problem, description_).front().tile;
+    const hopper::Tile tile = runnable_tile(result.tile, problem, description_);
+    const Geometry on_device = geometry(problem);
+    const auto call = [&](cuda::StreamHandle stream) {
+        cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit});
+    };
+
+    operands.poison_output();
+    call(device_.stream());
+    device_.synchronize();
+    cuda::runtime().device(0).check_report();
+    operands.fetch_output();
+    result.failure = judged_output(operands, result.tile);
+    if (!result.failure.empty()) return result;
+
+    std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = call}};
+    std::unique_ptr<measure::BlasPlan> tensor;
+    std::unique_ptr<measure::BlasPlan> blocks;
+    if (settings.peers && is_e4m3(settings.recipe)) {
+        tensor = peer_plan(operands, measure::BlasScaling::tensor, result.note);
+        blocks = peer_plan(operands, measure::BlasScaling::blocks, result.note);
+    }
+    if (tensor) contestants.push_back({"cuBLASLt", [&](cuda::StreamHandle stream) { tensor->enqueue(stream); }});
+    if (blocks) contestants.push_back({"cuBLASLt blocks", [&](cuda::StreamHandle stream) { blocks->enqueue(stream); }});
+    const std::vector<measure::Measurement> measured = stopwatch_.race(contestants, settings.repeats);
+    result.ours = measured[0];
+    if (tensor) result.blas_tensor = measured[1];
+    if (blocks) result.blas_blocks = measured.back();
+    return result;
+}
+
+}  // namespace tilewright::cli

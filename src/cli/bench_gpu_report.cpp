@@ -1,0 +1,172 @@
+#include "cli/bench_gpu_report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "cli/commit.h"
+#include "measure/statistics.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct ShapeClass {
+    const char* name;
+    std::int64_t least_m;
+    std::int64_t most_m;
+};
+
+// The classes of the marks.
+constexpr std::array classes{ShapeClass{"m >= 4096", 4096, std::numeric_limits<std::int64_t>::max()},
+                             ShapeClass{"m = 129 .. 4095", 129, 4095}, ShapeClass{"m <= 128", 0, 128}};
+
+std::string shape_text(const BenchShape& shape) { return fmt::format("[{}]", fmt::join(shape_key(shape), ", ")); }
+
+std::string microseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e6); }
+
+std::string gigahertz(double hertz) { return hertz > 0 ? fmt::format("{:.2f}", hertz * 1e-9) : ""; }
+
+std::string rival_name(const Recipe& recipe) {
+    const std::string name = rival(recipe);
+    return name.substr(0, name.find(' '));
+}
+
+std::optional<double> seconds_of(const std::optional<measure::Measurement>& measured) {
+    if (!measured) return std::nullopt;
+    return measured->seconds;
+}
+
+std::optional<double> speed(const GpuResult& result, const GpuRun& run) {
+    if (!result.failure.empty()) return std::nullopt;
+    return speed_against_rival(peers_table(), run.settings.recipe, result.shape, result.ours.seconds,
+                               seconds_of(result.blas_tensor));
+}
+
+std::string recipe_text(const GpuSettings& settings) {
+    return name(settings.recipe) + (settings.accumulation == Accumulation::unpromoted ? ", unpromoted" : "");
+}
+
+std::string flush_word(measure::Flush flush) {
+    if (flush == measure::Flush::none) return "none";
+    return flush == measure::Flush::dirty ? "dirty" : "clean";
+}
+
+nlohmann::ordered_json line(const std::string& peer, const measure::Measurement& measured, const GpuResult& result,
+                            const GpuRun& run) {
+    const double floor = run.peaks.floor_seconds(result.work);
+    const auto rounded = [](double value) { return std::stod(fmt::format("{:.5g}", value)); };
+    return {{"peer", peer},
+            {"op", operation_name(result.shape.grouping)},
+            {"shape", shape_key(result.shape)},
+            {"us", rounded(measured.seconds * 1e6)},
+            {"tflops", rounded(result.work.flops / measured.seconds * 1e-12)},
+            {"gbs", rounded(result.work.bytes / measured.seconds * 1e-9)},
+            {"clock_ghz", rounded(measured.hertz * 1e-9)},
+            {"calls", measured.calls},
+            {"floor_us", rounded(floor * 1e6)},
+            {"ratio", rounded(measured.seconds / floor)},
+            {"output", name(run.settings.output)},
+            {"flush", flush_word(run.flush)},
+            {"device", run.device},
+            {"date", run.date},
+            {"commit", TILEWRIGHT_COMMIT},
+            {"command", run.command}};
+}
+
+}  // namespace
+
+Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe) {
+    std::size_t shape = 0;
+    for (const BenchShape& each : shapes) shape = std::max(shape, shape_text(each).size());
+    return Table({{.title = "shape", .width = shape},
+                  {.title = "tile", .width = 20},
+                  {.title = "us", .right = true, .width = 8},
+                  {.title = "GHz", .right = true, .width = 4},
+                  {.title = "floor us", .right = true, .width = 8},
+                  {.title = "ratio", .right = true, .width = 5},
+                  {.title = "cuBLASLt us", .right = true, .width = 11},
+                  {.title = "GHz", .right = true, .width = 4},
+                  {.title = "x cuBLASLt", .right = true},
+                  {.title = "in blocks us", .right = true, .width = 12},
+                  {.title = rival_name(recipe) + " us", .right = true, .width = 11},
+                  {.title = "x " + rival_name(recipe), .right = true}});
+}
+
+std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& run) {
+    if (!result.failure.empty()) return table.line({shape_text(result.shape), name(result.tile), "WRONG"});
+    const double floor = run.peaks.floor_seconds(result.work);
+    std::vector<std::string> cells{
+        shape_text(result.shape),     name(result.tile),   microseconds(result.ours.seconds),
+        gigahertz(result.ours.hertz), microseconds(floor), fmt::format("{:.2f}", result.ours.seconds / floor)};
+    cells.push_back(result.blas_tensor ? microseconds(result.blas_tensor->seconds) : "");
+    cells.push_back(result.blas_tensor ? gigahertz(result.blas_tensor->hertz) : "");
+    cells.push_back(result.blas_tensor ? fmt::format("{:.3f}", result.blas_tensor->seconds / result.ours.seconds) : "");
+    cells.push_back(result.blas_blocks ? microseconds(result.blas_blocks->seconds) : "");
+    const std::optional<double> then = peer_seconds(peers_table(), rival(run.settings.recipe), result.shape);
+    cells.push_back(then ? microseconds(*then) : "");
+    const std::optional<double> against = speed(result, run);
+    cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
+    return table.line(cells);
+}
+
+std::vector<nlohmann::ordered_json> gpu_json(const GpuResult& result, const GpuRun& run) {
+    if (!result.failure.empty()) return {};
+    std::vector<nlohmann::ordered_json> lines;
+    const std::string own = fmt::format("Tilewright {} ({})", TILEWRIGHT_VERSION, recipe_text(run.settings));
+    lines.push_back(line(own, result.ours, result, run));
+    lines.back()["recipe"] = name(run.settings.recipe);
+    lines.back()["accumulation"] = name(run.settings.accumulation);
+    lines.back()["tile"] = name(result.tile);
+    lines.back()["scales_along"] = run.settings.scales == ScaleLayout::m ? "m" : "k";
+    if (const std::optional<double> against = speed(result, run)) {
+        lines.back()["rival"] = rival(run.settings.recipe);
+        lines.back()["speed_against_rival"] = std::stod(fmt::format("{:.4g}", *against));
+    }
+    const std::string blas = "cuBLASLt " + run.blas_version;
+    if (result.blas_tensor) lines.push_back(line(blas + " per-tensor scale", *result.blas_tensor, result, run));
+    if (result.blas_blocks) lines.push_back(line(blas + " 1x128 / 128x128 scale", *result.blas_blocks, result, run));
+    return lines;
+}
+
+std::string gpu_summary(const std::vector<GpuResult>& results, const GpuRun& run) {
+    std::string text;
+    for (const ShapeClass& each : classes) {
+        std::vector<double> speeds;
+        double worst = std::numeric_limits<double>::infinity();
+        std::string where;
+        for (const GpuResult& result : results) {
+            const std::optional<double> against = speed(result, run);
+            if (!against || result.shape.m < each.least_m || result.shape.m > each.most_m) continue;
+            speeds.push_back(*against);
+            if (*against < worst) {
+                worst = *against;
+                where = shape_text(result.shape);
+            }
+        }
+        if (speeds.empty()) continue;
+        text += fmt::format("{}: {} shapes, {:.3f}x the speed of {} in the geometric mean, worst {:.3f}x at {}\n",
+                            each.name, speeds.size(), measure::geometric_mean(speeds), rival(run.settings.recipe),
+                            worst, where);
+    }
+    return text;
+}
+
+std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr))); }
+
+std::string command_line() {
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);
+    std::string text;
+    for (std::string word; std::getline(file, word, '\0');) {
+        if (text.empty()) word = std::filesystem::path(word).filename().string();
+        const bool plain = word.find_first_of(" '\"") == std::string::npos;
+        text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+    }
+    return text;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,86 @@
+// Operands of a dense benchmark, twice: in host memory for the check, and on the GPU. e4m3 codes of normal numbers and
+// scales between 0.5 and 1.5, the same for the same sizes: power, and with it the clock, depends on the data.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "measure/blas_lt.h"
+#include "measure/device.h"
+#include "plan/sizes.h"
+
+namespace tilewright::cli {
+
+/// What lies side by side among the scales of A (and of B, if those are 1x128 too).
+enum class ScaleLayout : std::uint8_t { m, k };
+
+/// A tensor in both memories.
+class Mirrored {
+public:
+    Mirrored() = default;
+    /// Like `shaped`, whose data pointer is null: format, shape and strides.
+    explicit Mirrored(Tensor shaped);
+
+    Tensor host() const;
+    Tensor on_device() const;
+    std::vector<std::byte>& bytes() { return bytes_; }
+    const measure::Buffer& buffer() const { return buffer_; }
+
+    void upload() { buffer_.upload(bytes_.data(), bytes_.size()); }
+    void download() { buffer_.download(bytes_.data(), bytes_.size()); }
+
+private:
+    Tensor shaped_{};
+    std::vector<std::byte> bytes_;
+    measure::Buffer buffer_;
+};
+
+class GpuOperands {
+public:
+    /// Dense, nt, fp8. Throws Error where the recipe is another one.
+    GpuOperands(const planner::Sizes& sizes, ScaleLayout scales);
+
+    Problem host() const {
+        return problem([](const Mirrored& tensor) { return tensor.host(); });
+    }
+    Problem on_device() const {
+        return problem([](const Mirrored& tensor) { return tensor.on_device(); });
+    }
+
+    /// D becomes NaN, so that whatever is not written shows.
+    void poison_output();
+    void fetch_output() { d_.download(); }
+    const measure::Buffer& output() const { return d_.buffer(); }
+
+    /// The same values for cuBLASLt, with scales in its own layout and an output of its own. e4m3 only.
+    measure::BlasProduct blas(measure::BlasScaling scaling);
+
+private:
+    template <typename View>
+    Problem problem(const View& view) const;
+
+    planner::Sizes sizes_;
+    Mirrored a_;
+    Mirrored b_;
+    Mirrored a_scales_;
+    Mirrored b_scales_;
+    Mirrored d_;
+    measure::Buffer blas_output_;
+    std::vector<measure::Buffer> blas_scales_;
+};
+
+template <typename View>
+Problem GpuOperands::problem(const View& view) const {
+    Problem problem;
+    problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = view(a_scales_)};
+    problem.b = {.values = view(b_), .granularity = sizes_.recipe.b.granularity, .scales = view(b_scales_)};
+    problem.d = view(d_);
+    problem.accumulation = sizes_.accumulation;
+    problem.arithmetic = Arithmetic::hopper;
+    problem.sm_limit = sizes_.sm_limit;
+    return problem;
+}
+
+}  // namespace tilewright::cli
