@@ -3,6 +3,7 @@
 
 #include "cpu/backend.h"
 #include "cuda/backend.h"
+#include "problem/addresses.h"
 #include "problem/geometry.h"
 
 namespace tilewright {
@@ -21,7 +22,9 @@ Error::Error(std::vector<Finding> findings) : std::runtime_error(joined(findings
 void run(const Problem& problem, const RunOptions& options) {
     const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
     if (on_gpu && cuda::repeat(problem, options.stream)) return;
-    std::vector<Finding> findings = validate(problem, options.backend);
+    const bool known = on_gpu && cuda::knows_kind(problem);
+    std::vector<Finding> findings =
+        known ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
     if (!findings.empty()) throw Error(std::move(findings));
     const bool hopper_bits =
         problem.arithmetic == Arithmetic::hopper || problem.reproducibility == Reproducibility::invariant;

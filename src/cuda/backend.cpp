@@ -18,6 +18,10 @@ bool repeat(const Problem& problem, void* stream) {
     return has_run.load(std::memory_order_relaxed) && runtime().repeat(problem, handle(stream));
 }
 
+bool knows_kind(const Problem& problem) {
+    return has_run.load(std::memory_order_relaxed) && runtime().knows_kind(problem);
+}
+
 void run(const Problem& problem, void* stream) {
     runtime().run(problem, handle(stream));
     has_run.store(true, std::memory_order_relaxed);

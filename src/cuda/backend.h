@@ -8,9 +8,13 @@
 
 namespace tilewright::cuda {
 
-/// Launches a problem that, but for alpha, this thread ran a moment ago; false if it is none of those. The fast path: no
-/// allocation, no lock, and nothing is validated again.
+/// Launches a problem that, but for alpha, this thread ran a moment ago; false if it is none of those. The fast path:
+/// no allocation, no lock, and nothing is validated again.
 bool repeat(const Problem& problem, void* stream);
+
+/// Whether this thread ran a problem lately that differs from this one in addresses and alpha only, so that its shapes
+/// need no second validation.
+bool knows_kind(const Problem& problem);
 
 /// For a problem in which `validate` finds nothing for the backend hopper. Throws Error where the machine fails.
 void run(const Problem& problem, void* stream);

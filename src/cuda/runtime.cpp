@@ -103,6 +103,10 @@ bool Runtime::repeat(const Problem& problem, StreamHandle stream) {
     return true;
 }
 
+bool Runtime::knows_kind(const Problem& problem) const {
+    return thread_cache().kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); }) != nullptr;
+}
+
 Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
     Device& on = device(device_of(problem));
     const std::lock_guard lock(mutex_);

@@ -29,6 +29,9 @@ public:
     /// No allocation, no lock.
     bool repeat(const Problem& problem, StreamHandle stream);
 
+    /// Whether this thread ran a problem lately that differs from this one in addresses and alpha only.
+    bool knows_kind(const Problem& problem) const;
+
     /// For a problem in which `validate` finds nothing for the backend hopper. After the first call of its kind by a
     /// thread, no allocation and no lock.
     void run(const Problem& problem, StreamHandle stream);

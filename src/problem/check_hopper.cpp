@@ -120,7 +120,15 @@ void check_hopper(const Problem& p, Check check, Findings& findings) {
         if (!values || p.layout != Layout::nt || is_empty(tensor) || tensor.shape.rank() < 2) continue;
         if (!is_fp8(tensor.format)) continue;
         check_value_strides(named, findings);
-        if (check == Check::call) check_base(named, findings);
+    }
+    if (check == Check::call) check_hopper_addresses(p, findings);
+}
+
+void check_hopper_addresses(const Problem& p, Findings& findings) {
+    if (p.layout != Layout::nt) return;
+    for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
+        const Tensor& tensor = *named.tensor;
+        if (has_sound_shape(tensor) && !is_empty(tensor) && is_fp8(tensor.format)) check_base(named, findings);
     }
 }
 

@@ -64,9 +64,7 @@ void check_devices(const Problem& problem, Backend backend, Findings& findings) 
     for (const NamedTensor& named : strangers) {
         findings.add({.operand = together ? "all tensors" : std::string(named.name),
                       .given = memory_of(named.tensor->device),
-                      .expected = memory_of(wanted) + " for the " +
-                                  std::string(name(backend)) +
-                                  " backend",
+                      .expected = memory_of(wanted) + " for the " + std::string(name(backend)) + " backend",
                       .advice = wanted.kind == DeviceId::Kind::cpu ? "copy it to the host" : "copy it to the device"});
         if (together) return;
     }

@@ -78,8 +78,6 @@ void check_options(const Problem& p, Findings& findings) {
     check_arithmetic(p, findings);
 }
 
-void check_backend(Backend backend, Findings& findings) {
-    check_word("backend", backend, Backend::hopper, findings);
-}
+void check_backend(Backend backend, Findings& findings) { check_word("backend", backend, Backend::hopper, findings); }
 
 }  // namespace tilewright::validation

@@ -49,4 +49,7 @@ void check_backend(Backend backend, Findings& findings);
 /// What the Hopper backend asks beyond what every backend does.
 void check_hopper(const Problem& problem, Check check, Findings& findings);
 
+/// Addresses of A and B on the Hopper backend.
+void check_hopper_addresses(const Problem& problem, Findings& findings);
+
 }  // namespace tilewright::validation

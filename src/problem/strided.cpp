@@ -118,14 +118,26 @@ bool overlaps_itself(const Tensor& tensor) {
     return false;
 }
 
+namespace {
+
+/// Half bytes from the first element's beginning to the last one's end.
+std::int64_t length(const Tensor& tensor) {
+    std::int64_t last = 0;
+    for (int i = 0; i < tensor.shape.rank(); ++i) last += (tensor.shape[i] - 1) * tensor.strides[i];
+    return (last + 1) * (bits(tensor.format) / 4);
+}
+
+}  // namespace
+
 bool overlap(const Tensor& x, const Tensor& y) {
     const auto x_address = std::bit_cast<std::uintptr_t>(x.data);
     const auto y_address = std::bit_cast<std::uintptr_t>(y.data);
     const std::uintptr_t apart = x_address < y_address ? y_address - x_address : x_address - y_address;
     if (apart >= std::uintptr_t{1} << 60) return false;  // further apart than a sound tensor is long
+    const auto distance = static_cast<std::int64_t>(apart) * 2;
+    if (distance >= length(x_address < y_address ? x : y)) return false;
     const Footprint fx = footprint(x);
     const Footprint fy = footprint(y);
-    const auto distance = static_cast<std::int64_t>(apart) * 2;
     const std::int64_t from_x = x_address < y_address ? distance : -distance;
     // A run of x at p and one of y at q + from_x share a half byte if -run_y < (q + from_x) - p < run_x.
     return Search(difference(fx.steps, fy.steps)).reaches({from_x - fx.run + 1, from_x + fy.run - 1});

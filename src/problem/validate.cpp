@@ -1,4 +1,5 @@
 // Every mistake in a call, found before anything runs; the themes are in check_*.cpp.
+#include "problem/addresses.h"
 #include "problem/checks.h"
 
 #include <algorithm>
@@ -35,6 +36,15 @@ std::vector<Finding> validate(const Problem& problem, Backend asked, Check check
     if (check == Check::call) check_memory(problem, backend, findings);
     check_backend(backend, findings);
     if (backend == Backend::hopper) check_hopper(problem, check, findings);
+    return findings.take();
+}
+
+std::vector<Finding> validate_addresses(const Problem& problem, Backend asked) {
+    using namespace validation;
+    const Backend backend = resolve(problem, asked);
+    Findings findings;
+    check_memory(problem, backend, findings);
+    if (backend == Backend::hopper) check_hopper_addresses(problem, findings);
     return findings.take();
 }
 

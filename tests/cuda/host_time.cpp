@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "cuda/gpu_problem.h"
+#include "problem/addresses.h"
 
 namespace {
 
@@ -40,10 +41,14 @@ int main() {
     fmt::print("the same call again            {:9.1f} ns\n",
                nanoseconds([&](int) { machine.runtime().repeat(p, {}); }));
     fmt::print("validate                       {:9.1f} ns\n", nanoseconds([&](int) { validate(p, Backend::hopper); }));
+    fmt::print("validate, addresses alone      {:9.1f} ns\n",
+               nanoseconds([&](int) { validate_addresses(p, Backend::hopper); }));
     fmt::print("geometry                       {:9.1f} ns\n", nanoseconds([&](int) { (void)geometry(p); }));
     fmt::print("fresh addresses, validated     {:9.1f} ns\n", nanoseconds([&](int i) {
                    const Problem& q = fresh[static_cast<std::size_t>(i)];
                    if (machine.runtime().repeat(q, {})) return;
-                   if (validate(q, Backend::hopper).empty()) machine.runtime().run(q, {});
+                   const bool known = machine.runtime().knows_kind(q);
+                   if ((known ? validate_addresses(q, Backend::hopper) : validate(q, Backend::hopper)).empty())
+                       machine.runtime().run(q, {});
                }));
 }
