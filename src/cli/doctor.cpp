@@ -13,7 +13,9 @@
 #include "cli/terminal.h"
 #include "cpu/blas.h"
 #include "cpu/isa.h"
+#include "cuda/disk_cache.h"
 #include "cuda/environment.h"
+#include "cuda/kernel_pack.h"
 #include "cuda/probe.h"
 
 namespace tilewright::cli {
@@ -101,23 +103,38 @@ ordered_json backend_report(const std::vector<BackendStatus>& statuses) {
     return list;
 }
 
+ordered_json pack_report() {
+    const cuda::KernelPack& pack = cuda::embedded_pack();
+    const bool usable = !pack.kernels().empty();
+    return {{"usable", usable},
+            {"kernels", pack.kernels().size()},
+            {"bytes", pack.bytes()},
+            {"problem", usable ? "" : "this library was built without NVRTC"},
+            {"advice", usable ? "" : "kernels are compiled when they are first needed, which takes NVRTC"}};
+}
+
+ordered_json cache_report() {
+    const CacheFolder cache = find_cache_folder();
+    const cuda::DiskCache::Contents contents = cuda::DiskCache(cache.path).contents();
+    return {{"path", cache.path},      {"writable", cache.writable}, {"kernels", contents.kernels},
+            {"bytes", contents.bytes}, {"problem", cache.problem},   {"advice", cache.advice}};
+}
+
 ordered_json examine() {
     const cuda::Probe found = cuda::probe();
-    const CacheFolder cache = find_cache_folder();
-    return {
-        {"version", TILEWRIGHT_VERSION},
-        {"cpu",
-         {{"name", cpu_name()},
-          {"vector_level", name_of(cpu::best_isa())},
-          {"cores", usable_cores()},
-          {"openmp_threads", omp_get_max_threads()}}},
-        {"blas", blas_report()},
-        {"cuda_driver", library_report(found.driver)},
-        {"gpus", gpu_report(found.gpus)},
-        {"nvrtc", library_report(found.nvrtc)},
-        {"cache",
-         {{"path", cache.path}, {"writable", cache.writable}, {"problem", cache.problem}, {"advice", cache.advice}}},
-        {"backends", backend_report(backend_statuses(found))}};
+    return {{"version", TILEWRIGHT_VERSION},
+            {"cpu",
+             {{"name", cpu_name()},
+              {"vector_level", name_of(cpu::best_isa())},
+              {"cores", usable_cores()},
+              {"openmp_threads", omp_get_max_threads()}}},
+            {"blas", blas_report()},
+            {"cuda_driver", library_report(found.driver)},
+            {"gpus", gpu_report(found.gpus)},
+            {"nvrtc", library_report(found.nvrtc)},
+            {"kernel_pack", pack_report()},
+            {"cache", cache_report()},
+            {"backends", backend_report(backend_statuses(found))}};
 }
 
 std::string text_of(const ordered_json& object, const char* key) { return object.at(key).get<std::string>(); }
@@ -144,6 +161,26 @@ void add_backends(Table& table, const ordered_json& backends) {
     }
 }
 
+std::string kernels_of(const ordered_json& holder) {
+    return fmt::format("{} kernels, {}", holder.at("kernels").get<std::int64_t>(),
+                       format_bytes(holder.at("bytes").get<double>()));
+}
+
+void add_kernels(Table& table, const ordered_json& pack, const ordered_json& cache) {
+    if (pack.at("usable").get<bool>()) {
+        table.add({"kernel pack", "ok", kernels_of(pack)});
+    } else {
+        table.add({"kernel pack", "missing", text_of(pack, "problem")});
+        table.add({"", "", "-> " + text_of(pack, "advice")});
+    }
+    if (cache.at("writable").get<bool>()) {
+        table.add({"cache folder", "ok", text_of(cache, "path") + ", " + kernels_of(cache)});
+    } else {
+        table.add({"cache folder", "unusable", text_of(cache, "problem")});
+        table.add({"", "", "-> " + text_of(cache, "advice")});
+    }
+}
+
 void print_report(const ordered_json& report) {
     Table table({{.title = "what"}, {.title = "state"}, {.title = "details"}});
     const ordered_json& cpu = report.at("cpu");
@@ -162,13 +199,7 @@ void print_report(const ordered_json& report) {
     }
     if (report.at("gpus").empty()) table.add({"GPU", "missing", "none found"});
     add_library(table, "NVRTC", report.at("nvrtc"));
-    const ordered_json& cache = report.at("cache");
-    if (cache.at("writable").get<bool>()) {
-        table.add({"cache folder", "ok", text_of(cache, "path")});
-    } else {
-        table.add({"cache folder", "unusable", text_of(cache, "problem")});
-        table.add({"", "", "-> " + text_of(cache, "advice")});
-    }
+    add_kernels(table, report.at("kernel_pack"), report.at("cache"));
     add_backends(table, report.at("backends"));
     fmt::print("{}", table.text());
 }

@@ -13,12 +13,14 @@ list(APPEND nvrtc_files "")
 list(GET nvrtc_files 0 nvrtc_found)
 set(TILEWRIGHT_NVRTC "${nvrtc_found}" CACHE FILEPATH "libnvrtc.so that compiles the kernel pack")
 
-set(pack_file ${CMAKE_CURRENT_BINARY_DIR}/kernels.pack)
+add_executable(tilewright_build_pack EXCLUDE_FROM_ALL build_pack.cpp ptxas_log.cpp
+  $<TARGET_OBJECTS:tilewright_kernels>)
+target_include_directories(tilewright_build_pack PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(tilewright_build_pack PRIVATE tilewright_compiler_flags fmt::fmt-header-only ${CMAKE_DL_LIBS})
+
 if(TILEWRIGHT_KERNEL_PACK AND TILEWRIGHT_NVRTC)
   message(STATUS "Kernel pack: compiled with ${TILEWRIGHT_NVRTC}")
-  add_executable(tilewright_build_pack build_pack.cpp ptxas_log.cpp $<TARGET_OBJECTS:tilewright_kernels>)
-  target_include_directories(tilewright_build_pack PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(tilewright_build_pack PRIVATE tilewright_compiler_flags fmt::fmt-header-only ${CMAKE_DL_LIBS})
+  set(pack_file ${CMAKE_CURRENT_BINARY_DIR}/kernels.pack)
   add_custom_command(
     OUTPUT ${pack_file}
     COMMAND tilewright_build_pack ${TILEWRIGHT_NVRTC} ${TILEWRIGHT_KERNEL_CACHE} ${pack_file}
