@@ -1,0 +1,49 @@
+// Every tile of the kernel pack, chosen by name, over sizes that leave tails in each of its directions.
+#include <gtest/gtest.h>
+
+#include "cuda/backend.h"
+#include "gpu/gpu_case.h"
+#include "gpu/recipes.h"
+#include "gpu/tile_recipe.h"
+#include "launch/pack.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::test {
+namespace {
+
+void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
+    spec.recipe = recipe_of(tile_recipe(tile));
+    spec.accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+    const GpuCase gpu(spec);
+    cuda::run(gpu.geometry(), tile, 0, nullptr);
+    cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
+    EXPECT_EQ(gpu.difference(), "") << launch::describe(tile);
+}
+
+TEST(GpuTiles, EveryTileOfThePack) {
+    const CurrentDevice device;
+    for (const hopper::Tile& tile : launch::pack()) {
+        const std::int64_t rows = tile.m;
+        const std::int64_t columns = tile.n;
+        for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1168}}) {
+            expect_bits(tile, {.m = rows, .n = columns, .k = k});
+            expect_bits(tile, {.m = rows + 1, .n = columns - 1, .k = k});
+            expect_bits(tile, {.output = Format::f32, .m = 3 * rows - 5, .n = 2 * columns + 8, .k = k});
+        }
+        expect_bits(tile, {.m = 17 * rows + 3,
+                           .n = 13 * columns + 9,
+                           .k = 400,
+                           .a_scales_transposed = true,
+                           .b_scales_transposed = true});
+        expect_bits(tile, {.grouping = Grouping::batched,
+                           .m = rows + 9,
+                           .n = columns + 9,
+                           .k = 272,
+                           .groups = 37,
+                           .with_c = true,
+                           .alpha = 2});
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::test
