@@ -16,10 +16,10 @@ struct GpuRun {
     GpuSettings settings{};
     measure::Flush flush = measure::Flush::clean;
     Peaks peaks{};
-    std::string device;
-    std::string date;          // yyyy-mm-dd
-    std::string command;       // what repeats the run
-    std::string blas_version;  // empty: not found
+    std::string device{};
+    std::string date{};          // yyyy-mm-dd
+    std::string command{};       // what repeats the run
+    std::string blas_version{};  // empty: not found
 };
 
 Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe);

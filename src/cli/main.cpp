@@ -21,6 +21,7 @@ int run_program(int argc, const char* const* argv) {
     program.require_subcommand(1);
     add_verify(program);
     add_bench(program);
+    add_tune(program);
     add_explain(program);
     add_doctor(program);
     add_quantize(program);

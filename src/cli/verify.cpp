@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 
 #include "cli/backends.h"
@@ -30,6 +31,7 @@ struct Totals {
     std::int64_t rows = 0;
     std::int64_t cases = 0;
     std::int64_t combinations = 0;
+    std::int64_t refused = 0;
     std::int64_t failed = 0;
 };
 
@@ -92,6 +94,7 @@ ordered_json row_report(const Family& family, const RowResult& row) {
             {"error", row.error},
             {"bound", row.bound},
             {"ratio", row.ratio},
+            {"refused", row.refused},
             {"result", row.result()},
             {"seconds", row.seconds},
             {"backends", backends_text(row)},
@@ -120,7 +123,11 @@ BackendStatus chosen_backend(const std::string& word) {
 }
 
 std::string coverage_text(const Totals& totals, std::int64_t accepted, const std::string& restricted) {
-    const std::int64_t left_out = accepted - totals.combinations;
+    const std::int64_t left_out = accepted - totals.combinations - totals.refused;
+    if (left_out == 0 && totals.refused > 0) {
+        return fmt::format("not run: {} of {} accepted combinations, which only the CPU backend takes", totals.refused,
+                           accepted);
+    }
     if (left_out == 0) {
         return fmt::format(
             "not run: nothing; all {} accepted combinations of operation, recipe, layout, output and "
@@ -142,8 +149,8 @@ Totals run_rows(const std::vector<Family>& families, const VerifySettings& setti
         progress.advance(1, label(family));
     };
     const auto count = static_cast<std::int64_t>(families.size());
-    // Rows side by side, a thread each; they are printed in their order.
-#pragma omp parallel for schedule(dynamic) ordered
+    // Rows side by side, a thread each (one GPU: one thread); they are printed in their order.
+#pragma omp parallel for schedule(dynamic) ordered if (settings.gpu == nullptr)
     for (std::int64_t i = 0; i < count; ++i) {
         const Family& family = families[static_cast<std::size_t>(i)];
         const RowResult row = run_row(family, settings, [&] { one_more(family); });
@@ -151,11 +158,12 @@ Totals run_rows(const std::vector<Family>& families, const VerifySettings& setti
         {
 #pragma omp critical(tilewright_verify_progress)
             progress.clear();
-            print_row(family, row);
+            if (row.cases > 0 || row.failed > 0) print_row(family, row);
             rows.push_back(row_report(family, row));
             ++totals.rows;
             totals.cases += row.cases;
             totals.combinations += row.combinations;
+            totals.refused += row.refused;
             totals.failed += row.failed;
         }
     }
@@ -168,24 +176,37 @@ void verify_command(const Arguments& arguments) {
     const BackendStatus backend = chosen_backend(arguments.backend);
     VerifySettings settings{.backend = backend.backend, .arithmetics = all_arithmetics(), .quick = arguments.quick};
     if (arguments.arithmetic != "both") settings.arithmetics = {parse_arithmetic(arguments.arithmetic).value()};
+    std::optional<measure::Device> gpu;
+    if (backend.backend == Backend::hopper) {
+        if (arguments.arithmetic == "fast") throw UsageError("verify: a GPU has one arithmetic, hopper");
+        settings.arithmetics = {Arithmetic::hopper};
+        settings.gpu = &gpu.emplace();
+    }
 
     fmt::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
     ordered_json rows = ordered_json::array();
     const Totals totals = run_rows(families, settings, rows);
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    const std::int64_t accepted = accepted_combinations(all_arithmetics());
+    const std::int64_t accepted =
+        accepted_combinations(settings.gpu == nullptr ? all_arithmetics() : settings.arithmetics);
     const std::string coverage = coverage_text(totals, accepted, restriction(arguments));
     fmt::print("\n{} cases, {} failed; {} operation x recipe rows in {}\n{}\n", totals.cases, totals.failed,
                totals.rows, format_duration(time.count()), coverage);
     if (!arguments.json_path.empty()) {
-        const ordered_json report{{"version", TILEWRIGHT_VERSION},     {"backend", name(backend.backend)},
-                                  {"device", backend.device},          {"cases", totals.cases},
-                                  {"failed", totals.failed},           {"combinations_run", totals.combinations},
-                                  {"combinations_accepted", accepted}, {"restricted_by", restriction(arguments)},
-                                  {"seconds", time.count()},           {"rows", rows}};
+        const ordered_json report{{"version", TILEWRIGHT_VERSION},
+                                  {"backend", name(backend.backend)},
+                                  {"device", backend.device},
+                                  {"cases", totals.cases},
+                                  {"failed", totals.failed},
+                                  {"combinations_run", totals.combinations},
+                                  {"combinations_accepted", accepted},
+                                  {"combinations_refused", totals.refused},
+                                  {"restricted_by", restriction(arguments)},
+                                  {"seconds", time.count()},
+                                  {"rows", rows}};
         write_text(arguments.json_path, report.dump(2) + "\n");
     }
-    const bool incomplete = totals.combinations != accepted && restriction(arguments).empty();
+    const bool incomplete = totals.combinations + totals.refused != accepted && restriction(arguments).empty();
     if (totals.failed > 0 || incomplete) throw Reported{};
 }
 

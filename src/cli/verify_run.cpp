@@ -8,6 +8,8 @@
 #include <exception>
 
 #include "check/gates.h"
+#include "cli/gpu_case.h"
+#include "cuda/runtime.h"
 
 namespace tilewright::cli {
 namespace {
@@ -16,6 +18,10 @@ constexpr std::size_t failures_kept = 3;
 
 // Real sizes: the edges and a few tiles of each group are judged, so that the whole table takes minutes at most.
 constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Outcome {
     double seconds = 0;
@@ -28,17 +34,36 @@ std::string one_line(std::string text) {
     return text;
 }
 
-Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, Backend backend, const check::Effort& effort) {
+/// What it wrote that it must not, beyond what the case itself sees; the time of the call goes to `seconds`.
+std::string run_on_gpu(check::Case& test_case, measure::Device& device, double& seconds) {
+    GpuCase gpu_case(test_case, device, static_cast<std::int64_t>(test_case.spec().seed % 8));
+    const auto begin = Clock::now();
+    run(gpu_case.problem(), {.backend = Backend::hopper, .stream = device.stream()});
+    device.synchronize();
+    seconds = since(begin);
+    cuda::runtime().device(0).check_report();
+    return gpu_case.collect();
+}
+
+Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const VerifySettings& settings,
+                       const check::Effort& effort) {
     Outcome outcome;
     try {
         test_case.problem().arithmetic = arithmetic;
         test_case.reset_output();
-        const auto begin = std::chrono::steady_clock::now();
-        run(test_case.problem(), {.backend = backend, .stream = nullptr, .threads = 1});
-        outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        if (settings.gpu != nullptr) {
+            outcome.failure = run_on_gpu(test_case, *settings.gpu, outcome.seconds);
+        } else {
+            const auto begin = Clock::now();
+            run(test_case.problem(), {.backend = settings.backend, .stream = nullptr, .threads = 1});
+            outcome.seconds = since(begin);
+        }
         const check::Judgement judgement = check::judge(test_case, effort);
         outcome.worst = judgement.worst();
         if (!judgement.pass()) outcome.failure = outcome.worst.text();
+        if (settings.gpu == nullptr || !outcome.failure.empty()) return outcome;
+        const check::GateReport bits = check::full_emulation_gate(test_case.judged_geometry());
+        if (!bits.pass()) outcome.failure = "all of D: " + bits.text();
     } catch (const std::exception& error) {
         outcome.failure = error.what();
     }
@@ -52,12 +77,18 @@ void add_failure(RowResult& row, const VerifyCase& verify_case, const std::strin
     }
 }
 
-void run_case(const VerifyCase& verify_case, Backend backend, RowResult& row, const std::function<void()>& progress) {
+void run_case(const VerifyCase& verify_case, const VerifySettings& settings, RowResult& row,
+              const std::function<void()>& progress) {
     check::Case test_case(verify_case.spec);
-    const bool cpu_only = !validate(test_case.problem(), Backend::hopper).empty();
+    const bool cpu_only = !taken_by_gpu(test_case.problem());
     for (Arithmetic arithmetic : verify_case.arithmetics) {
+        if (settings.gpu != nullptr && cpu_only) {
+            row.refused += verify_case.real_size ? 0 : 1;
+            progress();
+            continue;
+        }
         const Outcome outcome =
-            run_arithmetic(test_case, arithmetic, backend, verify_case.real_size ? sampled : check::Effort{});
+            run_arithmetic(test_case, arithmetic, settings, verify_case.real_size ? sampled : check::Effort{});
         ++row.cases;
         row.combinations += verify_case.real_size ? 0 : 1;
         row.seconds += outcome.seconds;
@@ -88,7 +119,7 @@ RowResult run_row(const Family& family, const VerifySettings& settings, const st
     RowResult row;
     for (const VerifyCase& verify_case : cases_of(family, settings.arithmetics, settings.quick)) {
         try {
-            run_case(verify_case, settings.backend, row, progress);
+            run_case(verify_case, settings, row, progress);
         } catch (const std::exception& error) {
             add_failure(row, verify_case, error.what());
         }

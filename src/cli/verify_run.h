@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/verify_cases.h"
+#include "measure/device.h"
 
 namespace tilewright::cli {
 
@@ -14,6 +15,7 @@ struct VerifySettings {
     Backend backend = Backend::cpu;
     std::vector<Arithmetic> arithmetics{};
     bool quick = false;
+    measure::Device* gpu = nullptr;  // backend hopper: where it runs
 };
 
 struct RowResult {
@@ -21,6 +23,7 @@ struct RowResult {
     std::int64_t combinations = 0;  // of recipe, layout, output and arithmetic that were run
     std::int64_t failed = 0;
     std::int64_t cpu_only = 0;            // cases that the Hopper backend refuses
+    std::int64_t refused = 0;             // combinations that were left out because of that
     std::vector<std::string> failures{};  // the first few, one line each
     // The element closest to its bound, or farthest beyond.
     double error = 0;
@@ -31,7 +34,7 @@ struct RowResult {
     std::string result() const { return failed == 0 ? "pass" : "FAIL"; }
 };
 
-/// With one thread. `progress` is called once for each case.
+/// With one thread on the CPU. `progress` is called once for each case.
 RowResult run_row(const Family& family, const VerifySettings& settings, const std::function<void()>& progress);
 
 /// How many times `run_row` will call `progress`.

@@ -75,7 +75,7 @@ Outcome run_program(const std::vector<std::string>& arguments, const std::vector
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-const std::vector<std::string> commands{"verify", "bench", "explain", "doctor", "quantize"};
+const std::vector<std::string> commands{"verify", "bench", "tune", "explain", "doctor", "quantize"};
 
 TEST(Program, EveryCommandHasHelpWithAnExample) {
     const Outcome general = run_program({"--help"});
@@ -106,13 +106,16 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"verify", "--backend", "tpu"}, "'tpu' is no backend; known: automatic, cpu, hopper"},
         {{"verify", "--filter", "("}, "'(' is no regular expression"},
         {{"verify", "--filter", "no such row"}, "matches no row"},
-        {{"bench"}, "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b) or give --m, --n and --k"},
-        {{"bench", "--suite", "gpt-9"}, "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b"},
+        {{"bench"}, "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers) or give --m, --n and --k"},
+        {{"bench", "--suite", "gpt-9"},
+         "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers"},
         {{"bench", "--suite", "llama-70b", "--op", "k_grouped"}, "llama-70b has no experts"},
         {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite has its own n and k"},
         {{"bench", "--op", "sparse"}, "'sparse' is no operation; known: dense, batched"},
         {{"bench", "--recipe", "row:tensor"}, "'row:tensor' is no recipe; known: a:b with sides tensor, row"},
         {{"bench", "--m", "x"}, "--m"},
+        {{"bench", "--flush", "hot"}, "'hot' is no flush; known: clean, dirty, none"},
+        {{"tune"}, "tune: name a --suite"},
         {{"quantize"}, "input is required"},
         {{"quantize", "a", "b", "--recipe", "fp3"}, "'fp3' is no recipe of one operand; known: tensor, row, 1x128"},
         {{"quantize", "a", "b", "--recipe", "bf16"}, "'bf16' is no recipe of one operand"},
@@ -222,7 +225,7 @@ TEST(Program, AKilledQuantizeLeavesNoFileUnderTheFinalName) {
 TEST(Program, VerifyPassesQuickly) {
     const TemporaryFolder folder;
     const std::string path = folder.file("report.json");
-    const Outcome outcome = run_program({"verify", "--quick", "--filter", "dense", "--json", path});
+    const Outcome outcome = run_program({"verify", "--backend", "cpu", "--quick", "--filter", "dense", "--json", path});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
     EXPECT_TRUE(contains(outcome.out, " 0 failed"));
     const json report = json::parse(test::read_file(path));
@@ -238,7 +241,7 @@ TEST(Program, SaysWhyABackendIsUnavailable) {
             std::vector<std::string> arguments{command, "--backend", name};
             if (arguments.front() == "verify")
                 arguments.insert(arguments.end(), {"--quick", "--filter", "dense row:row"});
-            if (arguments.front() == "bench") arguments.insert(arguments.end(), {"--m", "1", "--n", "8", "--k", "8"});
+            if (arguments.front() == "bench") arguments.insert(arguments.end(), {"--m", "1", "--n", "8", "--k", "16"});
             const Outcome outcome = run_program(arguments);
             EXPECT_EQ(outcome.exit_code, backend.at("available") ? 0 : 1) << outcome.err;
             if (backend.at("available")) continue;
@@ -249,9 +252,26 @@ TEST(Program, SaysWhyABackendIsUnavailable) {
 }
 
 TEST(Program, BenchWritesJsonLines) {
-    const Outcome outcome = run_program({"bench", "--m", "3", "--n", "64", "--k", "256", "--op",
-                                         "dense,m_grouped_masked,k_grouped", "--recipe", "row:row,mxfp8:mxfp4",
-                                         "--seconds", "0.01", "--repeats", "3", "--peers", "--json", "-"});
+    const Outcome outcome = run_program({"bench",
+                                         "--backend",
+                                         "cpu",
+                                         "--m",
+                                         "3",
+                                         "--n",
+                                         "64",
+                                         "--k",
+                                         "256",
+                                         "--op",
+                                         "dense,m_grouped_masked,k_grouped",
+                                         "--recipe",
+                                         "row:row,mxfp8:mxfp4",
+                                         "--seconds",
+                                         "0.01",
+                                         "--repeats",
+                                         "3",
+                                         "--peers",
+                                         "--json",
+                                         "-"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     std::size_t own = 0;
     std::istringstream lines(outcome.out);

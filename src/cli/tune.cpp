@@ -1,0 +1,124 @@
+// `tilewright tune`: measures the planner's best candidates on this GPU and writes the fastest as rows of
+// src/plan/tuned.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/backends.h"
+#include "cli/bench_arguments.h"
+#include "cli/bench_gpu_run.h"
+#include "cli/commands.h"
+#include "cli/commit.h"
+#include "cli/terminal.h"
+#include "cli/tune_shape.h"
+
+namespace tilewright::cli {
+namespace {
+
+// A tuned row must gain so much over the model's own choice; less is noise.
+constexpr double worthwhile = 1.01;
+
+struct Arguments {
+    BenchArguments bench{};
+    std::size_t candidates = 12;
+    bool all = false;
+    std::string rows_path;
+    std::string json_path;
+};
+
+void require_gpu() {
+    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
+        if (status.backend != Backend::hopper || status.available) continue;
+        throw std::runtime_error(fmt::format("tune needs a GPU: {}; {}", status.why, status.advice));
+    }
+}
+
+std::string json_lines(const TunedShape& tuned, const GpuSettings& settings, const std::string& device) {
+    std::string lines;
+    for (const TriedTile& tried : tuned.tried) {
+        const auto rounded = [](double value) { return std::stod(fmt::format("{:.5g}", value)); };
+        const nlohmann::ordered_json line{{"op", operation_name(tuned.shape.grouping)},
+                                          {"shape", shape_key(tuned.shape)},
+                                          {"recipe", name(settings.recipe)},
+                                          {"accumulation", name(settings.accumulation)},
+                                          {"output", name(settings.output)},
+                                          {"tile", name(tried.plan.tile)},
+                                          {"us", rounded(tried.measured.seconds * 1e6)},
+                                          {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
+                                          {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)},
+                                          {"device", device},
+                                          {"date", today()},
+                                          {"commit", TILEWRIGHT_COMMIT},
+                                          {"command", command_line()}};
+        lines += line.dump() + "\n";
+    }
+    return lines;
+}
+
+/// False if a tile's result was wrong.
+bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, const Arguments& arguments) {
+    const TunedShape tuned = tune_shape(bench, shape, settings, arguments.all ? 0 : arguments.candidates);
+    if (!tuned.failure.empty()) {
+        fmt::print(stderr, "tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
+        return false;
+    }
+    fmt::print("{}", tried_text(tuned));
+    if (!arguments.json_path.empty()) {
+        append_text(arguments.json_path, json_lines(tuned, settings, bench.device().name()));
+    }
+    const double gain = tuned.tried.front().measured.seconds / tuned.best().measured.seconds;
+    if (gain < worthwhile) {
+        fmt::print("the planner's choice stands\n\n");
+    } else {
+        const std::string row = tuned_row(tuned, bench.description().name, today(), command_line());
+        fmt::print("{:.1f} % faster than the planner's choice: {}\n", (gain - 1) * 100, row);
+        if (!arguments.rows_path.empty()) append_text(arguments.rows_path, row);
+    }
+    std::fflush(stdout);
+    return true;
+}
+
+void tune_command(const Arguments& arguments) {
+    const BenchArguments& bench_arguments = arguments.bench;
+    const std::vector<BenchShape> shapes = chosen_shapes(bench_arguments, "tune");
+    require_gpu();
+    GpuBench bench(parse_flush(bench_arguments.flush));
+    bool wrong = false;
+    for (const std::string& recipe : bench_arguments.recipes) {
+        const GpuSettings settings{
+            .recipe = parse_recipe(full_recipe(recipe)).value(),
+            .accumulation = bench_arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
+            .output = parse_format(bench_arguments.output).value(),
+            .scales = parse_scale_layout(bench_arguments.scale_layout),
+            .sm_limit = bench_arguments.sm_limit,
+            .repeats = bench_arguments.settings.repeats};
+        for (const BenchShape& shape : shapes) wrong |= !tune_one(bench, shape, settings, arguments);
+    }
+    if (wrong) throw Reported{};
+}
+
+}  // namespace
+
+void add_tune(CLI::App& program) {
+    CLI::App* command = program.add_subcommand("tune", "Measure the planner's best candidates on this GPU");
+    command->footer(
+        "Every tile must return the same bits, and the first one's pass the gates, before anything is timed. A tile "
+        "that "
+        "is\n"
+        "1 % faster than the planner's choice becomes a row, which belongs into src/plan/tuned.\n\n"
+        "Example:\n  tilewright tune --suite peers --m 4096 --rows tuned.tsv\n"
+        "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --json candidates.jsonl");
+    const auto arguments = std::make_shared<Arguments>();
+    add_shape_options(*command, arguments->bench);
+    add_timing_options(*command, arguments->bench);
+    add_gpu_options(*command, arguments->bench);
+    command->add_option("--candidates", arguments->candidates, "How many are measured")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command->add_flag("--all", arguments->all, "Measure every legal candidate that there is a kernel for");
+    command->add_option("--rows", arguments->rows_path, "Append the rows to this file");
+    command->add_option("--json", arguments->json_path, "Append every measurement to this file, a JSON object a line");
+    command->callback([arguments] { tune_command(*arguments); });
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,36 @@
+// Measures tiles for one shape: all must return the same bits, and the fastest is what `tilewright tune` stores.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/bench_gpu.h"
+
+namespace tilewright::cli {
+
+struct TriedTile {
+    Plan plan{};  // as the model sees it
+    measure::Measurement measured{};
+};
+
+struct TunedShape {
+    BenchShape shape{};
+    std::string key{};               // of the problem in tuned rows
+    std::vector<TriedTile> tried{};  // the planner's choice first
+    std::string failure{};           // a wrong result, with its tile; then nothing was timed
+
+    const TriedTile& best() const;
+};
+
+/// The best `most` candidates of the model, all if 0.
+TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, std::size_t most);
+
+/// A row of src/plan/tuned: device, problem, tile, date, command.
+std::string tuned_row(const TunedShape& tuned, const std::string& device, const std::string& date,
+                      const std::string& command);
+
+/// A table of the candidates, fastest first.
+std::string tried_text(const TunedShape& tuned);
+
+}  // namespace tilewright::cli
