@@ -7,9 +7,9 @@
 //                                           scale: so are the scales of its rows         2 warps, unless by TMA
 // empty[stage]         load, scale          multiply: the stage has been read            consumer warps of all blocks
 //                                           (or D, staged in it, has been stored)        that a copy goes to
-// work_full[slot]      load, scale,         dispatch: the tile is known, its final       1
-//                      multiply             scales are here
-// work_empty[slot]     dispatch             all three: done with the tile                1 + scale + consumer warps
+// work_full[slot]      multiply             dispatch: the tile is known, its final       1
+//                                           scales are here
+// work_empty[slot]     dispatch             multiply: done with the tile                 consumer warps
 // block_scales_full    multiply             dispatch: 128x128 scales for 32 k-blocks     1
 // block_scales_empty   dispatch             multiply: they have been read                consumer warps
 #pragma once
@@ -24,23 +24,25 @@ namespace tilewright::hopper {
 /// Barriers ready, maps on their way, all blocks of the cluster in step.
 template <Tile tile>
 TILEWRIGHT_DEVICE void open(Shared<tile>& shared, const Arguments& arguments) {
-    if (thread_index() == 0) {
+    const int thread = thread_index();
+    if (thread == 0) {
         tma_prefetch(arguments.a);
         tma_prefetch(arguments.b);
-        for (int i = 0; i < tile.stages; ++i) {
-            barrier_init(shared.full[i], tile.full_arrivals(arguments.scales_by_tma));
-            barrier_init(shared.empty[i], tile.empty_arrivals());
-        }
-        for (int i = 0; i < work_slots; ++i) {
-            barrier_init(shared.work_full[i], 1);
-            barrier_init(shared.work_empty[i], tile.work_empty_arrivals(arguments.scales_by_tma));
-        }
-        for (int i = 0; i < block_scale_slots; ++i) {
-            barrier_init(shared.block_scales_full[i], 1);
-            barrier_init(shared.block_scales_empty[i], tile.consumer_warps());
-        }
-        barrier_init_fence();
     }
+    // A thread each: code that is executed once is as slow as its length, because it comes from memory.
+    if (thread < tile.stages) {
+        barrier_init(shared.full[thread], tile.full_arrivals(arguments.scales_by_tma));
+        barrier_init(shared.empty[thread], tile.empty_arrivals());
+    }
+    if (thread < work_slots) {
+        barrier_init(shared.work_full[thread], 1);
+        barrier_init(shared.work_empty[thread], tile.consumer_warps());
+    }
+    if (thread < block_scale_slots) {
+        barrier_init(shared.block_scales_full[thread], 1);
+        barrier_init(shared.block_scales_empty[thread], tile.consumer_warps());
+    }
+    if (thread < warp_threads) barrier_init_fence();
     sync_block();
     if constexpr (tile.cluster > 1) sync_cluster();
 }
@@ -62,23 +64,28 @@ TILEWRIGHT_DEVICE void produce(Shared<tile>& shared, const Arguments& arguments,
 template <Tile tile>
 TILEWRIGHT_DEVICE void consume(Shared<tile>& shared, const Arguments& arguments, int warp) {
     const int warpgroup = warp / 4;
+    const int lane = lane_index();
     Consumer<tile> consumer{
         .shared = shared,
         .arguments = arguments,
         .warpgroup = warpgroup,
         .warp = warp % 4,
-        .lane = lane_index(),
+        .lane = lane,
+        .row_in_tile = warpgroup * tile.rows_per_warpgroup() + warp % 4 * warp_rows + lane / 4,
         .k_blocks = (arguments.k + tile.k - 1) / tile.k,
         .a_rows = matrix_descriptor(shared.a[0] + warpgroup * tile.rows_per_warpgroup() * 128),
         .b_rows = matrix_descriptor(shared.b[0]),
         .by_tma = arguments.stored_by_tma,
         .kept_stages = kept_stages<tile>(arguments),
     };
-    WorkList<tile, Reader::warp> list(shared, arguments.report);
+    WorkList<tile> list(shared, arguments.report);
     while (list.next()) {
         Sums<tile> sums;
         multiply<tile>(consumer, sums);
-        store<tile>(consumer, sums, list.work(), list.place());
+        store<tile>(consumer, sums, list);
+        // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
+        // descriptors of wgmma, in uniform registers.
+        sync_warp();
     }
     if (consumer.storing && consumer.lane == 0) tma_store_wait();
 }

@@ -27,9 +27,8 @@ TILEWRIGHT_DEVICE void load_operands(Shared<tile>& shared, const Arguments& argu
     const int k_blocks = (arguments.k + tile.k - 1) / tile.k;
     const int scale_bytes = arguments.scales_by_tma ? tile.scale_bytes_per_stage() : 0;
     Ring<tile.stages> ring{.parity = 1};
-    WorkList<tile, Reader::thread> list(shared, arguments.report);
-    while (list.next()) {
-        const Work work = list.work();
+    Schedule<tile> schedule = own_schedule<tile>(arguments);
+    for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
         for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
             const int stage = ring.place;
             Barrier& full = shared.full[stage];

@@ -27,6 +27,7 @@ struct Consumer {
     int warpgroup;
     int warp;  // in the warpgroup
     int lane;
+    int row_in_tile;  // of this thread's first fragment row
     int k_blocks;
     MatrixDescriptor a_rows;  // of the first stage
     MatrixDescriptor b_rows;
@@ -34,7 +35,6 @@ struct Consumer {
     int kept_stages;  // the last ones of a tile, through which D is stored
     Ring<tile.stages> ring{};
     Ring<block_scale_slots> blocks{};
-    bool arrived = false;  // the k-block in `ring` is known to be there
     bool storing = false;  // TMA may still be reading the last tile's D there
 
     TILEWRIGHT_DEVICE int first_row() const { return warpgroup * tile.rows_per_warpgroup(); }
@@ -43,8 +43,7 @@ struct Consumer {
 
     TILEWRIGHT_DEVICE void wait_full() {
         const int stage = ring.place;
-        if (!arrived) barrier_wait(shared.full[stage], ring.parity, {arguments.report, BarrierName::full, stage});
-        arrived = false;
+        barrier_wait(shared.full[stage], ring.parity, {arguments.report, BarrierName::full, stage});
     }
 
     TILEWRIGHT_DEVICE void release(int stage) {
@@ -70,9 +69,10 @@ struct Consumer {
     }
 
     /// After the first product of `k_block` was issued: the k-block before it has been read. The last ones of a tile
-    /// are kept, because D goes through them.
-    TILEWRIGHT_DEVICE void release_previous(int k_block) {
-        if (k_block == 0) {
+    /// are kept, because D goes through them. `may_be_first` keeps what only a tile's first k-block does out of the
+    /// others' code.
+    TILEWRIGHT_DEVICE void release_previous(int k_block, bool may_be_first) {
+        if (may_be_first && k_block == 0) {
             release_stored();
         } else if (k_block <= k_blocks - kept_stages) {
             release(before(ring.place));
@@ -96,63 +96,57 @@ struct Consumer {
     }
 };
 
-/// The factors that promote one unit: scale of the row times scale of the column, each product rounded once.
+/// The factors that promote a k-block: scale of the row times scale of the column, each product rounded once.
 template <Tile tile>
 struct Factors {
+    static constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
     static constexpr int columns = tile.piece_columns();
     static constexpr int group = tile.group_columns();
-    static constexpr int groups = tile.scales_blocks() ? (columns + group - 1) / group + (columns % group != 0) : 1;
+    static constexpr int groups = tile.scales_blocks() ? tile.column_groups() : 1;
 
-    float row[2];         // of rows r and r + 8 of the fragment
-    float block[groups];  // of groups of columns
-    float product[2][groups];
+    float row[halves][2][groups];  // of rows r and r + 8 of the fragment; times the scale of a group of columns
     float column[tile.scales_columns() ? columns / 4 : 1];  // of each column of the fragment
 
-    /// Before the unit is issued: loads between the products of a group would delay them.
-    TILEWRIGHT_DEVICE void read(const Consumer<tile>& c, int unit, int k_block) {
-        const int stage = c.ring.place;
+    /// Of the k-block in `ring`, which has arrived.
+    TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, const Ring<tile.stages>& ring, int k_block) {
         if constexpr (tile.scales_rows()) {
-            const int first = c.first_row() + unit / tile.pieces() * warpgroup_rows + c.warp * warp_rows + c.lane / 4;
-            row[0] = load_shared(c.shared.a_scales[stage][first]);
-            row[1] = load_shared(c.shared.a_scales[stage][first + 8]);
-        }
-        const int begin = unit % tile.pieces() * columns;
-        if constexpr (tile.scales_blocks()) {
+            float block[groups];
 #pragma unroll
             for (int i = 0; i < groups; ++i) {
-                const int which = begin / group + i;
-                if (which < tile.column_groups()) {
-                    block[i] = load_shared(c.shared.block_scales[c.blocks.place][which][k_block % block_scale_columns]);
+                block[i] = 1;
+                if constexpr (tile.scales_blocks()) {
+                    const float* scales = c.shared.block_scales[c.blocks.place][i];
+                    block[i] = load_shared(scales[unsigned(k_block) % block_scale_columns]);
                 }
             }
+#pragma unroll
+            for (int i = 0; i < 2 * halves; ++i) {
+                const int offset = i / 2 * warpgroup_rows + i % 2 * 8;
+                const float scale = load_shared(c.shared.a_scales[ring.place][c.row_in_tile + offset]);
+#pragma unroll
+                for (int j = 0; j < groups; ++j) row[i / 2][i % 2][j] = tile.scales_blocks() ? scale * block[j] : scale;
+            }
         }
+    }
+
+    /// Of the unit's columns, of the k-block that is being multiplied.
+    TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int unit) {
         if constexpr (tile.scales_columns()) {
+            const float* first = c.shared.b_scales[c.ring.place] + unit % tile.pieces() * columns + c.lane % 4 * 2;
 #pragma unroll
             for (int j = 0; j < columns / 8; ++j) {
-                const float* pair = &c.shared.b_scales[stage][begin + j * 8 + c.lane % 4 * 2];
-                const Pair scales = load_shared(*reinterpret_cast<const Pair*>(pair));
+                const Pair scales = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
                 column[2 * j] = scales.x;
                 column[2 * j + 1] = scales.y;
             }
         }
     }
 
-    /// After the unit was multiplied.
-    TILEWRIGHT_DEVICE void combine() {
-        if constexpr (tile.scales_blocks()) {
-#pragma unroll
-            for (int i = 0; i < groups; ++i) {
-                product[0][i] = row[0] * block[i];
-                product[1][i] = row[1] * block[i];
-            }
-        }
-    }
-
     /// Of element `i` (0 .. 3) of the unit's j-th 8 columns.
     TILEWRIGHT_DEVICE float of(int unit, int j, int i) const {
-        if constexpr (tile.scales_columns()) return row[i / 2] * column[2 * j + i % 2];
-        const int begin = unit % tile.pieces() * columns;
-        return product[i / 2][(begin + j * 8) / group - begin / group];
+        const auto& rows = row[unit / tile.pieces()][i / 2];
+        if constexpr (tile.scales_columns()) return rows[0] * column[2 * j + i % 2];
+        return rows[(unit % tile.pieces() * columns + j * 8) / group];
     }
 };
 
@@ -173,35 +167,41 @@ TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const float (
     }
 }
 
-/// One k-block through all units.
+/// One k-block through all units, with the factors that were read before. While the last unit is multiplied, those of
+/// the next k-block are: loads between the products of a group, or before them, would delay the products.
 template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, int k_block) {
+TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Factors<tile>& factors, int k_block,
+                                      bool may_be_first, bool may_end_scales) {
     float chain[unit_registers<tile>];
-    Factors<tile> factors;
-    Ring<tile.stages> next = c.ring;
-    next.advance();
-    c.wait_full();
+    Factors<tile> next;
 #pragma unroll
     for (int unit = 0; unit < units<tile>; ++unit) {
-        factors.read(c, unit, k_block);
+        factors.read_columns(c, unit);
         pin(chain);
         wgmma_fence();
         c.issue(chain, unit, false);
         wgmma_commit();
-        if (unit == 0) c.release_previous(k_block);
-        if (unit == units<tile> - 1) c.arrived = barrier_test(c.shared.full[next.place], next.parity);
+        if (unit == 0) c.release_previous(k_block, may_be_first);
+        if (unit == units<tile> - 1) {
+            c.ring.advance();
+            if (k_block + 1 < c.k_blocks) {
+                if (may_end_scales) next_block_scales(c, k_block + 1);
+                c.wait_full();
+                next.read_rows(c, c.ring, k_block + 1);
+            }
+        }
         wgmma_wait<0>();
         pin(chain);
-        factors.combine();
         promote<tile>(sums[unit], chain, factors, unit);
     }
-    c.ring = next;
+    factors = next;
 }
 
+/// The 128x128 scales that `k_block` begins, if it begins any.
 template <Tile tile>
 TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
     if constexpr (tile.scales_blocks()) {
-        if (k_block % block_scale_columns != 0) return;
+        if (unsigned(k_block) % block_scale_columns != 0) return;
         if (k_block > 0) release_block_scales(c);
         barrier_wait(c.shared.block_scales_full[c.blocks.place], c.blocks.parity,
                      {c.arguments.report, BarrierName::block_scales_full, c.blocks.place});
@@ -211,6 +211,7 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
 template <Tile tile>
 TILEWRIGHT_DEVICE void release_block_scales(Consumer<tile>& c) {
     if constexpr (tile.scales_blocks()) {
+        sync_warp();
         if (c.lane == 0) barrier_arrive(c.shared.block_scales_empty[c.blocks.place]);
         c.blocks.advance();
     }
@@ -221,11 +222,14 @@ TILEWRIGHT_DEVICE void release_block_scales(Consumer<tile>& c) {
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_promoted(Consumer<tile>& c, Sums<tile>& sums) {
     constexpr int unrolled = 4;
+    Factors<tile> factors;
+    next_block_scales(c, 0);
+    c.wait_full();
+    factors.read_rows(c, c.ring, 0);
     for (int k_block = 0; k_block < c.k_blocks;) {
-        next_block_scales(c, k_block);
 #pragma unroll
         for (int i = 0; i < unrolled; ++i) {
-            multiply_block<tile>(c, sums, k_block);
+            multiply_block<tile>(c, sums, factors, k_block, i == 0, i == unrolled - 1);
             if (++k_block == c.k_blocks) break;  // a second loop for the rest would cost moves and spills
         }
     }
@@ -244,7 +248,7 @@ TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Sums<tile>& sums) 
         for (int unit = 0; unit < units<tile>; ++unit) c.issue(sums[unit], unit, k_block > 0);
         wgmma_commit();
         wgmma_wait<1>();
-        c.release_previous(k_block);
+        c.release_previous(k_block, true);
         c.ring.advance();
     }
     wgmma_wait<0>();

@@ -83,28 +83,28 @@ TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
         : "memory");
     return complete != 0;
 }
-TILEWRIGHT_DEVICE u32 nanoseconds() {  // the low half: it returns after 4.3 s
-    u32 time;
-    asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(time));
-    return time;
+// The SM's clock, its low half. The global timer would do, but reading it takes as long as many waits.
+TILEWRIGHT_DEVICE u32 clocks() {
+    u32 count;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(count));
+    return count;
 }
-/// Far beyond any wait of a kernel that works, compute-sanitizer's slowness included; and from when on a wait asks
-/// whether another has failed.
-inline constexpr u32 timeout_nanoseconds = 3'000'000'000;
-inline constexpr u32 patience_nanoseconds = 200'000;
+/// A second or so, far beyond any wait of a kernel that works; and from when on a wait asks whether another has failed.
+inline constexpr u32 timeout_clocks = 2'000'000'000;
+inline constexpr u32 patience_clocks = 400'000;
 
 // The first try stands alone: a loop that counts its tries puts the count between the barrier and the first wgmma,
 // which cost 4 % of a whole kernel (docs/tried.md). A wait that failed goes on, and with it the kernel to its end: an
 // exit here makes ptxas serialise wgmma (C7518), a call would spill what is live around it.
 TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
     if (barrier_try(barrier, parity)) return;
-    const u32 begin = nanoseconds();
+    const u32 begin = clocks();
     while (!barrier_try(barrier, parity)) {
-        const u32 waited = nanoseconds() - begin;
-        if (waited < patience_nanoseconds) continue;
+        const u32 waited = clocks() - begin;
+        if (waited < patience_clocks) continue;
         volatile u64* report = &waiting.report->word;
         if (*report != 0) return;
-        if (waited < timeout_nanoseconds) continue;
+        if (waited < timeout_clocks) continue;
         *report = TimeoutReport::pack(waiting.barrier, waiting.stage, parity, blockIdx.x, threadIdx.x);
     }
 }

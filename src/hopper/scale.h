@@ -36,9 +36,8 @@ public:
         const int k_blocks = (arguments_.k + tile.k - 1) / tile.k;
         const int thread = warp * warp_threads + lane_index();
         Ring<tile.stages> ring{.parity = 1};
-        WorkList<tile, Reader::warp> list(shared_, arguments_.report);
-        while (list.next()) {
-            const Work work = list.work();
+        Schedule<tile> schedule = own_schedule<tile>(arguments_);
+        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
             for (int begin = 0; begin < k_blocks; begin += k_blocks_at_once) {
                 read(work, thread, begin);
 #pragma unroll
@@ -103,9 +102,7 @@ public:
         : shared_(shared), arguments_(arguments) {}
 
     TILEWRIGHT_DEVICE void run() {
-        Schedule<tile> schedule(
-            {.m = arguments_.m, .n = arguments_.n, .batch = arguments_.batch, .band = arguments_.band}, block_index(),
-            block_count());
+        Schedule<tile> schedule = own_schedule<tile>(arguments_);
         for (;;) {
             const Work work = schedule.next();
             announce(work);
@@ -128,12 +125,22 @@ private:
     }
 
     TILEWRIGHT_DEVICE void bring_final_scales(const Work& work, int place) {
-        for (int i = lane_index(); i < tile.m; i += warp_threads) {
-            store_shared(shared_.row_scales[place][i], scale_at(arguments_.scales_a, work.batch, work.row + i, 0));
-        }
-        for (int i = lane_index(); i < tile.n; i += warp_threads) {
-            store_shared(shared_.column_scales[place][i],
-                         scale_at(arguments_.scales_b, work.batch, work.column + i, 0));
+        bring<tile.m>(shared_.row_scales[place], arguments_.scales_a, work.batch, work.row);
+        bring<tile.n>(shared_.column_scales[place], arguments_.scales_b, work.batch, work.column);
+    }
+
+    /// All loads first: one after the other they would take the time of each.
+    template <int count>
+    TILEWRIGHT_DEVICE void bring(float* to, const ScaleView& view, int batch, int first) {
+        constexpr int each = (count + warp_threads - 1) / warp_threads;
+        float values[each];
+        const int lane = lane_index();
+#pragma unroll
+        for (int i = 0; i < each; ++i) values[i] = scale_at(view, batch, first + i * warp_threads + lane, 0);
+#pragma unroll
+        for (int i = 0; i < each; ++i) {
+            const int index = i * warp_threads + lane;
+            if (index < count) store_shared(to[index], values[i]);
         }
     }
 

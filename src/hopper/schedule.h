@@ -21,28 +21,31 @@ struct Extent {
     int band;  // tiles along m that are walked before n advances: so many rows of A stay in L2
 };
 
+/// Numbers of tiles are 32-bit: 2^31 tiles of D are more than any memory holds.
+constexpr int tiles_along(int size, int step) { return size / step + (size % step != 0); }
+
 /// The tiles of one block of a persistent grid: every `blocks`-th from `block` on. Blocks of a cluster take neighbours
 /// that share an operand's tile.
 template <Tile tile>
 class Schedule {
 public:
     constexpr Schedule(const Extent& extent, int block, int blocks)
-        : extent_(extent),
+        : band_(extent.band),
           rank_(block % tile.cluster),
-          tiles_m_(count(extent.m, tile.m * (tile.multicast == Multicast::b ? tile.cluster : 1))),
-          tiles_n_(count(extent.n, tile.n * (tile.multicast == Multicast::a ? tile.cluster : 1))),
+          tiles_m_(tiles_along(extent.m, tile.m * (tile.multicast == Multicast::b ? tile.cluster : 1))),
+          tiles_n_(tiles_along(extent.n, tile.n * (tile.multicast == Multicast::a ? tile.cluster : 1))),
+          tiles_(tiles_m_ * tiles_n_ * extent.batch),
           next_(block / tile.cluster),
           step_(blocks / tile.cluster) {}
 
     constexpr Work next() {
-        const int each = tiles_m_ * tiles_n_;
-        if (next_ >= static_cast<long long>(each) * extent_.batch) return {};
-        const int batch = static_cast<int>(next_ / each);
-        const int index = static_cast<int>(next_ - static_cast<long long>(batch) * each);
+        if (next_ >= tiles_) return {};
+        const int batch = next_ / (tiles_m_ * tiles_n_);
+        const int index = next_ - batch * tiles_m_ * tiles_n_;
         next_ += step_;
         // Bands of `band` rows of tiles; in a band m runs fastest.
-        const int begin = index / (extent_.band * tiles_n_) * extent_.band;
-        const int rows = extent_.band < tiles_m_ - begin ? extent_.band : tiles_m_ - begin;
+        const int begin = index / (band_ * tiles_n_) * band_;
+        const int rows = band_ < tiles_m_ - begin ? band_ : tiles_m_ - begin;
         const int rest = index - begin * tiles_n_;
         int m = begin + rest % rows;
         int n = rest / rows;
@@ -52,15 +55,12 @@ public:
     }
 
 private:
-    static constexpr int count(int size, int step) {
-        return static_cast<int>((static_cast<long long>(size) + step - 1) / step);
-    }
-
-    Extent extent_;
+    int band_;
     int rank_;
     int tiles_m_;
     int tiles_n_;
-    long long next_;
+    int tiles_;
+    int next_;
     int step_;
 };
 

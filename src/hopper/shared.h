@@ -50,10 +50,16 @@ struct Ring {
     }
 };
 
-/// The list of tiles as a warp reads it, or a single thread, in step with the warp that dispatches.
-enum class Reader { warp, thread };
+/// This block's tiles, for those who walk them without asking.
+template <Tile tile>
+TILEWRIGHT_DEVICE Schedule<tile> own_schedule(const Arguments& arguments) {
+    const Extent extent{.m = arguments.m, .n = arguments.n, .batch = arguments.batch, .band = arguments.band};
+    return Schedule<tile>(extent, block_index(), block_count());
+}
 
-template <Tile tile, Reader reader>
+/// The list of tiles as a consumer warp reads it, in step with the warp that dispatches: consumers have no registers
+/// for a schedule.
+template <Tile tile>
 class WorkList {
 public:
     TILEWRIGHT_DEVICE WorkList(Shared<tile>& shared, TimeoutReport* report) : shared_(shared), report_(report) {}
@@ -63,23 +69,20 @@ public:
         if (reading_) give_back();
         barrier_wait(shared_.work_full[ring_.place], ring_.parity, {report_, BarrierName::work_full, ring_.place});
         reading_ = true;
-        return shared_.work[ring_.place].exists != 0;
+        // Uniform for the compiler too: what changes in a loop that lanes may leave apart cannot be.
+        return same_in_warp(shared_.work[ring_.place].exists) != 0;
     }
 
     /// Read where it is needed: held through the main loop it would cost registers.
-    TILEWRIGHT_DEVICE Work work() const {
-        const Work& work = shared_.work[ring_.place];
-        if constexpr (reader == Reader::thread) return work;
-        return {same_in_warp(work.row), same_in_warp(work.column), same_in_warp(work.batch), 1};
-    }
+    TILEWRIGHT_DEVICE Work work() const { return shared_.work[ring_.place]; }
 
     /// Its slot.
     TILEWRIGHT_DEVICE int place() const { return ring_.place; }
 
 private:
     TILEWRIGHT_DEVICE void give_back() {
-        if constexpr (reader == Reader::warp) sync_warp();
-        if (reader == Reader::thread || lane_index() == 0) barrier_arrive(shared_.work_empty[ring_.place]);
+        sync_warp();
+        if (lane_index() == 0) barrier_arrive(shared_.work_empty[ring_.place]);
         ring_.advance();
     }
 

@@ -82,11 +82,12 @@ TILEWRIGHT_DEVICE void stage_rows(const Sums<tile>& sums, u8* to, int half, int 
     }
 }
 
-/// Each warp stages its 16 rows of each half where its rows of A lay, and stores them itself.
+/// Each warp stages its 16 rows of each half where its rows of A lay.
 template <Tile tile, class Element>
-TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
+TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const WorkList<tile>& list) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
     constexpr int columns = store_row_bytes / Element::bytes;
+    constexpr int warpgroup_warps = 4;
     const int lane = lane_index();
     int stage = c.ring.place;
 #pragma unroll
@@ -99,18 +100,18 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, c
         }
     }
     fence_async_proxy();
-    sync_warp();
-    if (c.lane == 0) {
-        stage = c.ring.place;
-        for (int column = 0; column < tile.n; column += columns) {
-            stage = c.before(stage);
-            for (int half = 0; half < halves; ++half) {
-                const int row = c.first_row() + half * warpgroup_rows + c.warp * warp_rows;
-                tma_store(c.arguments.d, c.shared.a[stage] + row * 128, work.column + column, work.row + row,
-                          work.batch);
-            }
+    sync_named(c.warpgroup + 1, warpgroup_threads);
+    // A store for each stage, each by another warp: one warp alone would wait for the issue of each.
+    constexpr int stores = tile.n / columns;
+    for (int i = c.warp; i < stores; i += warpgroup_warps) {
+        stage = c.ring.place - 1 - i;
+        if (stage < 0) stage += tile.stages;
+        if (lane == 0) {
+            const Work work = list.work();
+            tma_store(c.arguments.d, c.shared.a[stage] + c.first_row() * 128, work.column + i * columns,
+                      work.row + c.first_row(), work.batch);
+            tma_store_commit();
         }
-        tma_store_commit();
     }
     c.storing = true;
 }
@@ -167,7 +168,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
 }
 
 template <Tile tile, class Element>
-TILEWRIGHT_DEVICE void store_as(Consumer<tile>& c, Sums<tile>& sums, const Work& work) {
+TILEWRIGHT_DEVICE void store_as(Consumer<tile>& c, Sums<tile>& sums, const WorkList<tile>& list) {
     if constexpr (tile.stores_by_tma(Element::bytes)) {
         if (c.arguments.alpha != 1) {
 #pragma unroll
@@ -176,20 +177,20 @@ TILEWRIGHT_DEVICE void store_as(Consumer<tile>& c, Sums<tile>& sums, const Work&
                 for (int i = 0; i < unit_registers<tile>; ++i) sums[unit][i] *= c.arguments.alpha;
             }
         }
-        store_by_tma<tile, Element>(c, sums, work);
+        store_by_tma<tile, Element>(c, sums, list);
     }
 }
 
-/// `place`: of the tile in the list of tiles, where its final scales are.
+/// To where the list of tiles says.
 template <Tile tile>
-TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const Work& work, int place) {
-    if constexpr (tile.scales_after()) scale_sums<tile>(c, sums, place);
+TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const WorkList<tile>& list) {
+    if constexpr (tile.scales_after()) scale_sums<tile>(c, sums, list.place());
     sync_named(c.warpgroup + 1, warpgroup_threads);  // all of the warpgroup have multiplied: its rows of A are free
-    if (!c.by_tma) return store_by_element<tile>(c, sums, work);
+    if (!c.by_tma) return store_by_element<tile>(c, sums, list.work());
     switch (c.arguments.format) {
-        case OutputFormat::bf16: return store_as<tile, Bf16>(c, sums, work);
-        case OutputFormat::f16: return store_as<tile, F16>(c, sums, work);
-        case OutputFormat::f32: return store_as<tile, F32>(c, sums, work);
+        case OutputFormat::bf16: return store_as<tile, Bf16>(c, sums, list);
+        case OutputFormat::f16: return store_as<tile, F16>(c, sums, list);
+        case OutputFormat::f32: return store_as<tile, F32>(c, sums, list);
     }
 }
 

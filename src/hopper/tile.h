@@ -151,10 +151,6 @@ struct Tile {
     constexpr int full_arrivals(bool scales_by_tma) const { return 1 + (scales_by_tma ? 0 : scale_warps()); }
     /// Each warp that multiplies, in every block that waits for this stage.
     constexpr int empty_arrivals() const { return consumer_warps() * (multicast == Multicast::none ? 1 : cluster); }
-    /// All who were told of the tile.
-    constexpr int work_empty_arrivals(bool scales_by_tma) const {
-        return consumer_warps() + full_arrivals(scales_by_tma);
-    }
 
     // ---- Shared memory
 
@@ -226,7 +222,9 @@ struct Tile {
 
     // ---- Stores
 
-    /// D leaves through the last stages of the first operand, `store_row_bytes` of its columns in each.
+    /// D leaves through the last stages of the first operand, `store_row_bytes` of its columns in each. A store takes
+    /// the rows of one warpgroup.
+    constexpr int store_rows() const { return rows_per_warpgroup(); }
     constexpr int store_stages(int element_bytes) const { return n * element_bytes / store_row_bytes; }
     constexpr bool stores_by_tma(int element_bytes) const {
         return n * element_bytes % store_row_bytes == 0 && store_stages(element_bytes) <= stages;
