@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install bench lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install bench gpu-test gpu-bench lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -44,6 +44,21 @@ bench: build  ## timings: the CPU backend beside OpenBLAS with its marks, the GP
 	build/release/benchmarks/cpu_gemm
 	build/release/benchmarks/cpu_hopper
 	$(program) bench --suite qwen3-235b --peers
+
+gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under compute-sanitizer
+	cmake --preset release -D TILEWRIGHT_GPU_TESTS=ON
+	cmake --build --preset release -j $(cpus)
+	tests/gpu/run_all build/release
+
+gpu-bench: build  ## on a Hopper GPU: the marks' shapes and recipes beside live cuBLASLt, appended to benchmarks/results
+	mkdir -p benchmarks/results
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --json benchmarks/results/h200.jsonl
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d --json benchmarks/results/h200.jsonl
+	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --json benchmarks/results/h200.jsonl
+	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted \
+	  --json benchmarks/results/h200.jsonl
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --flush dirty \
+	  --json benchmarks/results/h200.jsonl
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint
