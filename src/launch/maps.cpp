@@ -9,9 +9,6 @@ namespace {
 
 // CUDA driver API, cuTensorMapEncodeTiled: addresses and strides are multiples of this.
 constexpr std::int64_t tma_alignment = 16;
-// Bytes of one swizzled row, and rows of one store (an epilogue pass of a warp).
-constexpr int swizzle_bytes = 128;
-constexpr int store_rows = 16;
 
 bool is_aligned(const void* address) { return std::bit_cast<std::uintptr_t>(address) % tma_alignment == 0; }
 
@@ -67,9 +64,9 @@ std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& ope
 
 std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
-    const int chunks = tile.n * bytes / swizzle_bytes;
-    if (tile.swap_ab || g.c.data != nullptr || tile.n * bytes % swizzle_bytes != 0) return {};
-    if (chunks > tile.stages || chunks > (g.k + tile.k - 1) / tile.k) return {};
+    if (tile.swap_ab || g.c.data != nullptr || !tile.stores_by_tma(bytes)) return {};
+    // D waits where the last k-blocks were: there must have been as many.
+    if (tile.store_stages(bytes) > (g.k + tile.k - 1) / tile.k) return {};
     if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return {};
     if (!is_stride_aligned(g.d.row_stride, g.m, bytes) || !is_stride_aligned(g.d.group_stride, g.groups, bytes)) {
         return {};
@@ -79,7 +76,8 @@ std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const 
         .element_bytes = bytes,
         .sizes = {size(g.n), size(g.m), size(g.groups)},
         .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, g.groups, bytes)},
-        .box = {static_cast<hopper::u32>(swizzle_bytes / bytes), store_rows, 1},
+        .box = {static_cast<hopper::u32>(hopper::store_row_bytes / bytes), static_cast<hopper::u32>(tile.store_rows()),
+                1},
         .swizzled = true};
 }
 
