@@ -40,7 +40,7 @@ struct FakeDriver {
     std::atomic<int> shared_bytes{0};  // the last attribute of a kernel
     FakeLaunch last{};
     bool record_last = true;  // off where many threads launch
-    std::array<hopper::TimeoutReport*, 2> reports{};
+    std::array<hopper::TimeoutReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 
 }  // namespace tilewright::test

@@ -33,7 +33,7 @@ TEST(Runtime, LaunchesOnTheCallersStream) {
     EXPECT_EQ(last.arguments.alpha, 3);
     EXPECT_EQ(last.arguments.a.words[0], 0x10000000U);
     EXPECT_EQ(last.arguments.b.words[0], 0x12000000U);
-    EXPECT_EQ(last.arguments.report, machine.fake().reports[0]);
+    EXPECT_EQ(last.arguments.report, &machine.fake().reports[0]);
     EXPECT_EQ(last.device, 0);
 }
 
@@ -164,7 +164,7 @@ TEST(Runtime, AKernelThatStoodStillIsReportedOnce) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
     machine.runtime().run(p, nullptr);
-    machine.fake().reports[0]->word = hopper::TimeoutReport::pack(hopper::BarrierName::empty, 3, 1, 17, 260);
+    machine.fake().reports[0].word = hopper::TimeoutReport::pack(hopper::BarrierName::empty, 3, 1, 17, 260);
     try {
         machine.runtime().repeat(p, nullptr);
         ADD_FAILURE() << "no report";
