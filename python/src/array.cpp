@@ -1,6 +1,7 @@
 #include "array.h"
 
 #include "exchange.h"
+#include "raw_array.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -205,6 +206,10 @@ void register_dtype(nb::object dtype, const std::string& format, nb::object carr
 ArrayView view(nb::handle array, const ArrayRole& role) {
     ArrayView out{.source = nb::borrow(array)};
     if (array.is_none()) return out;
+    if (nb::isinstance<RawArray>(array)) {
+        out.tensor = raw_tensor(nb::cast<const RawArray&>(array), role);
+        return out;
+    }
     refuse_gradient(array, role);
     const std::optional<Format> known = import_memory(array, role, out);
     const nb::dlpack::dtype type = role.writable ? out.writable.dtype() : out.readable.dtype();

@@ -7,6 +7,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tilewright::python {
 
@@ -31,6 +33,14 @@ struct ArrayView {
     nb::ndarray<> writable{};
 };
 
+/// Memory by its address, for libraries that speak no protocol; nothing keeps it where it is.
+struct RawArray {
+    RawArray(std::uintptr_t address, const std::vector<std::int64_t>& shape, std::string_view format,
+             const std::optional<std::vector<std::int64_t>>& strides, std::string_view device);
+
+    Tensor tensor{};
+};
+
 /// Throws Error with a finding about role.operand if `array` is no array, has elements of no use here, or is read-only
 /// where it is to be written. None is a tensor that is not given. A zero-dimensional array becomes [1].
 ArrayView view(nb::handle array, const ArrayRole& role);
@@ -39,7 +49,8 @@ ArrayView view(nb::handle array, const ArrayRole& role);
 /// element types that neither DLPack nor the buffer protocol can name. An empty format marks a type as not accepted.
 void register_dtype(nb::object dtype, const std::string& format, nb::object carrier);
 
-/// A new array [shape] of the library that `like` comes from (numpy or torch), zeros if asked for.
+/// A new array [shape] of the library that `like` comes from (numpy or torch), zeros if asked for; of torch on its
+/// device.
 nb::object new_array(nb::handle like, const Dims& shape, Format format, bool zeros);
 
 [[noreturn]] void refuse(const std::string& operand, const std::string& given, const std::string& expected,

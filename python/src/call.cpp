@@ -117,6 +117,11 @@ Call::Call(const CallArguments& arguments)
     }
 }
 
+Call::~Call() {
+    const nb::error_scope kept;
+    arrays.clear();
+}
+
 void Call::make_result(const CallArguments& arguments) {
     std::optional<Format> format;
     if (arguments.out_dtype) format = format_word(*arguments.out_dtype, "out_dtype");
@@ -124,11 +129,24 @@ void Call::make_result(const CallArguments& arguments) {
     result = arguments.out;
     if (own_result_) {
         if (!format) format = Format::bf16;
+        const nb::handle like = source_of(arguments.a);
+        const bool on_gpu = problem.a.values.device.kind == DeviceId::Kind::cuda;
+        if (on_gpu && !nb::cast<bool>(nb::module_::import_("tilewright._arrays").attr("is_torch")(like))) {
+            problem.d = row_major(static_cast<void*>(nullptr), *format, output_shape(problem));
+            problem.d.device = problem.a.values.device;
+            return;
+        }
         const bool zeros = leaves_rows_unwritten(problem.groups.grouping);
-        result = new_array(source_of(arguments.a), output_shape(problem), *format, zeros);
+        result = new_array(like, output_shape(problem), *format, zeros);
     }
     arrays.push_back(view(result, {.operand = "out", .writable = true, .format = format}));
     problem.d = arrays.back().tensor;
+}
+
+void Call::require_result() const {
+    if (!result.is_none()) return;
+    refuse("out", "nothing", "an array in memory of cuda:" + std::to_string(problem.d.device.index),
+           "make one with your library; only torch's are made here");
 }
 
 std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) const {

@@ -47,11 +47,18 @@ struct CallArguments {
 /// A problem and what keeps its memory where it is.
 struct Call {
     explicit Call(const CallArguments& arguments);
+    /// Gives arrays back, which may run code of Python, also while an error is on its way.
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
 
     Problem problem{};
     Backend backend = Backend::automatic;
-    nb::object result{};  // D as Python sees it
+    nb::object result{};  // D as Python sees it; None where the call cannot make one
     std::vector<ArrayView> arrays{};
+
+    /// Throws Error about `out` where there is no result to write to.
+    void require_result() const;
 
     /// `found` in the words of the Python call, without complaints about a D that the call made itself.
     std::vector<Finding> in_callers_words(const std::vector<Finding>& found) const;

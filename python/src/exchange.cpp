@@ -25,7 +25,12 @@ struct Exchange {
     Exchange* previous = nullptr;
     void (*allocate)() = nullptr;
     int (*from_python)(void* object, ManagedTensor** out) = nullptr;
+    void (*to_python)() = nullptr;
+    void (*view_from_python)() = nullptr;
+    int (*current_stream)(std::int32_t device_type, std::int32_t device, void** out) = nullptr;
 };
+
+constexpr std::int32_t cuda_device = 2;  // kDLCUDA
 
 constexpr const char* tensor_capsule = "dltensor_versioned";
 
@@ -55,6 +60,15 @@ nb::object exchanged(nb::handle array) {
         return {};
     }
     return nb::steal(PyCapsule_New(tensor, tensor_capsule, release_capsule));
+}
+
+std::optional<void*> exchanged_stream(nb::handle array, int device) {
+    const Exchange* api = exchange_of(array.type());
+    if (api == nullptr || api->current_stream == nullptr) return std::nullopt;
+    void* stream = nullptr;
+    if (api->current_stream(cuda_device, device, &stream) == 0) return stream;
+    PyErr_Clear();
+    return std::nullopt;
 }
 
 }  // namespace tilewright::python

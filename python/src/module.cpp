@@ -2,6 +2,8 @@
 #include "call.h"
 #include "plans.h"
 #include "quantizers.h"
+#include "raw_array.h"
+#include "stream.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -25,11 +27,13 @@ void translate_error(const std::exception_ptr& error, void*) {
     }
 }
 
-nb::object run_call(const Call& call, int threads) {
+nb::object run_call(const Call& call, int threads, nb::handle stream) {
+    call.require_result();
+    void* const on = stream_of(call, stream);
     if (threads < 0) refuse("threads", std::to_string(threads), "0 (all) or more");
     try {
         const nb::gil_scoped_release unlocked;
-        run(call.problem, {.backend = call.backend, .threads = threads});
+        run(call.problem, {.backend = call.backend, .stream = on, .threads = threads});
     } catch (const Error& error) {
         if (error.findings().empty()) throw;
         throw Error(call.in_callers_words(error.findings()));
@@ -93,7 +97,8 @@ void bind_calls(nb::module_& m) {
             nb::arg("alpha"), nb::arg("layout"), nb::arg("grouping"), nb::arg("sizes").none(), nb::arg("sizes_word"),
             nb::arg("alignment"), nb::arg("expected_m"), nb::arg("accumulation"), nb::arg("arithmetic"),
             nb::arg("reproducibility"), nb::arg("backend"))
-        .def("run", &run_call, nb::arg("threads"), "Computes D and returns it.")
+        .def("run", &run_call, nb::arg("threads"), nb::arg("stream").none(),
+             "Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.")
         .def("validate", &check_call, "All that is wrong with the call.")
         .def("explain", &explain_call, nb::arg("device"), "What the planner would choose on `device`.");
 }
@@ -105,6 +110,7 @@ NB_MODULE(_core, m) {
     nb::register_exception_translator(translate_error);
     bind_findings(m);
     bind_arrays(m);
+    bind_raw_arrays(m);
     bind_plans(m);
     bind_calls(m);
     bind_quantizers(m);

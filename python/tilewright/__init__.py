@@ -9,7 +9,7 @@ except ImportError as error:
 
 from tilewright import _multiply
 from tilewright._arrays import Array
-from tilewright._core import Explanation, Finding, Plan
+from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
 from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
@@ -24,6 +24,7 @@ __all__ = [
     "InvalidCall",
     "Plan",
     "Quantized",
+    "RawArray",
     "batched_gemm",
     "decode",
     "encode",

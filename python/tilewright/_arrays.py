@@ -72,6 +72,11 @@ def new_array(like: Array, shape: tuple[int, ...], format: str, zeros: bool) -> 
     return (np.zeros if zeros else np.empty)(shape, numpy_dtype(format))
 
 
+def current_stream(array: Array, device: int) -> int:
+    """The address of the CUDA stream that torch works on now; 0, the default stream, for other libraries."""
+    return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream) if is_torch(array) else 0
+
+
 def register_ml_dtypes() -> None:
     """numpy exports no array of ml_dtypes by DLPack or as a buffer: they are read through a view of their codes."""
     library = _ml_dtypes()

@@ -1,5 +1,6 @@
 """The C++ half of tilewright. Use the functions of `tilewright` itself."""
 
+from collections.abc import Sequence
 
 
 class Finding:
@@ -47,6 +48,26 @@ class Operand:
         """
         Where values, scales and tensor scale lie: where the arrays have them, for nothing is copied.
         """
+
+class RawArray:
+    """Memory by its address, as an array."""
+
+    def __init__(self, address: int, shape: Sequence[int], format: str, strides: Sequence[int] | None = None, device: str = 'cuda:0') -> None:
+        """
+        Shape and strides count elements, of e2m1 too; without strides: row-major. The caller keeps the memory alive until the GPU is done with it.
+        """
+
+    @property
+    def address(self) -> int:
+        """As given."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Sizes in elements."""
+
+    @property
+    def format(self) -> str:
+        """e.g. 'e4m3'."""
 
 class Plan:
     """How a GPU would compute a call."""
@@ -134,8 +155,10 @@ class Call:
 
     def __init__(self, a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str) -> None: ...
 
-    def run(self, threads: int) -> object:
-        """Computes D and returns it."""
+    def run(self, threads: int, stream: object | None) -> object:
+        """
+        Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.
+        """
 
     def validate(self) -> list[Finding]:
         """All that is wrong with the call."""

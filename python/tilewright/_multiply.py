@@ -6,13 +6,19 @@ a, b: `Quantized`, or a plain array of bfloat16, float16 or float32 (both sides 
     f16 beside an MX or NVFP4 side; `recipes()` lists the pairs).
 layout: how A and B are stored, as in BLAS: nt = A [m, k], B [n, k]; nn = B [k, n]; tn = A [k, m], B [k, n];
     tt = A [k, m], B [n, k]. Groups stand in front. Any strides do.
-out: where D goes, bfloat16, float16 or float32; without it a new array of out_dtype (bf16): of torch if A is, else of
-    numpy (bf16 is ml_dtypes.bfloat16; where ml_dtypes is not installed, its codes as uint16).
+out: where D goes, bfloat16, float16 or float32; without it a new array of out_dtype (bf16): of torch if A is, on A's
+    device, else of numpy (bf16 is ml_dtypes.bfloat16; where ml_dtypes is not installed, its codes as uint16). Arrays of
+    other libraries on a GPU need `out`.
 c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
 arithmetic: "fast", or "hopper": bit for bit what a Hopper GPU returns (CPU only).
 accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
 reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only.
 threads: of the CPU; 0 = all. The GIL is released meanwhile.
+backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
+stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: torch's current stream, for arrays of
+    other libraries the default stream. The call is enqueued and does not wait.
+
+On a GPU all arrays are on it. Arrays are whatever speaks DLPack, or a `RawArray`, memory by its address.
 
 All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, and RuntimeError if
 the machine fails.
@@ -69,6 +75,7 @@ def gemm(
     reproducibility: Reproducibility = "repeatable",
     backend: Backend = "automatic",
     threads: int = 0,
+    stream: object | None = None,
 ) -> Array:
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
 
@@ -82,7 +89,7 @@ def gemm(
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
         accumulation, arithmetic, reproducibility, backend,
-    ).run(threads)  # fmt: skip
+    ).run(threads, stream)  # fmt: skip
 
 
 def batched_gemm(
@@ -99,12 +106,13 @@ def batched_gemm(
     reproducibility: Reproducibility = "repeatable",
     backend: Backend = "automatic",
     threads: int = 0,
+    stream: object | None = None,
 ) -> Array:
     """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
         accumulation, arithmetic, reproducibility, backend,
-    ).run(threads)  # fmt: skip
+    ).run(threads, stream)  # fmt: skip
 
 
 def grouped_gemm(
@@ -127,6 +135,7 @@ def grouped_gemm(
     reproducibility: Reproducibility = "repeatable",
     backend: Backend = "automatic",
     threads: int = 0,
+    stream: object | None = None,
 ) -> Array:
     """Rows of A against the matrix of their group: the experts of a mixture, B [g, n, k] (layout nt).
 
@@ -165,7 +174,7 @@ def grouped_gemm(
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
         accumulation, arithmetic, reproducibility, backend,
-    ).run(threads)  # fmt: skip
+    ).run(threads, stream)  # fmt: skip
 
 
 def k_grouped_gemm(
@@ -183,6 +192,7 @@ def k_grouped_gemm(
     reproducibility: Reproducibility = "repeatable",
     backend: Backend = "automatic",
     threads: int = 0,
+    stream: object | None = None,
 ) -> Array:
     """A product for each stretch of k, as for weight gradients: A [m, sum k] and B [n, sum k] (nt) to D [g, m, n].
 
@@ -192,7 +202,7 @@ def k_grouped_gemm(
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
         accumulation, arithmetic, reproducibility, backend,
-    ).run(threads)  # fmt: skip
+    ).run(threads, stream)  # fmt: skip
 
 
 def validate(

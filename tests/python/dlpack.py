@@ -76,19 +76,27 @@ class _VersionedTensor(ctypes.Structure):
 _FromPython = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
 
 
+_CurrentStream = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
 class _Exchange(ctypes.Structure):
     _fields_ = (
         ("version", ctypes.c_uint32 * 2),
         ("previous", ctypes.c_void_p),
         ("allocate", ctypes.c_void_p),
         ("from_python", _FromPython),
+        ("to_python", ctypes.c_void_p),
+        ("view_from_python", ctypes.c_void_p),
+        ("current_stream", _CurrentStream),
     )
 
 
 @_FromPython
 def _from_python(producer, out):
     code, bits, lanes = producer.type
-    tensor = _Tensor(producer.array.ctypes.data, CPU, 0, producer.array.ndim, code, bits, lanes, producer._shape)
+    tensor = _Tensor(
+        producer.array.ctypes.data, producer.device, 0, producer.array.ndim, code, bits, lanes, producer._shape
+    )
     managed = _VersionedTensor((1, 1), None, producer._deleter, 0, tensor)
     producer._managed.append(managed)
     producer.exported += 1
@@ -96,8 +104,18 @@ def _from_python(producer, out):
     return 0
 
 
+streams_asked_for: list[tuple[int, int]] = []
+
+
+@_CurrentStream
+def _current_stream(device_type, device, out):
+    streams_asked_for.append((device_type, device))
+    out[0] = 0x1234
+    return 0
+
+
 _EXCHANGE_NAME = b"dlpack_exchange_api"  # capsules keep the pointer
-_exchange = _Exchange((1, 2), None, None, _from_python)
+_exchange = _Exchange((1, 2), None, None, _from_python, None, None, _current_stream)
 
 
 class ExchangeProducer(Producer):

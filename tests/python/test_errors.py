@@ -39,7 +39,7 @@ WRONG = {
         "out_dtype: 'half' given, one of .*bf16, f16, f32 expected",
     ),
     "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: 'tpu' given, one of automatic, cpu, hopper expected"),
-    "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "backend: hopper given, cpu expected"),
+    "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: host memory given, memory of cuda:0"),
     "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: -1 given, 0 .* or more expected"),
     "shape of out": (
         lambda: tw.gemm(A, B, out=np.zeros((3, 3), np.float32)),
