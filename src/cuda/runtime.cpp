@@ -17,6 +17,9 @@ namespace {
 
 std::atomic<std::uint64_t> runtimes{0};
 
+// Kinds of calls that are remembered, of all threads: some megabytes.
+constexpr std::size_t kind_limit = 8192;
+
 /// A few entries, the oldest of which makes room.
 template <class Entry, int capacity>
 class Recent {
@@ -110,12 +113,15 @@ bool Runtime::knows_kind(const Problem& problem) const {
 Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
     Device& on = device(device_of(problem));
     const std::lock_guard lock(mutex_);
-    for (const Chosen& known : chosen_) {
-        if (same_kind(known.problem, problem)) return known;
+    const std::size_t hash = kind_hash(problem);
+    const auto [begin, end] = chosen_.equal_range(hash);
+    for (auto known = begin; known != end; ++known) {
+        if (same_kind(known->second.problem, problem)) return known->second;
     }
     Chosen chosen{.problem = problem, .device = &on, .tile = choose_tile(problem, on.description())};
     chosen.kernel = on.kernel(chosen.tile);
-    chosen_.push_back(chosen);
+    if (chosen_.size() >= kind_limit) chosen_.clear();
+    chosen_.emplace(hash, chosen);
     return chosen;
 }
 

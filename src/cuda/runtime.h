@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "cuda/device.h"
@@ -67,7 +68,7 @@ private:
     std::array<std::atomic<Device*>, device_limit> opened_{};
     std::mutex mutex_;
     std::vector<std::unique_ptr<Device>> devices_;
-    std::vector<Chosen> chosen_;
+    std::unordered_multimap<std::size_t, Chosen> chosen_;  // by kind_hash
 };
 
 /// Of this process: its driver, the embedded pack, the cache folder of the environment.

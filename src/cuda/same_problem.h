@@ -3,6 +3,8 @@
 
 #include <tilewright/problem.h>
 
+#include <cstddef>
+
 namespace tilewright::cuda {
 
 /// The index of the GPU that the problem's tensors lie on.
@@ -24,6 +26,17 @@ inline bool same_kind(const Problem& x, const Problem& y) {
            same_kind(x.groups.sizes, y.groups.sizes) && x.groups.alignment == y.groups.alignment &&
            x.accumulation == y.accumulation && x.arithmetic == y.arithmetic && x.reproducibility == y.reproducibility &&
            x.sm_limit == y.sm_limit && x.expected_m == y.expected_m;
+}
+
+/// Equal for problems of the same kind.
+inline std::size_t kind_hash(const Problem& problem) {
+    std::size_t hash = static_cast<std::size_t>(problem.sm_limit);
+    for (const Tensor* tensor : {&problem.a.values, &problem.b.values, &problem.d}) {
+        for (const Dims* dims : {&tensor->shape, &tensor->strides}) {
+            for (const std::int64_t value : *dims) hash = hash * 0x9E3779B97F4A7C15U + static_cast<std::size_t>(value);
+        }
+    }
+    return hash;
 }
 
 inline bool same_addresses(const Problem& x, const Problem& y) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cpu/backend.h"
+#include "cuda/runtime.h"
 
 namespace tilewright::test {
 namespace {
@@ -115,6 +116,11 @@ void GpuCase::reset() const { d_->upload(pristine_.data()); }
 
 std::string GpuCase::difference() const {
     std::string text;
+    try {
+        cuda::runtime().device(problem_.d.device.index).check_report();
+    } catch (const Error& report) {
+        text += std::string(report.what()) + "\n";
+    }
     const std::vector<std::byte> given = output();
     const auto [ours, theirs] = std::mismatch(given.begin(), given.end(), expected_.begin());
     if (ours != given.end()) {
