@@ -110,8 +110,8 @@ const char* name_of(hopper::BarrierName name) {
         case BarrierName::none: break;
         case BarrierName::full: return "full";
         case BarrierName::empty: return "empty";
-        case BarrierName::work_full: return "work_full";
-        case BarrierName::work_empty: return "work_empty";
+        case BarrierName::final_scales_full: return "final_scales_full";
+        case BarrierName::final_scales_empty: return "final_scales_empty";
         case BarrierName::block_scales_full: return "block_scales_full";
         case BarrierName::block_scales_empty: return "block_scales_empty";
     }

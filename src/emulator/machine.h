@@ -57,27 +57,26 @@ struct Product {
     WgmmaCall call{};
     const Thread* caller = nullptr;  // one of the warpgroup
     int issued = 0;                  // threads that have called it
-    bool done = false;
     std::array<float*, hopper::warpgroup_threads> d{};
-    /// Late: no earlier product that is not done writes this thread's d; what it held is in `before`.
-    std::array<bool, hopper::warpgroup_threads> first{};
+    /// Late: what each d held before; of the threads that had issued it then, put there by the product before.
     std::vector<float> before{};
 };
 
 struct Warpgroup {
-    int registers_called = 0;  // the operand of the register handover under way,
-    int warps_called = 0;      // and how many warps have come to it
-    std::deque<Product> products{};
-    u64 dropped = 0;  // products before the first in `products`
-    u64 done = 0;
-    u64 wanted = 0;  // some thread waits for the products before this one
-    u64 queued = 0;  // of these, in flight
+    int registers_called = 0;        // the operand of the register handover under way,
+    int warps_called = 0;            // and how many warps have come to it
+    std::deque<Product> products{};  // that are not done
+    u64 done = 0;                    // products before those
+    u64 wanted = 0;                  // some thread waits for the products before this one
+    u64 queued = 0;                  // of these, in flight
 };
 
 struct Warp {
     Meeting meeting{};
-    int registers = 0;                                                   // of each thread
-    std::array<std::array<u8*, hopper::warp_threads>, 2> matrix_rows{};  // of this store_matrix and the one before
+    int registers = 0;  // of each thread
+    // Of this call and the one before: no lane can be two calls ahead of another.
+    std::array<std::array<u8*, hopper::warp_threads>, 2> matrix_rows{};
+    std::array<int, 2> first_value{};
 };
 
 struct Block {
@@ -113,9 +112,10 @@ struct Thread {
     u32 asleep_until = 0;              // round of turns
     std::vector<u32> unseen_writes{};  // words of shared memory
     std::deque<Store> stores{};
-    u64 issued = 0;               // wgmmas
-    u64 complete = 0;             // of these, known to be by a wait
-    std::deque<u64> committed{};  // `issued` at each commit that no wait has covered
+    u64 issued = 0;                      // wgmmas
+    u64 complete = 0;                    // of these, known to be by a wait
+    std::deque<const float*> writing{};  // d of those that are not
+    std::deque<u64> committed{};         // `issued` at each commit that no wait has covered
     bool accumulators_fenced = false;
 
     int warp() const { return index / hopper::warp_threads; }

@@ -84,6 +84,13 @@ int lane_index() { return me().lane(); }
 int block_index() { return me().block->index; }
 int block_count() { return machine().options().blocks; }
 int block_rank() { return me().block->rank; }
+int same_in_warp(int value) {
+    Warp& warp = me().own_warp();
+    int& first = warp.first_value[warp.meeting.generation % 2];
+    if (me().lane() == 0) first = value;
+    meet(warp.meeting, "same_in_warp", 0, warp_threads, false);
+    return first;
+}
 
 void fence_async_proxy() { see_writes(me()); }
 
@@ -97,7 +104,6 @@ void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
     if (offset % 16 != 0) fail(fmt::format("store_matrix: offset {} is no multiple of 16", offset));
     Warp& warp = me().own_warp();
     const int lane = me().lane();
-    // No lane can be two calls ahead of another.
     auto& rows = warp.matrix_rows[warp.meeting.generation % 2];
     rows[lane] = static_cast<u8*>(row);
     meet(warp.meeting, "store_matrix", 0, warp_threads, false);

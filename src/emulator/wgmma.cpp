@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace tilewright::emulator {
 namespace {
@@ -18,7 +19,24 @@ constexpr u32 undefined = 0x7FC0'DEAD;  // a NaN that no kernel writes
 int row_of(int thread, int i) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
 int column_of(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
-Product& product(Warpgroup& group, u64 index) { return group.products[index - group.dropped]; }
+bool is_late() { return machine().options().wgmma == Timing::late; }
+
+Product& product(Warpgroup& group, u64 index) { return group.products[index - group.done]; }
+
+/// The first product from `begin` on that a thread has issued for this d; null: none.
+Product* find(Warpgroup& group, u64 begin, int thread, const float* d) {
+    for (u64 i = std::max(begin, group.done); i < group.done + group.products.size(); ++i) {
+        if (product(group, i).d[thread] == d) return &product(group, i);
+    }
+    return nullptr;
+}
+
+/// A thread's part of what d held before a late product.
+float* before(Product& p, int thread) {
+    const std::size_t count = p.call.n / 2;
+    p.before.resize(group_threads * count);
+    return &p.before[thread * count];
+}
 
 void check_untouched(const Product& p, int thread) {
     for (int i = 0; i < p.call.n / 2; ++i) {
@@ -28,37 +46,35 @@ void check_untouched(const Product& p, int thread) {
 }
 
 /// d of all threads as one matrix, before the product.
-std::vector<float> gather(const Product& p) {
+std::vector<float> gather(Product& p) {
     const int n = p.call.n;
     std::vector<float> d(static_cast<std::size_t>(rows) * n);
     for (int thread = 0; thread < group_threads; ++thread) {
-        const bool kept = p.first[thread];
-        if (kept) check_untouched(p, thread);
+        if (is_late()) check_untouched(p, thread);
         if (!p.call.accumulate) continue;
-        const float* from = kept ? &p.before[static_cast<std::size_t>(thread) * n / 2] : p.d[thread];
+        const float* from = is_late() ? before(p, thread) : p.d[thread];
         for (int i = 0; i < n / 2; ++i) d[row_of(thread, i) * n + column_of(thread, i)] = from[i];
     }
     return d;
 }
 
 void run_next(Warpgroup& group) {
-    Product& p = product(group, group.done);
+    Product p = std::move(group.products.front());
+    group.products.pop_front();
+    ++group.done;
     const int n = p.call.n;
     std::vector<float> d = gather(p);
     multiply(*p.caller, p.call, d.data());
     for (int thread = 0; thread < group_threads; ++thread) {
-        for (int i = 0; i < n / 2; ++i) p.d[thread][i] = d[row_of(thread, i) * n + column_of(thread, i)];
-    }
-    p.done = true;
-    ++group.done;
-    while (!group.products.empty() && group.products.front().done) {
-        group.products.pop_front();
-        ++group.dropped;
+        // Where a later product is to change the same d, d stays undefined.
+        Product* const next = is_late() ? find(group, group.done, thread, p.d[thread]) : nullptr;
+        float* const to = next != nullptr ? before(*next, thread) : p.d[thread];
+        for (int i = 0; i < n / 2; ++i) to[i] = d[row_of(thread, i) * n + column_of(thread, i)];
     }
 }
 
 bool is_issued(Warpgroup& group, u64 index) {
-    return index < group.dropped + group.products.size() && product(group, index).issued == group_threads;
+    return index < group.done + group.products.size() && product(group, index).issued == group_threads;
 }
 
 /// Late: products that someone waits for and that all have issued go in flight.
@@ -84,23 +100,10 @@ private:
     int pending_;
 };
 
-/// Whether one of the products from `begin` on, which this thread has issued, writes the same d.
-bool writes(Warpgroup& group, u64 begin, u64 end, int thread, const float* d) {
-    for (u64 i = std::max(begin, group.dropped); i < end; ++i) {
-        if (product(group, i).d[thread] == d) return true;
-    }
-    return false;
-}
-
-/// Keeps what d holds, and makes it undefined.
-void take_accumulators(Warpgroup& group, Product& p, u64 index, int thread, float* d) {
-    const int count = p.call.n / 2;
-    p.first[thread] = !writes(group, group.done, index, thread, d);
-    if (p.first[thread] && p.call.accumulate) {
-        p.before.resize(static_cast<std::size_t>(group_threads) * count);
-        std::copy_n(d, count, &p.before[static_cast<std::size_t>(thread) * count]);
-    }
-    std::fill_n(d, count, std::bit_cast<float>(undefined));
+/// Keeps what d holds, unless a product is under way that will say so, and makes it undefined.
+void take_accumulators(Warpgroup& group, Product& p, int thread, float* d) {
+    if (find(group, group.done, thread, d) == nullptr) std::copy_n(d, p.call.n / 2, before(p, thread));
+    std::fill_n(d, p.call.n / 2, std::bit_cast<float>(undefined));
 }
 
 std::string text_of(const WgmmaCall& call) {
@@ -118,22 +121,23 @@ void start_wgmma(float* d, const WgmmaCall& call) {
     Warpgroup& group = thread.own_warpgroup();
     const int lane = thread.index % group_threads;
     const u64 index = thread.issued++;
-    if (!thread.accumulators_fenced && !writes(group, thread.complete, index, lane, d)) {
+    const bool continues = std::find(thread.writing.begin(), thread.writing.end(), d) != thread.writing.end();
+    if (!thread.accumulators_fenced && !continues) {
         fail("wgmma: call wgmma_fence between touching d and the first wgmma that writes it");
     }
-    if (index == group.dropped + group.products.size()) group.products.push_back({.call = call, .caller = &thread});
+    thread.writing.push_back(d);
+    if (index == group.done + group.products.size()) group.products.push_back({.call = call, .caller = &thread});
     Product& p = product(group, index);
     if (p.call != call) {
         fail(fmt::format("{} while another thread of the warpgroup calls {}", text_of(call), text_of(p.call)));
     }
+    if (is_late()) take_accumulators(group, p, lane, d);
     p.d[lane] = d;
-    const bool early = machine().options().wgmma == Timing::early;
-    if (!early) take_accumulators(group, p, index, lane, d);
     if (++p.issued != group_threads) return;
-    if (early) {
-        run_next(group);
-    } else {
+    if (is_late()) {
         queue_wanted(group);
+    } else {
+        run_next(group);
     }
 }
 
@@ -146,10 +150,11 @@ void finish_wgmma(int pending) {
     const int finished = groups - pending;
     const u64 count = thread.committed[finished - 1];
     group.wanted = std::max(group.wanted, count);
-    if (machine().options().wgmma == Timing::late) queue_wanted(group);
+    if (is_late()) queue_wanted(group);
     WaitForProducts wait(group, count, pending);
     machine().wait_for(wait);
     thread.committed.erase(thread.committed.begin(), thread.committed.begin() + finished);
+    thread.writing.erase(thread.writing.begin(), thread.writing.begin() + static_cast<int>(count - thread.complete));
     thread.complete = count;
 }
 
