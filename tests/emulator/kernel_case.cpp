@@ -1,0 +1,76 @@
+#include "emulator/kernel_case.h"
+
+#include "cpu/hopper.h"
+#include "launch/launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tilewright::tests {
+namespace {
+
+const char* word(hopper::Role role) {
+    switch (role) {
+        case hopper::Role::load: return "load";
+        case hopper::Role::block_scale: return "block scale";
+        case hopper::Role::row_scale: return "row scale";
+        case hopper::Role::spare: return "spare";
+        case hopper::Role::multiply: return "multiply";
+    }
+    return "?";
+}
+
+void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run) {
+    launch::Launch launch = launch::launch(geometry, kernel.tile, run.sms);
+    if (launch.blocks == 0) return;
+    hopper::Arguments& arguments = launch.arguments;
+    arguments.a = emulator::encode(launch.a);
+    arguments.b = emulator::encode(launch.b);
+    if (launch.d) arguments.d = emulator::encode(*launch.d);
+    if (launch.a_scales) arguments.a_scales = emulator::encode(*launch.a_scales);
+    if (launch.b_scales) arguments.b_scales = emulator::encode(*launch.b_scales);
+    emulator::launch({.blocks = launch.blocks,
+                      .cluster = launch.cluster,
+                      .threads = launch.threads,
+                      .shared_bytes = launch.shared_bytes,
+                      .tma = run.tma,
+                      .wgmma = run.wgmma,
+                      .seed = run.seed,
+                      .registers = kernel.tile.launch_registers(),
+                      .role = [&](int warp) { return word(kernel.tile.role(warp)); }},
+                     [&] { kernel.run(arguments); });
+}
+
+}  // namespace
+
+std::string describe(const Conditions& run) {
+    const auto early_or_late = [](emulator::Timing t) { return t == emulator::Timing::early ? "early" : "late"; };
+    return fmt::format("{} SMs, tma {}, wgmma {}, seed {}", run.sms, early_or_late(run.tma), early_or_late(run.wgmma),
+                       run.seed);
+}
+
+std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+    check::Case expected(spec);
+    cpu::run_hopper(expected.geometry(), cpu::HopperOptions{.threads = 1});
+    check::Case given(spec);
+    try {
+        run_on_emulator(kernel, given.geometry(), run);
+    } catch (const emulator::Error& error) {
+        return error.what();
+    }
+    for (std::int64_t group = 0; group < (spec.grouping == Grouping::batched ? spec.groups : 1); ++group) {
+        for (std::int64_t row = 0; row < spec.m; ++row) {
+            for (std::int64_t column = 0; column < spec.n; ++column) {
+                const std::uint32_t is = given.output_bits(group, row, column);
+                const std::uint32_t must = expected.output_bits(group, row, column);
+                if (is == must) continue;
+                return fmt::format("wrong result: batch {} row {} column {} is {:#x}, must be {:#x}", group, row,
+                                   column, is, must);
+            }
+        }
+    }
+    return given.damage();
+}
+
+}  // namespace tilewright::tests

@@ -1,0 +1,25 @@
+// A problem run by one kernel on the emulator, and by the CPU's arithmetic `hopper`: the same bits or a difference.
+#pragma once
+
+#include "check/case.h"
+#include "emulator/emulator.h"
+#include "emulator/kernels.h"
+
+#include <cstdint>
+#include <string>
+
+namespace tilewright::tests {
+
+struct Conditions {
+    int sms = 3;
+    emulator::Timing tma = emulator::Timing::early;
+    emulator::Timing wgmma = emulator::Timing::early;
+    std::uint64_t seed = 0;
+};
+
+std::string describe(const Conditions& run);
+
+/// Empty: all of D's bytes agree, and nothing else was written. Otherwise what is wrong.
+std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
+
+}  // namespace tilewright::tests

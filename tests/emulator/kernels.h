@@ -1,0 +1,24 @@
+// Every kernel that the emulator runs: those of the pack, and a few that only this test has. A program of this build
+// (list_kernels.cpp) writes the list of instantiations, so that no tile of the pack can be forgotten.
+#pragma once
+
+#include "hopper/arguments.h"
+#include "hopper/tile.h"
+
+#include <vector>
+
+namespace tilewright::tests {
+
+struct Kernel {
+    hopper::Tile tile;
+    void (*run)(hopper::Arguments);
+};
+
+/// The pack, then others: e5m2, and cuts that the pack lacks.
+std::vector<hopper::Tile> emulated_tiles();
+
+/// The kernels of all those tiles, from one of the generated files.
+template <int part>
+void add_kernels(std::vector<Kernel>& list);
+
+}  // namespace tilewright::tests

@@ -1,0 +1,172 @@
+// Every kernel of the pack on the emulator: tails, one tile, many waves, nothing to do, each output and scale format,
+// in all four kinds of timing and with threads out of order. Each bit as the CPU's arithmetic `hopper` has it.
+#include "launch/pack.h"
+#include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace tilewright::tests {
+
+template <>
+void add_kernels<0>(std::vector<Kernel>& list);
+template <>
+void add_kernels<1>(std::vector<Kernel>& list);
+
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    add_kernels<0>(list);
+    add_kernels<1>(list);
+    return list;
+}
+
+namespace {
+
+using check::CaseSpec;
+using check::Distribution;
+using emulator::Timing;
+using hopper::Scaling;
+using hopper::Tile;
+
+constexpr std::array timings{std::pair{Timing::early, Timing::early}, std::pair{Timing::early, Timing::late},
+                             std::pair{Timing::late, Timing::early}, std::pair{Timing::late, Timing::late}};
+
+std::string operand(const Tile& tile, hopper::Storage storage, Scaling scaling, bool powers) {
+    std::string text = storage == hopper::Storage::e5m2 ? "e5m2." : "";
+    switch (scaling) {
+        case Scaling::row_128: text += "1x128"; break;
+        case Scaling::block_128: text += "128x128"; break;
+        default: return text + (tile.promoted ? "row" : "tensor");
+    }
+    return powers ? text + ".ue8m0" : text;
+}
+
+Recipe recipe(const Tile& tile, bool powers) {
+    return parse_recipe(operand(tile, tile.a, tile.a_scaling, powers) + ":" +
+                        operand(tile, tile.b, tile.b_scaling, powers))
+        .value();
+}
+
+/// Rows and columns of D in a bit more than one tile of each block of a cluster, and a cut last k-block.
+CaseSpec tails(const Tile& tile) {
+    const bool along_m = tile.multicast == hopper::Multicast::b;
+    return {.recipe = recipe(tile, false),
+            .m = tile.rows() * (along_m ? tile.cluster : 1) + 37,
+            .n = tile.columns() * (along_m ? 1 : tile.cluster) + 9,
+            .k = 3 * 128 + 48,
+            .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+            .a_gaps = {},
+            .d_gaps = {.row = 7}};
+}
+
+struct Shape {
+    const char* name;
+    void (*change)(CaseSpec&, Conditions&, const Tile&);
+};
+
+const Shape shapes[] = {
+    {"one tile of one row, k 16",
+     [](CaseSpec& s, Conditions&, const Tile&) {
+         s.m = 1;
+         s.n = 8;
+         s.k = 16;
+         s.d_gaps = {};
+     }},
+    {"many waves on one cluster, stored by TMA",
+     [](CaseSpec& s, Conditions& run, const Tile& tile) {
+         s.m = tile.rows() * 3 - 8;
+         s.n = tile.columns() * 2;
+         s.k = 256;
+         s.d_gaps = {};
+         run.sms = 1;
+     }},
+    {"no k, C",
+     [](CaseSpec& s, Conditions&, const Tile&) {
+         s.k = 0;
+         s.with_c = true;
+     }},
+    {"no k",
+     [](CaseSpec& s, Conditions&, const Tile&) {
+         s.k = 0;
+         s.d_gaps = {};
+     }},
+    {"no rows", [](CaseSpec& s, Conditions&, const Tile&) { s.m = 0; }},
+    {"f32, stored by TMA, power-of-two scales",
+     [](CaseSpec& s, Conditions&, const Tile& tile) {
+         s.output = Format::f32;
+         s.recipe = recipe(tile, tile.scaled_in_loop());
+         s.n = tile.columns() + 4;
+         s.d_gaps = {};
+         s.alpha = 0.3F;
+     }},
+    {"f16, C, alpha, transposed scales",
+     [](CaseSpec& s, Conditions&, const Tile&) {
+         s.output = Format::f16;
+         s.with_c = true;
+         s.alpha = -1.7F;
+         s.a_scales_transposed = s.b_scales_transposed = true;
+     }},
+    {"batch, strided everything",
+     [](CaseSpec& s, Conditions&, const Tile& tile) {
+         s.grouping = Grouping::batched;
+         s.groups = 3;
+         s.m = 40;
+         s.n = tile.columns() + 1;
+         s.k = 160;
+         s.a_gaps = {.row = 16, .group = 32};
+         s.b_gaps = {.row = 48, .group = 16};
+         s.d_gaps = {.element = 1, .row = 3, .group = 5};
+     }},
+};
+
+class Pack : public testing::TestWithParam<int> {};
+
+void expect_right(const Kernel& kernel, const CaseSpec& spec, const Conditions& run) {
+    EXPECT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n"
+                                                 << check::describe(spec) << "\n"
+                                                 << describe(run);
+}
+
+TEST_P(Pack, TailsInEveryTiming) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    for (std::size_t i = 0; i < timings.size(); ++i) {
+        CaseSpec spec = tails(kernel.tile);
+        spec.distribution = check::random_distributions()[(GetParam() + i) % check::random_distributions().size()];
+        spec.seed = GetParam() * 4 + i;
+        expect_right(kernel, spec,
+                     {.tma = timings[i].first, .wgmma = timings[i].second, .seed = i % 2 * (1 + GetParam())});
+    }
+}
+
+TEST_P(Pack, EveryShape) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    std::size_t i = static_cast<std::size_t>(GetParam());
+    for (const Shape& shape : shapes) {
+        ++i;
+        CaseSpec spec = tails(kernel.tile);
+        spec.seed = i;
+        Conditions run{.tma = timings[i % 4].first, .wgmma = timings[i % 4].second, .seed = i};
+        shape.change(spec, run, kernel.tile);
+        SCOPED_TRACE(shape.name);
+        expect_right(kernel, spec, run);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Pack, testing::Range(0, static_cast<int>(emulated_tiles().size())));
+
+TEST(Pack, EveryTileOfThePackIsRun) {
+    const std::vector<Kernel> run = kernels();
+    EXPECT_EQ(run.size(), emulated_tiles().size());
+    for (const Tile& tile : launch::pack()) {
+        EXPECT_TRUE(std::ranges::any_of(run, [&](const Kernel& kernel) { return kernel.tile == tile; }))
+            << launch::describe(tile) << " is in the pack and no kernel of the emulator's tests";
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::tests

@@ -1,0 +1,30 @@
+#include "emulator/kernels.h"
+#include "launch/pack.h"
+
+#include <utility>
+
+namespace tilewright::tests {
+
+std::vector<hopper::Tile> emulated_tiles() {
+    using hopper::Multicast;
+    using hopper::Scaling;
+    using hopper::Storage;
+    std::vector<hopper::Tile> tiles = launch::pack();
+    const hopper::Tile small{.m = 64, .n = 16, .stages = 2, .warpgroups = 1};
+    const hopper::Tile pair{.m = 128, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::b};
+    const auto with = [](hopper::Tile tile, Storage a, Storage b, Scaling a_scaling, Scaling b_scaling) {
+        tile.a = a;
+        tile.b = b;
+        tile.a_scaling = a_scaling;
+        tile.b_scaling = b_scaling;
+        return tile;
+    };
+    for (const auto& [a, b] : {std::pair{Storage::e4m3, Storage::e5m2}, std::pair{Storage::e5m2, Storage::e4m3},
+                               std::pair{Storage::e5m2, Storage::e5m2}}) {
+        tiles.push_back(with(small, a, b, Scaling::row_128, Scaling::block_128));
+        tiles.push_back(with(pair, a, b, Scaling::after, Scaling::after));
+    }
+    return tiles;
+}
+
+}  // namespace tilewright::tests
