@@ -1,0 +1,55 @@
+// Row 7 of the acceptance plan: every tile of the pack, on any number of SMs, gives the same bits for the same problem.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+
+#include "cuda/runtime.h"
+#include "gpu/gpu_case.h"
+#include "gpu/recipes.h"
+#include "gpu/tile_recipe.h"
+#include "launch/pack.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::test {
+namespace {
+
+struct Shape {
+    std::int64_t m;
+    std::int64_t n;
+    std::int64_t k;
+};
+
+constexpr std::array shapes{Shape{1, 8, 16},      Shape{3, 4096, 512},   Shape{16, 2112, 1152},  Shape{64, 64, 4096},
+                            Shape{65, 129, 144},  Shape{100, 1000, 400}, Shape{128, 2112, 768},  Shape{129, 576, 1152},
+                            Shape{192, 384, 272}, Shape{255, 513, 112},  Shape{256, 256, 2048},  Shape{257, 72, 240},
+                            Shape{300, 700, 528}, Shape{384, 512, 3072}, Shape{500, 1500, 64},   Shape{512, 136, 128},
+                            Shape{640, 640, 640}, Shape{1000, 300, 256}, Shape{1024, 1024, 512}, Shape{2049, 257, 400}};
+constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
+
+TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
+    const CurrentDevice device;
+    for (const Shape& shape : shapes) {
+        std::map<std::pair<std::string, bool>, std::unique_ptr<GpuCase>> cases;
+        for (const hopper::Tile& tile : launch::pack()) {
+            const Accumulation accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.promoted}];
+            if (!gpu) {
+                gpu = std::make_unique<GpuCase>(check::CaseSpec{.recipe = recipe_of(tile_recipe(tile)),
+                                                                .m = shape.m,
+                                                                .n = shape.n,
+                                                                .k = shape.k,
+                                                                .accumulation = accumulation});
+            }
+            for (const int sms : sm_limits) {
+                gpu->reset();
+                cuda::runtime().run(gpu->geometry(), tile, {.sm_limit = sms});
+                cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
+                ASSERT_EQ(gpu->difference(), "") << launch::describe(tile) << " on " << sms << " SMs";
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::test
