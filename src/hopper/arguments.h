@@ -46,22 +46,25 @@ struct OutputView {
     i64 column_stride;
 };
 
-enum class BarrierName : u8 { none, full, empty, work_full, work_empty, block_scales_full, block_scales_empty };
+/// For messages.
+enum class BarrierName : u8 {
+    none,
+    full,
+    empty,
+    final_scales_full,
+    final_scales_empty,
+    block_scales_full,
+    block_scales_empty
+};
 
-/// Where a wait that timed out leaves its name, in one word; in host memory, so that the host sees it without asking
-/// the GPU. Zero: none did.
+/// A thread that waited too long, in one word; zero: none did. In host memory, so that the host sees it without asking
+/// the GPU.
 struct TimeoutReport {
     u64 word;
 
-    static constexpr u64 pack(BarrierName barrier, int stage, u32 parity, u32 block, u32 thread) {
-        return u64(barrier) << 56 | u64(stage & 0xFF) << 48 | u64(parity & 1) << 47 | u64(thread & 0x7FFF) << 32 |
-               block;
-    }
-    constexpr BarrierName barrier() const { return BarrierName(word >> 56); }
-    constexpr int stage() const { return int(word >> 48 & 0xFF); }
-    constexpr int parity() const { return int(word >> 47 & 1); }
-    constexpr int thread() const { return int(word >> 32 & 0x7FFF); }
-    constexpr u32 block() const { return u32(word); }
+    static constexpr u64 pack(u32 block, u32 thread) { return u64(1) << 63 | u64(block) << 16 | (thread & 0xFFFF); }
+    constexpr u32 block() const { return u32(word >> 16); }
+    constexpr int thread() const { return int(word & 0xFFFF); }
 };
 
 /// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices.

@@ -1,17 +1,16 @@
 // The kernel: D = C + alpha * (A scales_a) (B scales_b)^T. Persistent: as many blocks as fit on the GPU, each walks its
-// list of tiles. In a block, one warpgroup brings (a thread the operands, a warp the list of tiles, two the scales) and
-// the others multiply; they meet in rings of shared memory, so that the next tile arrives while this one is computed.
+// list of tiles. In a block, one warpgroup brings (a thread the operands, warps the scales) and the others multiply;
+// they meet in rings of shared memory, so that the next tile arrives while this one is computed.
 //
-// barrier              who waits            who completes a phase                        arrivals
-// full[stage]          multiply             load: all bytes of the k-block are here      1 + bytes
-//                                           scale: so are the scales of its rows         2 warps, unless by TMA
-// empty[stage]         load, scale          multiply: the stage has been read            consumer warps of all blocks
-//                                           (or D, staged in it, has been stored)        that a copy goes to
-// work_full[slot]      multiply             dispatch: the tile is known, its final       1
-//                                           scales are here
-// work_empty[slot]     dispatch             multiply: done with the tile                 consumer warps
-// block_scales_full    multiply             dispatch: 128x128 scales for 32 k-blocks     1
-// block_scales_empty   dispatch             multiply: they have been read                consumer warps
+// barrier              who waits        who completes a phase                          arrivals
+// full[stage]          multiply         load: all bytes of the k-block are here        1 + bytes
+//                                       row scale: so are the scales of its rows       2 warps, unless by TMA
+// empty[stage]         load, row scale  multiply: the stage has been read              consumer warps of all blocks
+//                                       (or D, staged in it, has been stored)          that a copy goes to
+// block_scales_full    multiply         block scale: 128x128 scales for 32 k-blocks    1
+// block_scales_empty   block scale      multiply: they have been read                  consumer warps
+// final_scales_full    multiply         block scale: scales for the finished tile      1
+// final_scales_empty   block scale      multiply: they have been read                  consumer warps
 #pragma once
 
 #include "hopper/load.h"
@@ -34,9 +33,9 @@ TILEWRIGHT_DEVICE void open(Shared<tile>& shared, const Arguments& arguments) {
         barrier_init(shared.full[thread], tile.full_arrivals(arguments.scales_by_tma));
         barrier_init(shared.empty[thread], tile.empty_arrivals());
     }
-    if (thread < work_slots) {
-        barrier_init(shared.work_full[thread], 1);
-        barrier_init(shared.work_empty[thread], tile.consumer_warps());
+    if (thread < final_scale_slots) {
+        barrier_init(shared.final_scales_full[thread], 1);
+        barrier_init(shared.final_scales_empty[thread], tile.consumer_warps());
     }
     if (thread < block_scale_slots) {
         barrier_init(shared.block_scales_full[thread], 1);
@@ -47,22 +46,26 @@ TILEWRIGHT_DEVICE void open(Shared<tile>& shared, const Arguments& arguments) {
     if constexpr (tile.cluster > 1) sync_cluster();
 }
 
+/// This and `consume` return the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE void produce(Shared<tile>& shared, const Arguments& arguments, int warp) {
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, int warp) {
     switch (tile.role(warp)) {
         case Role::load:
-            if (lane_index() == 0) load_operands<tile>(shared, arguments);
+            if (lane_index() == 0) return load_operands<tile>(shared, arguments);
             break;
-        case Role::dispatch: Dispatcher<tile>(shared, arguments).run(); break;
-        case Role::scale:
-            if (!arguments.scales_by_tma) RowScales<tile>(shared, arguments).run(warp - 2);
+        case Role::block_scale: return TileScales<tile>(shared, arguments).run();
+        case Role::row_scale:
+            if constexpr (!tile.plain) {
+                if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run(warp - 2);
+            }
             break;
         default: break;
     }
+    return all_patience;
 }
 
 template <Tile tile>
-TILEWRIGHT_DEVICE void consume(Shared<tile>& shared, const Arguments& arguments, int warp) {
+TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, int warp) {
     const int warpgroup = warp / 4;
     const int lane = lane_index();
     Consumer<tile> consumer{
@@ -78,16 +81,17 @@ TILEWRIGHT_DEVICE void consume(Shared<tile>& shared, const Arguments& arguments,
         .by_tma = arguments.stored_by_tma,
         .kept_stages = kept_stages<tile>(arguments),
     };
-    WorkList<tile> list(shared, arguments.report);
-    while (list.next()) {
+    Schedule<tile> schedule = own_schedule<tile>(arguments);
+    for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
         Sums<tile> sums;
         multiply<tile>(consumer, sums);
-        store<tile>(consumer, sums, list);
+        store<tile>(consumer, sums, work);
         // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
         // descriptors of wgmma, in uniform registers.
         sync_warp();
     }
-    if (consumer.storing && consumer.lane == 0) tma_store_wait();
+    if (consumer.storing) tma_store_wait();
+    return consumer.patience;
 }
 
 template <Tile tile>
@@ -96,13 +100,16 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
     auto& shared = shared_memory<Shared<tile>>();
     open<tile>(shared, arguments);
     const int warp = warp_index();
+    int patience = 0;
     if (warp < producer_warps) {
         if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
-        produce<tile>(shared, arguments, warp);
+        patience = produce<tile>(shared, arguments, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
-        consume<tile>(shared, arguments, warp - producer_warps);
+        patience = consume<tile>(shared, arguments, warp - producer_warps);
     }
+    if (patience < 0)
+        store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));
     // A peer's warps may still signal the barriers here.
     if constexpr (tile.cluster > 1) sync_cluster();
 }

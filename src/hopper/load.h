@@ -22,8 +22,10 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
     }
 }
 
+/// Returns the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE void load_operands(Shared<tile>& shared, const Arguments& arguments) {
+TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments) {
+    int patience = all_patience;
     const int k_blocks = (arguments.k + tile.k - 1) / tile.k;
     const int scale_bytes = arguments.scales_by_tma ? tile.scale_bytes_per_stage() : 0;
     Ring<tile.stages> ring{.parity = 1};
@@ -32,7 +34,7 @@ TILEWRIGHT_DEVICE void load_operands(Shared<tile>& shared, const Arguments& argu
         for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
             const int stage = ring.place;
             Barrier& full = shared.full[stage];
-            barrier_wait(shared.empty[stage], ring.parity, {arguments.report, BarrierName::empty, stage});
+            barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});
             barrier_arrive_expect(full, tile.bytes_per_stage() + scale_bytes);
             if (tile.scales_rows() && arguments.scales_by_tma) {
                 tma_load(shared.a_scales[stage], arguments.a_scales, full, work.row, k_block, work.batch);
@@ -45,6 +47,7 @@ TILEWRIGHT_DEVICE void load_operands(Shared<tile>& shared, const Arguments& argu
                                            work.batch);
         }
     }
+    return patience;
 }
 
 }  // namespace tilewright::hopper

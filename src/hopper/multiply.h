@@ -35,6 +35,9 @@ struct Consumer {
     int kept_stages;  // the last ones of a tile, through which D is stored
     Ring<tile.stages> ring{};
     Ring<block_scale_slots> blocks{};
+    Ring<final_scale_slots> finals{};
+    int patience = all_patience;
+    bool arrived = false;  // the k-block in `ring` is known to be there
     bool storing = false;  // TMA may still be reading the last tile's D there
 
     TILEWRIGHT_DEVICE int first_row() const { return warpgroup * tile.rows_per_warpgroup(); }
@@ -43,7 +46,8 @@ struct Consumer {
 
     TILEWRIGHT_DEVICE void wait_full() {
         const int stage = ring.place;
-        barrier_wait(shared.full[stage], ring.parity, {arguments.report, BarrierName::full, stage});
+        if (!arrived) barrier_wait(shared.full[stage], ring.parity, {patience, BarrierName::full, stage});
+        arrived = false;
     }
 
     TILEWRIGHT_DEVICE void release(int stage) {
@@ -96,41 +100,35 @@ struct Consumer {
     }
 };
 
-/// The factors that promote a k-block: scale of the row times scale of the column, each product rounded once.
+/// The factors that promote a unit: scale of the row times scale of the column, each product rounded once.
 template <Tile tile>
 struct Factors {
-    static constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
     static constexpr int columns = tile.piece_columns();
     static constexpr int group = tile.group_columns();
     static constexpr int groups = tile.scales_blocks() ? tile.column_groups() : 1;
 
-    float row[halves][2][groups];  // of rows r and r + 8 of the fragment; times the scale of a group of columns
+    float block[groups];  // of groups of columns
+    float row[2];         // of rows r and r + 8 of the fragment
+    float product[2][groups];
     float column[tile.scales_columns() ? columns / 4 : 1];  // of each column of the fragment
 
-    /// Of the k-block in `ring`, which has arrived.
-    TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, const Ring<tile.stages>& ring, int k_block) {
-        if constexpr (tile.scales_rows()) {
-            float block[groups];
+    TILEWRIGHT_DEVICE void read_blocks(const Consumer<tile>& c, int k_block) {
+        if constexpr (tile.scales_blocks()) {
 #pragma unroll
             for (int i = 0; i < groups; ++i) {
-                block[i] = 1;
-                if constexpr (tile.scales_blocks()) {
-                    const float* scales = c.shared.block_scales[c.blocks.place][i];
-                    block[i] = load_shared(scales[unsigned(k_block) % block_scale_columns]);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 2 * halves; ++i) {
-                const int offset = i / 2 * warpgroup_rows + i % 2 * 8;
-                const float scale = load_shared(c.shared.a_scales[ring.place][c.row_in_tile + offset]);
-#pragma unroll
-                for (int j = 0; j < groups; ++j) row[i / 2][i % 2][j] = tile.scales_blocks() ? scale * block[j] : scale;
+                const float* scales = c.shared.block_scales[c.blocks.place][i];
+                block[i] = load_shared(scales[unsigned(k_block) % block_scale_columns]);
             }
         }
     }
 
-    /// Of the unit's columns, of the k-block that is being multiplied.
-    TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int unit) {
+    /// Right before the unit is issued: the loads take their time while the first product runs.
+    TILEWRIGHT_DEVICE void read(const Consumer<tile>& c, int unit) {
+        if constexpr (tile.scales_rows()) {
+            const float* rows = c.shared.a_scales[c.ring.place] + c.row_in_tile + unit / tile.pieces() * warpgroup_rows;
+            row[0] = load_shared(rows[0]);
+            row[1] = load_shared(rows[8]);
+        }
         if constexpr (tile.scales_columns()) {
             const float* first = c.shared.b_scales[c.ring.place] + unit % tile.pieces() * columns + c.lane % 4 * 2;
 #pragma unroll
@@ -142,41 +140,52 @@ struct Factors {
         }
     }
 
+    /// After the unit was multiplied.
+    TILEWRIGHT_DEVICE void combine() {
+        if constexpr (tile.scales_blocks()) {
+#pragma unroll
+            for (int i = 0; i < groups; ++i) {
+                product[0][i] = row[0] * block[i];
+                product[1][i] = row[1] * block[i];
+            }
+        }
+    }
+
     /// Of element `i` (0 .. 3) of the unit's j-th 8 columns.
     TILEWRIGHT_DEVICE float of(int unit, int j, int i) const {
-        const auto& rows = row[unit / tile.pieces()][i / 2];
-        if constexpr (tile.scales_columns()) return rows[0] * column[2 * j + i % 2];
-        return rows[(unit % tile.pieces() * columns + j * 8) / group];
+        if constexpr (tile.scales_columns()) return row[i / 2] * column[2 * j + i % 2];
+        return product[i / 2][(unit % tile.pieces() * columns + j * 8) / group];
     }
 };
 
+/// All of one row, then all of the other: a factor that the next instruction uses again is not read again, and the
+/// tensor core reads and writes the same registers' banks.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const float (&chain)[unit_registers<tile>],
                                const Factors<tile>& factors, int unit) {
 #pragma unroll
-    for (int j = 0; j < tile.piece_columns() / 8; ++j) {
+    for (int row = 0; row < 2; ++row) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            float& value = sum[4 * j + i];
+        for (int i = 0; i < unit_registers<tile> / 2; ++i) {
+            const int j = i / 2, index = 4 * j + 2 * row + i % 2;
             if constexpr (tile.scaled_in_loop()) {
-                value = fma(chain[4 * j + i], factors.of(unit, j, i), value);
+                sum[index] = fma(chain[index], factors.of(unit, j, 2 * row + i % 2), sum[index]);
             } else {
-                value = value + chain[4 * j + i];
+                sum[index] = sum[index] + chain[index];
             }
         }
     }
 }
 
-/// One k-block through all units, with the factors that were read before. While the last unit is multiplied, those of
-/// the next k-block are: loads between the products of a group, or before them, would delay the products.
+/// One k-block through all units.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Factors<tile>& factors, int k_block,
                                       bool may_be_first, bool may_end_scales) {
     float chain[unit_registers<tile>];
-    Factors<tile> next;
+    c.wait_full();
 #pragma unroll
     for (int unit = 0; unit < units<tile>; ++unit) {
-        factors.read_columns(c, unit);
+        factors.read(c, unit);
         pin(chain);
         wgmma_fence();
         c.issue(chain, unit, false);
@@ -184,17 +193,17 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Facto
         if (unit == 0) c.release_previous(k_block, may_be_first);
         if (unit == units<tile> - 1) {
             c.ring.advance();
-            if (k_block + 1 < c.k_blocks) {
-                if (may_end_scales) next_block_scales(c, k_block + 1);
-                c.wait_full();
-                next.read_rows(c, c.ring, k_block + 1);
-            }
+            c.arrived = barrier_test(c.shared.full[c.ring.place], c.ring.parity);
         }
         wgmma_wait<0>();
         pin(chain);
+        factors.combine();
         promote<tile>(sums[unit], chain, factors, unit);
     }
-    factors = next;
+    if (k_block + 1 < c.k_blocks) {
+        if (may_end_scales) next_block_scales(c, k_block + 1);
+        factors.read_blocks(c, k_block + 1);
+    }
 }
 
 /// The 128x128 scales that `k_block` begins, if it begins any.
@@ -204,7 +213,7 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
         if (unsigned(k_block) % block_scale_columns != 0) return;
         if (k_block > 0) release_block_scales(c);
         barrier_wait(c.shared.block_scales_full[c.blocks.place], c.blocks.parity,
-                     {c.arguments.report, BarrierName::block_scales_full, c.blocks.place});
+                     {c.patience, BarrierName::block_scales_full, c.blocks.place});
     }
 }
 
@@ -224,8 +233,7 @@ TILEWRIGHT_DEVICE void multiply_promoted(Consumer<tile>& c, Sums<tile>& sums) {
     constexpr int unrolled = 4;
     Factors<tile> factors;
     next_block_scales(c, 0);
-    c.wait_full();
-    factors.read_rows(c, c.ring, 0);
+    factors.read_blocks(c, 0);
     for (int k_block = 0; k_block < c.k_blocks;) {
 #pragma unroll
         for (int i = 0; i < unrolled; ++i) {

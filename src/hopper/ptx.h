@@ -46,9 +46,13 @@ struct alignas(8) Barrier {
     u64 state;
 };
 
-/// Who waits for what, for the report of a wait that takes more than `timeout` (ptx_sm90.h).
+/// How often a thread asks in vain, all its waits together, before it gives up: seconds, far beyond any kernel that
+/// works. Then it no longer waits at all, so that the kernel ends; its results are wrong.
+inline constexpr int all_patience = 1 << 26;
+
+/// What is waited for, and how much patience is left: negative after giving up.
 struct Waiting {
-    TimeoutReport* report;
+    int& patience;
     BarrierName barrier;
     int stage;
 };
@@ -63,8 +67,7 @@ void barrier_arrive_peer(Barrier& barrier, int rank);
 void barrier_arrive_expect(Barrier& barrier, int bytes);
 /// Whether the phase of this parity is complete; does not wait.
 bool barrier_test(Barrier& barrier, u32 parity);
-/// Waits until it is. After a time-out: writes the report and goes on, as does every later wait of the kernel, so that
-/// it ends; its results are wrong.
+/// Waits until it is, or patience ends.
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting);
 
 // ---- TMA: boxes of a tensor to shared memory and back. Coordinates count elements, x along the contiguous dimension;
@@ -132,6 +135,10 @@ u8 load_global(const u8* from);
 u16 load_global(const u16* from);
 void store_global(float* to, float value);
 void store_global(u16* to, u16 value);
+void store_global(u64* to, u64 value);
+
+/// The value of another lane of the warp, all together.
+float shuffle(float value, int lane);
 
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 

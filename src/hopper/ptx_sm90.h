@@ -83,29 +83,14 @@ TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
         : "memory");
     return complete != 0;
 }
-// The SM's clock, its low half. The global timer would do, but reading it takes as long as many waits.
-TILEWRIGHT_DEVICE u32 clocks() {
-    u32 count;
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(count));
-    return count;
-}
-/// A second or so, far beyond any wait of a kernel that works; and from when on a wait asks whether another has failed.
-inline constexpr u32 timeout_clocks = 2'000'000'000;
-inline constexpr u32 patience_clocks = 400'000;
-
-// The first try stands alone: a loop that counts its tries puts the count between the barrier and the first wgmma,
-// which cost 4 % of a whole kernel (docs/tried.md). A wait that failed goes on, and with it the kernel to its end: an
-// exit here makes ptxas serialise wgmma (C7518), a call would spill what is live around it.
+// What follows the first try is as short as it can be: code that counts, looks at a clock or writes a report in the
+// middle of the main loop cost 2 to 4 % of a whole kernel, because the loop is as long as the instruction cache is deep
+// (docs/tried.md). An exit here makes ptxas serialise wgmma (C7518), a call would spill what is live.
 TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
     if (barrier_try(barrier, parity)) return;
-    const u32 begin = clocks();
+#pragma unroll 1
     while (!barrier_try(barrier, parity)) {
-        const u32 waited = clocks() - begin;
-        if (waited < patience_clocks) continue;
-        volatile u64* report = &waiting.report->word;
-        if (*report != 0) return;
-        if (waited < timeout_clocks) continue;
-        *report = TimeoutReport::pack(waiting.barrier, waiting.stage, parity, blockIdx.x, threadIdx.x);
+        if (--waiting.patience < 0) return;
     }
 }
 
@@ -200,6 +185,9 @@ TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u16 load_global(const u16* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE void store_global(float* to, float value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u16* to, u16 value) { *to = value; }
+TILEWRIGHT_DEVICE void store_global(u64* to, u64 value) { *to = value; }
+
+TILEWRIGHT_DEVICE float shuffle(float value, int lane) { return __shfl_sync(~0U, value, lane); }
 
 // ---- Arithmetic
 

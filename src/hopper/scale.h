@@ -1,6 +1,6 @@
 // Scale factors on their way in: by ordinary loads, so that they may lie in any strides and formats. Three kinds:
 // of rows, for each k-block, into the stage that they belong to; of 128x128 blocks, 32 k-blocks at a time; and those
-// that multiply finished sums, with the tile.
+// that multiply finished sums, for each tile.
 #pragma once
 
 #include "formats/codec.h"
@@ -31,8 +31,8 @@ public:
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments) {}
 
-    /// `warp`: 0 or 1, of the warps with this role.
-    TILEWRIGHT_DEVICE void run(int warp) {
+    /// `warp`: 0 or 1, of the warps with this role. Returns the patience that is left.
+    TILEWRIGHT_DEVICE int run(int warp) {
         const int k_blocks = (arguments_.k + tile.k - 1) / tile.k;
         const int thread = warp * warp_threads + lane_index();
         Ring<tile.stages> ring{.parity = 1};
@@ -47,6 +47,7 @@ public:
                 }
             }
         }
+        return patience_;
     }
 
 private:
@@ -73,7 +74,7 @@ private:
 
     TILEWRIGHT_DEVICE void write(Ring<tile.stages>& ring, int thread, const float (&values)[at_least_one(rows_each)]) {
         const int stage = ring.place;
-        barrier_wait(shared_.empty[stage], ring.parity, {arguments_.report, BarrierName::empty, stage});
+        barrier_wait(shared_.empty[stage], ring.parity, {patience_, BarrierName::empty, stage});
 #pragma unroll
         for (int r = 0; r < rows_each; ++r) {
             const int row = thread + r * threads;
@@ -90,43 +91,36 @@ private:
 
     Shared<tile>& shared_;
     const Arguments& arguments_;
+    int patience_ = all_patience;
     float values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 
-/// One warp: says which tile comes next, a few tiles ahead, and brings the scales that serve all of it or many of its
-/// k-blocks.
+/// One warp: brings the scales that serve a whole tile, or many of its k-blocks, ahead of the tile.
 template <Tile tile>
-class Dispatcher {
+class TileScales {
 public:
-    TILEWRIGHT_DEVICE Dispatcher(Shared<tile>& shared, const Arguments& arguments)
+    TILEWRIGHT_DEVICE TileScales(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments) {}
 
-    TILEWRIGHT_DEVICE void run() {
+    TILEWRIGHT_DEVICE int run() {
         Schedule<tile> schedule = own_schedule<tile>(arguments_);
-        for (;;) {
-            const Work work = schedule.next();
-            announce(work);
-            if (work.exists == 0) return;
+        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+            if constexpr (tile.scales_after()) bring_final_scales(work);
             if constexpr (tile.scales_blocks()) bring_block_scales(work);
         }
+        return patience_;
     }
 
 private:
-    TILEWRIGHT_DEVICE void announce(const Work& work) {
-        const int place = works_.place;
-        barrier_wait(shared_.work_empty[place], works_.parity, {arguments_.report, BarrierName::work_empty, place});
-        if (lane_index() == 0) shared_.work[place] = work;
-        if constexpr (tile.scales_after()) {
-            if (work.exists != 0) bring_final_scales(work, place);
-        }
-        sync_warp();
-        if (lane_index() == 0) barrier_arrive(shared_.work_full[place]);
-        works_.advance();
-    }
-
-    TILEWRIGHT_DEVICE void bring_final_scales(const Work& work, int place) {
+    TILEWRIGHT_DEVICE void bring_final_scales(const Work& work) {
+        const int place = finals_.place;
+        barrier_wait(shared_.final_scales_empty[place], finals_.parity,
+                     {patience_, BarrierName::final_scales_empty, place});
         bring<tile.m>(shared_.row_scales[place], arguments_.scales_a, work.batch, work.row);
         bring<tile.n>(shared_.column_scales[place], arguments_.scales_b, work.batch, work.column);
+        sync_warp();
+        if (lane_index() == 0) barrier_arrive(shared_.final_scales_full[place]);
+        finals_.advance();
     }
 
     /// All loads first: one after the other they would take the time of each.
@@ -149,7 +143,7 @@ private:
         for (int begin = 0; begin < k_blocks; begin += block_scale_columns) {
             const int place = blocks_.place;
             barrier_wait(shared_.block_scales_empty[place], blocks_.parity,
-                         {arguments_.report, BarrierName::block_scales_empty, place});
+                         {patience_, BarrierName::block_scales_empty, place});
             for (int group = 0; group < tile.column_groups(); ++group) {
                 const int row_block = (work.column + group * tile.group_columns()) / 128;
                 const float value = scale_at(arguments_.scales_b, work.batch, row_block, begin + lane_index());
@@ -163,7 +157,8 @@ private:
 
     Shared<tile>& shared_;
     const Arguments& arguments_;
-    Ring<work_slots> works_{.parity = 1};
+    int patience_ = all_patience;
+    Ring<final_scale_slots> finals_{.parity = 1};
     Ring<block_scale_slots> blocks_{.parity = 1};
 };
 

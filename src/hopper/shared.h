@@ -23,15 +23,14 @@ struct Shared {
     float block_scales[block_scale_slots][at_least_one(tile.scales_blocks() ? tile.column_groups() : 0)]
                       [tile.scales_blocks() ? block_scale_columns : 1];
 
-    // The tiles that come next, with the scales that multiply their finished sums.
-    Work work[work_slots];
-    float row_scales[work_slots][at_least_one(tile.scales_after() ? tile.m : 0)];
-    alignas(8) float column_scales[work_slots][at_least_one(tile.scales_after() ? tile.n : 0)];
+    // The scales that multiply finished sums, for the tiles that come next.
+    float row_scales[final_scale_slots][at_least_one(tile.scales_after() ? tile.m : 0)];
+    alignas(8) float column_scales[final_scale_slots][at_least_one(tile.scales_after() ? tile.n : 0)];
 
     Barrier full[tile.stages];
     Barrier empty[tile.stages];
-    Barrier work_full[work_slots];
-    Barrier work_empty[work_slots];
+    Barrier final_scales_full[final_scale_slots];
+    Barrier final_scales_empty[final_scale_slots];
     Barrier block_scales_full[block_scale_slots];
     Barrier block_scales_empty[block_scale_slots];
 };
@@ -50,46 +49,11 @@ struct Ring {
     }
 };
 
-/// This block's tiles, for those who walk them without asking.
+/// This block's tiles: every role walks them on its own.
 template <Tile tile>
 TILEWRIGHT_DEVICE Schedule<tile> own_schedule(const Arguments& arguments) {
     const Extent extent{.m = arguments.m, .n = arguments.n, .batch = arguments.batch, .band = arguments.band};
     return Schedule<tile>(extent, block_index(), block_count());
 }
-
-/// The list of tiles as a consumer warp reads it, in step with the warp that dispatches: consumers have no registers
-/// for a schedule.
-template <Tile tile>
-class WorkList {
-public:
-    TILEWRIGHT_DEVICE WorkList(Shared<tile>& shared, TimeoutReport* report) : shared_(shared), report_(report) {}
-
-    /// To the next tile; false after the last.
-    TILEWRIGHT_DEVICE bool next() {
-        if (reading_) give_back();
-        barrier_wait(shared_.work_full[ring_.place], ring_.parity, {report_, BarrierName::work_full, ring_.place});
-        reading_ = true;
-        // Uniform for the compiler too: what changes in a loop that lanes may leave apart cannot be.
-        return same_in_warp(shared_.work[ring_.place].exists) != 0;
-    }
-
-    /// Read where it is needed: held through the main loop it would cost registers.
-    TILEWRIGHT_DEVICE Work work() const { return shared_.work[ring_.place]; }
-
-    /// Its slot.
-    TILEWRIGHT_DEVICE int place() const { return ring_.place; }
-
-private:
-    TILEWRIGHT_DEVICE void give_back() {
-        sync_warp();
-        if (lane_index() == 0) barrier_arrive(shared_.work_empty[ring_.place]);
-        ring_.advance();
-    }
-
-    Shared<tile>& shared_;
-    TimeoutReport* report_;
-    Ring<work_slots> ring_;
-    bool reading_ = false;
-};
 
 }  // namespace tilewright::hopper

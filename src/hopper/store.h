@@ -6,33 +6,22 @@
 
 namespace tilewright::hopper {
 
-/// How two neighbours become 16-bit elements of D.
-struct Bf16 {
-    static constexpr int bytes = 2;
-    static TILEWRIGHT_DEVICE u32 pack(float low, float high) { return pack_bf16(low, high); }
-};
-
-struct F16 {
-    static constexpr int bytes = 2;
-    static TILEWRIGHT_DEVICE u32 pack(float low, float high) { return pack_f16(low, high); }
-};
-
-struct F32 {
-    static constexpr int bytes = 4;
-};
-
 constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
 /// Stages that a tile keeps for its D: those that TMA stores from, or one as a scratch pad.
 template <Tile tile>
 constexpr int kept_stages(const Arguments& arguments) {
+    if constexpr (tile.plain) return tile.store_stages(2);
     return arguments.stored_by_tma ? tile.store_stages(element_bytes(arguments.format)) : 1;
 }
 
 /// Scales that do not vary along k: sum * (scale of the row * scale of the column).
 template <Tile tile>
-TILEWRIGHT_DEVICE void scale_sums(const Consumer<tile>& c, Sums<tile>& sums, int place) {
+TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
+    const int place = c.finals.place;
+    barrier_wait(c.shared.final_scales_full[place], c.finals.parity,
+                 {c.patience, BarrierName::final_scales_full, place});
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
         const int row = c.first_row() + half * warpgroup_rows + c.warp * warp_rows + c.lane / 4;
@@ -51,44 +40,53 @@ TILEWRIGHT_DEVICE void scale_sums(const Consumer<tile>& c, Sums<tile>& sums, int
             }
         }
     }
+    sync_warp();
+    if (c.lane == 0) barrier_arrive(c.shared.final_scales_empty[place]);
+    c.finals.advance();
 }
 
-/// 16 rows and 128 bytes of columns, from column `column` of the tile on, in the swizzled layout of TMA.
-template <Tile tile, class Element>
-TILEWRIGHT_DEVICE void stage_rows(const Sums<tile>& sums, u8* to, int half, int column, int lane) {
-    const auto at = [&](int i) -> const float* {  // the fragment of columns column + 8 i
-        const int first = column + i * 8;
-        return &sums[half * tile.pieces() + first / tile.piece_columns()][first % tile.piece_columns() / 2];
+/// The fragment of columns `column` .. `column` + 7 of the tile, in the warp's 16 rows of `half`.
+template <Tile tile>
+TILEWRIGHT_DEVICE const float* fragment(const Sums<tile>& sums, int half, int column) {
+    return &sums[half * tile.pieces() + column / tile.piece_columns()][column % tile.piece_columns() / 2];
+}
+
+/// 16 rows and 64 columns as bf16 or f16, from column `column` of the tile on, in the swizzled layout of TMA.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_16_bit(const Sums<tile>& sums, u8* to, int half, int column, int lane, bool as_bf16) {
+    const auto pack = [&](const float* pair) {
+        return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
     };
-    if constexpr (Element::bytes == 2) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const float *low = at(2 * j), *high = at(2 * j + 1);
-            const int row = lane % 16, chunk = j * 2 + lane / 16;
-            store_matrix(to + row * 128 + (chunk ^ row % 8) * 16, Element::pack(low[0], low[1]),
-                         Element::pack(low[2], low[3]), Element::pack(high[0], high[1]),
-                         Element::pack(high[2], high[3]));
-        }
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            if (column + j * 8 >= tile.n) break;  // the scratch pad may be wider than what is left
-            const float* value = at(j);
-            const int row = lane / 4, chunk = j * 2 + lane % 4 / 2;
-            u8* place = to + row * 128 + (chunk ^ row) * 16 + lane % 2 * 8;
-            store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
-            store_shared(*reinterpret_cast<Pair*>(place + 8 * 128), {value[2], value[3]});
-        }
+    for (int j = 0; j < 4; ++j) {
+        const float* low = fragment<tile>(sums, half, column + 16 * j);
+        const float* high = fragment<tile>(sums, half, column + 16 * j + 8);
+        const int row = lane % 16, chunk = j * 2 + lane / 16;
+        store_matrix(to + row * 128 + (chunk ^ row % 8) * 16, pack(low), pack(low + 2), pack(high), pack(high + 2));
     }
 }
 
-/// Each warp stages its 16 rows of each half where its rows of A lay.
-template <Tile tile, class Element>
-TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const WorkList<tile>& list) {
+/// 16 rows and 32 columns as f32 (fewer at the tile's end), likewise.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, int column, int lane) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        if (column + j * 8 >= tile.n) break;
+        const float* value = fragment<tile>(sums, half, column + 8 * j);
+        const int row = lane / 4, chunk = j * 2 + lane % 4 / 2;
+        u8* place = to + row * 128 + (chunk ^ row) * 16 + lane % 2 * 8;
+        store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
+        store_shared(*reinterpret_cast<Pair*>(place + 8 * 128), {value[2], value[3]});
+    }
+}
+
+/// Each warp stages its 16 rows of each half where its rows of A lay, 128 bytes of columns in each stage.
+template <Tile tile, int bytes>
+TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
-    constexpr int columns = store_row_bytes / Element::bytes;
-    constexpr int warpgroup_warps = 4;
+    constexpr int columns = store_row_bytes / bytes;
     const int lane = lane_index();
+    const bool as_bf16 = tile.plain || c.arguments.format == OutputFormat::bf16;
     int stage = c.ring.place;
 #pragma unroll
     for (int column = 0; column < tile.n; column += columns) {
@@ -96,19 +94,20 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, c
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
             const int row = c.first_row() + half * warpgroup_rows + c.warp * warp_rows;
-            stage_rows<tile, Element>(sums, c.shared.a[stage] + row * 128, half, column, lane);
+            u8* to = c.shared.a[stage] + row * 128;
+            if constexpr (bytes == 2) stage_16_bit<tile>(sums, to, half, column, lane, as_bf16);
+            if constexpr (bytes == 4) stage_32_bit<tile>(sums, to, half, column, lane);
         }
     }
     fence_async_proxy();
     sync_named(c.warpgroup + 1, warpgroup_threads);
     // A store for each stage, each by another warp: one warp alone would wait for the issue of each.
-    constexpr int stores = tile.n / columns;
-    for (int i = c.warp; i < stores; i += warpgroup_warps) {
-        stage = c.ring.place - 1 - i;
-        if (stage < 0) stage += tile.stages;
+    constexpr int stores = tile.n / columns, warps = warpgroup_threads / warp_threads;
+#pragma unroll 1
+    for (int i = c.warp; i < stores; i += warps) {
+        const int from = c.ring.place > i ? c.ring.place - 1 - i : c.ring.place - 1 - i + tile.stages;
         if (lane == 0) {
-            const Work work = list.work();
-            tma_store(c.arguments.d, c.shared.a[stage] + c.first_row() * 128, work.column + i * columns,
+            tma_store(c.arguments.d, c.shared.a[from] + c.first_row() * 128, work.column + i * columns,
                       work.row + c.first_row(), work.batch);
             tma_store_commit();
         }
@@ -140,7 +139,7 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const Work& wor
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
-    constexpr int columns = store_row_bytes / F32::bytes;
+    constexpr int columns = store_row_bytes / int(sizeof(float));
     const int lane = lane_index(), stage = c.before(c.ring.place);
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
@@ -148,7 +147,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
         u8* pad = c.shared.a[stage] + first * 128;
 #pragma unroll
         for (int begin = 0; begin < tile.n; begin += columns) {
-            stage_rows<tile, F32>(sums, pad, half, begin, lane);
+            stage_32_bit<tile>(sums, pad, half, begin, lane);
             sync_warp();
             const int column = work.column + begin + lane;
             const int rows = c.arguments.m - work.row - first;
@@ -167,30 +166,23 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
     if (c.k_blocks > 0) c.release(stage);
 }
 
-template <Tile tile, class Element>
-TILEWRIGHT_DEVICE void store_as(Consumer<tile>& c, Sums<tile>& sums, const WorkList<tile>& list) {
-    if constexpr (tile.stores_by_tma(Element::bytes)) {
-        if (c.arguments.alpha != 1) {
-#pragma unroll
-            for (int unit = 0; unit < units<tile>; ++unit) {
-#pragma unroll
-                for (int i = 0; i < unit_registers<tile>; ++i) sums[unit][i] *= c.arguments.alpha;
-            }
-        }
-        store_by_tma<tile, Element>(c, sums, list);
-    }
-}
-
-/// To where the list of tiles says.
 template <Tile tile>
-TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const WorkList<tile>& list) {
-    if constexpr (tile.scales_after()) scale_sums<tile>(c, sums, list.place());
+TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const Work& work) {
+    if constexpr (tile.scales_after()) scale_sums<tile>(c, sums);
     sync_named(c.warpgroup + 1, warpgroup_threads);  // all of the warpgroup have multiplied: its rows of A are free
-    if (!c.by_tma) return store_by_element<tile>(c, sums, list.work());
-    switch (c.arguments.format) {
-        case OutputFormat::bf16: return store_as<tile, Bf16>(c, sums, list);
-        case OutputFormat::f16: return store_as<tile, F16>(c, sums, list);
-        case OutputFormat::f32: return store_as<tile, F32>(c, sums, list);
+    if constexpr (tile.plain) return store_by_tma<tile, 2>(c, sums, work);
+    if (!c.by_tma) return store_by_element<tile>(c, sums, work);
+    if (c.arguments.alpha != 1) {
+#pragma unroll
+        for (int unit = 0; unit < units<tile>; ++unit) {
+#pragma unroll
+            for (int i = 0; i < unit_registers<tile>; ++i) sums[unit][i] *= c.arguments.alpha;
+        }
+    }
+    if (element_bytes(c.arguments.format) == 2) {
+        if constexpr (tile.stores_by_tma(2)) store_by_tma<tile, 2>(c, sums, work);
+    } else {
+        if constexpr (tile.stores_by_tma(4)) store_by_tma<tile, 4>(c, sums, work);
     }
 }
 

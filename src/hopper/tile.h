@@ -30,9 +30,9 @@ enum class Family : unsigned char { dense, m_grouped, masked, k_grouped };  // d
 
 /// What a warp does.
 enum class Role : unsigned char {
-    load,      // fetches operands by TMA
-    dispatch,  // says which tile comes next, and brings the scales that serve all of it
-    scale,     // brings scales of rows, k-block by k-block, where TMA cannot
+    load,         // fetches operands by TMA
+    block_scale,  // brings 128x128 scales, or those of finished sums
+    row_scale,    // brings scales of rows, k-block by k-block, where TMA cannot
     spare,
     multiply,
 };
@@ -46,7 +46,7 @@ inline constexpr int producer_warps = 4;           // one warpgroup, so that set
 inline constexpr int tile_alignment = 1024;        // of swizzled shared memory
 inline constexpr int box_rows_limit = 256;         // of one TMA box
 inline constexpr int warp_rows = 16;               // of a wgmma's 64
-inline constexpr int work_slots = 4;               // tiles that are announced ahead
+inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
 inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
 inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
 inline constexpr int store_row_bytes = 128;        // of D in one TMA store: the swizzle's width
@@ -92,6 +92,9 @@ struct Tile {
     Scaling b_scaling = Scaling::after;
     bool promoted = true;  // fp8: no more than 128 products in the tensor core's own sum
     Family family = Family::dense;
+    /// For the common call alone: D bf16 by TMA, alpha 1, scales of rows by TMA. The mere presence of the code for
+    /// other calls costs 3 to 5 %: the loop is as long as the instruction cache is deep (docs/tried.md).
+    bool plain = false;
 
     constexpr bool operator==(const Tile&) const = default;
 
@@ -141,13 +144,14 @@ struct Tile {
     constexpr int scale_warps() const { return scales_rows() || scales_columns() ? 2 : 0; }
     constexpr Role role(int warp) const {
         if (warp >= producer_warps) return Role::multiply;
-        if (warp < 2) return warp == 0 ? Role::load : Role::dispatch;
-        return warp < 2 + scale_warps() ? Role::scale : Role::spare;
+        if (warp == 0) return Role::load;
+        if (warp == 1) return scales_blocks() || scales_after() ? Role::block_scale : Role::spare;
+        return warp < 2 + scale_warps() ? Role::row_scale : Role::spare;
     }
 
     // ---- Barriers: arrivals that complete a phase. Scale warps stay away where TMA brings all scales.
 
-    /// The loading thread, which announces the bytes, and each warp that brings scales.
+    /// The loading thread, which announces the bytes, and each warp that brings scales of rows.
     constexpr int full_arrivals(bool scales_by_tma) const { return 1 + (scales_by_tma ? 0 : scale_warps()); }
     /// Each warp that multiplies, in every block that waits for this stage.
     constexpr int empty_arrivals() const { return consumer_warps() * (multicast == Multicast::none ? 1 : cluster); }
@@ -164,12 +168,12 @@ struct Tile {
         return scales_blocks() ? block_scale_slots * column_groups() * block_scale_columns * 4 : 0;
     }
     /// Scales that multiply the finished sum: of each row and column of the tile.
-    constexpr int final_scale_bytes() const { return scales_after() ? work_slots * (m + n) * 4 : 0; }
-    /// Full and empty for each stage and slot, and what a slot says of a tile.
-    constexpr int control_bytes() const { return 2 * 8 * (stages + work_slots + block_scale_slots) + work_slots * 16; }
+    constexpr int final_scale_bytes() const { return scales_after() ? final_scale_slots * (m + n) * 4 : 0; }
+    /// Full and empty for each stage and slot.
+    constexpr int barrier_bytes() const { return 2 * 8 * (stages + final_scale_slots + block_scale_slots); }
     constexpr int shared_bytes() const {
         const int scales = block_scale_bytes() + final_scale_bytes() + 512;  // 512: alignment between the parts
-        return round_up(stages * stage_bytes() + scales + control_bytes(), tile_alignment);
+        return round_up(stages * stage_bytes() + scales + barrier_bytes(), tile_alignment);
     }
 
     // ---- Loads
