@@ -37,12 +37,12 @@ std::vector<BenchShape> peer_shapes(const std::vector<std::int64_t>& rows) {
 std::vector<BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
                                         const std::string& command) {
     if (arguments.suite == peers_suite) {
-        const std::vector<BenchShape> shapes = peer_shapes(arguments.m);
+        std::vector<BenchShape> shapes = peer_shapes(arguments.m);
         if (shapes.empty()) throw UsageError(command + ": peers has m = 64, 128, 1024, 4096 and 8192");
         return shapes;
     }
     const std::vector<std::int64_t> rows = arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
-    const std::vector<BenchShape> shapes = suite_shapes(arguments.suite, groupings, rows, arguments.groups);
+    std::vector<BenchShape> shapes = suite_shapes(arguments.suite, groupings, rows, arguments.groups);
     if (shapes.empty()) throw UsageError(command + ": " + arguments.suite + " has no experts, so only --op dense");
     return shapes;
 }

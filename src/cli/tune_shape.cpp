@@ -89,6 +89,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSetting
     TunedShape tuned{.shape = shape, .key = planner::describe(problem).key};
     Trial trial(bench, operands, settings);
     std::vector<measure::Contestant> contestants;
+    contestants.reserve(plans.size());
     for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan.tile));
     tuned.failure = check_tiles(trial, operands, contestants, plans.front().tile);
     if (!tuned.failure.empty()) return tuned;
