@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cctype>
 
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
@@ -20,17 +21,11 @@ constexpr int attribute_capability_minor = 76;
 constexpr int attribute_max_dynamic_shared_bytes = 8;
 constexpr unsigned portable_and_mapped = 1 | 2;
 
-const char* name(hopper::BarrierName barrier) {
-    switch (barrier) {
-        case hopper::BarrierName::none: break;
-        case hopper::BarrierName::full: return "full";
-        case hopper::BarrierName::empty: return "empty";
-        case hopper::BarrierName::work_full: return "work_full";
-        case hopper::BarrierName::work_empty: return "work_empty";
-        case hopper::BarrierName::block_scales_full: return "block_scales_full";
-        case hopper::BarrierName::block_scales_empty: return "block_scales_empty";
-    }
-    return "unknown";
+/// "NVIDIA H200" is an "h200", "NVIDIA GH200 480GB" is not.
+bool is_called(const std::string& chip, const std::string& word) {
+    std::string words = " ";
+    for (const char letter : chip) words += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    return words.find(" " + word) != std::string::npos;
 }
 
 }  // namespace
@@ -69,11 +64,13 @@ void Device::find_chip() {
                         "GH200); copy the tensors to the host and use the CPU backend",
                         index_, chip, major, minor));
     }
-    description_ = h200();
     for (const DeviceDescription& known : known_devices()) {
-        if (chip.find(known.name) != std::string::npos) description_ = known;
+        if (!is_called(chip, known.name) || known.sms != sms) continue;
+        description_ = known;
+        return;
     }
-    if (description_.sms == sms) return;
+    // Planned for like the H200, but without its tuned rows.
+    description_ = h200();
     description_.name = chip;
     description_.sms = sms;
     description_.cluster_2_sms = sms / 2 * 2;
@@ -156,9 +153,9 @@ void Device::check_report() {
     if (word.load(std::memory_order_relaxed) == 0) return;
     const hopper::TimeoutReport report{word.exchange(0)};
     throw Error(
-        fmt::format("cuda:{}: an earlier kernel stood still and gave up, its result is wrong: thread {} of "
-                    "block {} waited for barrier {} of stage {}, parity {}; please report this with the call",
-                    index_, report.thread(), report.block(), name(report.barrier()), report.stage(), report.parity()));
+        fmt::format("cuda:{}: an earlier kernel stood still and gave up, its result is wrong: thread {} of block {} "
+                    "waited too long; please report this with the call",
+                    index_, report.thread(), report.block()));
 }
 
 }  // namespace tilewright::cuda

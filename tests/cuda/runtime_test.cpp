@@ -8,6 +8,8 @@
 
 #include "cuda/count_allocations.h"
 #include "cuda/gpu_problem.h"
+#include "cuda/probe.h"
+#include "problem/addresses.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -110,12 +112,41 @@ TEST(Runtime, FreshAddressesEncodeMapsAndNothingElse) {
     const int maps = machine.fake().maps;
     const Problem p = gpu_problem({}, 0x50000000);
     const long before = test::allocations();
+    EXPECT_TRUE(machine.runtime().knows_kind(p));
+    EXPECT_TRUE(validate_addresses(p, Backend::hopper).empty());
     machine.runtime().run(p, nullptr);
     EXPECT_EQ(test::allocations(), before);
     EXPECT_GT(machine.fake().maps, maps);
     EXPECT_EQ(machine.fake().libraries, 1);
     EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x50000000U);
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+}
+
+TEST(Runtime, ManyKindsAreRememberedBeyondTheThreadsOwnMemory) {
+    FakeMachine machine;
+    for (int round = 0; round < 2; ++round) {
+        for (std::int64_t m = 16; m <= 16 * 40; m += 16) machine.runtime().run(gpu_problem({.m = m}), nullptr);
+    }
+    EXPECT_EQ(machine.fake().launches, 80);
+    EXPECT_EQ(machine.fake().last.arguments.m, 640);
+    EXPECT_FALSE(machine.runtime().knows_kind(gpu_problem({.m = 16})));
+    EXPECT_TRUE(machine.runtime().knows_kind(gpu_problem({.m = 640}, 0x70000000)));
+}
+
+TEST(Runtime, OtherChipsOfTheFamilyArePlannedForWithoutTunedRows) {
+    FakeMachine machine;
+    EXPECT_EQ(machine.runtime().device(0).description(), h200());
+    FakeMachine grace;
+    grace.fake().name = "NVIDIA GH200 480GB";
+    EXPECT_EQ(grace.runtime().device(0).description().name, "NVIDIA GH200 480GB");
+    FakeMachine other;
+    other.fake().name = "NVIDIA H100 PCIe";
+    other.fake().multiprocessors = 114;
+    const DeviceDescription& description = other.runtime().device(0).description();
+    EXPECT_EQ(description.name, "NVIDIA H100 PCIe");
+    EXPECT_EQ(description.sms, 114);
+    EXPECT_EQ(description.cluster_2_sms, 114);
+    EXPECT_EQ(description.l2_bytes, h200().l2_bytes);
 }
 
 TEST(Runtime, AnSmLimitLimitsTheGrid) {
@@ -164,17 +195,29 @@ TEST(Runtime, AKernelThatStoodStillIsReportedOnce) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
     machine.runtime().run(p, nullptr);
-    machine.fake().reports[0].word = hopper::TimeoutReport::pack(hopper::BarrierName::empty, 3, 1, 17, 260);
+    machine.fake().reports[0].word = hopper::TimeoutReport::pack(17, 260);
     try {
         machine.runtime().repeat(p, nullptr);
         ADD_FAILURE() << "no report";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
                      "cuda:0: an earlier kernel stood still and gave up, its result is wrong: thread 260 of block 17 "
-                     "waited for barrier empty of stage 3, parity 1; please report this with the call");
+                     "waited too long; please report this with the call");
     }
     EXPECT_EQ(machine.fake().launches, 1);
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+}
+
+TEST(Runtime, WithoutADriverACallSaysWhatIsMissing) {
+    if (probe().driver.usable) GTEST_SKIP() << "this machine has a driver, and these addresses are made up";
+    try {
+        run(gpu_problem({}));
+        ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("NVIDIA driver"), std::string::npos) << error.what();
+        EXPECT_TRUE(error.findings().empty());
+    }
+    EXPECT_THROW(run(gpu_problem({}), {.backend = Backend::cpu}), Error);
 }
 
 TEST(Runtime, ManyThreadsOnTwoDevicesLoadEachKernelOnce) {
