@@ -8,8 +8,8 @@
 
 namespace tilewright::cuda {
 
-/// Launches a problem that, but for alpha, this thread ran a moment ago; false if it is none of those. The fast path:
-/// no allocation, no lock, and nothing is validated again.
+/// Launches a problem that, but for an alpha other than 1, this thread ran a moment ago; false if it is none of those.
+/// The fast path: no allocation, no lock, and nothing is validated again.
 bool repeat(const Problem& problem, void* stream);
 
 /// Whether this thread ran a problem lately that differs from this one in addresses and alpha only, so that its shapes

@@ -98,7 +98,9 @@ Runtime::ThreadCache& Runtime::thread_cache() const {
 
 bool Runtime::repeat(const Problem& problem, StreamHandle stream) {
     Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
-        return same_addresses(call.problem, problem) && same_kind(call.problem, problem);
+        // A kernel for plain calls knows no alpha.
+        return same_addresses(call.problem, problem) && same_kind(call.problem, problem) &&
+               (call.problem.alpha == 1) == (problem.alpha == 1);
     });
     if (known == nullptr) return false;
     known->ready.arguments.alpha = problem.alpha;
@@ -119,32 +121,34 @@ Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
         if (same_kind(known->second.problem, problem)) return known->second;
     }
     Chosen chosen{.problem = problem, .device = &on, .tile = choose_tile(problem, on.description())};
-    chosen.kernel = on.kernel(chosen.tile);
     if (chosen_.size() >= kind_limit) chosen_.clear();
     chosen_.emplace(hash, chosen);
     return chosen;
 }
 
-const Runtime::Chosen& Runtime::choose(const Problem& problem, ThreadCache& cache) {
+Runtime::Chosen& Runtime::choose(const Problem& problem, ThreadCache& cache) {
     Chosen* known = cache.kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); });
     return known != nullptr ? *known : cache.kinds.add(choose_shared(problem));
 }
 
 void Runtime::run(const Problem& problem, StreamHandle stream) {
     ThreadCache& cache = thread_cache();
-    const Chosen& chosen = choose(problem, cache);
+    Chosen& chosen = choose(problem, cache);
     const int sms = chosen.device->sms();
     const int usable = problem.sm_limit > 0 ? std::min(problem.sm_limit, sms) : sms;
     const launch::Launch launch = launch::launch(geometry(problem), chosen.tile, usable);
-    Repeatable& call = cache.calls.add(
-        {.problem = problem, .device = chosen.device, .ready = chosen.device->ready(chosen.kernel, launch)});
+    KernelHandle& kernel = launch.tile.plain ? chosen.plain_kernel : chosen.kernel;
+    if (kernel == nullptr && launch.blocks > 0) kernel = chosen.device->kernel(launch.tile);
+    Repeatable& call =
+        cache.calls.add({.problem = problem, .device = chosen.device, .ready = chosen.device->ready(kernel, launch)});
     chosen.device->launch(call.ready, stream);
 }
 
 void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Target& target) {
     Device& on = device(target.device);
     const int usable = target.sm_limit > 0 ? std::min(target.sm_limit, on.sms()) : on.sms();
-    ReadyLaunch ready = on.ready(on.kernel(tile), launch::launch(geometry, tile, usable));
+    const launch::Launch launch = launch::launch(geometry, tile, usable);
+    ReadyLaunch ready = on.ready(on.kernel(launch.tile), launch);
     on.launch(ready, target.stream);
 }
 

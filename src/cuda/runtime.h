@@ -26,8 +26,8 @@ class Runtime {
 public:
     Runtime(const Driver& driver, const KernelPack& pack, DiskCache cache, std::vector<std::string> compilers);
 
-    /// Launches a problem that is, but for alpha, one of the last that this thread ran; false if it is none of them.
-    /// No allocation, no lock.
+    /// Launches a problem that is, but for an alpha other than 1, one of the last that this thread ran; false if it is
+    /// none of them. No allocation, no lock.
     bool repeat(const Problem& problem, StreamHandle stream);
 
     /// Whether this thread ran a problem lately that differs from this one in addresses and alpha only.
@@ -48,7 +48,9 @@ private:
         Problem problem;
         Device* device = nullptr;
         hopper::Tile tile;
+        // Loaded when first needed: addresses and alpha decide between them.
         KernelHandle kernel = nullptr;
+        KernelHandle plain_kernel = nullptr;
     };
     struct Repeatable {
         Problem problem;
@@ -58,7 +60,7 @@ private:
     struct ThreadCache;
 
     ThreadCache& thread_cache() const;
-    const Chosen& choose(const Problem& problem, ThreadCache& cache);
+    Chosen& choose(const Problem& problem, ThreadCache& cache);
     Chosen choose_shared(const Problem& problem);
 
     const Driver& driver_;

@@ -45,7 +45,11 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         std::vector<std::string> expressions;
         for (const hopper::Tile& tile :
              planner::candidates({.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128})) {
-            if (launch::has_kernel(tile)) expressions.push_back(launch::kernel_expression(tile));
+            hopper::Tile plain = tile;
+            plain.plain = true;
+            if (!launch::has_kernel(tile)) continue;
+            expressions.push_back(launch::kernel_expression(tile));
+            expressions.push_back(launch::kernel_expression(plain));
         }
         std::vector<cuda::PackedKernel> kernels;
         for (const std::string& expression : expressions) {

@@ -19,6 +19,9 @@ using test::gpu_problem;
 
 StreamHandle stream(std::intptr_t value) { return reinterpret_cast<StreamHandle>(value); }
 
+/// Scales of one k-block next to each other, which TMA fetches.
+void transpose_scales(Tensor& scales) { scales.strides = {1, scales.shape[0]}; }
+
 TEST(Runtime, LaunchesOnTheCallersStream) {
     FakeMachine machine;
     Problem p = gpu_problem({.m = 4096, .n = 4096, .k = 1024});
@@ -59,6 +62,7 @@ TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
 TEST(Runtime, TheSameCallAgainOnlyLaunches) {
     FakeMachine machine;
     Problem p = gpu_problem({});
+    p.alpha = 2;
     EXPECT_FALSE(machine.runtime().repeat(p, nullptr));
     machine.runtime().run(p, nullptr);
     const int maps = machine.fake().maps;
@@ -71,6 +75,23 @@ TEST(Runtime, TheSameCallAgainOnlyLaunches) {
     EXPECT_EQ(machine.fake().libraries, 1);
     EXPECT_EQ(machine.fake().last.arguments.alpha, 0.5F);
     EXPECT_EQ(machine.fake().last.config.stream, stream(9));
+}
+
+TEST(Runtime, AlphaDecidesWhichKernelRuns) {
+    FakeMachine machine;
+    Problem p = gpu_problem({});
+    transpose_scales(p.a.scales);
+    machine.runtime().run(p, nullptr);
+    const void* plain = machine.fake().last.kernel;
+    p.alpha = 2;
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr)) << "the kernel for plain calls knows no alpha";
+    machine.runtime().run(p, nullptr);
+    EXPECT_NE(machine.fake().last.kernel, plain);
+    EXPECT_EQ(machine.fake().libraries, 2);
+    p.alpha = 1;
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+    EXPECT_EQ(machine.fake().last.kernel, plain);
+    EXPECT_EQ(machine.fake().last.arguments.alpha, 1);
 }
 
 TEST(Runtime, AnyOtherCallIsNoRepetition) {
