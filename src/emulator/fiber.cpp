@@ -109,20 +109,18 @@ void tilewright_switch_stack(void** from, void* to) {
 void Fiber::switch_in() {
 #ifdef TILEWRIGHT_EMULATOR_RACES
     static thread_local void* const thread = __tsan_get_current_fiber();
-    // The first switch orders what came before the body, every other nothing.
-    __tsan_switch_to_fiber(sanitizer_fiber_, begun_ ? 1 : 0);
+    __tsan_switch_to_fiber(sanitizer_fiber_, 1);  // 1: switching orders nothing
 #endif
 #ifdef TILEWRIGHT_ASAN
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, stack_, stack_bytes);
 #endif
-    begun_ = true;
     tilewright_switch_stack(&outside, context_);
 #ifdef TILEWRIGHT_ASAN
     __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
 #ifdef TILEWRIGHT_EMULATOR_RACES
-    __tsan_switch_to_fiber(thread, ended_ ? 0 : 1);
+    __tsan_switch_to_fiber(thread, 1);
 #endif
 }
 
@@ -157,6 +155,12 @@ Fiber::~Fiber() {
 void Fiber::start(std::function<void()> body) {
 #ifdef TILEWRIGHT_EMULATOR_RACES
     if (sanitizer_fiber_ != nullptr && !ended_) {
+        // What the body did that was given up comes before all that follows.
+        void* const thread = __tsan_get_current_fiber();
+        __tsan_switch_to_fiber(sanitizer_fiber_, 1);
+        race::release(this);
+        __tsan_switch_to_fiber(thread, 1);
+        race::acquire(this);
         __tsan_destroy_fiber(sanitizer_fiber_);
         sanitizer_fiber_ = nullptr;
     }
@@ -168,7 +172,6 @@ void Fiber::start(std::function<void()> body) {
     fake_stack_ = nullptr;
 #endif
     body_ = std::move(body);
-    begun_ = false;
     ended_ = false;
     context_ = first_context(stack_, &Fiber::begin, context_);
 }

@@ -28,7 +28,6 @@ private:
 
     std::byte* stack_ = nullptr;
     std::function<void()> body_;
-    bool begun_ = false;
     bool ended_ = true;
     void* context_ = nullptr;          // where the body continues: a stack pointer, or a ucontext_t
     void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's idea of this fiber

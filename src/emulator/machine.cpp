@@ -1,5 +1,7 @@
 #include "emulator/machine.h"
 
+#include "emulator/race.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,10 +97,12 @@ void Machine::run() {
 
 void Machine::run_cluster(int first_block) {
     prepare(first_block);
+    race::release(&blocks_);
     while (!order_.empty()) {
         if (!run_round() && !finish_something()) throw Error(deadlock());
         std::erase_if(order_, [](const Thread* thread) { return thread->fiber->ended(); });
     }
+    race::acquire(&threads_);
     check_cluster_end();
 }
 
@@ -152,7 +156,9 @@ void Machine::prepare(int first_block) {
 /// The body of every fiber.
 void Machine::run_thread() {
     try {
+        race::acquire(&blocks_);
         kernel_();
+        race::release(&threads_);
         check_thread_end(*current_);
         --current_->block->running;
     } catch (...) {

@@ -118,6 +118,7 @@ u8 load_global(const u8* from) { return *from; }
 u16 load_global(const u16* from) { return *from; }
 void store_global(float* to, float value) { *to = value; }
 void store_global(u16* to, u16 value) { *to = value; }
+void store_global(u64* to, u64 value) { *to = value; }
 
 float fma(float a, float b, float c) {
     const float result = std::fma(a, b, c);

@@ -1,6 +1,7 @@
 // Each check of the emulator is provoked once: what a kernel may not do is an error that says who did what.
 #include "emulator/emulator.h"
 #include "emulator/primitives.h"
+#include "emulator/ring_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,6 @@ struct Shared {
     alignas(1024) u8 bytes[64 * 128];
     alignas(1024) u8 more[8 * 128];
     Barrier barrier;
-    Barrier second;
 };
 
 const Launch one_warp{.threads = 32, .shared_bytes = sizeof(Shared)};
@@ -78,7 +78,7 @@ TEST(Checks, WaitNamesBarrierAndStage) {
     expect_error(one_warp, "32 threads from 0 to 31, any: barrier_wait(empty[3], parity 0): 2 of 2 arrivals",
                  [](Shared& shared) {
                      open(shared, 2);
-                     barrier_wait(shared.barrier, 0, {nullptr, BarrierName::empty, 3});
+                     barrier_wait(shared.barrier, 0, {Unread{}, BarrierName::empty, 3});
                  });
 }
 TEST(Checks, DifferentCollectives) {
