@@ -73,6 +73,14 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     launch.b_scales.reset();
 }
 
+/// Whether the kernel for common calls alone serves this one (Tile::plain).
+bool is_plain(const Launch& launch) {
+    const hopper::Arguments& arguments = launch.arguments;
+    const bool brings_row_scales = launch.tile.scale_warps() > 0 && !arguments.scales_by_tma;
+    return arguments.stored_by_tma && arguments.format == hopper::OutputFormat::bf16 && arguments.alpha == 1 &&
+           !brings_row_scales;
+}
+
 }  // namespace
 
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
@@ -92,6 +100,7 @@ Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     result.d = output_map(g, tile);
     result.arguments.stored_by_tma = result.d.has_value();
     add_scale_maps(g, result);
+    result.tile.plain = is_plain(result);
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster;
     result.threads = tile.threads();

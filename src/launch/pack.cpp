@@ -62,7 +62,11 @@ std::vector<Tile> pack() {
             tile.a_scaling = mode.a;
             tile.b_scaling = mode.b;
             tile.promoted = mode.promoted;
-            if (mode.serves(tile)) add(tile, list);
+            if (!mode.serves(tile)) continue;
+            for (bool plain : {false, true}) {
+                tile.plain = plain;
+                add(tile, list);
+            }
         }
     }
     return list;

@@ -20,11 +20,11 @@ std::string kernel_expression(const hopper::Tile& tile) {
     return fmt::format(
         "tilewright::hopper::gemm<tilewright::hopper::Tile{{.m = {}, .n = {}, .k = {}, .stages = {}, .cluster = {}, "
         ".multicast = {}, .swap_ab = {}, .split_k = {}, .warpgroups = {}, .a = {}, .b = {}, .a_scaling = {}, "
-        ".b_scaling = {}, .promoted = {}, .family = {}}}>",
+        ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}}}>",
         tile.m, tile.n, tile.k, tile.stages, tile.cluster, enumerator("Multicast", tile.multicast), tile.swap_ab,
         tile.split_k, tile.warpgroups, enumerator("Storage", tile.a), enumerator("Storage", tile.b),
         enumerator("Scaling", tile.a_scaling), enumerator("Scaling", tile.b_scaling), tile.promoted,
-        enumerator("Family", tile.family));
+        enumerator("Family", tile.family), tile.plain);
 }
 
 std::string describe(const hopper::Tile& tile) {
@@ -40,7 +40,8 @@ std::string describe(const hopper::Tile& tile) {
     if (tile.split_k > 1) text += fmt::format(" split={}", tile.split_k);
     text += fmt::format(", {} x {}, {} x {}", word(storages, tile.a), word(storages, tile.b),
                         word(scalings, tile.a_scaling), word(scalings, tile.b_scaling));
-    return tile.promoted ? text : text + ", unpromoted";
+    if (!tile.promoted) text += ", unpromoted";
+    return tile.plain ? text + ", plain" : text;
 }
 
 }  // namespace tilewright::launch

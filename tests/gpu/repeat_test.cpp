@@ -18,10 +18,13 @@ TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
     const GpuCase noise({.recipe = recipe_of("tensor:tensor"), .m = 900, .n = 1100, .k = 2048});
     for (const hopper::Tile& tile : launch::pack()) {
         const GpuCase gpu({.recipe = recipe_of(tile_recipe(tile)),
-                           .m = 389,
+                           .m = 388,
                            .n = 520,
                            .k = 784,
-                           .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted});
+                           .alpha = tile.plain ? 1.0F : 2.0F,
+                           .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+                           .a_scales_transposed = true,
+                           .b_scales_transposed = true});
         const Geometry geometry = gpu.geometry();
         for (int launch = 0; launch < 1000; ++launch) {
             gpu.reset();

@@ -63,6 +63,33 @@ TEST(Launch, OneScaleIsFoundFromEveryRow) {
     EXPECT_FALSE(launched.arguments.scales_by_tma);
 }
 
+TEST(Launch, TheCommonCallIsPlain) {
+    Geometry common = block_scaled(300, 200, 1000);
+    test::transpose_scales(common.a, 304);
+    const auto is_plain = [](const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
+        return launch(g, tile, 132).tile.plain;
+    };
+    EXPECT_TRUE(is_plain(common));
+    Geometry g = common;
+    g.alpha = 2;
+    EXPECT_FALSE(is_plain(g)) << "alpha";
+    g = common;
+    g.output = Format::f32;
+    EXPECT_FALSE(is_plain(g)) << "f32";
+    g = common;
+    g.d.row_stride = 201;
+    EXPECT_FALSE(is_plain(g)) << "D that TMA cannot store";
+    g = common;
+    g.a.scale_strides = {.group = 0, .row = 8, .k = 1};
+    EXPECT_FALSE(is_plain(g)) << "scales that TMA cannot fetch";
+    g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
+    EXPECT_TRUE(is_plain(g, hopper::Tile{})) << "scales that the loop does not need";
+    hopper::Tile asked = block_scaled_tile();
+    asked.plain = true;
+    common.alpha = 2;
+    EXPECT_FALSE(is_plain(common, asked)) << "whatever was asked for";
+}
+
 TEST(Launch, ABlockForEachTileUpToTheSms) {
     const hopper::Tile tile = block_scaled_tile();
     EXPECT_EQ(blocks(block_scaled(1, 1, 128), tile, 132), 1);

@@ -47,7 +47,8 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.a_scaling = hopper::Scaling::row_128},
                                      {.b_scaling = hopper::Scaling::row_128},
                                      {.promoted = false},
-                                     {.family = hopper::Family::masked}};
+                                     {.family = hopper::Family::masked},
+                                     {.plain = true}};
     std::set<std::string> names;
     for (const Tile& tile : variants) names.insert(kernel_expression(tile));
     EXPECT_EQ(names.size(), variants.size());
@@ -59,7 +60,7 @@ TEST(TileCode, IsAnInstantiationInFullWords) {
               ".cluster = 1, .multicast = tilewright::hopper::Multicast(0), .swap_ab = false, .split_k = 1, "
               ".warpgroups = 2, .a = tilewright::hopper::Storage(0), .b = tilewright::hopper::Storage(0), "
               ".a_scaling = tilewright::hopper::Scaling(2), .b_scaling = tilewright::hopper::Scaling(1), "
-              ".promoted = true, .family = tilewright::hopper::Family(0)}>");
+              ".promoted = true, .family = tilewright::hopper::Family(0), .plain = false}>");
 }
 
 }  // namespace
