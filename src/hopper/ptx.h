@@ -137,9 +137,6 @@ void store_global(float* to, float value);
 void store_global(u16* to, u16 value);
 void store_global(u64* to, u64 value);
 
-/// The value of another lane of the warp, all together.
-float shuffle(float value, int lane);
-
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 
 float fma(float a, float b, float c);

@@ -187,8 +187,6 @@ TILEWRIGHT_DEVICE void store_global(float* to, float value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u16* to, u16 value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u64* to, u64 value) { *to = value; }
 
-TILEWRIGHT_DEVICE float shuffle(float value, int lane) { return __shfl_sync(~0U, value, lane); }
-
 // ---- Arithmetic
 
 TILEWRIGHT_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }

@@ -22,22 +22,21 @@ TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
     const int place = c.finals.place;
     barrier_wait(c.shared.final_scales_full[place], c.finals.parity,
                  {c.patience, BarrierName::final_scales_full, place});
+    const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + lane / 4;
+    float rows[halves][2];
 #pragma unroll
-    for (int half = 0; half < halves; ++half) {
-        const int row = c.first_row() + half * warpgroup_rows + c.warp * warp_rows + c.lane / 4;
-        const float rows[2] = {load_shared(c.shared.row_scales[place][row]),
-                               load_shared(c.shared.row_scales[place][row + 8])};
+    for (int i = 0; i < 2 * halves; ++i) {
+        rows[i / 2][i % 2] = load_shared(c.shared.row_scales[place][first + i / 2 * warpgroup_rows + i % 2 * 8]);
+    }
 #pragma unroll
-        for (int piece = 0; piece < tile.pieces(); ++piece) {
-            float(&sum)[unit_registers<tile>] = sums[half * tile.pieces() + piece];
+    for (int column = 0; column < tile.n; column += 8) {
+        const float* pair = &c.shared.column_scales[place][column + lane % 4 * 2];
+        const Pair columns = load_shared(*reinterpret_cast<const Pair*>(pair));
 #pragma unroll
-            for (int j = 0; j < tile.piece_columns() / 8; ++j) {
-                const int column = piece * tile.piece_columns() + j * 8 + c.lane % 4 * 2;
-                const float* pair = &c.shared.column_scales[place][column];
-                const Pair columns = load_shared(*reinterpret_cast<const Pair*>(pair));
+        for (int half = 0; half < halves; ++half) {
+            float* sum = &sums[half * tile.pieces() + column / tile.piece_columns()][column % tile.piece_columns() / 2];
 #pragma unroll
-                for (int i = 0; i < 4; ++i) sum[4 * j + i] *= rows[i / 2] * (i % 2 == 0 ? columns.x : columns.y);
-            }
+            for (int i = 0; i < 4; ++i) sum[i] *= rows[half][i / 2] * (i % 2 == 0 ? columns.x : columns.y);
         }
     }
     sync_warp();

@@ -222,7 +222,8 @@ struct Tile {
         const int each = pool / (warpgroups * warpgroup_threads) / 8 * 8;
         return each < 240 ? each : 240;
     }
-    constexpr int room() const { return consumer_registers() - other_registers; }
+    /// Scaling finished sums takes some more, and alpha and C beside it.
+    constexpr int room() const { return consumer_registers() - other_registers - (scales_after() && !plain ? 16 : 0); }
 
     // ---- Stores
 

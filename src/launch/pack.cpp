@@ -45,7 +45,7 @@ void add(Tile tile, std::vector<Tile>& list) {
     list.push_back(tile);
     // With three warpgroups the loop that scales rows has no register left for a cluster's addresses: it spills.
     const bool spills = tile.warpgroups == 3 && tile.a_scaling == Scaling::row_128;
-    if (!is_large(tile) || spills) return;
+    if (!is_large(tile) || spills || !tile.plain) return;
     tile.cluster = 2;
     for (Multicast multicast : {Multicast::a, Multicast::b}) {
         tile.multicast = multicast;
