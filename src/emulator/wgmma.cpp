@@ -1,6 +1,7 @@
 // wgmma as threads see it: products of a warpgroup, done when all its threads have called (early) or when one of them
 // waits and nothing else can go on (late). Until then a late product's accumulators are NaN.
 #include "emulator/machine.h"
+#include "emulator/race.h"
 
 #include <fmt/format.h>
 
@@ -119,6 +120,7 @@ void start_wgmma(float* d, const WgmmaCall& call) {
         fail("wgmma: not in a warpgroup of 128 threads");
     }
     Warpgroup& group = thread.own_warpgroup();
+    race::release(&thread.own_warp());  // a warp's lanes issue it together, after all they did before
     const int lane = thread.index % group_threads;
     const u64 index = thread.issued++;
     const bool continues = std::find(thread.writing.begin(), thread.writing.end(), d) != thread.writing.end();
@@ -153,6 +155,7 @@ void finish_wgmma(int pending) {
     if (is_late()) queue_wanted(group);
     WaitForProducts wait(group, count, pending);
     machine().wait_for(wait);
+    race::acquire(&thread.own_warp());
     thread.committed.erase(thread.committed.begin(), thread.committed.begin() + finished);
     thread.writing.erase(thread.writing.begin(), thread.writing.begin() + static_cast<int>(count - thread.complete));
     thread.complete = count;

@@ -50,6 +50,11 @@ std::string describe(const Conditions& run) {
                        run.seed);
 }
 
+bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
+    const check::Case test(spec);
+    return !kernel.tile.plain || launch::launch(test.geometry(), kernel.tile, 1).tile.plain;
+}
+
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case expected(spec);
     cpu::run_hopper(expected.geometry(), cpu::HopperOptions{.threads = 1});

@@ -19,6 +19,9 @@ struct Conditions {
 
 std::string describe(const Conditions& run);
 
+/// Whether the kernel is made for this call: those of plain tiles are not for all.
+bool serves(const Kernel& kernel, const check::CaseSpec& spec);
+
 /// Empty: all of D's bytes agree, and nothing else was written. Otherwise what is wrong.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 

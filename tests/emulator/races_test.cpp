@@ -1,0 +1,137 @@
+// Kernels under ThreadSanitizer: this program's kernels are instrumented, the emulator tells it what primitives do.
+// Right kernels are silent, each planted race is reported.
+#include "check/case.h"
+#include "emulator/emulator.h"
+#include "emulator/kernel_case.h"
+#include "emulator/ring_case.h"
+#include "emulator/ring_kernel.h"
+#include "hopper/gemm.h"
+
+#include "emulator/primitives.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace {
+int reports = 0;
+}
+
+// Hooks of ThreadSanitizer. Reports are counted instead of failing the program; copies that the standard library makes
+// for the emulator are none of a kernel's.
+extern "C" const char* __tsan_default_options() {
+    return "exitcode=0:ignore_interceptors_accesses=1:symbolize=0:suppress_equal_addresses=0";
+}
+extern "C" __attribute__((no_sanitize("thread"))) void __tsan_on_report(void* /*report*/) { ++reports; }
+
+namespace tilewright::tests {
+namespace {
+
+constexpr int threads = 128;
+
+/// Each thread writes a number and reads its neighbour's.
+template <class Write, class Read, class Meet>
+int races_of_neighbours(Write write, Read read, Meet meet) {
+    struct Shared {
+        float values[threads];
+    };
+    const int before = reports;
+    std::array<float, threads> out{};
+    emulator::launch({.threads = threads, .shared_bytes = sizeof(Shared)}, [&] {
+        auto& shared = hopper::shared_memory<Shared>();
+        const int thread = hopper::thread_index();
+        write(shared.values[thread], static_cast<float>(thread));
+        meet();
+        out[thread] = read(shared.values[thread ^ 1]);
+    });
+    return reports - before;
+}
+
+void write_plainly(float& to, float value) { to = value; }
+float read_plainly(const float& from) { return from; }
+void write_by_primitive(float& to, float value) { hopper::store_shared(to, value); }
+float read_by_primitive(const float& from) { return hopper::load_shared(from); }
+
+TEST(Races, PlainMemory) {
+    EXPECT_EQ(races_of_neighbours(write_plainly, read_plainly, hopper::sync_block), 0);
+    EXPECT_EQ(races_of_neighbours(write_plainly, read_plainly, hopper::sync_warp), 0);
+    EXPECT_GT(races_of_neighbours(write_plainly, read_plainly, [] {}), 0);
+}
+TEST(Races, MemoryByPrimitives) {
+    EXPECT_EQ(races_of_neighbours(write_by_primitive, read_by_primitive, hopper::sync_block), 0);
+    EXPECT_GT(races_of_neighbours(write_by_primitive, read_by_primitive, [] {}), 0);
+}
+
+template <Bug bug>
+int races_of_ring() {
+    const int before = reports;
+    for (const std::uint64_t seed : {0, 1}) outcome(&ring_gemm<bug>, {.seed = seed});
+    return reports - before;
+}
+
+TEST(Races, TheRingKernelHasNone) { EXPECT_EQ(races_of_ring<Bug::none>(), 0); }
+/// All lanes write a row, one has it stored. `meet` stands between.
+int races_of_store(void (*meet)()) {
+    struct Shared {
+        alignas(128) float row[32];
+    };
+    const int before = reports;
+    alignas(16) std::array<float, 32> out{};
+    const hopper::TensorMap map = emulator::encode({.base = out.data(),
+                                                    .element_bytes = 4,
+                                                    .sizes = {32, 1, 1},
+                                                    .strides = {128, 128},
+                                                    .box = {32, 1, 1},
+                                                    .swizzled = false});
+    emulator::launch({.threads = 32, .shared_bytes = sizeof(Shared)}, [&] {
+        auto& shared = hopper::shared_memory<Shared>();
+        hopper::store_shared(shared.row[hopper::lane_index()], 1);
+        hopper::fence_async_proxy();
+        meet();
+        if (hopper::lane_index() != 0) return;
+        hopper::tma_store(map, shared.row, 0, 0, 0);
+        hopper::tma_store_commit();
+        hopper::tma_store_wait();
+    });
+    return reports - before;
+}
+
+TEST(Races, StagedRows) {
+    EXPECT_EQ(races_of_store(hopper::sync_warp), 0);
+    // All lanes come by, but nothing says that what they wrote is there.
+    EXPECT_GT(races_of_store([] { hopper::same_in_warp(0); }), 0);
+}
+
+template <hopper::Tile tile>
+int races_of_kernel(const char* recipe, bool transposed_scales) {
+    const int before = reports;
+    const check::CaseSpec spec{.recipe = parse_recipe(recipe).value(),
+                               .m = tile.m * tile.cluster + 5,
+                               .n = tile.n * 2,
+                               .k = 400,
+                               .a_scales_transposed = transposed_scales,
+                               .b_scales_transposed = transposed_scales};
+    const Kernel kernel{.tile = tile, .run = &hopper::gemm<tile>};
+    for (const std::uint64_t seed : {0, 1}) EXPECT_EQ(difference(kernel, spec, {.sms = 2, .seed = seed}), "");
+    return reports - before;
+}
+
+constexpr hopper::Tile small(hopper::Scaling a, hopper::Scaling b) {
+    return {.m = 128, .n = 32, .stages = 3, .a_scaling = a, .b_scaling = b};
+}
+
+TEST(Races, TheKernelHasNone) {
+    using hopper::Scaling;
+    constexpr hopper::Tile blocks = small(Scaling::row_128, Scaling::block_128);
+    constexpr hopper::Tile rows = small(Scaling::row_128, Scaling::row_128);
+    constexpr hopper::Tile pair{
+        .m = 64, .n = 64, .stages = 3, .cluster = 2, .multicast = hopper::Multicast::b, .warpgroups = 1};
+    for (const bool transposed : {false, true}) {
+        EXPECT_EQ(races_of_kernel<blocks>("1x128:128x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
+    }
+    EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
+}
+
+}  // namespace
+}  // namespace tilewright::tests
