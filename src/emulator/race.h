@@ -7,6 +7,7 @@
 
 #ifdef TILEWRIGHT_EMULATOR_RACES
 
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the runtime's names
 extern "C" {
 void* __tsan_get_current_fiber();
 void* __tsan_create_fiber(unsigned flags);
@@ -17,6 +18,7 @@ void __tsan_release(void* address);
 void __tsan_read_range(void* address, unsigned long bytes);
 void __tsan_write_range(void* address, unsigned long bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace tilewright::emulator::race {
 

@@ -141,7 +141,11 @@ TEST_P(Pack, TailsInEveryTiming) {
         CaseSpec spec = tails(kernel.tile);
         spec.distribution = check::random_distributions()[(GetParam() + i) % check::random_distributions().size()];
         spec.seed = GetParam() * 4 + i;
-        ASSERT_TRUE(serves(kernel, spec)) << launch::describe(kernel.tile);
+        if (!serves(kernel, spec)) {
+            EXPECT_FALSE(kernel.tile.stores_by_tma(2))
+                << launch::describe(kernel.tile) << " serves no call of this test";
+            continue;
+        }
         expect_right(kernel, spec,
                      {.tma = timings[i].first, .wgmma = timings[i].second, .seed = i % 2 * (1 + GetParam())});
     }
