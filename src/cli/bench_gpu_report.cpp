@@ -84,7 +84,7 @@ Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe) {
     std::size_t shape = 0;
     for (const BenchShape& each : shapes) shape = std::max(shape, shape_text(each).size());
     return Table({{.title = "shape", .width = shape},
-                  {.title = "tile", .width = 20},
+                  {.title = "tile", .width = 34},
                   {.title = "us", .right = true, .width = 8},
                   {.title = "GHz", .right = true, .width = 4},
                   {.title = "floor us", .right = true, .width = 8},
