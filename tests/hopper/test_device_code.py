@@ -77,7 +77,8 @@ def test_nvrtc_compiles(source):
     assert succeeded and log.strip("\0\n ") == "", log
 
 
-@pytest.mark.parametrize("name", device_headers())
+# A generated header is a table of the header that includes it, and is compiled there.
+@pytest.mark.parametrize("name", [name for name in device_headers() if "generated" not in name])
 def test_every_header_compiles_on_its_own(name):
     succeeded, log = compile_for_gpu(f'#include "{name}"\n')
     assert succeeded and log.strip("\0\n ") == "", log

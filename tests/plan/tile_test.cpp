@@ -19,10 +19,11 @@ template <Tile tile>
 constexpr int shared_bytes_of = tile.shared_bytes();
 
 // The tile as a template argument, and the sizes of a layout worked out by hand: 4 stages of 256 + 128 rows of 128
-// bytes, 256 row scales and 16 bytes of block scales; 8 warps with 2 KiB of staging; barriers; whole KiB.
+// bytes and 256 row scales; 4 pieces of 32 block scales; alignment; full and empty of 4 stages and 6 slots; whole KiB.
 constexpr Tile main_tile{
     .m = 256, .n = 128, .stages = 4, .a_scaling = Scaling::row_128, .b_scaling = Scaling::block_128};
-static_assert(shared_bytes_of<main_tile> == (4 * (384 * 128 + 1024 + 16) + 8 * 2048 + 128 + 1023) / 1024 * 1024);
+static_assert(shared_bytes_of<main_tile> ==
+              (4 * (384 * 128 + 1024) + 4 * 32 * 4 + 512 + 2 * 10 * 8 + 1023) / 1024 * 1024);
 
 TEST(Tile, SwapExchangesTheOperands) {
     Tile tile{.m = 128, .n = 32, .swap_ab = true, .a_scaling = Scaling::row_128, .b_scaling = Scaling::block_128};
