@@ -50,63 +50,79 @@ TILEWRIGHT_DEVICE const float* fragment(const Sums<tile>& sums, int half, int co
     return &sums[half * tile.pieces() + column / tile.piece_columns()][column % tile.piece_columns() / 2];
 }
 
-/// 16 rows and 64 columns as bf16 or f16, from column `column` of the tile on, in the swizzled layout of TMA.
+/// Where row `row` of the warpgroup's share begins in the staged columns that store `index` takes.
+template <Tile tile, int bytes>
+TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
+    constexpr int pitch = tile.store_pitch(bytes);
+    int stage = c.ring.place - 1 - index / tile.stores_per_stage(bytes);
+    if (stage < 0) stage += tile.stages;
+    u8* own = c.shared.a[stage] + c.first_row() * store_row_bytes;
+    return own + index % tile.stores_per_stage(bytes) * tile.store_rows() * pitch + row * pitch;
+}
+
+/// A warp's 16 rows of `half`, as bf16 or f16.
 template <Tile tile>
-TILEWRIGHT_DEVICE void stage_16_bit(const Sums<tile>& sums, u8* to, int half, int column, int lane, bool as_bf16) {
+TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Sums<tile>& sums, int half, int lane, bool as_bf16) {
+    constexpr int columns = tile.store_columns(2);
     const auto pack = [&](const float* pair) {
         return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
     };
+    const int row = half * warpgroup_rows + c.warp * warp_rows + lane % 16;
+    const int swizzle = tile.store_swizzled(2) ? row % 8 : 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        const float* low = fragment<tile>(sums, half, column + 16 * j);
-        const float* high = fragment<tile>(sums, half, column + 16 * j + 8);
-        const int row = lane % 16, chunk = j * 2 + lane / 16;
-        store_matrix(to + row * 128 + (chunk ^ row % 8) * 16, pack(low), pack(low + 2), pack(high), pack(high + 2));
+    for (int column = 0; column < tile.n; column += 16) {
+        const float* low = fragment<tile>(sums, half, column);
+        const float* high = fragment<tile>(sums, half, column + 8);
+        // Lanes 0 .. 15 hold the rows' addresses in the first 8 columns, the others in the second.
+        u8* place = staged_row<tile, 2>(c, column / columns, row);
+        int unit = column % columns / 8 + lane / 16;
+        if (column / columns != (column + 8) / columns && lane >= 16) {
+            place = staged_row<tile, 2>(c, (column + 8) / columns, row);
+            unit = 0;
+        }
+        store_matrix(place + (unit ^ swizzle) * 16, pack(low), pack(low + 2), pack(high), pack(high + 2));
     }
 }
 
-/// 16 rows and 32 columns as f32 (fewer at the tile's end), likewise.
+/// 16 rows and 32 columns as f32 (fewer at the tile's end), in rows of 128 bytes, swizzled.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, int column, int lane) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
         if (column + j * 8 >= tile.n) break;
         const float* value = fragment<tile>(sums, half, column + 8 * j);
-        const int row = lane / 4, chunk = j * 2 + lane % 4 / 2;
-        u8* place = to + row * 128 + (chunk ^ row) * 16 + lane % 2 * 8;
+        const int row = lane / 4, unit = j * 2 + lane % 4 / 2;
+        u8* place = to + row * 128 + (unit ^ row) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
         store_shared(*reinterpret_cast<Pair*>(place + 8 * 128), {value[2], value[3]});
     }
 }
 
-/// Each warp stages its 16 rows of each half where its rows of A lay, 128 bytes of columns in each stage.
+/// The warpgroup stages its rows where its rows of A lay, and stores them.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
-    constexpr int columns = store_row_bytes / bytes;
+    constexpr int columns = tile.store_columns(bytes);
     const int lane = lane_index();
-    const bool as_bf16 = tile.plain || c.arguments.format == OutputFormat::bf16;
-    int stage = c.ring.place;
 #pragma unroll
-    for (int column = 0; column < tile.n; column += columns) {
-        stage = c.before(stage);
+    for (int half = 0; half < halves; ++half) {
+        if constexpr (bytes == 2) {
+            stage_16_bit<tile>(c, sums, half, lane, tile.plain || c.arguments.format == OutputFormat::bf16);
+        } else {
+            const int row = half * warpgroup_rows + c.warp * warp_rows;
 #pragma unroll
-        for (int half = 0; half < halves; ++half) {
-            const int row = c.first_row() + half * warpgroup_rows + c.warp * warp_rows;
-            u8* to = c.shared.a[stage] + row * 128;
-            if constexpr (bytes == 2) stage_16_bit<tile>(sums, to, half, column, lane, as_bf16);
-            if constexpr (bytes == 4) stage_32_bit<tile>(sums, to, half, column, lane);
+            for (int i = 0; i < tile.stores(4); ++i) {
+                stage_32_bit<tile>(sums, staged_row<tile, 4>(c, i, row), half, i * columns, lane);
+            }
         }
     }
     fence_async_proxy();
     sync_named(c.warpgroup + 1, warpgroup_threads);
-    // A store for each stage, each by another warp: one warp alone would wait for the issue of each.
-    constexpr int stores = tile.n / columns, warps = warpgroup_threads / warp_threads;
+    // Each store by another warp: one warp alone would wait for the issue of each.
 #pragma unroll 1
-    for (int i = c.warp; i < stores; i += warps) {
-        const int from = c.ring.place > i ? c.ring.place - 1 - i : c.ring.place - 1 - i + tile.stages;
+    for (int i = c.warp; i < tile.stores(bytes); i += warpgroup_threads / warp_threads) {
         if (lane == 0) {
-            tma_store(c.arguments.d, c.shared.a[from] + c.first_row() * 128, work.column + i * columns,
+            tma_store(c.arguments.d, staged_row<tile, bytes>(c, i, 0), work.column + i * columns,
                       work.row + c.first_row(), work.batch);
             tma_store_commit();
         }

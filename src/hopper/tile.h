@@ -49,7 +49,7 @@ inline constexpr int warp_rows = 16;               // of a wgmma's 64
 inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
 inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
 inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
-inline constexpr int store_row_bytes = 128;        // of D in one TMA store: the swizzle's width
+inline constexpr int store_row_bytes = 128;        // of D in one TMA store, at most: the swizzle's width
 
 /// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
 inline constexpr int other_registers = 32;
@@ -227,12 +227,24 @@ struct Tile {
 
     // ---- Stores
 
-    /// D leaves through the last stages of the first operand, `store_row_bytes` of its columns in each. A store takes
-    /// the rows of one warpgroup.
+    /// D leaves through the last stages of the first operand. A store takes the rows of one warpgroup, and as many
+    /// columns as 128 bytes hold and the tile is a multiple of; a stage holds one store or several.
     constexpr int store_rows() const { return rows_per_warpgroup(); }
-    constexpr int store_stages(int element_bytes) const { return n * element_bytes / store_row_bytes; }
+    constexpr int store_columns(int element_bytes) const {
+        int columns = store_row_bytes / element_bytes;
+        while (n % columns != 0) columns -= 8;
+        return columns;
+    }
+    constexpr int store_pitch(int element_bytes) const { return store_columns(element_bytes) * element_bytes; }
+    constexpr bool store_swizzled(int element_bytes) const { return store_pitch(element_bytes) == store_row_bytes; }
+    constexpr int stores_per_stage(int element_bytes) const { return store_row_bytes / store_pitch(element_bytes); }
+    constexpr int stores(int element_bytes) const { return n / store_columns(element_bytes); }
+    constexpr int store_stages(int element_bytes) const {
+        return (stores(element_bytes) + stores_per_stage(element_bytes) - 1) / stores_per_stage(element_bytes);
+    }
+    /// 16-bit elements are staged 16 columns at a time, 32-bit ones 32.
     constexpr bool stores_by_tma(int element_bytes) const {
-        return n * element_bytes % store_row_bytes == 0 && store_stages(element_bytes) <= stages;
+        return n % (element_bytes == 2 ? 16 : 32) == 0 && store_stages(element_bytes) <= stages;
     }
 
     // ---- Split k

@@ -76,9 +76,8 @@ std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const 
         .element_bytes = bytes,
         .sizes = {size(g.n), size(g.m), size(g.groups)},
         .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, g.groups, bytes)},
-        .box = {static_cast<hopper::u32>(hopper::store_row_bytes / bytes), static_cast<hopper::u32>(tile.store_rows()),
-                1},
-        .swizzled = true};
+        .box = {static_cast<hopper::u32>(tile.store_columns(bytes)), static_cast<hopper::u32>(tile.store_rows()), 1},
+        .swizzled = tile.store_swizzled(bytes)};
 }
 
 }  // namespace tilewright::launch

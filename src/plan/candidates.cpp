@@ -14,7 +14,7 @@ struct Block {
 
 // Rows that one or two warpgroups own 64 or 128 of; 192 takes three (third best of the promoted loops).
 constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2}};
-constexpr std::array wide_columns{64, 96, 112, 128, 144, 160, 176, 192, 256};
+constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192};
 constexpr std::array stage_choices{3, 4, 5, 6, 8};
