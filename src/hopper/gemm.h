@@ -20,39 +20,31 @@
 
 namespace tilewright::hopper {
 
-/// Barriers ready, maps on their way, all blocks of the cluster in step.
 template <Tile tile>
-TILEWRIGHT_DEVICE void open(Shared<tile>& shared, const Arguments& arguments) {
-    const int thread = thread_index();
-    if (thread == 0) {
-        tma_prefetch(arguments.a);
-        tma_prefetch(arguments.b);
-    }
+TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& arguments) {
     // A thread each: code that is executed once is as slow as its length, because it comes from memory.
-    if (thread < tile.stages) {
-        barrier_init(shared.full[thread], tile.full_arrivals(arguments.scales_by_tma));
-        barrier_init(shared.empty[thread], tile.empty_arrivals());
+    const int lane = lane_index();
+    if (lane < tile.stages) {
+        barrier_init(shared.full[lane], tile.full_arrivals(arguments.scales_by_tma));
+        barrier_init(shared.empty[lane], tile.empty_arrivals());
     }
-    if (thread < final_scale_slots) {
-        barrier_init(shared.final_scales_full[thread], 1);
-        barrier_init(shared.final_scales_empty[thread], tile.consumer_warps());
+    if (lane < final_scale_slots) {
+        barrier_init(shared.final_scales_full[lane], 1);
+        barrier_init(shared.final_scales_empty[lane], tile.consumer_warps());
     }
-    if (thread < block_scale_slots) {
-        barrier_init(shared.block_scales_full[thread], 1);
-        barrier_init(shared.block_scales_empty[thread], tile.consumer_warps());
+    if (lane < block_scale_slots) {
+        barrier_init(shared.block_scales_full[lane], 1);
+        barrier_init(shared.block_scales_empty[lane], tile.consumer_warps());
     }
-    if (thread < warp_threads) barrier_init_fence();
-    sync_block();
-    if constexpr (tile.cluster > 1) sync_cluster();
+    barrier_init_fence();
 }
 
 /// This and `consume` return the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, int warp) {
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Schedule<tile>& schedule,
+                              const Work& first, int warp) {
     switch (tile.role(warp)) {
-        case Role::load:
-            if (lane_index() == 0) return load_operands<tile>(shared, arguments);
-            break;
+        case Role::load: return load_operands<tile>(shared, arguments, schedule, first);
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
             if constexpr (!tile.plain) {
@@ -65,7 +57,8 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
 }
 
 template <Tile tile>
-TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, int warp) {
+TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, Schedule<tile> schedule,
+                              const Work& first, int warp) {
     const int warpgroup = warp / 4;
     const int lane = lane_index();
     Consumer<tile> consumer{
@@ -81,8 +74,7 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .by_tma = arguments.stored_by_tma,
         .kept_stages = kept_stages<tile>(arguments),
     };
-    Schedule<tile> schedule = own_schedule<tile>(arguments);
-    for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+    for (Work work = first; work.exists != 0; work = schedule.next()) {
         Sums<tile> sums;
         multiply<tile>(consumer, sums);
         store<tile>(consumer, sums, work);
@@ -98,15 +90,29 @@ template <Tile tile>
 __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant__ Arguments arguments) {
     static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
     auto& shared = shared_memory<Shared<tile>>();
-    open<tile>(shared, arguments);
     const int warp = warp_index();
+    Schedule<tile> schedule = own_schedule<tile>(arguments);
+    Work first{};
+    // The last producer warp makes the barriers ready while the others find their first tile.
+    if (warp == producer_warps - 1) {
+        init_barriers<tile>(shared, arguments);
+    } else {
+        if (thread_index() == 0) {
+            tma_prefetch(arguments.a);
+            tma_prefetch(arguments.b);
+        }
+        first = schedule.next();
+    }
+    sync_block();
+    if constexpr (tile.cluster > 1) sync_cluster();
+
     int patience = 0;
     if (warp < producer_warps) {
         if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
-        patience = produce<tile>(shared, arguments, warp);
+        patience = produce<tile>(shared, arguments, schedule, first, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
-        patience = consume<tile>(shared, arguments, warp - producer_warps);
+        patience = consume<tile>(shared, arguments, schedule, first, warp - producer_warps);
     }
     if (patience < 0)
         store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));

@@ -1,4 +1,4 @@
-// The producer's side: operands from global memory into the ring, by TMA. One thread issues all of it.
+// The producer's side: operands from global memory into the ring, by TMA.
 #pragma once
 
 #include "hopper/shared.h"
@@ -22,29 +22,36 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
     }
 }
 
-/// Returns the patience that is left.
+/// Run by a whole warp, of which one thread issues: so its state stays in uniform registers, which TMA takes its
+/// coordinates from. Returns the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments) {
+TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments, Schedule<tile> schedule,
+                                    const Work& first) {
     int patience = all_patience;
+    const bool issues = lane_index() == 0;
     const int k_blocks = (arguments.k + tile.k - 1) / tile.k;
-    const int scale_bytes = arguments.scales_by_tma ? tile.scale_bytes_per_stage() : 0;
+    const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
+    const int bytes = tile.bytes_per_stage() + (scales ? tile.scale_bytes_per_stage() : 0);
     Ring<tile.stages> ring{.parity = 1};
-    Schedule<tile> schedule = own_schedule<tile>(arguments);
-    for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+    for (Work work = first; work.exists != 0; work = schedule.next()) {
         for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
             const int stage = ring.place;
             Barrier& full = shared.full[stage];
             barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});
-            barrier_arrive_expect(full, tile.bytes_per_stage() + scale_bytes);
-            if (tile.scales_rows() && arguments.scales_by_tma) {
-                tma_load(shared.a_scales[stage], arguments.a_scales, full, work.row, k_block, work.batch);
+            if (issues) {
+                barrier_arrive_expect(full, bytes);
+                load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row,
+                                               work.batch);
+                load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
+                                               work.batch);
+                if (tile.scales_rows() && scales) {
+                    tma_load(shared.a_scales[stage], arguments.a_scales, full, work.row, k_block, work.batch);
+                }
+                if (tile.scales_columns() && scales) {
+                    tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.batch);
+                }
             }
-            if (tile.scales_columns() && arguments.scales_by_tma) {
-                tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.batch);
-            }
-            load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row, work.batch);
-            load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
-                                           work.batch);
+            sync_warp();
         }
     }
     return patience;
