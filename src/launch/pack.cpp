@@ -15,30 +15,38 @@ struct Mode {
     bool (*serves)(const Tile&);
 };
 
-// How a tile is cut; one warpgroup owns 64 rows or 128.
+// How a tile is cut: what the planner picks most, its ring as deep as shared memory allows, and the tuned rows' tiles.
+// One warpgroup owns 64 rows or 128.
 const std::vector<Tile>& cuts() {
     static const std::vector<Tile> list{
         {.m = 256, .n = 128, .stages = 4},
-        {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
+        {.m = 192, .n = 128, .stages = 5, .warpgroups = 3},
+        {.m = 128, .n = 192, .stages = 5},
         {.m = 128, .n = 256, .stages = 4},
+        {.m = 128, .n = 224, .stages = 5},
         {.m = 128, .n = 128, .stages = 6},
+        {.m = 128, .n = 128, .stages = 5},
         {.m = 128, .n = 64, .stages = 8},
+        {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
+        {.m = 64, .n = 128, .stages = 6, .warpgroups = 1},
+        {.m = 64, .n = 128, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 64, .stages = 8, .warpgroups = 1},
         {.m = 64, .n = 32, .stages = 8, .warpgroups = 1},
+        {.m = 64, .n = 16, .stages = 8, .warpgroups = 1},
     };
     return list;
 }
 
 bool is_large(const Tile& tile) { return tile.m * tile.n >= 192 * 128; }
 
-bool one_scale_a_row(const Tile& tile) { return tile.n <= 128; }
+bool promotes(const Tile& tile) { return tile.n <= 192; }
 bool scales_of_both(const Tile& tile) { return tile.m <= 128 && tile.n >= 64 && tile.n <= 128; }
-bool plain_sum(const Tile& tile) { return tile.m <= 128 && tile.n >= 64; }
+bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64; }
 
-constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, one_scale_a_row},
+constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, promotes},
                           {Scaling::after, Scaling::after, false, plain_sum},
-                          {Scaling::row_128, Scaling::block_128, true, one_scale_a_row},
+                          {Scaling::row_128, Scaling::block_128, true, promotes},
                           {Scaling::row_128, Scaling::row_128, true, scales_of_both}};
 
 void add(Tile tile, std::vector<Tile>& list) {
