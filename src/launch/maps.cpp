@@ -68,6 +68,9 @@ std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const 
     // D waits where the last k-blocks were: there must have been as many.
     if (tile.store_stages(bytes) > (g.k + tile.k - 1) / tile.k) return {};
     if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return {};
+    // TMA writes 16 bytes at a time: the end of a row that is no multiple of them reaches into what lies behind it
+    // (seen on an H200 in poisoned borders; loads do stop at the element).
+    if (g.n * bytes % 16 != 0) return {};
     if (!is_stride_aligned(g.d.row_stride, g.m, bytes) || !is_stride_aligned(g.d.group_stride, g.groups, bytes)) {
         return {};
     }

@@ -112,7 +112,11 @@ void GpuCase::place(Tensor& tensor, int device) {
     tensor.device = {.kind = DeviceId::Kind::cuda, .index = device};
 }
 
-void GpuCase::reset() const { d_->upload(pristine_.data()); }
+void GpuCase::reset() const {
+    d_->upload(pristine_.data());
+    // The copy of pageable memory may still be under way, and streams of their own do not wait for it.
+    cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", problem_.d.device.index);
+}
 
 std::string GpuCase::difference() const {
     std::string text;
