@@ -1,10 +1,9 @@
 #include "cli/bench_gpu_report.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <array>
-#include <ctime>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -156,7 +155,12 @@ std::string gpu_summary(const std::vector<GpuResult>& results, const GpuRun& run
     return text;
 }
 
-std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr))); }
+std::string today() {
+    const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+    const std::chrono::year_month_day day{now};
+    return fmt::format("{}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                       static_cast<unsigned>(day.day()));
+}
 
 std::string command_line() {
     std::ifstream file("/proc/self/cmdline", std::ios::binary);

@@ -14,7 +14,7 @@ list(GET nvrtc_files 0 nvrtc_found)
 set(TILEWRIGHT_NVRTC "${nvrtc_found}" CACHE FILEPATH "libnvrtc.so that compiles the kernel pack")
 
 add_executable(tilewright_build_pack EXCLUDE_FROM_ALL build_pack.cpp ptxas_log.cpp
-  $<TARGET_OBJECTS:tilewright_kernels>)
+  $<TARGET_OBJECTS:tilewright_kernels> ${fmt_once})
 target_include_directories(tilewright_build_pack PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(tilewright_build_pack PRIVATE tilewright_compiler_flags ${TILEWRIGHT_FMT} ${CMAKE_DL_LIBS})
 
