@@ -123,6 +123,7 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
                       .threads = launch.threads,
                       .shared_bytes = launch.shared_bytes};
     if (launch.blocks == 0) return ready;
+    const ContextScope scope(driver_, handle_, context_);  // which the maps' encoder asks for
     hopper::Arguments& arguments = ready.arguments;
     encode(driver_, index_, launch.a, "a.values", arguments.a);
     encode(driver_, index_, launch.b, "b.values", arguments.b);

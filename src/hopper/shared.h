@@ -16,8 +16,8 @@ struct Shared {
     // The ring of k-blocks: values in rows of 128 bytes, swizzled, and a scale for each row.
     alignas(tile_alignment) u8 a[tile.stages][bytes_a];
     alignas(tile_alignment) u8 b[tile.stages][bytes_b];
-    alignas(128) float a_scales[tile.stages][at_least_one(tile.scales_rows() ? tile.m : 0)];
-    alignas(128) float b_scales[tile.stages][at_least_one(tile.scales_columns() ? tile.n : 0)];
+    alignas(128) float a_scales[tile.stages][at_least_one(tile.scales_rows() ? round_up(tile.m, 32) : 0)];
+    alignas(128) float b_scales[tile.stages][at_least_one(tile.scales_columns() ? round_up(tile.n, 32) : 0)];
 
     // 128x128 scales, 32 k-blocks at a time, for each group of columns.
     float block_scales[block_scale_slots][at_least_one(tile.scales_blocks() ? tile.column_groups() : 0)]

@@ -162,7 +162,11 @@ struct Tile {
     constexpr int scale_bytes_per_stage() const {
         return round_up(first().scale_bytes(k) + second().scale_bytes(k), 16);
     }
-    constexpr int stage_bytes() const { return value_bytes_per_stage() + scale_bytes_per_stage(); }
+    /// In shared memory: TMA writes to multiples of 128 bytes.
+    constexpr int scale_room() const {
+        return round_up(first().scale_bytes(k), 128) + round_up(second().scale_bytes(k), 128);
+    }
+    constexpr int stage_bytes() const { return value_bytes_per_stage() + scale_room(); }
     /// 128x128 scales, for each group of columns of the tile that lies in one block of B.
     constexpr int block_scale_bytes() const {
         return scales_blocks() ? block_scale_slots * column_groups() * block_scale_columns * 4 : 0;

@@ -24,6 +24,17 @@ std::vector<hopper::Tile> emulated_tiles() {
         tiles.push_back(with(small, a, b, Scaling::row_128, Scaling::block_128));
         tiles.push_back(with(pair, a, b, Scaling::after, Scaling::after));
     }
+    // Widths whose scales and stores do not fill 128 bytes.
+    for (int n : {16, 48, 112}) {
+        hopper::Tile uneven{.m = 128, .n = n, .stages = 3};
+        for (Scaling b : {Scaling::row_128, Scaling::block_128}) {
+            uneven = with(uneven, Storage::e4m3, Storage::e4m3, Scaling::row_128, b);
+            for (bool plain : {false, true}) {
+                uneven.plain = plain;
+                tiles.push_back(uneven);
+            }
+        }
+    }
     return tiles;
 }
 
