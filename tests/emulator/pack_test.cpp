@@ -166,7 +166,8 @@ TEST_P(Pack, EveryShape) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Pack, testing::Range(0, static_cast<int>(emulated_tiles().size())));
+INSTANTIATE_TEST_SUITE_P(All, Pack,
+                         testing::Range(0, static_cast<int>(emulated_tiles().size()), TILEWRIGHT_KERNEL_STEP));
 
 TEST(Pack, EveryTileOfThePackIsRun) {
     const std::vector<Kernel> run = kernels();
