@@ -38,7 +38,7 @@ Reason registers(const hopper::Tile& tile, const Work&, const DeviceDescription&
         "{} needs {} accumulator registers a thread ({} for the sum, {} for a chain), {} exist beside "
         "{} others with {} warpgroup{}",
         block(tile), tile.accumulator_registers(), tile.sum_registers(), tile.chain_registers(), tile.room(),
-        hopper::other_registers, tile.warpgroups, tile.warpgroups == 1 ? "" : "s");
+        tile.consumer_registers() - tile.room(), tile.warpgroups, tile.warpgroups == 1 ? "" : "s");
 }
 
 Reason shared_memory(const hopper::Tile& tile, const Work&, const DeviceDescription& device) {
