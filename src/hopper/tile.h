@@ -93,7 +93,7 @@ struct Tile {
     bool promoted = true;  // fp8: no more than 128 products in the tensor core's own sum
     Family family = Family::dense;
     /// For the common call alone: D bf16 by TMA, alpha 1, scales of rows by TMA. The mere presence of the code for
-    /// other calls costs 3 to 5 %: the loop is as long as the instruction cache is deep (docs/tried.md).
+    /// other calls costs time (docs/tried.md).
     bool plain = false;
 
     constexpr bool operator==(const Tile&) const = default;

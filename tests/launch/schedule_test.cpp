@@ -1,0 +1,99 @@
+// The walk over the tiles of D: for any sizes, grid and cluster every tile is met once, and blocks of a cluster meet
+// tiles that share the operand they share.
+#include "hopper/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tilewright::hopper {
+namespace {
+
+template <Tile tile>
+std::vector<Work> walk(const Extent& extent, int block, int blocks) {
+    Schedule<tile> schedule(extent, block, blocks);
+    std::vector<Work> list;
+    for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) list.push_back(work);
+    return list;
+}
+
+/// Tiles that begin inside D must be met once; a pair may reach one tile beyond D, where nothing is stored.
+template <Tile tile>
+void expect_every_tile_once(const Extent& extent, int blocks) {
+    std::map<std::tuple<int, int, int>, int> met;
+    for (int block = 0; block < blocks; ++block) {
+        for (const Work& work : walk<tile>(extent, block, blocks)) {
+            EXPECT_EQ(work.row % tile.m, 0);
+            EXPECT_EQ(work.column % tile.n, 0);
+            EXPECT_LT(work.batch, extent.batch);
+            ++met[{work.batch, work.row, work.column}];
+        }
+    }
+    for (const auto& [place, times] : met) EXPECT_EQ(times, 1);
+    for (int batch = 0; batch < extent.batch; ++batch) {
+        for (int row = 0; row < extent.m; row += tile.m) {
+            for (int column = 0; column < extent.n; column += tile.n) {
+                EXPECT_EQ((met[{batch, row, column}]), 1) << extent.m << " x " << extent.n << ", " << blocks;
+            }
+        }
+    }
+}
+
+template <Tile tile>
+void expect_for_many_sizes() {
+    for (int m : {1, 64, 65, 300, 2112}) {
+        for (int n : {1, 128, 129, 1000}) {
+            for (int batch : {1, 3}) {
+                for (int band : {1, 2, 8}) {
+                    for (int clusters : {1, 2, 7, 66}) {
+                        expect_every_tile_once<tile>({.m = m, .n = n, .batch = batch, .band = band},
+                                                     clusters * tile.cluster);
+                    }
+                }
+            }
+        }
+    }
+}
+
+constexpr Tile pair_of(Multicast multicast) { return {.m = 64, .n = 32, .cluster = 2, .multicast = multicast}; }
+
+TEST(Schedule, MeetsEveryTileOnce) {
+    expect_for_many_sizes<Tile{.m = 64, .n = 32}>();
+    expect_for_many_sizes<pair_of(Multicast::a)>();
+    expect_for_many_sizes<pair_of(Multicast::b)>();
+}
+
+TEST(Schedule, HasNothingForEmptyOutputs) {
+    for (const auto& [m, n] : {std::pair{0, 64}, std::pair{64, 0}}) {
+        EXPECT_TRUE(walk<Tile{}>({.m = m, .n = n, .batch = 1, .band = 8}, 0, 1).empty());
+    }
+}
+
+TEST(Schedule, PairsShareWhatTheySay) {
+    const Extent extent{.m = 300, .n = 200, .batch = 2, .band = 2};
+    const auto first = walk<pair_of(Multicast::a)>(extent, 2, 6), second = walk<pair_of(Multicast::a)>(extent, 3, 6);
+    ASSERT_EQ(first.size(), second.size());
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        EXPECT_EQ(first[i].row, second[i].row);
+        EXPECT_EQ(first[i].column + 32, second[i].column);
+    }
+    const auto upper = walk<pair_of(Multicast::b)>(extent, 2, 6), lower = walk<pair_of(Multicast::b)>(extent, 3, 6);
+    ASSERT_EQ(upper.size(), lower.size());
+    for (std::size_t i = 0; i < upper.size(); ++i) {
+        EXPECT_EQ(upper[i].column, lower[i].column);
+        EXPECT_EQ(upper[i].row + 64, lower[i].row);
+    }
+}
+
+TEST(Schedule, WalksABandBeforeTheNext) {
+    const auto list = walk<Tile{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .band = 2}, 0, 1);
+    std::vector<std::pair<int, int>> order;
+    for (const Work& work : list) order.emplace_back(work.row / 128, work.column / 128);
+    EXPECT_EQ(order, (std::vector<std::pair<int, int>>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}}));
+}
+
+}  // namespace
+}  // namespace tilewright::hopper
