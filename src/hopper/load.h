@@ -13,7 +13,7 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
     constexpr int box = tile.box_rows(side);
     const int first = side.shared ? block_rank() * rows : 0;
     for (int i = 0; i < rows; i += box) {
-        u8* place = to + (first + i) * 128;
+        u8* place = to + (first + i) * row_bytes;
         if constexpr (side.shared) {
             tma_load_multicast(place, map, full, k, row + first + i, batch, (1 << tile.cluster) - 1);
         } else {
@@ -29,7 +29,7 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
                                     const Work& first) {
     int patience = all_patience;
     const bool issues = lane_index() == 0;
-    const int k_blocks = (arguments.k + tile.k - 1) / tile.k;
+    const int k_blocks = k_blocks_of<tile>(arguments);
     const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
     const int bytes = tile.bytes_per_stage() + (scales ? tile.scale_bytes_per_stage() : 0);
     Ring<tile.stages> ring{.parity = 1};

@@ -87,7 +87,7 @@ struct Consumer {
 
     /// d (+)= the unit's rows of A times its columns of B, of the k-block in `ring`.
     TILEWRIGHT_DEVICE void issue(float (&d)[unit_registers<tile>], int unit, bool accumulate) {
-        constexpr int row_bytes = 128, descriptor_bytes = 16, k_bytes = 32;
+        constexpr int descriptor_bytes = 16, k_bytes = 32;
         const int rows = unit / tile.pieces() * warpgroup_rows, columns = unit % tile.pieces() * tile.piece_columns();
         const MatrixDescriptor a = a_rows + (ring.place * tile.m + rows) * (row_bytes / descriptor_bytes);
         const MatrixDescriptor b = b_rows + (ring.place * tile.n + columns) * (row_bytes / descriptor_bytes);

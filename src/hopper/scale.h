@@ -33,7 +33,7 @@ public:
 
     /// `warp`: 0 or 1, of the warps with this role. Returns the patience that is left.
     TILEWRIGHT_DEVICE int run(int warp) {
-        const int k_blocks = (arguments_.k + tile.k - 1) / tile.k;
+        const int k_blocks = k_blocks_of<tile>(arguments_);
         const int thread = warp * warp_threads + lane_index();
         Ring<tile.stages> ring{.parity = 1};
         Schedule<tile> schedule = own_schedule<tile>(arguments_);
@@ -139,7 +139,7 @@ private:
     }
 
     TILEWRIGHT_DEVICE void bring_block_scales(const Work& work) {
-        const int k_blocks = (arguments_.k + tile.k - 1) / tile.k;
+        const int k_blocks = k_blocks_of<tile>(arguments_);
         for (int begin = 0; begin < k_blocks; begin += block_scale_columns) {
             const int place = blocks_.place;
             barrier_wait(shared_.block_scales_empty[place], blocks_.parity,

@@ -49,6 +49,12 @@ struct Ring {
     }
 };
 
+/// Stages that one tile takes.
+template <Tile tile>
+TILEWRIGHT_DEVICE int k_blocks_of(const Arguments& arguments) {
+    return (arguments.k + tile.k - 1) / tile.k;
+}
+
 /// This block's tiles: every role walks them on its own.
 template <Tile tile>
 TILEWRIGHT_DEVICE Schedule<tile> own_schedule(const Arguments& arguments) {

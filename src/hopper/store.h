@@ -92,9 +92,9 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, in
         if (column + j * 8 >= tile.n) break;
         const float* value = fragment<tile>(sums, half, column + 8 * j);
         const int row = lane / 4, unit = j * 2 + lane % 4 / 2;
-        u8* place = to + row * 128 + (unit ^ row) * 16 + lane % 2 * 8;
+        u8* place = to + row * row_bytes + (unit ^ row) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
-        store_shared(*reinterpret_cast<Pair*>(place + 8 * 128), {value[2], value[3]});
+        store_shared(*reinterpret_cast<Pair*>(place + 8 * row_bytes), {value[2], value[3]});
     }
 }
 
@@ -159,7 +159,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
         const int first = c.first_row() + half * warpgroup_rows + c.warp * warp_rows;
-        u8* pad = c.shared.a[stage] + first * 128;
+        u8* pad = c.shared.a[stage] + first * row_bytes;
 #pragma unroll
         for (int begin = 0; begin < tile.n; begin += columns) {
             stage_32_bit<tile>(sums, pad, half, begin, lane);
@@ -169,7 +169,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
             const bool inside = begin + lane < tile.n && column < c.arguments.n;
 #pragma unroll 1
             for (int row = 0; row < warp_rows && row < rows; ++row) {
-                const u8* place = pad + row * 128 + (lane / 4 ^ row % 8) * 16 + lane % 4 * 4;
+                const u8* place = pad + row * row_bytes + (lane / 4 ^ row % 8) * 16 + lane % 4 * 4;
                 const float sum = load_shared(*reinterpret_cast<const float*>(place));
                 if (inside) store_element(c.arguments, work, work.row + first + row, column, sum);
             }

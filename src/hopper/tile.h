@@ -44,12 +44,13 @@ inline constexpr int shared_bytes_limit = 232448;  // of one block on sm_90 (CUD
 inline constexpr int registers_per_sm = 65536;     // 32-bit; likewise
 inline constexpr int producer_warps = 4;           // one warpgroup, so that setmaxnreg can take its registers
 inline constexpr int tile_alignment = 1024;        // of swizzled shared memory
+inline constexpr int row_bytes = 128;              // of an operand in a stage: the swizzle's width
 inline constexpr int box_rows_limit = 256;         // of one TMA box
 inline constexpr int warp_rows = 16;               // of a wgmma's 64
 inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
 inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
 inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
-inline constexpr int store_row_bytes = 128;        // of D in one TMA store, at most: the swizzle's width
+inline constexpr int store_row_bytes = row_bytes;  // of D in one TMA store, at most
 
 /// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
 inline constexpr int other_registers = 32;
