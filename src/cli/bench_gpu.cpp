@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "check/gates.h"
-#include "cli/gpu_tiles.h"
 #include "cuda/runtime.h"
+#include "launch/choose.h"
 #include "problem/geometry.h"
 
 namespace tilewright::cli {
@@ -69,8 +69,8 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
     GpuResult result{.shape = shape, .work = compulsory_work(geometry(operands.host()))};
-    result.tile = settings.tile ? *settings.tile : runnable_plans(problem, description_).front().tile;
-    const hopper::Tile tile = runnable_tile(result.tile, problem, description_);
+    result.tile = settings.tile ? *settings.tile : launch::runnable_plans(problem, description_).front().tile;
+    const hopper::Tile tile = launch::runnable_tile(result.tile, problem, description_);
     const Geometry on_device = geometry(problem);
     const auto call = [&](cuda::StreamHandle stream) {
         cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit});

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "cli/gpu_tiles.h"
 #include "cli/terminal.h"
 #include "cuda/runtime.h"
+#include "launch/choose.h"
 #include "plan/work.h"
 #include "problem/geometry.h"
 
@@ -25,7 +25,7 @@ public:
           sum_(sizeof(std::uint64_t)) {}
 
     measure::Contestant contestant(const PlannedTile& tile) const {
-        const hopper::Tile kernel = runnable_tile(tile, problem_, bench_.description());
+        const hopper::Tile kernel = launch::runnable_tile(tile, problem_, bench_.description());
         return {.name = name(tile), .call = [this, kernel](cuda::StreamHandle stream) {
                     cuda::runtime().run(geometry_, kernel, {.stream = stream, .sm_limit = settings_.sm_limit});
                 }};
@@ -83,7 +83,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSetting
     const Problem problem = operands.on_device();
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
-    std::vector<Plan> plans = runnable_plans(problem, bench.description());
+    std::vector<Plan> plans = launch::runnable_plans(problem, bench.description());
     if (most > 0 && plans.size() > most) plans.resize(most);
 
     TunedShape tuned{.shape = shape, .key = planner::describe(problem).key};

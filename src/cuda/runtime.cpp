@@ -8,8 +8,7 @@
 #include "cuda/environment.h"
 #include "cuda/library_search.h"
 #include "cuda/same_problem.h"
-#include "launch/pack.h"
-#include "plan/choose.h"
+#include "launch/choose.h"
 #include "plan/work.h"
 
 namespace tilewright::cuda {
@@ -46,19 +45,9 @@ private:
     int next_ = 0;
 };
 
-/// The fastest plan that there is a kernel for.
 hopper::Tile choose_tile(const Problem& problem, const DeviceDescription& device) {
-    const planner::Work work = planner::describe(problem);
-    const hopper::Tile family = planner::family_tile(work);
-    Explanation explanation = explain(problem, device);
-    if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
-    const hopper::Tile chosen = planner::device_tile(explanation.chosen->tile, family);
-    if (launch::has_kernel(chosen) || work.empty()) return chosen;
-    for (const Plan& plan : explanation.legal) {
-        const hopper::Tile tile = planner::device_tile(plan.tile, family);
-        if (launch::has_kernel(tile)) return tile;
-    }
-    throw Error("no kernel serves " + work.key + "; run it on the CPU backend");
+    const Plan plan = launch::runnable_plans(problem, device).front();
+    return planner::device_tile(plan.tile, planner::family_tile(planner::describe(problem)));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "hopper/tile.h"
 
-namespace tilewright::cli {
+namespace tilewright::launch {
 
 /// The planner's choice first, then every other legal candidate, fastest first by its prediction; only tiles that
 /// kernels can be compiled for. Throws Error where there is none.
@@ -16,4 +16,4 @@ std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription
 /// What the kernel for `tile` is built from. Throws Error with the reason where it is illegal for the problem.
 hopper::Tile runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device);
 
-}  // namespace tilewright::cli
+}  // namespace tilewright::launch

@@ -1,4 +1,4 @@
-#include "cli/gpu_tiles.h"
+#include "launch/choose.h"
 
 #include <fmt/format.h>
 #include <tilewright/run.h>
@@ -7,21 +7,22 @@
 #include "plan/legality.h"
 #include "plan/work.h"
 
-namespace tilewright::cli {
+namespace tilewright::launch {
 
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device) {
     Explanation explanation = explain(problem, device);
     if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
-    const hopper::Tile family = planner::family_tile(planner::describe(problem));
+    const planner::Work work = planner::describe(problem);
+    const hopper::Tile family = planner::family_tile(work);
     std::vector<Plan> plans;
     const auto add = [&](const Plan& plan) {
-        if (launch::has_kernel(planner::device_tile(plan.tile, family))) plans.push_back(plan);
+        if (has_kernel(planner::device_tile(plan.tile, family))) plans.push_back(plan);
     };
     add(*explanation.chosen);
     for (const Plan& plan : explanation.legal) {
         if (plan.tile != explanation.chosen->tile) add(plan);
     }
-    if (plans.empty()) throw Error("no tile that kernels exist for is legal here; use --backend cpu");
+    if (plans.empty()) throw Error("no kernel serves " + work.key + "; run it on the CPU backend");
     return plans;
 }
 
@@ -31,10 +32,10 @@ hopper::Tile runnable_tile(const PlannedTile& tile, const Problem& problem, cons
     if (const auto objection = planner::why_illegal(wanted, work, device)) {
         throw Error(fmt::format("tile '{}': {}: {}", name(tile), objection->rule, objection->reason));
     }
-    if (!launch::has_kernel(wanted)) {
+    if (!has_kernel(wanted)) {
         throw Error(fmt::format("tile '{}': legal, but no kernel is written for it (swap, split)", name(tile)));
     }
     return wanted;
 }
 
-}  // namespace tilewright::cli
+}  // namespace tilewright::launch
