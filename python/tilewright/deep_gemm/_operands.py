@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -32,7 +32,7 @@ _AS_GIVEN = {
 _ROWS_WORTH_A_LAUNCH = 1024
 
 
-def refuse(operand: str, given: object, expected: str, advice: str = "") -> None:
+def refuse(operand: str, given: object, expected: str, advice: str = "") -> NoReturn:
     """Every error of this package that the library does not find itself."""
     raise ValueError(f"{operand}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
 
