@@ -24,6 +24,14 @@ struct Extent {
 /// Numbers of tiles are 32-bit: 2^31 tiles of D are more than any memory holds.
 constexpr int tiles_along(int size, int step) { return size / step + (size % step != 0); }
 
+/// Rows and columns of D that the blocks of a cluster take at once.
+constexpr int cluster_rows(const Tile& tile) {
+    return tile.rows() * (tile.multicast == Multicast::b ? tile.cluster : 1);
+}
+constexpr int cluster_columns(const Tile& tile) {
+    return tile.columns() * (tile.multicast == Multicast::a ? tile.cluster : 1);
+}
+
 /// The tiles of one block of a persistent grid: every `blocks`-th from `block` on. Blocks of a cluster take neighbours
 /// that share an operand's tile.
 template <Tile tile>
