@@ -108,6 +108,8 @@ const char* name_of(hopper::BarrierName name) {
     using hopper::BarrierName;
     switch (name) {
         case BarrierName::none: break;
+        case BarrierName::staged: return "staged";
+        case BarrierName::stored: return "stored";
         case BarrierName::full: return "full";
         case BarrierName::empty: return "empty";
         case BarrierName::final_scales_full: return "final_scales_full";
@@ -186,6 +188,10 @@ using namespace emulator;
 
 void sync_block() { meet(me().block->meeting, "sync_block", 0, machine().options().threads); }
 void sync_warp() { meet(me().own_warp().meeting, "sync_warp", 0, warp_threads); }
+/// Time is steps of fibers here; warps run on together.
+void pause(int nanoseconds) {
+    if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));
+}
 void sync_cluster() {
     meet(machine().cluster_meeting(), "sync_cluster", 0, machine().options().threads * machine().cluster_size());
 }

@@ -97,6 +97,7 @@ void fence_async_proxy() { see_writes(me()); }
 float load_shared(const float& from) { return read(from); }
 Pair load_shared(const Pair& from) { return read(from); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
+Quad load_shared(const Quad& from) { return read(from); }
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {

@@ -1,6 +1,8 @@
 // What a kernel is given: plain data, the same for the GPU, the host that fills it in and the emulator.
 #pragma once
 
+#include "hopper/schedule.h"
+
 namespace tilewright::hopper {
 
 using u8 = unsigned char;
@@ -49,6 +51,8 @@ struct OutputView {
 /// For messages.
 enum class BarrierName : u8 {
     none,
+    staged,
+    stored,
     full,
     empty,
     final_scales_full,
@@ -72,7 +76,7 @@ struct Arguments {
     TensorMap a;         // (k, row, batch)
     TensorMap b;         // (k, row, batch)
     TensorMap d;         // (column, row, batch), if stored_by_tma
-    TensorMap a_scales;  // (row, k block, batch), if scales_by_tma
+    TensorMap a_scales;  // if scales_by_tma: (row, k block, batch), or (k block, row, batch) by row
     TensorMap b_scales;  // (row, k block, batch), if scales_by_tma and B has scales of rows
     ScaleView scales_a;
     ScaleView scales_b;
@@ -85,8 +89,7 @@ struct Arguments {
     int m;
     int n;
     int k;
-    int batch;
-    int band;  // tiles along m that are walked before n advances: so many rows of A stay in L2
+    Walk walk;
     TimeoutReport* report;
 };
 

@@ -4,9 +4,11 @@
 //
 // barrier              who waits        who completes a phase                          arrivals
 // full[stage]          multiply         load: all bytes of the k-block are here        1 + bytes
-//                                       row scale: so are the scales of its rows       2 warps, unless by TMA
+//                                       row scale: so are the scales of its rows       1, unless by TMA
 // empty[stage]         load, row scale  multiply: the stage has been read              consumer warps of all blocks
-//                                       (or D, staged in it, has been stored)          that a copy goes to
+//                                                                                      that a copy goes to
+// staged[warpgroup]    store            multiply: D lies in shared memory              its warps
+// stored[warpgroup]    multiply         store: D has been read from there              1
 // block_scales_full    multiply         block scale: 128x128 scales for 32 k-blocks    1
 // block_scales_empty   block scale      multiply: they have been read                  consumer warps
 // final_scales_full    multiply         block scale: scales for the finished tile      1
@@ -36,6 +38,10 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
         barrier_init(shared.block_scales_full[lane], 1);
         barrier_init(shared.block_scales_empty[lane], tile.consumer_warps());
     }
+    if (lane < tile.warpgroups) {
+        barrier_init(shared.staged[lane], warpgroup_threads / warp_threads);
+        barrier_init(shared.stored[lane], 1);
+    }
     barrier_init_fence();
 }
 
@@ -48,12 +54,56 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
             if constexpr (!tile.plain) {
-                if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run(warp - 2);
+                if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();
+            }
+            break;
+        case Role::store:
+            if constexpr (tile.plain) return drain<tile, 2>(shared, arguments, schedule, first);
+            if (!arguments.stored_by_tma) break;
+            if (element_bytes(arguments.format) == 2) {
+                if constexpr (tile.stores_by_tma(2)) return drain<tile, 2>(shared, arguments, schedule, first);
+            } else {
+                if constexpr (tile.stores_by_tma(4)) return drain<tile, 4>(shared, arguments, schedule, first);
             }
             break;
         default: break;
     }
     return all_patience;
+}
+
+/// Multiplies a tile, then stores it.
+template <Tile tile>
+TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Schedule<tile>& schedule, Work work) {
+    Sums<tile> sums;
+    for (; work.exists != 0; work = schedule.next()) {
+        multiply<tile>(consumer, sums);
+        store<tile>(consumer, sums, work);
+        // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
+        // descriptors of wgmma, in uniform registers.
+        sync_warp();
+    }
+}
+
+/// Stores a tile while the first k-block of the next is multiplied.
+template <Tile tile>
+TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Schedule<tile>& schedule, Work work) {
+    Sums<tile> sums;
+    Chain<tile> chain;
+    Factors<tile> factors{};  // read even when there is no tile at all
+    Work last{};
+    while (true) {
+        const Work next = schedule.next();
+        multiply_block<tile>(consumer, sums, chain, factors, 0, {.first = true}, work.exists != 0, [&](int unit) {
+            if (last.exists == 0) return;
+            if (unit == 0) consumer.release_previous();
+            store_unit<tile>(consumer, sums, unit);
+        });
+        if (work.exists == 0) break;
+        multiply_promoted<tile>(consumer, sums, chain, factors);
+        last = work;
+        work = next;
+        sync_warp();  // as above
+    }
 }
 
 template <Tile tile>
@@ -72,17 +122,12 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .a_rows = matrix_descriptor(shared.a[0] + warpgroup * tile.rows_per_warpgroup() * row_bytes),
         .b_rows = matrix_descriptor(shared.b[0]),
         .by_tma = arguments.stored_by_tma,
-        .kept_stages = kept_stages<tile>(arguments),
     };
-    for (Work work = first; work.exists != 0; work = schedule.next()) {
-        Sums<tile> sums;
-        multiply<tile>(consumer, sums);
-        store<tile>(consumer, sums, work);
-        // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
-        // descriptors of wgmma, in uniform registers.
-        sync_warp();
+    if constexpr (stores_while_multiplying<tile>) {
+        consume_overlapped<tile>(consumer, schedule, first);
+    } else {
+        consume_in_turn<tile>(consumer, schedule, first);
     }
-    if (consumer.storing) tma_store_wait();
     return consumer.patience;
 }
 
@@ -93,16 +138,13 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
     const int warp = warp_index();
     Schedule<tile> schedule = own_schedule<tile>(arguments);
     Work first{};
-    // The last producer warp makes the barriers ready while the others find their first tile.
-    if (warp == producer_warps - 1) {
-        init_barriers<tile>(shared, arguments);
-    } else {
-        if (thread_index() == 0) {
-            tma_prefetch(arguments.a);
-            tma_prefetch(arguments.b);
-        }
-        first = schedule.next();
+    // A warp that has time makes the barriers ready while the others find their first tile.
+    if (warp == 0 && lane_index() == 0) {
+        tma_prefetch(arguments.a);
+        tma_prefetch(arguments.b);
     }
+    if (warp == producer_warps - 1) init_barriers<tile>(shared, arguments);
+    first = schedule.next();
     sync_block();
     if constexpr (tile.cluster > 1) sync_cluster();
 

@@ -31,7 +31,7 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
     const bool issues = lane_index() == 0;
     const int k_blocks = k_blocks_of<tile>(arguments);
     const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
-    const int bytes = tile.bytes_per_stage() + (scales ? tile.scale_bytes_per_stage() : 0);
+    const int bytes = tile.bytes_per_stage() + (scales ? tile.column_scale_bytes() : 0);
     Ring<tile.stages> ring{.parity = 1};
     for (Work work = first; work.exists != 0; work = schedule.next()) {
         for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
@@ -39,13 +39,15 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
             Barrier& full = shared.full[stage];
             barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});
             if (issues) {
-                barrier_arrive_expect(full, bytes);
+                const bool row_scales = tile.scales_rows() && scales && k_block % tile.scale_chunk() == 0;
+                barrier_arrive_expect(full, bytes + (row_scales ? tile.row_scale_bytes() : 0));
                 load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row,
                                                work.batch);
                 load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
                                                work.batch);
-                if (tile.scales_rows() && scales) {
-                    tma_load(shared.a_scales[stage], arguments.a_scales, full, work.row, k_block, work.batch);
+                if (row_scales) {
+                    const int x = tile.scales_by_row ? k_block : work.row, y = tile.scales_by_row ? work.row : k_block;
+                    tma_load(shared.a_scales[stage], arguments.a_scales, full, x, y, work.batch);
                 }
                 if (tile.scales_columns() && scales) {
                     tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.batch);

@@ -38,6 +38,8 @@ void sync_warp();
 /// `threads` threads of the block meet; id 1 .. 15.
 void sync_named(int id, int threads);
 void sync_cluster();
+/// Lets some time pass, about this much.
+void pause(int nanoseconds);
 
 // ---- mbarriers, in shared memory. A phase completes when all arrivals and all announced bytes are in; phases
 // alternate between parity 0 and 1, and waiting for the parity before the first phase returns at once.
@@ -121,7 +123,12 @@ struct alignas(8) Pair {
     float y;
 };
 
+struct alignas(16) Quad {
+    float values[4];
+};
+
 float load_shared(const float& from);
+Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);

@@ -36,6 +36,7 @@ TILEWRIGHT_DEVICE void sync_warp() { __syncwarp(); }
 TILEWRIGHT_DEVICE void sync_named(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+TILEWRIGHT_DEVICE void pause(int nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds)); }
 TILEWRIGHT_DEVICE void sync_cluster() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
@@ -168,6 +169,14 @@ TILEWRIGHT_DEVICE Pair load_shared(const Pair& from) {
     Pair pair;
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(shared_address(&from)));
     return pair;
+}
+TILEWRIGHT_DEVICE Quad load_shared(const Quad& from) {
+    Quad quad;
+    float* v = quad.values;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+                 : "r"(shared_address(&from)));
+    return quad;
 }
 TILEWRIGHT_DEVICE void store_shared(float& to, float value) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared_address(&to)), "f"(value) : "memory");

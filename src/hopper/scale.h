@@ -20,21 +20,21 @@ TILEWRIGHT_DEVICE float scale_at(const ScaleView& view, int batch, int row, int 
     return load_scale(view, batch * view.batch_stride + row * view.row_stride + k_block * view.k_stride);
 }
 
-/// Scales of rows, where TMA cannot bring them: two warps share the rows of a tile. Several k-blocks are read at once,
+/// Scales of rows, where TMA cannot bring them. Several k-blocks are read at once,
 /// so that the reads of one row meet in the same sectors, while the stages before them are still being multiplied.
 template <Tile tile>
 class RowScales {
 public:
     /// As many as the producer's registers hold.
-    static constexpr int k_blocks_at_once = tile.warpgroups > 2 ? 1 : tile.scales_columns() ? 2 : 4;
+    static constexpr int k_blocks_at_once = tile.warpgroups > 2 ? 1 : 2;
 
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments) {}
 
-    /// `warp`: 0 or 1, of the warps with this role. Returns the patience that is left.
-    TILEWRIGHT_DEVICE int run(int warp) {
+    /// Returns the patience that is left.
+    TILEWRIGHT_DEVICE int run() {
         const int k_blocks = k_blocks_of<tile>(arguments_);
-        const int thread = warp * warp_threads + lane_index();
+        const int thread = lane_index();
         Ring<tile.stages> ring{.parity = 1};
         Schedule<tile> schedule = own_schedule<tile>(arguments_);
         for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
@@ -51,23 +51,27 @@ public:
     }
 
 private:
-    static constexpr int threads = 2 * warp_threads;
+    static constexpr int threads = warp_threads;
     static constexpr int a_rows = tile.scales_rows() ? tile.m : 0;
     static constexpr int b_rows = tile.scales_columns() ? tile.n : 0;
     static constexpr int rows_each = (a_rows + b_rows + threads - 1) / threads;
 
-    TILEWRIGHT_DEVICE void read(const Work& work, int thread, int begin) {
+    TILEWRIGHT_DEVICE void read(const Work& work, int lane, int begin) {
+        read_side<0, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+        read_side<a_rows / threads, b_rows>(arguments_.scales_b, work.batch, work.column + lane, begin);
+    }
+
+    /// `rows` rows of one operand, from `row` on every 32nd, into the values from `place` on.
+    template <int place, int rows>
+    TILEWRIGHT_DEVICE void read_side(const ScaleView& view, int batch, int row, int begin) {
+        const i64 first = batch * view.batch_stride + row * view.row_stride + begin * view.k_stride;
 #pragma unroll
-        for (int r = 0; r < rows_each; ++r) {
-            const int row = thread + r * threads;
-            const bool of_a = b_rows == 0 || row < a_rows;
-            const ScaleView& view = of_a ? arguments_.scales_a : arguments_.scales_b;
-            const int index = of_a ? work.row + row : work.column + row - a_rows;
-            const bool inside = row < a_rows + b_rows && index < view.rows;
-            const i64 first = work.batch * view.batch_stride + index * view.row_stride + begin * view.k_stride;
+        for (int r = 0; r < (rows + threads - 1) / threads; ++r) {
+            const bool inside = row + r * threads < view.rows && r * threads + lane_index() < rows;
 #pragma unroll
             for (int i = 0; i < k_blocks_at_once; ++i) {
-                values_[i][r] = inside && begin + i < view.k_blocks ? load_scale(view, first + i * view.k_stride) : 0;
+                const i64 index = first + r * threads * view.row_stride + i * view.k_stride;
+                values_[i][place + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
             }
         }
     }

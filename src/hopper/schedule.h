@@ -32,42 +32,75 @@ constexpr int cluster_columns(const Tile& tile) {
     return tile.columns() * (tile.multicast == Multicast::a ? tile.cluster : 1);
 }
 
+/// Division by a number that the host knows: code that is met once a tile takes the time of its instructions, and a
+/// division is twenty. With l = ceil(log2 d), ceil(2^(31 + l) / d) * i / 2^(31 + l) is i / d for all i < 2^31 (Granlund
+/// and Montgomery, "Division by Invariant Integers using Multiplication", 1994).
+struct Divisor {
+    unsigned multiplier = 0;
+    int shift = 0;
+    int value = 0;
+
+    constexpr Divisor() = default;
+    constexpr explicit Divisor(int divisor) : shift(31), value(divisor) {
+        while ((1ULL << (shift - 31)) < static_cast<unsigned>(divisor)) ++shift;
+        multiplier = static_cast<unsigned>(((1ULL << shift) + static_cast<unsigned>(divisor) - 1) / divisor);
+    }
+    constexpr int quotient(int i) const {
+        return static_cast<int>(static_cast<unsigned long long>(multiplier) * static_cast<unsigned>(i) >> shift);
+    }
+};
+
+/// What the walk needs, ready: the host computes it.
+struct Walk {
+    int tiles = 0;       // of a cluster each
+    Divisor per_matrix;  // tiles
+    Divisor per_band;
+    Divisor band;       // rows of tiles in a band
+    Divisor last_band;  // in the last one
+    int full_bands = 0;
+};
+
+constexpr Walk walk_of(const Tile& tile, const Extent& extent) {
+    const int m = tiles_along(extent.m, tile.m * (tile.multicast == Multicast::b ? tile.cluster : 1));
+    const int n = tiles_along(extent.n, tile.n * (tile.multicast == Multicast::a ? tile.cluster : 1));
+    const int band = extent.band < m ? extent.band : m;
+    if (m * n * extent.batch == 0) return {};
+    const int rest = m % band;
+    return {.tiles = m * n * extent.batch,
+            .per_matrix = Divisor(m * n),
+            .per_band = Divisor(band * n),
+            .band = Divisor(band),
+            .last_band = Divisor(rest == 0 ? band : rest),
+            .full_bands = m / band};
+}
+
 /// The tiles of one block of a persistent grid: every `blocks`-th from `block` on. Blocks of a cluster take neighbours
 /// that share an operand's tile.
 template <Tile tile>
 class Schedule {
 public:
-    constexpr Schedule(const Extent& extent, int block, int blocks)
-        : band_(extent.band),
-          rank_(block % tile.cluster),
-          tiles_m_(tiles_along(extent.m, tile.m * (tile.multicast == Multicast::b ? tile.cluster : 1))),
-          tiles_n_(tiles_along(extent.n, tile.n * (tile.multicast == Multicast::a ? tile.cluster : 1))),
-          tiles_(tiles_m_ * tiles_n_ * extent.batch),
-          next_(block / tile.cluster),
-          step_(blocks / tile.cluster) {}
+    constexpr Schedule(const Walk& walk, int block, int blocks)
+        : walk_(walk), rank_(block % tile.cluster), next_(block / tile.cluster), step_(blocks / tile.cluster) {}
 
     constexpr Work next() {
-        if (next_ >= tiles_) return {};
-        const int batch = next_ / (tiles_m_ * tiles_n_);
-        const int index = next_ - batch * tiles_m_ * tiles_n_;
+        if (next_ >= walk_.tiles) return {};
+        const int batch = walk_.per_matrix.quotient(next_);
+        const int index = next_ - batch * walk_.per_matrix.value;
         next_ += step_;
-        // Bands of `band` rows of tiles; in a band m runs fastest.
-        const int begin = index / (band_ * tiles_n_) * band_;
-        const int rows = band_ < tiles_m_ - begin ? band_ : tiles_m_ - begin;
-        const int rest = index - begin * tiles_n_;
-        int m = begin + rest % rows;
-        int n = rest / rows;
+        // Bands of rows of tiles; in a band m runs fastest.
+        const int band = walk_.per_band.quotient(index);
+        const int rest = index - band * walk_.per_band.value;
+        const Divisor& rows = band < walk_.full_bands ? walk_.band : walk_.last_band;
+        int n = rows.quotient(rest);
+        int m = band * walk_.band.value + rest - n * rows.value;
         if (tile.multicast == Multicast::b) m = m * tile.cluster + rank_;
         if (tile.multicast == Multicast::a) n = n * tile.cluster + rank_;
         return {.row = m * tile.m, .column = n * tile.n, .batch = batch, .exists = 1};
     }
 
 private:
-    int band_;
+    const Walk& walk_;
     int rank_;
-    int tiles_m_;
-    int tiles_n_;
-    int tiles_;
     int next_;
     int step_;
 };

@@ -13,20 +13,26 @@ struct Shared {
     static constexpr int bytes_a = tile.first().value_bytes(tile.k);
     static constexpr int bytes_b = tile.second().value_bytes(tile.k);
 
-    // The ring of k-blocks: values in rows of 128 bytes, swizzled, and a scale for each row.
+    // The ring of k-blocks: values in rows of 128 bytes, swizzled; scales of A's rows, for a chunk of k-blocks where it
+    // begins; scales of B's rows.
     alignas(tile_alignment) u8 a[tile.stages][bytes_a];
     alignas(tile_alignment) u8 b[tile.stages][bytes_b];
-    alignas(128) float a_scales[tile.stages][at_least_one(tile.scales_rows() ? round_up(tile.m, 32) : 0)];
+    // D on its way out.
+    alignas(tile_alignment) u8 d[tile.warpgroups][tile.staging_bytes()];
+    alignas(128) float a_scales[tile.stages]
+                               [at_least_one(tile.scales_rows() ? round_up(tile.m * tile.scale_chunk(), 32) : 0)];
     alignas(128) float b_scales[tile.stages][at_least_one(tile.scales_columns() ? round_up(tile.n, 32) : 0)];
 
     // 128x128 scales, 32 k-blocks at a time, for each group of columns.
-    float block_scales[block_scale_slots][at_least_one(tile.scales_blocks() ? tile.column_groups() : 0)]
-                      [tile.scales_blocks() ? block_scale_columns : 1];
+    alignas(16) float block_scales[block_scale_slots][at_least_one(tile.scales_blocks() ? tile.column_groups() : 0)]
+                                  [tile.scales_blocks() ? block_scale_columns : 1];
 
     // The scales that multiply finished sums, for the tiles that come next.
     float row_scales[final_scale_slots][at_least_one(tile.scales_after() ? tile.m : 0)];
     alignas(8) float column_scales[final_scale_slots][at_least_one(tile.scales_after() ? tile.n : 0)];
 
+    Barrier staged[tile.warpgroups];
+    Barrier stored[tile.warpgroups];
     Barrier full[tile.stages];
     Barrier empty[tile.stages];
     Barrier final_scales_full[final_scale_slots];
@@ -58,8 +64,7 @@ TILEWRIGHT_DEVICE int k_blocks_of(const Arguments& arguments) {
 /// This block's tiles: every role walks them on its own.
 template <Tile tile>
 TILEWRIGHT_DEVICE Schedule<tile> own_schedule(const Arguments& arguments) {
-    const Extent extent{.m = arguments.m, .n = arguments.n, .batch = arguments.batch, .band = arguments.band};
-    return Schedule<tile>(extent, block_index(), block_count());
+    return Schedule<tile>(arguments.walk, block_index(), block_count());
 }
 
 }  // namespace tilewright::hopper

@@ -2,18 +2,10 @@
 // where D is aligned for it; or element by element, with C, in any strides.
 #pragma once
 
+#include "hopper/drain.h"
 #include "hopper/multiply.h"
 
 namespace tilewright::hopper {
-
-constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
-
-/// Stages that a tile keeps for its D: those that TMA stores from, or one as a scratch pad.
-template <Tile tile>
-constexpr int kept_stages(const Arguments& arguments) {
-    if constexpr (tile.plain) return tile.store_stages(2);
-    return arguments.stored_by_tma ? tile.store_stages(element_bytes(arguments.format)) : 1;
-}
 
 /// Scales that do not vary along k: sum * (scale of the row * scale of the column).
 template <Tile tile>
@@ -50,19 +42,16 @@ TILEWRIGHT_DEVICE const float* fragment(const Sums<tile>& sums, int half, int co
     return &sums[half * tile.pieces() + column / tile.piece_columns()][column % tile.piece_columns() / 2];
 }
 
-/// Where row `row` of the warpgroup's share begins in the staged columns that store `index` takes.
+/// Where row `row` of the warpgroup's share begins in the staged columns of store `index` of those at once.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
-    constexpr int pitch = tile.store_pitch(bytes);
-    int stage = c.ring.place - 1 - index / tile.stores_per_stage(bytes);
-    if (stage < 0) stage += tile.stages;
-    u8* own = c.shared.a[stage] + c.first_row() * store_row_bytes;
-    return own + index % tile.stores_per_stage(bytes) * tile.store_rows() * pitch + row * pitch;
+    return c.shared.d[c.warpgroup] + (index * tile.rows_per_warpgroup() + row) * tile.store_pitch(bytes);
 }
 
-/// A warp's 16 rows of `half`, as bf16 or f16.
+/// A warp's 16 rows of `half` in `count` columns from `begin` on, as bf16 or f16.
 template <Tile tile>
-TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Sums<tile>& sums, int half, int lane, bool as_bf16) {
+TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Sums<tile>& sums, int half, int begin, int count,
+                                    int lane, bool as_bf16) {
     constexpr int columns = tile.store_columns(2);
     const auto pack = [&](const float* pair) {
         return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
@@ -70,7 +59,7 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Sums<tile>& s
     const int row = half * warpgroup_rows + c.warp * warp_rows + lane % 16;
     const int swizzle = tile.store_swizzled(2) ? row % 8 : 0;
 #pragma unroll
-    for (int column = 0; column < tile.n; column += 16) {
+    for (int column = begin; column < begin + count; column += 16) {
         const float* low = fragment<tile>(sums, half, column);
         const float* high = fragment<tile>(sums, half, column + 8);
         // Lanes 0 .. 15 hold the rows' addresses in the first 8 columns, the others in the second.
@@ -98,36 +87,53 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, in
     }
 }
 
-/// The warpgroup stages its rows where its rows of A lay, and stores them.
+/// The warpgroup stages its rows for the storing warp (drain.h).
 template <Tile tile, int bytes>
-TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
+TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
-    constexpr int columns = tile.store_columns(bytes);
+    constexpr int columns = tile.store_columns(bytes), at_once = tile.stores_at_once(bytes);
     const int lane = lane_index();
 #pragma unroll
-    for (int half = 0; half < halves; ++half) {
-        if constexpr (bytes == 2) {
-            stage_16_bit<tile>(c, sums, half, lane, tile.plain || c.arguments.format == OutputFormat::bf16);
-        } else {
-            const int row = half * warpgroup_rows + c.warp * warp_rows;
+    for (int begin = 0; begin < tile.stores(bytes); begin += at_once) {
+        barrier_wait(c.shared.stored[c.warpgroup], c.staged.parity, {c.patience, BarrierName::stored, c.warpgroup});
 #pragma unroll
-            for (int i = 0; i < tile.stores(4); ++i) {
-                stage_32_bit<tile>(sums, staged_row<tile, 4>(c, i, row), half, i * columns, lane);
+        for (int half = 0; half < halves; ++half) {
+            if constexpr (bytes == 2) {
+                stage_16_bit<tile>(c, sums, half, 0, tile.n, lane, c.arguments.format == OutputFormat::bf16);
+            } else {
+                const int row = half * warpgroup_rows + c.warp * warp_rows;
+#pragma unroll
+                for (int i = 0; i < min(at_once, tile.stores(bytes) - begin); ++i) {
+                    stage_32_bit<tile>(sums, staged_row<tile, 4>(c, i, row), half, (begin + i) * columns, lane);
+                }
             }
         }
+        fence_async_proxy();
+        sync_warp();
+        if (lane == 0) barrier_arrive(c.shared.staged[c.warpgroup]);
+        c.staged.advance();
     }
+}
+
+/// Whether a tile's D leaves its registers unit by unit, each while the next tile's product that takes its place is
+/// computed.
+template <Tile tile>
+constexpr bool stores_while_multiplying = tile.plain&& tile.chain() != 0 && tile.piece_columns() % 16 == 0;
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void store_unit(Consumer<tile>& c, Sums<tile>& sums, int unit) {
+    const int lane = lane_index();
+    if (unit == 0) {
+        if constexpr (tile.scales_after()) scale_sums<tile>(c, sums);
+        barrier_wait(c.shared.stored[c.warpgroup], c.staged.parity, {c.patience, BarrierName::stored, c.warpgroup});
+    }
+    stage_16_bit<tile>(c, sums, unit / tile.pieces(), unit % tile.pieces() * tile.piece_columns(), tile.piece_columns(),
+                       lane, true);
+    if (unit < units<tile> - 1) return;
     fence_async_proxy();
-    sync_named(c.warpgroup + 1, warpgroup_threads);
-    // Each store by another warp: one warp alone would wait for the issue of each.
-#pragma unroll 1
-    for (int i = c.warp; i < tile.stores(bytes); i += warpgroup_threads / warp_threads) {
-        if (lane == 0) {
-            tma_store(c.arguments.d, staged_row<tile, bytes>(c, i, 0), work.column + i * columns,
-                      work.row + c.first_row(), work.batch);
-            tma_store_commit();
-        }
-    }
-    c.storing = true;
+    sync_warp();
+    if (lane == 0) barrier_arrive(c.shared.staged[c.warpgroup]);
+    c.staged.advance();
 }
 
 /// D = C + alpha * sum of one element, rounded once.
@@ -149,17 +155,17 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const Work& wor
     }
 }
 
-/// Any D: 16 rows and 32 columns of sums at a time pass through a scratch pad, where the warp's rows of A lay in the
-/// last stage, so that neighbouring lanes store neighbouring columns.
+/// Any D: 16 rows and 32 columns of sums at a time pass through a scratch pad of the warp, so that neighbouring lanes
+/// store neighbouring columns.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
     constexpr int columns = store_row_bytes / int(sizeof(float));
-    const int lane = lane_index(), stage = c.before(c.ring.place);
+    const int lane = lane_index();
+    u8* pad = c.shared.d[c.warpgroup] + c.warp * warp_rows * row_bytes;
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
         const int first = c.first_row() + half * warpgroup_rows + c.warp * warp_rows;
-        u8* pad = c.shared.a[stage] + first * row_bytes;
 #pragma unroll
         for (int begin = 0; begin < tile.n; begin += columns) {
             stage_32_bit<tile>(sums, pad, half, begin, lane);
@@ -176,16 +182,12 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
             sync_warp();
         }
     }
-    fence_async_proxy();  // what TMA loads there next comes after these writes
-    sync_warp();
-    if (c.k_blocks > 0) c.release(stage);
 }
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const Work& work) {
     if constexpr (tile.scales_after()) scale_sums<tile>(c, sums);
-    sync_named(c.warpgroup + 1, warpgroup_threads);  // all of the warpgroup have multiplied: its rows of A are free
-    if constexpr (tile.plain) return store_by_tma<tile, 2>(c, sums, work);
+    if constexpr (tile.plain) return store_by_tma<tile, 2>(c, sums);
     if (!c.by_tma) return store_by_element<tile>(c, sums, work);
     if (c.arguments.alpha != 1) {
 #pragma unroll
@@ -195,9 +197,9 @@ TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const Work& wo
         }
     }
     if (element_bytes(c.arguments.format) == 2) {
-        if constexpr (tile.stores_by_tma(2)) store_by_tma<tile, 2>(c, sums, work);
+        if constexpr (tile.stores_by_tma(2)) store_by_tma<tile, 2>(c, sums);
     } else {
-        if constexpr (tile.stores_by_tma(4)) store_by_tma<tile, 4>(c, sums, work);
+        if constexpr (tile.stores_by_tma(4)) store_by_tma<tile, 4>(c, sums);
     }
 }
 

@@ -33,6 +33,7 @@ enum class Role : unsigned char {
     load,         // fetches operands by TMA
     block_scale,  // brings 128x128 scales, or those of finished sums
     row_scale,    // brings scales of rows, k-block by k-block, where TMA cannot
+    store,        // sends D to memory by TMA
     spare,
     multiply,
 };
@@ -96,6 +97,8 @@ struct Tile {
     /// For the common call alone: D bf16 by TMA, alpha 1, scales of rows by TMA. The mere presence of the code for
     /// other calls costs time (docs/tried.md).
     bool plain = false;
+    /// Plain kernels: the scales of a row of A lie side by side along k, and not those of neighbouring rows.
+    bool scales_by_row = false;
 
     constexpr bool operator==(const Tile&) const = default;
 
@@ -142,12 +145,13 @@ struct Tile {
 
     constexpr int consumer_warps() const { return warpgroups * 4; }
     constexpr int threads() const { return (producer_warps + consumer_warps()) * warp_threads; }
-    constexpr int scale_warps() const { return scales_rows() || scales_columns() ? 2 : 0; }
+    constexpr int scale_warps() const { return scales_rows() || scales_columns() ? 1 : 0; }
     constexpr Role role(int warp) const {
         if (warp >= producer_warps) return Role::multiply;
         if (warp == 0) return Role::load;
         if (warp == 1) return scales_blocks() || scales_after() ? Role::block_scale : Role::spare;
-        return warp < 2 + scale_warps() ? Role::row_scale : Role::spare;
+        if (warp == 2) return scale_warps() > 0 ? Role::row_scale : Role::spare;
+        return Role::store;
     }
 
     // ---- Barriers: arrivals that complete a phase. Scale warps stay away where TMA brings all scales.
@@ -160,13 +164,14 @@ struct Tile {
     // ---- Shared memory
 
     constexpr int value_bytes_per_stage() const { return first().value_bytes(k) + second().value_bytes(k); }
-    constexpr int scale_bytes_per_stage() const {
-        return round_up(first().scale_bytes(k) + second().scale_bytes(k), 16);
-    }
-    /// In shared memory: TMA writes to multiples of 128 bytes.
-    constexpr int scale_room() const {
-        return round_up(first().scale_bytes(k), 128) + round_up(second().scale_bytes(k), 128);
-    }
+    /// That a k-block needs.
+    constexpr int scale_bytes_per_stage() const { return first().scale_bytes(k) + second().scale_bytes(k); }
+    /// k-blocks whose scales of A's rows come together, with the first of them: TMA moves 16 bytes of a row.
+    constexpr int scale_chunk() const { return scales_by_row ? 4 : 1; }
+    constexpr int row_scale_bytes() const { return scales_rows() ? first().scale_bytes(k) * scale_chunk() : 0; }
+    constexpr int column_scale_bytes() const { return scales_columns() ? second().scale_bytes(k) : 0; }
+    /// TMA writes to multiples of 128 bytes.
+    constexpr int scale_room() const { return round_up(row_scale_bytes(), 128) + round_up(column_scale_bytes(), 128); }
     constexpr int stage_bytes() const { return value_bytes_per_stage() + scale_room(); }
     /// 128x128 scales, for each group of columns of the tile that lies in one block of B.
     constexpr int block_scale_bytes() const {
@@ -175,10 +180,19 @@ struct Tile {
     /// Scales that multiply the finished sum: of each row and column of the tile.
     constexpr int final_scale_bytes() const { return scales_after() ? final_scale_slots * (m + n) * 4 : 0; }
     /// Full and empty for each stage and slot.
-    constexpr int barrier_bytes() const { return 2 * 8 * (stages + final_scale_slots + block_scale_slots); }
+    constexpr int barrier_bytes() const {
+        return 2 * 8 * (stages + final_scale_slots + block_scale_slots + warpgroups);
+    }
+    /// D on its way out, of each warpgroup: 16-bit elements of its whole share, or a scratch pad of 16 rows a warp.
+    constexpr int staging_bytes() const {
+        const int pads = warpgroup_threads / warp_threads * warp_rows * row_bytes;
+        const int share = rows_per_warpgroup() * n * 2;
+        return round_up(share > pads ? share : pads, tile_alignment);
+    }
     constexpr int shared_bytes() const {
         const int scales = block_scale_bytes() + final_scale_bytes() + 512;  // 512: alignment between the parts
-        return round_up(stages * stage_bytes() + scales + barrier_bytes(), tile_alignment);
+        return round_up(stages * stage_bytes() + warpgroups * staging_bytes() + scales + barrier_bytes(),
+                        tile_alignment);
     }
 
     // ---- Loads
@@ -232,9 +246,8 @@ struct Tile {
 
     // ---- Stores
 
-    /// D leaves through the last stages of the first operand. A store takes the rows of one warpgroup, and as many
-    /// columns as 128 bytes hold and the tile is a multiple of; a stage holds one store or several.
-    constexpr int store_rows() const { return rows_per_warpgroup(); }
+    /// A store takes 64 rows, and as many columns as 128 bytes hold and the tile is a multiple of.
+    constexpr int store_rows() const { return warpgroup_rows; }
     constexpr int store_columns(int element_bytes) const {
         int columns = store_row_bytes / element_bytes;
         while (n % columns != 0) columns -= 8;
@@ -242,15 +255,15 @@ struct Tile {
     }
     constexpr int store_pitch(int element_bytes) const { return store_columns(element_bytes) * element_bytes; }
     constexpr bool store_swizzled(int element_bytes) const { return store_pitch(element_bytes) == store_row_bytes; }
-    constexpr int stores_per_stage(int element_bytes) const { return store_row_bytes / store_pitch(element_bytes); }
+    /// Side by side; a warpgroup of 128 rows has two of each.
     constexpr int stores(int element_bytes) const { return n / store_columns(element_bytes); }
-    constexpr int store_stages(int element_bytes) const {
-        return (stores(element_bytes) + stores_per_stage(element_bytes) - 1) / stores_per_stage(element_bytes);
+    /// As many as are staged together.
+    constexpr int stores_at_once(int element_bytes) const {
+        const int fit = staging_bytes() / (rows_per_warpgroup() * store_pitch(element_bytes));
+        return fit < stores(element_bytes) ? fit : stores(element_bytes);
     }
     /// 16-bit elements are staged 16 columns at a time, 32-bit ones 32.
-    constexpr bool stores_by_tma(int element_bytes) const {
-        return n % (element_bytes == 2 ? 16 : 32) == 0 && store_stages(element_bytes) <= stages;
-    }
+    constexpr bool stores_by_tma(int element_bytes) const { return n % (element_bytes == 2 ? 16 : 32) == 0; }
 
     // ---- Split k
 

@@ -43,7 +43,7 @@ const void* aligned_down(const void* address) {
     return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
 
-hopper::Arguments arguments(const Geometry& g) {
+hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     hopper::Arguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
@@ -54,32 +54,41 @@ hopper::Arguments arguments(const Geometry& g) {
     result.m = static_cast<int>(g.m);
     result.n = static_cast<int>(g.n);
     result.k = static_cast<int>(g.k);
-    result.batch = static_cast<int>(g.groups);
-    result.band = band;
+    result.walk =
+        hopper::walk_of(tile, {.m = result.m, .n = result.n, .batch = static_cast<int>(g.groups), .band = band});
     return result;
 }
 
-/// Of both operands or of none: one flag of the kernel stands for both.
-void add_scale_maps(const Geometry& g, Launch& launch) {
-    const hopper::Side a = launch.tile.side_a();
-    const hopper::Side b = launch.tile.side_b();
-    const bool needs_a = a.scaling == hopper::Scaling::row_128;
-    const bool needs_b = b.scaling == hopper::Scaling::row_128;
-    if (needs_a) launch.a_scales = scale_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, a.rows);
-    if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
-    const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
-    launch.arguments.scales_by_tma = all && (needs_a || needs_b);
-    if (all) return;
-    launch.a_scales.reset();
-    launch.b_scales.reset();
+/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come.
+bool is_common(const hopper::Arguments& arguments) {
+    return arguments.k > 0 && arguments.stored_by_tma && arguments.format == hopper::OutputFormat::bf16 &&
+           arguments.alpha == 1;
 }
 
-/// Whether the kernel for common calls alone serves this one (Tile::plain).
-bool is_plain(const Launch& launch) {
-    const hopper::Arguments& arguments = launch.arguments;
-    const bool brings_row_scales = launch.tile.scale_warps() > 0 && !arguments.scales_by_tma;
-    return arguments.stored_by_tma && arguments.format == hopper::OutputFormat::bf16 && arguments.alpha == 1 &&
-           !brings_row_scales;
+/// Scales of rows by TMA: of both operands or of none, one flag of the kernel stands for both. And with them which
+/// kernel of the tile it is.
+void add_scale_maps(const Geometry& g, Launch& launch) {
+    hopper::Tile& tile = launch.tile;
+    const hopper::Side a = tile.side_a();
+    const hopper::Side b = tile.side_b();
+    const bool needs_a = a.scaling == hopper::Scaling::row_128;
+    const bool needs_b = b.scaling == hopper::Scaling::row_128;
+    const bool common = is_common(launch.arguments);
+    const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = g.groups};
+    tile.scales_by_row = false;
+    if (needs_a) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
+    if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
+    if (needs_a && !launch.a_scales && common) {
+        tile.scales_by_row = true;
+        launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
+    }
+    const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
+    launch.arguments.scales_by_tma = all && (needs_a || needs_b);
+    tile.plain = common && all;
+    if (all) return;
+    tile.scales_by_row = false;
+    launch.a_scales.reset();
+    launch.b_scales.reset();
 }
 
 }  // namespace
@@ -91,7 +100,7 @@ int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
 }
 
 Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
-    Launch result{.tile = tile, .arguments = arguments(g)};
+    Launch result{.tile = tile, .arguments = arguments(g, tile)};
     result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, tile, tile.side_a());
     result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, tile.side_b());
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
@@ -99,7 +108,6 @@ Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     result.d = output_map(g, tile);
     result.arguments.stored_by_tma = result.d.has_value();
     add_scale_maps(g, result);
-    result.tile.plain = is_plain(result);
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster;
     result.threads = tile.threads();

@@ -14,7 +14,7 @@ namespace tilewright::launch {
 inline constexpr int band = 8;
 
 struct Launch {
-    hopper::Tile tile;              // as asked for, and `plain` where the call is
+    hopper::Tile tile;              // as asked for, and `plain` and `scales_by_row` where the call is
     hopper::Arguments arguments{};  // tensor maps and the report are filled in by who launches
     hopper::TensorMapDescription a{};
     hopper::TensorMapDescription b{};

@@ -24,6 +24,15 @@ bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_by
     return count <= 1 || elements * element_bytes % tma_alignment == 0;
 }
 
+constexpr int scale_bytes = 4;
+
+/// What TMA asks of scales in either order.
+bool may_be_copied(const OperandGeometry& operand, const OperandSizes& sizes, std::int64_t columns) {
+    return operand.recipe.scales == Format::f32 && operand.recipe.granularity == Granularity::block_1x128 &&
+           columns > 0 && is_aligned(operand.scales) &&
+           is_stride_aligned(operand.scale_strides.group, sizes.batch, scale_bytes);
+}
+
 }  // namespace
 
 std::int64_t k_blocks(const OperandGeometry& operand, std::int64_t k) {
@@ -45,28 +54,37 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
 
 std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                                       int tile_rows) {
-    constexpr int bytes = 4;
     const std::int64_t columns = k_blocks(operand, sizes.k);
     const Strides& strides = operand.scale_strides;
-    if (operand.recipe.scales != Format::f32 || operand.recipe.granularity != Granularity::block_1x128) return {};
-    if (columns == 0 || !is_aligned(operand.scales) || (sizes.rows > 1 && strides.row != 1)) return {};
-    if (!is_stride_aligned(strides.k, columns, bytes) || !is_stride_aligned(strides.group, sizes.batch, bytes)) {
-        return {};
-    }
+    if (!may_be_copied(operand, sizes, columns) || (sizes.rows > 1 && strides.row != 1)) return {};
+    if (!is_stride_aligned(strides.k, columns, scale_bytes)) return {};
     return hopper::TensorMapDescription{
         .base = operand.scales,
-        .element_bytes = bytes,
+        .element_bytes = scale_bytes,
         .sizes = {size(sizes.rows), size(columns), size(sizes.batch)},
-        .strides = {stride(strides.k, columns, bytes), stride(strides.group, sizes.batch, bytes)},
+        .strides = {stride(strides.k, columns, scale_bytes), stride(strides.group, sizes.batch, scale_bytes)},
         .box = {static_cast<hopper::u32>(tile_rows), 1, 1},
+        .swizzled = false};
+}
+
+std::optional<hopper::TensorMapDescription> scale_map_by_row(const OperandGeometry& operand, const OperandSizes& sizes,
+                                                             int tile_rows, int k_blocks_at_once) {
+    const std::int64_t columns = k_blocks(operand, sizes.k);
+    const Strides& strides = operand.scale_strides;
+    if (!may_be_copied(operand, sizes, columns) || (columns > 1 && strides.k != 1)) return {};
+    if (!is_stride_aligned(strides.row, sizes.rows, scale_bytes)) return {};
+    return hopper::TensorMapDescription{
+        .base = operand.scales,
+        .element_bytes = scale_bytes,
+        .sizes = {size(columns), size(sizes.rows), size(sizes.batch)},
+        .strides = {stride(strides.row, sizes.rows, scale_bytes), stride(strides.group, sizes.batch, scale_bytes)},
+        .box = {static_cast<hopper::u32>(k_blocks_at_once), static_cast<hopper::u32>(tile_rows), 1},
         .swizzled = false};
 }
 
 std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
     if (tile.swap_ab || g.c.data != nullptr || !tile.stores_by_tma(bytes)) return {};
-    // D waits where the last k-blocks were: there must have been as many.
-    if (tile.store_stages(bytes) > (g.k + tile.k - 1) / tile.k) return {};
     if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return {};
     // TMA writes 16 bytes at a time: the end of a row that is no multiple of them reaches into what lies behind it
     // (seen on an H200 in poisoned borders; loads do stop at the element).

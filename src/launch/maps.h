@@ -24,6 +24,10 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
 std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                                       int tile_rows);
 
+/// Likewise as (k block, row, batch), `k_blocks_at_once` of them a row.
+std::optional<hopper::TensorMapDescription> scale_map_by_row(const OperandGeometry& operand, const OperandSizes& sizes,
+                                                             int tile_rows, int k_blocks_at_once);
+
 /// D as (column, row, batch), swizzled; nothing where TMA cannot store it.
 std::optional<hopper::TensorMapDescription> output_map(const Geometry& geometry, const hopper::Tile& tile);
 

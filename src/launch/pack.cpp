@@ -20,13 +20,12 @@ struct Mode {
 // One warpgroup owns 64 rows or 128.
 const std::vector<Tile>& cuts() {
     static const std::vector<Tile> list{
-        {.m = 256, .n = 128, .stages = 4},
-        {.m = 256, .n = 64, .stages = 5},
-        {.m = 192, .n = 128, .stages = 5, .warpgroups = 3},
-        {.m = 128, .n = 192, .stages = 5},
-        {.m = 128, .n = 256, .stages = 4},
-        {.m = 128, .n = 224, .stages = 5},
-        {.m = 128, .n = 128, .stages = 6},
+        {.m = 256, .n = 128, .stages = 3},
+        {.m = 256, .n = 64, .stages = 4},
+        {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
+        {.m = 128, .n = 192, .stages = 4},
+        {.m = 128, .n = 256, .stages = 3},
+        {.m = 128, .n = 224, .stages = 3},
         {.m = 128, .n = 128, .stages = 5},
         {.m = 128, .n = 64, .stages = 8},
         {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
@@ -43,7 +42,7 @@ const std::vector<Tile>& cuts() {
 /// Pairs of blocks pay where a tile brings much from L2.
 bool may_share(const Tile& tile) { return tile.m * tile.n >= 192 * 128 || tile.m == 256; }
 
-bool promotes(const Tile& tile) { return tile.n <= 192; }
+bool promotes(const Tile& tile) { return tile.n <= 192 || tile.n == 256; }
 bool scales_of_both(const Tile& tile) { return tile.m <= 128 && tile.n >= 64 && tile.n <= 128; }
 bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64; }
 
@@ -78,6 +77,9 @@ std::vector<Tile> pack() {
                 tile.plain = plain;
                 add(tile, list);
             }
+            if (mode.a != Scaling::row_128) continue;
+            tile.scales_by_row = true;
+            add(tile, list);
         }
     }
     return list;

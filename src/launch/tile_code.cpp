@@ -20,11 +20,12 @@ std::string kernel_expression(const hopper::Tile& tile) {
     return fmt::format(
         "tilewright::hopper::gemm<tilewright::hopper::Tile{{.m = {}, .n = {}, .k = {}, .stages = {}, .cluster = {}, "
         ".multicast = {}, .swap_ab = {}, .split_k = {}, .warpgroups = {}, .a = {}, .b = {}, .a_scaling = {}, "
-        ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}}}>",
+        ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}, "
+        ".scales_by_row = {}}}>",
         tile.m, tile.n, tile.k, tile.stages, tile.cluster, enumerator("Multicast", tile.multicast), tile.swap_ab,
         tile.split_k, tile.warpgroups, enumerator("Storage", tile.a), enumerator("Storage", tile.b),
         enumerator("Scaling", tile.a_scaling), enumerator("Scaling", tile.b_scaling), tile.promoted,
-        enumerator("Family", tile.family), tile.plain);
+        enumerator("Family", tile.family), tile.plain, tile.scales_by_row);
 }
 
 std::string describe(const hopper::Tile& tile) {
@@ -41,7 +42,8 @@ std::string describe(const hopper::Tile& tile) {
     text += fmt::format(", {} x {}, {} x {}", word(storages, tile.a), word(storages, tile.b),
                         word(scalings, tile.a_scaling), word(scalings, tile.b_scaling));
     if (!tile.promoted) text += ", unpromoted";
-    return tile.plain ? text + ", plain" : text;
+    if (tile.plain) text += ", plain";
+    return tile.scales_by_row ? text + ", scales by row" : text;
 }
 
 }  // namespace tilewright::launch

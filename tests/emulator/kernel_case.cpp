@@ -15,6 +15,7 @@ const char* word(hopper::Role role) {
         case hopper::Role::load: return "load";
         case hopper::Role::block_scale: return "block scale";
         case hopper::Role::row_scale: return "row scale";
+        case hopper::Role::store: return "store";
         case hopper::Role::spare: return "spare";
         case hopper::Role::multiply: return "multiply";
     }
@@ -25,6 +26,8 @@ void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Condi
     launch::Launch launch = launch::launch(geometry, kernel.tile, run.sms);
     if (launch.blocks == 0) return;
     hopper::Arguments& arguments = launch.arguments;
+    // The general kernel, where launches would take the plain one: it knows no scales side by side along k.
+    if (!kernel.tile.plain && launch.tile.scales_by_row) arguments.scales_by_tma = false;
     arguments.a = emulator::encode(launch.a);
     arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
@@ -52,7 +55,7 @@ std::string describe(const Conditions& run) {
 
 bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
     const check::Case test(spec);
-    return !kernel.tile.plain || launch::launch(test.geometry(), kernel.tile, 1).tile.plain;
+    return !kernel.tile.plain || launch::launch(test.geometry(), kernel.tile, 1).tile == kernel.tile;
 }
 
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {

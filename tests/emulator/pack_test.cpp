@@ -60,10 +60,10 @@ CaseSpec tails(const Tile& tile) {
     return {.recipe = recipe(tile, false),
             .m = tile.rows() * (along_m ? tile.cluster : 1) + (plain ? 36 : 37),
             .n = tile.columns() * (along_m ? 1 : tile.cluster) + (plain ? 8 : 9),
-            .k = 3 * 128 + 48,
+            .k = (tile.scales_by_row ? 7 : 3) * 128 + 48,
             .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
             .d_gaps = {.row = plain ? 0 : 7},
-            .a_scales_transposed = plain,
+            .a_scales_transposed = plain && !tile.scales_by_row,
             .b_scales_transposed = plain};
 }
 
@@ -84,7 +84,7 @@ const Shape shapes[] = {
      [](CaseSpec& s, Conditions& run, const Tile& tile) {
          s.m = tile.rows() * 3 - 8;
          s.n = tile.columns() * 2;
-         s.k = 256;
+         s.k = tile.scales_by_row ? 512 : 256;
          s.d_gaps = {};
          run.sms = 1;
      }},
@@ -167,11 +167,12 @@ TEST_P(Pack, EveryShape) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Pack,
-                         testing::Range(0, static_cast<int>(emulated_tiles().size()), TILEWRIGHT_KERNEL_STEP));
+                         testing::Range(0, static_cast<int>(emulated_tiles().size())));
 
 TEST(Pack, EveryTileOfThePackIsRun) {
     const std::vector<Kernel> run = kernels();
     EXPECT_EQ(run.size(), emulated_tiles().size());
+    if (kernel_step != 1) GTEST_SKIP() << "a build with sanitizers runs some of them";
     for (const Tile& tile : launch::pack()) {
         EXPECT_TRUE(std::ranges::any_of(run, [&](const Kernel& kernel) { return kernel.tile == tile; }))
             << launch::describe(tile) << " is in the pack and no kernel of the emulator's tests";

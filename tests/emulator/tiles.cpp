@@ -35,7 +35,9 @@ std::vector<hopper::Tile> emulated_tiles() {
             }
         }
     }
-    return tiles;
+    std::vector<hopper::Tile> some;
+    for (std::size_t i = 0; i < tiles.size(); i += kernel_step) some.push_back(tiles[i]);
+    return some;
 }
 
 }  // namespace tilewright::tests

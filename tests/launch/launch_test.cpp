@@ -22,9 +22,9 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(arguments.m, 300);
     EXPECT_EQ(arguments.n, 200);
     EXPECT_EQ(arguments.k, 1000);
-    EXPECT_EQ(arguments.batch, 1);
     EXPECT_EQ(arguments.alpha, 2.5F);
-    EXPECT_EQ(arguments.band, band);
+    EXPECT_EQ(arguments.walk.tiles, 3 * 2);
+    EXPECT_EQ(arguments.walk.band.value, 3) << "no more than there are rows of tiles";
     EXPECT_EQ(arguments.format, hopper::OutputFormat::f16);
     EXPECT_EQ(arguments.output.data, g.d.data);
     EXPECT_EQ(arguments.output.row_stride, 200);
@@ -81,6 +81,8 @@ TEST(Launch, TheCommonCallIsPlain) {
     EXPECT_FALSE(is_plain(g)) << "D that TMA cannot store";
     g = common;
     g.a.scale_strides = {.group = 0, .row = 8, .k = 1};
+    EXPECT_TRUE(is_plain(g)) << "scales side by side along k";
+    g.a.scale_strides = {.group = 0, .row = 9, .k = 1};
     EXPECT_FALSE(is_plain(g)) << "scales that TMA cannot fetch";
     g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
     EXPECT_TRUE(is_plain(g, hopper::Tile{})) << "scales that the loop does not need";

@@ -88,11 +88,28 @@ TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
     EXPECT_EQ(launched.a_scales->box[1], 1U);
 }
 
+TEST(Maps, ScalesSideBySideAlongKComeByTmaToPlainKernels) {
+    Geometry g = block_scaled(300, 200, 1000);
+    const Launch launched = launch(g, block_scaled_tile(), 132);
+    EXPECT_TRUE(launched.tile.plain);
+    EXPECT_TRUE(launched.tile.scales_by_row);
+    EXPECT_TRUE(launched.arguments.scales_by_tma);
+    ASSERT_TRUE(launched.a_scales.has_value());
+    EXPECT_EQ(launched.a_scales->sizes[0], 8U);
+    EXPECT_EQ(launched.a_scales->sizes[1], 300U);
+    EXPECT_EQ(launched.a_scales->strides[0], 8U * 4);
+    EXPECT_EQ(launched.a_scales->box[0], 4U);
+    EXPECT_EQ(launched.a_scales->box[1], 128U);
+    g.alpha = 2;
+    EXPECT_FALSE(launch(g, block_scaled_tile(), 132).arguments.scales_by_tma);
+    EXPECT_FALSE(launch(g, block_scaled_tile(), 132).tile.scales_by_row);
+    g.alpha = 1;
+    EXPECT_FALSE(launch(block_scaled(300, 200, 900 + 128), block_scaled_tile(), 132).tile.plain) << "9 scales a row";
+}
+
 TEST(Maps, OtherScalesAreLoaded) {
     const auto by_tma = [](const Geometry& g) { return launch(g, block_scaled_tile(), 132).arguments.scales_by_tma; };
-    const Geometry row_major = block_scaled(300, 200, 1000);
-    EXPECT_FALSE(by_tma(row_major));
-    Geometry g = row_major;
+    Geometry g = block_scaled(300, 200, 1000);
     transpose_scales(g.a, 302);
     EXPECT_FALSE(by_tma(g)) << "a pitch of 302 * 4 bytes";
     transpose_scales(g.a, 304);
@@ -153,19 +170,17 @@ TEST(Maps, OtherOutputsAreStoredByThreads) {
     g = good;
     g.d.column_stride = 2;
     EXPECT_FALSE(by_tma(g)) << "columns apart";
-    g = good;
-    g.k = 128;
-    EXPECT_FALSE(by_tma(g)) << "two chunks of columns, one block of k";
     hopper::Tile tile = block_scaled_tile();
     tile.n = 96;
     EXPECT_TRUE(by_tma(good, tile)) << "two stores of 48 columns";
     tile.n = 72;
     EXPECT_FALSE(by_tma(good, tile)) << "no multiple of 16 columns";
     tile.n = 128;
-    tile.stages = 3;
     g = good;
     g.output = Format::f32;
-    EXPECT_FALSE(by_tma(g, tile)) << "four chunks, three stages";
+    EXPECT_TRUE(by_tma(g, tile)) << "staged in two parts";
+    tile.n = 80;
+    EXPECT_FALSE(by_tma(g, tile)) << "no multiple of 32 columns of four bytes";
 }
 
 }  // namespace

@@ -106,7 +106,8 @@ TEST(TileCode, IsAnInstantiationInFullWords) {
               ".cluster = 1, .multicast = tilewright::hopper::Multicast(0), .swap_ab = false, .split_k = 1, "
               ".warpgroups = 2, .a = tilewright::hopper::Storage(0), .b = tilewright::hopper::Storage(0), "
               ".a_scaling = tilewright::hopper::Scaling(2), .b_scaling = tilewright::hopper::Scaling(1), "
-              ".promoted = true, .family = tilewright::hopper::Family(0), .plain = false}>");
+              ".promoted = true, .family = tilewright::hopper::Family(0), .plain = false, "
+              ".scales_by_row = false}>");
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 
 template <Tile tile>
 std::vector<Work> walk(const Extent& extent, int block, int blocks) {
-    Schedule<tile> schedule(extent, block, blocks);
+    const Walk ready = walk_of(tile, extent);
+    Schedule<tile> schedule(ready, block, blocks);
     std::vector<Work> list;
     for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) list.push_back(work);
     return list;

@@ -1,0 +1,112 @@
+// What a consumer warp knows: its place in the block, the stages it takes and gives back, the products it issues.
+//
+// A warpgroup's share of the tile is cut in units of 64 rows and `piece_columns` columns, one wgmma wide. With
+// promotion each unit in turn goes through the tensor core into `chain` (128 products deep), and from there, scaled,
+// into `sum`. While one warpgroup promotes, the tensor core multiplies for the others.
+#pragma once
+
+#include "hopper/shared.h"
+
+namespace tilewright::hopper {
+
+template <Tile tile>
+constexpr int units = tile.rows_per_warpgroup() / warpgroup_rows* tile.pieces();
+
+template <Tile tile>
+constexpr int unit_registers = tile.piece_columns() / 2;
+
+/// A thread's share of the tile's sums: unit (half of the rows, piece of the columns), fragment as in ptx.h.
+template <Tile tile>
+using Sums = float[units<tile>][unit_registers<tile>];
+
+/// The unit that the tensor core has in hand.
+template <Tile tile>
+using Chain = float[unit_registers<tile>];
+
+/// What one consumer warp keeps between tiles.
+template <Tile tile>
+struct Consumer {
+    Shared<tile>& shared;
+    const Arguments& arguments;
+    int warpgroup;
+    int warp;  // in the warpgroup
+    int lane;
+    int row_in_tile;  // of this thread's first fragment row
+    int k_blocks;
+    MatrixDescriptor a_rows;  // of the first stage
+    MatrixDescriptor b_rows;
+    bool by_tma;  // D is stored by TMA
+    Ring<tile.stages> ring{};
+    Ring<block_scale_slots> blocks{};
+    Ring<final_scale_slots> finals{};
+    Ring<1> staged{.parity = 1};
+    int patience = all_patience;
+    bool arrived = false;  // the k-block in `ring` is known to be there
+
+    TILEWRIGHT_DEVICE int first_row() const { return warpgroup * tile.rows_per_warpgroup(); }
+
+    // ---- Stages
+
+    TILEWRIGHT_DEVICE void wait_full() {
+        const int stage = ring.place;
+        if (!arrived) barrier_wait(shared.full[stage], ring.parity, {patience, BarrierName::full, stage});
+        arrived = false;
+    }
+
+    TILEWRIGHT_DEVICE void release(int stage) {
+        if constexpr (tile.multicast == Multicast::none) {
+            if (lane == 0) barrier_arrive(shared.empty[stage]);
+        } else {
+            if (lane < tile.cluster) barrier_arrive_peer(shared.empty[stage], lane);
+        }
+    }
+
+    TILEWRIGHT_DEVICE int before(int stage) const { return stage == 0 ? tile.stages - 1 : stage - 1; }
+
+    /// After the first product of a k-block was issued: the k-block before it has been read.
+    TILEWRIGHT_DEVICE void release_previous() { release(before(ring.place)); }
+
+    /// The k-block in `ring` is all in the tensor core's hands: on to the next.
+    TILEWRIGHT_DEVICE void advance() {
+        ring.advance();
+        arrived = barrier_test(shared.full[ring.place], ring.parity);
+    }
+
+    // ---- Products
+
+    /// d (+)= the unit's rows of A times its columns of B, of the k-block in `ring`.
+    TILEWRIGHT_DEVICE void issue(float (&d)[unit_registers<tile>], int unit, bool accumulate) {
+        constexpr int descriptor_bytes = 16, k_bytes = 32;
+        const int rows = unit / tile.pieces() * warpgroup_rows, columns = unit % tile.pieces() * tile.piece_columns();
+        const MatrixDescriptor a = a_rows + (ring.place * tile.m + rows) * (row_bytes / descriptor_bytes);
+        const MatrixDescriptor b = b_rows + (ring.place * tile.n + columns) * (row_bytes / descriptor_bytes);
+#pragma unroll
+        for (int step = 0; step < row_bytes / k_bytes; ++step) {
+            wgmma<tile.piece_columns(), tile.first().storage, tile.second().storage>(
+                d, a + step * (k_bytes / descriptor_bytes), b + step * (k_bytes / descriptor_bytes),
+                accumulate || step > 0);
+        }
+    }
+};
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void release_block_scales(Consumer<tile>& c) {
+    if constexpr (tile.scales_blocks()) {
+        sync_warp();
+        if (c.lane == 0) barrier_arrive(c.shared.block_scales_empty[c.blocks.place]);
+        c.blocks.advance();
+    }
+}
+
+/// The 128x128 scales that `k_block` begins, if it begins any.
+template <Tile tile>
+TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
+    if constexpr (tile.scales_blocks()) {
+        if (unsigned(k_block) % block_scale_columns != 0) return;
+        if (k_block > 0) release_block_scales(c);
+        barrier_wait(c.shared.block_scales_full[c.blocks.place], c.blocks.parity,
+                     {c.patience, BarrierName::block_scales_full, c.blocks.place});
+    }
+}
+
+}  // namespace tilewright::hopper

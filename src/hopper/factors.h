@@ -1,0 +1,87 @@
+// The scales that promote sums of 128 products, from shared memory into a consumer thread's registers.
+#pragma once
+
+#include "hopper/consumer.h"
+
+namespace tilewright::hopper {
+
+/// The factors that promote a unit: scale of the row times scale of the column, each product rounded once.
+///
+/// When they are read matters more than how often (docs/tried.md): what stands before a unit's products delays them,
+/// and the compiler moves multiplications between them, where they delay the rest. So what a unit alone needs is read
+/// after its products were issued, and is multiplied while the tensor core works.
+template <Tile tile>
+struct Factors {
+    static constexpr int columns = tile.piece_columns();
+    static constexpr int group = tile.group_columns();
+    static constexpr int groups = tile.scales_blocks() ? tile.column_groups() : 1;
+    static constexpr int rows = tile.rows_per_warpgroup() / 32;  // of a thread: two in each 64
+    static constexpr int chunk = tile.scale_chunk();
+    using Chunk = float[chunk];
+
+    Chunk row[tile.scales_rows() ? rows : 1];
+    Chunk block[groups];  // of groups of columns
+    float product[2][groups];
+    float column[tile.scales_columns() ? columns / 4 : 1];  // of each column of the fragment
+
+    TILEWRIGHT_DEVICE static void load(Chunk& to, const float* from) {
+        if constexpr (chunk == 4) {
+            const Quad quad = load_shared(*reinterpret_cast<const Quad*>(from));
+#pragma unroll
+            for (int i = 0; i < chunk; ++i) to[i] = quad.values[i];
+        } else {
+            to[0] = load_shared(*from);
+        }
+    }
+
+    TILEWRIGHT_DEVICE void read_blocks(const Consumer<tile>& c, int k_block) {
+        if constexpr (tile.scales_blocks()) {
+#pragma unroll
+            for (int i = 0; i < groups; ++i) {
+                load(block[i], &c.shared.block_scales[c.blocks.place][i][unsigned(k_block) % block_scale_columns]);
+            }
+        }
+    }
+
+    /// Of the rows of one unit in the k-block (or the chunk that it begins) at `stage`.
+    TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int unit) {
+        if constexpr (tile.scales_rows()) {
+            const int half = unit / tile.pieces();
+            const float* first = c.shared.a_scales[stage] + (c.row_in_tile + half * warpgroup_rows) * chunk;
+            load(row[2 * half], first);
+            load(row[2 * half + 1], first + 8 * chunk);
+        }
+    }
+
+    TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int unit) {
+        if constexpr (tile.scales_columns()) {
+            const float* first = c.shared.b_scales[c.ring.place] + unit % tile.pieces() * columns + c.lane % 4 * 2;
+#pragma unroll
+            for (int j = 0; j < columns / 8; ++j) {
+                const Pair scales = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
+                column[2 * j] = scales.x;
+                column[2 * j + 1] = scales.y;
+            }
+        }
+    }
+
+    TILEWRIGHT_DEVICE void combine(int unit, int in_chunk) {
+        if constexpr (tile.scales_blocks()) {
+#pragma unroll
+            for (int i = 0; i < 2 * groups; ++i) {
+                product[i % 2][i / 2] = row[unit / tile.pieces() * 2 + i % 2][in_chunk] * block[i / 2][in_chunk];
+            }
+        }
+    }
+
+    /// Of element `i` (0 .. 3) of the unit's j-th 8 columns.
+    TILEWRIGHT_DEVICE float of(int unit, int in_chunk, int j, int i) const {
+        if constexpr (tile.scales_columns()) {
+            return row[unit / tile.pieces() * 2 + i / 2][in_chunk] * column[2 * j + i % 2];
+        } else {
+            return product[i / 2][(unit % tile.pieces() * columns + j * 8) / group];
+        }
+    }
+};
+
+}  // namespace tilewright::hopper
