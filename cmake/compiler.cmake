@@ -8,6 +8,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 if(TILEWRIGHT_SANITIZE)
   target_compile_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE}
-                         -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE})
+endif()
+
+# For code that runs for moments: under sanitizers the compiler would take longer to optimise it than it takes to run.
+add_library(tilewright_runs_briefly INTERFACE)
+if(TILEWRIGHT_SANITIZE)
+  target_compile_options(tilewright_runs_briefly INTERFACE -O0)
 endif()
