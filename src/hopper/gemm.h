@@ -11,6 +11,9 @@
 // block_scales_empty   block scale      multiply: they have been read                  consumer warps
 // final_scales_full    multiply         block scale: scales for the finished tile      1
 // final_scales_empty   block scale      multiply: they have been read                  consumer warps
+// work_full            load, row scale, block scale: the next tile, if sizes of groups 1
+//                      multiply         lie on the device
+// work_empty           block scale      load, row scale, multiply: they know of it     a warp each
 #pragma once
 
 #include "hopper/load.h"
@@ -36,15 +39,18 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
         barrier_init(shared.block_scales_full[lane], 1);
         barrier_init(shared.block_scales_empty[lane], tile.consumer_warps());
     }
+    if (tile.grouped() && lane < work_slots) {
+        barrier_init(shared.work_full[lane], 1);
+        barrier_init(shared.work_empty[lane], tile.work_arrivals(arguments.scales_by_tma));
+    }
     barrier_init_fence();
 }
 
 /// This and `consume` return the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Schedule<tile>& schedule,
-                              const Work& first, int warp) {
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles, int warp) {
     switch (tile.role(warp)) {
-        case Role::load: return load_operands<tile>(shared, arguments, schedule, first);
+        case Role::load: return load_operands<tile>(shared, arguments, tiles);
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
             if constexpr (!tile.plain) {
@@ -57,8 +63,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
 }
 
 template <Tile tile>
-TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, Schedule<tile> schedule,
-                              const Work& first, int warp) {
+TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles, int warp) {
     const int warpgroup = warp / 4;
     const int lane = lane_index();
     Consumer<tile> consumer{
@@ -74,7 +79,7 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .by_tma = arguments.stored_by_tma,
         .kept_stages = kept_stages<tile>(arguments),
     };
-    for (Work work = first; work.exists != 0; work = schedule.next()) {
+    for (Work work = tiles.first(consumer.patience); work.exists != 0; work = tiles.next(consumer.patience)) {
         Sums<tile> sums;
         multiply<tile>(consumer, sums);
         store<tile>(consumer, sums, work);
@@ -91,8 +96,7 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
     static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
     auto& shared = shared_memory<Shared<tile>>();
     const int warp = warp_index();
-    Schedule<tile> schedule = own_schedule<tile>(arguments);
-    Work first{};
+    Tiles<tile> tiles(shared, arguments);
     // The last producer warp makes the barriers ready while the others find their first tile.
     if (warp == producer_warps - 1) {
         init_barriers<tile>(shared, arguments);
@@ -101,7 +105,7 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
             tma_prefetch(arguments.a);
             tma_prefetch(arguments.b);
         }
-        first = schedule.next();
+        tiles.prepare();
     }
     sync_block();
     if constexpr (tile.cluster > 1) sync_cluster();
@@ -109,10 +113,10 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
     int patience = 0;
     if (warp < producer_warps) {
         if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
-        patience = produce<tile>(shared, arguments, schedule, first, warp);
+        patience = produce<tile>(shared, arguments, tiles, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
-        patience = consume<tile>(shared, arguments, schedule, first, warp - producer_warps);
+        patience = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (patience < 0)
         store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));

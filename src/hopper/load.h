@@ -1,7 +1,7 @@
 // The producer's side: operands from global memory into the ring, by TMA.
 #pragma once
 
-#include "hopper/shared.h"
+#include "hopper/tiles.h"
 
 namespace tilewright::hopper {
 
@@ -25,15 +25,14 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
 /// Run by a whole warp, of which one thread issues: so its state stays in uniform registers, which TMA takes its
 /// coordinates from. Returns the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments, Schedule<tile> schedule,
-                                    const Work& first) {
+TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles) {
     int patience = all_patience;
     const bool issues = lane_index() == 0;
     const int k_blocks = k_blocks_of<tile>(arguments);
     const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
     const int bytes = tile.bytes_per_stage() + (scales ? tile.scale_bytes_per_stage() : 0);
     Ring<tile.stages> ring{.parity = 1};
-    for (Work work = first; work.exists != 0; work = schedule.next()) {
+    for (Work work = tiles.first(patience); work.exists != 0; work = tiles.next(patience)) {
         for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
             const int stage = ring.place;
             Barrier& full = shared.full[stage];
@@ -43,12 +42,12 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
                 load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row,
                                                work.batch);
                 load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
-                                               work.batch);
+                                               work.group);
                 if (tile.scales_rows() && scales) {
                     tma_load(shared.a_scales[stage], arguments.a_scales, full, work.row, k_block, work.batch);
                 }
                 if (tile.scales_columns() && scales) {
-                    tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.batch);
+                    tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.group);
                 }
             }
             sync_warp();

@@ -98,6 +98,29 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, in
     }
 }
 
+/// The staged rows that lie in the tile's piece, where those behind it are not to be touched: 16 bytes a lane.
+template <Tile tile, int bytes>
+TILEWRIGHT_DEVICE void store_piece(const Consumer<tile>& c, const Work& work) {
+    constexpr int unit_bytes = int(sizeof(Quad));
+    constexpr int units = tile.store_pitch(bytes) / unit_bytes;  // of a row in one store
+    constexpr int own = warp_rows * units;                       // of the warp's rows of one half
+    constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
+    const OutputView& d = c.arguments.output;
+    const int rows = work.row_end - work.row - c.first_row();
+    u8* const corner = static_cast<u8*>(d.data) + (work.batch * d.batch_stride + work.column) * bytes;
+#pragma unroll 1
+    for (int i = lane_index(); i < halves * tile.stores(bytes) * own; i += warp_threads) {
+        const int store = i / own % tile.stores(bytes), half = i / own / tile.stores(bytes);
+        const int row = half * warpgroup_rows + c.warp * warp_rows + i % own / units, unit = i % units;
+        const int column = store * tile.store_columns(bytes) + unit * (unit_bytes / bytes);
+        if (row >= rows || work.column + column >= c.arguments.n) continue;
+        const int place = tile.store_swizzled(bytes) ? unit ^ row % 8 : unit;
+        const u8* from = staged_row<tile, bytes>(c, store, row) + place * unit_bytes;
+        u8* to = corner + (work.row + c.first_row() + row) * d.row_stride * bytes + column * bytes;
+        store_global(reinterpret_cast<Quad*>(to), load_shared(*reinterpret_cast<const Quad*>(from)));
+    }
+}
+
 /// The warpgroup stages its rows where its rows of A lay, and stores them.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
@@ -118,6 +141,11 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, c
     }
     fence_async_proxy();
     sync_named(c.warpgroup + 1, warpgroup_threads);
+    c.storing = true;
+    if constexpr (tile.grouped()) {
+        const int end = work.row + c.first_row() + tile.rows_per_warpgroup();
+        if (end > work.row_end) return store_piece<tile, bytes>(c, work);
+    }
     // Each store by another warp: one warp alone would wait for the issue of each.
 #pragma unroll 1
     for (int i = c.warp; i < tile.stores(bytes); i += warpgroup_threads / warp_threads) {
@@ -127,7 +155,6 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums, c
             tma_store_commit();
         }
     }
-    c.storing = true;
 }
 
 /// D = C + alpha * sum of one element, rounded once.
@@ -165,7 +192,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
             stage_32_bit<tile>(sums, pad, half, begin, lane);
             sync_warp();
             const int column = work.column + begin + lane;
-            const int rows = c.arguments.m - work.row - first;
+            const int rows = work.row_end - work.row - first;
             const bool inside = begin + lane < tile.n && column < c.arguments.n;
 #pragma unroll 1
             for (int row = 0; row < warp_rows && row < rows; ++row) {

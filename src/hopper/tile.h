@@ -26,12 +26,12 @@ enum class Scaling : unsigned char {
 enum class Multicast : unsigned char { none, a, b };
 
 /// Which problems a kernel walks through.
-enum class Family : unsigned char { dense, m_grouped, masked, k_grouped };  // dense: batched too
+enum class Family : unsigned char { dense, m_grouped, k_grouped };  // dense: batched too; m_grouped: masked too
 
 /// What a warp does.
 enum class Role : unsigned char {
     load,         // fetches operands by TMA
-    block_scale,  // brings 128x128 scales, or those of finished sums
+    block_scale,  // brings 128x128 scales, or those of finished sums; grouped: hands out the tiles, too
     row_scale,    // brings scales of rows, k-block by k-block, where TMA cannot
     spare,
     multiply,
@@ -50,6 +50,8 @@ inline constexpr int warp_rows = 16;               // of a wgmma's 64
 inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
 inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
 inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
+inline constexpr int work_slots = 4;               // tiles that are handed out ahead, where sizes lie on the device
+inline constexpr int work_words = 8;               // of one of them
 inline constexpr int store_row_bytes = row_bytes;  // of D in one TMA store, at most
 
 /// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
@@ -138,6 +140,9 @@ struct Tile {
     }
     constexpr int column_groups() const { return n / group_columns(); }
 
+    /// The rows of groups are known on the device only.
+    constexpr bool grouped() const { return family == Family::m_grouped; }
+
     // ---- Who does what
 
     constexpr int consumer_warps() const { return warpgroups * 4; }
@@ -146,7 +151,7 @@ struct Tile {
     constexpr Role role(int warp) const {
         if (warp >= producer_warps) return Role::multiply;
         if (warp == 0) return Role::load;
-        if (warp == 1) return scales_blocks() || scales_after() ? Role::block_scale : Role::spare;
+        if (warp == 1) return scales_blocks() || scales_after() || grouped() ? Role::block_scale : Role::spare;
         return warp < 2 + scale_warps() ? Role::row_scale : Role::spare;
     }
 
@@ -156,6 +161,8 @@ struct Tile {
     constexpr int full_arrivals(bool scales_by_tma) const { return 1 + (scales_by_tma ? 0 : scale_warps()); }
     /// Each warp that multiplies, in every block that waits for this stage.
     constexpr int empty_arrivals() const { return consumer_warps() * (multicast == Multicast::none ? 1 : cluster); }
+    /// Each warp that works on tiles and does not hand them out.
+    constexpr int work_arrivals(bool scales_by_tma) const { return full_arrivals(scales_by_tma) + consumer_warps(); }
 
     // ---- Shared memory
 
@@ -175,10 +182,13 @@ struct Tile {
     /// Scales that multiply the finished sum: of each row and column of the tile.
     constexpr int final_scale_bytes() const { return scales_after() ? final_scale_slots * (m + n) * 4 : 0; }
     /// Full and empty for each stage and slot.
-    constexpr int barrier_bytes() const { return 2 * 8 * (stages + final_scale_slots + block_scale_slots); }
+    constexpr int barrier_bytes() const {
+        return 2 * 8 * (stages + final_scale_slots + block_scale_slots + (grouped() ? work_slots : 0));
+    }
+    constexpr int work_bytes() const { return grouped() ? work_slots * work_words * 4 : 0; }
     constexpr int shared_bytes() const {
         const int scales = block_scale_bytes() + final_scale_bytes() + 512;  // 512: alignment between the parts
-        return round_up(stages * stage_bytes() + scales + barrier_bytes(), tile_alignment);
+        return round_up(stages * stage_bytes() + scales + barrier_bytes() + work_bytes(), tile_alignment);
     }
 
     // ---- Loads

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "launch/groups.h"
 #include "launch/maps.h"
 
 namespace tilewright::launch {
@@ -55,6 +56,7 @@ hopper::Arguments arguments(const Geometry& g) {
     result.k = static_cast<int>(g.k);
     result.batch = static_cast<int>(g.groups);
     result.band = band;
+    result.sizes = group_sizes(g);
     return result;
 }
 
@@ -64,7 +66,7 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     const hopper::Side b = launch.tile.side_b();
     const bool needs_a = a.scaling == hopper::Scaling::row_128;
     const bool needs_b = b.scaling == hopper::Scaling::row_128;
-    if (needs_a) launch.a_scales = scale_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, a.rows);
+    if (needs_a) launch.a_scales = scale_map(g.a, {.rows = g.m, .k = g.k, .batch = matrices(g)}, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
     const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
     launch.arguments.scales_by_tma = all && (needs_a || needs_b);
@@ -86,14 +88,14 @@ bool is_plain(const Launch& launch) {
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
     const int pair_rows = tile.multicast == hopper::Multicast::b ? tile.cluster : 1;
     const int pair_columns = tile.multicast == hopper::Multicast::a ? tile.cluster : 1;
-    const std::int64_t clusters = few(g.groups) * few(divide_up(g.m, tile.rows() * pair_rows)) *
-                                  few(divide_up(g.n, tile.columns() * pair_columns)) * tile.split_k;
+    const std::int64_t columns = few(divide_up(g.n, tile.columns() * pair_columns));
+    const std::int64_t clusters = few(row_tiles(g, tile.rows() * pair_rows)) * columns * tile.split_k;
     return static_cast<int>(std::min<std::int64_t>(clusters, std::max(sms / tile.cluster, 1))) * tile.cluster;
 }
 
 Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     Launch result{.tile = tile, .arguments = arguments(g)};
-    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, tile, tile.side_a());
+    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = matrices(g)}, tile, tile.side_a());
     result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, tile.side_b());
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);

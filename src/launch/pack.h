@@ -13,7 +13,7 @@ std::vector<hopper::Tile> pack();
 /// Whether gemm.h can be compiled for this tile, if it is legal.
 constexpr bool has_kernel(const hopper::Tile& tile) {
     const bool fp8 = hopper::bits(tile.a) == 8 && hopper::bits(tile.b) == 8;
-    return fp8 && !tile.swap_ab && tile.split_k == 1 && tile.family == hopper::Family::dense;
+    return fp8 && !tile.swap_ab && tile.split_k == 1 && tile.family != hopper::Family::k_grouped;
 }
 
 }  // namespace tilewright::launch
