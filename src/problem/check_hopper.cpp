@@ -56,7 +56,7 @@ void check_built(const Problem& p, Findings& findings) {
     if (grouping != Grouping::k_grouped) return;
     findings.add({.operand = "groups.grouping",
                   .given = std::string(name(grouping)),
-                  .expected = std::string("another grouping") + gpu + " in this version",
+                  .expected = std::string("dense, batched or m_grouped") + gpu + " in this version",
                   .advice = use_cpu});
 }
 

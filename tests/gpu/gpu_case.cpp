@@ -93,6 +93,7 @@ GpuCase::GpuCase(const check::CaseSpec& spec, int device) : case_(spec), problem
         place(operand->values, device);
         place(operand->scales, device);
     }
+    place(problem_.groups.sizes, device);
     if (!in_place) place(problem_.c, device);
     memory_.push_back(std::make_unique<DeviceMemory>(pristine_.size()));
     d_ = memory_.back().get();
@@ -116,6 +117,13 @@ void GpuCase::reset() const {
     d_->upload(pristine_.data());
     // The copy of pageable memory may still be under way, and streams of their own do not wait for it.
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", problem_.d.device.index);
+}
+
+void GpuCase::take_data(const GpuCase& other) {
+    inputs_ = other.inputs_;
+    expected_ = other.expected_;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) memory_[i]->upload(inputs_[i].data());
+    reset();
 }
 
 std::string GpuCase::difference() const {
