@@ -102,6 +102,7 @@ Call::Call(const CallArguments& arguments)
     problem.reproducibility = word(reproducibilities, arguments.reproducibility, "reproducibility");
     problem.alpha = arguments.alpha;
     problem.expected_m = arguments.expected_m;
+    problem.sm_limit = arguments.sm_limit;
     problem.a = operand_of(arguments.a, "a", arrays);
     problem.b = operand_of(arguments.b, "b", arrays);
     problem.groups.grouping = word(groupings, arguments.grouping, "grouping");

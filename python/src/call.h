@@ -42,6 +42,7 @@ struct CallArguments {
     std::string_view arithmetic{};
     std::string_view reproducibility{};
     std::string_view backend{};
+    int sm_limit = 0;
 };
 
 /// A problem and what keeps its memory where it is.

@@ -88,15 +88,15 @@ void bind_calls(nb::module_& m) {
                nb::object c, float alpha, std::string_view layout, std::string_view grouping, nb::object sizes,
                std::string_view sizes_word, std::int64_t alignment, std::int64_t expected_m,
                std::string_view accumulation, std::string_view arithmetic, std::string_view reproducibility,
-               std::string_view backend) {
+               std::string_view backend, int sm_limit) {
                 new (self) Call({std::move(a), std::move(b), std::move(out), out_dtype, std::move(c), alpha, layout,
                                  grouping, std::move(sizes), sizes_word, alignment, expected_m, accumulation,
-                                 arithmetic, reproducibility, backend});
+                                 arithmetic, reproducibility, backend, sm_limit});
             },
             nb::arg("a"), nb::arg("b"), nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("c").none(),
             nb::arg("alpha"), nb::arg("layout"), nb::arg("grouping"), nb::arg("sizes").none(), nb::arg("sizes_word"),
             nb::arg("alignment"), nb::arg("expected_m"), nb::arg("accumulation"), nb::arg("arithmetic"),
-            nb::arg("reproducibility"), nb::arg("backend"))
+            nb::arg("reproducibility"), nb::arg("backend"), nb::arg("sm_limit"))
         .def("run", &run_call, nb::arg("threads"), nb::arg("stream").none(),
              "Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.")
         .def("validate", &check_call, "All that is wrong with the call.")

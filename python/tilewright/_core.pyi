@@ -153,7 +153,7 @@ class Call:
     A multiplication, described: what tilewright.gemm and its kin make of their arguments.
     """
 
-    def __init__(self, a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str) -> None: ...
+    def __init__(self, a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int) -> None: ...
 
     def run(self, threads: int, stream: object | None) -> object:
         """

@@ -12,8 +12,10 @@ out: where D goes, bfloat16, float16 or float32; without it a new array of out_d
 c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
 arithmetic: "fast", or "hopper": bit for bit what a Hopper GPU returns (CPU only).
 accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
-reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only.
+reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only. None: what
+    `set_invariant` chose for the process, "repeatable" at first.
 threads: of the CPU; 0 = all. The GIL is released meanwhile.
+sm_limit: streaming multiprocessors of a GPU that the call may use; 0 = all.
 backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
 stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: torch's current stream, for arrays of
     other libraries the default stream. The call is enqueued and does not wait.
@@ -34,13 +36,13 @@ from tilewright import _core
 from tilewright._arrays import Array
 from tilewright._core import Explanation, Finding
 from tilewright._quantize import Quantized
+from tilewright._settings import Reproducibility, reproducibility_of
 
 Operand: TypeAlias = "Quantized | Array"
 Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
 OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
 Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
 Arithmetic: TypeAlias = Literal["fast", "hopper"]
-Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
 Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
 Grouping: TypeAlias = Literal[
     "dense",
@@ -72,9 +74,10 @@ def gemm(
     alpha: float = 1.0,
     accumulation: Accumulation = "promoted",
     arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility = "repeatable",
+    reproducibility: Reproducibility | None = None,
     backend: Backend = "automatic",
     threads: int = 0,
+    sm_limit: int = 0,
     stream: object | None = None,
 ) -> Array:
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
@@ -88,7 +91,7 @@ def gemm(
     """
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
-        accumulation, arithmetic, reproducibility, backend,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
     ).run(threads, stream)  # fmt: skip
 
 
@@ -103,15 +106,16 @@ def batched_gemm(
     alpha: float = 1.0,
     accumulation: Accumulation = "promoted",
     arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility = "repeatable",
+    reproducibility: Reproducibility | None = None,
     backend: Backend = "automatic",
     threads: int = 0,
+    sm_limit: int = 0,
     stream: object | None = None,
 ) -> Array:
     """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
-        accumulation, arithmetic, reproducibility, backend,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
     ).run(threads, stream)  # fmt: skip
 
 
@@ -132,9 +136,10 @@ def grouped_gemm(
     alpha: float = 1.0,
     accumulation: Accumulation = "promoted",
     arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility = "repeatable",
+    reproducibility: Reproducibility | None = None,
     backend: Backend = "automatic",
     threads: int = 0,
+    sm_limit: int = 0,
     stream: object | None = None,
 ) -> Array:
     """Rows of A against the matrix of their group: the experts of a mixture, B [g, n, k] (layout nt).
@@ -173,7 +178,7 @@ def grouped_gemm(
     word, grouping, sizes = given[0]
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
-        accumulation, arithmetic, reproducibility, backend,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
     ).run(threads, stream)  # fmt: skip
 
 
@@ -189,9 +194,10 @@ def k_grouped_gemm(
     alpha: float = 1.0,
     accumulation: Accumulation = "promoted",
     arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility = "repeatable",
+    reproducibility: Reproducibility | None = None,
     backend: Backend = "automatic",
     threads: int = 0,
+    sm_limit: int = 0,
     stream: object | None = None,
 ) -> Array:
     """A product for each stretch of k, as for weight gradients: A [m, sum k] and B [n, sum k] (nt) to D [g, m, n].
@@ -201,7 +207,7 @@ def k_grouped_gemm(
     """
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
-        accumulation, arithmetic, reproducibility, backend,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
     ).run(threads, stream)  # fmt: skip
 
 
@@ -219,13 +225,14 @@ def validate(
     alpha: float = 1.0,
     accumulation: Accumulation = "promoted",
     arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility = "repeatable",
+    reproducibility: Reproducibility | None = None,
     backend: Backend = "automatic",
+    sm_limit: int = 0,
 ) -> list[Finding]:
     """All that is wrong with a call, empty if it can run. `sizes` is what the grouping's own argument would be."""
     return _core.Call(
         _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), "sizes", alignment, 0,
-        accumulation, arithmetic, reproducibility, backend,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
     ).validate()  # fmt: skip
 
 
@@ -239,6 +246,7 @@ def explain(
     expected_m: int = 0,
     layout: Layout = "nt",
     out_dtype: OutputFormat | None = None,
+    sm_limit: int = 0,
     device: str = "h200",
 ) -> Explanation:
     """How a GPU would compute a call, with the predicted time and what was rejected; needs no GPU.
@@ -251,5 +259,5 @@ def explain(
     """
     return _core.Call(
         _plain(a), _plain(b), None, out_dtype, None, 1.0, layout, grouping, _integers(sizes), "sizes", alignment,
-        expected_m, "promoted", "fast", "repeatable", "automatic",
+        expected_m, "promoted", "fast", "repeatable", "automatic", sm_limit,
     ).explain(device)  # fmt: skip

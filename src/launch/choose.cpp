@@ -3,26 +3,32 @@
 #include <fmt/format.h>
 #include <tilewright/run.h>
 
-#include "launch/pack.h"
+#include <algorithm>
+#include <iterator>
+
 #include "plan/legality.h"
 #include "plan/work.h"
 
 namespace tilewright::launch {
+namespace {
+
+/// Of this family and these formats.
+void require_kernels(const planner::Work& work) {
+    if (!planner::has_kernel(planner::family_tile(work))) {
+        throw Error("no kernel serves " + work.key + "; run it on the CPU backend");
+    }
+}
+
+}  // namespace
 
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device) {
     Explanation explanation = explain(problem, device);
     if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
     const planner::Work work = planner::describe(problem);
-    const hopper::Tile family = planner::family_tile(work);
-    std::vector<Plan> plans;
-    const auto add = [&](const Plan& plan) {
-        if (has_kernel(planner::device_tile(plan.tile, family))) plans.push_back(plan);
-    };
-    add(*explanation.chosen);
-    for (const Plan& plan : explanation.legal) {
-        if (plan.tile != explanation.chosen->tile) add(plan);
-    }
-    if (plans.empty()) throw Error("no kernel serves " + work.key + "; run it on the CPU backend");
+    require_kernels(work);
+    std::vector<Plan> plans{*explanation.chosen};
+    std::ranges::copy_if(explanation.legal, std::back_inserter(plans),
+                         [&](const Plan& plan) { return plan.tile != explanation.chosen->tile; });
     return plans;
 }
 
@@ -32,9 +38,7 @@ hopper::Tile runnable_tile(const PlannedTile& tile, const Problem& problem, cons
     if (const auto objection = planner::why_illegal(wanted, work, device)) {
         throw Error(fmt::format("tile '{}': {}: {}", name(tile), objection->rule, objection->reason));
     }
-    if (!has_kernel(wanted)) {
-        throw Error(fmt::format("tile '{}': legal, but no kernel is written for it (swap, split)", name(tile)));
-    }
+    require_kernels(work);
     return wanted;
 }
 

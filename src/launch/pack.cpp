@@ -16,10 +16,12 @@ struct Mode {
 };
 
 // How a tile is cut: what the planner picks most, its ring as deep as shared memory allows, and the tuned rows' tiles.
+// tests/launch/pack_test.cpp holds it against both.
 // One warpgroup owns 64 rows or 128.
 const std::vector<Tile>& cuts() {
     static const std::vector<Tile> list{
         {.m = 256, .n = 128, .stages = 4},
+        {.m = 256, .n = 64, .stages = 5},
         {.m = 192, .n = 128, .stages = 5, .warpgroups = 3},
         {.m = 128, .n = 192, .stages = 5},
         {.m = 128, .n = 256, .stages = 4},
@@ -38,7 +40,8 @@ const std::vector<Tile>& cuts() {
     return list;
 }
 
-bool is_large(const Tile& tile) { return tile.m * tile.n >= 192 * 128; }
+/// Pairs of blocks pay where a tile brings much from L2.
+bool may_share(const Tile& tile) { return tile.m * tile.n >= 192 * 128 || tile.m == 256; }
 
 bool promotes(const Tile& tile) { return tile.n <= 192; }
 bool scales_of_both(const Tile& tile) { return tile.m <= 128 && tile.n >= 64 && tile.n <= 128; }
@@ -53,7 +56,7 @@ void add(Tile tile, std::vector<Tile>& list) {
     list.push_back(tile);
     // With three warpgroups the loop that scales rows has no register left for a cluster's addresses: it spills.
     const bool spills = tile.warpgroups == 3 && tile.a_scaling == Scaling::row_128;
-    if (!is_large(tile) || spills || !tile.plain) return;
+    if (!may_share(tile) || spills || !tile.plain) return;
     tile.cluster = 2;
     for (Multicast multicast : {Multicast::a, Multicast::b}) {
         tile.multicast = multicast;

@@ -86,6 +86,13 @@ Reason split(const hopper::Tile& tile, const Work& work, const DeviceDescription
     return fmt::format("k = {} cuts into at most {} slices of 128, not {}", work.k, blocks, tile.split_k);
 }
 
+/// Formats and families that have no kernel at all are planned for all the same: `validate` refuses the call.
+Reason kernel(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
+    if (has_kernel(tile) || !has_kernel(family_tile(work))) return std::nullopt;
+    if (tile.swap_ab) return fmt::format("{}: no kernel is written for swapped tiles", block(tile));
+    return fmt::format("{} in {} slices: no kernel is written that splits k", block(tile), tile.split_k);
+}
+
 }  // namespace
 
 std::vector<Finding> obstacles(const Work& work) { return hopper_obstacles(work.recipe, work.layout); }
@@ -97,7 +104,8 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work,
     };
     constexpr std::array rules{
         Rule{"wgmma", wgmma_shape},    Rule{"registers", registers}, Rule{"shared memory", shared_memory},
-        Rule{"cluster", cluster_size}, Rule{"cluster", pairs},       Rule{"split k", split}};
+        Rule{"cluster", cluster_size}, Rule{"cluster", pairs},       Rule{"split k", split},
+        Rule{"kernel", kernel}};
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
     }

@@ -9,9 +9,9 @@
 
 #include "cuda/fake_driver.h"
 #include "cuda/runtime.h"
-#include "launch/pack.h"
 #include "launch/tile_code.h"
 #include "plan/candidates.h"
+#include "plan/legality.h"
 #include "plan/sizes.h"
 
 namespace tilewright::test {
@@ -47,7 +47,7 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
              planner::candidates({.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128})) {
             hopper::Tile plain = tile;
             plain.plain = true;
-            if (!launch::has_kernel(tile)) continue;
+            if (!planner::has_kernel(tile)) continue;
             expressions.push_back(launch::kernel_expression(tile));
             expressions.push_back(launch::kernel_expression(plain));
         }

@@ -1,8 +1,9 @@
-// A test case on a GPU: its tensors copied to memory of the device between poisoned bands, its result compared byte for
-// byte with the CPU's `hopper` arithmetic.
+// A test case on a GPU: its tensors lie in one allocation of the device between poisoned bands, its result is compared
+// byte for byte with the CPU's `hopper` arithmetic.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,6 @@ private:
     cuda::StreamHandle handle_ = nullptr;
 };
 
-/// Some bytes of the device between two bands of 4 KiB; everything is 0xFF at first.
 class DeviceMemory {
 public:
     explicit DeviceMemory(std::size_t bytes);
@@ -42,15 +42,12 @@ public:
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-    void* data() const { return reinterpret_cast<void*>(address_ + check::guard_band); }
-    void upload(const void* from) const;
-    std::vector<std::byte> download() const;
-    /// Whether both bands are as they were.
-    bool bands_are_whole() const;
+    void* at(std::size_t offset) const { return reinterpret_cast<void*>(address_ + offset); }
+    void upload(std::span<const std::byte> bytes, std::size_t offset) const;
+    std::vector<std::byte> download(std::size_t offset, std::size_t bytes) const;
 
 private:
     cuda::DeviceAddress address_ = 0;
-    std::size_t bytes_ = 0;
 };
 
 class GpuCase {
@@ -71,21 +68,33 @@ public:
     /// What differs from the CPU's bits, or was written though it must not be; empty if nothing. Wait for the GPU
     /// first.
     std::string difference() const;
-    std::vector<std::byte> output() const { return d_->download(); }
+    std::vector<std::byte> output() const { return memory_->download(d_.begin, d_.bytes); }
 
 private:
-    void place(Tensor& tensor, int device);
+    /// Where a tensor lies, and behind it a band.
+    struct Place {
+        std::string name;
+        std::size_t begin = 0;
+        std::size_t bytes = 0;
+    };
+
+    void place(std::string name, std::span<const std::byte> bytes);
+    void set_pointers(int device);
+    std::string difference(const std::vector<std::byte>& given) const;
 
     check::Case case_;
     Problem problem_;
-    std::vector<std::byte> pristine_;
-    std::vector<std::byte> expected_;
-    std::vector<std::unique_ptr<DeviceMemory>> memory_;
-    std::vector<std::vector<std::byte>> inputs_;  // what memory_ holds, D aside
-    DeviceMemory* d_ = nullptr;
+    std::vector<Place> places_;  // D's is the last
+    Place d_;
+    std::vector<std::byte> pristine_;  // all of memory_ before the first run
+    std::vector<std::byte> expected_;  // and after it
+    std::unique_ptr<DeviceMemory> memory_;
 };
 
-/// Runs it with the tile that the library chooses, on the default stream, and waits.
+/// Runs it with the tile that the library chooses, on the default stream, and waits. What differs, as GpuCase says it.
 std::string run_and_compare(const check::CaseSpec& spec);
+
+/// The same for many cases, one on each core of the host at a time; stops at the first that differs.
+std::string run_and_compare(const std::vector<check::CaseSpec>& specs);
 
 }  // namespace tilewright::test

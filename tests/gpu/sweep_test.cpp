@@ -34,69 +34,69 @@ private:
     std::mt19937_64 random_;
 };
 
-class GpuSweep : public testing::TestWithParam<const char*> {
-protected:
-    const CurrentDevice device_;
-};
+class GpuSweep : public testing::TestWithParam<const char*> {};
 
 TEST_P(GpuSweep, Remainders) {
     Choice choice(1);
+    std::vector<check::CaseSpec> specs;
     for (int i = 0; i < 2000; ++i) {
         const bool with_c = i % 5 == 4;
-        ASSERT_EQ(run_and_compare({.recipe = recipe_of(GetParam()),
-                                   .output = choice.of(outputs),
-                                   .m = choice.of(rows),
-                                   .n = choice.of(columns),
-                                   .k = choice.of(depths),
-                                   .distribution = check::Distribution::exact_grid,
-                                   .seed = static_cast<std::uint64_t>(i) + 1,
-                                   .with_c = with_c,
-                                   .in_place = with_c && choice.coin(),
-                                   .alpha = choice.coin() ? 1.0F : 2.0F,
-                                   .a_gaps = {.row = 16 * choice.between(0, 2)},
-                                   .b_gaps = {.row = 16 * choice.between(0, 2)},
-                                   .a_scale_gaps = {.row = choice.between(0, 3)},
-                                   .b_scale_gaps = {.row = choice.between(0, 3)},
-                                   .d_gaps = {.row = choice.between(0, 9)},
-                                   .a_scales_transposed = choice.coin(),
-                                   .b_scales_transposed = choice.coin()}),
-                  "");
+        specs.push_back({.recipe = recipe_of(GetParam()),
+                         .output = choice.of(outputs),
+                         .m = choice.of(rows),
+                         .n = choice.of(columns),
+                         .k = choice.of(depths),
+                         .distribution = check::Distribution::exact_grid,
+                         .seed = static_cast<std::uint64_t>(i) + 1,
+                         .with_c = with_c,
+                         .in_place = with_c && choice.coin(),
+                         .alpha = choice.coin() ? 1.0F : 2.0F,
+                         .a_gaps = {.row = 16 * choice.between(0, 2)},
+                         .b_gaps = {.row = 16 * choice.between(0, 2)},
+                         .a_scale_gaps = {.row = choice.between(0, 3)},
+                         .b_scale_gaps = {.row = choice.between(0, 3)},
+                         .d_gaps = {.row = choice.between(0, 9)},
+                         .a_scales_transposed = choice.coin(),
+                         .b_scales_transposed = choice.coin()});
     }
+    EXPECT_EQ(run_and_compare(specs), "");
 }
 
 /// Ones, and scales that are different powers of two from block to block.
 TEST_P(GpuSweep, ScaleIndices) {
     Choice choice(2);
+    std::vector<check::CaseSpec> specs;
     for (int i = 0; i < 300; ++i) {
-        ASSERT_EQ(run_and_compare({.recipe = recipe_of(GetParam()),
-                                   .output = Format::f32,
-                                   .m = choice.between(1, 400),
-                                   .n = choice.between(1, 700),
-                                   .k = 16 * choice.between(1, 150),
-                                   .distribution = check::Distribution::distinct_scales,
-                                   .seed = static_cast<std::uint64_t>(i) + 1,
-                                   .a_scale_gaps = {.row = choice.between(0, 3)},
-                                   .b_scale_gaps = {.row = choice.between(0, 3)},
-                                   .a_scales_transposed = choice.coin(),
-                                   .b_scales_transposed = choice.coin()}),
-                  "");
+        specs.push_back({.recipe = recipe_of(GetParam()),
+                         .output = Format::f32,
+                         .m = choice.between(1, 400),
+                         .n = choice.between(1, 700),
+                         .k = 16 * choice.between(1, 150),
+                         .distribution = check::Distribution::distinct_scales,
+                         .seed = static_cast<std::uint64_t>(i) + 1,
+                         .a_scale_gaps = {.row = choice.between(0, 3)},
+                         .b_scale_gaps = {.row = choice.between(0, 3)},
+                         .a_scales_transposed = choice.coin(),
+                         .b_scales_transposed = choice.coin()});
     }
+    EXPECT_EQ(run_and_compare(specs), "");
 }
 
 TEST_P(GpuSweep, EveryDistribution) {
     Choice choice(3);
+    std::vector<check::CaseSpec> specs;
     for (int i = 0; i < 300; ++i) {
-        ASSERT_EQ(run_and_compare({.recipe = recipe_of(GetParam()),
-                                   .output = choice.of(outputs),
-                                   .m = choice.between(1, 600),
-                                   .n = choice.between(1, 900),
-                                   .k = 16 * choice.between(1, 200),
-                                   .distribution = choice.of(check::random_distributions()),
-                                   .seed = static_cast<std::uint64_t>(i) + 1,
-                                   .a_scales_transposed = choice.coin(),
-                                   .b_scales_transposed = choice.coin()}),
-                  "");
+        specs.push_back({.recipe = recipe_of(GetParam()),
+                         .output = choice.of(outputs),
+                         .m = choice.between(1, 600),
+                         .n = choice.between(1, 900),
+                         .k = 16 * choice.between(1, 200),
+                         .distribution = choice.of(check::random_distributions()),
+                         .seed = static_cast<std::uint64_t>(i) + 1,
+                         .a_scales_transposed = choice.coin(),
+                         .b_scales_transposed = choice.coin()});
     }
+    EXPECT_EQ(run_and_compare(specs), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, GpuSweep,

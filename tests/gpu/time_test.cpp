@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 
-#include <memory>
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "cli/gpu_operands.h"
@@ -12,26 +13,42 @@
 namespace tilewright::test {
 namespace {
 
+constexpr std::int64_t most_rows = 64;
+// Whatever disturbs a call of 10 us (a neighbour, the profiler, the clock) makes it slower, never faster: the best of
+// several medians is the kernel's own time.
+constexpr int races = 6;
+constexpr int calls_each = 10;
+constexpr double tolerance = 1.05;  // acceptance plan, row 17
+
+/// The first `m` rows of the problem, in the same memory: nothing but m differs.
+Problem first_rows(const cli::GpuOperands& operands, std::int64_t m) {
+    Problem problem = operands.on_device();
+    problem.a.values.shape[0] = m;
+    problem.a.scales.shape[0] = m;
+    problem.d.shape[0] = m;
+    return problem;
+}
+
 TEST(GpuTime, FewerRowsDoNotTakeLonger) {
     const measure::Device device;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);
-    std::vector<std::int64_t> rows;
-    for (std::int64_t m = 1; m <= 64; ++m) rows.push_back(m);
-    std::vector<std::unique_ptr<cli::GpuOperands>> operands;
+    const cli::GpuOperands operands({.recipe = recipe_of("1x128:128x128"), .m = most_rows, .n = 7168, .k = 2048},
+                                    cli::ScaleLayout::m);
     std::vector<measure::Contestant> contestants;
-    for (const std::int64_t m : rows) {
-        operands.push_back(std::make_unique<cli::GpuOperands>(
-            planner::Sizes{.recipe = recipe_of("1x128:128x128"), .m = m, .n = 7168, .k = 2048}, cli::ScaleLayout::m));
+    for (std::int64_t m = 1; m <= most_rows; ++m) {
         contestants.push_back(
-            {.name = std::to_string(m), .call = [&given = *operands.back()](cuda::StreamHandle stream) {
-                 run(given.on_device(), {.backend = Backend::hopper, .stream = stream});
+            {.name = std::to_string(m), .call = [problem = first_rows(operands, m)](cuda::StreamHandle stream) {
+                 run(problem, {.backend = Backend::hopper, .stream = stream});
              }});
     }
-    const std::vector<measure::Measurement> measured = stopwatch.race(contestants, 12);
-    for (std::size_t i = 0; i + 1 < measured.size(); ++i) {
-        for (std::size_t more = i + 1; more < measured.size(); ++more) {
-            EXPECT_LE(measured[i].seconds, measured[more].seconds * 1.05) << "m = " << rows[i] << " and " << rows[more];
-        }
+    std::vector<double> best(contestants.size(), std::numeric_limits<double>::infinity());
+    for (int race = 0; race < races; ++race) {
+        const std::vector<measure::Measurement> measured = stopwatch.race(contestants, calls_each);
+        for (std::size_t i = 0; i < best.size(); ++i) best[i] = std::min(best[i], measured[i].seconds);
+    }
+    for (std::size_t i = 0; i + 1 < best.size(); ++i) {
+        const auto least = std::min_element(best.begin() + static_cast<std::ptrdiff_t>(i) + 1, best.end());
+        EXPECT_LE(best[i], *least * tolerance) << "seconds of m = " << i + 1 << " and m = " << least - best.begin() + 1;
     }
 }
 

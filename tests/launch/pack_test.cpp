@@ -1,12 +1,19 @@
-// The pack holds tiles that can be built, each once, and the names of tiles tell them apart.
+// The pack holds tiles that can be built, each once, those that the planner wants among them, and the names of tiles
+// tell them apart.
 #include "launch/pack.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "launch/tile_code.h"
 #include "plan/legality.h"
+#include "plan/sizes.h"
+#include "plan/tsv.h"
+#include "plan/tuned.h"
 
 namespace tilewright::launch {
 namespace {
@@ -27,6 +34,45 @@ TEST(Pack, TilesCanBeBuilt) {
         const auto objection = planner::why_illegal(tile, work, h200());
         EXPECT_FALSE(objection.has_value()) << kernel_expression(tile) << ": " << objection->reason;
     }
+}
+
+/// Whether the plain kernel ships that the planner wants for this problem.
+testing::AssertionResult ships(const planner::Sizes& sizes, const PlannedTile& tile) {
+    const Problem problem = planner::problem_of(sizes);
+    hopper::Tile wanted = planner::device_tile(tile, planner::family_tile(planner::describe(problem)));
+    wanted.plain = true;
+    const std::vector<hopper::Tile> list = pack();
+    if (std::ranges::find(list, wanted) != list.end()) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << "the pack lacks " << describe(wanted);
+}
+
+TEST(Pack, HoldsTheTunedRowsTiles) {
+    ASSERT_FALSE(planner::tuned_rows().empty());
+    for (const planner::TunedRow& row : planner::tuned_rows()) {
+        const std::vector<std::string_view> words = planner::split(row.problem, ' ');
+        const bool unpromoted = row.problem.find("accumulation=unpromoted") != std::string::npos;
+        const planner::Sizes sizes{.recipe = parse_recipe(words.at(1)).value(),
+                                   .m = 1,
+                                   .n = 1,
+                                   .k = 1,
+                                   .accumulation = unpromoted ? Accumulation::unpromoted : Accumulation::promoted};
+        EXPECT_TRUE(ships(sizes, row.tile)) << row.problem;
+    }
+}
+
+TEST(Pack, HoldsWhatThePlannerPicksForThePeersShapes) {
+    std::ifstream file(TILEWRIGHT_PEERS);
+    int shapes = 0;
+    for (std::string line; std::getline(file, line);) {
+        const nlohmann::json row = nlohmann::json::parse(line);
+        if (row["op"] != "dense") continue;
+        const auto shape = row["shape"].get<std::vector<std::int64_t>>();
+        const planner::Sizes sizes{
+            .recipe = parse_recipe("1x128:128x128").value(), .m = shape[0], .n = shape[1], .k = shape[2]};
+        EXPECT_TRUE(ships(sizes, plan(planner::problem_of(sizes)).tile)) << line;
+        ++shapes;
+    }
+    EXPECT_GE(shapes, 25);
 }
 
 TEST(TileCode, EveryFieldIsInTheName) {

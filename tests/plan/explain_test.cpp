@@ -22,11 +22,13 @@ TEST(Explain, EveryKindOfRejectionOccurs) {
     Sizes sizes = dense(64, 2112, 512);
     std::set<std::string> rules;
     for (const RejectedTile& tile : explain(problem_of(sizes)).rejected) rules.insert(tile.rule);
-    EXPECT_EQ(rules, (std::set<std::string>{"registers", "shared memory", "cluster", "split k"}));
+    EXPECT_EQ(rules, (std::set<std::string>{"registers", "shared memory", "cluster", "split k", "kernel"}));
 }
 
 TEST(Explain, FewTokensArePutOnN) {
-    const Explanation one = explain(problem_of(dense(8, 7168, 16384)));
+    Sizes few = dense(8, 7168, 16384);
+    few.recipe = plain_bf16;
+    const Explanation one = explain(problem_of(few));
     EXPECT_TRUE(one.chosen->tile.swap_ab) << name(one.chosen->tile);
     const Explanation many = explain(problem_of(dense(8192, 8192, 8192)));
     EXPECT_FALSE(many.chosen->tile.swap_ab) << name(many.chosen->tile);

@@ -74,7 +74,8 @@ void expect_within(const std::map<Shape, double>& ratios, const Band& band) {
 }
 
 // The model predicts a good implementation, so it lies below the peers where they are known to lose: 128 tokens (a tile
-// of 64 reads the weights twice), short k (an epilogue that nothing hides), one-wave grids.
+// of 64 reads the weights twice), short k (an epilogue that nothing hides), one-wave grids. It lies above them where they
+// split k and no kernel of ours does: 64 and 128 x 2112 x 7168.
 TEST(Peers, DensePredictionsLieNearTheBestPeer) {
     std::map<Shape, double> scaled;
     std::map<Shape, double> unscaled;
@@ -90,8 +91,8 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
         bf16[shape] = predicted(sizes) / best(peers, {"bf16"});
     }
     ASSERT_EQ(scaled.size(), 25U);
-    expect_within(scaled, {.least = 0.75, .most = 1.15, .geomean_least = 0.90, .geomean_most = 1.05});
-    expect_within(unscaled, {.least = 0.70, .most = 1.15, .geomean_least = 0.90, .geomean_most = 1.05});
+    expect_within(scaled, {.least = 0.75, .most = 1.20, .geomean_least = 0.90, .geomean_most = 1.05});
+    expect_within(unscaled, {.least = 0.70, .most = 1.30, .geomean_least = 0.90, .geomean_most = 1.05});
     expect_within(bf16, {.least = 0.70, .most = 1.15, .geomean_least = 0.85, .geomean_most = 1.05});
 }
 

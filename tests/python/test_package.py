@@ -41,7 +41,7 @@ def test_everything_public_is_described():
     assert "layout: how A and B are stored" in tw.__doc__
 
 
-@pytest.mark.parametrize("module", ["_quantize", "_multiply", "_arrays"])
+@pytest.mark.parametrize("module", ["_quantize", "_multiply", "_settings", "_arrays"])
 def test_examples_in_docstrings(module):
     names = {name: getattr(tw, name) for name in tw.__all__}
     results = doctest.testmod(sys.modules[f"tilewright.{module}"], extraglobs=names)

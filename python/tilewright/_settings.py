@@ -1,0 +1,33 @@
+"""What holds for all calls of the process that do not say otherwise."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
+
+_default: Reproducibility = "repeatable"
+
+
+def set_invariant(invariant: bool = True) -> None:
+    """Makes calls invariant unless they name their own `reproducibility`: for all threads, from their next call on.
+
+    Invariant: an element of D depends on its own row, column, scales and C only, whatever else is in the batch.
+
+    >>> set_invariant()
+    >>> is_invariant()
+    True
+    >>> set_invariant(False)
+    """
+    global _default
+    _default = "invariant" if invariant else "repeatable"
+
+
+def is_invariant() -> bool:
+    """What `set_invariant` chose."""
+    return _default == "invariant"
+
+
+def reproducibility_of(given: Reproducibility | None) -> Reproducibility:
+    """A call's own choice, or else the process's."""
+    return _default if given is None else given

@@ -1,0 +1,91 @@
+"""DeepGEMM's Python API on Tilewright, for torch tensors on Hopper GPUs and on the CPU.
+
+    import tilewright.deep_gemm as deep_gemm
+
+docs/deep_gemm.md lists every difference. Products write into d and return nothing, on torch's current stream. A wrong
+call raises ValueError with the operand, what it is and what it must be; what is not here raises NotImplementedError.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as _error:
+    raise ImportError("tilewright.deep_gemm works on torch tensors: install torch 2.8 or newer") from _error
+
+from tilewright.deep_gemm import testing, utils
+from tilewright.deep_gemm._absent import (
+    SymmBuffer,
+    bf16_mega_moe,
+    fp8_fp4_mega_moe,
+    fp8_fp4_mqa_logits,
+    fp8_fp4_paged_mqa_logits,
+    fp8_mqa_logits,
+    fp8_paged_mqa_logits,
+    get_paged_mqa_logits_metadata,
+    get_symm_buffer_for_mega_moe,
+    tf32_hc_prenorm_gemm,
+    transform_weights_for_mega_moe,
+)
+from tilewright.deep_gemm._layout import transform_sf_into_required_layout
+from tilewright.deep_gemm._settings import (
+    get_num_sms,
+    get_pdl,
+    get_tc_util,
+    set_block_size_multiple_of,
+    set_ignore_compile_dims,
+    set_num_sms,
+    set_pdl,
+    set_tc_util,
+)
+from tilewright.deep_gemm.dense import (
+    bf16_gemm_nn,
+    bf16_gemm_nt,
+    bf16_gemm_tn,
+    bf16_gemm_tt,
+    cublaslt_gemm_nn,
+    cublaslt_gemm_nt,
+    cublaslt_gemm_tn,
+    cublaslt_gemm_tt,
+    einsum,
+    fp8_einsum,
+    fp8_fp4_gemm_nn,
+    fp8_fp4_gemm_nt,
+    fp8_fp4_gemm_tn,
+    fp8_fp4_gemm_tt,
+    fp8_gemm_nn,
+    fp8_gemm_nt,
+    fp8_gemm_nt_skip_head_mid,
+    fp8_gemm_tn,
+    fp8_gemm_tt,
+)
+from tilewright.deep_gemm.grouped import (
+    bf16_m_grouped_gemm_nt_masked,
+    fp8_m_grouped_gemm_nt_masked,
+    k_grouped_bf16_gemm_tn_contiguous,
+    k_grouped_fp8_gemm_nt_contiguous,
+    k_grouped_fp8_gemm_tn_contiguous,
+    m_grouped_bf16_gemm_nn_contiguous,
+    m_grouped_bf16_gemm_nt_contiguous,
+    m_grouped_bf16_gemm_nt_masked,
+    m_grouped_fp8_fp4_gemm_nn_contiguous,
+    m_grouped_fp8_fp4_gemm_nt_contiguous,
+    m_grouped_fp8_fp4_gemm_nt_masked,
+    m_grouped_fp8_gemm_nn_contiguous,
+    m_grouped_fp8_gemm_nt_contiguous,
+    m_grouped_fp8_gemm_nt_masked,
+)
+from tilewright.deep_gemm.older import (
+    gemm_fp8_fp8_bf16_nt,
+    k_grouped_wgrad_gemm_fp8_fp8_fp32_nt,
+    m_grouped_gemm_fp8_fp8_bf16_nt_contiguous,
+    m_grouped_gemm_fp8_fp8_bf16_nt_masked,
+    wgrad_gemm_fp8_fp8_fp32_nt,
+)
+from tilewright.deep_gemm.testing import bench, bench_kineto, calc_diff
+from tilewright.deep_gemm.utils import *  # noqa: F403
+from tilewright.deep_gemm.utils import __all__ as _utils_names
+from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
+
+__version__ = "2.6.1"
+"""The version of DeepGEMM whose API this is."""
+
+get_col_major_tma_aligned_tensor = get_mn_major_tma_aligned_tensor

@@ -1,0 +1,139 @@
+"""bf16 products: on a GPU by torch, which calls cuBLAS and CUTLASS; on the CPU by the library.
+
+Nothing here reads group sizes back from the GPU: rows are put where torch's grouped product wants them by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tilewright._multiply import gemm, grouped_gemm
+from tilewright._quantize import Quantized
+from tilewright.deep_gemm import _fp8
+from tilewright.deep_gemm._operands import call, refuse, shape_text
+from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
+
+
+def check_types(a: Tensor, b: Tensor, *types: torch.dtype) -> None:
+    for name, values in (("a", a), ("b", b)):
+        if values.dtype not in (types or (torch.bfloat16,)):
+            refuse(name, values.dtype, " or ".join(map(str, types or (torch.bfloat16,))))
+
+
+def _check_sizes(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
+    """What torch would say in other words."""
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
+        refuse("b", shape_text(b), f"[n, k] with the k of a {shape_text(a)}")
+    for name, tensor in (("d", d), ("c", c)):
+        if tensor is None:
+            continue
+        if list(tensor.shape) != [a.shape[0], b.shape[0]]:
+            refuse(name, shape_text(tensor), f"[{a.shape[0]}, {b.shape[0]}]")
+        if tensor.dtype not in (torch.bfloat16, torch.float32) or tensor.dtype != d.dtype:
+            refuse(name, tensor.dtype, "torch.bfloat16 or torch.float32, c like d")
+
+
+def dense(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
+    """a [m, k], b [n, k]: one product with float32 sums."""
+    check_types(a, b)
+    if not a.is_cuda:
+        return call(gemm, a, b, out=d, c=c)
+    _check_sizes(a, b, d, c)
+    wide: tuple[Any, ...] = (torch.float32,) if d.dtype == torch.float32 else ()
+    if c is None:
+        torch.mm(a, b.T, *wide, out=d)
+    else:
+        torch.addmm(c, a, b.T, *wide, out=d)
+
+
+def by_cublaslt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
+    """bf16 or e4m3 without scale factors."""
+    check_types(a, b, torch.bfloat16, torch.float8_e4m3fn)
+    if a.dtype == torch.bfloat16 or b.dtype == torch.bfloat16:
+        return dense(a, b, d, c)
+    one = torch.ones(1, device=a.device)
+    if not a.is_cuda:
+        return call(gemm, Quantized(a, "tensor", one), Quantized(b, "tensor", one), out=d, c=c)
+    _check_sizes(a, b, d, c)
+    if d.numel() == 0 or a.shape[1] == 0:
+        d.zero_() if c is None else d.copy_(c)
+    elif c is None:
+        torch._scaled_mm(a, b.T, one, one, out_dtype=d.dtype, out=d)
+    else:
+        torch.add(c, torch._scaled_mm(a, b.T, one, one, out_dtype=torch.float32), out=d)
+
+
+def _grouped(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
+    """a [m, k] with groups that end at `ends`, one after another from row 0, times b [groups, n, k]."""
+    grouped: Any = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+    product: Tensor = grouped(a, b.mT, offs=ends.to(torch.int32))
+    return product
+
+
+def m_grouped_contiguous(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: bool, expected_m: int) -> None:
+    check_types(a, b)
+    _fp8.check_contiguous_groups(a, b, d, layout, psum, expected_m)
+    if a.shape[0] == 0:
+        return
+    alignment = get_mk_alignment_for_contiguous_layout()
+    if not a.is_cuda:
+        sizes: dict[str, Any] = {"indices": _fp8.filled_indices(layout, alignment)} if not psum else {
+            "aligned_offsets": layout, "alignment": alignment, "expected_m": expected_m}  # fmt: skip
+        call(grouped_gemm, a, b, out=d, **sizes)
+    elif psum:
+        # a group's padding is computed with it
+        ends = (layout + alignment - 1) // alignment * alignment
+        d.copy_(_grouped(a, b, ends.clamp(0, a.shape[0])))
+    else:
+        _by_index(a, b, d, _fp8.filled_indices(layout, alignment))
+
+
+def _by_index(a: Tensor, b: Tensor, d: Tensor, indices: Tensor) -> None:
+    """Rows sorted by group and back again. Rows of no group become zero."""
+    rows, groups = a.shape[0], b.shape[0]
+    outside = (indices < 0) | (indices >= groups)
+    group, order = torch.where(outside, groups, indices).sort(stable=True)
+    ends = torch.searchsorted(group, torch.arange(groups, device=a.device, dtype=group.dtype), right=True)
+    # one row more, which is zero and stands for all rows of no group
+    product = _grouped(a.index_select(0, torch.cat((order, order[:1]))), b, ends)
+    product[rows].zero_()
+    place = torch.empty_like(order).index_copy_(0, order, torch.arange(rows, device=a.device))
+    d.copy_(product.index_select(0, torch.where(outside, rows, place)))
+
+
+def m_grouped_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int) -> None:
+    check_types(a, b)
+    _fp8.check_masked_groups(a, b, d, masked_m, expected_m)
+    if not a.is_cuda:
+        return call(grouped_gemm, a, b, counts=masked_m, expected_m=expected_m, out=d)
+    groups, most, _ = a.shape
+    counts = masked_m.clamp(0, most).long()
+    ends = counts.cumsum(0)
+    starts = ends - counts
+    position = torch.arange(groups * most, device=a.device)
+    group = torch.searchsorted(ends, position, right=True).clamp(max=groups - 1)
+    source = group * most + (position - starts[group]).clamp(max=most - 1)
+    product = _grouped(a.flatten(0, 1).index_select(0, source), b, ends)
+    place = starts[:, None] + torch.arange(most, device=a.device)
+    d.copy_(product[place.clamp(max=groups * most - 1)])
+
+
+def k_grouped(
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int], layout: Tensor | None, multiple: int
+) -> None:
+    """a [sum k, m], b [sum k, n], d [groups, m, n]: a product for each group, on the caller's stream."""
+    check_types(a, b)
+    if d.dim() != 3 or d.dtype != torch.float32:
+        refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
+    groups, m, n = d.shape
+    _fp8.check_ks(ks, groups, layout, multiple)
+    for name, values, rows in (("a", a, m), ("b", b, n)):
+        if list(values.shape) != [sum(ks), rows]:
+            refuse(name, shape_text(values), f"[{sum(ks)}, {rows}] for sum(ks_cpu) = {sum(ks)}")
+    for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0))):
+        dense(a[start:end].T, b[start:end].T, d[group], None if c is None else c[group])

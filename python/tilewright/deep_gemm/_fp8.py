@@ -1,0 +1,151 @@
+"""FP8 and FP4 products on tensors that are there: what the torch operators of `_operators.py` do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import torch
+from torch import Tensor
+
+from tilewright._multiply import batched_gemm, gemm, grouped_gemm
+from tilewright.deep_gemm._operands import call, granularities, operand, refuse, shape_text
+from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
+
+Ints = Sequence[int] | None
+
+
+def check_layout(name: str, layout: Tensor, length: int, what: str) -> None:
+    """Group sizes: int32, of which the library reads as many as it has groups or rows."""
+    if layout.dtype != torch.int32 or list(layout.shape) != [length] or not layout.is_contiguous():
+        refuse(name, f"{shape_text(layout)} of {layout.dtype}", f"contiguous torch.int32 [{length}], {what}")
+
+
+def filled_indices(indices: Tensor, alignment: int) -> Tensor:
+    """Rows of id -1 in an aligned block whose first row has a group get that group: DeepGEMM computes them with it."""
+    rows = indices.numel()
+    whole = rows // alignment * alignment
+    filled = torch.empty_like(indices)
+    for part, width in ((slice(0, whole), alignment), (slice(whole, rows), rows - whole)):
+        if part.start == part.stop:
+            continue
+        blocks = indices[part].view(-1, width)
+        torch.where(blocks < 0, blocks[:, :1], blocks, out=filled[part].view(-1, width))
+    return filled
+
+
+def dense(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Ints, of_a: Ints, of_b: Ints
+) -> None:
+    grain_a, grain_b = granularities(sfa, sfb, recipe, of_a, of_b)
+    call(gemm, operand("a", a, sfa, grain_a), operand("b", b, sfb, grain_b), out=d, c=c)
+
+
+def skip_head_mid(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, head_splits: Sequence[int], recipe: Ints
+) -> None:
+    if len(head_splits) != 3 or min(head_splits) < 0:
+        refuse("head_splits", tuple(head_splits), "(left, mid, right), none below 0")
+    left, mid, right = head_splits
+    m, n = a.shape[0], b.shape[0]
+    if left + right == 0 or n % (left + right) != 0:
+        refuse("b[0]", shape_text(b), f"a multiple of left + right = {left + right} rows", "n = heads * (left + right)")
+    heads = n // (left + right)
+    if list(d.shape) != [m, n + heads * mid]:
+        refuse("d", shape_text(d), f"[{m}, {n + heads * mid}]: {heads} heads of {left} + {mid} + {right} columns")
+    product = torch.empty((m, n), dtype=d.dtype, device=d.device)
+    dense(a, sfa, b, sfb, product, None, recipe, None, None)
+    by_head, heads_of_d = product.unflatten(1, (heads, left + right)), d.unflatten(1, (heads, left + mid + right))
+    heads_of_d[..., :left] = by_head[..., :left]
+    heads_of_d[..., left + mid :] = by_head[..., left:]
+
+
+def m_grouped_contiguous(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, layout: Tensor,
+    psum: bool, expected_m: int, recipe: Ints, of_a: Ints, of_b: Ints,
+) -> None:  # fmt: skip
+    check_contiguous_groups(a, b, d, layout, psum, expected_m)
+    if a.shape[0] == 0:
+        return
+    grain_a, grain_b = granularities(sfa, sfb, recipe, of_a, of_b)
+    sides = operand("a", a, sfa, grain_a, expected_m), operand("b", b, sfb, grain_b)
+    alignment = get_mk_alignment_for_contiguous_layout()
+    if psum:
+        call(grouped_gemm, *sides, aligned_offsets=layout, alignment=alignment, expected_m=expected_m, out=d)
+    else:
+        call(grouped_gemm, *sides, indices=filled_indices(layout, alignment), out=d)
+
+
+def check_contiguous_groups(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: bool, expected_m: int) -> None:
+    if b.dim() != 3:
+        refuse("b", shape_text(b), "[groups, n, k]")
+    if d.dtype != torch.bfloat16:
+        refuse("d", d.dtype, "torch.bfloat16")
+    if psum:
+        check_layout("grouped_layout", layout, b.shape[0], "the row at which each group ends")
+    else:
+        check_layout("grouped_layout", layout, a.shape[0], "the group of each row")
+        if expected_m:
+            refuse("expected_m_for_psum_layout", expected_m, "None", "it goes with use_psum_layout=True only")
+
+
+def check_masked_groups(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int) -> None:
+    if a.dim() != 3 or b.dim() != 3:
+        name, tensor, expected = ("a", a, "[groups, m, k]") if a.dim() != 3 else ("b", b, "[groups, n, k]")
+        refuse(name, shape_text(tensor), expected)
+    if d.dtype != torch.bfloat16:
+        refuse("d", d.dtype, "torch.bfloat16")
+    if expected_m <= 0:
+        refuse("expected_m", expected_m, "a positive number", "it is a hint: the rows that a group usually has")
+    check_layout("masked_m", masked_m, a.shape[0], "the valid rows of each group")
+
+
+def m_grouped_masked(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, masked_m: Tensor, expected_m: int,
+    recipe: Ints, of_a: Ints, of_b: Ints,
+) -> None:  # fmt: skip
+    check_masked_groups(a, b, d, masked_m, expected_m)
+    grain_a, grain_b = granularities(sfa, sfb, recipe, of_a, of_b)
+    sides = operand("a", a, sfa, grain_a, expected_m), operand("b", b, sfb, grain_b)
+    call(grouped_gemm, *sides, counts=masked_m, expected_m=expected_m, out=d)
+
+
+def check_ks(ks: Sequence[int], groups: int, grouped_layout: Tensor | None, multiple: int) -> None:
+    if len(ks) != groups:
+        refuse("ks_cpu", f"{len(ks)} numbers", f"{groups}, one for each group of d")
+    for k in ks:
+        if k < 0 or k % multiple != 0:
+            refuse("ks_cpu", k, f"multiples of {multiple} from 0 on", "pad each group's k with zeros")
+    if grouped_layout is not None:
+        check_layout("grouped_layout", grouped_layout, groups, "ks_cpu on the device")
+
+
+def k_grouped(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
+    ks: Sequence[int], layout: Tensor | None, flat: bool, multiple: int, recipe: Sequence[int],
+) -> None:  # fmt: skip
+    """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn]."""
+    if d.dim() != 3 or d.dtype != torch.float32:
+        refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
+    groups, m, n = d.shape
+    check_ks(ks, groups, layout, multiple)
+    for name, values, rows in (("a", a, m), ("b", b, n)):
+        expected = [rows * sum(ks)] if flat else [sum(ks), rows]
+        if (list(values.shape) if not flat else [values.numel()]) != expected or not values.is_contiguous():
+            refuse(f"{name}[0]", shape_text(values), f"contiguous {expected} for sum(ks_cpu) = {sum(ks)}")
+    if not flat:
+        sfa, sfb = sfa.T, sfb.T
+    gran_k = recipe[2]
+    for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0))):
+        part = [
+            values.view(-1)[rows * start : rows * end].view(rows, end - start) if flat else values[start:end].T
+            for values, rows in ((a, m), (b, n))
+        ]
+        factors = [sf[:, start // gran_k : -(-end // gran_k)] for sf in (sfa, sfb)]
+        added = None if c is None else c[group]
+        dense(part[0], factors[0], part[1], factors[1], d[group], added, recipe, None, None)
+
+
+def batched(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Sequence[int]) -> None:
+    grain_a, grain_b = granularities(sfa, sfb, recipe, None, None)
+    call(batched_gemm, operand("a", a, sfa, grain_a), operand("b", b, sfb, grain_b), out=d, c=c)

@@ -1,0 +1,143 @@
+"""(tensor, scale factors) and DeepGEMM's recipes, as operands of the library; errors in the words of its callers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tilewright._errors import InvalidCall
+from tilewright._quantize import Quantized
+from tilewright.deep_gemm._settings import sm_limit
+from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor, mn_major_strides
+
+Granularity = tuple[int, int]
+"""Rows and k that share one scale factor."""
+
+_RECIPES = {(1, 128): "1x128", (128, 128): "128x128", (1, 32): "1x32"}
+_FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8: "e2m1"}
+# Fewer rows than this are multiplied in a time that another launch would show in.
+_ROWS_WORTH_A_LAUNCH = 256
+
+
+def refuse(operand: str, given: object, expected: str, advice: str = "") -> None:
+    """Every error of this package that the library does not find itself."""
+    raise ValueError(f"{operand}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
+
+
+def shape_text(tensor: torch.Tensor) -> str:
+    return str(list(tensor.shape))
+
+
+def _pair(name: str, given: Sequence[int] | None, length: int) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    if len(given) != length:
+        what = "(gran_m, gran_n, gran_k)" if length == 3 else "(gran_mn, gran_k)"
+        refuse(name, tuple(given), what, "pass `recipe` for both operands, or `recipe_a` and `recipe_b`")
+    return tuple(given)
+
+
+def granularities(
+    sfa: torch.Tensor,
+    sfb: torch.Tensor,
+    recipe: Sequence[int] | None,
+    recipe_a: Sequence[int] | None,
+    recipe_b: Sequence[int] | None,
+) -> tuple[Granularity, Granularity]:
+    """Those of a and b. Without a recipe: (1, 128, 128), and (1, 1, 128) where b has packed UE8M0 factors."""
+    both = _pair("recipe", recipe, 3)
+    of_a, of_b = _pair("recipe_a", recipe_a, 2), _pair("recipe_b", recipe_b, 2)
+    if (of_a is None) != (of_b is None):
+        refuse("recipe_a" if of_a is None else "recipe_b", None, "both of recipe_a, recipe_b or none of them")
+    if of_a is not None and of_b is not None:
+        if both is not None:
+            refuse("recipe", both, "nothing beside recipe_a and recipe_b", "leave one of them out")
+        return (of_a[0], of_a[1]), (of_b[0], of_b[1])
+    if both is None:
+        both = (1, 1, 128) if sfb.dtype == torch.int32 else (1, 128, 128)
+    return (both[0], both[2]), (both[1], both[2])
+
+
+def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int) -> torch.Tensor:
+    """UE8M0 codes, one to a byte, from int32 with four of them, the first in the lowest byte."""
+    if granularity[0] != 1:
+        refuse(f"{name}[1]", "packed UE8M0 (int32)", f"float32 for blocks of {granularity[0]} rows")
+    codes: torch.Tensor = sf.contiguous().view(torch.uint8)
+    if codes.shape[-1] < blocks:
+        refuse(f"{name}[1]", shape_text(sf), f"{-(-blocks // 4)} packed columns for {blocks} scale factors of a row")
+    return codes[..., :blocks]
+
+
+def _as_ue8m0(name: str, sf: torch.Tensor) -> torch.Tensor:
+    """The exponents of powers of two."""
+    bits = sf.contiguous().view(torch.int32)
+    if not sf.is_cuda and bool((bits & ~0x7F800000).any()):
+        refuse(f"{name}[1]", "float32", "powers of two where 32 elements share a factor", "cast with use_ue8m0=True")
+    return (bits >> 23).to(torch.uint8)
+
+
+def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packed_values: bool) -> torch.Tensor:
+    """Scale factors as the library takes them."""
+    blocks = -(-k // granularity[1])
+    if sf.dtype == torch.int32:
+        sf = _unpacked(name, sf, granularity, blocks)
+    if packed_values and granularity[1] == 128:
+        sf = sf.repeat_interleave(4, -1)[..., : -(-k // 32)]
+    if sf.dtype == torch.float32 and (packed_values or granularity[1] == 32):
+        return _as_ue8m0(name, sf)
+    return sf
+
+
+def operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity, rows: int = 0) -> Quantized:
+    """Values [..., rows, k] with their scale factors. `rows`: how many of them a GPU will really read; 0: all."""
+    if values.dtype not in _FORMATS:
+        refuse(f"{name}[0]", values.dtype, "torch.float8_e4m3fn (or int8, two FP4 to a byte)")
+    if granularity not in _RECIPES:
+        refuse(f"the recipe of {name}", granularity, "(1, 128), (128, 128) or (1, 32)")
+    if sf.dtype not in (torch.float32, torch.int32):
+        refuse(f"{name}[1]", sf.dtype, "torch.float32, or torch.int32 with four UE8M0 each")
+    packed = values.dtype == torch.int8
+    k = values.shape[-1]
+    if packed:
+        k = k * 2 if values.stride(-1) == 1 else k
+        values = values.view(torch.uint8)
+    scales = _scales(name, sf, granularity, k, packed)
+    recipe = f"{_FORMATS[values.dtype] if not packed else 'e2m1'}.{'1x32' if packed else _RECIPES[granularity]}"
+    if scales.dtype == torch.uint8:
+        recipe += ".ue8m0"
+    elif granularity == (1, 128):
+        scales = _side_by_side(scales, rows or scales.shape[-2])
+    try:
+        return Quantized(values, recipe, scales)
+    except InvalidCall as error:
+        raise _renamed(error, name) from None
+
+
+def _side_by_side(sf: torch.Tensor, rows: int) -> torch.Tensor:
+    """On a GPU: in the order in which factors arrive with their stage, where that is worth a launch. The same bits."""
+    if not sf.is_cuda or rows < _ROWS_WORTH_A_LAUNCH or sf.stride() == mn_major_strides(sf):
+        return sf
+    return get_mn_major_tma_aligned_tensor(sf)
+
+
+_WORDS = {"out": "d", "values": "[0]", "scales": "[1]"}
+
+
+def _renamed(error: InvalidCall, side: str = "") -> InvalidCall:
+    """The findings about `out`, `a.values`, `a.scales` as ones about d, a[0], a[1]."""
+    lines = []
+    for finding in error.findings:
+        words = finding.operand.split(".")
+        name = side + "".join(_WORDS.get(word, word if i == 0 else f".{word}") for i, word in enumerate(words))
+        lines.append(name + finding.message()[len(finding.operand) :])
+    return InvalidCall("\n".join(lines) or str(error), error.findings)
+
+
+def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
+    """One multiplication of the library, under the SM limit of the process."""
+    try:
+        function(a, b, sm_limit=sm_limit(), **options)
+    except InvalidCall as error:
+        raise _renamed(error) from None

@@ -1,0 +1,87 @@
+"""DeepGEMM's settings of the process. What has no meaning here is kept and given back, so that callers find it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+DEFAULT_ALIGNMENT = 128
+HOPPER_SMS = 132  # of an H100 or H200 in SXM form
+
+_values: dict[str, Any] = {"num_sms": 0, "tc_util": 0, "pdl": False, "alignment": DEFAULT_ALIGNMENT}
+
+
+def _whole(name: str, value: int, low: int, high: int | None, advice: str) -> int:
+    """`value` if it is an integer from low to high."""
+    upper = "" if high is None else f" to {high}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+        raise ValueError(f"{name}: {value!r} given, an integer from {low}{upper or ' up'} expected; {advice}")
+    return value
+
+
+def _device_sms() -> int | None:
+    """Streaming multiprocessors of the current GPU; None without one."""
+    if not torch.cuda.is_available():
+        return None
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count)
+
+
+def set_num_sms(new_num_sms: int) -> None:
+    """Lets later calls use at most so many streaming multiprocessors; 0 lets them use all."""
+    _values["num_sms"] = _whole("new_num_sms", new_num_sms, 0, _device_sms(), "0 lifts the limit")
+
+
+def get_num_sms() -> int:
+    """The limit of `set_num_sms`, or else all that the GPU has (132 where there is no GPU)."""
+    return int(_values["num_sms"] or _device_sms() or HOPPER_SMS)
+
+
+def sm_limit() -> int:
+    """What a call is given: 0 without a limit."""
+    return int(_values["num_sms"])
+
+
+def set_tc_util(new_tc_util: int) -> None:
+    """Kept only: no kernel here holds its tensor cores back."""
+    _values["tc_util"] = _whole("new_tc_util", new_tc_util, 0, 100, "it is a percentage, 0 stands for 100")
+
+
+def get_tc_util() -> int:
+    """What `set_tc_util` kept; 0 reads as 100."""
+    return int(_values["tc_util"] or 100)
+
+
+def set_pdl(new_enable_pdl: bool) -> None:
+    """Kept only: kernels are launched without programmatic dependent launch."""
+    _values["pdl"] = bool(new_enable_pdl)
+
+
+def get_pdl() -> bool:
+    """What `set_pdl` kept."""
+    return bool(_values["pdl"])
+
+
+def set_ignore_compile_dims(new_value: bool) -> None:
+    """Nothing to ignore: one compiled kernel serves all shapes."""
+
+
+def set_block_size_multiple_of(new_value: int | tuple[int, int]) -> None:
+    """Checked only: the planner chooses among the compiled tiles."""
+    for value in new_value if isinstance(new_value, tuple | list) else (new_value,):
+        _whole("new_value", value, 1, None, "give one number, or one for m and one for n")
+
+
+def set_mk_alignment_for_contiguous_layout(new_value: int) -> None:
+    """Where groups start in a psum layout (multiples of it), and how many rows share the first row's group id."""
+    _values["alignment"] = _whole("new_value", new_value, 1, None, "128 is what DeepGEMM starts with")
+
+
+def get_mk_alignment_for_contiguous_layout() -> int:
+    """128, unless `set_mk_alignment_for_contiguous_layout` said otherwise."""
+    return int(_values["alignment"])
+
+
+def get_theoretical_mk_alignment_for_contiguous_layout(expected_m: int | None = None) -> int:
+    """128, as DeepGEMM answers on Hopper for any expected_m. Here no alignment is faster than another."""
+    return DEFAULT_ALIGNMENT

@@ -1,0 +1,156 @@
+"""Grouped products: rows of a against the b of their group (m-grouped), and one product for each stretch of k.
+
+FP8 operands are (values, scale factors) as in `dense`, b with the groups in front. They write into d and return
+nothing. Group sizes may lie on a GPU and are not read by the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from tilewright.deep_gemm import _operators
+from tilewright.deep_gemm._operands import refuse
+from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
+from tilewright.deep_gemm.dense import Recipe, Scaled
+
+
+def _layout(grouped_layout: Tensor | None, older: Tensor | None) -> Tensor:
+    """The argument was called m_indices up to DeepGEMM 2.1."""
+    layout = grouped_layout if older is None else older
+    if layout is None:
+        raise TypeError("grouped_layout: nothing given, the group of each row or (psum) the end of each group expected")
+    return layout
+
+
+def m_grouped_fp8_fp4_gemm_nt_contiguous(
+    a: Scaled, b: Scaled, d: Tensor, grouped_layout: Tensor | None = None,
+    recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
+    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
+    use_psum_layout: bool = False, ensure_zero_padding: bool = True, expected_m_for_psum_layout: int | None = None,
+    *, m_indices: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Rows of a [m, k] against b [groups, n, k], to d [m, n] of bf16.
+
+    grouped_layout: int32 [m], the group of each row in any order; -1 skips it, but a row that follows others in its
+    aligned block of 128 is computed with the block's first row. With use_psum_layout int32 [groups]: the row at which
+    each group ends; the next starts at a multiple of the alignment.
+    """
+    _operators.m_grouped_fp8_gemm_contiguous(
+        a[0], a[1], b[0], b[1], d, _layout(grouped_layout, m_indices), use_psum_layout,
+        expected_m_for_psum_layout or 0, recipe, recipe_a, recipe_b,
+    )  # fmt: skip
+
+
+def m_grouped_fp8_fp4_gemm_nn_contiguous(
+    a: Scaled, b: Scaled, d: Tensor, grouped_layout: Tensor | None = None,
+    recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
+    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
+    use_psum_layout: bool = False, ensure_zero_padding: bool = True,
+    *, m_indices: Tensor | None = None,
+) -> None:  # fmt: skip
+    """The same with b [groups, k, n] and its factors transposed likewise."""
+    _operators.m_grouped_fp8_gemm_contiguous(
+        a[0], a[1], b[0].mT, b[1].mT, d, _layout(grouped_layout, m_indices), use_psum_layout, 0,
+        recipe, recipe_a, recipe_b,
+    )  # fmt: skip
+
+
+def m_grouped_fp8_fp4_gemm_nt_masked(
+    a: Scaled, b: Scaled, d: Tensor, masked_m: Tensor, expected_m: int,
+    recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
+    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
+) -> None:  # fmt: skip
+    """The first masked_m[g] rows of a [groups, max_m, k] against b [groups, n, k], to d [groups, max_m, n] of bf16.
+
+    expected_m, rows that a group usually has, is a hint.
+    """
+    _operators.m_grouped_fp8_gemm_masked(
+        a[0], a[1], b[0], b[1], d, masked_m, expected_m, recipe, recipe_a, recipe_b
+    )  # fmt: skip
+
+
+def m_grouped_bf16_gemm_nt_contiguous(
+    a: Tensor, b: Tensor, d: Tensor, grouped_layout: Tensor | None = None, compiled_dims: str = "nk",
+    use_psum_layout: bool = False, ensure_zero_padding: bool = True, expected_m_for_psum_layout: int | None = None,
+    *, m_indices: Tensor | None = None,
+) -> None:  # fmt: skip
+    """As m_grouped_fp8_fp4_gemm_nt_contiguous, of bf16."""
+    _operators.m_grouped_bf16_gemm_contiguous(
+        a, b, d, _layout(grouped_layout, m_indices), use_psum_layout, expected_m_for_psum_layout or 0
+    )
+
+
+def m_grouped_bf16_gemm_nn_contiguous(
+    a: Tensor, b: Tensor, d: Tensor, grouped_layout: Tensor | None = None, compiled_dims: str = "nk",
+    use_psum_layout: bool = False, ensure_zero_padding: bool = True,
+    *, m_indices: Tensor | None = None,
+) -> None:  # fmt: skip
+    """The same with b [groups, k, n]."""
+    _operators.m_grouped_bf16_gemm_contiguous(a, b.mT, d, _layout(grouped_layout, m_indices), use_psum_layout, 0)
+
+
+def m_grouped_bf16_gemm_nt_masked(
+    a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int, compiled_dims: str = "nk"
+) -> None:
+    """As m_grouped_fp8_fp4_gemm_nt_masked, of bf16."""
+    _operators.m_grouped_bf16_gemm_masked(a, b, d, masked_m, expected_m)
+
+
+def _ks(function: str, ks_cpu: Sequence[int] | None, older: Sequence[int] | None, psum: bool) -> list[int]:
+    """The host's numbers; they were called ks up to DeepGEMM 2.5."""
+    if psum:
+        raise NotImplementedError(f"{function}: use_psum_layout=True is for other GPUs than Hopper; pass ks_cpu")
+    given = ks_cpu if older is None else older
+    if not given:
+        refuse("ks_cpu", given, "the k of each group", "Hopper needs them on the host")
+    return list(given or ())
+
+
+def k_grouped_fp8_gemm_nt_contiguous(
+    a: Scaled, b: Scaled, d: Tensor, ks_cpu: Sequence[int] | None = None, grouped_layout: Tensor | None = None,
+    c: Tensor | None = None, recipe: Sequence[int] = (1, 1, 128), compiled_dims: str = "mn",
+    use_psum_layout: bool = False,
+    *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
+) -> None:  # fmt: skip
+    """d[g] = c[g] + a_g @ b_g.T in f32, with a_g [m, k of g] and b_g [n, k of g] one after another in flat a[0], b[0].
+
+    Factors: float32 [m, sum k / 128], [n, sum k / 128]. Each k is a multiple of 128; 0 is allowed. One launch a group.
+    """
+    numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)
+    layout = grouped_layout if ks_tensor is None else ks_tensor
+    _operators.k_grouped_fp8_gemm(a[0], a[1], b[0], b[1], d, c, numbers, layout, True, 128, recipe)
+
+
+def k_grouped_fp8_gemm_tn_contiguous(
+    a: Scaled, b: Scaled, d: Tensor, ks_cpu: Sequence[int] | None = None, grouped_layout: Tensor | None = None,
+    c: Tensor | None = None, recipe: Sequence[int] = (1, 1, 128), compiled_dims: str = "mn",
+    use_psum_layout: bool = False,
+    *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
+) -> None:  # fmt: skip
+    """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum k / 128, m or n]. CPU only."""
+    if a[0].is_cuda:
+        raise NotImplementedError("k_grouped_fp8_gemm_tn_contiguous: Hopper reads FP8 along k; use the nt form")
+    numbers = _ks("k_grouped_fp8_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
+    layout = grouped_layout if ks_tensor is None else ks_tensor
+    _operators.k_grouped_fp8_gemm(a[0], a[1], b[0], b[1], d, c, numbers, layout, False, recipe[2], recipe)
+
+
+def k_grouped_bf16_gemm_tn_contiguous(
+    a: Tensor, b: Tensor, d: Tensor, ks_cpu: Sequence[int] | None = None, grouped_layout: Tensor | None = None,
+    c: Tensor | None = None, compiled_dims: str = "mn", use_psum_layout: bool = False,
+    *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
+) -> None:  # fmt: skip
+    """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. One launch a group."""
+    numbers = _ks("k_grouped_bf16_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
+    layout = grouped_layout if ks_tensor is None else ks_tensor
+    alignment = get_mk_alignment_for_contiguous_layout()
+    _operators.k_grouped_bf16_gemm(a, b, d, c, numbers, layout, alignment)
+
+
+m_grouped_fp8_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
+m_grouped_fp8_gemm_nn_contiguous = m_grouped_fp8_fp4_gemm_nn_contiguous
+m_grouped_fp8_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
+fp8_m_grouped_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
+bf16_m_grouped_gemm_nt_masked = m_grouped_bf16_gemm_nt_masked

@@ -1,0 +1,43 @@
+// What `explain` shows is what the runtime takes: every plan that it lists has a kernel.
+#include "launch/choose.h"
+
+#include <gtest/gtest.h>
+#include <tilewright/run.h>
+
+#include "plan/sizes.h"
+
+namespace tilewright::launch {
+namespace {
+
+planner::Sizes sizes_of(const char* recipe, std::int64_t m) {
+    return {.recipe = parse_recipe(recipe).value(), .m = m, .n = 7168, .k = 2048};
+}
+
+TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
+    for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "tensor:tensor", "e5m2.row:e4m3.row"}) {
+        for (const std::int64_t m : {1, 16, 64, 128, 1000, 4096}) {
+            const Problem problem = planner::problem_of(sizes_of(recipe, m));
+            const Explanation explanation = explain(problem);
+            const std::vector<Plan> plans = runnable_plans(problem, h200());
+            EXPECT_EQ(plans.front().tile, explanation.chosen->tile) << recipe << " m " << m;
+            EXPECT_EQ(plans.size(), explanation.legal.size()) << recipe << " m " << m;
+            for (const Plan& plan : plans) EXPECT_NO_THROW(runnable_tile(plan.tile, problem, h200()));
+        }
+    }
+}
+
+TEST(RunnablePlans, AreRefusedInWords) {
+    const Problem problem = planner::problem_of(sizes_of("1x128:128x128", 16));
+    try {
+        (void)runnable_tile(parse_tile("128x16x128 swap").value(), problem, h200());
+        FAIL() << "there is no kernel for swapped tiles";
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(),
+                     "tile '128x16x128 stages=4 swap': kernel: 128x16 swapped: no kernel is written for swapped tiles");
+    }
+    planner::Sizes bf16 = sizes_of("bf16:bf16", 16);
+    EXPECT_THROW((void)runnable_plans(planner::problem_of(bf16), h200()), Error);
+}
+
+}  // namespace
+}  // namespace tilewright::launch
