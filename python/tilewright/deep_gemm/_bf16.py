@@ -86,11 +86,15 @@ def m_grouped_contiguous(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: 
             "aligned_offsets": layout, "alignment": alignment, "expected_m": expected_m}  # fmt: skip
         call(grouped_gemm, a, b, out=d, **sizes)
     elif psum:
-        # a group's padding is computed with it
-        ends = (layout + alignment - 1) // alignment * alignment
-        d.copy_(_grouped(a, b, ends.clamp(0, a.shape[0])))
+        _by_aligned_ends(a, b, d, layout, alignment)
     else:
         _by_index(a, b, d, _fp8.filled_indices(layout, alignment))
+
+
+def _by_aligned_ends(a: Tensor, b: Tensor, d: Tensor, ends: Tensor, alignment: int) -> None:
+    """A group's padding is computed with it."""
+    starts_of_next = (ends + alignment - 1) // alignment * alignment
+    d.copy_(_grouped(a, b, starts_of_next.clamp(0, a.shape[0]).cummax(0).values))
 
 
 def _by_index(a: Tensor, b: Tensor, d: Tensor, indices: Tensor) -> None:
@@ -111,6 +115,11 @@ def m_grouped_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected
     _fp8.check_masked_groups(a, b, d, masked_m, expected_m)
     if not a.is_cuda:
         return call(grouped_gemm, a, b, counts=masked_m, expected_m=expected_m, out=d)
+    _by_count(a, b, d, masked_m)
+
+
+def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
+    """Valid rows moved together and back again. Other rows of d become anything."""
     groups, most, _ = a.shape
     counts = masked_m.clamp(0, most).long()
     ends = counts.cumsum(0)

@@ -45,8 +45,10 @@ def einsum(expr: str, a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, use_cub
         total = _summed(a, b)
         d.copy_(total if c is None else total.add_(c))
         return
-    if c is not None or d.dtype != torch.bfloat16:
-        refuse("c" if c is not None else "d", "c" if c is not None else d.dtype, f"no c and a bf16 d for {expr}")
+    if c is not None:
+        refuse("c", shape_text(c), "None", f"{expr} adds nothing")
+    if d.dtype != torch.bfloat16:
+        refuse("d", d.dtype, "torch.bfloat16", f"{expr} has no other d")
     if a.is_cuda:
         torch.bmm(a.transpose(0, 1), b.mT if expr == _BATCHED[0] else b, out=d.transpose(0, 1))
     else:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tilewright._multiply import batched_gemm, gemm, grouped_gemm
-from tilewright.deep_gemm._operands import call, granularities, operand, refuse, shape_text
+from tilewright.deep_gemm._operands import call, operands, refuse, shape_text
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
 Ints = Sequence[int] | None
@@ -37,8 +37,7 @@ def filled_indices(indices: Tensor, alignment: int) -> Tensor:
 def dense(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Ints, of_a: Ints, of_b: Ints
 ) -> None:
-    grain_a, grain_b = granularities(sfa, sfb, recipe, of_a, of_b)
-    call(gemm, operand("a", a, sfa, grain_a), operand("b", b, sfb, grain_b), out=d, c=c)
+    call(gemm, *operands(a, sfa, b, sfb, (recipe, of_a, of_b)), out=d, c=c)
 
 
 def skip_head_mid(
@@ -67,8 +66,7 @@ def m_grouped_contiguous(
     check_contiguous_groups(a, b, d, layout, psum, expected_m)
     if a.shape[0] == 0:
         return
-    grain_a, grain_b = granularities(sfa, sfb, recipe, of_a, of_b)
-    sides = operand("a", a, sfa, grain_a, expected_m), operand("b", b, sfb, grain_b)
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), expected_m)
     alignment = get_mk_alignment_for_contiguous_layout()
     if psum:
         call(grouped_gemm, *sides, aligned_offsets=layout, alignment=alignment, expected_m=expected_m, out=d)
@@ -105,8 +103,7 @@ def m_grouped_masked(
     recipe: Ints, of_a: Ints, of_b: Ints,
 ) -> None:  # fmt: skip
     check_masked_groups(a, b, d, masked_m, expected_m)
-    grain_a, grain_b = granularities(sfa, sfb, recipe, of_a, of_b)
-    sides = operand("a", a, sfa, grain_a, expected_m), operand("b", b, sfb, grain_b)
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), expected_m)
     call(grouped_gemm, *sides, counts=masked_m, expected_m=expected_m, out=d)
 
 
@@ -147,5 +144,4 @@ def k_grouped(
 
 
 def batched(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Sequence[int]) -> None:
-    grain_a, grain_b = granularities(sfa, sfb, recipe, None, None)
-    call(batched_gemm, operand("a", a, sfa, grain_a), operand("b", b, sfb, grain_b), out=d, c=c)
+    call(batched_gemm, *operands(a, sfa, b, sfb, (recipe, None, None)), out=d, c=c)

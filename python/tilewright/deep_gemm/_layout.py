@@ -41,8 +41,7 @@ def transform_sf_into_required_layout(
     shape = [ceil_div(mn, gran_mn), ceil_div(k, gran_k)]
     shape = shape if num_groups is None else [num_groups, *shape]
     if list(sf.shape) != shape:
-        what = "" if num_groups is None else f" in {num_groups} groups"
-        refuse("sf", shape_text(sf), f"{shape} for [{mn}, {k}]{what} with a factor for {gran_mn} x {gran_k}")
+        refuse("sf", shape_text(sf), f"{shape}", f"it has a factor for {gran_mn} x {gran_k} of [mn, k] = [{mn}, {k}]")
     if sf.dtype != torch.float32 or gran_k != 128 or gran_mn not in (1, 128):
         refuse("sf", f"{sf.dtype} for {gran_mn} x {gran_k}", "torch.float32 for 1 x 128 or 128 x 128 on Hopper")
     return get_mn_major_tma_aligned_tensor(sf) if gran_mn == 1 else sf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,15 +11,19 @@ import torch
 from tilewright._errors import InvalidCall
 from tilewright._quantize import Quantized
 from tilewright.deep_gemm._settings import sm_limit
-from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor, mn_major_strides
+from tilewright.deep_gemm.utils._codes import as_bytes, exponents
+from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
 """Rows and k that share one scale factor."""
 
+Recipes = tuple[Sequence[int] | None, Sequence[int] | None, Sequence[int] | None]
+"""recipe, recipe_a and recipe_b, as DeepGEMM's functions take them."""
+
 _RECIPES = {(1, 128): "1x128", (128, 128): "128x128", (1, 32): "1x32"}
 _FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8: "e2m1"}
-# Fewer rows than this are multiplied in a time that another launch would show in.
-_ROWS_WORTH_A_LAUNCH = 256
+# Fewer rows than this are multiplied in a time in which another launch shows.
+_ROWS_WORTH_A_LAUNCH = 1024
 
 
 def refuse(operand: str, given: object, expected: str, advice: str = "") -> None:
@@ -30,7 +35,7 @@ def shape_text(tensor: torch.Tensor) -> str:
     return str(list(tensor.shape))
 
 
-def _pair(name: str, given: Sequence[int] | None, length: int) -> tuple[int, ...] | None:
+def _numbers(name: str, given: Sequence[int] | None, length: int) -> tuple[int, ...] | None:
     if given is None:
         return None
     if len(given) != length:
@@ -39,16 +44,10 @@ def _pair(name: str, given: Sequence[int] | None, length: int) -> tuple[int, ...
     return tuple(given)
 
 
-def granularities(
-    sfa: torch.Tensor,
-    sfb: torch.Tensor,
-    recipe: Sequence[int] | None,
-    recipe_a: Sequence[int] | None,
-    recipe_b: Sequence[int] | None,
-) -> tuple[Granularity, Granularity]:
+def _granularities(sfb: torch.Tensor, recipes: Recipes) -> tuple[Granularity, Granularity]:
     """Those of a and b. Without a recipe: (1, 128, 128), and (1, 1, 128) where b has packed UE8M0 factors."""
-    both = _pair("recipe", recipe, 3)
-    of_a, of_b = _pair("recipe_a", recipe_a, 2), _pair("recipe_b", recipe_b, 2)
+    both = _numbers("recipe", recipes[0], 3)
+    of_a, of_b = _numbers("recipe_a", recipes[1], 2), _numbers("recipe_b", recipes[2], 2)
     if (of_a is None) != (of_b is None):
         refuse("recipe_a" if of_a is None else "recipe_b", None, "both of recipe_a, recipe_b or none of them")
     if of_a is not None and of_b is not None:
@@ -64,7 +63,7 @@ def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int
     """UE8M0 codes, one to a byte, from int32 with four of them, the first in the lowest byte."""
     if granularity[0] != 1:
         refuse(f"{name}[1]", "packed UE8M0 (int32)", f"float32 for blocks of {granularity[0]} rows")
-    codes: torch.Tensor = sf.contiguous().view(torch.uint8)
+    codes = as_bytes(sf)
     if codes.shape[-1] < blocks:
         refuse(f"{name}[1]", shape_text(sf), f"{-(-blocks // 4)} packed columns for {blocks} scale factors of a row")
     return codes[..., :blocks]
@@ -72,10 +71,9 @@ def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int
 
 def _as_ue8m0(name: str, sf: torch.Tensor) -> torch.Tensor:
     """The exponents of powers of two."""
-    bits = sf.contiguous().view(torch.int32)
-    if not sf.is_cuda and bool((bits & ~0x7F800000).any()):
+    if not sf.is_cuda and bool((sf.contiguous().view(torch.int32) & ~0x7F800000).any()):
         refuse(f"{name}[1]", "float32", "powers of two where 32 elements share a factor", "cast with use_ue8m0=True")
-    return (bits >> 23).to(torch.uint8)
+    return exponents(sf)
 
 
 def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packed_values: bool) -> torch.Tensor:
@@ -90,8 +88,25 @@ def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packe
     return sf
 
 
-def operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity, rows: int = 0) -> Quantized:
-    """Values [..., rows, k] with their scale factors. `rows`: how many of them a GPU will really read; 0: all."""
+def operands(
+    a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes, rows_of_a: int = 0
+) -> tuple[Quantized, Quantized]:
+    """Values [.., rows, k] with their factors. `rows_of_a`: how many a GPU will really read; 0: all of them."""
+    of_a, of_b = _granularities(sfb, recipes)
+    if sfa.is_cuda and of_a == (1, 128):
+        # Factors in this order arrive with their stage, with the same bits. Both sides without it take twice the time.
+        if of_b == (1, 128):
+            sfb = _side_by_side(sfb)
+        if of_b == (1, 128) or (rows_of_a or sfa.shape[-2]) >= _ROWS_WORTH_A_LAUNCH:
+            sfa = _side_by_side(sfa)
+    return _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
+
+
+def _side_by_side(sf: torch.Tensor) -> torch.Tensor:
+    return get_mn_major_tma_aligned_tensor(sf) if sf.dtype == torch.float32 and sf.dim() in (2, 3) else sf
+
+
+def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> Quantized:
     if values.dtype not in _FORMATS:
         refuse(f"{name}[0]", values.dtype, "torch.float8_e4m3fn (or int8, two FP4 to a byte)")
     if granularity not in _RECIPES:
@@ -107,32 +122,32 @@ def operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Gran
     recipe = f"{_FORMATS[values.dtype] if not packed else 'e2m1'}.{'1x32' if packed else _RECIPES[granularity]}"
     if scales.dtype == torch.uint8:
         recipe += ".ue8m0"
-    elif granularity == (1, 128):
-        scales = _side_by_side(scales, rows or scales.shape[-2])
     try:
         return Quantized(values, recipe, scales)
     except InvalidCall as error:
         raise _renamed(error, name) from None
 
 
-def _side_by_side(sf: torch.Tensor, rows: int) -> torch.Tensor:
-    """On a GPU: in the order in which factors arrive with their stage, where that is worth a launch. The same bits."""
-    if not sf.is_cuda or rows < _ROWS_WORTH_A_LAUNCH or sf.stride() == mn_major_strides(sf):
-        return sf
-    return get_mn_major_tma_aligned_tensor(sf)
+# the library's words: as they begin a message about one side alone, and anywhere else
+_SIDE_WORDS = {"values": "{}[0]", "scales": "{}[1]", "recipe": "the recipe of {}"}
+_WORDS = (
+    (re.compile(r"\b([ab])\.values\b"), r"\1[0]"),
+    (re.compile(r"\b([ab])\.scales\b"), r"\1[1]"),
+    (re.compile(r"^out\b"), "d"),
+)
 
 
-_WORDS = {"out": "d", "values": "[0]", "scales": "[1]"}
-
-
-def _renamed(error: InvalidCall, side: str = "") -> InvalidCall:
-    """The findings about `out`, `a.values`, `a.scales` as ones about d, a[0], a[1]."""
+def _renamed(error: InvalidCall, side: str = "", plain: bool = False) -> InvalidCall:
+    """The same findings about a[0], a[1], b[0], b[1] (plain: a, b) and d."""
     lines = []
     for finding in error.findings:
-        words = finding.operand.split(".")
-        name = side + "".join(_WORDS.get(word, word if i == 0 else f".{word}") for i, word in enumerate(words))
-        lines.append(name + finding.message()[len(finding.operand) :])
-    return InvalidCall("\n".join(lines) or str(error), error.findings)
+        line = finding.message()
+        if side:
+            line = _SIDE_WORDS.get(finding.operand, "{}").format(side) + line[len(finding.operand) :]
+        for word, ours in _WORDS:
+            line = word.sub(r"\1" if plain and ours == r"\1[0]" else ours, line)
+        lines.append(line)
+    return InvalidCall("\n".join(lines), error.findings)
 
 
 def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
@@ -140,4 +155,4 @@ def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
     try:
         function(a, b, sm_limit=sm_limit(), **options)
     except InvalidCall as error:
-        raise _renamed(error) from None
+        raise _renamed(error, plain=not isinstance(a, Quantized)) from None

@@ -28,7 +28,7 @@ def _define(name: str, arguments: str, function: Callable[..., None]) -> Any:
     """The operator as a function. What it computes has no gradient, and none is recorded."""
 
     def without_gradient(*given: Any) -> None:
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in given):
             with torch.no_grad():
                 function(*given)
         else:

@@ -29,7 +29,9 @@ def _device_sms() -> int | None:
 
 def set_num_sms(new_num_sms: int) -> None:
     """Lets later calls use at most so many streaming multiprocessors; 0 lets them use all."""
-    _values["num_sms"] = _whole("new_num_sms", new_num_sms, 0, _device_sms(), "0 lifts the limit")
+    limit = _whole("new_num_sms", new_num_sms, 0, _device_sms(), "0 lifts the limit")
+    # callers put back what get_num_sms answered: that is no limit either
+    _values["num_sms"] = 0 if limit == (_device_sms() or HOPPER_SMS) else limit
 
 
 def get_num_sms() -> int:

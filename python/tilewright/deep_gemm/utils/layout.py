@@ -11,6 +11,7 @@ from tilewright.deep_gemm._settings import (
     get_theoretical_mk_alignment_for_contiguous_layout,
     set_mk_alignment_for_contiguous_layout,
 )
+from tilewright.deep_gemm.utils._codes import exponents
 from tilewright.deep_gemm.utils.math import align, ceil_div
 
 __all__ = [
@@ -60,11 +61,6 @@ def get_mn_major_tma_aligned_tensor(sf: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(sf.shape, strides, dtype=sf.dtype, device=sf.device).copy_(sf)
 
 
-def _exponents(sf: torch.Tensor) -> torch.Tensor:
-    """The UE8M0 code of positive powers of two."""
-    return (sf.contiguous().view(torch.int32) >> 23).to(torch.uint8)
-
-
 def get_mn_major_tma_aligned_packed_ue8m0_tensor(
     sf: torch.Tensor, psum_layout: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -74,7 +70,7 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(
     """
     _check_factors(sf, (2, 3), "[mn, k blocks] or [groups, mn, k blocks]")
     blocks = sf.shape[-1]
-    codes = torch.nn.functional.pad(_exponents(sf), (0, -blocks % 4))
+    codes = torch.nn.functional.pad(exponents(sf), (0, -blocks % 4))
     packed = codes.view(torch.int32)
     return torch.empty_strided(packed.shape, mn_major_strides(packed), dtype=torch.int32, device=sf.device).copy_(
         packed
@@ -123,6 +119,6 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
     row_in_group = row - (row_ends - (blocks + 3) // 4)[group]
     source = (block_ends - blocks)[group][:, None] + row_in_group[:, None] * 4 + torch.arange(4, device=sf.device)
     exists = source < block_ends[group][:, None]  # [rows, 4]
-    codes = _exponents(sf)[source.clamp(max=sf.shape[0] - 1)]  # [rows, 4, mn]
+    codes = exponents(sf)[source.clamp(max=sf.shape[0] - 1)]  # [rows, 4, mn]
     codes = torch.where(exists[:, :, None], codes, torch.zeros_like(codes))
     return codes.transpose(1, 2).contiguous().view(torch.int32).squeeze(-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tilewright.deep_gemm.utils._codes import as_bytes, exponents
 from tilewright.deep_gemm.utils._fp4 import decode_fp4, encode_fp4, join_nibbles, split_nibbles
 
 __all__ = [
@@ -41,8 +42,8 @@ def align(x: int, y: int) -> int:
 def ceil_to_ue8m0(x: Tensor) -> Tensor:
     """The smallest power of two from |x| on, as float32; at least 2^-126, at most 2^127."""
     bits = x.abs().float().view(torch.int32)
-    exponents = (bits >> 23) + (bits & _MANTISSA != 0)
-    return (exponents.clamp(1, 254) << 23).view(torch.float32)
+    rounded_up = (bits >> 23) + (bits & _MANTISSA != 0)
+    return (rounded_up.clamp(1, 254) << 23).view(torch.float32)
 
 
 def pack_ue8m0_to_int(x: Tensor) -> Tensor:
@@ -52,12 +53,12 @@ def pack_ue8m0_to_int(x: Tensor) -> Tensor:
     bits = x.contiguous().view(torch.int32)
     if bool(((bits < 0) | (bits & _MANTISSA != 0)).any()):
         raise ValueError("x: other numbers given, positive powers of two expected; ceil_to_ue8m0 makes them")
-    return (bits >> 23).to(torch.uint8).view(torch.int32)
+    return exponents(x).view(torch.int32)
 
 
 def unpack_ue8m0_from_int(packed_sf: Tensor) -> Tensor:
     """The float32 numbers [.., 4 n] that `pack_ue8m0_to_int` packed."""
-    return (packed_sf.contiguous().view(torch.uint8).to(torch.int32) << 23).view(torch.float32)
+    return (as_bytes(packed_sf).to(torch.int32) << 23).view(torch.float32)
 
 
 def _factors(amax: Tensor, largest: float, use_ue8m0: bool) -> Tensor:

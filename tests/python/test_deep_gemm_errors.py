@@ -1,0 +1,138 @@
+"""Wrong calls of tilewright.deep_gemm: which operand, what it is, what it must be. Nothing is written."""
+
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
+
+from deep_gemm_operands import BF16, F32, SENTINEL, plain, scaled, sentinel
+from tilewright import deep_gemm
+
+INT = torch.int32
+M, N, K, G = 8, 136, 256, 2
+
+
+@pytest.fixture
+def call(rng):
+    """Arguments of right calls, by the name of the function; a test replaces one of them."""
+    a, b = scaled(rng, (M, K), "1x128")[0], scaled(rng, (N, K), "128x128")[0]
+    experts, by_group = scaled(rng, (G, N, K), "128x128")[0], scaled(rng, (G, M, K), "1x128")[0]
+    rows = torch.zeros(M, dtype=INT)
+    per_row = (b[0].flatten(), scaled(rng, (N, K), "1x128")[0][1])
+    right = {
+        "fp8_gemm_nt": {"a": a, "b": b, "d": sentinel(M, N)},
+        "bf16_gemm_nt": {"a": plain(rng, (M, K))[0], "b": plain(rng, (N, K))[0], "d": sentinel(M, N)},
+        "fp8_gemm_nt_skip_head_mid": {"a": a, "b": b, "d": sentinel(M, N + 8), "head_splits": (36, 4, 32)},
+        "m_grouped_fp8_gemm_nt_contiguous": {"a": a, "b": experts, "d": sentinel(M, N), "grouped_layout": rows},
+        "m_grouped_fp8_gemm_nt_masked": {
+            "a": by_group, "b": experts, "d": sentinel(G, M, N), "masked_m": torch.full((G,), 3, dtype=INT),
+            "expected_m": 4,
+        },
+        "k_grouped_fp8_gemm_nt_contiguous": {
+            "a": per_row, "b": per_row, "d": sentinel(G, N, N, dtype=F32), "ks_cpu": [128, 128],
+            "grouped_layout": torch.full((G,), 128, dtype=INT), "c": torch.zeros(G, N, N),
+        },
+    }  # fmt: skip
+
+    def run(name, **wrong):
+        arguments = right[name] | wrong
+        getattr(deep_gemm, name)(**arguments)
+        return arguments["d"]
+
+    run.right = right
+    return run
+
+
+def test_right_calls_pass(call):
+    for name in call.right:
+        assert (call(name) != SENTINEL).any(), name
+
+
+DENSE, INDEXED, MASKED = "fp8_gemm_nt", "m_grouped_fp8_gemm_nt_contiguous", "m_grouped_fp8_gemm_nt_masked"
+SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous"
+
+
+@pytest.mark.parametrize(
+    "name, argument, change, message",
+    [
+        (DENSE, "d", lambda d: d[:, :5], r"^d: \[8, 5\] given, \[8, 136\] expected"),
+        (DENSE, "d", lambda d: d.double(), r"^d: .*float64 given, bfloat16, float16 or float32 expected"),
+        (DENSE, "a", lambda a: (a[0][:, :128], a[1]), r"k is 128 in a\[0\]"),
+        (DENSE, "a", lambda a: (a[0], a[1][:, :1]), r"^a\[1\]: \[8, 1\] given, \[8, 2\] expected"),
+        (DENSE, "b", lambda b: (b[0], b[1][:1]), r"^b\[1\]: \[1, 2\] given, \[2, 2\] expected"),
+        (DENSE, "a", lambda a: (a[0].float(), a[1]), r"^a\[0\]: torch.float32 given, torch.float8_e4m3fn"),
+        (DENSE, "b", lambda b: (b[0], b[1].double()), r"^b\[1\]: torch.float64 given, torch.float32, or torch.int32"),
+        (DENSE, "c", lambda _: torch.zeros(M, N), r"^c: (f32|.*float32) given, (bf16|bfloat16) expected"),
+        (DENSE, "recipe", lambda _: (1, 64, 128), r"^the recipe of b: \(64, 128\) given, \(1, 128\), \(128, 128\)"),
+        (DENSE, "recipe", lambda _: (1, 128), r"^recipe: \(1, 128\) given, \(gran_m, gran_n, gran_k\) expected; pass"),
+        (DENSE, "recipe_a", lambda _: (1, 128), r"^recipe_b: None given, both of recipe_a, recipe_b"),
+        ("bf16_gemm_nt", "a", lambda a: a.half(), r"^a: torch.float16 given, torch.bfloat16 expected"),
+        ("bf16_gemm_nt", "b", lambda b: b[:, :7], r"^b: \[136, 7\] given"),
+        (
+            SKIP,
+            "head_splits",
+            lambda _: (100, 4, 32),
+            r"^b\[0\]: \[136, 256\] given, a multiple of left \+ right = 132",
+        ),
+        (SKIP, "head_splits", lambda _: (36, 32), r"^head_splits: \(36, 32\) given, \(left, mid, right\)"),
+        (SKIP, "d", lambda d: d[:, 1:], r"^d: \[8, 143\] given, \[8, 144\]: 2 heads of 36 \+ 4 \+ 32 columns"),
+        (INDEXED, "grouped_layout", lambda x: x.long(), r"^grouped_layout: \[8\] of torch.int64 given, contiguous"),
+        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: \[3\] of .* \[8\], the group of each row"),
+        (INDEXED, "use_psum_layout", lambda _: True, r"^grouped_layout: .*\[2\], the row at which each group ends"),
+        (INDEXED, "expected_m_for_psum_layout", lambda _: 3, r"^expected_m_for_psum_layout: 3 given, None expected"),
+        (INDEXED, "d", lambda d: d.float(), r"^d: torch.float32 given, torch.bfloat16 expected"),
+        (INDEXED, "b", lambda b: (b[0][0], b[1][0]), r"^b: \[136, 256\] given, \[groups, n, k\] expected"),
+        (MASKED, "masked_m", lambda x: x[:1], r"^masked_m: \[1\] of torch.int32 given, .*\[2\], the valid rows"),
+        (MASKED, "expected_m", lambda _: 0, r"^expected_m: 0 given, a positive number expected"),
+        (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: \[8, 256\] given, \[groups, m, k\] expected"),
+        (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^ks_cpu: 100 given, multiples of 128 from 0 on expected"),
+        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: 1 numbers given, 2, one for each group of d expected"),
+        (K_GROUPED, "ks_cpu", lambda _: None, r"^ks_cpu: None given, the k of each group expected; Hopper"),
+        (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: \[34816\] given, contiguous \[17408\]"),
+        (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: .* torch.bfloat16 given, \[groups, m, n\] of torch.float32"),
+        (K_GROUPED, "grouped_layout", lambda x: x.float(), r"^grouped_layout: .*ks_cpu on the device"),
+    ],
+)
+def test_wrong_arguments(call, name, argument, change, message):
+    changed = change(call.right[name].get(argument))
+    with pytest.raises(ValueError) as error:
+        call(name, **{argument: changed})
+    assert re.search(message, str(error.value), re.MULTILINE), str(error.value)
+    d = changed if argument == "d" else call.right[name]["d"]
+    assert (d == SENTINEL).all()
+
+
+def test_two_recipes(call):
+    with pytest.raises(ValueError, match=r"recipe: .* nothing beside recipe_a and recipe_b"):
+        call(DENSE, recipe=(1, 128, 128), recipe_a=(1, 128), recipe_b=(128, 128))
+    with pytest.raises(TypeError, match="grouped_layout: nothing given"):
+        call(INDEXED, grouped_layout=None)
+
+
+def test_every_mistake_is_told(call):
+    a, b = call.right[DENSE]["a"], call.right[DENSE]["b"]
+    with pytest.raises(ValueError) as error:
+        call(DENSE, a=(a[0], a[1][:3]), b=(b[0], b[1][:1]))
+    assert [line.split(":")[0] for line in str(error.value).splitlines()] == ["a[1]", "b[1]"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fp8_fp4_mqa_logits", "get_paged_mqa_logits_metadata", "fp8_fp4_paged_mqa_logits", "fp8_mqa_logits",
+     "fp8_paged_mqa_logits", "tf32_hc_prenorm_gemm", "SymmBuffer", "get_symm_buffer_for_mega_moe",
+     "transform_weights_for_mega_moe", "fp8_fp4_mega_moe", "bf16_mega_moe"],
+)  # fmt: skip
+def test_what_is_not_here_says_so(name):
+    with pytest.raises(NotImplementedError, match=f"^{name}: "):
+        getattr(deep_gemm, name)(torch.zeros(1), clean_logits=True)
+
+
+def test_psum_of_k_is_for_other_gpus(call):
+    with pytest.raises(NotImplementedError, match=r"^k_grouped_fp8_gemm_nt_contiguous: use_psum_layout=True"):
+        call(K_GROUPED, use_psum_layout=True)
+    with pytest.raises(NotImplementedError, match=r"^k_grouped_bf16_gemm_tn_contiguous: use_psum_layout=True"):
+        deep_gemm.k_grouped_bf16_gemm_tn_contiguous(
+            torch.zeros(4, 4, dtype=BF16), torch.zeros(4, 4, dtype=BF16), torch.zeros(1, 4, 4), None,
+            torch.zeros(1, dtype=INT), use_psum_layout=True,
+        )  # fmt: skip
