@@ -10,6 +10,11 @@ double tiles_of(std::int64_t size, int step, int multiple) {
     return std::ceil(static_cast<double>(size) / (static_cast<double>(step) * multiple)) * multiple;
 }
 
+/// Groups differ in size: beside its whole tiles each has a last one that is half full in the mean.
+double tiles_of_groups(std::int64_t rows, int step) {
+    return rows == 0 ? 0 : std::max(1.0, static_cast<double>(rows) / step + 0.5);
+}
+
 }  // namespace
 
 int usable_sms(const Work& work, const DeviceDescription& device) {
@@ -21,7 +26,8 @@ Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescriptio
     const int pair_columns = tile.multicast == hopper::Multicast::a ? tile.cluster : 1;
     const int sms = usable_sms(work, device);
     Spread result;
-    result.row_tiles = tiles_of(work.rows, tile.rows(), pair_rows);
+    result.row_tiles =
+        tile.grouped() ? tiles_of_groups(work.rows, tile.rows()) : tiles_of(work.rows, tile.rows(), pair_rows);
     result.column_tiles = tiles_of(work.columns, tile.columns(), pair_columns);
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * tile.split_k;
