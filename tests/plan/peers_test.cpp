@@ -74,8 +74,8 @@ void expect_within(const std::map<Shape, double>& ratios, const Band& band) {
 }
 
 // The model predicts a good implementation, so it lies below the peers where they are known to lose: 128 tokens (a tile
-// of 64 reads the weights twice), short k (an epilogue that nothing hides), one-wave grids. It lies above them where they
-// split k and no kernel of ours does: 64 and 128 x 2112 x 7168.
+// of 64 reads the weights twice), short k (an epilogue that nothing hides), one-wave grids. It lies above them where
+// they split k and no kernel of ours does: 64 and 128 x 2112 x 7168.
 TEST(Peers, DensePredictionsLieNearTheBestPeer) {
     std::map<Shape, double> scaled;
     std::map<Shape, double> unscaled;
@@ -96,7 +96,7 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
     expect_within(bf16, {.least = 0.70, .most = 1.15, .geomean_least = 0.85, .geomean_most = 1.05});
 }
 
-// Below DeepGEMM where its 128-row alignment computes rows for nothing: groups of 192 and 256 rows.
+// Groups of 192 and 256 rows compute a good part of their last tiles for nothing, here as there.
 TEST(Peers, GroupedPredictionsLieNearDeepGemm) {
     std::map<Shape, double> ratios;
     for (const auto& [shape, peers] : peers_of("m_grouped_contiguous")) {
@@ -130,7 +130,7 @@ TEST(Peers, GroupedPredictionsLieNearDeepGemm) {
         ratios[shape] = predicted(sizes) / best(peers, {"DeepGEMM"});
     }
     ASSERT_EQ(ratios.size(), 20U);
-    expect_within(ratios, {.least = 0.70, .most = 1.10, .geomean_least = 0.83, .geomean_most = 0.98});
+    expect_within(ratios, {.least = 0.70, .most = 1.10, .geomean_least = 0.83, .geomean_most = 1.02});
 }
 
 }  // namespace
