@@ -81,7 +81,7 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
     };
     for (Work work = tiles.first(consumer.patience); work.exists != 0; work = tiles.next(consumer.patience)) {
         Sums<tile> sums;
-        multiply<tile>(consumer, sums);
+        multiply<tile>(consumer, sums, work.row + consumer.first_row() < work.row_end);
         store<tile>(consumer, sums, work);
         // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
         // descriptors of wgmma, in uniform registers.

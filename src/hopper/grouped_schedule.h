@@ -8,7 +8,8 @@
 namespace tilewright::hopper {
 
 /// The tiles of one block, as Schedule has them: piece after piece, every `blocks`-th tile from `block` on. A tile
-/// begins where its piece does, or a multiple of its rows later.
+/// begins where its piece does, or a multiple of its rows later. Which of a round of tiles a block takes changes from
+/// round to round: the last tiles of pieces cost less, and would always meet the same blocks.
 template <Tile tile>
 class GroupedSchedule {
     static_assert(tile.multicast != Multicast::b, "blocks along the rows may meet different groups");
@@ -20,7 +21,8 @@ public:
           band_(extent.band),
           rank_(block % tile.cluster),
           tiles_n_(tiles_along(extent.n, tile.n * tile.cluster)),
-          next_(block / tile.cluster),
+          place_(block / tile.cluster),
+          next_(place_),
           step_(blocks / tile.cluster) {}
 
     TILEWRIGHT_DEVICE Work next() {
@@ -43,13 +45,20 @@ private:
                              .group = from_lane(piece_.group, lane)};
         const int begin = from_lane(tiles_, lane) - tiles_m(piece) * tiles_n_;
         const auto [m, n] = place_in_bands(next_ - begin, tiles_m(piece), tiles_n_, band_);
-        next_ += step_;
+        advance();
         return {.row = piece.begin + m * tile.m,
                 .column = (n * tile.cluster + rank_) * tile.n,
                 .batch = separate_ ? piece.group : 0,
                 .group = piece.group,
                 .row_end = piece.end,
                 .exists = 1};
+    }
+
+    TILEWRIGHT_DEVICE void advance() {
+        const int further = (step_ * 5 / 16) | 1, left = step_ - place_;
+        next_ += left;  // the beginning of the next round
+        place_ = further < left ? place_ + further : further - left;
+        next_ += place_;
     }
 
     GroupPieces pieces_;
@@ -59,6 +68,7 @@ private:
     int band_;
     int rank_;
     int tiles_n_;
+    int place_;  // in a round of `step_` tiles
     int next_;
     int step_;
 };

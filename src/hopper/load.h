@@ -5,14 +5,16 @@
 
 namespace tilewright::hopper {
 
-/// `rows` rows of one operand from `row` on, 128 bytes of k from element `k` on. An operand that the cluster shares is
-/// fetched in equal parts, and each part goes to all of its blocks.
+/// The rows of one operand from `row` on, in boxes that hold one of the first `wanted`, 128 bytes of k from element `k`
+/// on. An operand that the cluster shares is fetched in equal parts, and each part goes to all of its blocks.
 template <Tile tile, Side side>
-TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
+TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
+                                 int wanted = side.rows) {
     constexpr int rows = tile.fetched_rows(side);
     constexpr int box = tile.box_rows(side);
     const int first = side.shared ? block_rank() * rows : 0;
     for (int i = 0; i < rows; i += box) {
+        if (tile.skips_rows() && first + i >= wanted) break;
         u8* place = to + (first + i) * row_bytes;
         if constexpr (side.shared) {
             tma_load_multicast(place, map, full, k, row + first + i, batch, (1 << tile.cluster) - 1);
@@ -20,6 +22,14 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
             tma_load(place, map, full, k, row + i, batch);
         }
     }
+}
+
+/// Rows of A that are loaded: whole boxes.
+template <Tile tile>
+TILEWRIGHT_DEVICE int rows_wanted(const Work& work) {
+    constexpr int box = tile.box_rows(tile.side_a());
+    const int rows = tiles_along(work.row_end - work.row, box) * box;
+    return rows < tile.m ? rows : tile.m;
 }
 
 /// Run by a whole warp, of which one thread issues: so its state stays in uniform registers, which TMA takes its
@@ -33,14 +43,19 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
     const int bytes = tile.bytes_per_stage() + (scales ? tile.scale_bytes_per_stage() : 0);
     Ring<tile.stages> ring{.parity = 1};
     for (Work work = tiles.first(patience); work.exists != 0; work = tiles.next(patience)) {
+        int rows = tile.side_a().rows, tile_bytes = bytes;
+        if constexpr (tile.skips_rows()) {
+            rows = rows_wanted<tile>(work);
+            tile_bytes -= (tile.side_a().rows - rows) * row_bytes;
+        }
         for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
             const int stage = ring.place;
             Barrier& full = shared.full[stage];
             barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});
             if (issues) {
-                barrier_arrive_expect(full, bytes);
+                barrier_arrive_expect(full, tile_bytes);
                 load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row,
-                                               work.batch);
+                                               work.batch, rows);
                 load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
                                                work.group);
                 if (tile.scales_rows() && scales) {

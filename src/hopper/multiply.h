@@ -264,9 +264,21 @@ TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Sums<tile>& sums) 
     for (int unit = 0; unit < units<tile>; ++unit) pin(sums[unit]);
 }
 
-/// The sums of one tile, before final scales.
+/// A tile in which this warpgroup has no row: its stages are given back, and the tensor core is left to the others.
 template <Tile tile>
-TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums) {
+TILEWRIGHT_DEVICE void pass_over(Consumer<tile>& c) {
+    for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
+        next_block_scales(c, k_block);
+        c.wait_full();
+        c.release_previous(k_block, true);
+        c.ring.advance();
+    }
+    release_block_scales(c);
+}
+
+/// The sums of one tile, before final scales; zeros without rows.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums, [[maybe_unused]] bool has_rows) {
     // Where D takes all stages of the ring, nothing can be loaded before they are given back.
     if (c.kept_stages == tile.stages) c.release_stored();
 #pragma unroll
@@ -275,6 +287,9 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums) {
         for (int i = 0; i < unit_registers<tile>; ++i) sums[unit][i] = 0;
     }
     if (c.k_blocks == 0) return;
+    if constexpr (tile.skips_rows()) {
+        if (!has_rows) return pass_over<tile>(c);
+    }
     if constexpr (tile.chain() != 0) {
         multiply_promoted<tile>(c, sums);
     } else {

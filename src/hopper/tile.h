@@ -66,6 +66,7 @@ struct Side {
     Scaling scaling = Scaling::after;
     int rows = 0;
     bool shared = false;  // by multicast
+    int box_limit = box_rows_limit;
 
     constexpr bool scaled_in_loop() const {
         return scaling == Scaling::row_128 || scaling == Scaling::block_128 || scaling == Scaling::row_32;
@@ -107,7 +108,9 @@ struct Tile {
     constexpr int rows() const { return swap_ab ? n : m; }
     constexpr int columns() const { return swap_ab ? m : n; }
 
-    constexpr Side side_a() const { return {a, a_scaling, rows(), multicast == Multicast::a}; }
+    constexpr Side side_a() const {
+        return {a, a_scaling, rows(), multicast == Multicast::a, skips_rows() ? rows_per_warpgroup() : box_rows_limit};
+    }
     constexpr Side side_b() const { return {b, b_scaling, columns(), multicast == Multicast::b}; }
     constexpr Side first() const { return swap_ab ? side_b() : side_a(); }
     constexpr Side second() const { return swap_ab ? side_a() : side_b(); }
@@ -142,6 +145,8 @@ struct Tile {
 
     /// The rows of groups are known on the device only.
     constexpr bool grouped() const { return family == Family::m_grouped; }
+    /// Warpgroups whose rows lie behind the end of a piece neither load nor multiply them.
+    constexpr bool skips_rows() const { return grouped() && warpgroups > 1; }
 
     // ---- Who does what
 
@@ -196,7 +201,7 @@ struct Tile {
     /// Rows that this block fetches of an operand itself; its peers fetch the rest of a shared one.
     constexpr int fetched_rows(const Side& side) const { return side.shared ? side.rows / cluster : side.rows; }
     constexpr int box_rows(const Side& side) const {
-        return fetched_rows(side) < box_rows_limit ? fetched_rows(side) : box_rows_limit;
+        return fetched_rows(side) % side.box_limit == 0 ? side.box_limit : fetched_rows(side);
     }
     constexpr int bytes_per_load(const Side& side) const { return box_rows(side) * k * bits(side.storage) / 8; }
     /// Bytes that a full barrier waits for, whoever fetched them.
