@@ -42,7 +42,10 @@ std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     add_modes<Tile{.m = 64, .n = 16, .stages = 3, .warpgroups = 1}>(list);
     add_modes<Tile{.m = 128, .n = 48, .stages = 4, .warpgroups = 2}>(list);
-    add_modes<Tile{.m = 64, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::a, .warpgroups = 1}>(list);
+    add_modes<Tile{.m = 128, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::a}>(list);
+    constexpr Tile three{.m = 192, .n = 32, .stages = 3, .warpgroups = 3};
+    add<grouped(three, Scaling::row_128, Scaling::block_128, false)>(list);
+    add<grouped(three, Scaling::row_128, Scaling::block_128, true)>(list);
     return list;
 }
 
@@ -222,7 +225,7 @@ TEST_P(Grouped, EveryOutput) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::Range(0, 18));
+INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::Range(0, 20));
 
 }  // namespace
 }  // namespace tilewright::tests
