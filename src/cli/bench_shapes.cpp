@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
+#include "check/random.h"
 #include "cli/python_random.h"
 
 namespace tilewright::cli {
@@ -78,6 +80,23 @@ std::vector<BenchShape> suite_shapes(const std::string& suite_name, const std::v
                 for (std::int64_t m : rows) shapes.push_back(layer(weight, grouping, m, groups));
             }
         }
+    }
+    return shapes;
+}
+
+std::vector<BenchShape> random_shapes(int count, std::uint64_t seed) {
+    constexpr double most_products = 0x1p37;
+    check::Random random(seed);
+    const auto size = [&](double least, double most, std::int64_t step) {
+        const double value = least * std::pow(most / least, random.unit());
+        return std::max<std::int64_t>(1, std::llround(value / static_cast<double>(step))) * step;
+    };
+    std::vector<BenchShape> shapes;
+    while (shapes.size() < static_cast<std::size_t>(count)) {
+        const BenchShape shape{.m = size(1, 8192, 1), .n = size(512, 32768, 16), .k = size(512, 16384, 64)};
+        const double products =
+            static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+        if (products <= most_products) shapes.push_back(shape);
     }
     return shapes;
 }

@@ -30,6 +30,10 @@ std::vector<std::string> suite_names();
 std::vector<BenchShape> suite_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                      const std::vector<std::int64_t>& rows, std::int64_t groups);
 
+/// Dense shapes of a seed: sizes that spread evenly over their orders of magnitude, m from 1, n in steps of 16 and k of
+/// 64, and no more than a few hundred microseconds of work each.
+std::vector<BenchShape> random_shapes(int count, std::uint64_t seed);
+
 /// The sizes of the groups: rows (k_grouped: k, in multiples of 128), uniform between 0.7 and 1.3 of the mean, the same
 /// as the peers' (benchmarks/peers/README.md). Empty for dense and batched.
 std::vector<std::int64_t> group_sizes(const BenchShape& shape);

@@ -22,6 +22,8 @@ struct Arguments {
     BenchArguments bench{};
     std::size_t candidates = 12;
     bool all = false;
+    int random = 0;
+    std::uint64_t seed = 1;
     std::string rows_path;
     std::string json_path;
 };
@@ -80,7 +82,8 @@ bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& setti
 
 void tune_command(const Arguments& arguments) {
     const BenchArguments& bench_arguments = arguments.bench;
-    const std::vector<BenchShape> shapes = chosen_shapes(bench_arguments, "tune");
+    const std::vector<BenchShape> shapes =
+        arguments.random > 0 ? random_shapes(arguments.random, arguments.seed) : chosen_shapes(bench_arguments, "tune");
     require_gpu();
     GpuBench bench(parse_flush(bench_arguments.flush));
     bool wrong = false;
@@ -115,6 +118,10 @@ void add_tune(CLI::App& program) {
     command->add_option("--candidates", arguments->candidates, "How many are measured")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    command->add_option("--random", arguments->random, "Instead of a suite or sizes: so many dense shapes of a seed")
+        ->check(CLI::PositiveNumber)
+        ->excludes("--suite", "--m", "--n", "--k");
+    command->add_option("--seed", arguments->seed, "Of the random shapes")->capture_default_str();
     command->add_flag("--all", arguments->all, "Measure every legal candidate that there is a kernel for");
     command->add_option("--rows", arguments->rows_path, "Append the rows to this file");
     command->add_option("--json", arguments->json_path, "Append every measurement to this file, a JSON object a line");

@@ -20,7 +20,7 @@ public:
           separate_(sizes.kind == SizeKind::counts),
           band_(extent.band),
           rank_(block % tile.cluster),
-          tiles_n_(tiles_along(extent.n, tile.n * tile.cluster)),
+          tiles_n_(tiles_along(extent.n, cluster_columns(tile))),
           place_(block / tile.cluster),
           next_(place_),
           step_(blocks / tile.cluster) {}

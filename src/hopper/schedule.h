@@ -38,6 +38,14 @@ constexpr Place place_in_bands(int index, int tiles_m, int tiles_n, int band) {
     return {.m = begin + rest % rows, .n = rest / rows};
 }
 
+/// Rows and columns of D that the blocks of a cluster take at once.
+constexpr int cluster_rows(const Tile& tile) {
+    return tile.rows() * (tile.multicast == Multicast::b ? tile.cluster : 1);
+}
+constexpr int cluster_columns(const Tile& tile) {
+    return tile.columns() * (tile.multicast == Multicast::a ? tile.cluster : 1);
+}
+
 /// The tiles of one block of a persistent grid: every `blocks`-th from `block` on. Blocks of a cluster take neighbours
 /// that share an operand's tile.
 template <Tile tile>

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "hopper/schedule.h"
 #include "launch/groups.h"
 #include "launch/maps.h"
 
@@ -86,10 +87,8 @@ bool is_plain(const Launch& launch) {
 }  // namespace
 
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
-    const int pair_rows = tile.multicast == hopper::Multicast::b ? tile.cluster : 1;
-    const int pair_columns = tile.multicast == hopper::Multicast::a ? tile.cluster : 1;
-    const std::int64_t columns = few(divide_up(g.n, tile.columns() * pair_columns));
-    const std::int64_t clusters = few(row_tiles(g, tile.rows() * pair_rows)) * columns * tile.split_k;
+    const std::int64_t columns = few(divide_up(g.n, hopper::cluster_columns(tile)));
+    const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns * tile.split_k;
     return static_cast<int>(std::min<std::int64_t>(clusters, std::max(sms / tile.cluster, 1))) * tile.cluster;
 }
 

@@ -57,8 +57,8 @@ Device::Device(int index) : index_(index) {
     require(call().context_push(context), "cuCtxPushCurrent", index);
     name_device();
     require(call().stream_create(&stream_, non_blocking_stream), "cuStreamCreate", index);
-    require(call().library_load(&library_, kernels_ptx, nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData",
-            index);
+    require(call().library_load(&library_, kernels_ptx().c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+            "cuLibraryLoadData", index);
     fill_ = function("fill_words");
     read_ = function("read_words");
     clocks_ = function("read_clocks");

@@ -1,22 +1,18 @@
 #include "measure/kernels.h"
 
-namespace tilewright::measure {
+#include <string_view>
 
-const char* const kernels_ptx = R"ptx(
-.version 8.0
+namespace tilewright::measure {
+namespace {
+
+constexpr std::string_view head = R"ptx(.version 8.0
 .target sm_90
 .address_size 64
+)ptx";
 
-// Threads of all blocks walk the pieces side by side.
-.visible .entry fill_words(.param .u64 to, .param .u64 pieces, .param .u32 value)
-{
-    .reg .pred %p;
-    .reg .b32 %block, %size, %thread, %blocks, %value;
-    .reg .b64 %index, %step, %count, %to, %offset, %address;
-    ld.param.u64 %to, [to];
-    ld.param.u64 %count, [pieces];
-    ld.param.u32 %value, [value];
-    cvta.to.global.u64 %to, %to;
+/// Threads of all blocks walk side by side: the first %index of a thread, and its %step.
+constexpr std::string_view walk = R"ptx(    .reg .b32 %block, %size, %thread, %blocks;
+    .reg .b64 %index, %step;
     mov.u32 %block, %ctaid.x;
     mov.u32 %size, %ntid.x;
     mov.u32 %thread, %tid.x;
@@ -24,7 +20,20 @@ const char* const kernels_ptx = R"ptx(
     cvt.u64.u32 %index, %thread;
     mad.wide.u32 %index, %block, %size, %index;
     mul.wide.u32 %step, %blocks, %size;
-again:
+)ptx";
+
+constexpr std::string_view fill_words =
+    R"ptx(.visible .entry fill_words(.param .u64 to, .param .u64 pieces, .param .u32 value)
+{
+    .reg .pred %p;
+    .reg .b32 %value;
+    .reg .b64 %count, %to, %offset, %address;
+    ld.param.u64 %to, [to];
+    ld.param.u64 %count, [pieces];
+    ld.param.u32 %value, [value];
+    cvta.to.global.u64 %to, %to;
+)ptx";
+constexpr std::string_view fill_words_loop = R"ptx(again:
     setp.ge.u64 %p, %index, %count;
     @%p bra done;
     shl.b64 %offset, %index, 4;
@@ -35,26 +44,22 @@ again:
 done:
     ret;
 }
+)ptx";
 
 // The sum is compared with a number that never comes, so that no load is left out.
-.visible .entry read_words(.param .u64 from, .param .u64 pieces, .param .u64 unused)
+constexpr std::string_view read_words =
+    R"ptx(.visible .entry read_words(.param .u64 from, .param .u64 pieces, .param .u64 unused)
 {
     .reg .pred %p;
-    .reg .b32 %block, %size, %thread, %blocks, %sum, %a, %b, %c, %d;
-    .reg .b64 %index, %step, %count, %from, %offset, %address, %unused;
+    .reg .b32 %sum, %a, %b, %c, %d;
+    .reg .b64 %count, %from, %offset, %address, %unused;
     ld.param.u64 %from, [from];
     ld.param.u64 %count, [pieces];
     ld.param.u64 %unused, [unused];
     cvta.to.global.u64 %from, %from;
     cvta.to.global.u64 %unused, %unused;
-    mov.u32 %block, %ctaid.x;
-    mov.u32 %size, %ntid.x;
-    mov.u32 %thread, %tid.x;
-    mov.u32 %blocks, %nctaid.x;
-    cvt.u64.u32 %index, %thread;
-    mad.wide.u32 %index, %block, %size, %index;
-    mul.wide.u32 %step, %blocks, %size;
-    mov.u32 %sum, 0;
+)ptx";
+constexpr std::string_view read_words_loop = R"ptx(    mov.u32 %sum, 0;
 again:
     setp.ge.u64 %p, %index, %count;
     @%p bra done;
@@ -72,8 +77,9 @@ done:
     @!%p st.global.u32 [%unused], %sum;
     ret;
 }
+)ptx";
 
-.visible .entry read_clocks(.param .u64 readings)
+constexpr std::string_view read_clocks = R"ptx(.visible .entry read_clocks(.param .u64 readings)
 {
     .reg .b32 %sm;
     .reg .b64 %to, %offset, %cycles, %nanoseconds;
@@ -87,26 +93,22 @@ done:
     st.global.v2.u64 [%to], {%cycles, %nanoseconds};
     ret;
 }
+)ptx";
 
 // Mixes word + (index + 1) * 0x9E3779B97F4A7C15 as in splitmix64, and adds up.
-.visible .entry hash_words(.param .u64 from, .param .u64 words, .param .u64 sum)
+constexpr std::string_view hash_words =
+    R"ptx(.visible .entry hash_words(.param .u64 from, .param .u64 words, .param .u64 sum)
 {
     .reg .pred %p;
-    .reg .b32 %block, %size, %thread, %blocks, %word;
-    .reg .b64 %index, %step, %count, %from, %offset, %address, %sum, %hash, %mixed, %shifted;
+    .reg .b32 %word;
+    .reg .b64 %count, %from, %offset, %address, %sum, %hash, %mixed, %shifted;
     ld.param.u64 %from, [from];
     ld.param.u64 %count, [words];
     ld.param.u64 %sum, [sum];
     cvta.to.global.u64 %from, %from;
     cvta.to.global.u64 %sum, %sum;
-    mov.u32 %block, %ctaid.x;
-    mov.u32 %size, %ntid.x;
-    mov.u32 %thread, %tid.x;
-    mov.u32 %blocks, %nctaid.x;
-    cvt.u64.u32 %index, %thread;
-    mad.wide.u32 %index, %block, %size, %index;
-    mul.wide.u32 %step, %blocks, %size;
-    mov.u64 %hash, 0;
+)ptx";
+constexpr std::string_view hash_words_loop = R"ptx(    mov.u64 %hash, 0;
 again:
     setp.ge.u64 %p, %index, %count;
     @%p bra done;
@@ -133,5 +135,19 @@ done:
     ret;
 }
 )ptx";
+
+}  // namespace
+
+const std::string& kernels_ptx() {
+    static const std::string text = [] {
+        std::string joined;
+        for (const std::string_view part : {head, fill_words, walk, fill_words_loop, read_words, walk, read_words_loop,
+                                            read_clocks, hash_words, walk, hash_words_loop}) {
+            joined += part;
+        }
+        return joined;
+    }();
+    return text;
+}
 
 }  // namespace tilewright::measure

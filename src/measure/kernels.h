@@ -1,10 +1,12 @@
 // The small kernels that measuring needs, as PTX, which the driver itself compiles: no compiler has to be there.
 #pragma once
 
+#include <string>
+
 namespace tilewright::measure {
 
 /// fill_words(to, 16-byte pieces, value); read_words(from, pieces, never written); read_clocks(per SM: cycles, ns);
 /// hash_words(from, 4-byte words, sum): adds a hash of words and their positions, the same in any order.
-extern const char* const kernels_ptx;
+const std::string& kernels_ptx();
 
 }  // namespace tilewright::measure

@@ -8,12 +8,14 @@
 namespace tilewright::planner {
 namespace {
 
-// What has not been measured on a kernel yet: estimates, 2026-11-21.
-constexpr double store_bytes_per_clock = 64;  // of one SM, from registers through staging to L2
-constexpr double epilogue_clocks = 300;       // beside the stores
-constexpr double exposed_epilogue = 0.3;      // of it while the other warpgroups' main loops go on
-constexpr double imperfect_overlap = 0.1;     // of the shorter of memory and compute
-constexpr double reduction_seconds = 0.8e-6;  // flags between the slices of a tile
+/// What a cost is made from.
+struct Call {
+    const hopper::Tile& tile;
+    const Work& work;
+    const DeviceDescription& device;
+    const Model& model;
+    Spread spread;
+};
 
 /// Bytes of one operand, values and scales, with `rows` rows in all products together.
 double operand_bytes(const OperandRecipe& side, double rows, double k, double products) {
@@ -24,6 +26,11 @@ double operand_bytes(const OperandRecipe& side, double rows, double k, double pr
     const double row_count = row_block == 0 ? products : std::ceil(rows / row_block);
     const double k_count = k_block == 0 ? 1 : std::ceil(k / k_block);
     return values + row_count * k_count * bits(side.scales) / 8;
+}
+
+/// Bytes of D.
+double written_bytes(const Work& work) {
+    return work.total_rows * static_cast<double>(work.columns) * bits(work.output) / 8;
 }
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(std::min(value, 0x1p62)); }
@@ -38,12 +45,28 @@ double fetched_bytes(const hopper::Tile& tile) {
 }
 
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
-double delivery_seconds(const hopper::Tile& tile, const Spread& spread, const DeviceDescription& device) {
+double delivery_seconds(const Call& call) {
+    const auto& [tile, work, device, model, spread] = call;
     const double arriving = tile.bytes_per_stage() + tile.scale_bytes_per_stage();
-    const double chip = fetched_bytes(tile) * spread.grid() / device.l2_bytes_per_second;
+    const double chip = fetched_bytes(tile) * spread.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double path = arriving / (device.l2_bytes_per_clock * device.boost_hertz);
-    const double ring = device.memory_latency / tile.stages;
+    const double ring = device.memory_latency * model.latency_share / tile.stages;
     return std::max({chip, path, ring});
+}
+
+/// Bytes of an element of D, or of a slice's sum.
+double stored_bytes(const Call& call) { return call.tile.split_k > 1 ? 4 : bits(call.work.output) / 8.0; }
+
+/// Clocks to bring a tile of D from registers to L2, C read on the way.
+double store_clocks(const Call& call) {
+    const auto& [tile, work, device, model, spread] = call;
+    const double output = stored_bytes(call);
+    const double read_and_written = work.adds_c && tile.split_k == 1 ? 2 * output : output;
+    const double clocks = tile.m * tile.n * read_and_written / model.store_bytes_per_clock;
+    const int element = static_cast<int>(output);
+    if (element == 2 && !tile.stores_by_tma(element)) return clocks * model.thread_store;
+    const double shortfall = static_cast<double>(hopper::store_row_bytes) / tile.store_pitch(element) - 1;
+    return clocks * (1 + model.narrow_store * shortfall);
 }
 
 /// What one unit of work costs a block, at the boost clock.
@@ -57,19 +80,18 @@ struct Unit {
     double clocks() const { return tensor + promotion + epilogue; }
 };
 
-Unit unit_of(const hopper::Tile& tile, const Work& work, const Spread& spread, const DeviceDescription& device) {
-    const Loop per_block = loop(tile);
-    const double output = tile.split_k > 1 ? 4 : bits(work.output) / 8.0;
-    const double read_and_written = work.adds_c && tile.split_k == 1 ? 2 * output : output;
-    const double epilogue = epilogue_clocks + tile.m * tile.n * read_and_written / store_bytes_per_clock;
+Unit unit_of(const Call& call) {
+    const auto& [tile, work, device, model, spread] = call;
+    const Loop per_block = loop(tile, model);
+    const double epilogue = model.epilogue_clocks + store_clocks(call);
     Unit unit;
     unit.tensor = spread.k_blocks * per_block.tensor_clocks;
     unit.promotion = spread.k_blocks * per_block.stall_clocks;
-    unit.delivery = spread.k_blocks * delivery_seconds(tile, spread, device);
+    unit.delivery = spread.k_blocks * delivery_seconds(call);
     unit.epilogue = epilogue;
     if (tile.warpgroups > 1) {  // warpgroups may drift apart by the ring
         const double slack = (tile.stages - 1) * (per_block.tensor_clocks + per_block.stall_clocks);
-        unit.epilogue = std::min(epilogue, exposed_epilogue * epilogue + std::max(0.0, epilogue - slack));
+        unit.epilogue = std::min(epilogue, model.exposed_epilogue * epilogue + std::max(0.0, epilogue - slack));
     }
     unit.last_epilogue = epilogue - unit.epilogue;
     return unit;
@@ -78,13 +100,12 @@ Unit unit_of(const hopper::Tile& tile, const Work& work, const Spread& spread, c
 /// Time of the busiest block. Power slows all SMs down together: time is the root of squares of what the boost clock
 /// would take and of what the energy of all tensor clocks alone would take, which fits the clocks of the measured
 /// loops from 53 to 100 % busy. L2 has a clock of its own, so its time bounds the result from outside.
-void add_compute(const hopper::Tile& tile, const Work& work, const Spread& spread, const DeviceDescription& device,
-                 Cost& cost) {
-    const Unit unit = unit_of(tile, work, spread, device);
+void add_compute(const Call& call, const Unit& unit, Cost& cost) {
+    const auto& [tile, work, device, model, spread] = call;
     const double even = spread.waves();
     const double at_boost = (spread.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
     const double tensor_clocks = spread.units * unit.tensor;
-    const double at_power = tensor_clocks * loop(tile).energy / (device.sms * device.power_hertz);
+    const double at_power = tensor_clocks * loop(tile, model).energy / (device.sms * device.power_hertz);
     const double computing = std::hypot(at_boost, at_power);
     const double clock = device.boost_hertz * at_boost / computing;
     const double epilogues = (spread.rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
@@ -98,7 +119,30 @@ void add_compute(const hopper::Tile& tile, const Work& work, const Spread& sprea
     cost.delivery = cost.compute - computing;
 }
 
-double reduction(const hopper::Tile& tile, const Spread& spread, const DeviceDescription& device) {
+/// Seconds by which a ring that holds more than one tile delays the first tiles, and with them the first stores: memory
+/// brings operands of the second ones before.
+double crowding(const Call& call) {
+    const auto& [tile, work, device, model, spread] = call;
+    const double stages_beyond = tile.stages - spread.k_blocks;
+    if (spread.rounds < 2 || stages_beyond <= 0) return 0;
+    const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, spread.k_blocks);
+    const double stage = std::min(operands, spread.slots * static_cast<double>(tile.bytes_per_stage()));
+    return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
+}
+
+/// What neither memory nor the SMs hide: some of the shorter one, and after the last operands have come the last
+/// k-block and the last tiles' stores.
+double overlap(const Call& call, const Unit& unit, const Cost& cost) {
+    const double last_stores = written_bytes(call.work) / call.spread.rounds / call.device.memory_bytes_per_second;
+    const double last_block = (unit.tensor + unit.promotion) / std::max(1.0, call.spread.k_blocks);
+    const double tail = (last_block + unit.epilogue + unit.last_epilogue) / call.device.boost_hertz;
+    const double until_last = cost.memory - last_stores + crowding(call) + tail;
+    return call.model.imperfect_overlap * std::min(cost.memory, cost.compute) +
+           std::max(0.0, until_last - std::max(cost.memory, cost.compute));
+}
+
+double reduction(const Call& call) {
+    const auto& [tile, work, device, model, spread] = call;
     if (tile.split_k == 1) return 0;
     const double partial = tile.partial_bytes();
     const double tiles_each = std::ceil(spread.tiles / spread.slots);
@@ -106,7 +150,7 @@ double reduction(const hopper::Tile& tile, const Spread& spread, const DeviceDes
     const double all = 2 * partial * spread.units;  // written and read
     const bool fits = all / 2 <= static_cast<double>(device.l2_bytes) / 2;
     const double chip = all / (fits ? device.l2_bytes_per_second : device.memory_bytes_per_second);
-    return reduction_seconds + std::max(owner, chip);
+    return model.reduction_seconds + std::max(owner, chip);
 }
 
 }  // namespace
@@ -117,9 +161,8 @@ double compulsory_bytes(const Work& work) {
     const bool shared_operands = work.grouping == Grouping::k_grouped;
     const double a_rows = shared_operands ? static_cast<double>(work.rows) : work.total_rows;
     const double b_rows = shared_operands ? columns : products * columns;
-    const double output = work.total_rows * columns * bits(work.output) / 8;
     return operand_bytes(work.recipe.a, a_rows, work.total_k, products) +
-           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + output * (work.adds_c ? 2 : 1);
+           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1);
 }
 
 double workspace_bytes(const hopper::Tile& tile, const Spread& spread) {
@@ -127,16 +170,20 @@ double workspace_bytes(const hopper::Tile& tile, const Spread& spread) {
     return tile.split_k == 1 ? 0 : spread.units * tile.partial_bytes() + spread.tiles * counter_bytes;
 }
 
-Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
-    const Spread over = spread(tile, work, device);
+Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& device, const Model& model) {
+    const Call call{tile, work, device, model, spread(tile, work, device)};
+    const Spread& over = call.spread;
+    const Unit unit = unit_of(call);
     Cost cost;
-    cost.launch = device.start_seconds + device.launch_seconds;
+    cost.launch = device.start_seconds + device.launch_seconds + model.start_seconds;
+    if (tile.cluster > 1) cost.launch += model.cluster_seconds;
     cost.memory_bytes = whole(compulsory_bytes(work));
     cost.l2_bytes = whole(over.units * over.k_blocks * fetched_bytes(tile));
-    cost.memory = compulsory_bytes(work) / device.memory_bytes_per_second;
-    add_compute(tile, work, over, device, cost);
-    cost.overlap = imperfect_overlap * std::min(cost.memory, cost.compute);
-    cost.reduction = reduction(tile, over, device);
+    cost.memory =
+        (compulsory_bytes(work) + (model.written_byte - 1) * written_bytes(work)) / device.memory_bytes_per_second;
+    add_compute(call, unit, cost);
+    cost.overlap = overlap(call, unit, cost);
+    cost.reduction = reduction(call);
     cost.seconds = cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
     return cost;
 }

@@ -15,10 +15,10 @@ double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * 
 /// Promotion with scales of rows, or none, in the loop. 256x128: 85.0 %. The others as the engine's kernels lie beside
 /// it in one run (8192x8192x8192 and 1024x7168x16384, H200, 2026-11-21): 192x128 1.01 times the time, 128x128 1.08;
 /// each group of columns with a scale of its own costs 3.5 % of the tensor clocks (256x112 with 7 of them 1.06, in
-/// spite of an eighth less to do). One warpgroup alone has nobody to hide behind (not measured).
-double promotion_stall(const hopper::Tile& tile, double tensor) {
-    const double groups = tile.scales_blocks() ? 0.035 * (tile.column_groups() - 1) : 0;
-    if (tile.warpgroups == 1) return (0.3 + groups) * tensor;
+/// spite of an eighth less to do): with one warpgroup, and between groups of columns, as the model has it.
+double promotion_stall(const hopper::Tile& tile, double tensor, const Model& model) {
+    const double groups = tile.scales_blocks() ? model.column_group_stall * (tile.column_groups() - 1) : 0;
+    if (tile.warpgroups == 1) return (model.one_warpgroup_stall + groups) * tensor;
     if (tile.warpgroups > 2) return (0.19 + groups) * tensor;
     if (tile.rows_per_warpgroup() > hopper::warpgroup_rows) return (0.177 + groups) * tensor;
     return ((tile.n > 128 ? 0.17 : 0.26) + groups) * tensor;
@@ -31,12 +31,9 @@ double column_scale_stall(double tensor) { return std::max(0.0, 0.55 * tensor - 
 /// Scales of rows and of columns (1x128 : 1x128): 128x128 58.1 %, 128x192 55.7 %, 256x128 56.9 %, 192x128 58.2 %.
 double row_and_column_scale_stall(double tensor) { return 0.72 * tensor; }
 
-/// Multicast cost promoted loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
-double multicast_stall(double tensor) { return 15 + 0.03 * tensor; }
-
 }  // namespace
 
-Loop loop(const hopper::Tile& tile) {
+Loop loop(const hopper::Tile& tile, const Model& model) {
     // fp8: 4096 products a clock, so that 128 of k take m * n / 32 clocks; bf16: 2048, and half the k in a stage.
     const double tensor = tile.m * tile.n / 32.0;
     Loop result{.tensor_clocks = tensor, .stall_clocks = latency_stall(tensor)};
@@ -44,12 +41,13 @@ Loop loop(const hopper::Tile& tile) {
     if (promoted && tile.scales_columns()) {
         result.stall_clocks += tile.scales_rows() ? row_and_column_scale_stall(tensor) : column_scale_stall(tensor);
     } else if (promoted) {
-        result.stall_clocks += promotion_stall(tile, tensor);
+        result.stall_clocks += promotion_stall(tile, tensor, model);
     }
-    if (tile.cluster > 1) result.stall_clocks += multicast_stall(tensor);
+    // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
+    if (tile.cluster > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock at which each loop ran under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy,
     // promoted 1.55 GHz at 84 %, with both scales 1.69 GHz at 58 %; column scales alone: inferred.
-    if (promoted) result.energy = tile.scales_columns() ? (tile.scales_rows() ? 1.31 : 1.25) : 1.18;
+    if (promoted) result.energy = tile.scales_columns() ? (tile.scales_rows() ? 1.31 : 1.25) : model.promoted_energy;
     return result;
 }
 

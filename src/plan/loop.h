@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hopper/tile.h"
+#include "plan/model.h"
 
 namespace tilewright::planner {
 
@@ -11,6 +12,6 @@ struct Loop {
     double energy = 1;         // of one tensor clock with what belongs to it, over that of an unpromoted fp8 loop
 };
 
-Loop loop(const hopper::Tile& tile);
+Loop loop(const hopper::Tile& tile, const Model& model = fitted_model);
 
 }  // namespace tilewright::planner

@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "hopper": ["formats"],
     "plan": ["problem", "formats", "hopper/tile.h", "hopper/schedule.h"],
     "cpu": ["problem", "formats", "plan", "hopper/schedule.h"],
-    "launch": ["plan", "problem", "formats", "hopper/tile.h", "hopper/arguments.h"],
+    "launch": ["plan", "problem", "formats", "hopper/tile.h", "hopper/schedule.h", "hopper/arguments.h"],
     "cuda": ["launch", "plan", "problem", "formats", "hopper/tile.h", "hopper/arguments.h"],
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],

@@ -73,9 +73,9 @@ void expect_within(const std::map<Shape, double>& ratios, const Band& band) {
     EXPECT_LE(geomean, band.geomean_most);
 }
 
-// The model predicts a good implementation, so it lies below the peers where they are known to lose: 128 tokens (a tile
-// of 64 reads the weights twice), short k (an epilogue that nothing hides), one-wave grids. It lies above them where
-// they split k and no kernel of ours does: 64 and 128 x 2112 x 7168.
+// The model is fitted to the kernels of this library (tests/plan/record_test.cpp), so a band here says how far those
+// and the peers may lie apart; a model that has gone astray leaves it. Far above: 64 and 128 x 2112 x 7168, where peers
+// split k and no kernel of ours does.
 TEST(Peers, DensePredictionsLieNearTheBestPeer) {
     std::map<Shape, double> scaled;
     std::map<Shape, double> unscaled;
@@ -91,9 +91,9 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
         bf16[shape] = predicted(sizes) / best(peers, {"bf16"});
     }
     ASSERT_EQ(scaled.size(), 25U);
-    expect_within(scaled, {.least = 0.75, .most = 1.20, .geomean_least = 0.90, .geomean_most = 1.05});
-    expect_within(unscaled, {.least = 0.70, .most = 1.30, .geomean_least = 0.90, .geomean_most = 1.05});
-    expect_within(bf16, {.least = 0.70, .most = 1.15, .geomean_least = 0.85, .geomean_most = 1.05});
+    expect_within(scaled, {.least = 0.75, .most = 1.40, .geomean_least = 0.90, .geomean_most = 1.12});
+    expect_within(unscaled, {.least = 0.70, .most = 1.55, .geomean_least = 0.90, .geomean_most = 1.15});
+    expect_within(bf16, {.least = 0.70, .most = 1.25, .geomean_least = 0.85, .geomean_most = 1.12});
 }
 
 // Groups of 192 and 256 rows compute a good part of their last tiles for nothing, here as there.
@@ -130,7 +130,7 @@ TEST(Peers, GroupedPredictionsLieNearDeepGemm) {
         ratios[shape] = predicted(sizes) / best(peers, {"DeepGEMM"});
     }
     ASSERT_EQ(ratios.size(), 20U);
-    expect_within(ratios, {.least = 0.70, .most = 1.10, .geomean_least = 0.83, .geomean_most = 1.02});
+    expect_within(ratios, {.least = 0.70, .most = 1.25, .geomean_least = 0.83, .geomean_most = 1.05});
 }
 
 }  // namespace

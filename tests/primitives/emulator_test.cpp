@@ -1,109 +1,118 @@
-// The primitives' kernels on the emulator, against results written down from the formats' and the model's definitions.
+// The primitives' kernels on the emulator, against results written down from the formats' and the model's definitions;
+// tests/gpu/primitives_test.cpp holds a GPU against the emulator. And NVRTC compiles all of them.
 #include "emulator/emulator.h"
-#include "cpu/tensor_core.h"
-#include "formats/codec.h"
-#include "primitives/kernels.h"
-
-#include "emulator/primitives.h"
 
 #include <gtest/gtest.h>
+#include <tilewright/run.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <vector>
+
+#include "cpu/tensor_core.h"
+#include "cuda/compiler.h"
+#include "emulator/primitives.h"
+#include "primitives/cases.h"
 
 namespace tilewright::primitives {
 namespace {
 
-constexpr int rows = 80, k = 176;
+using emulator::Timing;
 
-struct Operands {
-    alignas(16) std::array<u8, std::size_t{rows} * k> a{};
-    alignas(16) std::array<u8, std::size_t{rows} * k> b{};
-};
+template <class T>
+T at(const std::vector<std::byte>& bytes, std::size_t index) {
+    T value;
+    std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+    return value;
+}
 
 /// 128 codes of a row from (x, y) on, zeros outside.
-std::array<u8, 128> box_row(const std::array<u8, std::size_t{rows} * k>& codes, int x, int y) {
-    std::array<u8, 128> row{};
+std::array<std::byte, 128> box_row(const std::vector<std::byte>& codes, int x, int y) {
+    std::array<std::byte, 128> row{};
     for (int i = 0; i < 128; ++i) {
-        if (y >= 0 && y < rows && x + i >= 0 && x + i < k) row[i] = codes[std::size_t{1} * y * k + x + i];
+        if (y >= 0 && y < case_rows && x + i >= 0 && x + i < case_k)
+            row[i] = codes[std::size_t{1} * y * case_k + x + i];
     }
     return row;
 }
 
-void expect_product(const Operands& operands, int x, int y) {
-    const auto map = [](const u8* base) {
-        return emulator::encode({.base = base,
-                                 .element_bytes = 1,
-                                 .sizes = {k, rows, 1},
-                                 .strides = {k, k * rows},
-                                 .box = {128, 64, 1},
-                                 .swizzled = true});
-    };
-    std::vector<float> out(128 * 32, NAN);
-    const PrimitiveArguments arguments{
-        .a = map(operands.a.data()), .b = map(operands.b.data()), .d = {}, .out = out.data(), .x = x, .y = y};
-    emulator::launch({.threads = 128, .shared_bytes = sizeof(PrimitiveShared)}, [&] { multiply_box(arguments); });
+void expect_product(const PrimitiveCase& product, const cpu::TensorCore& core) {
+    const PrimitiveResult result = run_on_emulator(product, Timing::early);
     for (int thread = 0; thread < 128; ++thread) {
         for (int i = 0; i < 32; ++i) {
             const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
             const int column = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
-            const float expected = cpu::TensorCore{}.chain(box_row(operands.a, x, y + row).data(),
-                                                           box_row(operands.b, x, y + column).data(), 4, 0);
-            ASSERT_EQ(std::bit_cast<u32>(out[thread * 32 + i]), std::bit_cast<u32>(expected))
-                << "row " << row << " column " << column << " of the box at " << x << ", " << y;
+            const float expected = core.chain(box_row(product.a.bytes, product.x, product.y + row).data(),
+                                              box_row(product.b.bytes, product.x, product.y + column).data(), 4, 0);
+            ASSERT_EQ(at<u32>(result.out, std::size_t{1} * thread * 32 + i), std::bit_cast<u32>(expected))
+                << product.name << ": row " << row << " column " << column;
         }
     }
 }
 
 TEST(Primitives, ProductsOfBoxes) {
-    Operands operands;
-    for (std::size_t i = 0; i < operands.a.size(); ++i) {
-        operands.a[i] = static_cast<u8>(i * 37 % 120 | (i & 8U) << 4);
-        operands.b[i] = static_cast<u8>(i * 91 % 113 | (i & 4U) << 5);
+    int products = 0;
+    for (const PrimitiveCase& each : cases()) {
+        if (each.name.rfind("product", 0) != 0) continue;
+        const auto is_e5m2 = [&](const char* side) { return each.name.find(side) != std::string::npos; };
+        expect_product(each, {.a = is_e5m2("e5m2 x") ? Format::e5m2 : Format::e4m3,
+                              .b = is_e5m2("x e5m2") ? Format::e5m2 : Format::e4m3});
+        ++products;
     }
-    expect_product(operands, 0, 0);
-    expect_product(operands, 64, 30);   // hangs over both ends
-    expect_product(operands, -16, -5);  // and both beginnings
+    EXPECT_EQ(products, 12);
 }
 
 /// Row i of A is 1 at k = 2 i and row j of B is 2^(j % 8) everywhere: every byte of the box is found in one place only.
 TEST(Primitives, OneHotRows) {
-    Operands operands;
-    for (int row = 0; row < rows; ++row) {
-        if (2 * row < k) operands.a[std::size_t{1} * row * k + 2 * row] = 0x38;
-        for (int i = 0; i < k; ++i) operands.b[std::size_t{1} * row * k + i] = static_cast<u8>(0x38 + (row % 8 << 3));
+    std::vector<std::byte> a(std::size_t{case_rows} * case_k);
+    std::vector<std::byte> b(a.size());
+    for (int row = 0; row < case_rows; ++row) {
+        const std::size_t begin = std::size_t{1} * row * case_k;
+        if (2 * row < case_k) a[begin + 2 * row] = std::byte{0x38};
+        for (int i = 0; i < case_k; ++i) b[begin + i] = static_cast<std::byte>(0x38 + (row % 8 << 3));
     }
-    expect_product(operands, 0, 0);
+    expect_product(product_case(a, b, 0, 0), {});
 }
 
 TEST(Primitives, StoresAreClipped) {
     constexpr int columns = 72, d_rows = 20;
     for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{-8, -3}}) {
-        alignas(16) std::array<u16, std::size_t{columns} * d_rows> d{};
-        const PrimitiveArguments arguments{.a = {},
-                                           .b = {},
-                                           .d = emulator::encode({.base = d.data(),
-                                                                  .element_bytes = 2,
-                                                                  .sizes = {columns, d_rows, 1},
-                                                                  .strides = {columns * 2, columns * 2 * d_rows},
-                                                                  .box = {64, 16, 1},
-                                                                  .swizzled = true}),
-                                           .out = nullptr,
-                                           .x = x,
-                                           .y = y};
-        emulator::launch({.threads = 32, .shared_bytes = sizeof(PrimitiveShared), .tma = emulator::Timing::late},
-                         [&] { stage_and_store(arguments); });
+        const PrimitiveResult result = run_on_emulator(store_case(x, y), Timing::late);
         for (int row = 0; row < d_rows; ++row) {
             for (int column = 0; column < columns; ++column) {
                 const int r = row - y, c = column - x;
                 const bool inside = r >= 0 && r < 16 && c >= 0 && c < 64;
-                ASSERT_EQ(d[std::size_t{1} * row * columns + column], inside ? 1 + 64 * r + c : 0)
+                ASSERT_EQ(at<u16>(result.d, std::size_t{1} * row * columns + column), inside ? 1 + 64 * r + c : 0)
                     << "row " << row << " column " << column << " of the box at " << x << ", " << y;
             }
         }
+    }
+}
+
+/// Each block has the whole box: rows of 128 bytes, in each the 16-byte pieces exchanged by the row's last three bits.
+TEST(Primitives, SharedBoxesArriveInBothBlocks) {
+    for (const Timing timing : {Timing::early, Timing::late}) {
+        for (const auto& [x, y] : {std::pair{0, 0}, std::pair{64, 30}, std::pair{-16, -5}}) {
+            const PrimitiveCase shared = share_case(x, y);
+            const PrimitiveResult result = run_on_emulator(shared, timing);
+            for (int i = 0; i < 2 * 64 * 128; ++i) {
+                const int row = i / 128 % 64, byte = i % 128;
+                const std::byte expected = box_row(shared.a.bytes, x, y + row)[byte ^ row % 8 * 16];
+                ASSERT_EQ(result.out[i], expected) << shared.name << ": byte " << byte << " of row " << row;
+            }
+        }
+    }
+}
+
+// Bits of walk_phases' notes, in order: parity 0 no, 1 yes; after one arrival 0 no; after both 0 yes, 1 no; announced
+// bytes 1 no; the other block missing 1 no; all there 1 yes, 0 no.
+TEST(Primitives, PhasesOfABarrier) {
+    for (const Timing timing : {Timing::early, Timing::late}) {
+        EXPECT_EQ(at<u64>(run_on_emulator(phases_case(), timing).words, 0), 0b01'0'0'01'0'10U);
     }
 }
 
@@ -119,6 +128,39 @@ TEST(Primitives, Conversions) {
     EXPECT_EQ(pack_f16(65520.0F, 65519.0F), 0x7BFF'7C00U);          // to infinity, to the largest
     EXPECT_EQ(std::bit_cast<u32>(fma(INFINITY, 0, 1)), 0x7FFF'FFFFU);
     EXPECT_EQ(fma(1 + 0x1p-12F, 1 + 0x1p-12F, -1), 0x1p-11F + 0x1p-24F);  // rounded once
+}
+
+TEST(Primitives, ConvertWritesWhatItsFunctionsReturn) {
+    const std::vector<float> in{1.00390625F, -1.01171875F, 0x1p-25F, NAN, INFINITY, -0x1p-134F};
+    const PrimitiveResult result = run_on_emulator(convert_case(in), Timing::early);
+    for (std::size_t i = 0; i < 2; ++i) {
+        const float x = in[3 * i], y = in[3 * i + 1], z = in[3 * i + 2];
+        EXPECT_EQ(at<u16>(result.words, 8 * i), to_bf16(x));
+        EXPECT_EQ(at<u16>(result.words, 8 * i + 1), to_f16(x));
+        EXPECT_EQ(at<u32>(result.words, 4 * i + 1), pack_bf16(x, y));
+        EXPECT_EQ(at<u32>(result.words, 4 * i + 2), pack_f16(y, x));
+        EXPECT_EQ(at<u16>(result.words, 8 * i + 6), to_f16(z));
+        EXPECT_EQ(at<u16>(result.words, 8 * i + 7), to_bf16(z));
+        EXPECT_EQ(at<u32>(result.out, 3 * i), std::bit_cast<u32>(fma(x, y, z)));
+        EXPECT_EQ(at<u32>(result.out, 3 * i + 2), std::bit_cast<u32>(from_f16(static_cast<u16>(i))));
+    }
+}
+
+/// So that what a GPU runs is known to compile where there is none.
+TEST(Primitives, NvrtcCompilesEveryCase) {
+    const cuda::OpenLibrary found(cuda::nvrtc_candidates());
+    if (!found.is_open()) GTEST_SKIP() << "NVRTC was not found";
+    const cuda::Compiler compiler(cuda::nvrtc_candidates());
+    std::vector<std::string> compiled;
+    for (const PrimitiveCase& each : cases()) {
+        if (std::find(compiled.begin(), compiled.end(), each.expression) != compiled.end()) continue;
+        compiled.push_back(each.expression);
+        EXPECT_NO_THROW({
+            const cuda::Compilation result = compiler.compile({.text = kernels_text, .expression = each.expression});
+            EXPECT_FALSE(result.kernel.cubin.empty()) << each.name;
+        }) << each.name;
+    }
+    EXPECT_EQ(compiled.size(), 8U);
 }
 
 }  // namespace

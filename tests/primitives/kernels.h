@@ -1,6 +1,7 @@
 // Small kernels, each for one thing that the emulator claims about the hardware: swizzle, descriptors and fragments
-// (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`). Plain device code: the emulator and NVRTC
-// compile it, and both must write the same bits.
+// (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`), multicast (`share_box`), the phases of an
+// mbarrier (`walk_phases`), conversions (`convert`). Plain device code: the emulator and NVRTC compile it, and both
+// must write the same bits.
 #pragma once
 
 #include "hopper/ptx.h"
@@ -10,11 +11,14 @@ namespace tilewright::primitives {
 using namespace hopper;
 
 struct PrimitiveArguments {
-    TensorMap a;  // e4m3 (k, row, 1), boxes of 128 x 64, swizzled
-    TensorMap b;  // e4m3 (k, row, 1), boxes of 128 x 64, swizzled
-    TensorMap d;  // 16-bit (column, row, 1), boxes of 64 x 16, swizzled
-    float* out;   // multiply_box: [128 threads, 32]
-    int x;        // where the box begins
+    TensorMap a;      // 8-bit (k, row, 1), boxes of 128 x 64 (share_box: of 128 x 32), swizzled
+    TensorMap b;      // 8-bit (k, row, 1), boxes of 128 x 64, swizzled
+    TensorMap d;      // 16-bit (column, row, 1), boxes of 64 x 16, swizzled
+    const float* in;  // convert: [count, 3]
+    float* out;       // multiply_box: [128 threads, 32]; share_box: [2 blocks, 64 x 32]; convert: [count, 3]
+    u64* words;       // walk_phases: [1]; convert: [count, 2]
+    int count;
+    int x;  // where the box begins
     int y;
 };
 
@@ -25,9 +29,10 @@ struct PrimitiveShared {
 };
 
 /// 64 x 64 x 128 from (x, y) of both operands, which may lie outside: each thread's fragment goes to `out`.
-inline __global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
+template <Storage a_format, Storage b_format>
+__global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
-    int patience = 0;
+    int patience = all_patience;
     if (thread_index() == 0) {
         barrier_init(shared.full, 1);
         barrier_init_fence();
@@ -41,7 +46,7 @@ inline __global__ void multiply_box(const __grid_constant__ PrimitiveArguments a
     const MatrixDescriptor a = matrix_descriptor(shared.a), b = matrix_descriptor(shared.b);
     pin(d);
     wgmma_fence();
-    for (int i = 0; i < 4; ++i) wgmma<64, Storage::e4m3, Storage::e4m3>(d, a + 2 * i, b + 2 * i, i > 0);
+    for (int i = 0; i < 4; ++i) wgmma<64, a_format, b_format>(d, a + 2 * i, b + 2 * i, i > 0);
     wgmma_commit();
     wgmma_wait<0>();
     pin(d);
@@ -68,6 +73,85 @@ inline __global__ void stage_and_store(const __grid_constant__ PrimitiveArgument
     tma_store(arguments.d, shared.a, arguments.x, arguments.y, 0);
     tma_store_commit();
     tma_store_wait();
+}
+
+/// Two blocks load half of a box each and give it to both, which write down what has arrived, byte for byte.
+inline __global__ void share_box(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    int patience = all_patience;
+    const int rank = block_rank();
+    if (thread_index() == 0) {
+        barrier_init(shared.full, 1);
+        barrier_init_fence();
+        barrier_arrive_expect(shared.full, 64 * 128);
+    }
+    sync_block();
+    sync_cluster();
+    if (thread_index() == 0) {
+        tma_load_multicast(shared.a + rank * 32 * 128, arguments.a, shared.full, arguments.x, arguments.y + 32 * rank,
+                           0, 3);
+    }
+    barrier_wait(shared.full, 0, {patience, BarrierName::full, 0});
+    const auto* arrived = reinterpret_cast<const float*>(shared.a);
+    for (int i = thread_index(); i < 64 * 32; i += 128) {
+        store_global(arguments.out + rank * 64 * 32 + i, load_shared(arrived[i]));
+    }
+    sync_cluster();
+}
+
+/// Bit after bit of what a barrier of two arrivals says of its phases: before the first, between arrivals of its own
+/// block, while bytes and an arrival of the other block are missing, and when all is there.
+inline __global__ void walk_phases(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    int patience = all_patience;
+    u64 seen = 0;
+    int notes = 0;
+    const bool leads = block_rank() == 0 && thread_index() == 0;
+    const auto note = [&](u32 parity) { seen |= u64(barrier_test(shared.full, parity)) << notes++; };
+    if (thread_index() == 0) {
+        barrier_init(shared.full, 2);
+        barrier_init_fence();
+    }
+    sync_block();
+    sync_cluster();
+    if (leads) {
+        note(0);
+        note(1);
+        barrier_arrive(shared.full);
+        note(0);
+        barrier_arrive(shared.full);
+        note(0);
+        note(1);
+        barrier_arrive_expect(shared.full, 64 * 128);
+        note(1);
+        tma_load(shared.a, arguments.a, shared.full, arguments.x, arguments.y, 0);
+        note(1);
+    }
+    sync_warp();
+    sync_cluster();
+    if (block_rank() == 1 && thread_index() == 0) barrier_arrive_peer(shared.full, 0);
+    if (leads) {
+        barrier_wait(shared.full, 1, {patience, BarrierName::full, 0});
+        note(1);
+        note(0);
+        store_global(arguments.words, seen);
+    }
+    sync_warp();
+    sync_cluster();
+}
+
+/// Every conversion and the fma, of three numbers at a time.
+inline __global__ void convert(const __grid_constant__ PrimitiveArguments arguments) {
+    for (int i = thread_index(); i < arguments.count; i += 128) {
+        const float x = load_global(arguments.in + 3 * i);
+        const float y = load_global(arguments.in + 3 * i + 1);
+        const float z = load_global(arguments.in + 3 * i + 2);
+        store_global(arguments.words + 2 * i, u64(to_bf16(x)) | u64(to_f16(x)) << 16 | u64(pack_bf16(x, y)) << 32);
+        store_global(arguments.words + 2 * i + 1, u64(pack_f16(y, x)) | u64(to_f16(z)) << 32 | u64(to_bf16(z)) << 48);
+        store_global(arguments.out + 3 * i, fma(x, y, z));
+        store_global(arguments.out + 3 * i + 1, from_bf16(to_bf16(x)));
+        store_global(arguments.out + 3 * i + 2, from_f16(u16(i)));
+    }
 }
 
 }  // namespace tilewright::primitives

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-import tilewright.deep_gemm as deep_gemm  # noqa: E402
-from tilewright.deep_gemm import _settings  # noqa: E402
+from tilewright import deep_gemm
+from tilewright.deep_gemm import _settings
 
 TOKENS, EXPERTS, TOP, HIDDEN, INNER = 50, 6, 2, 256, 384
 

@@ -93,10 +93,10 @@ def test_factors_in_any_strides(rng):
 def test_no_rows_or_columns(rng, sizes, function):
     m, n, k = sizes
     d = torch.empty(m, n, dtype=BF16)
-    a, b = (torch.zeros(rows, k, dtype=BF16) for rows in (m, n))
     if function == "fp8":
-        a, b = deep_gemm.per_token_cast_to_fp8(a, False) if k else scaled(rng, (m, k), "1x128")[0], scaled(
-            rng, (n, k), "128x128")[0]  # fmt: skip
+        a, b = scaled(rng, (m, k), "1x128")[0], scaled(rng, (n, k), "128x128")[0]
+    else:
+        a, b = (torch.zeros(rows, k, dtype=BF16) for rows in (m, n))
     getattr(deep_gemm, f"{function}_gemm_nt")(a, b, d)
 
 

@@ -128,6 +128,12 @@ def test_what_is_not_here_says_so(name):
         getattr(deep_gemm, name)(torch.zeros(1), clean_logits=True)
 
 
+def test_modules_of_what_is_not_here():
+    assert deep_gemm.mega.SymmBuffer is deep_gemm.SymmBuffer
+    with pytest.raises(NotImplementedError, match=r"^deep_gemm\.legacy\.m_grouped_gemm"):
+        _ = deep_gemm.legacy.m_grouped_gemm
+
+
 def test_psum_of_k_is_for_other_gpus(call):
     with pytest.raises(NotImplementedError, match=r"^k_grouped_fp8_gemm_nt_contiguous: use_psum_layout=True"):
         call(K_GROUPED, use_psum_layout=True)

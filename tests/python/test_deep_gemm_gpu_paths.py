@@ -31,6 +31,9 @@ def test_rows_by_index(rng, groups):
     (a, real_a), (b, real_b) = plain(rng, (len(groups), K)), plain(rng, (G, N, K))
     d = sentinel(len(groups), N)
     _bf16._by_index(a, b, d, torch.tensor(groups, dtype=torch.int32))
+    wide = sentinel(len(groups), N + 3)
+    _bf16._by_index(a, b, wide[:, 2:-1], torch.tensor(groups, dtype=torch.int32))
+    assert torch.equal(wide[:, 2:-1], d) and (wide[:, :2] == SENTINEL).all() and (wide[:, -1] == SENTINEL).all()
     for row, group in enumerate(groups):
         wanted = real_a[row] @ real_b[group].T if 0 <= group < G else torch.zeros(N, dtype=torch.float64)
         assert torch.equal(d[row], rounded(wanted, BF16)), row

@@ -156,6 +156,9 @@ def test_k_grouped_fp8_nt(rng, words):
     d = sentinel(G, 24, 40, dtype=F32)
     deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, **sizes, c=c)
     assert torch.equal(d, expected)
+    sizes[words[0]] = torch.tensor(KS)  # any numbers on the host will do
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d.zero_(), **sizes, c=c)
+    assert torch.equal(d, expected)
     deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, c, *sizes.values(), c)
     assert torch.equal(c, expected)
 

@@ -11,7 +11,7 @@ try:
 except ImportError as _error:
     raise ImportError("tilewright.deep_gemm works on torch tensors: install torch 2.8 or newer") from _error
 
-from tilewright.deep_gemm import testing, utils
+from tilewright.deep_gemm import legacy, mega, testing, utils
 from tilewright.deep_gemm._absent import (
     SymmBuffer,
     bf16_mega_moe,

@@ -14,7 +14,6 @@ _REASONS = {
     "fp8_mqa_logits": _ATTENTION,
     "fp8_paged_mqa_logits": _ATTENTION,
     "tf32_hc_prenorm_gemm": "hyper-connections are not part of Tilewright",
-    "SymmBuffer": _MEGA,
     "get_symm_buffer_for_mega_moe": _MEGA,
     "transform_weights_for_mega_moe": _MEGA,
     "fp8_fp4_mega_moe": _MEGA,
@@ -37,9 +36,14 @@ fp8_fp4_paged_mqa_logits = _absent("fp8_fp4_paged_mqa_logits")
 fp8_mqa_logits = _absent("fp8_mqa_logits")
 fp8_paged_mqa_logits = _absent("fp8_paged_mqa_logits")
 tf32_hc_prenorm_gemm = _absent("tf32_hc_prenorm_gemm")
-SymmBuffer = _absent("SymmBuffer")
 get_symm_buffer_for_mega_moe = _absent("get_symm_buffer_for_mega_moe")
 transform_weights_for_mega_moe = _absent("transform_weights_for_mega_moe")
 fp8_fp4_mega_moe = _absent("fp8_fp4_mega_moe")
 bf16_mega_moe = _absent("bf16_mega_moe")
-NAMES = tuple(_REASONS)
+
+
+class SymmBuffer:
+    """Raises NotImplementedError: fused mixture-of-experts kernels are not part of Tilewright."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(f"SymmBuffer: {_MEGA}")

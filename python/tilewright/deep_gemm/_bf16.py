@@ -107,7 +107,7 @@ def _by_index(a: Tensor, b: Tensor, d: Tensor, indices: Tensor) -> None:
     product = _grouped(a.index_select(0, torch.cat((order, order[:1]))), b, ends)
     product[rows].zero_()
     place = torch.empty_like(order).index_copy_(0, order, torch.arange(rows, device=a.device))
-    d.copy_(product.index_select(0, torch.where(outside, rows, place)))
+    _put_rows(product, torch.where(outside, rows, place), d)
 
 
 def m_grouped_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int) -> None:
@@ -116,6 +116,14 @@ def m_grouped_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected
     if not a.is_cuda:
         return call(grouped_gemm, a, b, counts=masked_m, expected_m=expected_m, out=d)
     _by_count(a, b, d, masked_m)
+
+
+def _put_rows(rows: Tensor, places: Tensor, d: Tensor) -> None:
+    """d, its rows counted through all groups, = rows[places]."""
+    if d.is_contiguous():
+        torch.index_select(rows, 0, places, out=d.view(-1, d.shape[-1]))
+    else:
+        d.copy_(rows.index_select(0, places).view(d.shape))
 
 
 def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
@@ -129,7 +137,7 @@ def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
     source = group * most + (position - starts[group]).clamp(max=most - 1)
     product = _grouped(a.flatten(0, 1).index_select(0, source), b, ends)
     place = starts[:, None] + torch.arange(most, device=a.device)
-    d.copy_(product[place.clamp(max=groups * most - 1)])
+    _put_rows(product, place.clamp(max=groups * most - 1).flatten(), d)
 
 
 def k_grouped(

@@ -19,7 +19,6 @@ def _granularity(recipe: Sequence[int], is_sfa: bool | None) -> tuple[int, int]:
         return recipe[0], recipe[1]
     wanted = "is_sfa with (gran_m, gran_n, gran_k), and no is_sfa with (gran_mn, gran_k)"
     refuse("recipe", f"{tuple(recipe)} with is_sfa={is_sfa}", wanted)
-    raise AssertionError
 
 
 def transform_sf_into_required_layout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -22,11 +22,17 @@ Recipes = tuple[Sequence[int] | None, Sequence[int] | None, Sequence[int] | None
 
 _RECIPES = {(1, 128): "1x128", (128, 128): "128x128", (1, 32): "1x32"}
 _FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8: "e2m1"}
+# What the library takes as it is.
+_AS_GIVEN = {
+    (values, torch.float32, granularity): f"{_FORMATS[values]}.{_RECIPES[granularity]}"
+    for values in (torch.float8_e4m3fn, torch.float8_e5m2)
+    for granularity in ((1, 128), (128, 128))
+}
 # Fewer rows than this are multiplied in a time in which another launch shows.
 _ROWS_WORTH_A_LAUNCH = 1024
 
 
-def refuse(operand: str, given: object, expected: str, advice: str = "") -> None:
+def refuse(operand: str, given: object, expected: str, advice: str = "") -> NoReturn:
     """Every error of this package that the library does not find itself."""
     raise ValueError(f"{operand}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
 
@@ -107,6 +113,19 @@ def _side_by_side(sf: torch.Tensor) -> torch.Tensor:
 
 
 def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> Quantized:
+    recipe = _AS_GIVEN.get((values.dtype, sf.dtype, granularity))
+    if recipe is None:
+        values, sf, recipe = _converted(name, values, sf, granularity)
+    try:
+        return Quantized(values, recipe, sf)
+    except InvalidCall as error:
+        raise _renamed(error, name) from None
+
+
+def _converted(
+    name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity
+) -> tuple[torch.Tensor, torch.Tensor, str]:
+    """Values and factors as the library takes them, with their recipe."""
     if values.dtype not in _FORMATS:
         refuse(f"{name}[0]", values.dtype, "torch.float8_e4m3fn (or int8, two FP4 to a byte)")
     if granularity not in _RECIPES:
@@ -122,10 +141,7 @@ def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Gra
     recipe = f"{_FORMATS[values.dtype] if not packed else 'e2m1'}.{'1x32' if packed else _RECIPES[granularity]}"
     if scales.dtype == torch.uint8:
         recipe += ".ue8m0"
-    try:
-        return Quantized(values, recipe, scales)
-    except InvalidCall as error:
-        raise _renamed(error, name) from None
+    return values, scales, recipe
 
 
 # the library's words: as they begin a message about one side alone, and anywhere else

@@ -99,13 +99,13 @@ def m_grouped_bf16_gemm_nt_masked(
 
 
 def _ks(function: str, ks_cpu: Sequence[int] | None, older: Sequence[int] | None, psum: bool) -> list[int]:
-    """The host's numbers; they were called ks up to DeepGEMM 2.5."""
+    """The host's numbers; older versions called them ks."""
     if psum:
         raise NotImplementedError(f"{function}: use_psum_layout=True is for other GPUs than Hopper; pass ks_cpu")
     given = ks_cpu if older is None else older
-    if not given:
+    if given is None or len(given) == 0:
         refuse("ks_cpu", given, "the k of each group", "Hopper needs them on the host")
-    return list(given or ())
+    return [int(k) for k in given]
 
 
 def k_grouped_fp8_gemm_nt_contiguous(

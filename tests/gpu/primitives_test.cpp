@@ -1,0 +1,115 @@
+// The emulator tells the truth: every case of tests/primitives on the GPU writes the emulator's bits.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "cuda/compiler.h"
+#include "cuda/tensor_map.h"
+#include "gpu/gpu_case.h"
+#include "primitives/cases.h"
+
+namespace tilewright::primitives {
+namespace {
+
+using test::DeviceMemory;
+
+/// One block of the device for each tensor of a case, and the kernel's arguments.
+class OnGpu {
+public:
+    explicit OnGpu(const PrimitiveCase& primitive)
+        : a_(upload(primitive.a.bytes)),
+          b_(upload(primitive.b.bytes)),
+          d_(upload(primitive.d.bytes)),
+          in_(upload(std::as_bytes(std::span(primitive.in)))),
+          out_(upload(std::vector<std::byte>(primitive.out * sizeof(float), std::byte{0xFF}))),
+          words_(upload(std::vector<std::byte>(primitive.words * sizeof(hopper::u64), std::byte{0xFF}))),
+          primitive_(primitive) {
+        encode(primitive.a, *a_, "a", arguments_.a);
+        encode(primitive.b, *b_, "b", arguments_.b);
+        encode(primitive.d, *d_, "d", arguments_.d);
+        arguments_.in = static_cast<const float*>(in_->at(0));
+        arguments_.out = static_cast<float*>(out_->at(0));
+        arguments_.words = static_cast<hopper::u64*>(words_->at(0));
+        arguments_.count = primitive.count;
+        arguments_.x = primitive.x;
+        arguments_.y = primitive.y;
+    }
+
+    PrimitiveResult run(cuda::KernelHandle kernel) {
+        cuda::LaunchAttribute cluster{.id = cuda::LaunchAttribute::cluster_dimension,
+                                      .x = static_cast<unsigned>(primitive_.blocks)};
+        const cuda::LaunchConfig config{.grid = {static_cast<unsigned>(primitive_.blocks), 1, 1},
+                                        .block = {static_cast<unsigned>(primitive_.threads), 1, 1},
+                                        .shared_bytes = sizeof(PrimitiveShared),
+                                        .attributes = &cluster,
+                                        .attribute_count = 1};
+        void* parameters[] = {&arguments_};
+        const cuda::Driver& driver = cuda::driver();
+        driver.require(driver.call.launch(&config, kernel, parameters, nullptr), "cuLaunchKernelEx", 0);
+        driver.require(driver.call.context_synchronize(), "cuCtxSynchronize", 0);
+        return {.d = d_->download(0, primitive_.d.bytes.size()),
+                .out = out_->download(0, primitive_.out * sizeof(float)),
+                .words = words_->download(0, primitive_.words * sizeof(hopper::u64))};
+    }
+
+private:
+    static std::unique_ptr<DeviceMemory> upload(std::span<const std::byte> bytes) {
+        auto memory = std::make_unique<DeviceMemory>(std::max<std::size_t>(bytes.size(), 16));
+        memory->upload(bytes, 0);
+        return memory;
+    }
+    static void encode(const Boxed& boxed, const DeviceMemory& memory, const char* name, hopper::TensorMap& map) {
+        if (boxed.bytes.empty()) return;
+        hopper::TensorMapDescription description = boxed.map;
+        description.base = memory.at(0);
+        cuda::encode(cuda::driver(), 0, description, name, map);
+    }
+
+    std::unique_ptr<DeviceMemory> a_, b_, d_, in_, out_, words_;
+    const PrimitiveCase& primitive_;
+    PrimitiveArguments arguments_{};
+};
+
+/// Loaded for the rest of the process.
+cuda::KernelHandle load(const cuda::Compiler& compiler, const std::string& expression) {
+    const cuda::CompiledKernel compiled = compiler.compile({.text = kernels_text, .expression = expression}).kernel;
+    const cuda::Driver& driver = cuda::driver();
+    cuda::LibraryHandle library = nullptr;
+    cuda::KernelHandle kernel = nullptr;
+    driver.require(driver.call.library_load(&library, compiled.cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+                   "cuLibraryLoadData", 0);
+    driver.require(driver.call.library_kernel(&kernel, library, compiled.name.c_str()), "cuLibraryGetKernel", 0);
+    return kernel;
+}
+
+/// Which 32-bit words of a result differ, the first few of them.
+std::string difference(const std::vector<std::byte>& gpu, const std::vector<std::byte>& emulator) {
+    std::string text;
+    int differ = 0;
+    for (std::size_t i = 0; i + 4 <= gpu.size(); i += 4) {
+        std::uint32_t ours = 0, theirs = 0;
+        std::memcpy(&ours, gpu.data() + i, 4);
+        std::memcpy(&theirs, emulator.data() + i, 4);
+        if (ours == theirs) continue;
+        if (++differ <= 4) text += fmt::format(" word {}: {:#010x} for {:#010x};", i / 4, ours, theirs);
+    }
+    return differ == 0 ? "" : fmt::format("{} words differ from the emulator's:{}", differ, text);
+}
+
+TEST(GpuPrimitives, WriteTheEmulatorsBits) {
+    const test::CurrentDevice device;
+    const cuda::Compiler compiler(cuda::nvrtc_candidates());
+    std::map<std::string, cuda::KernelHandle> kernels;
+    for (const PrimitiveCase& each : cases()) {
+        if (!kernels.contains(each.expression)) kernels[each.expression] = load(compiler, each.expression);
+        const PrimitiveResult gpu = OnGpu(each).run(kernels[each.expression]);
+        const PrimitiveResult emulator = run_on_emulator(each, emulator::Timing::late);
+        EXPECT_EQ(difference(gpu.d, emulator.d), "") << each.name << ", D";
+        EXPECT_EQ(difference(gpu.out, emulator.out), "") << each.name << ", numbers";
+        EXPECT_EQ(difference(gpu.words, emulator.words), "") << each.name << ", words";
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::primitives

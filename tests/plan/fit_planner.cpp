@@ -1,0 +1,214 @@
+// Fits the constants of src/plan/model.h to records of measured candidates and prints them as C++:
+//   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
+// It minimises how much slower the model's choices are than the best measured ones, and beside it the error of the
+// predictions; --rounds 0 only says how good the constants are that stand in model.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "plan/cost.h"
+#include "plan/record.h"
+
+namespace tilewright::planner {
+namespace {
+
+struct Parameter {
+    const char* name;
+    double Model::*field;
+    double least;
+    double most;
+};
+
+// Bounds keep a constant to what it may mean, where a record says little about it.
+constexpr std::array parameters{
+    Parameter{"one_warpgroup_stall", &Model::one_warpgroup_stall, 0.1, 1.0},
+    Parameter{"column_group_stall", &Model::column_group_stall, 0.01, 0.12},
+    Parameter{"multicast_clocks", &Model::multicast_clocks, 1, 80},
+    Parameter{"multicast_stall", &Model::multicast_stall, 0.005, 0.1},
+    Parameter{"promoted_energy", &Model::promoted_energy, 1.0, 1.25},
+    Parameter{"latency_share", &Model::latency_share, 0.7, 2.0},
+    Parameter{"l2_share", &Model::l2_share, 0.5, 1.3},
+    Parameter{"epilogue_clocks", &Model::epilogue_clocks, 50, 3000},
+    Parameter{"store_bytes_per_clock", &Model::store_bytes_per_clock, 8, 128},
+    Parameter{"narrow_store", &Model::narrow_store, 0.01, 2.0},
+    Parameter{"thread_store", &Model::thread_store, 1.0, 20},
+    Parameter{"exposed_epilogue", &Model::exposed_epilogue, 0.05, 1.0},
+    Parameter{"start_seconds", &Model::start_seconds, 1e-8, 2e-6},
+    Parameter{"cluster_seconds", &Model::cluster_seconds, 1e-8, 2e-6},
+    Parameter{"imperfect_overlap", &Model::imperfect_overlap, 0.01, 0.6},
+    Parameter{"crowding", &Model::crowding, 0.05, 1},
+    Parameter{"written_byte", &Model::written_byte, 1.0, 2.0},
+};
+
+/// What a record does not hold was thought slower than what it holds, and is taken for this much slower than the best.
+constexpr double unmeasured_slower = 0.08;
+/// Two predictions that differ by less than this are as good as equal: so the loss is smooth.
+constexpr double indifference = 0.01;
+
+struct Errors {
+    double choice = 0;      // how much slower the choices are, mean
+    double prediction = 0;  // of logarithms, mean square, near the best
+};
+
+Errors errors_of(const RecordedShape& shape, const Model& model) {
+    struct Entry {
+        double predicted;
+        double slower;
+    };
+    std::vector<Entry> entries;
+    const double best = shape.best();
+    double least = HUGE_VAL;
+    Errors errors;
+    double weights = 0;
+    for (const MeasuredTile& measured : shape.measured) {
+        const double predicted = cost(measured.tile, shape.work, h200(), model).seconds;
+        const double slower = measured.seconds / best - 1;
+        const double error = std::log(predicted / measured.seconds);
+        const double weight = std::exp(-slower / 0.15);
+        errors.prediction += weight * error * error;
+        weights += weight;
+        entries.push_back({predicted, slower});
+        least = std::min(least, predicted);
+    }
+    errors.prediction /= weights;
+    for (const hopper::Tile& tile : shape.unmeasured) {
+        entries.push_back({cost(tile, shape.work, h200(), model).seconds, unmeasured_slower});
+        least = std::min(least, entries.back().predicted);
+    }
+    double chances = 0;
+    for (const Entry& entry : entries) {
+        const double chance = std::exp(-(entry.predicted / least - 1) / indifference);
+        errors.choice += chance * std::min(entry.slower, 0.5);
+        chances += chance;
+    }
+    errors.choice /= chances;
+    return errors;
+}
+
+double loss(const std::vector<RecordedShape>& shapes, const Model& model) {
+    double sum = 0;
+    for (const RecordedShape& shape : shapes) {
+        const Errors errors = errors_of(shape, model);
+        // The worst choices count most: the test bounds each of them.
+        sum += errors.choice + 10 * errors.choice * errors.choice + errors.prediction;
+    }
+    return sum / static_cast<double>(shapes.size());
+}
+
+struct Fitted {
+    Model model;
+    double loss = HUGE_VAL;
+};
+
+class Numbers {
+public:
+    explicit Numbers(std::uint64_t seed) : random_(seed) {}
+    double unit() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+
+private:
+    std::mt19937_64 random_;
+};
+
+/// One constant after the other up and down, by steps that shrink; between them all at random.
+Fitted descend(const std::vector<RecordedShape>& shapes, const Model& start, int rounds, Numbers& numbers) {
+    Fitted best{start, loss(shapes, start)};
+    const auto take_if_better = [&](const Model& next) {
+        const double now = loss(shapes, next);
+        if (now < best.loss) best = {next, now};
+    };
+    for (int round = 0; round < rounds; ++round) {
+        const double step = 0.4 * std::pow(0.05, static_cast<double>(round) / rounds);
+        for (const Parameter& parameter : parameters) {
+            for (const double factor : {1 + step, 1 / (1 + step)}) {
+                Model next = best.model;
+                next.*parameter.field = std::clamp(next.*parameter.field * factor, parameter.least, parameter.most);
+                take_if_better(next);
+            }
+        }
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            Model next = best.model;
+            for (const Parameter& parameter : parameters) {
+                const double factor = std::exp(step * (numbers.unit() - 0.5));
+                next.*parameter.field = std::clamp(next.*parameter.field * factor, parameter.least, parameter.most);
+            }
+            take_if_better(next);
+        }
+    }
+    return best;
+}
+
+/// From the constants that stand in model.h and from others all over their bounds; the best is polished. The same
+/// record gives the same constants.
+Model fit(const std::vector<RecordedShape>& shapes, int rounds) {
+    constexpr int starts = 12;
+    std::vector<Fitted> found(starts);
+#pragma omp parallel for schedule(dynamic)
+    for (int start = 0; start < starts; ++start) {
+        Numbers numbers(static_cast<std::uint64_t>(start) + 1);
+        Model model = fitted_model;
+        for (const Parameter& parameter : parameters) {
+            const double from_bounds = parameter.least * std::pow(parameter.most / parameter.least, numbers.unit());
+            model.*parameter.field =
+                start == 0 ? std::clamp(model.*parameter.field, parameter.least, parameter.most) : from_bounds;
+        }
+        found[static_cast<std::size_t>(start)] = descend(shapes, model, rounds, numbers);
+        fmt::print(stderr, "start {}: {:.5f}\n", start + 1, found[static_cast<std::size_t>(start)].loss);
+    }
+    Numbers numbers(0);
+    return descend(shapes, std::ranges::min(found, {}, &Fitted::loss).model, rounds, numbers).model;
+}
+
+void print_verdicts(const std::vector<RecordedShape>& shapes, const Model& model) {
+    double logarithms = 0;
+    for (const RecordedShape& shape : shapes) {
+        const Verdict verdict = judge(shape, model);
+        logarithms += std::log(verdict.predicted / shape.best());
+        fmt::print("// {:<62} best {:7.2f} us, predicted {:7.2f} us, choice {:<8} {}\n", shape.work.key,
+                   shape.best() * 1e6, verdict.predicted * 1e6,
+                   verdict.slower == 0 ? "unknown" : fmt::format("{:+.1f} %", (verdict.slower - 1) * 100),
+                   name(planned_tile(verdict.chosen)));
+    }
+    fmt::print("// predicted over the best measured, geometric mean {:.3f}; loss {:.5f}\n",
+               std::exp(logarithms / static_cast<double>(shapes.size())), loss(shapes, model));
+}
+
+int run(const std::vector<std::string>& arguments) {
+    std::vector<RecordedShape> shapes;
+    int rounds = 40;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        if (arguments[i] == "--rounds" && i + 1 < arguments.size()) {
+            rounds = std::atoi(arguments[++i].c_str());
+            continue;
+        }
+        for (RecordedShape& shape : read_record(arguments[i])) shapes.push_back(std::move(shape));
+    }
+    std::erase_if(shapes, [](const RecordedShape& shape) { return shape.measured.empty(); });
+    if (shapes.empty()) {
+        fmt::print(stderr, "fit_planner: name a record that tilewright tune --json wrote, with tiles that are legal\n");
+        return 2;
+    }
+    const Model model = rounds == 0 ? fitted_model : fit(shapes, rounds);
+    for (const Parameter& parameter : parameters) {
+        fmt::print("    double {} = {:.4g};\n", parameter.name, model.*parameter.field);
+    }
+    print_verdicts(shapes, model);
+    return 0;
+}
+
+}  // namespace
+}  // namespace tilewright::planner
+
+int main(int count, char** values) {
+    try {
+        return tilewright::planner::run({values + 1, values + count});
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "fit_planner: {}\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,94 @@
+#include "plan/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <tuple>
+
+#include "plan/candidates.h"
+#include "plan/cost.h"
+#include "plan/legality.h"
+#include "plan/sizes.h"
+
+namespace tilewright::planner {
+namespace {
+
+Work work_of(const nlohmann::json& row) {
+    const auto shape = row.at("shape").get<std::vector<std::int64_t>>();
+    if (row.at("op") != "dense" || shape.size() != 3) throw std::runtime_error("only dense shapes are fitted");
+    const bool promoted = row.at("accumulation") == "promoted";
+    return describe(problem_of({.recipe = parse_recipe(row.at("recipe").get<std::string>()).value(),
+                                .output = parse_format(row.at("output").get<std::string>()).value(),
+                                .m = shape[0],
+                                .n = shape[1],
+                                .k = shape[2],
+                                .accumulation = promoted ? Accumulation::promoted : Accumulation::unpromoted}));
+}
+
+void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
+    Work work = work_of(row);
+    const auto same_key = [&](const RecordedShape& shape) { return shape.work.key == work.key; };
+    auto found = std::find_if(shapes.begin(), shapes.end(), same_key);
+    if (found == shapes.end())
+        found = shapes.insert(shapes.end(), {.work = work, .measured = {}, .unmeasured = {}, .command = {}});
+    const hopper::Tile tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
+    if (why_illegal(tile, work, h200())) return;
+    std::erase_if(found->measured, [&](const MeasuredTile& earlier) { return earlier.tile == tile; });
+    found->measured.push_back({tile, row.at("us").get<double>() * 1e-6});
+    found->command = row.at("command").get<std::string>();
+}
+
+void find_unmeasured(RecordedShape& shape) {
+    for (const hopper::Tile& tile : candidates(family_tile(shape.work))) {
+        const auto same = [&](const MeasuredTile& measured) { return measured.tile == tile; };
+        if (why_illegal(tile, shape.work, h200()) || std::ranges::any_of(shape.measured, same)) continue;
+        shape.unmeasured.push_back(tile);
+    }
+}
+
+}  // namespace
+
+double RecordedShape::best() const { return std::ranges::min(measured, {}, &MeasuredTile::seconds).seconds; }
+
+std::vector<RecordedShape> read_record(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) throw std::runtime_error(path + ": cannot be read; tilewright tune --json writes it");
+    std::vector<RecordedShape> shapes;
+    int number = 0;
+    for (std::string line; std::getline(file, line);) {
+        ++number;
+        try {
+            add_row(nlohmann::json::parse(line), shapes);
+        } catch (const std::exception& error) {
+            throw std::runtime_error(fmt::format("{}, line {}: {}", path, number, error.what()));
+        }
+    }
+    for (RecordedShape& shape : shapes) find_unmeasured(shape);
+    return shapes;
+}
+
+Verdict judge(const RecordedShape& shape, const Model& model) {
+    // Ties as choose.cpp breaks them: no cluster, a deeper ring.
+    const auto rank = [&](const hopper::Tile& tile) {
+        return std::tuple(cost(tile, shape.work, h200(), model).seconds, tile.split_k, tile.cluster, -tile.stages);
+    };
+    auto least = std::tuple(std::numeric_limits<double>::infinity(), 0, 0, 0);
+    Verdict verdict;
+    const auto consider = [&](const hopper::Tile& tile, double slower) {
+        const auto now = rank(tile);
+        if (!(now < least)) return;
+        least = now;
+        verdict = {.chosen = tile, .slower = slower, .predicted = std::get<0>(now)};
+    };
+    const double best = shape.best();
+    for (const MeasuredTile& measured : shape.measured) consider(measured.tile, measured.seconds / best);
+    for (const hopper::Tile& tile : shape.unmeasured) consider(tile, 0);
+    return verdict;
+}
+
+}  // namespace tilewright::planner

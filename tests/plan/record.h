@@ -1,0 +1,39 @@
+// Measured candidates (`tilewright tune --json`) beside what the model says of them: for the test and for fitting.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/model.h"
+#include "plan/work.h"
+
+namespace tilewright::planner {
+
+struct MeasuredTile {
+    hopper::Tile tile;
+    double seconds = 0;
+};
+
+struct RecordedShape {
+    Work work;
+    std::vector<MeasuredTile> measured;
+    std::vector<hopper::Tile> unmeasured;  // legal candidates beside them
+    std::string command;                   // that made the record
+
+    double best() const;  // seconds of the fastest
+};
+
+/// One entry for each problem of the file; rows whose tile is no longer legal are left out, and the last measurement of
+/// a tile counts. Throws std::runtime_error where a line is no measurement.
+std::vector<RecordedShape> read_record(const std::string& path);
+
+struct Verdict {
+    hopper::Tile chosen;
+    double slower = 0;     // than the best that was measured; 0: nobody measured the choice
+    double predicted = 0;  // seconds
+};
+
+/// The candidate that the model thinks fastest, as `explain` does without tuned rows.
+Verdict judge(const RecordedShape& shape, const Model& model);
+
+}  // namespace tilewright::planner

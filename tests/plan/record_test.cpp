@@ -1,0 +1,60 @@
+// The model against measured candidates: benchmarks/results/h200_candidates.jsonl (the peers' dense shapes, which it
+// was fitted to) and h200_random.jsonl (seeded random shapes, which it never was).
+#include "plan/record.h"
+
+#include <gtest/gtest.h>
+#include <tilewright/plan.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "plan/choose.h"
+#include "plan/problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+const std::string fitted_record = TILEWRIGHT_RESULTS "/h200_candidates.jsonl";
+const std::string random_record = TILEWRIGHT_RESULTS "/h200_random.jsonl";
+
+void expect_good_choices(const std::vector<RecordedShape>& shapes, double most_slower) {
+    for (const RecordedShape& shape : shapes) {
+        EXPECT_GE(shape.measured.size(), 12U) << shape.work.key;
+        const Verdict verdict = judge(shape, fitted_model);
+        EXPECT_NE(verdict.slower, 0) << shape.work.key << ": the choice " << name(planned_tile(verdict.chosen))
+                                     << " was never measured; repeat " << shape.command;
+        EXPECT_LE(verdict.slower, most_slower) << shape.work.key << ": " << name(planned_tile(verdict.chosen));
+    }
+}
+
+TEST(Record, TheModelsChoiceIsNearTheBestOnThePeersShapes) {
+    const std::vector<RecordedShape> shapes = read_record(fitted_record);
+    EXPECT_EQ(shapes.size(), 25U);
+    expect_good_choices(shapes, 1.05);
+}
+
+TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
+    if (!std::filesystem::exists(random_record)) {
+        GTEST_SKIP() << "on a GPU: tilewright tune --random 40 --json benchmarks/results/h200_random.jsonl";
+    }
+    const std::vector<RecordedShape> shapes = read_record(random_record);
+    EXPECT_EQ(shapes.size(), 40U);
+    std::set<std::string> fitted;
+    for (const RecordedShape& shape : read_record(fitted_record)) fitted.insert(shape.work.key);
+    for (const RecordedShape& shape : shapes) EXPECT_FALSE(fitted.contains(shape.work.key)) << shape.work.key;
+    expect_good_choices(shapes, 1.08);
+}
+
+/// So that the two tests above speak of what users get.
+TEST(Record, JudgesAsExplainChooses) {
+    for (const RecordedShape& shape : read_record(fitted_record)) {
+        const Explanation explanation =
+            explain(problem_of(dense(shape.work.rows, shape.work.columns, shape.work.k)), h200(), {});
+        EXPECT_EQ(name(planned_tile(judge(shape, fitted_model).chosen)), name(explanation.chosen->tile))
+            << shape.work.key;
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::planner

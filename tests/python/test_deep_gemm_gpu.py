@@ -1,0 +1,189 @@
+"""tilewright.deep_gemm on a Hopper GPU: exact products, the CPU's bits, streams, graphs. Skipped elsewhere."""
+
+import pytest
+import tilewright as tw
+
+torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
+
+from deep_gemm_operands import BF16, F32, bits_equal, integers, plain, rounded, scaled, sentinel
+from tilewright import deep_gemm
+
+if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
+    pytest.skip("needs a Hopper GPU", allow_module_level=True)
+
+INT = torch.int32
+M, N, K, G = 200, 264, 656, 4
+
+
+def moved(x):
+    return tuple(map(moved, x)) if isinstance(x, tuple) else x.cuda() if isinstance(x, torch.Tensor) else x
+
+
+def quantised(rng, m=M, n=N, k=K):
+    x, w = (torch.from_numpy(rng.standard_normal((rows, k))).float() for rows in (m, n))
+    return deep_gemm.per_token_cast_to_fp8(x, False), deep_gemm.per_block_cast_to_fp8(w, False)
+
+
+@pytest.fixture
+def the_gpus_bits():
+    """Invariant calls return a GPU's bits on the CPU too."""
+    tw.set_invariant()
+    yield
+    tw.set_invariant(False)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32])
+@pytest.mark.parametrize("m", [1, 64, M, 1500])
+def test_dense_has_the_cpus_bits(rng, the_gpus_bits, dtype, m):
+    a, b = quantised(rng, m)
+    for options in ({}, {"c": integers(rng, m, N, dtype=dtype)}):
+        d = torch.empty(m, N, dtype=dtype)
+        deep_gemm.fp8_gemm_nt(a, b, d, **options)
+        on_gpu = sentinel(m, N, dtype=dtype).cuda()
+        deep_gemm.fp8_gemm_nt(moved(a), moved(b), on_gpu, **{name: c.cuda() for name, c in options.items()})
+        assert bits_equal(on_gpu.cpu(), d)
+
+
+def test_factors_for_each_row_on_both_sides(rng):
+    (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "1x128")
+    c = integers(rng, M, N, dtype=F32)
+    d = c.cuda()
+    deep_gemm.fp8_gemm_nt(moved(a), moved(b), d, d, recipe=(1, 1, 128))
+    assert torch.equal(d.cpu(), rounded(c.double() + real_a @ real_b.T, F32))
+
+
+def test_views_of_aliases_and_heads(rng):
+    (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "128x128")
+    a, b, expected = moved(a), moved(b), rounded(real_a @ real_b.T, BF16)
+    for name, sides in (("nn", (a, (b[0].T, b[1].T))), ("tt", ((a[0].T, a[1].T), b))):
+        d = sentinel(M, N).cuda()
+        getattr(deep_gemm, f"fp8_gemm_{name}")(*sides, d)
+        assert torch.equal(d.cpu(), expected)
+    d = sentinel(M, N + 2 * 8).cuda()
+    deep_gemm.fp8_gemm_nt_skip_head_mid(a, b, d, (N // 4, 8, N // 4))
+    kept = d.cpu().view(M, 2, N // 2 + 8)
+    assert torch.equal(kept[..., : N // 4], expected.view(M, 2, N // 2)[..., : N // 4])
+
+
+def test_k_groups(rng):
+    ks = [256, 0, 384]
+    parts = [scaled(rng, (M, k), "1x128") for k in ks]
+    values = torch.cat([v.view(torch.uint8).flatten() for (v, _), _ in parts]).view(torch.float8_e4m3fn).cuda()
+    flat = values, torch.cat([sf for (_, sf), _ in parts], 1).cuda()
+    c = integers(rng, 3, M, M, dtype=F32)
+    d = c.cuda()
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(flat, flat, d, ks, torch.tensor(ks, dtype=INT).cuda(), d)
+    assert torch.equal(d.cpu(), rounded(c.double() + torch.stack([real @ real.T for _, real in parts]), F32))
+
+
+@pytest.mark.parametrize("name", ["bf16_gemm", "cublaslt_gemm"])
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn", "tt"])
+@pytest.mark.parametrize("dtype", [BF16, F32])
+def test_bf16(rng, name, layout, dtype):
+    (a, real_a), (b, real_b) = plain(rng, (M, K)), plain(rng, (N, K))
+    sides = [
+        x.cuda().T.contiguous() if turned else x.cuda() for x, turned in ((a, layout[0] == "t"), (b, layout[1] == "n"))
+    ]
+    c = integers(rng, M, N, dtype=dtype)
+    d, function = sentinel(M, N, dtype=dtype).cuda(), getattr(deep_gemm, f"{name}_{layout}")
+    function(*sides, d)
+    assert torch.equal(d.cpu(), rounded(real_a @ real_b.T, dtype))
+    in_place = c.cuda()
+    function(*sides, in_place, c=in_place)
+    assert torch.equal(in_place.cpu(), rounded(c.double() + real_a @ real_b.T, dtype))
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32])
+def test_cublaslt_takes_e4m3(rng, dtype):
+    (a, real_a), (b, real_b) = plain(rng, (M, 640)), plain(rng, (256, 640))
+    sides = [x.to(torch.float8_e4m3fn).cuda() for x in (a, b)]
+    c = integers(rng, M, 256, dtype=dtype)
+    for given in (None, c.cuda()):
+        d = sentinel(M, 256, dtype=dtype).cuda()
+        deep_gemm.cublaslt_gemm_nt(*sides, d, c=given)
+        added = 0 if given is None else c.double()
+        assert torch.equal(d.cpu(), rounded(added + real_a @ real_b.T, dtype))
+
+
+@pytest.mark.parametrize("groups", [[0] * 90 + [2] * 60 + [3] * 50, [3, 1, -1, 0] * 50])
+def test_bf16_groups(rng, groups):
+    (a, real_a), (b, real_b) = plain(rng, (M, K)), plain(rng, (G, N, K))
+    d = sentinel(M, N).cuda()
+    deep_gemm.m_grouped_bf16_gemm_nt_contiguous(a.cuda(), b.cuda(), d, torch.tensor(groups, dtype=INT).cuda())
+    for row, group in enumerate(groups):
+        group = group if group >= 0 else groups[row // 128 * 128]
+        assert torch.equal(d[row].cpu(), rounded(real_a[row] @ real_b[group].T, BF16))
+    counts = [0, 50, 7, 31]
+    masked = sentinel(G, 50, N).cuda()
+    deep_gemm.m_grouped_bf16_gemm_nt_masked(
+        a.view(G, 50, K).cuda(), b.cuda(), masked, torch.tensor(counts, dtype=INT).cuda(), 22
+    )
+    for group, count in enumerate(counts):
+        expected = rounded(real_a.view(G, 50, K)[group, :count] @ real_b[group].T, BF16)
+        assert torch.equal(masked[group, :count].cpu(), expected)
+
+
+def test_einsum(rng):
+    (x, real_x), (y, real_y) = plain(rng, (30, 4, 128)), plain(rng, (4, 64, 136))
+    z = sentinel(30, 4, 64).cuda()
+    deep_gemm.einsum("bhr,hdr->bhd", x.cuda(), y.cuda()[:, :, :128], z)
+    assert torch.equal(z.cpu(), rounded(torch.einsum("bhr,hdr->bhd", real_x, real_y[:, :, :128]), BF16))
+    (x, real_x), (y, real_y) = plain(rng, (129, 64, 128)), plain(rng, (129, 32, 128))
+    d = integers(rng, 64, 32, dtype=F32)
+    expected = rounded(d.double() + torch.einsum("bmk,bnk->mn", real_x, real_y), F32)
+    d = d.cuda()
+    deep_gemm.einsum("bmk,bnk->mn", x.cuda(), y.cuda(), d, c=d)
+    assert torch.equal(d.cpu(), expected)
+    (x, real_x), (y, real_y) = scaled(rng, (30 * 4, 256), "1x128"), scaled(rng, (4, 136, 256), "128x128")
+    x = x[0].view(30, 4, 256).cuda(), x[1].view(30, 4, 2).cuda()
+    z = sentinel(30, 4, 136).cuda()
+    deep_gemm.fp8_einsum("bhr,hdr->bhd", x, moved(y), z)
+    assert torch.equal(z.cpu(), rounded(torch.einsum("bhr,hdr->bhd", real_x.view(30, 4, 256), real_y), BF16))
+
+
+def test_streams_graphs_and_the_compiler(rng):
+    """The current stream is used; a graph replays with other numbers; compiled code keeps the operator."""
+    a, b = moved(quantised(rng)[0]), moved(quantised(rng)[1])
+    other = moved(quantised(rng)[0])
+    d, expected = torch.empty(M, N, dtype=BF16, device="cuda"), torch.empty(M, N, dtype=BF16, device="cuda")
+    deep_gemm.fp8_gemm_nt(other, b, expected)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        deep_gemm.fp8_gemm_nt(a, b, d)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        deep_gemm.fp8_gemm_nt(a, b, d)
+    for mine, theirs in zip(a, other, strict=True):
+        mine.copy_(theirs)
+    graph.replay()
+    assert bits_equal(d, expected)
+
+    @torch.compile(fullgraph=True)
+    def function(a, b):
+        d = torch.empty(M, N, dtype=BF16, device="cuda")
+        deep_gemm.fp8_gemm_nt(a, b, d)
+        return d * 2
+
+    assert torch.equal(function(other, b), expected * 2)
+
+
+def test_times(rng):
+    a, b = moved(quantised(rng)[0]), moved(quantised(rng)[1])
+    d = torch.empty(M, N, dtype=BF16, device="cuda")
+    seconds = deep_gemm.bench_kineto(lambda: deep_gemm.fp8_gemm_nt(a, b, d), "fp8_gemm_kernel", num_tests=5)
+    assert 1e-6 < seconds < 1e-3
+    assert 1e-6 < deep_gemm.bench(lambda: deep_gemm.fp8_gemm_nt(a, b, d)) < 1e-2
+
+
+def test_what_hopper_does_not_do_says_so(rng):
+    k_groups = torch.zeros(128, 16, dtype=torch.float8_e4m3fn).cuda(), torch.ones(1, 16).cuda()
+    with pytest.raises(NotImplementedError, match=r"^k_grouped_fp8_gemm_tn_contiguous: "):
+        deep_gemm.k_grouped_fp8_gemm_tn_contiguous(
+            k_groups, k_groups, torch.zeros(1, 16, 16).cuda(), [128], torch.tensor([128], dtype=INT).cuda()
+        )
+    b = torch.zeros(K, N, dtype=torch.float8_e4m3fn).cuda(), torch.ones(-(-K // 128), -(-N // 128)).cuda()
+    a = moved(quantised(rng)[0])
+    with pytest.raises(ValueError, match=r"b\[0\].*a stride of 1 along k"):
+        deep_gemm.fp8_gemm_nn(a, b, torch.empty(M, N, dtype=BF16).cuda())
