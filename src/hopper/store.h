@@ -192,7 +192,8 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
             stage_32_bit<tile>(sums, pad, half, begin, lane);
             sync_warp();
             const int column = work.column + begin + lane;
-            const int rows = work.row_end - work.row - first;
+            // The same in dense problems, where row_end would hold a register through the main loop.
+            const int rows = (tile.grouped() ? work.row_end : c.arguments.m) - work.row - first;
             const bool inside = begin + lane < tile.n && column < c.arguments.n;
 #pragma unroll 1
             for (int row = 0; row < warp_rows && row < rows; ++row) {
