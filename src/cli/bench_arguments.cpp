@@ -26,8 +26,13 @@ BenchShape explicit_shape(const BenchArguments& arguments, Grouping grouping, st
 }
 
 /// The suite `peers` has its own rows; --m picks among them.
-std::vector<BenchShape> peer_shapes(const std::vector<std::int64_t>& rows) {
-    std::vector<BenchShape> shapes = dense_peer_shapes(peers_table());
+std::vector<BenchShape> chosen_peer_shapes(const std::vector<Grouping>& groupings,
+                                           const std::vector<std::int64_t>& rows) {
+    std::vector<BenchShape> shapes;
+    for (const Grouping grouping : groupings) {
+        const std::vector<BenchShape> more = peer_shapes(peers_table(), grouping);
+        shapes.insert(shapes.end(), more.begin(), more.end());
+    }
     if (rows.empty()) return shapes;
     std::erase_if(shapes,
                   [&](const BenchShape& shape) { return std::find(rows.begin(), rows.end(), shape.m) == rows.end(); });
@@ -37,8 +42,12 @@ std::vector<BenchShape> peer_shapes(const std::vector<std::int64_t>& rows) {
 std::vector<BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
                                         const std::string& command) {
     if (arguments.suite == peers_suite) {
-        std::vector<BenchShape> shapes = peer_shapes(arguments.m);
-        if (shapes.empty()) throw UsageError(command + ": peers has m = 64, 128, 1024, 4096 and 8192");
+        std::vector<BenchShape> shapes = chosen_peer_shapes(groupings, arguments.m);
+        if (shapes.empty()) {
+            throw UsageError(command +
+                             ": peers has dense m = 64, 128, 1024, 4096 and 8192, contiguous groups of 256, "
+                             "4096 and 8192 rows, masked ones of 20, 192, 256 and 1024");
+        }
         return shapes;
     }
     const std::vector<std::int64_t> rows = arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
@@ -85,7 +94,7 @@ std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std
 void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command
         .add_option("--suite", arguments.suite,
-                    "The layers of a model, or the dense shapes of the peers' table: " + joined(all_suites()))
+                    "The layers of a model, or the shapes of the peers' table (with --op): " + joined(all_suites()))
         ->check(one_of("suite", all_suites()));
     command
         .add_option("--m", arguments.m,

@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "check/gates.h"
+#include "check/sizes.h"
+#include "cli/peers_table.h"
 #include "cuda/runtime.h"
 #include "launch/choose.h"
 #include "problem/geometry.h"
@@ -31,16 +33,21 @@ bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && r
 }  // namespace
 
 planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
-    if (shape.grouping != Grouping::dense) {
-        throw Error(fmt::format("{}: the GPU backend takes dense; use --backend cpu", name(shape.grouping)));
-    }
-    return {.recipe = settings.recipe,
+    const check::CaseSpec spec = grouped_case(shape);
+    return {.grouping = shape.grouping,
+            .recipe = settings.recipe,
             .output = settings.output,
-            .m = shape.m,
-            .n = shape.n,
-            .k = shape.k,
+            .m = spec.m,
+            .n = spec.n,
+            .k = spec.k,
+            .groups = spec.groups,
+            .expected_m = shape.grouping == Grouping::m_grouped_masked ? shape.m : 0,
             .sm_limit = settings.sm_limit,
             .accumulation = settings.accumulation};
+}
+
+GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {
+    return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape))};
 }
 
 std::string judged_output(const GpuOperands& operands, const PlannedTile& tile) {
@@ -64,7 +71,7 @@ Peaks GpuBench::peaks() const {
 }
 
 GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
-    GpuOperands operands(gpu_sizes(shape, settings), settings.scales);
+    GpuOperands operands = gpu_operands(shape, settings);
     const Problem problem = operands.on_device();
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
@@ -87,9 +94,12 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = call}};
     std::unique_ptr<measure::BlasPlan> tensor;
     std::unique_ptr<measure::BlasPlan> blocks;
+    std::optional<GpuOperands> control;
     if (settings.peers && is_e4m3(settings.recipe)) {
-        tensor = peer_plan(operands, measure::BlasScaling::tensor, result.note);
-        blocks = peer_plan(operands, measure::BlasScaling::blocks, result.note);
+        const bool dense = shape.grouping == Grouping::dense;
+        if (!dense) control.emplace(gpu_operands(grouped_control, settings));
+        tensor = peer_plan(dense ? operands : *control, measure::BlasScaling::tensor, result.note);
+        if (dense) blocks = peer_plan(operands, measure::BlasScaling::blocks, result.note);
     }
     if (tensor) contestants.push_back({"cuBLASLt", [&](cuda::StreamHandle stream) { tensor->enqueue(stream); }});
     if (blocks) contestants.push_back({"cuBLASLt blocks", [&](cuda::StreamHandle stream) { blocks->enqueue(stream); }});

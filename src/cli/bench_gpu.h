@@ -54,8 +54,10 @@ private:
     DeviceDescription description_;
 };
 
-/// Throws Error with what `validate` finds, or where the operation is not dense.
 planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings);
+
+/// For what `validate` takes.
+GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings);
 
 /// What the gates say of D as it is in host memory, of sampled tiles and all edges; empty if nothing.
 std::string judged_output(const GpuOperands& operands, const PlannedTile& tile);

@@ -30,8 +30,8 @@ std::string microseconds(double seconds) { return fmt::format("{:.2f}", seconds 
 
 std::string gigahertz(double hertz) { return hertz > 0 ? fmt::format("{:.2f}", hertz * 1e-9) : ""; }
 
-std::string rival_name(const Recipe& recipe) {
-    const std::string name = rival(recipe);
+std::string rival_name(const std::vector<BenchShape>& shapes, const Recipe& recipe) {
+    const std::string name = rival(recipe, shapes.front().grouping);
     return name.substr(0, name.find(' '));
 }
 
@@ -92,8 +92,8 @@ Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe) {
                   {.title = "GHz", .right = true, .width = 4},
                   {.title = "x cuBLASLt", .right = true},
                   {.title = "in blocks us", .right = true, .width = 12},
-                  {.title = rival_name(recipe) + " us", .right = true, .width = 11},
-                  {.title = "x " + rival_name(recipe), .right = true}});
+                  {.title = rival_name(shapes, recipe) + " us", .right = true, .width = 11},
+                  {.title = "x " + rival_name(shapes, recipe), .right = true}});
 }
 
 std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& run) {
@@ -106,7 +106,8 @@ std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& 
     cells.push_back(result.blas_tensor ? gigahertz(result.blas_tensor->hertz) : "");
     cells.push_back(result.blas_tensor ? fmt::format("{:.3f}", result.blas_tensor->seconds / result.ours.seconds) : "");
     cells.push_back(result.blas_blocks ? microseconds(result.blas_blocks->seconds) : "");
-    const std::optional<double> then = peer_seconds(peers_table(), rival(run.settings.recipe), result.shape);
+    const std::optional<double> then =
+        peer_seconds(peers_table(), rival(run.settings.recipe, result.shape.grouping), result.shape);
     cells.push_back(then ? microseconds(*then) : "");
     const std::optional<double> against = speed(result, run);
     cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
@@ -123,7 +124,7 @@ std::vector<nlohmann::ordered_json> gpu_json(const GpuResult& result, const GpuR
     lines.back()["tile"] = name(result.tile);
     lines.back()["scales_along"] = run.settings.scales == ScaleLayout::m ? "m" : "k";
     if (const std::optional<double> against = speed(result, run)) {
-        lines.back()["rival"] = rival(run.settings.recipe);
+        lines.back()["rival"] = rival(run.settings.recipe, result.shape.grouping);
         lines.back()["speed_against_rival"] = std::stod(fmt::format("{:.4g}", *against));
     }
     const std::string blas = "cuBLASLt " + run.blas_version;
@@ -149,8 +150,8 @@ std::string gpu_summary(const std::vector<GpuResult>& results, const GpuRun& run
         }
         if (speeds.empty()) continue;
         text += fmt::format("{}: {} shapes, {:.3f}x the speed of {} in the geometric mean, worst {:.3f}x at {}\n",
-                            each.name, speeds.size(), measure::geometric_mean(speeds), rival(run.settings.recipe),
-                            worst, where);
+                            each.name, speeds.size(), measure::geometric_mean(speeds),
+                            rival(run.settings.recipe, results.front().shape.grouping), worst, where);
     }
     return text;
 }

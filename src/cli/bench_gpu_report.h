@@ -22,6 +22,7 @@ struct GpuRun {
     std::string blas_version{};  // empty: not found
 };
 
+/// For one shape or more, of one operation.
 Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe);
 std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& run);
 

@@ -15,10 +15,11 @@ void print_head(const GpuRun& run, const std::vector<BenchShape>& shapes) {
     fmt::print("{}{}, device time of one call, median of {}; ratio: time / floor\n", name(run.settings.recipe),
                run.settings.accumulation == Accumulation::unpromoted ? " unpromoted" : "", run.settings.repeats);
     if (run.settings.peers) {
+        const char* rival_name = rival(run.settings.recipe, shapes.front().grouping);
         fmt::print(
             "cuBLASLt {}: live, per tensor; {}: benchmarks/peers; x {}: both times in units of cuBLASLt's in the same "
             "run\n",
-            run.blas_version, rival(run.settings.recipe), rival(run.settings.recipe));
+            run.blas_version, rival_name, rival_name);
     }
     fmt::print("\n{}", gpu_table(shapes, run.settings.recipe).header());
 }

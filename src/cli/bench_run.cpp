@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "check/gates.h"
@@ -20,31 +19,11 @@ constexpr double peer_memory_limit = 6.0 * (std::uint64_t{1} << 30);
 constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
 
 check::CaseSpec case_spec(const BenchShape& shape, const BenchSettings& settings) {
-    check::CaseSpec spec{.grouping = shape.grouping,
-                         .recipe = settings.recipe,
-                         .layout = settings.layout,
-                         .output = settings.output,
-                         .m = shape.m,
-                         .n = shape.n,
-                         .k = shape.k,
-                         .groups = shape.groups,
-                         .group_sizes = group_sizes(shape),
-                         .distribution = check::Distribution::normal,
-                         .arithmetic = settings.arithmetic};
-    const std::int64_t sum = std::accumulate(spec.group_sizes.begin(), spec.group_sizes.end(), std::int64_t{0});
-    switch (shape.grouping) {
-        case Grouping::m_grouped_indices:
-        case Grouping::m_grouped_offsets: spec.m = sum; break;
-        case Grouping::m_grouped_aligned_offsets:
-            spec.m = 0;
-            for (std::int64_t size : spec.group_sizes)
-                spec.m += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
-            break;
-        case Grouping::m_grouped_masked: spec.m = shape.max_m; break;
-        case Grouping::k_grouped: spec.k = sum; break;
-        case Grouping::dense:
-        case Grouping::batched: break;
-    }
+    check::CaseSpec spec = grouped_case(shape);
+    spec.recipe = settings.recipe;
+    spec.layout = settings.layout;
+    spec.output = settings.output;
+    spec.arithmetic = settings.arithmetic;
     return spec;
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "check/random.h"
+#include "cli/python_random.h"
 
 namespace tilewright::cli {
 namespace {
@@ -103,15 +105,42 @@ std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
     if (shape.grouping == Grouping::dense || shape.grouping == Grouping::batched) return {};
     const bool along_k = shape.grouping == Grouping::k_grouped;
     const std::int64_t mean = along_k ? shape.k : shape.m;
-    check::Random random(1);
+    const bool masked = shape.grouping == Grouping::m_grouped_masked;
+    PythonRandom random(masked ? 2 : along_k ? 3 : 1);
+    constexpr double least = 0.7, most = 1.3;
     std::vector<std::int64_t> sizes;
     for (std::int64_t group = 0; group < shape.groups; ++group) {
-        auto size = static_cast<std::int64_t>(static_cast<double>(mean) * (0.7 + 0.6 * random.unit()));
+        const double factor = least + (most - least) * random.next();
+        auto size = static_cast<std::int64_t>(static_cast<double>(mean) * factor);
         if (along_k) size = (size + 127) / 128 * 128;
-        if (shape.grouping == Grouping::m_grouped_masked) size = std::min(size, shape.max_m);
+        if (masked) size = std::min(size, shape.max_m);
         sizes.push_back(size);
     }
     return sizes;
+}
+
+check::CaseSpec grouped_case(const BenchShape& shape) {
+    check::CaseSpec spec{.grouping = shape.grouping,
+                         .m = shape.m,
+                         .n = shape.n,
+                         .k = shape.k,
+                         .groups = shape.groups,
+                         .group_sizes = group_sizes(shape)};
+    const std::int64_t sum = std::accumulate(spec.group_sizes.begin(), spec.group_sizes.end(), std::int64_t{0});
+    switch (shape.grouping) {
+        case Grouping::m_grouped_indices:
+        case Grouping::m_grouped_offsets: spec.m = sum; break;
+        case Grouping::m_grouped_aligned_offsets:
+            spec.m = 0;
+            for (std::int64_t size : spec.group_sizes)
+                spec.m += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
+            break;
+        case Grouping::m_grouped_masked: spec.m = shape.max_m; break;
+        case Grouping::k_grouped: spec.k = sum; break;
+        case Grouping::dense:
+        case Grouping::batched: break;
+    }
+    return spec;
 }
 
 std::string operation_name(Grouping grouping) {
@@ -129,6 +158,15 @@ std::vector<std::int64_t> shape_key(const BenchShape& shape) {
         case Grouping::m_grouped_masked: return {shape.groups, shape.max_m, shape.m, shape.n, shape.k};
         default: return {shape.groups, shape.m, shape.n, shape.k};
     }
+}
+
+std::optional<BenchShape> shape_of_key(Grouping grouping, const std::vector<std::int64_t>& key) {
+    if (key.size() != shape_key({.grouping = grouping}).size()) return std::nullopt;
+    const std::size_t last = key.size() - 1;
+    BenchShape shape{.grouping = grouping, .m = key[last - 2], .n = key[last - 1], .k = key[last]};
+    if (grouping != Grouping::dense) shape.groups = key[0];
+    if (grouping == Grouping::m_grouped_masked) shape.max_m = key[1];
+    return shape;
 }
 
 }  // namespace tilewright::cli

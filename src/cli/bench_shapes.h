@@ -1,9 +1,12 @@
 // What `tilewright bench` multiplies: the layers of known models, or sizes that the user gives.
 #pragma once
 
+#include "check/case.h"
+
 #include <tilewright/problem.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +34,12 @@ std::vector<BenchShape> suite_shapes(const std::string& suite, const std::vector
 /// 64, and no more than a few hundred microseconds of work each.
 std::vector<BenchShape> random_shapes(int count, std::uint64_t seed);
 
-/// The sizes of the groups: rows (k_grouped: k, in multiples of 128), uniform between 0.7 and 1.3 of the mean, always
-/// the same for the same shape. Empty for dense and batched.
+/// The sizes of the groups: rows (k_grouped: k, in multiples of 128), uniform between 0.7 and 1.3 of the mean, the same
+/// as the peers' (benchmarks/peers/README.md). Empty for dense and batched.
 std::vector<std::int64_t> group_sizes(const BenchShape& shape);
+
+/// Grouping and sizes of a test case: m or k is the sum over groups where those follow one another.
+check::CaseSpec grouped_case(const BenchShape& shape);
 
 /// "m_grouped_contiguous" for all its three descriptions, else the grouping's name.
 std::string operation_name(Grouping grouping);
@@ -41,5 +47,8 @@ std::string operation_name(Grouping grouping);
 /// dense [m, n, k]; batched [groups, m, n, k]; m_grouped_contiguous [groups, mean m, n, k]; m_grouped_masked [groups,
 /// max m, mean m, n, k]; k_grouped [groups, m, n, mean k].
 std::vector<std::int64_t> shape_key(const BenchShape& shape);
+
+/// And back; nothing where there are too many numbers or too few.
+std::optional<BenchShape> shape_of_key(Grouping grouping, const std::vector<std::int64_t>& key);
 
 }  // namespace tilewright::cli

@@ -56,27 +56,31 @@ void fill_scales(Mirrored& tensor, Format format, std::uint64_t seed) {
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// With rows side by side the columns are padded to 16 bytes, as TMA asks.
-Tensor scale_shape(const OperandRecipe& recipe, std::int64_t rows, std::int64_t k, ScaleLayout layout) {
-    switch (recipe.granularity) {
-        case Granularity::tensor: return row_major(static_cast<void*>(nullptr), recipe.scales, {1});
-        case Granularity::row: return row_major(static_cast<void*>(nullptr), recipe.scales, {rows});
-        case Granularity::block_128x128:
-            return row_major(static_cast<void*>(nullptr), recipe.scales, {divide_up(rows, 128), divide_up(k, 128)});
+Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
+    Tensor scales = operand.scales;
+    switch (operand.granularity) {
+        case Granularity::tensor:
+        case Granularity::row:
+        case Granularity::block_128x128: return scales;
         case Granularity::block_1x128: break;
         default:
             throw Error(fmt::format("scales of {}: the GPU takes tensor, row, 1x128 and 128x128; use --backend cpu",
-                                    name(recipe.granularity)));
+                                    name(operand.granularity)));
     }
-    Tensor scales = row_major(static_cast<void*>(nullptr), recipe.scales, {rows, divide_up(k, 128)});
-    if (layout == ScaleLayout::m) scales.strides = {1, divide_up(rows, 16) * 16};
+    if (layout == ScaleLayout::k) return scales;
+    const int rows = scales.shape.rank() - 2;
+    const std::int64_t pitch = divide_up(scales.shape[rows], 16) * 16;
+    scales.strides[rows] = 1;
+    scales.strides[rows + 1] = pitch;
+    if (rows == 1) scales.strides[0] = pitch * scales.shape[2];
     return scales;
 }
 
-Tensor values_shape(const OperandRecipe& recipe, std::int64_t rows, std::int64_t k) {
-    if (bits(recipe.values) != 8) {
-        throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2; use --backend cpu", name(recipe.values)));
+Tensor values_shape(const Tensor& values) {
+    if (bits(values.format) != 8) {
+        throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2; use --backend cpu", name(values.format)));
     }
-    return row_major(static_cast<void*>(nullptr), recipe.values, {rows, k});
+    return values;
 }
 
 measure::Buffer uploaded(const std::vector<float>& values) {
@@ -118,18 +122,24 @@ Tensor Mirrored::on_device() const {
     return view;
 }
 
-GpuOperands::GpuOperands(const planner::Sizes& sizes, ScaleLayout scales)
-    : sizes_(sizes),
-      a_(values_shape(sizes.recipe.a, sizes.m, sizes.k)),
-      b_(values_shape(sizes.recipe.b, sizes.n, sizes.k)),
-      a_scales_(scale_shape(sizes.recipe.a, sizes.m, sizes.k, scales)),
-      b_scales_(scale_shape(sizes.recipe.b, sizes.n, sizes.k, scales)),
-      d_(row_major(static_cast<void*>(nullptr), sizes.output, {sizes.m, sizes.n})) {
+GpuOperands::GpuOperands(const planner::Sizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
+    : sizes_(sizes) {
+    const Problem shapes = planner::problem_of(sizes);
+    a_ = Mirrored(values_shape(shapes.a.values));
+    b_ = Mirrored(values_shape(shapes.b.values));
+    a_scales_ = Mirrored(scale_shape(shapes.a, scales));
+    b_scales_ = Mirrored(scale_shape(shapes.b, scales));
+    d_ = Mirrored(shapes.d);
     fill_values(a_, sizes.recipe.a.values, 0);
     fill_values(b_, sizes.recipe.b.values, std::uint64_t{1} << 60);
     fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
     for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_}) tensor->upload();
+    if (entries.empty()) return;
+    group_sizes_ = Mirrored(shapes.groups.sizes);
+    auto* to = reinterpret_cast<std::int32_t*>(group_sizes_.bytes().data());
+    for (std::size_t i = 0; i < entries.size(); ++i) to[i] = static_cast<std::int32_t>(entries[i]);
+    group_sizes_.upload();
 }
 
 void GpuOperands::poison_output() {

@@ -1,4 +1,4 @@
-// Operands of a dense benchmark, twice: in host memory for the check, and on the GPU. e4m3 codes of normal numbers and
+// Operands of a benchmark, twice: in host memory for the check, and on the GPU. e4m3 codes of normal numbers and
 // scales between 0.5 and 1.5, the same for the same sizes: power, and with it the clock, depends on the data.
 #pragma once
 
@@ -25,6 +25,7 @@ public:
 
     Tensor host() const;
     Tensor on_device() const;
+    bool given() const { return shaped_.shape.rank() > 0; }
     std::vector<std::byte>& bytes() { return bytes_; }
     const measure::Buffer& buffer() const { return buffer_; }
 
@@ -39,8 +40,8 @@ private:
 
 class GpuOperands {
 public:
-    /// Dense, nt, fp8. Throws Error where the recipe is another one.
-    GpuOperands(const planner::Sizes& sizes, ScaleLayout scales);
+    /// nt, fp8; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
+    GpuOperands(const planner::Sizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
 
     Problem host() const {
         return problem([](const Mirrored& tensor) { return tensor.host(); });
@@ -54,7 +55,7 @@ public:
     void fetch_output() { d_.download(); }
     const measure::Buffer& output() const { return d_.buffer(); }
 
-    /// The same values for cuBLASLt, with scales in its own layout and an output of its own. e4m3 only.
+    /// The same values for cuBLASLt, with scales in its own layout and an output of its own. Dense, e4m3.
     measure::BlasProduct blas(measure::BlasScaling scaling);
 
 private:
@@ -66,6 +67,7 @@ private:
     Mirrored b_;
     Mirrored a_scales_;
     Mirrored b_scales_;
+    Mirrored group_sizes_;
     Mirrored d_;
     measure::Buffer blas_output_;
     std::vector<measure::Buffer> blas_scales_;
@@ -77,6 +79,9 @@ Problem GpuOperands::problem(const View& view) const {
     problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = view(a_scales_)};
     problem.b = {.values = view(b_), .granularity = sizes_.recipe.b.granularity, .scales = view(b_scales_)};
     problem.d = view(d_);
+    problem.groups.grouping = sizes_.grouping;
+    if (group_sizes_.given()) problem.groups.sizes = view(group_sizes_);
+    problem.expected_m = sizes_.expected_m;
     problem.accumulation = sizes_.accumulation;
     problem.arithmetic = Arithmetic::hopper;
     problem.sm_limit = sizes_.sm_limit;

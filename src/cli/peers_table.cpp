@@ -47,29 +47,34 @@ std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std
     return found->seconds;
 }
 
-std::vector<BenchShape> dense_peer_shapes(const std::vector<PeerTime>& table) {
+std::vector<BenchShape> peer_shapes(const std::vector<PeerTime>& table, Grouping grouping) {
     std::vector<BenchShape> shapes;
     for (const PeerTime& row : table) {
-        if (row.operation != "dense" || row.shape.size() != 3) continue;
-        const bool known = std::any_of(shapes.begin(), shapes.end(),
-                                       [&](const BenchShape& shape) { return shape_key(shape) == row.shape; });
-        if (!known) shapes.push_back({.m = row.shape[0], .n = row.shape[1], .k = row.shape[2]});
+        if (row.operation != operation_name(grouping)) continue;
+        const std::optional<BenchShape> shape = shape_of_key(grouping, row.shape);
+        const bool known = !shape || std::any_of(shapes.begin(), shapes.end(), [&](const BenchShape& other) {
+            return shape_key(other) == row.shape;
+        });
+        if (!known) shapes.push_back(*shape);
     }
     return shapes;
 }
 
-const char* rival(const Recipe& recipe) {
+const char* rival(const Recipe& recipe, Grouping grouping) {
     switch (recipe.a.granularity) {
         case Granularity::tensor: return blas_peer;
-        case Granularity::row: return "torch 2.11 _scaled_mm per-row";
+        case Granularity::row:
+            return grouping == Grouping::dense ? "torch 2.11 _scaled_mm per-row"
+                                               : "torch 2.11 _scaled_grouped_mm per-row";
         default: return "DeepGEMM";
     }
 }
 
 std::optional<double> speed_against_rival(const std::vector<PeerTime>& table, const Recipe& recipe,
                                           const BenchShape& shape, double ours, std::optional<double> blas_live) {
-    const std::optional<double> rival_then = peer_seconds(table, rival(recipe), shape);
-    const std::optional<double> blas_then = peer_seconds(table, blas_peer, shape);
+    const bool dense = shape.grouping == Grouping::dense;
+    const std::optional<double> rival_then = peer_seconds(table, rival(recipe, shape.grouping), shape);
+    const std::optional<double> blas_then = peer_seconds(table, blas_peer, dense ? shape : grouped_control);
     if (!rival_then || !blas_then || !blas_live || *blas_live <= 0 || ours <= 0) return std::nullopt;
     return *rival_then / (ours * *blas_then / *blas_live);
 }

@@ -26,13 +26,16 @@ const std::vector<PeerTime>& peers_table();
 std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std::string& peer,
                                    const BenchShape& shape);
 
-/// The dense shapes, each once, as the table has them.
-std::vector<BenchShape> dense_peer_shapes(const std::vector<PeerTime>& table);
+/// The shapes of one operation, each once, as the table has them. All ways to say contiguous groups have the same.
+std::vector<BenchShape> peer_shapes(const std::vector<PeerTime>& table, Grouping grouping);
 
 inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
 
+/// What grouped calls are timed beside, since cuBLASLt has none: this dense product.
+inline constexpr BenchShape grouped_control{.m = 4096, .n = 4096, .k = 7168};
+
 /// Whom a recipe is held against: DeepGEMM where scales vary along k, torch for scales of rows, else cuBLASLt.
-const char* rival(const Recipe& recipe);
+const char* rival(const Recipe& recipe, Grouping grouping);
 
 /// How many times as fast as its rival `ours` is. Clocks differ from run to run, so both times are taken in units of
 /// what cuBLASLt, per tensor, took in the same run. Nothing where one of the times is missing.

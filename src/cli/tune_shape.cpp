@@ -79,7 +79,7 @@ const TriedTile& TunedShape::best() const {
 }
 
 TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, std::size_t most) {
-    GpuOperands operands(gpu_sizes(shape, settings), settings.scales);
+    GpuOperands operands = gpu_operands(shape, settings);
     const Problem problem = operands.on_device();
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));

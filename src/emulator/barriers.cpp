@@ -116,6 +116,8 @@ const char* name_of(hopper::BarrierName name) {
         case BarrierName::final_scales_empty: return "final_scales_empty";
         case BarrierName::block_scales_full: return "block_scales_full";
         case BarrierName::block_scales_empty: return "block_scales_empty";
+        case BarrierName::work_full: return "work_full";
+        case BarrierName::work_empty: return "work_empty";
     }
     return "barrier";
 }

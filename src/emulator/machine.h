@@ -77,6 +77,7 @@ struct Warp {
     // Of this call and the one before: no lane can be two calls ahead of another.
     std::array<std::array<u8*, hopper::warp_threads>, 2> matrix_rows{};
     std::array<int, 2> first_value{};
+    std::array<std::array<int, hopper::warp_threads>, 2> values{};
 };
 
 struct Block {

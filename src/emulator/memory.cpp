@@ -92,10 +92,32 @@ int same_in_warp(int value) {
     return first;
 }
 
+int from_lane(int value, int lane) {
+    Warp& warp = me().own_warp();
+    auto& values = warp.values[warp.meeting.generation % 2];
+    values[me().lane()] = value;
+    meet(warp.meeting, "from_lane", 0, warp_threads, false);
+    return values[static_cast<unsigned>(lane) % warp_threads];
+}
+u32 ballot(bool yes) {
+    Warp& warp = me().own_warp();
+    auto& values = warp.values[warp.meeting.generation % 2];
+    values[me().lane()] = yes ? 1 : 0;
+    meet(warp.meeting, "ballot", 0, warp_threads, false);
+    u32 bits = 0;
+    for (int lane = 0; lane < warp_threads; ++lane) bits |= static_cast<u32>(values[lane]) << lane;
+    return bits;
+}
+int lowest_bit(u32 bits) { return std::countr_zero(bits); }
+int highest_bit(u32 bits) { return 31 - std::countl_zero(bits); }
+
 void fence_async_proxy() { see_writes(me()); }
 
 float load_shared(const float& from) { return read(from); }
 Pair load_shared(const Pair& from) { return read(from); }
+Quad load_shared(const Quad& from) { return read(from); }
+int load_shared(const int& from) { return read(from); }
+void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
@@ -117,9 +139,12 @@ void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
 float load_global(const float* from) { return *from; }
 u8 load_global(const u8* from) { return *from; }
 u16 load_global(const u16* from) { return *from; }
+int load_global(const int* from) { return *from; }
+i64 load_global(const i64* from) { return *from; }
 void store_global(float* to, float value) { *to = value; }
 void store_global(u16* to, u16 value) { *to = value; }
 void store_global(u64* to, u64 value) { *to = value; }
+void store_global(Quad* to, Quad value) { *to = value; }
 
 float fma(float a, float b, float c) {
     const float result = std::fma(a, b, c);

@@ -58,7 +58,9 @@ enum class BarrierName : u8 {
     final_scales_full,
     final_scales_empty,
     block_scales_full,
-    block_scales_empty
+    block_scales_empty,
+    work_full,
+    work_empty
 };
 
 /// A thread that waited too long, in one word; zero: none did. In host memory, so that the host sees it without asking
@@ -71,7 +73,24 @@ struct TimeoutReport {
     constexpr int thread() const { return int(word & 0xFFFF); }
 };
 
-/// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices.
+/// What the entries of GroupSizes say.
+enum class SizeKind : u8 {
+    ends,     // the row at which each group ends; the next begins there, rounded up to the alignment
+    counts,   // rows of each group, each in a matrix of its own
+    indices,  // the group of each row
+};
+
+/// The rows of groups, in memory of the device, and clamped wherever they are read.
+struct GroupSizes {
+    const void* data;
+    i64 stride;     // elements
+    int alignment;  // of ends: 1 or more
+    SizeKind kind;
+    bool is_64_bit;
+};
+
+/// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices; grouped: for rows of A that follow from
+/// `sizes`, each group with a matrix of B.
 struct Arguments {
     TensorMap a;         // (k, row, batch)
     TensorMap b;         // (k, row, batch)
@@ -89,8 +108,11 @@ struct Arguments {
     int m;
     int n;
     int k;
-    Walk walk;
+    int batch;  // or groups
+    int band;   // tiles along m that are walked before n advances: so many rows of A stay in L2
+    Walk walk;  // of dense problems
     TimeoutReport* report;
+    GroupSizes sizes;  // of grouped problems
 };
 
 }  // namespace tilewright::hopper

@@ -4,46 +4,80 @@
 // stores are spread over the time that the next tile takes.
 #pragma once
 
-#include "hopper/shared.h"
+#include "hopper/tiles.h"
 
 namespace tilewright::hopper {
 
 constexpr int min(int a, int b) { return a < b ? a : b; }
 constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
+/// A warpgroup's staged stores from `begin` on, row by row, 16 bytes a lane: what lies behind the end of a piece is
+/// another's.
+template <Tile tile, int bytes>
+TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& arguments, const Work& work,
+                                  int warpgroup, int begin, int stores) {
+    constexpr int unit_bytes = int(sizeof(Quad)), units = tile.store_pitch(bytes) / unit_bytes;
+    const OutputView& d = arguments.output;
+    const int first = work.row + warpgroup * tile.rows_per_warpgroup();
+    const int rows = min(work.row_end - first, tile.rows_per_warpgroup());
+    u8* const corner = static_cast<u8*>(d.data) + work.batch * d.batch_stride * bytes;
+    for (int i = lane_index(); i < stores * rows * units; i += warp_threads) {
+        const int store = i / units / rows, row = i / units % rows, unit = i % units;
+        const int column = work.column + (begin + store) * tile.store_columns(bytes) + unit * (unit_bytes / bytes);
+        if (column >= arguments.n) continue;
+        const int place = tile.store_swizzled(bytes) ? unit ^ row % 8 : unit;
+        const u8* from = shared.d[warpgroup] + (store * tile.rows_per_warpgroup() + row) * tile.store_pitch(bytes) +
+                         place * unit_bytes;
+        u8* to = corner + ((first + row) * d.row_stride + column) * bytes;
+        store_global(reinterpret_cast<Quad*>(to), load_shared(*reinterpret_cast<const Quad*>(from)));
+    }
+    sync_warp();
+}
+
 /// Returns the patience that is left.
 template <Tile tile, int bytes>
-TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Schedule<tile> schedule, Work work) {
+TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles) {
     constexpr int halves = tile.rows_per_warpgroup() / tile.store_rows();
     constexpr int at_once = tile.stores_at_once(bytes), pitch = tile.store_pitch(bytes);
     // Half of the time that the tensor cores need for a tile: 4096 products a clock, at 1.7 GHz.
-    constexpr int count_all = tile.stores(bytes) * halves * tile.warpgroups;
-    const int pace = k_blocks_of<tile>(arguments) * (tile.m * tile.n / 32) * 3 / 10 / count_all;
+    constexpr int stores_in_all = tile.stores(bytes) * halves * tile.warpgroups;
+    const int pace = k_blocks_of<tile>(arguments) * (tile.m * tile.n / 32) * 3 / 10 / stores_in_all;
     const bool issues = lane_index() == 0;
     int patience = all_patience;
-    Ring<1> ring{};
+    u32 parities = 0;  // a bit for each warpgroup
+    Work work = tiles.first(patience);
     while (work.exists != 0) {
-        const Work next = schedule.next();
+        const Work next = tiles.next(patience);
+        const auto rows_of = [&](int warpgroup) {
+            return tile.skips_rows() ? work.row_end - work.row - warpgroup * tile.rows_per_warpgroup() : tile.m;
+        };
         for (int begin = 0; begin < tile.stores(bytes); begin += at_once) {
-            const int count = min(at_once, tile.stores(bytes) - begin) * halves;
+            const int stores = min(at_once, tile.stores(bytes) - begin);
             for (int warpgroup = 0; warpgroup < tile.warpgroups; ++warpgroup) {
-                barrier_wait(shared.staged[warpgroup], ring.parity, {patience, BarrierName::staged, warpgroup});
-                for (int i = 0; i < count; ++i) {
+                if (rows_of(warpgroup) <= 0) continue;
+                barrier_wait(shared.staged[warpgroup], parities >> warpgroup & 1,
+                             {patience, BarrierName::staged, warpgroup});
+                const int row = work.row + warpgroup * tile.rows_per_warpgroup();
+                if (tile.grouped() && row + tile.rows_per_warpgroup() > work.row_end) {
+                    drain_rows<tile, bytes>(shared, arguments, work, warpgroup, begin, stores);
+                    continue;
+                }
+                for (int i = 0; i < stores * halves; ++i) {
                     if (issues) {
                         tma_store(arguments.d, shared.d[warpgroup] + i * tile.store_rows() * pitch,
                                   work.column + (begin + i / halves) * tile.store_columns(bytes),
-                                  work.row + warpgroup * tile.rows_per_warpgroup() + i % halves * tile.store_rows(),
-                                  work.batch);
+                                  row + i % halves * tile.store_rows(), work.batch);
                         tma_store_commit();
                     }
                     if (next.exists != 0) pause(pace);
                 }
             }
-            if (issues) {
-                tma_store_wait_read();
-                for (Barrier& stored : shared.stored) barrier_arrive(stored);
+            if (issues) tma_store_wait_read();
+            for (int warpgroup = 0; warpgroup < tile.warpgroups; ++warpgroup) {
+                if (rows_of(warpgroup) <= 0) continue;
+                if (issues) barrier_arrive(shared.stored[warpgroup]);
+                parities ^= 1U << warpgroup;
             }
-            ring.advance();
             sync_warp();
         }
         work = next;

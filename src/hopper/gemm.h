@@ -13,6 +13,9 @@
 // block_scales_empty   block scale      multiply: they have been read                  consumer warps
 // final_scales_full    multiply         block scale: scales for the finished tile      1
 // final_scales_empty   block scale      multiply: they have been read                  consumer warps
+// work_full            all others       block scale: the next tile, if sizes of groups   1
+//                                       lie on the device
+// work_empty           block scale      load, row scale, store, multiply: they know it   a warp each
 #pragma once
 
 #include "hopper/load.h"
@@ -42,15 +45,18 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
         barrier_init(shared.staged[lane], warpgroup_threads / warp_threads);
         barrier_init(shared.stored[lane], 1);
     }
+    if (tile.grouped() && lane < work_slots) {
+        barrier_init(shared.work_full[lane], 1);
+        barrier_init(shared.work_empty[lane], tile.work_arrivals(arguments.scales_by_tma, arguments.stored_by_tma));
+    }
     barrier_init_fence();
 }
 
 /// This and `consume` return the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Schedule<tile>& schedule,
-                              const Work& first, int warp) {
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles, int warp) {
     switch (tile.role(warp)) {
-        case Role::load: return load_operands<tile>(shared, arguments, schedule, first);
+        case Role::load: return load_operands<tile>(shared, arguments, tiles);
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
             if constexpr (!tile.plain) {
@@ -58,12 +64,12 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
             }
             break;
         case Role::store:
-            if constexpr (tile.plain) return drain<tile, 2>(shared, arguments, schedule, first);
+            if constexpr (tile.plain) return drain<tile, 2>(shared, arguments, tiles);
             if (!arguments.stored_by_tma) break;
             if (element_bytes(arguments.format) == 2) {
-                if constexpr (tile.stores_by_tma(2)) return drain<tile, 2>(shared, arguments, schedule, first);
+                if constexpr (tile.stores_by_tma(2)) return drain<tile, 2>(shared, arguments, tiles);
             } else {
-                if constexpr (tile.stores_by_tma(4)) return drain<tile, 4>(shared, arguments, schedule, first);
+                if constexpr (tile.stores_by_tma(4)) return drain<tile, 4>(shared, arguments, tiles);
             }
             break;
         default: break;
@@ -71,13 +77,24 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     return all_patience;
 }
 
+/// Whether any of the tile's rows in its piece are this warpgroup's.
+template <Tile tile>
+TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const Work& work) {
+    return !tile.skips_rows() || work.row + consumer.first_row() < work.row_end;
+}
+
 /// Multiplies a tile, then stores it.
 template <Tile tile>
-TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Schedule<tile>& schedule, Work work) {
+TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Tiles<tile>& tiles) {
     Sums<tile> sums;
-    for (; work.exists != 0; work = schedule.next()) {
-        multiply<tile>(consumer, sums);
-        store<tile>(consumer, sums, work);
+    for (Work work = tiles.first(consumer.patience); work.exists != 0; work = tiles.next(consumer.patience)) {
+        if (has_rows<tile>(consumer, work)) {
+            multiply<tile>(consumer, sums);
+            store<tile>(consumer, sums, work);
+        } else {
+            pass_over<tile>(consumer);
+            pass_over_final_scales<tile>(consumer);
+        }
         // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
         // descriptors of wgmma, in uniform registers.
         sync_warp();
@@ -86,29 +103,42 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Schedule<tile>&
 
 /// Stores a tile while the first k-block of the next is multiplied.
 template <Tile tile>
-TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Schedule<tile>& schedule, Work work) {
+TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>& tiles) {
     Sums<tile> sums;
     Chain<tile> chain;
     Factors<tile> factors{};  // read even when there is no tile at all
-    Work last{};
+    Work work = tiles.first(consumer.patience);
+    bool holds_sums = false;  // of the last tile
+    const auto store_last = [&](int unit) {
+        if (!holds_sums) return;
+        if (unit == 0) consumer.release_previous();
+        store_unit<tile>(consumer, sums, unit);
+    };
     while (true) {
-        const Work next = schedule.next();
-        multiply_block<tile>(consumer, sums, chain, factors, 0, {.first = true}, work.exists != 0, [&](int unit) {
-            if (last.exists == 0) return;
-            if (unit == 0) consumer.release_previous();
-            store_unit<tile>(consumer, sums, unit);
-        });
-        if (work.exists == 0) break;
-        multiply_promoted<tile>(consumer, sums, chain, factors);
-        last = work;
+        Work next{};
+        if (work.exists != 0 && !has_rows<tile>(consumer, work)) {
+#pragma unroll
+            for (int unit = 0; unit < units<tile>; ++unit) store_last(unit);
+            holds_sums = false;
+            pass_over<tile>(consumer);
+            pass_over_final_scales<tile>(consumer);
+            next = tiles.next(consumer.patience);
+        } else {
+            // Where sizes lie on the device, the next tile may be handed out only when this one is under way.
+            if constexpr (!tile.grouped()) next = tiles.next(consumer.patience);
+            multiply_block<tile>(consumer, sums, chain, factors, 0, {.first = true}, work.exists != 0, store_last);
+            if (work.exists == 0) break;
+            multiply_promoted<tile>(consumer, sums, chain, factors);
+            holds_sums = true;
+            if constexpr (tile.grouped()) next = tiles.next(consumer.patience);
+        }
         work = next;
         sync_warp();  // as above
     }
 }
 
 template <Tile tile>
-TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, Schedule<tile> schedule,
-                              const Work& first, int warp) {
+TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles, int warp) {
     const int warpgroup = warp / 4;
     const int lane = lane_index();
     Consumer<tile> consumer{
@@ -124,9 +154,9 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .by_tma = arguments.stored_by_tma,
     };
     if constexpr (stores_while_multiplying<tile>) {
-        consume_overlapped<tile>(consumer, schedule, first);
+        consume_overlapped<tile>(consumer, tiles);
     } else {
-        consume_in_turn<tile>(consumer, schedule, first);
+        consume_in_turn<tile>(consumer, tiles);
     }
     return consumer.patience;
 }
@@ -136,25 +166,24 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
     static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
     auto& shared = shared_memory<Shared<tile>>();
     const int warp = warp_index();
-    Schedule<tile> schedule = own_schedule<tile>(arguments);
-    Work first{};
+    Tiles<tile> tiles(shared, arguments);
     // A warp that has time makes the barriers ready while the others find their first tile.
     if (warp == 0 && lane_index() == 0) {
         tma_prefetch(arguments.a);
         tma_prefetch(arguments.b);
     }
     if (warp == producer_warps - 1) init_barriers<tile>(shared, arguments);
-    first = schedule.next();
+    tiles.prepare();
     sync_block();
     if constexpr (tile.cluster > 1) sync_cluster();
 
     int patience = 0;
     if (warp < producer_warps) {
         if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
-        patience = produce<tile>(shared, arguments, schedule, first, warp);
+        patience = produce<tile>(shared, arguments, tiles, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
-        patience = consume<tile>(shared, arguments, schedule, first, warp - producer_warps);
+        patience = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (patience < 0)
         store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));

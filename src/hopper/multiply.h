@@ -6,7 +6,7 @@
 namespace tilewright::hopper {
 
 /// Where a k-block stands; known to the compiler.
-struct Place {
+struct Step {
     bool first = false;  // of its tile
     int in_four = 0;
 };
@@ -15,7 +15,7 @@ struct Place {
 /// tensor core reads and writes the same registers' banks.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const Chain<tile>& chain,
-                               const Factors<tile>& factors, int unit, const Place& place) {
+                               const Factors<tile>& factors, int unit, const Step& place) {
     const int in_chunk = place.in_four % tile.scale_chunk();
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -37,14 +37,16 @@ TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const Chain<t
 /// never looked at, because a wgmma under a condition would be serialised.
 template <Tile tile, class StoreUnit>
 TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain<tile>& chain, Factors<tile>& factors,
-                                      int k_block, const Place& place, bool exists, const StoreUnit& store_unit) {
+                                      int k_block, const Step& place, bool exists, const StoreUnit& store_unit) {
     constexpr bool by_row = tile.scales_by_row;
+    // Behind narrow products, which are soon done, scales would come late.
+    constexpr bool rows_first = !by_row && (tile.scales_columns() || tile.piece_columns() < 64);
     const int stage = c.ring.place, in_chunk = place.in_four % tile.scale_chunk();
     if (exists) c.wait_full();
 #pragma unroll
     for (int unit = 0; unit < units<tile>; ++unit) {
         factors.read_columns(c, unit);
-        if constexpr (tile.scales_columns() && !by_row) factors.read_rows(c, stage, unit);
+        if constexpr (rows_first) factors.read_rows(c, stage, unit);
         pin(chain);
         wgmma_fence();
         c.issue(chain, unit, false);
@@ -58,9 +60,7 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         }
         store_unit(unit);
         if (unit == units<tile> - 1 && exists) c.advance();
-        if constexpr (!(tile.scales_columns() && !by_row)) {
-            if (in_chunk == 0 && unit % tile.pieces() == 0) factors.read_rows(c, stage, unit);
-        }
+        if (!rows_first && in_chunk == 0 && unit % tile.pieces() == 0) factors.read_rows(c, stage, unit);
         factors.combine(unit, in_chunk);
         wgmma_wait<0>();
         pin(chain);
@@ -133,6 +133,18 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums) {
         multiply_promoted<tile>(c, sums, chain, factors);
         c.release_previous();
     }
+}
+
+/// A tile in which this warpgroup has no row: its stages are given back, and the tensor core is left to the others.
+template <Tile tile>
+TILEWRIGHT_DEVICE void pass_over(Consumer<tile>& c) {
+    for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
+        next_block_scales(c, k_block);
+        c.wait_full();
+        c.release(c.ring.place);
+        c.ring.advance();
+    }
+    if (c.k_blocks > 0) release_block_scales(c);
 }
 
 }  // namespace tilewright::hopper

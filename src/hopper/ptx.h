@@ -31,6 +31,16 @@ int block_rank();  // in the cluster
 /// The value of the first lane, in a form that the compiler knows to be the same for the whole warp.
 int same_in_warp(int value);
 
+// ---- Between the lanes of a warp, together
+
+/// The value of lane `lane` % 32.
+int from_lane(int value, int lane);
+/// Bit i: what lane i says.
+u32 ballot(bool yes);
+
+int lowest_bit(u32 bits);  // its index; `bits` is not 0
+int highest_bit(u32 bits);
+
 // ---- Together
 
 void sync_block();
@@ -130,6 +140,9 @@ struct alignas(16) Quad {
 float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
+Quad load_shared(const Quad& from);
+int load_shared(const int& from);
+void store_shared(int& to, int value);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);
 /// stmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
@@ -140,9 +153,12 @@ void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth);
 float load_global(const float* from);
 u8 load_global(const u8* from);
 u16 load_global(const u16* from);
+int load_global(const int* from);
+i64 load_global(const i64* from);
 void store_global(float* to, float value);
 void store_global(u16* to, u16 value);
 void store_global(u64* to, u64 value);
+void store_global(Quad* to, Quad value);
 
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 

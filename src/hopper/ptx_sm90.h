@@ -14,6 +14,10 @@ TILEWRIGHT_DEVICE u32 shared_address(const void* pointer) { return u32(__cvta_ge
 TILEWRIGHT_DEVICE int thread_index() { return int(threadIdx.x); }
 // The shuffle tells the compiler that all lanes agree, so that what follows from it stays in uniform registers.
 TILEWRIGHT_DEVICE int same_in_warp(int value) { return __shfl_sync(~0U, value, 0); }
+TILEWRIGHT_DEVICE int from_lane(int value, int lane) { return __shfl_sync(~0U, value, lane); }
+TILEWRIGHT_DEVICE u32 ballot(bool yes) { return __ballot_sync(~0U, yes); }
+TILEWRIGHT_DEVICE int lowest_bit(u32 bits) { return __ffs(int(bits)) - 1; }
+TILEWRIGHT_DEVICE int highest_bit(u32 bits) { return 31 - __clz(int(bits)); }
 TILEWRIGHT_DEVICE int warp_index() { return same_in_warp(int(threadIdx.x) / warp_threads); }
 // Volatile: read again where it is needed, or what follows from it would hold registers through the main loop.
 TILEWRIGHT_DEVICE int lane_index() {
@@ -178,6 +182,14 @@ TILEWRIGHT_DEVICE Quad load_shared(const Quad& from) {
                  : "r"(shared_address(&from)));
     return quad;
 }
+TILEWRIGHT_DEVICE int load_shared(const int& from) {
+    int value;
+    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(shared_address(&from)));
+    return value;
+}
+TILEWRIGHT_DEVICE void store_shared(int& to, int value) {
+    asm volatile("st.shared.s32 [%0], %1;" ::"r"(shared_address(&to)), "r"(value) : "memory");
+}
 TILEWRIGHT_DEVICE void store_shared(float& to, float value) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared_address(&to)), "f"(value) : "memory");
 }
@@ -192,9 +204,12 @@ TILEWRIGHT_DEVICE void store_matrix(void* row, u32 first, u32 second, u32 third,
 TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u16 load_global(const u16* from) { return __ldg(from); }
+TILEWRIGHT_DEVICE int load_global(const int* from) { return __ldg(from); }
+TILEWRIGHT_DEVICE i64 load_global(const i64* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE void store_global(float* to, float value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u16* to, u16 value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u64* to, u64 value) { *to = value; }
+TILEWRIGHT_DEVICE void store_global(Quad* to, Quad value) { *to = value; }
 
 // ---- Arithmetic
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "formats/codec.h"
-#include "hopper/shared.h"
+#include "hopper/tiles.h"
 
 namespace tilewright::hopper {
 
@@ -36,8 +36,9 @@ public:
         const int k_blocks = k_blocks_of<tile>(arguments_);
         const int thread = lane_index();
         Ring<tile.stages> ring{.parity = 1};
-        Schedule<tile> schedule = own_schedule<tile>(arguments_);
-        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+        Tiles<tile> tiles(shared_, arguments_);
+        tiles.prepare();
+        for (Work work = tiles.first(patience_); work.exists != 0; work = tiles.next(patience_)) {
             for (int begin = 0; begin < k_blocks; begin += k_blocks_at_once) {
                 read(work, thread, begin);
 #pragma unroll
@@ -58,7 +59,7 @@ private:
 
     TILEWRIGHT_DEVICE void read(const Work& work, int lane, int begin) {
         read_side<0, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
-        read_side<a_rows / threads, b_rows>(arguments_.scales_b, work.batch, work.column + lane, begin);
+        read_side<a_rows / threads, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
     }
 
     /// `rows` rows of one operand, from `row` on every 32nd, into the values from `place` on.
@@ -99,7 +100,8 @@ private:
     float values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 
-/// One warp: brings the scales that serve a whole tile, or many of its k-blocks, ahead of the tile.
+/// One warp: brings the scales that serve a whole tile, or many of its k-blocks, ahead of the tile. Grouped: hands out
+/// the tiles, which it meets first.
 template <Tile tile>
 class TileScales {
 public:
@@ -107,8 +109,9 @@ public:
         : shared_(shared), arguments_(arguments) {}
 
     TILEWRIGHT_DEVICE int run() {
-        Schedule<tile> schedule = own_schedule<tile>(arguments_);
-        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+        HandedOutTiles<tile> tiles(shared_, arguments_);
+        tiles.prepare();
+        for (Work work = tiles.first(patience_); work.exists != 0; work = tiles.next(patience_)) {
             if constexpr (tile.scales_after()) bring_final_scales(work);
             if constexpr (tile.scales_blocks()) bring_block_scales(work);
         }
@@ -121,7 +124,7 @@ private:
         barrier_wait(shared_.final_scales_empty[place], finals_.parity,
                      {patience_, BarrierName::final_scales_empty, place});
         bring<tile.m>(shared_.row_scales[place], arguments_.scales_a, work.batch, work.row);
-        bring<tile.n>(shared_.column_scales[place], arguments_.scales_b, work.batch, work.column);
+        bring<tile.n>(shared_.column_scales[place], arguments_.scales_b, work.group, work.column);
         sync_warp();
         if (lane_index() == 0) barrier_arrive(shared_.final_scales_full[place]);
         finals_.advance();
@@ -150,7 +153,7 @@ private:
                          {patience_, BarrierName::block_scales_empty, place});
             for (int group = 0; group < tile.column_groups(); ++group) {
                 const int row_block = (work.column + group * tile.group_columns()) / 128;
-                const float value = scale_at(arguments_.scales_b, work.batch, row_block, begin + lane_index());
+                const float value = scale_at(arguments_.scales_b, work.group, row_block, begin + lane_index());
                 store_shared(shared_.block_scales[place][group][lane_index()], value);
             }
             sync_warp();

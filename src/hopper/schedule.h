@@ -9,8 +9,10 @@ namespace tilewright::hopper {
 struct Work {
     int row;
     int column;
-    int batch;
-    int exists;  // 0: there is no more
+    int batch;    // of A, D and C
+    int group;    // the batch of B
+    int row_end;  // the first row that is not stored
+    int exists;   // 0: there is no more
 };
 
 /// The sizes that the walk depends on.
@@ -23,6 +25,18 @@ struct Extent {
 
 /// Numbers of tiles are 32-bit: 2^31 tiles of D are more than any memory holds.
 constexpr int tiles_along(int size, int step) { return size / step + (size % step != 0); }
+
+/// A tile among `tiles_m` x `tiles_n`: bands of `band` rows of tiles; in a band m runs fastest.
+struct Place {
+    int m;
+    int n;
+};
+constexpr Place place_in_bands(int index, int tiles_m, int tiles_n, int band) {
+    const int begin = index / (band * tiles_n) * band;
+    const int rows = band < tiles_m - begin ? band : tiles_m - begin;
+    const int rest = index - begin * tiles_n;
+    return {.m = begin + rest % rows, .n = rest / rows};
+}
 
 /// Rows and columns of D that the blocks of a cluster take at once.
 constexpr int cluster_rows(const Tile& tile) {
@@ -53,6 +67,7 @@ struct Divisor {
 /// What the walk needs, ready: the host computes it.
 struct Walk {
     int tiles = 0;       // of a cluster each
+    int rows = 0;        // of D
     Divisor per_matrix;  // tiles
     Divisor per_band;
     Divisor band;       // rows of tiles in a band
@@ -61,12 +76,12 @@ struct Walk {
 };
 
 constexpr Walk walk_of(const Tile& tile, const Extent& extent) {
-    const int m = tiles_along(extent.m, tile.m * (tile.multicast == Multicast::b ? tile.cluster : 1));
-    const int n = tiles_along(extent.n, tile.n * (tile.multicast == Multicast::a ? tile.cluster : 1));
+    const int m = tiles_along(extent.m, cluster_rows(tile)), n = tiles_along(extent.n, cluster_columns(tile));
     const int band = extent.band < m ? extent.band : m;
     if (m * n * extent.batch == 0) return {};
     const int rest = m % band;
     return {.tiles = m * n * extent.batch,
+            .rows = extent.m,
             .per_matrix = Divisor(m * n),
             .per_band = Divisor(band * n),
             .band = Divisor(band),
@@ -95,7 +110,12 @@ public:
         int m = band * walk_.band.value + rest - n * rows.value;
         if (tile.multicast == Multicast::b) m = m * tile.cluster + rank_;
         if (tile.multicast == Multicast::a) n = n * tile.cluster + rank_;
-        return {.row = m * tile.m, .column = n * tile.n, .batch = batch, .exists = 1};
+        return {.row = m * tile.m,
+                .column = n * tile.n,
+                .batch = batch,
+                .group = batch,
+                .row_end = walk_.rows,
+                .exists = 1};
     }
 
 private:

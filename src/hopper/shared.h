@@ -39,6 +39,11 @@ struct Shared {
     Barrier final_scales_empty[final_scale_slots];
     Barrier block_scales_full[block_scale_slots];
     Barrier block_scales_empty[block_scale_slots];
+
+    // The tiles that come next, where only one warp walks them.
+    Barrier work_full[tile.grouped() ? work_slots : 1];
+    Barrier work_empty[tile.grouped() ? work_slots : 1];
+    int work[tile.grouped() ? work_slots : 1][work_words];
 };
 
 /// A place in a ring, and the parity that its barriers are waited for with. Who fills starts with parity 1, because
@@ -59,12 +64,6 @@ struct Ring {
 template <Tile tile>
 TILEWRIGHT_DEVICE int k_blocks_of(const Arguments& arguments) {
     return (arguments.k + tile.k - 1) / tile.k;
-}
-
-/// This block's tiles: every role walks them on its own.
-template <Tile tile>
-TILEWRIGHT_DEVICE Schedule<tile> own_schedule(const Arguments& arguments) {
-    return Schedule<tile>(arguments.walk, block_index(), block_count());
 }
 
 }  // namespace tilewright::hopper

@@ -7,6 +7,13 @@
 
 namespace tilewright::hopper {
 
+template <Tile tile>
+TILEWRIGHT_DEVICE void release_final_scales(Consumer<tile>& c) {
+    sync_warp();
+    if (c.lane == 0) barrier_arrive(c.shared.final_scales_empty[c.finals.place]);
+    c.finals.advance();
+}
+
 /// Scales that do not vary along k: sum * (scale of the row * scale of the column).
 template <Tile tile>
 TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
@@ -31,9 +38,17 @@ TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
             for (int i = 0; i < 4; ++i) sum[i] *= rows[half][i / 2] * (i % 2 == 0 ? columns.x : columns.y);
         }
     }
-    sync_warp();
-    if (c.lane == 0) barrier_arrive(c.shared.final_scales_empty[place]);
-    c.finals.advance();
+    release_final_scales(c);
+}
+
+/// Of a tile in which the warpgroup has no rows.
+template <Tile tile>
+TILEWRIGHT_DEVICE void pass_over_final_scales(Consumer<tile>& c) {
+    if constexpr (tile.scales_after()) {
+        barrier_wait(c.shared.final_scales_full[c.finals.place], c.finals.parity,
+                     {c.patience, BarrierName::final_scales_full, c.finals.place});
+        release_final_scales(c);
+    }
 }
 
 /// The fragment of columns `column` .. `column` + 7 of the tile, in the warp's 16 rows of `half`.
@@ -171,7 +186,8 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
             stage_32_bit<tile>(sums, pad, half, begin, lane);
             sync_warp();
             const int column = work.column + begin + lane;
-            const int rows = c.arguments.m - work.row - first;
+            // The same in dense problems, where row_end would hold a register through the main loop.
+            const int rows = (tile.grouped() ? work.row_end : c.arguments.m) - work.row - first;
             const bool inside = begin + lane < tile.n && column < c.arguments.n;
 #pragma unroll 1
             for (int row = 0; row < warp_rows && row < rows; ++row) {

@@ -26,12 +26,12 @@ enum class Scaling : unsigned char {
 enum class Multicast : unsigned char { none, a, b };
 
 /// Which problems a kernel walks through.
-enum class Family : unsigned char { dense, m_grouped, masked, k_grouped };  // dense: batched too
+enum class Family : unsigned char { dense, m_grouped, k_grouped };  // dense: batched too; m_grouped: masked too
 
 /// What a warp does.
 enum class Role : unsigned char {
     load,         // fetches operands by TMA
-    block_scale,  // brings 128x128 scales, or those of finished sums
+    block_scale,  // brings 128x128 scales, or those of finished sums; grouped: hands out the tiles, too
     row_scale,    // brings scales of rows, k-block by k-block, where TMA cannot
     store,        // sends D to memory by TMA
     spare,
@@ -51,6 +51,8 @@ inline constexpr int warp_rows = 16;               // of a wgmma's 64
 inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
 inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
 inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
+inline constexpr int work_slots = 4;               // tiles that are handed out ahead, where sizes lie on the device
+inline constexpr int work_words = 8;               // of one of them
 inline constexpr int store_row_bytes = row_bytes;  // of D in one TMA store, at most
 
 /// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
@@ -65,6 +67,7 @@ struct Side {
     Scaling scaling = Scaling::after;
     int rows = 0;
     bool shared = false;  // by multicast
+    int box_limit = box_rows_limit;
 
     constexpr bool scaled_in_loop() const {
         return scaling == Scaling::row_128 || scaling == Scaling::block_128 || scaling == Scaling::row_32;
@@ -108,7 +111,9 @@ struct Tile {
     constexpr int rows() const { return swap_ab ? n : m; }
     constexpr int columns() const { return swap_ab ? m : n; }
 
-    constexpr Side side_a() const { return {a, a_scaling, rows(), multicast == Multicast::a}; }
+    constexpr Side side_a() const {
+        return {a, a_scaling, rows(), multicast == Multicast::a, skips_rows() ? rows_per_warpgroup() : box_rows_limit};
+    }
     constexpr Side side_b() const { return {b, b_scaling, columns(), multicast == Multicast::b}; }
     constexpr Side first() const { return swap_ab ? side_b() : side_a(); }
     constexpr Side second() const { return swap_ab ? side_a() : side_b(); }
@@ -141,6 +146,11 @@ struct Tile {
     }
     constexpr int column_groups() const { return n / group_columns(); }
 
+    /// The rows of groups are known on the device only.
+    constexpr bool grouped() const { return family == Family::m_grouped; }
+    /// Warpgroups whose rows lie behind the end of a piece neither load nor multiply them.
+    constexpr bool skips_rows() const { return grouped() && warpgroups > 1; }
+
     // ---- Who does what
 
     constexpr int consumer_warps() const { return warpgroups * 4; }
@@ -149,7 +159,7 @@ struct Tile {
     constexpr Role role(int warp) const {
         if (warp >= producer_warps) return Role::multiply;
         if (warp == 0) return Role::load;
-        if (warp == 1) return scales_blocks() || scales_after() ? Role::block_scale : Role::spare;
+        if (warp == 1) return scales_blocks() || scales_after() || grouped() ? Role::block_scale : Role::spare;
         if (warp == 2) return scale_warps() > 0 ? Role::row_scale : Role::spare;
         return Role::store;
     }
@@ -160,6 +170,10 @@ struct Tile {
     constexpr int full_arrivals(bool scales_by_tma) const { return 1 + (scales_by_tma ? 0 : scale_warps()); }
     /// Each warp that multiplies, in every block that waits for this stage.
     constexpr int empty_arrivals() const { return consumer_warps() * (multicast == Multicast::none ? 1 : cluster); }
+    /// Each warp that works on tiles and does not hand them out.
+    constexpr int work_arrivals(bool scales_by_tma, bool stored_by_tma) const {
+        return full_arrivals(scales_by_tma) + consumer_warps() + (stored_by_tma ? 1 : 0);
+    }
 
     // ---- Shared memory
 
@@ -181,8 +195,9 @@ struct Tile {
     constexpr int final_scale_bytes() const { return scales_after() ? final_scale_slots * (m + n) * 4 : 0; }
     /// Full and empty for each stage and slot.
     constexpr int barrier_bytes() const {
-        return 2 * 8 * (stages + final_scale_slots + block_scale_slots + warpgroups);
+        return 2 * 8 * (stages + final_scale_slots + block_scale_slots + warpgroups + (grouped() ? work_slots : 0));
     }
+    constexpr int work_bytes() const { return grouped() ? work_slots * work_words * 4 : 0; }
     /// D on its way out, of each warpgroup: 16-bit elements of its whole share, or a scratch pad of 16 rows a warp.
     constexpr int staging_bytes() const {
         const int pads = warpgroup_threads / warp_threads * warp_rows * row_bytes;
@@ -191,7 +206,7 @@ struct Tile {
     }
     constexpr int shared_bytes() const {
         const int scales = block_scale_bytes() + final_scale_bytes() + 512;  // 512: alignment between the parts
-        return round_up(stages * stage_bytes() + warpgroups * staging_bytes() + scales + barrier_bytes(),
+        return round_up(stages * stage_bytes() + warpgroups * staging_bytes() + scales + barrier_bytes() + work_bytes(),
                         tile_alignment);
     }
 
@@ -200,7 +215,7 @@ struct Tile {
     /// Rows that this block fetches of an operand itself; its peers fetch the rest of a shared one.
     constexpr int fetched_rows(const Side& side) const { return side.shared ? side.rows / cluster : side.rows; }
     constexpr int box_rows(const Side& side) const {
-        return fetched_rows(side) < box_rows_limit ? fetched_rows(side) : box_rows_limit;
+        return fetched_rows(side) % side.box_limit == 0 ? side.box_limit : fetched_rows(side);
     }
     constexpr int bytes_per_load(const Side& side) const { return box_rows(side) * k * bits(side.storage) / 8; }
     /// Bytes that a full barrier waits for, whoever fetched them.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hopper/schedule.h"
+#include "launch/groups.h"
 #include "launch/maps.h"
 
 namespace tilewright::launch {
@@ -54,8 +55,10 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.m = static_cast<int>(g.m);
     result.n = static_cast<int>(g.n);
     result.k = static_cast<int>(g.k);
-    result.walk =
-        hopper::walk_of(tile, {.m = result.m, .n = result.n, .batch = static_cast<int>(g.groups), .band = band});
+    result.batch = static_cast<int>(g.groups);
+    result.band = band;
+    result.walk = hopper::walk_of(tile, {.m = result.m, .n = result.n, .batch = result.batch, .band = band});
+    result.sizes = group_sizes(g);
     return result;
 }
 
@@ -74,13 +77,14 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     const bool needs_a = a.scaling == hopper::Scaling::row_128;
     const bool needs_b = b.scaling == hopper::Scaling::row_128;
     const bool common = is_common(launch.arguments);
-    const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = g.groups};
+    const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = matrices(g)};
     tile.scales_by_row = false;
     if (needs_a) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
     if (needs_a && !launch.a_scales && common) {
         tile.scales_by_row = true;
-        launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
+        const bool fits = tile.shared_bytes() <= hopper::shared_bytes_limit;  // they take four times the room
+        if (fits) launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
     }
     const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
     launch.arguments.scales_by_tma = all && (needs_a || needs_b);
@@ -94,14 +98,14 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
 }  // namespace
 
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
-    const std::int64_t clusters = few(g.groups) * few(divide_up(g.m, hopper::cluster_rows(tile))) *
-                                  few(divide_up(g.n, hopper::cluster_columns(tile))) * tile.split_k;
+    const std::int64_t columns = few(divide_up(g.n, hopper::cluster_columns(tile)));
+    const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns * tile.split_k;
     return static_cast<int>(std::min<std::int64_t>(clusters, std::max(sms / tile.cluster, 1))) * tile.cluster;
 }
 
 Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     Launch result{.tile = tile, .arguments = arguments(g, tile)};
-    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = g.groups}, tile, tile.side_a());
+    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = matrices(g)}, tile, tile.side_a());
     result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, tile.side_b());
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
@@ -111,7 +115,7 @@ Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster;
     result.threads = tile.threads();
-    result.shared_bytes = tile.shared_bytes();
+    result.shared_bytes = result.tile.shared_bytes();
     return result;
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "launch/groups.h"
+
 namespace tilewright::launch {
 namespace {
 
@@ -89,14 +91,14 @@ std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const 
     // TMA writes 16 bytes at a time: the end of a row that is no multiple of them reaches into what lies behind it
     // (seen on an H200 in poisoned borders; loads do stop at the element).
     if (g.n * bytes % 16 != 0) return {};
-    if (!is_stride_aligned(g.d.row_stride, g.m, bytes) || !is_stride_aligned(g.d.group_stride, g.groups, bytes)) {
+    if (!is_stride_aligned(g.d.row_stride, g.m, bytes) || !is_stride_aligned(g.d.group_stride, matrices(g), bytes)) {
         return {};
     }
     return hopper::TensorMapDescription{
         .base = g.d.data,
         .element_bytes = bytes,
-        .sizes = {size(g.n), size(g.m), size(g.groups)},
-        .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, g.groups, bytes)},
+        .sizes = {size(g.n), size(g.m), size(matrices(g))},
+        .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, matrices(g), bytes)},
         .box = {static_cast<hopper::u32>(tile.store_columns(bytes)), static_cast<hopper::u32>(tile.store_rows()), 1},
         .swizzled = tile.store_swizzled(bytes)};
 }

@@ -1,5 +1,8 @@
 #include "launch/pack.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace tilewright::launch {
 namespace {
 
@@ -42,6 +45,18 @@ const std::vector<Tile>& cuts() {
 /// Pairs of blocks pay where a tile brings much from L2.
 bool may_share(const Tile& tile) { return tile.m * tile.n >= 192 * 128 || tile.m == 256; }
 
+/// Groups end in the middle of tiles: what serves them besides the largest tiles are small ones.
+bool serves_groups(const Tile& tile) {
+    constexpr Tile grouped[] = {{.m = 256, .n = 128, .stages = 3},
+                                {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
+                                {.m = 128, .n = 192, .stages = 4},
+                                {.m = 128, .n = 256, .stages = 3},
+                                {.m = 128, .n = 128, .stages = 5},
+                                {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
+                                {.m = 64, .n = 64, .stages = 8, .warpgroups = 1}};
+    return std::ranges::find(grouped, tile) != std::end(grouped);
+}
+
 bool promotes(const Tile& tile) { return tile.n <= 192 || tile.n == 256; }
 bool scales_of_both(const Tile& tile) { return tile.m <= 128 && tile.n >= 64 && tile.n <= 128; }
 bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64; }
@@ -69,6 +84,7 @@ std::vector<Tile> pack() {
     std::vector<Tile> list;
     for (const Mode& mode : modes) {
         for (Tile tile : cuts()) {
+            const bool groups = serves_groups(tile);
             tile.a_scaling = mode.a;
             tile.b_scaling = mode.b;
             tile.promoted = mode.promoted;
@@ -76,10 +92,16 @@ std::vector<Tile> pack() {
             for (bool plain : {false, true}) {
                 tile.plain = plain;
                 add(tile, list);
+                if (!groups) continue;
+                list.push_back(tile);
+                list.back().family = hopper::Family::m_grouped;
             }
             if (mode.a != Scaling::row_128) continue;
             tile.scales_by_row = true;
             add(tile, list);
+            if (!groups) continue;
+            list.push_back(tile);
+            list.back().family = hopper::Family::m_grouped;
         }
     }
     return list;

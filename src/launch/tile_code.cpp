@@ -42,6 +42,7 @@ std::string describe(const hopper::Tile& tile) {
     text += fmt::format(", {} x {}, {} x {}", word(storages, tile.a), word(storages, tile.b),
                         word(scalings, tile.a_scaling), word(scalings, tile.b_scaling));
     if (!tile.promoted) text += ", unpromoted";
+    if (tile.grouped()) text += ", grouped";
     if (tile.plain) text += ", plain";
     return tile.scales_by_row ? text + ", scales by row" : text;
 }

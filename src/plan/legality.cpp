@@ -62,7 +62,7 @@ Reason cluster_size(const hopper::Tile& tile, const Work& work, const DeviceDesc
 Reason pairs(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
     const bool along_rows = tile.multicast == hopper::Multicast::b;
     if (tile.cluster == 1) return std::nullopt;
-    if (along_rows && (tile.family == hopper::Family::m_grouped || tile.family == hopper::Family::masked)) {
+    if (along_rows && tile.grouped()) {
         return "blocks that share b lie along the rows, where another group may begin between them; share a instead";
     }
     const std::int64_t size = along_rows ? work.rows : work.columns;

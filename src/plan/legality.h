@@ -15,7 +15,7 @@ std::vector<Finding> obstacles(const Work& work);
 /// Whether gemm.h can be compiled for this tile, if it is otherwise legal.
 constexpr bool has_kernel(const hopper::Tile& tile) {
     const bool fp8 = hopper::bits(tile.a) == 8 && hopper::bits(tile.b) == 8;
-    return fp8 && tile.family == hopper::Family::dense && !tile.swap_ab && tile.split_k == 1;
+    return fp8 && tile.family != hopper::Family::k_grouped && !tile.swap_ab && tile.split_k == 1;
 }
 
 struct Objection {

@@ -10,6 +10,11 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
+/// Groups differ in size: beside its whole tiles each has a last one that is half full in the mean.
+double tiles_of_groups(std::int64_t rows, int step) {
+    return rows == 0 ? 0 : std::max(1.0, static_cast<double>(rows) / step + 0.5);
+}
+
 }  // namespace
 
 int usable_sms(const Work& work, const DeviceDescription& device) {
@@ -21,7 +26,8 @@ Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescriptio
     const int columns = hopper::cluster_columns(tile);
     const int sms = usable_sms(work, device);
     Spread result;
-    result.row_tiles = tiles_of(work.rows, rows) * (rows / tile.rows());
+    result.row_tiles =
+        tile.grouped() ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * (rows / tile.rows());
     result.column_tiles = tiles_of(work.columns, columns) * (columns / tile.columns());
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * tile.split_k;

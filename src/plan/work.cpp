@@ -72,8 +72,7 @@ hopper::Scaling scaling(Granularity granularity) {
 }
 
 hopper::Family family(Grouping grouping) {
-    if (is_m_grouped(grouping)) return hopper::Family::m_grouped;
-    if (grouping == Grouping::m_grouped_masked) return hopper::Family::masked;
+    if (is_m_grouped(grouping) || grouping == Grouping::m_grouped_masked) return hopper::Family::m_grouped;
     return grouping == Grouping::k_grouped ? hopper::Family::k_grouped : hopper::Family::dense;
 }
 

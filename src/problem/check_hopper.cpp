@@ -53,10 +53,10 @@ void check_built(const Problem& p, Findings& findings) {
                       .advice = use_cpu});
     }
     const Grouping grouping = p.groups.grouping;
-    if (grouping == Grouping::dense || grouping == Grouping::batched) return;
+    if (grouping != Grouping::k_grouped) return;
     findings.add({.operand = "groups.grouping",
                   .given = std::string(name(grouping)),
-                  .expected = std::string("dense or batched") + gpu + " in this version",
+                  .expected = std::string("dense, batched or m_grouped") + gpu + " in this version",
                   .advice = use_cpu});
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "cli/bench_arguments.h"
 #include "cli/bench_gpu_report.h"
 #include "cli/commands.h"
@@ -12,13 +14,34 @@ namespace {
 const Recipe blocks = parse_recipe("1x128:128x128").value();
 
 TEST(PeersTable, ShipsTheDenseShapesOfTheMarks) {
-    const std::vector<BenchShape> shapes = dense_peer_shapes(peers_table());
+    const std::vector<BenchShape> shapes = peer_shapes(peers_table(), Grouping::dense);
     EXPECT_EQ(shapes.size(), 25U);
     for (const BenchShape& shape : shapes) {
         for (const char* peer : {"DeepGEMM", "torch 2.11 _scaled_mm per-row", blas_peer}) {
             EXPECT_GT(peer_seconds(peers_table(), peer, shape).value_or(0), 1e-6) << peer << " " << shape.m;
         }
     }
+}
+
+TEST(PeersTable, ShipsTheGroupedShapesWithTheSizesThatThePeersHad) {
+    const std::vector<BenchShape> contiguous = peer_shapes(peers_table(), Grouping::m_grouped_indices);
+    const std::vector<BenchShape> masked = peer_shapes(peers_table(), Grouping::m_grouped_masked);
+    EXPECT_EQ(contiguous.size(), 6U);
+    EXPECT_EQ(masked.size(), 10U);
+    for (const std::vector<BenchShape>& shapes : {contiguous, masked}) {
+        for (const BenchShape& shape : shapes) {
+            EXPECT_GT(peer_seconds(peers_table(), rival(blocks, shape.grouping), shape).value_or(0), 1e-6);
+        }
+    }
+    // The table's flops over 2 n k: Python's sum(int(8192 * random.uniform(0.7, 1.3)) ...) with seed 1, and so on.
+    const auto rows = [](const BenchShape& shape) {
+        const std::vector<std::int64_t> sizes = group_sizes(shape);
+        return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+    };
+    EXPECT_EQ(rows({.grouping = Grouping::m_grouped_offsets, .groups = 4, .m = 8192, .n = 1, .k = 1}), 32769);
+    EXPECT_EQ(rows({.grouping = Grouping::m_grouped_offsets, .groups = 32, .m = 256, .n = 1, .k = 1}), 7869);
+    EXPECT_EQ(rows({.grouping = Grouping::m_grouped_masked, .groups = 32, .m = 192, .n = 1, .k = 1, .max_m = 1024}),
+              6039);
 }
 
 TEST(PeersTable, ALineThatCannotBeReadIsNamed) {

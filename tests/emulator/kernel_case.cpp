@@ -67,7 +67,8 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     } catch (const emulator::Error& error) {
         return error.what();
     }
-    for (std::int64_t group = 0; group < (spec.grouping == Grouping::batched ? spec.groups : 1); ++group) {
+    const bool separate = spec.grouping == Grouping::batched || spec.grouping == Grouping::m_grouped_masked;
+    for (std::int64_t group = 0; group < (separate ? spec.groups : 1); ++group) {
         for (std::int64_t row = 0; row < spec.m; ++row) {
             for (std::int64_t column = 0; column < spec.n; ++column) {
                 const std::uint32_t is = given.output_bits(group, row, column);

@@ -57,10 +57,12 @@ Recipe recipe(const Tile& tile, bool powers) {
 CaseSpec tails(const Tile& tile) {
     const bool along_m = tile.multicast == hopper::Multicast::b;
     const bool plain = tile.plain;
-    return {.recipe = recipe(tile, false),
+    return {.grouping = tile.grouped() ? Grouping::m_grouped_offsets : Grouping::dense,
+            .recipe = recipe(tile, false),
             .m = tile.rows() * (along_m ? tile.cluster : 1) + (plain ? 36 : 37),
             .n = tile.columns() * (along_m ? 1 : tile.cluster) + (plain ? 8 : 9),
             .k = (tile.scales_by_row ? 7 : 3) * 128 + 48,
+            .groups = tile.grouped() ? 3 : 1,
             .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
             .d_gaps = {.row = plain ? 0 : 7},
             .a_scales_transposed = plain && !tile.scales_by_row,
@@ -98,6 +100,10 @@ const Shape shapes[] = {
          s.k = 0;
          s.d_gaps = {};
      }},
+    {"row indices",
+     [](CaseSpec& s, Conditions&, const Tile& tile) {
+         if (tile.grouped()) s.grouping = Grouping::m_grouped_indices;
+     }},
     {"no rows", [](CaseSpec& s, Conditions&, const Tile&) { s.m = 0; }},
     {"f32, stored by TMA, power-of-two scales",
      [](CaseSpec& s, Conditions&, const Tile& tile) {
@@ -116,7 +122,7 @@ const Shape shapes[] = {
      }},
     {"batch, strided everything",
      [](CaseSpec& s, Conditions&, const Tile& tile) {
-         s.grouping = Grouping::batched;
+         s.grouping = tile.grouped() ? Grouping::m_grouped_masked : Grouping::batched;
          s.groups = 3;
          s.m = 40;
          s.n = tile.columns() + 1;

@@ -105,10 +105,12 @@ TEST(Races, StagedRows) {
 template <hopper::Tile tile>
 int races_of_kernel(const char* recipe, bool transposed_scales) {
     const int before = reports;
-    const check::CaseSpec spec{.recipe = parse_recipe(recipe).value(),
+    const check::CaseSpec spec{.grouping = tile.grouped() ? Grouping::m_grouped_offsets : Grouping::dense,
+                               .recipe = parse_recipe(recipe).value(),
                                .m = tile.m * tile.cluster + 5,
                                .n = tile.n * 2,
                                .k = 400,
+                               .groups = tile.grouped() ? 6 : 1,
                                .a_scales_transposed = transposed_scales,
                                .b_scales_transposed = transposed_scales};
     const Kernel kernel{.tile = tile, .run = &hopper::gemm<tile>};
@@ -131,6 +133,17 @@ TEST(Races, TheKernelHasNone) {
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
+}
+
+TEST(Races, NorHasTheGroupedKernel) {
+    using hopper::Scaling;
+    constexpr hopper::Tile tile{.m = 128,
+                                .n = 32,
+                                .stages = 3,
+                                .a_scaling = Scaling::row_128,
+                                .b_scaling = Scaling::block_128,
+                                .family = hopper::Family::m_grouped};
+    for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<tile>("1x128:128x128", transposed), 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <tuple>
 
 #include "cuda/runtime.h"
 #include "gpu/gpu_case.h"
@@ -30,15 +31,17 @@ constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
 TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
     for (const Shape& shape : shapes) {
-        std::map<std::pair<std::string, bool>, std::unique_ptr<GpuCase>> cases;
+        std::map<std::tuple<std::string, bool, bool>, std::unique_ptr<GpuCase>> cases;
         for (const hopper::Tile& tile : launch::pack()) {
             const Accumulation accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.promoted}];
+            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.promoted, tile.grouped()}];
             if (!gpu) {
-                gpu = std::make_unique<GpuCase>(check::CaseSpec{.recipe = recipe_of(tile_recipe(tile)),
+                gpu = std::make_unique<GpuCase>(check::CaseSpec{.grouping = tile_grouping(tile),
+                                                                .recipe = recipe_of(tile_recipe(tile)),
                                                                 .m = shape.m,
                                                                 .n = shape.n,
                                                                 .k = shape.k,
+                                                                .groups = tile_groups(tile),
                                                                 .accumulation = accumulation});
             }
             for (const int sms : sm_limits) {

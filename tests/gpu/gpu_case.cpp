@@ -89,6 +89,7 @@ GpuCase::GpuCase(const check::CaseSpec& spec, int device) : case_(spec), problem
     place("a.scales", memory_of(problem_.a.scales));
     place("b.values", memory_of(problem_.b.values));
     place("b.scales", memory_of(problem_.b.scales));
+    place("groups.sizes", memory_of(problem_.groups.sizes));
     if (problem_.c.data != problem_.d.data) place("c", memory_of(problem_.c));
     case_.reset_output();
     place("D", case_.output());
@@ -123,6 +124,7 @@ void GpuCase::set_pointers(int device) {
     move(problem_.a.scales, "a.scales");
     move(problem_.b.values, "b.values");
     move(problem_.b.scales, "b.scales");
+    move(problem_.groups.sizes, "groups.sizes");
     move(problem_.d, "D");
     move(problem_.c, in_place ? "D" : "c");
 }
@@ -131,6 +133,13 @@ void GpuCase::reset() const {
     memory_->upload(std::span(pristine_).subspan(d_.begin, d_.bytes), d_.begin);
     // The copy of pageable memory may still be under way, and streams of their own do not wait for it.
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", problem_.d.device.index);
+}
+
+void GpuCase::take_data(const GpuCase& other) {
+    pristine_ = other.pristine_;
+    expected_ = other.expected_;
+    memory_->upload(pristine_, 0);
+    reset();
 }
 
 std::string GpuCase::difference() const {

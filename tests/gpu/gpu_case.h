@@ -62,6 +62,9 @@ public:
     /// D as it was before the first run.
     void reset() const;
 
+    /// Inputs, sizes of groups and the expected result become those of another case of the same shapes; D is reset.
+    void take_data(const GpuCase& other);
+
     /// What differs from the CPU's bits, or was written though it must not be; empty if nothing. Wait for the GPU
     /// first.
     std::string difference() const;

@@ -17,10 +17,12 @@ TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
     const Stream beside;
     const GpuCase noise({.recipe = recipe_of("tensor:tensor"), .m = 900, .n = 1100, .k = 2048});
     for (const hopper::Tile& tile : launch::pack()) {
-        const GpuCase gpu({.recipe = recipe_of(tile_recipe(tile)),
+        const GpuCase gpu({.grouping = tile_grouping(tile),
+                           .recipe = recipe_of(tile_recipe(tile)),
                            .m = 388,
                            .n = 520,
                            .k = 784,
+                           .groups = tile_groups(tile),
                            .alpha = tile.plain ? 1.0F : 2.0F,
                            .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                            .a_scales_transposed = true,

@@ -12,6 +12,10 @@ namespace tilewright::test {
 namespace {
 
 void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
+    if (spec.grouping == Grouping::dense) {
+        spec.grouping = tile_grouping(tile);
+        spec.groups = tile_groups(tile);
+    }
     spec.recipe = recipe_of(tile_recipe(tile));
     spec.accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
     spec.alpha = tile.plain ? 1.0F : 2.0F;
@@ -36,7 +40,7 @@ TEST(GpuTiles, EveryTileOfThePack) {
                            .k = 400,
                            .a_scales_transposed = true,
                            .b_scales_transposed = true});
-        expect_bits(tile, {.grouping = Grouping::batched,
+        expect_bits(tile, {.grouping = tile_grouping(tile, Grouping::m_grouped_masked, Grouping::batched),
                            .m = rows + 9,
                            .n = columns + 9,
                            .k = 272,

@@ -93,7 +93,7 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.a_scaling = hopper::Scaling::row_128},
                                      {.b_scaling = hopper::Scaling::row_128},
                                      {.promoted = false},
-                                     {.family = hopper::Family::masked},
+                                     {.family = hopper::Family::m_grouped},
                                      {.plain = true}};
     std::set<std::string> names;
     for (const Tile& tile : variants) names.insert(kernel_expression(tile));

@@ -185,7 +185,8 @@ TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
                  .expected_m = 20};
     const Plan few = plan(problem_of(masked));
     EXPECT_LE(few.tile.swap_ab ? few.tile.n : few.tile.m, 64);
-    EXPECT_EQ(few.tiles, 32 * ((4096 + few.tile.m - 1) / few.tile.m)) << "a tile of tokens for each group";
+    const int columns = few.tile.swap_ab ? few.tile.m : few.tile.n;
+    EXPECT_EQ(few.tiles, 32 * ((4096 + columns - 1) / columns)) << "a tile of tokens for each group";
     masked.expected_m = 0;
     EXPECT_GT(plan(problem_of(masked)).cost.seconds, 4 * few.cost.seconds);
 

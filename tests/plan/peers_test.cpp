@@ -96,7 +96,7 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
     expect_within(bf16, {.least = 0.70, .most = 1.25, .geomean_least = 0.85, .geomean_most = 1.12});
 }
 
-// Below DeepGEMM where its 128-row alignment computes rows for nothing: groups of 192 and 256 rows.
+// Groups of 192 and 256 rows compute a good part of their last tiles for nothing, here as there.
 TEST(Peers, GroupedPredictionsLieNearDeepGemm) {
     std::map<Shape, double> ratios;
     for (const auto& [shape, peers] : peers_of("m_grouped_contiguous")) {

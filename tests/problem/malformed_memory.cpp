@@ -94,9 +94,7 @@ std::vector<Malformed> devices() {
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make = [](Problem& p) { to_gpu(p, 0); },
          .messages = {"groups.sizes: host memory given, memory of cuda:0 expected for the hopper backend; copy it to "
-                      "the device",
-                      "groups.grouping: m_grouped_offsets given, dense or batched expected for a Hopper GPU in this "
-                      "version; run it on the CPU backend"},
+                      "the device"},
          .backend = Backend::hopper},
         {.mistake = "everything on the host for the GPU",
          .spec = {},

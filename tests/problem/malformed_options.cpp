@@ -67,9 +67,9 @@ std::vector<Malformed> words() {
          .messages = {"backend: 3 given, 0 to 2 expected"},
          .backend = static_cast<Backend>(3)},
         {.mistake = "the GPU backend for shapes alone",
-         .spec = {.grouping = Grouping::m_grouped_masked},
+         .spec = {.grouping = Grouping::k_grouped},
          .make = [](Problem&) {},
-         .messages = {"groups.grouping: m_grouped_masked given, dense or batched expected for a Hopper GPU in this "
+         .messages = {"groups.grouping: k_grouped given, dense, batched or m_grouped expected for a Hopper GPU in this "
                       "version; run it on the CPU backend"},
          .backend = Backend::hopper,
          .check = Check::shapes},

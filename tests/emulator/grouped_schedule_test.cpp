@@ -1,0 +1,163 @@
+// The walk over the tiles of groups: for thousands of mixes of sizes, sensible or not, the blocks of a grid meet every
+// tile of every piece once, as src/problem has the pieces, and no other.
+#include "hopper/grouped_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "emulator/emulator.h"
+#include "emulator/primitives.h"
+#include "launch/groups.h"
+
+namespace tilewright::tests {
+namespace {
+
+using hopper::Tile;
+using hopper::Work;
+
+constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_masked,
+                               Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};
+
+struct Mix {
+    Geometry geometry;
+    std::vector<std::int64_t> entries;
+    int blocks = 1;
+    int band = 1;
+};
+
+/// Batch, group, row, column, end of the rows that are stored.
+using Met = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>;
+
+template <Tile tile>
+Met walk(const Mix& mix) {
+    const Geometry& g = mix.geometry;
+    const hopper::Extent extent{
+        .m = static_cast<int>(g.m), .n = static_cast<int>(g.n), .batch = static_cast<int>(g.groups), .band = mix.band};
+    const hopper::GroupSizes sizes = launch::group_sizes(g);
+    Met met;
+    emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster, .threads = hopper::warp_threads}, [&] {
+        hopper::GroupedSchedule<tile> schedule(sizes, extent, hopper::block_index(), hopper::block_count());
+        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+            if (hopper::lane_index() == 0) {
+                met.emplace(work.batch, work.group, work.row, work.column, work.row_end);
+            }
+        }
+    });
+    return met;
+}
+
+template <Tile tile>
+Met expected(const Mix& mix) {
+    const Geometry& g = mix.geometry;
+    constexpr int wide = tile.n * tile.cluster;
+    const std::int64_t columns = (g.n + wide - 1) / wide * wide;
+    Met met;
+    for (const Piece& piece : pieces(g)) {
+        const std::int64_t end = piece.row_begin + piece.rows;
+        for (std::int64_t row = piece.row_begin; row < end; row += tile.m) {
+            const std::int64_t batch = g.grouping.grouping == Grouping::m_grouped_masked ? piece.group : 0;
+            for (std::int64_t column = 0; column < columns; column += tile.n) {
+                met.emplace(batch, piece.group, row, column, end);
+            }
+        }
+    }
+    return met;
+}
+
+/// Long runs are cut where a band ends, which changes no tile: only where rows that are stored end is said otherwise.
+template <Tile tile>
+Met without_cuts(const Met& met, const Mix& mix) {
+    Met joined;
+    for (auto [batch, group, row, column, end] : met) {
+        for (const Piece& piece : pieces(mix.geometry)) {
+            const bool within = piece.group == group && piece.row_begin <= row && row < piece.row_begin + piece.rows;
+            if (within && (end - piece.row_begin) % (std::int64_t{mix.band} * tile.m) == 0) {
+                end = piece.row_begin + piece.rows;
+            }
+        }
+        joined.emplace(batch, group, row, column, end);
+    }
+    return joined;
+}
+
+std::int64_t any_size(std::mt19937_64& random, std::int64_t rows) {
+    constexpr std::array odd{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
+                             std::int64_t{-1}, std::int64_t{1} << 32};
+    if (random() % 16 == 0) return odd[random() % odd.size()];
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(rows + 2));
+}
+
+void fill_entries(Mix& mix, std::mt19937_64& random) {
+    Geometry& g = mix.geometry;
+    const bool by_row = g.grouping.grouping == Grouping::m_grouped_indices;
+    const std::int64_t count = by_row ? g.m : g.groups;
+    const std::uint64_t longest = std::array{1, 5, 70, 2000}[random() % 4];
+    while (static_cast<std::int64_t>(mix.entries.size()) < count) {
+        const std::int64_t size = any_size(random, by_row ? g.groups : g.m / (1 + random() % 8));
+        for (std::uint64_t i = by_row ? 1 + random() % longest : 1; i > 0; --i) mix.entries.push_back(size);
+    }
+    mix.entries.resize(static_cast<std::size_t>(count));
+    if (!by_row && random() % 4 != 0) std::ranges::sort(mix.entries);
+    g.grouping.sizes = row_major(mix.entries.data(), Format::i64, {count});
+}
+
+template <Tile tile>
+void expect_every_tile_once(int mixes) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(tile.m));
+    for (int i = 0; i < mixes; ++i) {
+        Mix mix;
+        Geometry& g = mix.geometry;
+        g.grouping.grouping = groupings[static_cast<std::size_t>(i) % groupings.size()];
+        g.grouping.alignment = 1 + static_cast<std::int64_t>(random() % 200);
+        g.groups = 1 + static_cast<std::int64_t>(random() % (random() % 4 == 0 ? 300 : 40));
+        g.m = static_cast<std::int64_t>(random() % 1500);
+        g.n = 1 + static_cast<std::int64_t>(random() % (3 * tile.n));
+        mix.blocks = tile.cluster * (1 + static_cast<int>(random() % 7));
+        mix.band = 1 + static_cast<int>(random() % 3);
+        fill_entries(mix, random);
+        ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
+            << name(g.grouping.grouping) << ", " << g.groups << " groups, m " << g.m << ", n " << g.n << ", "
+            << mix.blocks << " blocks, mix " << i;
+    }
+}
+
+TEST(GroupedSchedule, MeetsEveryTileOnce) {
+    expect_every_tile_once<Tile{.m = 64, .n = 128, .warpgroups = 1, .family = hopper::Family::m_grouped}>(1200);
+    expect_every_tile_once<Tile{.m = 192, .n = 64, .warpgroups = 3, .family = hopper::Family::m_grouped}>(600);
+    expect_every_tile_once<Tile{
+        .m = 128, .n = 32, .cluster = 2, .multicast = hopper::Multicast::a, .family = hopper::Family::m_grouped}>(600);
+}
+
+/// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
+TEST(GroupedSchedule, BlocksTakeTheTailsOfPiecesInTurn) {
+    constexpr Tile tile{.m = 64, .n = 64, .warpgroups = 1, .family = hopper::Family::m_grouped};
+    Mix mix;
+    mix.geometry.groups = 32;
+    mix.geometry.m = 32 * 80;
+    mix.geometry.n = 64 * 8;
+    mix.geometry.grouping.grouping = Grouping::m_grouped_offsets;
+    for (int group = 1; group <= 32; ++group) mix.entries.push_back(group * 80);
+    mix.geometry.grouping.sizes = row_major(mix.entries.data(), Format::i64, {32});
+    constexpr int blocks = 16;
+    std::array<int, blocks> tails{};
+    const hopper::GroupSizes sizes = launch::group_sizes(mix.geometry);
+    emulator::launch({.blocks = blocks, .threads = hopper::warp_threads}, [&] {
+        hopper::GroupedSchedule<tile> schedule(sizes, {.m = 32 * 80, .n = 64 * 8, .batch = 32, .band = 8},
+                                               hopper::block_index(), hopper::block_count());
+        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+            if (hopper::lane_index() == 0 && work.row_end - work.row < tile.m) ++tails[hopper::block_index()];
+        }
+    });
+    for (const int count : tails) {
+        EXPECT_GE(count, 14);
+        EXPECT_LE(count, 18);
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::tests

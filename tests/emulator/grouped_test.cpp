@@ -1,0 +1,231 @@
+// Grouped kernels on the emulator: thousands of mixes of group sizes in every way to say them, garbage among them, each
+// bit as the CPU's arithmetic `hopper` has it and nothing else written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "emulator/instantiate.h"
+#include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using emulator::Timing;
+using hopper::Family;
+using hopper::Multicast;
+using hopper::Scaling;
+using hopper::Tile;
+
+constexpr Tile grouped(Tile tile, Scaling a, Scaling b, bool plain) {
+    tile.family = Family::m_grouped;
+    tile.a_scaling = a;
+    tile.b_scaling = b;
+    tile.plain = plain;
+    return tile;
+}
+
+template <Tile cut>
+void add_modes(std::vector<Kernel>& list) {
+    add<grouped(cut, Scaling::row_128, Scaling::block_128, false)>(list);
+    add<grouped(cut, Scaling::row_128, Scaling::block_128, true)>(list);
+    add<grouped(cut, Scaling::row_128, Scaling::row_128, false)>(list);
+    add<grouped(cut, Scaling::row_128, Scaling::row_128, true)>(list);
+    add<grouped(cut, Scaling::after, Scaling::after, false)>(list);
+    add<grouped(cut, Scaling::after, Scaling::after, true)>(list);
+}
+
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    add_modes<Tile{.m = 64, .n = 16, .stages = 3, .warpgroups = 1}>(list);
+    add_modes<Tile{.m = 128, .n = 48, .stages = 4, .warpgroups = 2}>(list);
+    add_modes<Tile{.m = 128, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::a}>(list);
+    constexpr Tile three{.m = 192, .n = 32, .stages = 3, .warpgroups = 3};
+    add<grouped(three, Scaling::row_128, Scaling::block_128, false)>(list);
+    add<grouped(three, Scaling::row_128, Scaling::block_128, true)>(list);
+    return list;
+}
+
+constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_masked,
+                               Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};
+
+Recipe recipe(const Tile& tile) {
+    if (tile.a_scaling == Scaling::after) return parse_recipe("row:row").value();
+    return parse_recipe(tile.b_scaling == Scaling::row_128 ? "1x128:1x128" : "1x128:128x128").value();
+}
+
+/// What a plain kernel takes is what any kernel takes.
+CaseSpec base(const Tile& tile, Grouping grouping) {
+    return {.grouping = grouping,
+            .recipe = recipe(tile),
+            .m = 96,
+            .n = tile.n + 8,
+            .k = 272,
+            .groups = 3,
+            .a_scales_transposed = true,
+            .b_scales_transposed = true};
+}
+
+Conditions conditions(std::uint64_t seed) {
+    return {.sms = 1 + static_cast<int>(seed % 4) + (seed % 2 == 0 ? 1 : 0),
+            .tma = seed % 4 < 2 ? Timing::early : Timing::late,
+            .wgmma = seed % 2 == 0 ? Timing::early : Timing::late,
+            .seed = seed % 3 == 0 ? 0 : seed};
+}
+
+void expect_right(const Kernel& kernel, const CaseSpec& spec, const Conditions& run) {
+    ASSERT_TRUE(serves(kernel, spec)) << launch::describe(kernel.tile) << "\n" << check::describe(spec);
+    ASSERT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n"
+                                                 << check::describe(spec) << "\n"
+                                                 << describe(run);
+}
+
+class Grouped : public testing::TestWithParam<int> {
+protected:
+    Kernel kernel() const { return kernels()[static_cast<std::size_t>(GetParam())]; }
+};
+
+TEST_P(Grouped, AnySplit) {
+    const Kernel kernel = this->kernel();
+    std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+    for (int i = 0; i < 12 * TILEWRIGHT_GROUPED_MIXES; ++i) {
+        CaseSpec spec = base(kernel.tile, groupings[static_cast<std::size_t>(i) % groupings.size()]);
+        spec.groups = 1 + static_cast<std::int64_t>(random() % 7);
+        spec.m = 4 * (1 + static_cast<std::int64_t>(random() % 65));  // a pitch of scales that TMA can take
+        spec.n = 8 * (1 + static_cast<std::int64_t>(random() % 10));
+        spec.k = 16 * (9 + static_cast<std::int64_t>(random() % 20));
+        spec.alignment = std::array<std::int64_t, 5>{1, 3, 16, 64, 128}[random() % 5];
+        spec.size_format = random() % 2 == 0 ? Format::i32 : Format::i64;
+        spec.seed = random();
+        if (!serves(kernel, spec)) continue;  // scales whose pitch TMA cannot take
+        expect_right(kernel, spec, conditions(random()));
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_P(Grouped, AllRowsInOneOfManyGroups) {
+    const Kernel kernel = this->kernel();
+    for (const Grouping grouping : groupings) {
+        CaseSpec spec = base(kernel.tile, grouping);
+        spec.groups = 70;
+        spec.group_sizes.assign(70, 0);
+        spec.alignment = 8;
+        for (const std::size_t hot : {0, 31, 32, 69}) {
+            spec.group_sizes.assign(70, 0);
+            spec.group_sizes[hot] = 90;
+            expect_right(kernel, spec, conditions(hot));
+        }
+        spec.group_sizes.assign(70, 0);
+        expect_right(kernel, spec, conditions(1));
+        spec.group_sizes.assign(70, 1);
+        spec.m = grouping == Grouping::m_grouped_aligned_offsets ? 560 : 72;
+        expect_right(kernel, spec, conditions(2));
+    }
+}
+
+/// Sizes that no one could mean stay inside the buffers, and the CPU's reading of them is the GPU's.
+TEST_P(Grouped, GarbageIsClamped) {
+    const Kernel kernel = this->kernel();
+    constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+    constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+    for (const Grouping grouping :
+         {Grouping::m_grouped_offsets, Grouping::m_grouped_masked, Grouping::m_grouped_aligned_offsets}) {
+        int i = 0;
+        for (const std::vector<std::int64_t>& entries : {std::vector<std::int64_t>{90, 50, 10},
+                                                         {-5, 40, 1000},
+                                                         {huge, least, 7},
+                                                         {least, 20, huge},
+                                                         {1, huge, 96}}) {
+            CaseSpec spec = base(kernel.tile, grouping);
+            spec.size_format = Format::i64;
+            spec.size_entries = entries;
+            spec.alignment = i % 2 == 0 ? 32 : huge;
+            expect_right(kernel, spec, conditions(static_cast<std::uint64_t>(++i)));
+        }
+    }
+    CaseSpec spec = base(kernel.tile, Grouping::m_grouped_indices);
+    spec.size_format = Format::i64;
+    std::mt19937_64 random(7);
+    for (int row = 0; row < spec.m; ++row) {
+        spec.size_entries.push_back(std::array<std::int64_t, 8>{0, 1, 2, 3, -1, huge, least,
+                                                                1LL << 32}[row % 5 == 0 ? random() % 8 : row / 20 % 3]);
+    }
+    expect_right(kernel, spec, conditions(5));
+}
+
+/// Rows of different groups side by side, in any order, with -1 anywhere.
+TEST_P(Grouped, IndicesInAnyOrder) {
+    const Kernel kernel = this->kernel();
+    std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+    for (const std::uint64_t longest : {1, 2, 40, 200}) {
+        CaseSpec spec = base(kernel.tile, Grouping::m_grouped_indices);
+        spec.m = longest == 200 ? 700 : 96;
+        spec.seed = longest;
+        while (static_cast<std::int64_t>(spec.size_entries.size()) < spec.m) {
+            const std::int64_t group = static_cast<std::int64_t>(random() % 4) - 1;
+            for (std::uint64_t run = 1 + random() % longest; run > 0; --run) spec.size_entries.push_back(group);
+        }
+        spec.size_entries.resize(static_cast<std::size_t>(spec.m));
+        expect_right(kernel, spec, conditions(longest));
+    }
+}
+
+/// A run that is longer than what is looked at before work on it begins.
+TEST_P(Grouped, OneRunOverManyWindows) {
+    const Kernel kernel = this->kernel();
+    CaseSpec spec = base(kernel.tile, Grouping::m_grouped_indices);
+    spec.m = 8 * kernel.tile.m * 2 + 40;
+    spec.n = 8;
+    spec.k = 144;
+    spec.group_sizes = {0, spec.m - 3, 2};
+    if (serves(kernel, spec)) expect_right(kernel, spec, conditions(4));
+}
+
+TEST_P(Grouped, NothingToMultiply) {
+    const Kernel kernel = this->kernel();
+    for (const Grouping grouping : groupings) {
+        CaseSpec spec = base(kernel.tile, grouping);
+        if (kernel.tile.plain) continue;
+        spec.k = 0;
+        expect_right(kernel, spec, conditions(1));
+        spec.with_c = true;
+        spec.output = Format::f32;
+        expect_right(kernel, spec, conditions(2));
+        spec.m = 0;
+        spec.groups = 2;
+        expect_right(kernel, spec, conditions(3));
+    }
+}
+
+TEST_P(Grouped, EveryOutput) {
+    const Kernel kernel = this->kernel();
+    if (kernel.tile.plain) return;
+    std::uint64_t seed = 0;
+    for (const Grouping grouping : groupings) {
+        for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
+            CaseSpec spec = base(kernel.tile, grouping);
+            spec.output = output;
+            spec.alpha = 0.7F;
+            spec.m = 150;
+            spec.k = 560;
+            spec.seed = ++seed;
+            expect_right(kernel, spec, conditions(seed));
+            spec.a_scales_transposed = spec.b_scales_transposed = false;
+            spec.n += 1;
+            spec.d_gaps = {.element = 1, .row = 3, .group = 5};
+            spec.a_gaps = {.row = 16, .group = 32};
+            spec.b_gaps = {.row = 48, .group = 16};
+            expect_right(kernel, spec, conditions(++seed));
+            spec.with_c = true;
+            expect_right(kernel, spec, conditions(++seed));
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::Range(0, 20));
+
+}  // namespace
+}  // namespace tilewright::tests

@@ -1,0 +1,100 @@
+// Grouped launches: what the kernel is told of sizes that lie on the device, and how large a grid serves any of them.
+#include "launch/groups.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "launch/problems.h"
+
+namespace tilewright::launch {
+namespace {
+
+using test::address;
+
+Geometry grouped(Grouping grouping, std::int64_t m, std::int64_t groups) {
+    Geometry g = test::block_scaled(m, 256, 1024);
+    const bool separate = grouping == Grouping::m_grouped_masked;
+    g.groups = groups;
+    g.grouping.grouping = grouping;
+    g.grouping.sizes = row_major(address(0x60000), Format::i32, {grouping == Grouping::m_grouped_indices ? m : groups});
+    g.a.value_strides.group = separate ? m * 1024 : 0;
+    g.b.value_strides.group = 256 * 1024;
+    g.d.group_stride = separate ? m * 256 : 0;
+    return g;
+}
+
+hopper::Tile tile() {
+    hopper::Tile tile = test::block_scaled_tile();
+    tile.family = hopper::Family::m_grouped;
+    return tile;
+}
+
+TEST(Groups, TheKernelIsToldWhereSizesLieAndWhatTheySay) {
+    Geometry g = grouped(Grouping::m_grouped_offsets, 1000, 7);
+    hopper::GroupSizes sizes = launch(g, tile(), 132).arguments.sizes;
+    EXPECT_EQ(sizes.data, address(0x60000));
+    EXPECT_EQ(sizes.stride, 1);
+    EXPECT_EQ(sizes.kind, hopper::SizeKind::ends);
+    EXPECT_EQ(sizes.alignment, 1);
+    EXPECT_FALSE(sizes.is_64_bit);
+    g.grouping.sizes = row_major(address(0x60000), Format::i64, {7});
+    g.grouping.sizes.strides[0] = 3;
+    sizes = group_sizes(g);
+    EXPECT_TRUE(sizes.is_64_bit);
+    EXPECT_EQ(sizes.stride, 3);
+    EXPECT_EQ(group_sizes(grouped(Grouping::m_grouped_masked, 1000, 7)).kind, hopper::SizeKind::counts);
+    EXPECT_EQ(group_sizes(grouped(Grouping::m_grouped_indices, 1000, 7)).kind, hopper::SizeKind::indices);
+    EXPECT_EQ(group_sizes(test::block_scaled(64, 64, 64)).data, nullptr);
+}
+
+TEST(Groups, AnAlignmentBeyondTheRowsIsAsGoodAsAnyOther) {
+    Geometry g = grouped(Grouping::m_grouped_aligned_offsets, 1000, 7);
+    EXPECT_EQ(group_sizes(g).alignment, 128);
+    g.grouping.alignment = std::numeric_limits<std::int64_t>::max();
+    EXPECT_EQ(group_sizes(g).alignment, 1000);
+    g.m = 0;
+    EXPECT_EQ(group_sizes(g).alignment, 1);
+}
+
+TEST(Groups, RowsLieInOneMatrixOrEachGroupHasOne) {
+    Launch launched = launch(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132);
+    EXPECT_EQ(launched.a.sizes[2], 1U);
+    EXPECT_EQ(launched.b.sizes[2], 7U);
+    EXPECT_EQ(launched.arguments.batch, 7);
+    ASSERT_TRUE(launched.d.has_value());
+    EXPECT_EQ(launched.d->sizes[2], 1U);
+    launched = launch(grouped(Grouping::m_grouped_masked, 1000, 7), tile(), 132);
+    EXPECT_EQ(launched.a.sizes[2], 7U);
+    EXPECT_EQ(launched.d->sizes[2], 7U);
+}
+
+/// A warpgroup's rows at a time, so that those behind a group's end need not be.
+TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
+    EXPECT_EQ(launch(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132).a.box[1], 64U);
+    hopper::Tile pair = tile();
+    pair.m = 192;
+    pair.warpgroups = 3;
+    EXPECT_EQ(pair.box_rows(pair.side_a()), 64);
+    pair.cluster = 2;
+    pair.multicast = hopper::Multicast::a;
+    EXPECT_EQ(pair.box_rows(pair.side_a()), 96) << "half of the tile is no multiple of 64 rows";
+    EXPECT_EQ(pair.box_rows(pair.side_b()), 128);
+}
+
+TEST(Groups, TheGridServesAnySizes) {
+    constexpr int sms = 1000;
+    // Two tiles of columns. Each group's last rows may take a tile of their own.
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 7), tile(), sms), (8 + 7) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 3, 7), tile(), sms), (1 + 3) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_indices, 100, 7), tile(), sms), (1 + 100) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 129, 7), tile(), sms), 2 * 7 * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1 << 20, 7), tile(), 132), 132);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 0), tile(), sms), 0);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 0, 5), tile(), sms), 0);
+    constexpr std::int64_t huge = std::numeric_limits<int>::max();
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, huge, huge), tile(), 132), 132);
+}
+
+}  // namespace
+}  // namespace tilewright::launch
