@@ -80,7 +80,8 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
     if (needs_a && !launch.a_scales && common) {
         tile.scales_by_row = true;
-        launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
+        const bool fits = tile.shared_bytes() <= hopper::shared_bytes_limit;  // they take four times the room
+        if (fits) launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
     }
     const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
     launch.arguments.scales_by_tma = all && (needs_a || needs_b);
@@ -111,7 +112,7 @@ Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster;
     result.threads = tile.threads();
-    result.shared_bytes = tile.shared_bytes();
+    result.shared_bytes = result.tile.shared_bytes();
     return result;
 }
 
