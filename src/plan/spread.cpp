@@ -24,11 +24,13 @@ int usable_sms(const Work& work, const DeviceDescription& device) {
 Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     const int rows = hopper::cluster_rows(tile);
     const int columns = hopper::cluster_columns(tile);
+    const int blocks_along_rows = rows / tile.rows();
+    const int blocks_along_columns = columns / tile.columns();
     const int sms = usable_sms(work, device);
     Spread result;
     result.row_tiles =
-        tile.grouped() ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * (rows / tile.rows());
-    result.column_tiles = tiles_of(work.columns, columns) * (columns / tile.columns());
+        tile.grouped() ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
+    result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * tile.split_k;
     result.k_blocks = std::ceil(tiles_of(work.k, tile.k) / tile.split_k);

@@ -35,12 +35,16 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
     const auto same_key = [&](const RecordedShape& shape) { return shape.work.key == work.key; };
     auto found = std::find_if(shapes.begin(), shapes.end(), same_key);
     if (found == shapes.end())
-        found = shapes.insert(shapes.end(), {.work = work, .measured = {}, .unmeasured = {}, .command = {}});
+        found =
+            shapes.insert(shapes.end(), {.work = work, .measured = {}, .unmeasured = {}, .illegal = 0, .command = {}});
     const hopper::Tile tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
-    if (why_illegal(tile, work, h200())) return;
+    found->command = row.at("command").get<std::string>();
+    if (why_illegal(tile, work, h200())) {
+        ++found->illegal;
+        return;
+    }
     std::erase_if(found->measured, [&](const MeasuredTile& earlier) { return earlier.tile == tile; });
     found->measured.push_back({tile, row.at("us").get<double>() * 1e-6});
-    found->command = row.at("command").get<std::string>();
 }
 
 void find_unmeasured(RecordedShape& shape) {

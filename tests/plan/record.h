@@ -18,13 +18,14 @@ struct RecordedShape {
     Work work;
     std::vector<MeasuredTile> measured;
     std::vector<hopper::Tile> unmeasured;  // legal candidates beside them
+    int illegal = 0;                       // measurements of tiles that are no longer legal
     std::string command;                   // that made the record
 
     double best() const;  // seconds of the fastest
 };
 
-/// One entry for each problem of the file; rows whose tile is no longer legal are left out, and the last measurement of
-/// a tile counts. Throws std::runtime_error where a line is no measurement.
+/// One entry for each problem of the file; rows whose tile is no longer legal are only counted, and the last
+/// measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no measurement.
 std::vector<RecordedShape> read_record(const std::string& path);
 
 struct Verdict {

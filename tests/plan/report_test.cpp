@@ -43,10 +43,10 @@ TEST(ExplainReport, AllShowsEveryReason) {
 TEST(ExplainReport, SaysThatATunedRowOverrodeTheModel) {
     const planner::TunedTable table = planner::parse_tuned(
         "device\tproblem\ttile\tdate\tcommand\nh200\tdense 1x128:128x128 bf16 m=4096 n=7168 k=2048\t"
-        "128x128x128 stages=6\t2026-11-21\ttilewright tune\n");
+        "128x128x128 stages=4\t2026-11-21\ttilewright tune\n");
     const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048), table.rows);
     const std::string text = explanation_text(problem, false);
-    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=6")) << text;
+    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4")) << text;
     EXPECT_TRUE(contains(text, "by a tuned row, 2026-11-21: tilewright tune")) << text;
     EXPECT_TRUE(contains(text, "the model  " + name(problem.explanation.model_choice->tile))) << text;
     EXPECT_TRUE(contains(text, " faster, ")) << "the model's own choice is the faster one by its own lights\n" << text;

@@ -46,16 +46,16 @@ TEST(Tuned, BadLinesAreReportedAndTheRestIsKept) {
 TEST(Tuned, ARowOverridesTheModel) {
     const Problem problem = problem_of(dense(4096, 7168, 2048));
     const Explanation plain = explain(problem, h200(), {});
-    const Explanation tuned = explain(problem, h200(), rows_of("128x128x128 stages=6"));
+    const Explanation tuned = explain(problem, h200(), rows_of("128x128x128 stages=4"));
     EXPECT_FALSE(plain.model_choice);
     ASSERT_TRUE(tuned.chosen && tuned.model_choice && tuned.next_best);
-    EXPECT_EQ(name(tuned.chosen->tile), "128x128x128 stages=6");
+    EXPECT_EQ(name(tuned.chosen->tile), "128x128x128 stages=4");
     EXPECT_EQ(tuned.model_choice->tile, plain.chosen->tile);
     EXPECT_EQ(tuned.tuned_by, "2026-11-21: tilewright tune");
 }
 
 TEST(Tuned, TheLastRowOfItsOwnProblemAndDeviceCounts) {
-    std::vector<TunedRow> rows = rows_of("128x128x128 stages=6");
+    std::vector<TunedRow> rows = rows_of("128x128x128 stages=4");
     rows.push_back(rows_of("192x128x128 stages=4 warpgroups=3").front());
     rows.push_back(rows_of("128x96x128 stages=4", "dense 1x128:128x128 bf16 m=4096 n=7168 k=2049").front());
     EXPECT_EQ(find_tuned(rows, "h200", key), &rows[1]);
