@@ -45,11 +45,14 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         std::vector<std::string> expressions;
         for (const hopper::Tile& tile :
              planner::candidates({.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128})) {
+            if (!planner::has_kernel(tile)) continue;
             hopper::Tile plain = tile;
             plain.plain = true;
-            if (!planner::has_kernel(tile)) continue;
-            expressions.push_back(launch::kernel_expression(tile));
-            expressions.push_back(launch::kernel_expression(plain));
+            hopper::Tile by_row = plain;
+            by_row.scales_by_row = true;
+            for (const hopper::Tile& each : {tile, plain, by_row}) {
+                expressions.push_back(launch::kernel_expression(each));
+            }
         }
         std::vector<cuda::PackedKernel> kernels;
         for (const std::string& expression : expressions) {
