@@ -33,8 +33,6 @@ const std::vector<Tile>& cuts() {
         {.m = 128, .n = 64, .stages = 8},
         {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
-        {.m = 64, .n = 128, .stages = 6, .warpgroups = 1},
-        {.m = 64, .n = 128, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 64, .stages = 8, .warpgroups = 1},
         {.m = 64, .n = 32, .stages = 8, .warpgroups = 1},
         {.m = 64, .n = 16, .stages = 8, .warpgroups = 1},
