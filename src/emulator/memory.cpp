@@ -115,7 +115,6 @@ void fence_async_proxy() { see_writes(me()); }
 
 float load_shared(const float& from) { return read(from); }
 Pair load_shared(const Pair& from) { return read(from); }
-Quad load_shared(const Quad& from) { return read(from); }
 int load_shared(const int& from) { return read(from); }
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }

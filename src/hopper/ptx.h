@@ -140,7 +140,6 @@ struct alignas(16) Quad {
 float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
-Quad load_shared(const Quad& from);
 int load_shared(const int& from);
 void store_shared(int& to, int value);
 void store_shared(float& to, float value);
