@@ -23,9 +23,10 @@ struct Model {
     double start_seconds = 1e-08;        // beside the device's own
     double cluster_seconds = 1.466e-06;  // more for a launch of clusters
     double imperfect_overlap = 0.1148;   // of the shorter of memory and compute
-    double crowding = 0.05;              // of the time that operands of later tiles take before the first is done
-    double written_byte = 1.147;         // time of a byte of D through HBM, over that of a byte read
-    double reduction_seconds = 0.8e-6;   // flags between the slices of a tile; not measured
+    double crowding = 0;  // of the time that operands of later tiles take before the first is done; 0: not measured
+                          // since D has shared memory of its own
+    double written_byte = 1.147;        // time of a byte of D through HBM, over that of a byte read
+    double reduction_seconds = 0.8e-6;  // flags between the slices of a tile; not measured
 };
 
 /// As fitted to the record that ships, benchmarks/results/h200_candidates.jsonl.

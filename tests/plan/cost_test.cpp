@@ -95,7 +95,7 @@ TEST(Cost, BytesAreTheCompulsoryOnes) {
 
 TEST(Choice, IsTheCheapestLegalCandidate) {
     for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
-        const Explanation explanation = explain(problem_of(sizes));
+        const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row
         const Work work = describe(problem_of(sizes));
         double least = std::numeric_limits<double>::infinity();
         std::size_t legal = 0;

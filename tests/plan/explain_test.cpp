@@ -4,13 +4,14 @@
 
 #include <set>
 
+#include "plan/choose.h"
 #include "plan/problems.h"
 
 namespace tilewright::planner {
 namespace {
 
 TEST(Explain, NamesTheNextBestThatIsReallyAnother) {
-    const Explanation explanation = explain(problem_of(dense(4096, 7168, 2048)));
+    const Explanation explanation = explain(problem_of(dense(4096, 7168, 2048)), h200(), {});
     ASSERT_TRUE(explanation.chosen && explanation.next_best);
     PlannedTile same_stages = explanation.next_best->tile;
     same_stages.stages = explanation.chosen->tile.stages;

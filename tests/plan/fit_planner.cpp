@@ -42,7 +42,7 @@ constexpr std::array parameters{
     Parameter{"start_seconds", &Model::start_seconds, 1e-8, 2e-6},
     Parameter{"cluster_seconds", &Model::cluster_seconds, 1e-8, 2e-6},
     Parameter{"imperfect_overlap", &Model::imperfect_overlap, 0.01, 0.6},
-    Parameter{"crowding", &Model::crowding, 0.05, 1},
+    Parameter{"crowding", &Model::crowding, 0.01, 1},
     Parameter{"written_byte", &Model::written_byte, 1.0, 2.0},
 };
 
