@@ -141,6 +141,7 @@ TILEWRIGHT_DEVICE void pass_over(Consumer<tile>& c) {
     for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
         next_block_scales(c, k_block);
         c.wait_full();
+        sync_warp();  // no product keeps the lanes together here
         c.release(c.ring.place);
         c.ring.advance();
     }

@@ -30,9 +30,11 @@ const std::vector<Tile>& cuts() {
         {.m = 128, .n = 256, .stages = 3},
         {.m = 128, .n = 224, .stages = 3},
         {.m = 128, .n = 128, .stages = 5},
+        {.m = 128, .n = 128, .stages = 4},  // for little k, with 128x128 scales alone; so too the other one of 4 stages
         {.m = 128, .n = 64, .stages = 8},
         {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
+        {.m = 64, .n = 128, .stages = 4, .warpgroups = 1},
         {.m = 64, .n = 64, .stages = 8, .warpgroups = 1},
         {.m = 64, .n = 32, .stages = 8, .warpgroups = 1},
         {.m = 64, .n = 16, .stages = 8, .warpgroups = 1},
@@ -83,6 +85,7 @@ std::vector<Tile> pack() {
     for (const Mode& mode : modes) {
         for (Tile tile : cuts()) {
             const bool groups = serves_groups(tile);
+            if (tile.stages == 4 && tile.n == 128 && tile.m <= 128 && mode.b != Scaling::block_128) continue;
             tile.a_scaling = mode.a;
             tile.b_scaling = mode.b;
             tile.promoted = mode.promoted;

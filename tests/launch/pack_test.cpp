@@ -94,7 +94,8 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.b_scaling = hopper::Scaling::row_128},
                                      {.promoted = false},
                                      {.family = hopper::Family::m_grouped},
-                                     {.plain = true}};
+                                     {.plain = true},
+                                     {.scales_by_row = true}};
     std::set<std::string> names;
     for (const Tile& tile : variants) names.insert(kernel_expression(tile));
     EXPECT_EQ(names.size(), variants.size());

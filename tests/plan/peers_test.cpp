@@ -91,9 +91,9 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
         bf16[shape] = predicted(sizes) / best(peers, {"bf16"});
     }
     ASSERT_EQ(scaled.size(), 25U);
-    expect_within(scaled, {.least = 0.75, .most = 1.40, .geomean_least = 0.90, .geomean_most = 1.12});
-    expect_within(unscaled, {.least = 0.70, .most = 1.55, .geomean_least = 0.90, .geomean_most = 1.15});
-    expect_within(bf16, {.least = 0.70, .most = 1.25, .geomean_least = 0.85, .geomean_most = 1.12});
+    expect_within(scaled, {.least = 0.75, .most = 1.60, .geomean_least = 0.90, .geomean_most = 1.12});
+    expect_within(unscaled, {.least = 0.70, .most = 1.75, .geomean_least = 0.90, .geomean_most = 1.15});
+    expect_within(bf16, {.least = 0.70, .most = 1.30, .geomean_least = 0.85, .geomean_most = 1.12});
 }
 
 // Groups of 192 and 256 rows compute a good part of their last tiles for nothing, here as there.
