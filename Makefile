@@ -4,6 +4,7 @@
 cpus := $(shell nproc)
 python := build/venv/bin/python
 program := build/release/src/cli/tilewright
+gpu-record := --json benchmarks/results/h200.jsonl
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,13 +53,14 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 
 gpu-bench: build  ## on a Hopper GPU: the marks' shapes and recipes beside live cuBLASLt, appended to benchmarks/results
 	mkdir -p benchmarks/results
-	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --json benchmarks/results/h200.jsonl
-	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d --json benchmarks/results/h200.jsonl
-	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --json benchmarks/results/h200.jsonl
-	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted \
-	  --json benchmarks/results/h200.jsonl
-	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --flush dirty \
-	  --json benchmarks/results/h200.jsonl
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --sa-layout k $(gpu-record)
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d $(gpu-record)
+	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row $(gpu-record)
+	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted $(gpu-record)
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --flush dirty $(gpu-record)
+	for op in m_grouped_offsets m_grouped_masked m_grouped_indices; do \
+	  $(program) bench --backend hopper --suite peers --peers --op $$op --recipe 1d2d --sa-layout k $(gpu-record) || exit; \
+	done
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint
