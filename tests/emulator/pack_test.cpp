@@ -172,8 +172,7 @@ TEST_P(Pack, EveryShape) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Pack,
-                         testing::Range(0, static_cast<int>(emulated_tiles().size())));
+INSTANTIATE_TEST_SUITE_P(All, Pack, testing::Range(0, static_cast<int>(emulated_tiles().size())));
 
 TEST(Pack, EveryTileOfThePackIsRun) {
     const std::vector<Kernel> run = kernels();
