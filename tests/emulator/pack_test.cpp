@@ -52,12 +52,19 @@ Recipe recipe(const Tile& tile, bool powers) {
         .value();
 }
 
+/// Where groups begin anywhere, TMA takes scales by row alone.
+Grouping grouping(const Tile& tile) {
+    if (!tile.grouped()) return Grouping::dense;
+    const bool separate = tile.plain && tile.scales_rows() && !tile.scales_by_row;
+    return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
+}
+
 /// Rows and columns of D in a bit more than one tile of each block of a cluster, and a cut last k-block. Plain tiles
 /// get what TMA can store, with scales that it can fetch.
 CaseSpec tails(const Tile& tile) {
     const bool along_m = tile.multicast == hopper::Multicast::b;
     const bool plain = tile.plain;
-    return {.grouping = tile.grouped() ? Grouping::m_grouped_offsets : Grouping::dense,
+    return {.grouping = grouping(tile),
             .recipe = recipe(tile, false),
             .m = tile.rows() * (along_m ? tile.cluster : 1) + (plain ? 36 : 37),
             .n = tile.columns() * (along_m ? 1 : tile.cluster) + (plain ? 8 : 9),
