@@ -1,6 +1,7 @@
 // The kernel: D = C + alpha * (A scales_a) (B scales_b)^T. Persistent: as many blocks as fit on the GPU, each walks its
-// list of tiles. In a block, one warpgroup brings (a thread the operands, warps the scales) and the others multiply;
-// they meet in rings of shared memory, so that the next tile arrives while this one is computed.
+// list of tiles. In a block, one warpgroup moves data (a thread loads operands, warps bring scales and store D) and the
+// others multiply; they meet in rings of shared memory, so that the next tile arrives and the last one leaves while
+// this one is computed.
 //
 // barrier              who waits        who completes a phase                          arrivals
 // full[stage]          multiply         load: all bytes of the k-block are here        1 + bytes

@@ -5,7 +5,7 @@
 
 namespace tilewright::hopper {
 
-/// Where a k-block stands; known to the compiler.
+/// Which k-block of its tile it is; known to the compiler.
 struct Step {
     bool first = false;  // of its tile
     int in_four = 0;
@@ -15,14 +15,14 @@ struct Step {
 /// tensor core reads and writes the same registers' banks.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const Chain<tile>& chain,
-                               const Factors<tile>& factors, int unit, const Step& place) {
-    const int in_chunk = place.in_four % tile.scale_chunk();
+                               const Factors<tile>& factors, int unit, const Step& step) {
+    const int in_chunk = step.in_four % tile.scale_chunk();
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
         for (int i = 0; i < unit_registers<tile> / 2; ++i) {
             const int j = i / 2, index = 4 * j + 2 * row + i % 2;
-            const float before = place.first ? 0.0F : sum[index];
+            const float before = step.first ? 0.0F : sum[index];
             if constexpr (tile.scaled_in_loop()) {
                 sum[index] = fma(chain[index], factors.of(unit, in_chunk, j, 2 * row + i % 2), before);
             } else {
@@ -37,11 +37,11 @@ TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const Chain<t
 /// never looked at, because a wgmma under a condition would be serialised.
 template <Tile tile, class StoreUnit>
 TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain<tile>& chain, Factors<tile>& factors,
-                                      int k_block, const Step& place, bool exists, const StoreUnit& store_unit) {
+                                      int k_block, const Step& step, bool exists, const StoreUnit& store_unit) {
     constexpr bool by_row = tile.scales_by_row;
     // Behind narrow products, which are soon done, scales would come late.
     constexpr bool rows_first = !by_row && (tile.scales_columns() || tile.piece_columns() < 64);
-    const int stage = c.ring.place, in_chunk = place.in_four % tile.scale_chunk();
+    const int stage = c.ring.place, in_chunk = step.in_four % tile.scale_chunk();
     if (exists) c.wait_full();
 #pragma unroll
     for (int unit = 0; unit < units<tile>; ++unit) {
@@ -52,8 +52,8 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         c.issue(chain, unit, false);
         wgmma_commit();
         if (unit == 0) {
-            if (!place.first) c.release_previous();
-            if (exists && (place.first || (by_row && in_chunk == 0))) {
+            if (!step.first) c.release_previous();
+            if (exists && (step.first || (by_row && in_chunk == 0))) {
                 next_block_scales(c, k_block);
                 factors.read_blocks(c, k_block);
             }
@@ -64,10 +64,10 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         factors.combine(unit, in_chunk);
         wgmma_wait<0>();
         pin(chain);
-        promote<tile>(sums[unit], chain, factors, unit, place);
+        promote<tile>(sums[unit], chain, factors, unit, step);
     }
     if (!by_row && k_block + 1 < c.k_blocks) {
-        if (place.in_four == 3) next_block_scales(c, k_block + 1);
+        if (step.in_four == 3) next_block_scales(c, k_block + 1);
         factors.read_blocks(c, k_block + 1);
     }
 }

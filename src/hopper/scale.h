@@ -20,8 +20,8 @@ TILEWRIGHT_DEVICE float scale_at(const ScaleView& view, int batch, int row, int 
     return load_scale(view, batch * view.batch_stride + row * view.row_stride + k_block * view.k_stride);
 }
 
-/// Scales of rows, where TMA cannot bring them. Several k-blocks are read at once,
-/// so that the reads of one row meet in the same sectors, while the stages before them are still being multiplied.
+/// Scales of rows, where TMA cannot bring them. Several k-blocks are read at once, so that the reads of one row meet in
+/// the same sectors, while the stages before them are still being multiplied.
 template <Tile tile>
 class RowScales {
 public:

@@ -1,5 +1,5 @@
-// The epilogue: a warp's sums become elements of D. Two ways, both through shared memory where A was: stored by TMA,
-// where D is aligned for it; or element by element, with C, in any strides.
+// The epilogue: a warp's sums become elements of D. Two ways, both through shared memory of D's own: staged for the
+// storing warp (drain.h), where D is aligned for TMA; or element by element, with C, in any strides.
 #pragma once
 
 #include "hopper/drain.h"

@@ -79,8 +79,8 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     const bool common = is_common(launch.arguments);
     const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = matrices(g)};
     tile.scales_by_row = false;
-    // TMA copies from multiples of 16 bytes alone ("illegal instruction" on an H200 elsewhere), and groups begin
-    // anywhere.
+    // Groups begin anywhere, and loads of scales that begin at no multiple of 16 bytes were an "illegal instruction" on
+    // an H200.
     const bool rows_anywhere = tile.grouped() && launch.arguments.sizes.kind != hopper::SizeKind::counts;
     if (needs_a && !rows_anywhere) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);

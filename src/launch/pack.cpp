@@ -30,7 +30,7 @@ const std::vector<Tile>& cuts() {
         {.m = 128, .n = 256, .stages = 3},
         {.m = 128, .n = 224, .stages = 3},
         {.m = 128, .n = 128, .stages = 5},
-        {.m = 128, .n = 128, .stages = 4},  // for little k, with 128x128 scales alone; so too the other one of 4 stages
+        {.m = 128, .n = 128, .stages = 4},
         {.m = 128, .n = 64, .stages = 8},
         {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
@@ -57,17 +57,20 @@ bool serves_groups(const Tile& tile) {
     return std::ranges::find(grouped, tile) != std::end(grouped);
 }
 
-bool promotes(const Tile& tile) { return tile.n <= 192 || tile.n == 256; }
-bool scales_of_both(const Tile& tile) { return tile.m <= 128 && tile.n >= 64 && tile.n <= 128; }
-bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64; }
+/// Shallow rings, for little k: with 128x128 scales alone.
+bool is_shallow(const Tile& tile) { return tile.m <= 128 && tile.n == 128 && tile.stages == 4; }
+
+bool scales_of_blocks(const Tile& tile) { return tile.n <= 192 || tile.n == 256; }
+bool promotes(const Tile& tile) { return scales_of_blocks(tile) && !is_shallow(tile); }
+bool scales_of_both(const Tile& tile) { return tile.m <= 128 && tile.n >= 64 && tile.n <= 128 && !is_shallow(tile); }
+bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64 && !is_shallow(tile); }
 
 constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, promotes},
                           {Scaling::after, Scaling::after, false, plain_sum},
-                          {Scaling::row_128, Scaling::block_128, true, promotes},
+                          {Scaling::row_128, Scaling::block_128, true, scales_of_blocks},
                           {Scaling::row_128, Scaling::row_128, true, scales_of_both}};
 
-void add(Tile tile, std::vector<Tile>& list) {
-    list.push_back(tile);
+void add_pairs(Tile tile, std::vector<Tile>& list) {
     // With three warpgroups the loop that scales rows has no register left for a cluster's addresses: it spills.
     const bool spills = tile.warpgroups == 3 && tile.a_scaling == Scaling::row_128;
     if (!may_share(tile) || spills || !tile.plain) return;
@@ -78,6 +81,14 @@ void add(Tile tile, std::vector<Tile>& list) {
     }
 }
 
+void add(const Tile& tile, bool groups, std::vector<Tile>& list) {
+    list.push_back(tile);
+    add_pairs(tile, list);
+    if (!groups) return;
+    list.push_back(tile);
+    list.back().family = hopper::Family::m_grouped;
+}
+
 }  // namespace
 
 std::vector<Tile> pack() {
@@ -85,24 +96,17 @@ std::vector<Tile> pack() {
     for (const Mode& mode : modes) {
         for (Tile tile : cuts()) {
             const bool groups = serves_groups(tile);
-            if (tile.stages == 4 && tile.n == 128 && tile.m <= 128 && mode.b != Scaling::block_128) continue;
             tile.a_scaling = mode.a;
             tile.b_scaling = mode.b;
             tile.promoted = mode.promoted;
             if (!mode.serves(tile)) continue;
             for (bool plain : {false, true}) {
                 tile.plain = plain;
-                add(tile, list);
-                if (!groups) continue;
-                list.push_back(tile);
-                list.back().family = hopper::Family::m_grouped;
+                add(tile, groups, list);
             }
             if (mode.a != Scaling::row_128) continue;
             tile.scales_by_row = true;
-            add(tile, list);
-            if (!groups) continue;
-            list.push_back(tile);
-            list.back().family = hopper::Family::m_grouped;
+            add(tile, groups, list);
         }
     }
     return list;
