@@ -4,8 +4,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, SENTINEL, plain, rounded, sentinel
+from deep_gemm_operands import BF16, F32, SENTINEL, plain, rounded, sentinel
 from tilewright.deep_gemm import _bf16
+from tilewright.deep_gemm._scale_order import factors_of_rows
+from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor, mn_major_strides
 
 G, N, K = 4, 24, 32
 
@@ -70,6 +72,65 @@ def test_torchs_grouped_product_is_what_we_take_it_for(rng, monkeypatch):
     if not hasattr(torch.nn.functional, "grouped_mm") and not hasattr(torch, "_grouped_mm"):
         pytest.skip("this torch has no grouped product")
     (a, real_a), (b, real_b) = plain(rng, (16, K)), plain(rng, (2, N, K))
-    product = _bf16._grouped(a, b, torch.tensor([7, 16]))
+    ends = torch.tensor([7, 16])
+    product = _bf16._grouped(a, b, ends)
+    assert torch.equal(product, _bf16._grouped(a, b.mT.contiguous().mT, ends))
     expected = torch.cat((real_a[:7] @ real_b[0].T, real_a[7:] @ real_b[1].T))
     assert torch.equal(product, rounded(expected, BF16))
+
+
+@pytest.mark.parametrize("most, expected_m, whole", [(128, 1, True), (129, 1, False), (4096, 192, False),
+                                                     (1024, 1024, True), (1024, 767, False)])  # fmt: skip
+def test_masked_rows_are_moved_where_few_are_valid(most, expected_m, whole):
+    assert _bf16._is_mostly_valid(most, expected_m) == whole
+
+
+@pytest.mark.parametrize("a, b, name", [(sentinel(16, 12), sentinel(2, 24, 12), "a"),
+                                        (sentinel(16, 16), sentinel(2, 20, 24)[:, :, 1:17], "b"),
+                                        (sentinel(16, 16), sentinel(2, 16, 20).mT, "b")])  # fmt: skip
+def test_rows_that_torch_cannot_read_are_named(monkeypatch, a, b, name):
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=rf"^{name}: .* given, rows that begin at multiples of 16 bytes expected"):
+        _bf16._grouped(a, b, torch.tensor([7, 16]))
+
+
+def rows_first(*shape):
+    """Factors with those of neighbouring rows side by side, columns at multiples of 16 bytes."""
+    return get_mn_major_tma_aligned_tensor(torch.rand(shape))
+
+
+# (a, b, d, c, groups anywhere) -> whether a and b are copied
+ORDERS = {
+    "both along k": ((torch.rand(6, 8), torch.rand(9, 8), sentinel(6, 16), None), (False, True)),
+    "both rows first": ((rows_first(6, 8), rows_first(9, 8), sentinel(6, 16), None), (False, False)),
+    "k not a multiple of 512": ((torch.rand(6, 5), rows_first(9, 5), sentinel(6, 16), None), (True, False)),
+    "rows apart": ((torch.rand(6, 9)[:, :8], rows_first(9, 8), sentinel(6, 16), None), (True, False)),
+    "not at 16 bytes": ((torch.rand(49)[1:].view(6, 8), rows_first(9, 8), sentinel(6, 16), None), (True, False)),
+    "float32 d": ((torch.rand(6, 8), rows_first(9, 8), sentinel(6, 16, dtype=F32), None), (True, False)),
+    "rows of d not 16 bytes": ((torch.rand(6, 8), rows_first(9, 8), sentinel(6, 12), None), (True, False)),
+    "c": ((torch.rand(6, 8), rows_first(9, 8), sentinel(6, 16), sentinel(6, 16)), (True, False)),
+    "groups with a stride": ((torch.rand(2, 6, 8), torch.rand(2, 9, 8), sentinel(2, 6, 16), None), (False, True)),
+    "groups anywhere": ((torch.rand(6, 8), torch.rand(2, 9, 8), sentinel(6, 16), None, True), (False, True)),
+    "groups anywhere, rows first": ((rows_first(6, 8), torch.rand(2, 9, 8), sentinel(6, 16), None, True),
+                                    (False, False)),
+    "UE8M0": ((torch.ones(6, 2, dtype=torch.int32), torch.ones(9, 2, dtype=torch.int32), sentinel(6, 16), None),
+              (False, False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_factors_of_rows_are_copied_where_their_order_is_slow(name):
+    given, copied = ORDERS[name]
+    for factors, result, copy in zip(given, factors_of_rows(*given), copied, strict=False):
+        assert torch.equal(result, factors)
+        assert (result.data_ptr() != factors.data_ptr()) == copy
+        assert not copy or result.stride() == mn_major_strides(factors)
+
+
+def test_slices_of_copied_factors_need_no_copy():
+    """k-grouped: laid out once for all groups."""
+    d = sentinel(6, 16, dtype=F32)
+    a, b = factors_of_rows(torch.rand(6, 9), torch.rand(10, 9), d, d)
+    a, b = a[:, 3:5], b[:, 3:5]
+    again = factors_of_rows(a, b, d, d)
+    assert again[0] is a and again[1] is b

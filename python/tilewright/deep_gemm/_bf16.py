@@ -16,6 +16,7 @@ from tilewright._multiply import gemm, grouped_gemm
 from tilewright._quantize import Quantized
 from tilewright.deep_gemm import _fp8
 from tilewright.deep_gemm._operands import call, refuse, shape_text
+from tilewright.deep_gemm._scale_order import has_tma_strides
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
 
@@ -70,6 +71,10 @@ def by_cublaslt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
 
 def _grouped(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
     """a [m, k] with groups that end at `ends`, one after another from row 0, times b [groups, n, k]."""
+    for name, tensor, orders in (("a", a, (-1,)), ("b", b, (-1, -2))):
+        if not any(has_tma_strides(tensor, order) for order in orders):
+            given = f"{shape_text(tensor)} with strides {list(tensor.stride())}"
+            refuse(name, given, "rows that begin at multiples of 16 bytes", "pad k, or k and n, to multiples of 8")
     grouped: Any = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
     product: Tensor = grouped(a, b.mT, offs=ends.to(torch.int32))
     return product
@@ -114,8 +119,20 @@ def m_grouped_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected
     check_types(a, b)
     _fp8.check_masked_groups(a, b, d, masked_m, expected_m)
     if not a.is_cuda:
-        return call(grouped_gemm, a, b, counts=masked_m, expected_m=expected_m, out=d)
-    _by_count(a, b, d, masked_m)
+        call(grouped_gemm, a, b, counts=masked_m, expected_m=expected_m, out=d)
+    elif _is_mostly_valid(a.shape[1], expected_m):
+        torch.bmm(a, b.mT, out=d)
+    else:
+        _by_count(a, b, d, masked_m)
+
+
+def _is_mostly_valid(most: int, expected_m: int) -> bool:
+    """Whether multiplying all rows takes no longer than moving the valid ones together and back again.
+
+    Up to 128 rows a group, b's bytes take longer than the products of all rows; moves take some quarter of the time of
+    the products of the rows that they move (by arithmetic, for k and n of 2048 to 7168).
+    """
+    return most <= 128 or 4 * expected_m >= 3 * most
 
 
 def _put_rows(rows: Tensor, places: Tensor, d: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tilewright._multiply import batched_gemm, gemm, grouped_gemm
 from tilewright.deep_gemm._operands import call, operands, refuse, shape_text
+from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
 Ints = Sequence[int] | None
@@ -37,7 +38,7 @@ def filled_indices(indices: Tensor, alignment: int) -> Tensor:
 def dense(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Ints, of_a: Ints, of_b: Ints
 ) -> None:
-    call(gemm, *operands(a, sfa, b, sfb, (recipe, of_a, of_b)), out=d, c=c)
+    call(gemm, *operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, c), out=d, c=c)
 
 
 def skip_head_mid(
@@ -66,7 +67,7 @@ def m_grouped_contiguous(
     check_contiguous_groups(a, b, d, layout, psum, expected_m)
     if a.shape[0] == 0:
         return
-    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), expected_m)
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, groups_anywhere=True)
     alignment = get_mk_alignment_for_contiguous_layout()
     if psum:
         call(grouped_gemm, *sides, aligned_offsets=layout, alignment=alignment, expected_m=expected_m, out=d)
@@ -103,7 +104,7 @@ def m_grouped_masked(
     recipe: Ints, of_a: Ints, of_b: Ints,
 ) -> None:  # fmt: skip
     check_masked_groups(a, b, d, masked_m, expected_m)
-    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), expected_m)
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d)
     call(grouped_gemm, *sides, counts=masked_m, expected_m=expected_m, out=d)
 
 
@@ -133,6 +134,8 @@ def k_grouped(
     if not flat:
         sfa, sfb = sfa.T, sfb.T
     gran_k = recipe[2]
+    if d.is_cuda:
+        sfa, sfb = factors_of_rows(sfa, sfb, d, c)  # once, and not for each group
     for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0))):
         part = [
             values.view(-1)[rows * start : rows * end].view(rows, end - start) if flat else values[start:end].T
@@ -144,4 +147,4 @@ def k_grouped(
 
 
 def batched(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Sequence[int]) -> None:
-    call(batched_gemm, *operands(a, sfa, b, sfb, (recipe, None, None)), out=d, c=c)
+    call(batched_gemm, *operands(a, sfa, b, sfb, (recipe, None, None), d, c), out=d, c=c)

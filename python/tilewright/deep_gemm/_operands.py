@@ -10,9 +10,9 @@ import torch
 
 from tilewright._errors import InvalidCall
 from tilewright._quantize import Quantized
+from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm._settings import sm_limit
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents
-from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
 """Rows and k that share one scale factor."""
@@ -28,8 +28,6 @@ _AS_GIVEN = {
     for values in (torch.float8_e4m3fn, torch.float8_e5m2)
     for granularity in ((1, 128), (128, 128))
 }
-# Fewer rows than this are multiplied in a time in which another launch shows.
-_ROWS_WORTH_A_LAUNCH = 1024
 
 
 def refuse(operand: str, given: object, expected: str, advice: str = "") -> NoReturn:
@@ -95,21 +93,14 @@ def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packe
 
 
 def operands(
-    a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes, rows_of_a: int = 0
-) -> tuple[Quantized, Quantized]:
-    """Values [.., rows, k] with their factors. `rows_of_a`: how many a GPU will really read; 0: all of them."""
+    a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes,
+    d: torch.Tensor, c: torch.Tensor | None = None, groups_anywhere: bool = False,
+) -> tuple[Quantized, Quantized]:  # fmt: skip
+    """Values [.., rows, k] with their factors, for a product that goes to d. groups_anywhere: see `factors_of_rows`."""
     of_a, of_b = _granularities(sfb, recipes)
-    if sfa.is_cuda and of_a == (1, 128):
-        # Factors in this order arrive with their stage, with the same bits. Both sides without it take twice the time.
-        if of_b == (1, 128):
-            sfb = _side_by_side(sfb)
-        if of_b == (1, 128) or (rows_of_a or sfa.shape[-2]) >= _ROWS_WORTH_A_LAUNCH:
-            sfa = _side_by_side(sfa)
+    if of_a == of_b == (1, 128) and sfa.is_cuda:
+        sfa, sfb = factors_of_rows(sfa, sfb, d, c, groups_anywhere)
     return _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
-
-
-def _side_by_side(sf: torch.Tensor) -> torch.Tensor:
-    return get_mn_major_tma_aligned_tensor(sf) if sf.dtype == torch.float32 and sf.dim() in (2, 3) else sf
 
 
 def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> Quantized:
