@@ -20,7 +20,7 @@ void write(void* to, const void* value, u32 bytes) {
     const u32 offset = shared_offset(block, to, bytes);
     std::memcpy(to, value, bytes);
     race::writes(to, bytes);
-    for (u32 word = offset / 4; word < (offset + bytes) / 4; ++word) {
+    for (u32 word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
         if (block.writers[word] == 0) ++block.unseen;
         block.writers[word] = static_cast<u16>(thread.index + 1);
         thread.unseen_writes.push_back(word);
@@ -32,6 +32,17 @@ T read(const T& from) {
     static_cast<void>(shared_offset(*me().block, &from, sizeof from));
     race::reads(&from, sizeof from);
     return from;
+}
+
+/// The addresses that the lanes of a warp give, together.
+const std::array<u8*, hopper::warp_threads>& rows_of_lanes(const char* primitive, void* row) {
+    const u32 offset = shared_offset(*me().block, row, 16);
+    if (offset % 16 != 0) fail(fmt::format("{}: offset {} is no multiple of 16", primitive, offset));
+    Warp& warp = me().own_warp();
+    auto& rows = warp.matrix_rows[warp.meeting.generation % 2];
+    rows[me().lane()] = static_cast<u8*>(row);
+    meet(warp.meeting, primitive, 0, hopper::warp_threads, false);
+    return rows;
 }
 
 void see_writes(Thread& thread) {
@@ -122,16 +133,22 @@ Quad load_shared(const Quad& from) { return read(from); }
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
-    const u32 offset = shared_offset(*me().block, row, 16);
-    if (offset % 16 != 0) fail(fmt::format("store_matrix: offset {} is no multiple of 16", offset));
-    Warp& warp = me().own_warp();
+    const auto& rows = rows_of_lanes("store_matrix", row);
     const int lane = me().lane();
-    auto& rows = warp.matrix_rows[warp.meeting.generation % 2];
-    rows[lane] = static_cast<u8*>(row);
-    meet(warp.meeting, "store_matrix", 0, warp_threads, false);
     const std::array<u32, 4> values{first, second, third, fourth};
     for (int matrix = 0; matrix < 4; ++matrix) {
-        write(rows[matrix * 8 + lane / 4] + lane % 4 * 4, &values[matrix], 4);
+        write(rows[static_cast<std::size_t>(matrix * 8 + lane / 4)] + lane % 4 * 4, &values[matrix], 4);
+    }
+}
+void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fourth) {
+    const auto& rows = rows_of_lanes("store_matrix_transposed", row);
+    const int lane = me().lane();
+    const std::array<u32, 4> values{first, second, third, fourth};
+    for (int matrix = 0; matrix < 4; ++matrix) {
+        for (int i = 0; i < 2; ++i) {
+            const auto value = static_cast<u16>(values[matrix] >> 16 * i);
+            write(rows[static_cast<std::size_t>(matrix * 8 + lane % 4 * 2 + i)] + lane / 4 * 2, &value, sizeof value);
+        }
     }
 }
 

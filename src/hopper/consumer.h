@@ -33,8 +33,8 @@ struct Consumer {
     int lane;
     int row_in_tile;  // of this thread's first fragment row
     int k_blocks;
-    MatrixDescriptor a_rows;  // of the first stage
-    MatrixDescriptor b_rows;
+    MatrixDescriptor first_operand;  // of the first stage
+    MatrixDescriptor second_operand;
     bool by_tma;  // D is stored by TMA
     Ring<tile.stages> ring{};
     Ring<block_scale_slots> blocks{};
@@ -74,16 +74,17 @@ struct Consumer {
 
     // ---- Products
 
-    /// d (+)= the unit's rows of A times its columns of B, of the k-block in `ring`.
+    /// d (+)= the unit's rows of the first operand times its rows of the second, of the k-block in `ring`.
     TILEWRIGHT_DEVICE void issue(float (&d)[unit_registers<tile>], int unit, bool accumulate) {
         constexpr int descriptor_bytes = 16, k_bytes = 32;
         const int rows = unit / tile.pieces() * warpgroup_rows, columns = unit % tile.pieces() * tile.piece_columns();
-        const MatrixDescriptor a = a_rows + (ring.place * tile.m + rows) * (row_bytes / descriptor_bytes);
-        const MatrixDescriptor b = b_rows + (ring.place * tile.n + columns) * (row_bytes / descriptor_bytes);
+        const MatrixDescriptor first = first_operand + (ring.place * tile.m + rows) * (row_bytes / descriptor_bytes);
+        const MatrixDescriptor second =
+            second_operand + (ring.place * tile.n + columns) * (row_bytes / descriptor_bytes);
 #pragma unroll
         for (int step = 0; step < row_bytes / k_bytes; ++step) {
             wgmma<tile.piece_columns(), tile.first().storage, tile.second().storage>(
-                d, a + step * (k_bytes / descriptor_bytes), b + step * (k_bytes / descriptor_bytes),
+                d, first + step * (k_bytes / descriptor_bytes), second + step * (k_bytes / descriptor_bytes),
                 accumulate || step > 0);
         }
     }

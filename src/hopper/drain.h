@@ -18,16 +18,17 @@ TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& a
                                   int warpgroup, int begin, int stores) {
     constexpr int unit_bytes = int(sizeof(Quad)), units = tile.store_pitch(bytes) / unit_bytes;
     const OutputView& d = arguments.output;
-    const int first = work.row + warpgroup * tile.rows_per_warpgroup();
-    const int rows = min(work.row_end - first, tile.rows_per_warpgroup());
+    const int first = work.row + tile.share_row(warpgroup);
+    const int rows = min(work.row_end - first, tile.share_rows());
     u8* const corner = static_cast<u8*>(d.data) + work.batch * d.batch_stride * bytes;
     for (int i = lane_index(); i < stores * rows * units; i += warp_threads) {
         const int store = i / units / rows, row = i / units % rows, unit = i % units;
-        const int column = work.column + (begin + store) * tile.store_columns(bytes) + unit * (unit_bytes / bytes);
+        const int column = work.column + tile.share_column(warpgroup) + (begin + store) * tile.store_columns(bytes) +
+                           unit * (unit_bytes / bytes);
         if (column >= arguments.n) continue;
         const int place = tile.store_swizzled(bytes) ? unit ^ row % 8 : unit;
-        const u8* from = shared.d[warpgroup] + (store * tile.rows_per_warpgroup() + row) * tile.store_pitch(bytes) +
-                         place * unit_bytes;
+        const u8* from =
+            shared.d[warpgroup] + (store * tile.share_rows() + row) * tile.store_pitch(bytes) + place * unit_bytes;
         u8* to = corner + ((first + row) * d.row_stride + column) * bytes;
         store_global(reinterpret_cast<Quad*>(to), load_shared(*reinterpret_cast<const Quad*>(from)));
     }
@@ -37,7 +38,7 @@ TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& a
 /// Returns the patience that is left.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles) {
-    constexpr int halves = tile.rows_per_warpgroup() / tile.store_rows();
+    constexpr int halves = tile.share_rows() / tile.store_rows();
     constexpr int at_once = tile.stores_at_once(bytes), pitch = tile.store_pitch(bytes);
     // Half of the time that the tensor cores need for a tile: 4096 products a clock, at 1.7 GHz.
     constexpr int stores_in_all = tile.stores(bytes) * halves * tile.warpgroups;
@@ -57,15 +58,16 @@ TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Ti
                 if (rows_of(warpgroup) <= 0) continue;
                 barrier_wait(shared.staged[warpgroup], parities >> warpgroup & 1,
                              {patience, BarrierName::staged, warpgroup});
-                const int row = work.row + warpgroup * tile.rows_per_warpgroup();
-                if (tile.grouped() && row + tile.rows_per_warpgroup() > work.row_end) {
+                const int row = work.row + tile.share_row(warpgroup);
+                if (tile.grouped() && row + tile.share_rows() > work.row_end) {
                     drain_rows<tile, bytes>(shared, arguments, work, warpgroup, begin, stores);
                     continue;
                 }
                 for (int i = 0; i < stores * halves; ++i) {
                     if (issues) {
                         tma_store(arguments.d, shared.d[warpgroup] + i * tile.store_rows() * pitch,
-                                  work.column + (begin + i / halves) * tile.store_columns(bytes),
+                                  work.column + tile.share_column(warpgroup) +
+                                      (begin + i / halves) * tile.store_columns(bytes),
                                   row + i % halves * tile.store_rows(), work.batch);
                         tma_store_commit();
                     }

@@ -5,7 +5,8 @@
 
 namespace tilewright::hopper {
 
-/// The factors that promote a unit: scale of the row times scale of the column, each product rounded once.
+/// The factors that promote a unit: scale of A times scale of B, each product rounded once. 128x128 scales differ
+/// between groups of columns, or, swapped, stay the same for all that a warpgroup multiplies.
 ///
 /// When they are read matters more than how often (docs/tried.md): what stands before a unit's products delays them,
 /// and the compiler moves multiplications between them, where they delay the rest. So what a unit alone needs is read
@@ -14,7 +15,7 @@ template <Tile tile>
 struct Factors {
     static constexpr int columns = tile.piece_columns();
     static constexpr int group = tile.group_columns();
-    static constexpr int groups = tile.scales_blocks() ? tile.column_groups() : 1;
+    static constexpr int groups = tile.scales_blocks() && !tile.swap_ab ? tile.column_groups() : 1;
     static constexpr int rows = tile.rows_per_warpgroup() / 32;  // of a thread: two in each 64
     static constexpr int chunk = tile.scale_chunk();
     using Chunk = float[chunk];
@@ -36,9 +37,11 @@ struct Factors {
 
     TILEWRIGHT_DEVICE void read_blocks(const Consumer<tile>& c, int k_block) {
         if constexpr (tile.scales_blocks()) {
+            const int first = tile.swap_ab ? c.first_row() / group : 0;
 #pragma unroll
             for (int i = 0; i < groups; ++i) {
-                load(block[i], &c.shared.block_scales[c.blocks.place][i][unsigned(k_block) % block_scale_columns]);
+                load(block[i],
+                     &c.shared.block_scales[c.blocks.place][first + i][unsigned(k_block) % block_scale_columns]);
             }
         }
     }
@@ -47,7 +50,7 @@ struct Factors {
     TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int unit) {
         if constexpr (tile.scales_rows()) {
             const int half = unit / tile.pieces();
-            const float* first = c.shared.a_scales[stage] + (c.row_in_tile + half * warpgroup_rows) * chunk;
+            const float* first = c.shared.first_scales[stage] + (c.row_in_tile + half * warpgroup_rows) * chunk;
             load(row[2 * half], first);
             load(row[2 * half + 1], first + 8 * chunk);
         }
@@ -55,7 +58,7 @@ struct Factors {
 
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int unit) {
         if constexpr (tile.scales_columns()) {
-            const float* first = c.shared.b_scales[c.ring.place] + unit % tile.pieces() * columns + c.lane % 4 * 2;
+            const float* first = c.shared.second_scales[c.ring.place] + unit % tile.pieces() * columns + c.lane % 4 * 2;
 #pragma unroll
             for (int j = 0; j < columns / 8; ++j) {
                 const Pair scales = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
@@ -66,7 +69,7 @@ struct Factors {
     }
 
     TILEWRIGHT_DEVICE void combine(int unit, int in_chunk) {
-        if constexpr (tile.scales_blocks()) {
+        if constexpr (tile.scales_blocks() && tile.scales_rows()) {
 #pragma unroll
             for (int i = 0; i < 2 * groups; ++i) {
                 product[i % 2][i / 2] = row[unit / tile.pieces() * 2 + i % 2][in_chunk] * block[i / 2][in_chunk];
@@ -76,7 +79,9 @@ struct Factors {
 
     /// Of element `i` (0 .. 3) of the unit's j-th 8 columns.
     TILEWRIGHT_DEVICE float of(int unit, int in_chunk, int j, int i) const {
-        if constexpr (tile.scales_columns()) {
+        if constexpr (tile.swap_ab && tile.scales_blocks()) {
+            return block[0][in_chunk] * column[2 * j + i % 2];
+        } else if constexpr (tile.scales_columns()) {
             return row[unit / tile.pieces() * 2 + i / 2][in_chunk] * column[2 * j + i % 2];
         } else {
             return product[i / 2][(unit % tile.pieces() * columns + j * 8) / group];

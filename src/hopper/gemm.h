@@ -150,8 +150,8 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .lane = lane,
         .row_in_tile = warpgroup * tile.rows_per_warpgroup() + warp % 4 * warp_rows + lane / 4,
         .k_blocks = k_blocks_of<tile>(arguments),
-        .a_rows = matrix_descriptor(shared.a[0] + warpgroup * tile.rows_per_warpgroup() * row_bytes),
-        .b_rows = matrix_descriptor(shared.b[0]),
+        .first_operand = matrix_descriptor(shared.first[0] + warpgroup * tile.rows_per_warpgroup() * row_bytes),
+        .second_operand = matrix_descriptor(shared.second[0]),
         .by_tma = arguments.stored_by_tma,
     };
     if constexpr (stores_while_multiplying<tile>) {

@@ -16,7 +16,7 @@ class GroupedSchedule {
 
 public:
     TILEWRIGHT_DEVICE GroupedSchedule(const GroupSizes& sizes, const Extent& extent, int block, int blocks)
-        : pieces_(sizes, extent.batch, extent.m, extent.band * tile.m),
+        : pieces_(sizes, extent.batch, extent.m, extent.band * tile.rows()),
           separate_(sizes.kind == SizeKind::counts),
           band_(extent.band),
           rank_(block % tile.cluster),
@@ -36,7 +36,9 @@ public:
     }
 
 private:
-    TILEWRIGHT_DEVICE static int tiles_m(const RowPiece& piece) { return tiles_along(piece.end - piece.begin, tile.m); }
+    TILEWRIGHT_DEVICE static int tiles_m(const RowPiece& piece) {
+        return tiles_along(piece.end - piece.begin, tile.rows());
+    }
 
     /// The next tile, which lies in the piece of this lane.
     TILEWRIGHT_DEVICE Work take(int lane) {
@@ -46,8 +48,8 @@ private:
         const int begin = from_lane(tiles_, lane) - tiles_m(piece) * tiles_n_;
         const auto [m, n] = place_in_bands(next_ - begin, tiles_m(piece), tiles_n_, band_);
         advance();
-        return {.row = piece.begin + m * tile.m,
-                .column = (n * tile.cluster + rank_) * tile.n,
+        return {.row = piece.begin + m * tile.rows(),
+                .column = (n * tile.cluster + rank_) * tile.columns(),
                 .batch = separate_ ? piece.group : 0,
                 .group = piece.group,
                 .row_end = piece.end,

@@ -39,8 +39,10 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
     int patience = all_patience;
     const bool issues = lane_index() == 0;
     const int k_blocks = k_blocks_of<tile>(arguments);
+    constexpr bool has_a_scales = tile.side_a().scaled_in_loop_by_row(),
+                   has_b_scales = tile.side_b().scaled_in_loop_by_row();
     const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
-    const int bytes = tile.bytes_per_stage() + (scales ? tile.column_scale_bytes() : 0);
+    const int bytes = tile.bytes_per_stage() + (scales ? tile.b_scale_bytes() : 0);
     Ring<tile.stages> ring{.parity = 1};
     for (Work work = tiles.first(patience); work.exists != 0; work = tiles.next(patience)) {
         int rows = tile.side_a().rows, tile_bytes = bytes;
@@ -53,18 +55,18 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
             Barrier& full = shared.full[stage];
             barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});
             if (issues) {
-                const bool row_scales = tile.scales_rows() && scales && k_block % tile.scale_chunk() == 0;
-                barrier_arrive_expect(full, tile_bytes + (row_scales ? tile.row_scale_bytes() : 0));
-                load_rows<tile, tile.side_a()>(shared.a[stage], arguments.a, full, k_block * tile.k, work.row,
+                const bool a_scales = has_a_scales && scales && k_block % tile.scale_chunk() == 0;
+                barrier_arrive_expect(full, tile_bytes + (a_scales ? tile.a_scale_bytes() : 0));
+                load_rows<tile, tile.side_a()>(shared.values_of_a(stage), arguments.a, full, k_block * tile.k, work.row,
                                                work.batch, rows);
-                load_rows<tile, tile.side_b()>(shared.b[stage], arguments.b, full, k_block * tile.k, work.column,
-                                               work.group);
-                if (row_scales) {
+                load_rows<tile, tile.side_b()>(shared.values_of_b(stage), arguments.b, full, k_block * tile.k,
+                                               work.column, work.group);
+                if (a_scales) {
                     const int x = tile.scales_by_row ? k_block : work.row, y = tile.scales_by_row ? work.row : k_block;
-                    tma_load(shared.a_scales[stage], arguments.a_scales, full, x, y, work.batch);
+                    tma_load(shared.scales_of_a(stage), arguments.a_scales, full, x, y, work.batch);
                 }
-                if (tile.scales_columns() && scales) {
-                    tma_load(shared.b_scales[stage], arguments.b_scales, full, work.column, k_block, work.group);
+                if (has_b_scales && scales) {
+                    tma_load(shared.scales_of_b(stage), arguments.b_scales, full, work.column, k_block, work.group);
                 }
             }
             sync_warp();

@@ -147,6 +147,8 @@ void store_shared(Pair& to, Pair value);
 /// stmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
 /// i / 8, and holds of each matrix row i / 4, columns 2 (i % 4) and the next.
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth);
+/// The same, but what a lane holds are of each matrix column i / 4, rows 2 (i % 4) and the next.
+void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fourth);
 
 /// Read-only for the whole kernel.
 float load_global(const float* from);

@@ -201,6 +201,11 @@ TILEWRIGHT_DEVICE void store_matrix(void* row, u32 first, u32 second, u32 third,
                  "r"(first), "r"(second), "r"(third), "r"(fourth)
                  : "memory");
 }
+TILEWRIGHT_DEVICE void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fourth) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                 "r"(first), "r"(second), "r"(third), "r"(fourth)
+                 : "memory");
+}
 TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u16 load_global(const u16* from) { return __ldg(from); }

@@ -26,7 +26,7 @@ template <Tile tile>
 class RowScales {
 public:
     /// As many as the producer's registers hold.
-    static constexpr int k_blocks_at_once = tile.warpgroups > 2 ? 1 : 2;
+    static constexpr int k_blocks_at_once = tile.warpgroups > 2 ? 1 : tile.swap_ab && !tile.scales_rows() ? 4 : 2;
 
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments) {}
@@ -53,13 +53,16 @@ public:
 
 private:
     static constexpr int threads = warp_threads;
-    static constexpr int a_rows = tile.scales_rows() ? tile.m : 0;
-    static constexpr int b_rows = tile.scales_columns() ? tile.n : 0;
-    static constexpr int rows_each = (a_rows + b_rows + threads - 1) / threads;
+    static constexpr int first_rows = tile.scales_rows() ? tile.m : 0;
+    static constexpr int second_rows = tile.scales_columns() ? tile.n : 0;
+    static constexpr int rows_each = (first_rows + second_rows + threads - 1) / threads;
 
     TILEWRIGHT_DEVICE void read(const Work& work, int lane, int begin) {
-        read_side<0, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
-        read_side<a_rows / threads, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
+        constexpr int a_rows = tile.swap_ab ? second_rows : first_rows,
+                      b_rows = tile.swap_ab ? first_rows : second_rows;
+        constexpr int a_place = tile.swap_ab ? b_rows / threads : 0, b_place = tile.swap_ab ? 0 : a_rows / threads;
+        read_side<a_place, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+        read_side<b_place, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
     }
 
     /// `rows` rows of one operand, from `row` on every 32nd, into the values from `place` on.
@@ -83,10 +86,10 @@ private:
 #pragma unroll
         for (int r = 0; r < rows_each; ++r) {
             const int row = thread + r * threads;
-            if (row < a_rows) {
-                store_shared(shared_.a_scales[stage][row], values[r]);
-            } else if (row < a_rows + b_rows) {
-                store_shared(shared_.b_scales[stage][row - a_rows], values[r]);
+            if (first_rows > 0 && row < first_rows) {
+                store_shared(shared_.first_scales[stage][row], values[r]);
+            } else if (row < first_rows + second_rows) {
+                store_shared(shared_.second_scales[stage][row - first_rows], values[r]);
             }
         }
         sync_warp();
@@ -123,8 +126,9 @@ private:
         const int place = finals_.place;
         barrier_wait(shared_.final_scales_empty[place], finals_.parity,
                      {patience_, BarrierName::final_scales_empty, place});
-        bring<tile.m>(shared_.row_scales[place], arguments_.scales_a, work.batch, work.row);
-        bring<tile.n>(shared_.column_scales[place], arguments_.scales_b, work.group, work.column);
+        float *rows = shared_.row_scales[place], *columns = shared_.column_scales[place];
+        bring<tile.rows()>(tile.swap_ab ? columns : rows, arguments_.scales_a, work.batch, work.row);
+        bring<tile.columns()>(tile.swap_ab ? rows : columns, arguments_.scales_b, work.group, work.column);
         sync_warp();
         if (lane_index() == 0) barrier_arrive(shared_.final_scales_full[place]);
         finals_.advance();

@@ -110,8 +110,8 @@ public:
         int m = band * walk_.band.value + rest - n * rows.value;
         if (tile.multicast == Multicast::b) m = m * tile.cluster + rank_;
         if (tile.multicast == Multicast::a) n = n * tile.cluster + rank_;
-        return {.row = m * tile.m,
-                .column = n * tile.n,
+        return {.row = m * tile.rows(),
+                .column = n * tile.columns(),
                 .batch = batch,
                 .group = batch,
                 .row_end = walk_.rows,

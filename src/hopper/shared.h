@@ -10,24 +10,24 @@ constexpr int at_least_one(int count) { return count > 0 ? count : 1; }
 
 template <Tile tile>
 struct Shared {
-    static constexpr int bytes_a = tile.first().value_bytes(tile.k);
-    static constexpr int bytes_b = tile.second().value_bytes(tile.k);
+    static constexpr int first_bytes = tile.first().value_bytes(tile.k);
+    static constexpr int second_bytes = tile.second().value_bytes(tile.k);
 
-    // The ring of k-blocks: values in rows of 128 bytes, swizzled; scales of A's rows, for a chunk of k-blocks where it
-    // begins; scales of B's rows.
-    alignas(tile_alignment) u8 a[tile.stages][bytes_a];
-    alignas(tile_alignment) u8 b[tile.stages][bytes_b];
+    // The ring of k-blocks, of the tensor core's first and second operand: values in rows of 128 bytes, swizzled;
+    // scales of their rows, A's for a chunk of k-blocks where it begins.
+    alignas(tile_alignment) u8 first[tile.stages][first_bytes];
+    alignas(tile_alignment) u8 second[tile.stages][second_bytes];
     // D on its way out.
     alignas(tile_alignment) u8 d[tile.warpgroups][tile.staging_bytes()];
-    alignas(128) float a_scales[tile.stages]
-                               [at_least_one(tile.scales_rows() ? round_up(tile.m * tile.scale_chunk(), 32) : 0)];
-    alignas(128) float b_scales[tile.stages][at_least_one(tile.scales_columns() ? round_up(tile.n, 32) : 0)];
+    alignas(128) float first_scales[tile.stages]
+                                   [at_least_one(tile.scales_rows() ? round_up(tile.m * tile.scale_chunk(), 32) : 0)];
+    alignas(128) float second_scales[tile.stages][at_least_one(tile.scales_columns() ? round_up(tile.n, 32) : 0)];
 
     // 128x128 scales, 32 k-blocks at a time, for each group of columns.
     alignas(16) float block_scales[block_scale_slots][at_least_one(tile.scales_blocks() ? tile.column_groups() : 0)]
                                   [tile.scales_blocks() ? block_scale_columns : 1];
 
-    // The scales that multiply finished sums, for the tiles that come next.
+    // The scales that multiply finished sums, of the tensor core's rows and columns, for the tiles that come next.
     float row_scales[final_scale_slots][at_least_one(tile.scales_after() ? tile.m : 0)];
     alignas(8) float column_scales[final_scale_slots][at_least_one(tile.scales_after() ? tile.n : 0)];
 
@@ -44,6 +44,15 @@ struct Shared {
     Barrier work_full[tile.grouped() ? work_slots : 1];
     Barrier work_empty[tile.grouped() ? work_slots : 1];
     int work[tile.grouped() ? work_slots : 1][work_words];
+
+    TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return tile.swap_ab ? second[stage] : first[stage]; }
+    TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return tile.swap_ab ? first[stage] : second[stage]; }
+    TILEWRIGHT_DEVICE float* scales_of_a(int stage) {
+        return tile.swap_ab ? second_scales[stage] : first_scales[stage];
+    }
+    TILEWRIGHT_DEVICE float* scales_of_b(int stage) {
+        return tile.swap_ab ? first_scales[stage] : second_scales[stage];
+    }
 };
 
 /// A place in a ring, and the parity that its barriers are waited for with. Who fills starts with parity 1, because

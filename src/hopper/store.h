@@ -60,17 +60,37 @@ TILEWRIGHT_DEVICE const float* fragment(const Sums<tile>& sums, int half, int co
 /// Where row `row` of the warpgroup's share begins in the staged columns of store `index` of those at once.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
-    return c.shared.d[c.warpgroup] + (index * tile.rows_per_warpgroup() + row) * tile.store_pitch(bytes);
+    return c.shared.d[c.warpgroup] + (index * tile.share_rows() + row) * tile.store_pitch(bytes);
+}
+
+TILEWRIGHT_DEVICE u32 pack_16_bit(const float* pair, bool as_bf16) {
+    return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
+}
+
+/// Swapped tiles: the tensor core's 16 rows are columns of D, its `count` columns from `begin` on rows of D.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Sums<tile>& sums, int half, int begin, int count,
+                                        int lane, bool as_bf16) {
+    const int unit = c.warp * 2 + lane / 8 % 2;  // of a row's 16 bytes
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 16) {
+        const bool is_pair = column + 8 < begin + count;  // an odd eight is written twice
+        const float* low = fragment<tile>(sums, half, column);
+        const float* high = is_pair ? fragment<tile>(sums, half, column + 8) : low;
+        const int row = column + lane % 8 + (is_pair ? lane / 16 * 8 : 0);
+        store_matrix_transposed(staged_row<tile, 2>(c, half, row) + (unit ^ row % 8) * 16, pack_16_bit(low, as_bf16),
+                                pack_16_bit(low + 2, as_bf16), pack_16_bit(high, as_bf16),
+                                pack_16_bit(high + 2, as_bf16));
+    }
 }
 
 /// A warp's 16 rows of `half` in `count` columns from `begin` on, as bf16 or f16.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Sums<tile>& sums, int half, int begin, int count,
                                     int lane, bool as_bf16) {
+    if constexpr (tile.swap_ab) return stage_transposed<tile>(c, sums, half, begin, count, lane, as_bf16);
     constexpr int columns = tile.store_columns(2);
-    const auto pack = [&](const float* pair) {
-        return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
-    };
+    const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
     const int row = half * warpgroup_rows + c.warp * warp_rows + lane % 16;
     const int swizzle = tile.store_swizzled(2) ? row % 8 : 0;
 #pragma unroll
@@ -171,12 +191,15 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const Work& wor
 }
 
 /// Any D: 16 rows and 32 columns of sums at a time pass through a scratch pad of the warp, so that neighbouring lanes
-/// store neighbouring columns.
+/// store neighbouring columns of D. Swapped tiles: these are the pad's rows.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
     constexpr int columns = store_row_bytes / int(sizeof(float));
     const int lane = lane_index();
+    // A lane's first row and only column of D in the pad.
+    const int lane_row = tile.swap_ab ? lane / warp_rows : 0, lane_column = tile.swap_ab ? lane % warp_rows : lane;
+    constexpr int rows_at_once = tile.swap_ab ? warp_threads / warp_rows : 1;
     u8* pad = c.shared.d[c.warpgroup] + c.warp * warp_rows * row_bytes;
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
@@ -185,15 +208,18 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
         for (int begin = 0; begin < tile.n; begin += columns) {
             stage_32_bit<tile>(sums, pad, half, begin, lane);
             sync_warp();
-            const int column = work.column + begin + lane;
+            const int row_in_tile = tile.swap_ab ? begin : first, column_in_tile = tile.swap_ab ? first : begin;
+            const int column = work.column + column_in_tile + lane_column;
             // The same in dense problems, where row_end would hold a register through the main loop.
-            const int rows = (tile.grouped() ? work.row_end : c.arguments.m) - work.row - first;
-            const bool inside = begin + lane < tile.n && column < c.arguments.n;
+            const int rows = (tile.grouped() ? work.row_end : c.arguments.m) - work.row - row_in_tile;
+            const int rows_here = tile.swap_ab ? min(columns, tile.n - begin) : warp_rows;
+            const bool inside = (tile.swap_ab || begin + lane < tile.n) && column < c.arguments.n;
 #pragma unroll 1
-            for (int row = 0; row < warp_rows && row < rows; ++row) {
-                const u8* place = pad + row * row_bytes + (lane / 4 ^ row % 8) * 16 + lane % 4 * 4;
+            for (int row = lane_row; row < rows_here && row < rows; row += rows_at_once) {
+                const int pad_row = tile.swap_ab ? lane_column : row, pad_column = tile.swap_ab ? row : lane_column;
+                const u8* place = pad + pad_row * row_bytes + (pad_column / 4 ^ pad_row % 8) * 16 + pad_column % 4 * 4;
                 const float sum = load_shared(*reinterpret_cast<const float*>(place));
-                if (inside) store_element(c.arguments, work, work.row + first + row, column, sum);
+                if (inside) store_element(c.arguments, work, work.row + row_in_tile + row, column, sum);
             }
             sync_warp();
         }

@@ -136,20 +136,20 @@ struct Tile {
     /// Scales that differ from column to column of the accumulators are the costly ones: every warp reads all of them.
     constexpr bool scales_rows() const { return first().scaled_in_loop_by_row(); }
     constexpr bool scales_columns() const { return second().scaled_in_loop_by_row(); }
-    constexpr bool scales_blocks() const { return second().scaling == Scaling::block_128; }
+    constexpr bool scales_blocks() const { return b_scaling == Scaling::block_128; }
     constexpr bool scales_after() const { return a_scaling == Scaling::after || b_scaling == Scaling::after; }
-    /// Columns that lie in one 128-row block of the second operand wherever the tile begins: a power of two.
+    /// Columns of D that lie in one 128-row block of B wherever the tile begins: a power of two.
     constexpr int group_columns() const {
-        int columns = 128;
-        while (n % columns != 0) columns /= 2;
-        return columns;
+        int size = 128;
+        while (columns() % size != 0) size /= 2;
+        return size;
     }
-    constexpr int column_groups() const { return n / group_columns(); }
+    constexpr int column_groups() const { return columns() / group_columns(); }
 
     /// The rows of groups are known on the device only.
     constexpr bool grouped() const { return family == Family::m_grouped; }
     /// Warpgroups whose rows lie behind the end of a piece neither load nor multiply them.
-    constexpr bool skips_rows() const { return grouped() && warpgroups > 1; }
+    constexpr bool skips_rows() const { return grouped() && warpgroups > 1 && !swap_ab; }
 
     // ---- Who does what
 
@@ -182,10 +182,10 @@ struct Tile {
     constexpr int scale_bytes_per_stage() const { return first().scale_bytes(k) + second().scale_bytes(k); }
     /// k-blocks whose scales of A's rows come together, with the first of them: TMA moves 16 bytes of a row.
     constexpr int scale_chunk() const { return scales_by_row ? 4 : 1; }
-    constexpr int row_scale_bytes() const { return scales_rows() ? first().scale_bytes(k) * scale_chunk() : 0; }
-    constexpr int column_scale_bytes() const { return scales_columns() ? second().scale_bytes(k) : 0; }
+    constexpr int a_scale_bytes() const { return side_a().scale_bytes(k) * scale_chunk(); }
+    constexpr int b_scale_bytes() const { return side_b().scale_bytes(k); }
     /// TMA writes to multiples of 128 bytes.
-    constexpr int scale_room() const { return round_up(row_scale_bytes(), 128) + round_up(column_scale_bytes(), 128); }
+    constexpr int scale_room() const { return round_up(a_scale_bytes(), 128) + round_up(b_scale_bytes(), 128); }
     constexpr int stage_bytes() const { return value_bytes_per_stage() + scale_room(); }
     /// 128x128 scales, for each group of columns of the tile that lies in one block of B.
     constexpr int block_scale_bytes() const {
@@ -201,7 +201,7 @@ struct Tile {
     /// D on its way out, of each warpgroup: 16-bit elements of its whole share, or a scratch pad of 16 rows a warp.
     constexpr int staging_bytes() const {
         const int pads = warpgroup_threads / warp_threads * warp_rows * row_bytes;
-        const int share = rows_per_warpgroup() * n * 2;
+        const int share = share_rows() * share_columns() * 2;
         return round_up(share > pads ? share : pads, tile_alignment);
     }
     constexpr int shared_bytes() const {
@@ -261,24 +261,34 @@ struct Tile {
 
     // ---- Stores
 
-    /// A store takes 64 rows, and as many columns as 128 bytes hold and the tile is a multiple of.
-    constexpr int store_rows() const { return warpgroup_rows; }
+    /// A warpgroup's share of the tile of D, and where it begins.
+    constexpr int share_rows() const { return swap_ab ? n : rows_per_warpgroup(); }
+    constexpr int share_columns() const { return swap_ab ? rows_per_warpgroup() : n; }
+    constexpr int share_row(int warpgroup) const { return swap_ab ? 0 : warpgroup * share_rows(); }
+    constexpr int share_column(int warpgroup) const { return swap_ab ? warpgroup * share_columns() : 0; }
+
+    /// A store takes 64 rows (those of all tokens, if swapped), and as many columns as 128 bytes hold and the share is
+    /// a multiple of.
+    constexpr int store_rows() const { return swap_ab ? n : warpgroup_rows; }
     constexpr int store_columns(int element_bytes) const {
         int columns = store_row_bytes / element_bytes;
-        while (n % columns != 0) columns -= 8;
+        while (share_columns() % columns != 0) columns -= 8;
         return columns;
     }
     constexpr int store_pitch(int element_bytes) const { return store_columns(element_bytes) * element_bytes; }
     constexpr bool store_swizzled(int element_bytes) const { return store_pitch(element_bytes) == store_row_bytes; }
     /// Side by side; a warpgroup of 128 rows has two of each.
-    constexpr int stores(int element_bytes) const { return n / store_columns(element_bytes); }
+    constexpr int stores(int element_bytes) const { return share_columns() / store_columns(element_bytes); }
     /// As many as are staged together.
     constexpr int stores_at_once(int element_bytes) const {
-        const int fit = staging_bytes() / (rows_per_warpgroup() * store_pitch(element_bytes));
+        const int fit = staging_bytes() / (share_rows() * store_pitch(element_bytes));
         return fit < stores(element_bytes) ? fit : stores(element_bytes);
     }
-    /// 16-bit elements are staged 16 columns at a time, 32-bit ones 32.
-    constexpr bool stores_by_tma(int element_bytes) const { return n % (element_bytes == 2 ? 16 : 32) == 0; }
+    /// 16-bit elements are staged 16 columns at a time, 32-bit ones 32; stmatrix turns 16-bit ones alone around.
+    constexpr bool stores_by_tma(int element_bytes) const {
+        if (swap_ab) return element_bytes == 2;
+        return n % (element_bytes == 2 ? 16 : 32) == 0;
+    }
 
     // ---- Split k
 

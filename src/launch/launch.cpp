@@ -62,10 +62,11 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     return result;
 }
 
-/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come.
-bool is_common(const hopper::Arguments& arguments) {
-    return arguments.k > 0 && arguments.stored_by_tma && arguments.format == hopper::OutputFormat::bf16 &&
-           arguments.alpha == 1;
+/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come. Swapped tiles,
+/// for few rows, have one kernel for all calls: what it loses beside its loads hides behind them.
+bool is_common(const hopper::Tile& tile, const hopper::Arguments& arguments) {
+    return !tile.swap_ab && arguments.k > 0 && arguments.stored_by_tma &&
+           arguments.format == hopper::OutputFormat::bf16 && arguments.alpha == 1;
 }
 
 /// Scales of rows by TMA: of both operands or of none, one flag of the kernel stands for both. And with them which
@@ -76,7 +77,7 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     const hopper::Side b = tile.side_b();
     const bool needs_a = a.scaling == hopper::Scaling::row_128;
     const bool needs_b = b.scaling == hopper::Scaling::row_128;
-    const bool common = is_common(launch.arguments);
+    const bool common = is_common(tile, launch.arguments);
     const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = matrices(g)};
     tile.scales_by_row = false;
     // Groups begin anywhere, and loads of scales that begin at no multiple of 16 bytes were an "illegal instruction" on

@@ -86,7 +86,7 @@ std::optional<hopper::TensorMapDescription> scale_map_by_row(const OperandGeomet
 
 std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
-    if (tile.swap_ab || g.c.data != nullptr || !tile.stores_by_tma(bytes)) return {};
+    if (g.c.data != nullptr || !tile.stores_by_tma(bytes)) return {};
     if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return {};
     // TMA writes 16 bytes at a time: the end of a row that is no multiple of them reaches into what lies behind it
     // (seen on an H200 in poisoned borders; loads do stop at the element).

@@ -35,6 +35,21 @@ std::vector<hopper::Tile> emulated_tiles() {
             }
         }
     }
+    // Swapped, for few tokens: an odd eight of them, several 128-row blocks of B, pairs.
+    for (hopper::Tile swapped : {hopper::Tile{.m = 64, .n = 8, .stages = 4, .swap_ab = true, .warpgroups = 1},
+                                 hopper::Tile{.m = 64, .n = 24, .stages = 4, .swap_ab = true, .warpgroups = 1},
+                                 hopper::Tile{.m = 128, .n = 16, .stages = 4, .swap_ab = true},
+                                 hopper::Tile{.m = 128, .n = 64, .stages = 4, .swap_ab = true},
+                                 hopper::Tile{.m = 256, .n = 32, .stages = 3, .swap_ab = true},
+                                 hopper::Tile{.m = 192, .n = 40, .stages = 3, .swap_ab = true, .warpgroups = 3}}) {
+        for (const auto& [a, b] :
+             {std::pair{Scaling::row_128, Scaling::block_128}, std::pair{Scaling::row_128, Scaling::row_128},
+              std::pair{Scaling::after, Scaling::after}}) {
+            tiles.push_back(with(swapped, Storage::e4m3, Storage::e5m2, a, b));
+        }
+        swapped.family = hopper::Family::m_grouped;
+        tiles.push_back(with(swapped, Storage::e4m3, Storage::e4m3, Scaling::row_128, Scaling::block_128));
+    }
     std::vector<hopper::Tile> some;
     for (std::size_t i = 0; i < tiles.size(); i += kernel_step) some.push_back(tiles[i]);
     return some;

@@ -84,7 +84,7 @@ PrimitiveCase product_case(const std::vector<std::byte>& a, const std::vector<st
             .y = y};
 }
 
-PrimitiveCase store_case(int x, int y) {
+PrimitiveCase store_case(int x, int y, bool transposed) {
     Boxed d{.bytes = std::vector<std::byte>(std::size_t{d_columns} * d_rows * 2),
             .map = {.base = nullptr,
                     .element_bytes = 2,
@@ -92,9 +92,10 @@ PrimitiveCase store_case(int x, int y) {
                     .strides = {d_columns * 2, d_columns * 2 * d_rows},
                     .box = {64, 16, 1},
                     .swizzled = true}};
-    return {.name = "store at " + std::to_string(x) + ", " + std::to_string(y),
-            .expression = "tilewright::primitives::stage_and_store",
-            .kernel = stage_and_store,
+    const std::string kernel = transposed ? "stage_transposed_and_store" : "stage_and_store";
+    return {.name = kernel + " at " + std::to_string(x) + ", " + std::to_string(y),
+            .expression = "tilewright::primitives::" + kernel,
+            .kernel = transposed ? stage_transposed_and_store : stage_and_store,
             .threads = 32,
             .a = {},
             .b = {},
@@ -154,7 +155,11 @@ std::vector<PrimitiveCase> cases() {
         list.push_back(product_of<Storage::e5m2, Storage::e5m2>("e5m2 x e5m2", x, y));
         list.push_back(share_case(x, y));
     }
-    for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{-8, -3}}) list.push_back(store_case(x, y));
+    for (const bool transposed : {false, true}) {
+        for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{-8, -3}}) {
+            list.push_back(store_case(x, y, transposed));
+        }
+    }
     list.push_back(phases_case());
     list.push_back(convert_case(awkward_numbers()));
     return list;

@@ -55,7 +55,7 @@ std::vector<std::byte> some_codes(int seed);
 
 /// The box at (x, y) of two such tensors, multiplied.
 PrimitiveCase product_case(const std::vector<std::byte>& a, const std::vector<std::byte>& b, int x, int y);
-PrimitiveCase store_case(int x, int y);
+PrimitiveCase store_case(int x, int y, bool transposed);
 PrimitiveCase share_case(int x, int y);
 PrimitiveCase phases_case();
 /// Of triples.

@@ -1,5 +1,6 @@
 // Small kernels, each for one thing that the emulator claims about the hardware: swizzle, descriptors and fragments
-// (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`), multicast (`share_box`), the phases of an
+// (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`,
+// `stage_transposed_and_store`), multicast (`share_box`), the phases of an
 // mbarrier (`walk_phases`), conversions (`convert`). Plain device code: the emulator and NVRTC compile it, and both
 // must write the same bits.
 #pragma once
@@ -66,6 +67,28 @@ inline __global__ void stage_and_store(const __grid_constant__ PrimitiveArgument
         const int y = lane / 4, x = 16 * j + lane % 4 * 2;
         store_matrix(shared.a + row * 128 + (chunk ^ row % 8) * 16, pair(y, x), pair(y + 8, x), pair(y, x + 8),
                      pair(y + 8, x + 8));
+    }
+    fence_async_proxy();
+    sync_warp();
+    if (lane != 0) return;
+    tma_store(arguments.d, shared.a, arguments.x, arguments.y, 0);
+    tma_store_commit();
+    tma_store_wait();
+}
+
+/// The same numbers and box, staged as their transposed matrix lies in registers.
+inline __global__ void stage_transposed_and_store(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    const int lane = lane_index();
+    const auto pair = [](int row, int column) {
+        const u32 first = 1 + 64 * row + column;
+        return first | (first + 64) << 16;
+    };
+    for (int j = 0; j < 4; ++j) {
+        const int row = lane % 8 + lane / 16 * 8, chunk = 2 * j + lane / 8 % 2;
+        const int y = lane % 4 * 2, x = 16 * j + lane / 4;
+        store_matrix_transposed(shared.a + row * 128 + (chunk ^ row % 8) * 16, pair(y, x), pair(y, x + 8),
+                                pair(y + 8, x), pair(y + 8, x + 8));
     }
     fence_async_proxy();
     sync_warp();
