@@ -1,6 +1,5 @@
 #include "array.h"
 
-#include "exchange.h"
 #include "raw_array.h"
 
 #include <nanobind/stl/pair.h>
@@ -155,9 +154,11 @@ bool is_numpy_array(nb::handle array) {
 /// torch would compute a gradient through this tensor, and we have none to give. Asked of all but numpy's arrays, whose
 /// lack of the attribute would cost an exception a call.
 void refuse_gradient(nb::handle array, const ArrayRole& role) {
-    if (is_numpy_array(array) || !nb::hasattr(array, "requires_grad")) return;
-    const nb::object required = array.attr("requires_grad");
-    if (required.is(Py_False) || !nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) return;
+    static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
+    const nb::object required = nb::steal(PyObject_GetAttr(array.ptr(), attribute));
+    if (!required.is_valid()) PyErr_Clear();
+    if (!required.is_valid() || required.is(Py_False)) return;
+    if (!nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) return;
     refuse(role.operand, "a tensor that requires a gradient", "one that does not",
            "pass x.detach(), or call it under torch.no_grad()");
 }
@@ -172,24 +173,42 @@ void refuse_gradient(nb::handle array, const ArrayRole& role) {
     refuse(role.operand, class_name(array), "an array that speaks DLPack or the buffer protocol (numpy, torch, ...)");
 }
 
+/// Whether the array's library lends its memory to `out`.
+bool is_lent(nb::handle array, const ArrayRole& role, ArrayView& out) {
+    out.borrowed = borrow(array);
+    if (out.borrowed.is_valid() && role.writable && out.borrowed.is_read_only()) {
+        refuse(role.operand, "a read-only array", "one that can be written");
+    }
+    return out.borrowed.is_valid();
+}
+
+bool is_imported(nb::handle array, const ArrayRole& role, ArrayView& out) {
+    return role.writable ? nb::try_cast(array, out.writable, false) : nb::try_cast(array, out.readable, false);
+}
+
 /// Fills the member of `out` that holds the memory, and returns the format where the registry knows it.
-std::optional<Format> import_memory(nb::handle array, const ArrayRole& role, ArrayView& out) {
-    const auto import = [&](nb::handle object) {
-        const nb::object capsule = is_numpy_array(object) ? nb::object() : exchanged(object);
-        const nb::handle from = capsule.is_valid() ? nb::handle(capsule) : object;
-        return role.writable ? nb::try_cast(from, out.writable, false) : nb::try_cast(from, out.readable, false);
-    };
+std::optional<Format> import_memory(nb::handle array, bool is_numpy, const ArrayRole& role, ArrayView& out) {
+    if (!is_numpy && is_lent(array, role, out)) return std::nullopt;
     nb::object entry = registered(array);
     if (!entry.is_valid()) {
-        if (import(array)) return std::nullopt;
+        if (is_imported(array, role, out)) return std::nullopt;
         arrays_module().attr("learn_dtypes")(array);
         entry = registered(array);
         if (!entry.is_valid()) refuse_array(array, role);
     }
     const auto [format, carrier] = nb::cast<std::pair<std::string, nb::object>>(entry);
     if (format.empty()) refuse(role.operand, dtype_name(array), expected_text(role), unpacked_e2m1);
-    if (!import(array.attr("view")(carrier))) refuse_array(array, role);
+    const nb::object codes = array.attr("view")(carrier);
+    const bool lent = !is_numpy && is_lent(codes, role, out);
+    if (!lent && !is_imported(codes, role, out)) refuse_array(array, role);
     return parse_format(format);
+}
+
+/// Calls `use` with the member of `out` that holds the memory.
+template <class Use>
+auto with_memory(const ArrayView& out, const ArrayRole& role, const Use& use) {
+    if (out.borrowed.is_valid()) return use(out.borrowed);
+    return role.writable ? use(out.writable) : use(out.readable);
 }
 
 }  // namespace
@@ -210,11 +229,12 @@ ArrayView view(nb::handle array, const ArrayRole& role) {
         out.tensor = raw_tensor(nb::cast<const RawArray&>(array), role);
         return out;
     }
-    refuse_gradient(array, role);
-    const std::optional<Format> known = import_memory(array, role, out);
-    const nb::dlpack::dtype type = role.writable ? out.writable.dtype() : out.readable.dtype();
-    const Format format = element_format(type, known, array, role);
-    out.tensor = role.writable ? described(out.writable, format, role) : described(out.readable, format, role);
+    const bool is_numpy = is_numpy_array(array);
+    if (!is_numpy) refuse_gradient(array, role);
+    const std::optional<Format> known = import_memory(array, is_numpy, role, out);
+    out.tensor = with_memory(out, role, [&](const auto& memory) {
+        return described(memory, element_format(memory.dtype(), known, array, role), role);
+    });
     return out;
 }
 

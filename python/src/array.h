@@ -1,6 +1,8 @@
 // Python arrays as tensors, without a copy: whatever speaks DLPack (numpy, torch, ...) or the buffer protocol.
 #pragma once
 
+#include "exchange.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <tilewright/problem.h>
@@ -28,8 +30,9 @@ struct ArrayRole {
 /// A tensor and what keeps its memory where it is.
 struct ArrayView {
     Tensor tensor{};
-    nb::object source{};             // the array as the caller gave it
-    nb::ndarray<nb::ro> readable{};  // one of these two holds the memory
+    nb::object source{};        // the array as the caller gave it
+    BorrowedTensor borrowed{};  // one of these three holds the memory
+    nb::ndarray<nb::ro> readable{};
     nb::ndarray<> writable{};
 };
 

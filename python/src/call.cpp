@@ -32,16 +32,23 @@ auto word(const All& all, std::string_view text, const char* argument) {
     refuse(argument, "'" + std::string(text) + "'", "one of " + expected);
 }
 
+/// Null for a plain array.
+const PreparedOperand* prepared(nb::handle argument) {
+    static auto* const type = reinterpret_cast<PyTypeObject*>(nb::type<PreparedOperand>().ptr());
+    const bool is_one = PyObject_TypeCheck(argument.ptr(), type) != 0 && nb::inst_ready(argument);
+    return is_one ? nb::inst_ptr<PreparedOperand>(argument) : nullptr;
+}
+
 /// Values without scales, or what PreparedOperand holds.
 Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView>& arrays) {
-    if (nb::isinstance<PreparedOperand>(argument)) return nb::cast<const PreparedOperand&>(argument).operand;
+    if (const PreparedOperand* known = prepared(argument)) return known->operand;
     arrays.push_back(view(argument, {.operand = which}));
     return {.values = arrays.back().tensor};
 }
 
 nb::handle source_of(nb::handle argument) {
-    if (nb::isinstance<PreparedOperand>(argument)) return nb::cast<const PreparedOperand&>(argument).values.source;
-    return argument;
+    const PreparedOperand* known = prepared(argument);
+    return known != nullptr ? nb::handle(known->values.source) : argument;
 }
 
 /// Size of dimension `i` counted from the last; 0 where the tensor has no such dimension (validate will say so).
@@ -103,6 +110,7 @@ Call::Call(const CallArguments& arguments)
     problem.alpha = arguments.alpha;
     problem.expected_m = arguments.expected_m;
     problem.sm_limit = arguments.sm_limit;
+    arrays.reserve(5);  // a, b, sizes, d, c
     problem.a = operand_of(arguments.a, "a", arrays);
     problem.b = operand_of(arguments.b, "b", arrays);
     problem.groups.grouping = word(groupings, arguments.grouping, "grouping");

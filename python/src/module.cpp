@@ -27,7 +27,8 @@ void translate_error(const std::exception_ptr& error, void*) {
     }
 }
 
-nb::object run_call(const Call& call, int threads, nb::handle stream) {
+nb::object multiply(const CallArguments& arguments, int threads, nb::handle stream) {
+    Call call(arguments);
     call.require_result();
     void* const on = stream_of(call, stream);
     if (threads < 0) refuse("threads", std::to_string(threads), "0 (all) or more");
@@ -41,8 +42,31 @@ nb::object run_call(const Call& call, int threads, nb::handle stream) {
     return call.result;
 }
 
-std::vector<Finding> check_call(const Call& call) {
+std::vector<Finding> check(const CallArguments& arguments) {
+    const Call call(arguments);
     return call.in_callers_words(validate(call.problem, call.backend));
+}
+
+/// A function of a multiplication's arguments, and of more behind them.
+template <class Result, class... More, class... Names>
+void bind_call(nb::module_& m, const char* name, Result (*function)(const CallArguments&, More...), const char* text,
+               const Names&... names) {
+    m.def(
+        name,
+        [function](nb::object a, nb::object b, nb::object out, std::optional<std::string_view> out_dtype, nb::object c,
+                   float alpha, std::string_view layout, std::string_view grouping, nb::object sizes,
+                   std::string_view sizes_word, std::int64_t alignment, std::int64_t expected_m,
+                   std::string_view accumulation, std::string_view arithmetic, std::string_view reproducibility,
+                   std::string_view backend, int sm_limit, More... more) {
+            return function({std::move(a), std::move(b), std::move(out), out_dtype, std::move(c), alpha, layout,
+                             grouping, std::move(sizes), sizes_word, alignment, expected_m, accumulation, arithmetic,
+                             reproducibility, backend, sm_limit},
+                            more...);
+        },
+        nb::arg("a"), nb::arg("b"), nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("c").none(),
+        nb::arg("alpha"), nb::arg("layout"), nb::arg("grouping"), nb::arg("sizes").none(), nb::arg("sizes_word"),
+        nb::arg("alignment"), nb::arg("expected_m"), nb::arg("accumulation"), nb::arg("arithmetic"),
+        nb::arg("reproducibility"), nb::arg("backend"), nb::arg("sm_limit"), names..., text);
 }
 
 void bind_findings(nb::module_& m) {
@@ -66,9 +90,11 @@ void bind_arrays(nb::module_& m) {
             "shape",
             [](const PreparedOperand& o) {
                 const Dims& shape = o.operand.values.shape;
-                return std::vector<std::int64_t>(shape.begin(), shape.end());
+                nb::list sizes;
+                for (const std::int64_t size : shape) sizes.append(size);
+                return nb::typed<nb::tuple, int, nb::ellipsis>(nb::tuple(sizes));
             },
-            "Sizes in elements, as the values are stored.")
+            "Sizes in elements (not bytes), as the values are stored.")
         .def_prop_ro(
             "addresses",
             [](const PreparedOperand& o) {
@@ -80,27 +106,11 @@ void bind_arrays(nb::module_& m) {
 }
 
 void bind_calls(nb::module_& m) {
-    nb::class_<Call>(m, "Call",
-                     "A multiplication, described: what tilewright.gemm and its kin make of their arguments.")
-        .def(
-            "__init__",
-            [](Call* self, nb::object a, nb::object b, nb::object out, std::optional<std::string_view> out_dtype,
-               nb::object c, float alpha, std::string_view layout, std::string_view grouping, nb::object sizes,
-               std::string_view sizes_word, std::int64_t alignment, std::int64_t expected_m,
-               std::string_view accumulation, std::string_view arithmetic, std::string_view reproducibility,
-               std::string_view backend, int sm_limit) {
-                new (self) Call({std::move(a), std::move(b), std::move(out), out_dtype, std::move(c), alpha, layout,
-                                 grouping, std::move(sizes), sizes_word, alignment, expected_m, accumulation,
-                                 arithmetic, reproducibility, backend, sm_limit});
-            },
-            nb::arg("a"), nb::arg("b"), nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("c").none(),
-            nb::arg("alpha"), nb::arg("layout"), nb::arg("grouping"), nb::arg("sizes").none(), nb::arg("sizes_word"),
-            nb::arg("alignment"), nb::arg("expected_m"), nb::arg("accumulation"), nb::arg("arithmetic"),
-            nb::arg("reproducibility"), nb::arg("backend"), nb::arg("sm_limit"))
-        .def("run", &run_call, nb::arg("threads"), nb::arg("stream").none(),
-             "Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.")
-        .def("validate", &check_call, "All that is wrong with the call.")
-        .def("explain", &explain_call, nb::arg("device"), "What the planner would choose on `device`.");
+    bind_call(m, "multiply", &multiply,
+              "Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.",
+              nb::arg("threads"), nb::arg("stream").none());
+    bind_call(m, "validate", &check, "All that is wrong with the call.");
+    bind_call(m, "explain", &explain_call, "What the planner would choose on `device`.", nb::arg("device"));
 }
 
 }  // namespace

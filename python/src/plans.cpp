@@ -30,8 +30,9 @@ const DeviceDescription& device_named(std::string_view name) {
 
 }  // namespace
 
-Explanation explain_call(const Call& call, std::string_view device) {
+Explanation explain_call(const CallArguments& arguments, std::string_view device) {
     const DeviceDescription& description = device_named(device);
+    const Call call(arguments);
     const std::vector<Finding> findings = call.in_callers_words(validate(call.problem, Backend::automatic));
     if (!findings.empty()) throw Error(findings);
     return explain(call.problem, description);
@@ -49,7 +50,6 @@ void bind_plans(nb::module_& m) {
         .def_ro("grid", &Plan::grid, "Thread blocks; 0: nothing to launch.")
         .def_ro("threads", &Plan::threads, "Of a block.")
         .def_ro("shared_bytes", &Plan::shared_bytes, "Shared memory of a block.")
-        .def_ro("workspace_bytes", &Plan::workspace_bytes, "0 without split k.")
         .def("__repr__", [](const Plan& p) {
             return "<Plan " + name(p.tile) + ": " + std::to_string(p.cost.seconds * 1e6) + " us>";
         });

@@ -11,6 +11,6 @@ namespace tilewright::python {
 void bind_plans(nb::module_& m);
 
 /// Throws Error with every finding of `validate`, and for a device that does not ship with the library.
-Explanation explain_call(const Call& call, std::string_view device);
+Explanation explain_call(const CallArguments& arguments, std::string_view device);
 
 }  // namespace tilewright::python

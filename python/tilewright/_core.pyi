@@ -40,8 +40,8 @@ class Operand:
     def __init__(self, values: object, recipe: str, scales: object | None, tensor_scale: object | None) -> None: ...
 
     @property
-    def shape(self) -> list[int]:
-        """Sizes in elements, as the values are stored."""
+    def shape(self) -> tuple[int, ...]:
+        """Sizes in elements (not bytes), as the values are stored."""
 
     @property
     def addresses(self) -> list[int]:
@@ -104,10 +104,6 @@ class Plan:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
 
-    @property
-    def workspace_bytes(self) -> int:
-        """0 without split k."""
-
     def __repr__(self) -> str: ...
 
 class RejectedTile:
@@ -148,23 +144,16 @@ class Explanation:
     def rejected(self) -> list[RejectedTile]:
         """What could not."""
 
-class Call:
+def multiply(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int, threads: int, stream: object | None) -> object:
     """
-    A multiplication, described: what tilewright.gemm and its kin make of their arguments.
+    Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.
     """
 
-    def __init__(self, a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int) -> None: ...
+def validate(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int) -> list[Finding]:
+    """All that is wrong with the call."""
 
-    def run(self, threads: int, stream: object | None) -> object:
-        """
-        Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.
-        """
-
-    def validate(self) -> list[Finding]:
-        """All that is wrong with the call."""
-
-    def explain(self, device: str) -> Explanation:
-        """What the planner would choose on `device`."""
+def explain(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int, device: str) -> Explanation:
+    """What the planner would choose on `device`."""
 
 def quantize(x: object, recipe: str, round_up: bool, deep_gemm: bool) -> tuple[object, object, object]:
     """New arrays (values, scales or None, tensor_scale or None)."""

@@ -55,10 +55,6 @@ Grouping: TypeAlias = Literal[
 ]
 
 
-def _plain(operand: Operand) -> object:
-    return operand._operand if isinstance(operand, Quantized) else operand
-
-
 def _integers(sizes: Array) -> Array:
     return np.asarray(sizes, np.int64) if isinstance(sizes, list | tuple) else sizes
 
@@ -89,10 +85,10 @@ def gemm(
     array([[1., 2., 3.],
            [3., 4., 7.]], dtype=float32)
     """
-    return _core.Call(
-        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
-    ).run(threads, stream)  # fmt: skip
+    return _core.multiply(
+        a, b, out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+    )  # fmt: skip
 
 
 def batched_gemm(
@@ -113,10 +109,10 @@ def batched_gemm(
     stream: object | None = None,
 ) -> Array:
     """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
-    return _core.Call(
-        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
-    ).run(threads, stream)  # fmt: skip
+    return _core.multiply(
+        a, b, out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+    )  # fmt: skip
 
 
 def grouped_gemm(
@@ -176,10 +172,10 @@ def grouped_gemm(
         words = ", ".join(word for word, _, _ in given) or "none"
         raise ValueError(f"groups: {words} given, exactly one of indices, offsets, aligned_offsets, counts expected")
     word, grouping, sizes = given[0]
-    return _core.Call(
-        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
-    ).run(threads, stream)  # fmt: skip
+    return _core.multiply(
+        a, b, out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+    )  # fmt: skip
 
 
 def k_grouped_gemm(
@@ -205,10 +201,10 @@ def k_grouped_gemm(
     offsets: [g], the k at which each group ends; a group may be empty (its D is c, or zeros). Scale blocks start anew
         in each group and follow one another: [rows, sum over groups of ceil(k of the group / block)].
     """
-    return _core.Call(
-        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
-    ).run(threads, stream)  # fmt: skip
+    return _core.multiply(
+        a, b, out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
+        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+    )  # fmt: skip
 
 
 def validate(
@@ -230,10 +226,10 @@ def validate(
     sm_limit: int = 0,
 ) -> list[Finding]:
     """All that is wrong with a call, empty if it can run. `sizes` is what the grouping's own argument would be."""
-    return _core.Call(
-        _plain(a), _plain(b), out, out_dtype, c, alpha, layout, grouping, _integers(sizes), "sizes", alignment, 0,
+    return _core.validate(
+        a, b, out, out_dtype, c, alpha, layout, grouping, _integers(sizes), "sizes", alignment, 0,
         accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
-    ).validate()  # fmt: skip
+    )  # fmt: skip
 
 
 def explain(
@@ -257,7 +253,7 @@ def explain(
     >>> plan.grid > 0 and plan.cost["seconds"] == plan.seconds
     True
     """
-    return _core.Call(
-        _plain(a), _plain(b), None, out_dtype, None, 1.0, layout, grouping, _integers(sizes), "sizes", alignment,
-        expected_m, "promoted", "fast", "repeatable", "automatic", sm_limit,
-    ).explain(device)  # fmt: skip
+    return _core.explain(
+        a, b, None, out_dtype, None, 1.0, layout, grouping, _integers(sizes), "sizes", alignment,
+        expected_m, "promoted", "fast", "repeatable", "automatic", sm_limit, device,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from tilewright._arrays import Array
 Format: TypeAlias = Literal["e4m3", "e5m2", "e2m1", "ue8m0", "ue4m3", "bf16", "f16", "f32"]
 
 
-class Quantized:
+class Quantized(_core.Operand):
     """Values with their scales: one side of a multiplication.
 
     `quantize` makes them; the constructor takes arrays that are already there, without a copy.
@@ -36,7 +36,7 @@ class Quantized:
     (2, 32)
     """
 
-    __slots__ = ("_operand", "recipe", "scales", "tensor_scale", "values")
+    __slots__ = ("recipe", "scales", "tensor_scale", "values")
 
     values: Array
     scales: Array | None
@@ -46,20 +46,18 @@ class Quantized:
     def __init__(
         self, values: Array, recipe: str, scales: Array | None = None, tensor_scale: Array | None = None
     ) -> None:
-        self._operand = _core.Operand(values, recipe, scales, tensor_scale)
+        _core.Operand.__init__(self, values, recipe, scales, tensor_scale)
         self.values = values
         self.scales = scales
         self.tensor_scale = tensor_scale
         self.recipe = recipe
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes in elements (not bytes), as the values are stored."""
-        return tuple(self._operand.shape)
+    def __reduce__(self) -> tuple[type[Quantized], tuple[Array, str, Array | None, Array | None]]:
+        return type(self), (self.values, self.recipe, self.scales, self.tensor_scale)
 
     def dequantize(self, dtype: Format = "f32") -> Array:
         """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16. Not for transposed values."""
-        return _core.dequantize(self._operand, dtype)
+        return _core.dequantize(self, dtype)
 
     def __repr__(self) -> str:
         return f"<Quantized {self.recipe} {list(self.shape)}>"

@@ -15,7 +15,7 @@ from operands import DTYPES, exact, exact_pair, pack, product
 
 
 def addresses(operand):
-    return operand._operand.addresses
+    return operand.addresses
 
 
 @pytest.mark.parametrize(

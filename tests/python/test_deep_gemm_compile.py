@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 
 from deep_gemm_operands import BF16, F32, bits_equal, integers, plain, rounded, scaled, sentinel
 from tilewright import deep_gemm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 INT = torch.int32
 M, N, K, G = 16, 136, 256, 2
@@ -104,6 +105,38 @@ def test_grouped_calls_stay_in_the_graph(rng):
     assert all(torch.equal(mine, other) for mine, other in zip(ours, theirs, strict=True))
     assert seen == ["m_grouped_fp8_gemm_contiguous", "m_grouped_bf16_gemm_contiguous", "m_grouped_fp8_gemm_masked",
                     "einsum"]  # fmt: skip
+
+
+def test_whoever_watches_operators_sees_them(rng):
+    """Other calls go past the dispatcher, with the same result."""
+    (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "128x128")
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    class Tagged(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*(torch.empty_like(real_a) if isinstance(x, Tagged) else x for x in args), **(kwargs or {}))
+
+    def product(x=a[0]):
+        d = sentinel(M, N)
+        deep_gemm.fp8_gemm_nt((x, a[1]), b, d)
+        return d
+
+    expected = rounded(real_a @ real_b.T, BF16)
+    assert torch.equal(product(), expected) and not seen
+    with Watch():
+        assert torch.equal(product(), expected)
+    assert seen.count("tilewright.fp8_gemm.default") == 1
+    with pytest.raises(ValueError, match=r"^a\[0\]: torch.float64 given"):
+        product(torch.Tensor._make_subclass(Tagged, a[0]))
+    assert seen.count("tilewright.fp8_gemm.default") == 2
+    assert torch.equal(product(torch.nn.Parameter(a[0], requires_grad=False)), expected)
 
 
 def arguments(rng, name):

@@ -1,5 +1,8 @@
 """The quantisers against their documentation, written again in numpy and ml_dtypes: bit for bit."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import tilewright as tw
@@ -127,3 +130,17 @@ def test_a_whole_round_trip(rng):
     ):
         d = tw.gemm(tw.quantize(x, a), tw.quantize(w, b), out_dtype="f32")
         assert np.linalg.norm(d - exact) < limit * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda q: pickle.loads(pickle.dumps(q))])
+def test_copies(rng, through):
+    q = tw.quantize(rng.standard_normal((3, 256)).astype(np.float32), "1x128")
+    other = through(q)
+    assert other.recipe == q.recipe and other.shape == q.shape
+    assert np.array_equal(other.dequantize(), q.dequantize())
+    assert np.array_equal(tw.gemm(other, other, out_dtype="f32"), tw.gemm(q, q, out_dtype="f32"))
+
+
+def test_what_was_never_made_is_no_operand():
+    with pytest.raises(ValueError, match=r"^a: Quantized given, an array"):
+        tw.gemm(tw.Quantized.__new__(tw.Quantized), np.zeros((2, 4), np.float32))

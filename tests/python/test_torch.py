@@ -24,7 +24,7 @@ def test_torch_and_numpy_give_the_same(rng, recipe):
     np.testing.assert_array_equal(theirs.dequantize().numpy(), ours.dequantize())
     pair = (theirs, theirs) if recipe != "1x128" else (theirs, tw.quantize(torch.from_numpy(x), "128x128"))
     assert isinstance(tw.gemm(*pair), torch.Tensor)
-    assert theirs._operand.addresses[0] == theirs.values.data_ptr()
+    assert theirs.addresses[0] == theirs.values.data_ptr()
 
 
 def test_views_and_bfloat16():

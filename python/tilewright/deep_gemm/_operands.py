@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from tilewright import _core
 from tilewright._errors import InvalidCall
-from tilewright._quantize import Quantized
 from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm._settings import sm_limit
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents
@@ -50,6 +50,8 @@ def _numbers(name: str, given: Sequence[int] | None, length: int) -> tuple[int, 
 
 def _granularities(sfb: torch.Tensor, recipes: Recipes) -> tuple[Granularity, Granularity]:
     """Those of a and b. Without a recipe: (1, 128, 128), and (1, 1, 128) where b has packed UE8M0 factors."""
+    if recipes == (None, None, None):
+        return (1, 128), (1 if sfb.dtype == torch.int32 else 128, 128)
     both = _numbers("recipe", recipes[0], 3)
     of_a, of_b = _numbers("recipe_a", recipes[1], 2), _numbers("recipe_b", recipes[2], 2)
     if (of_a is None) != (of_b is None):
@@ -58,8 +60,7 @@ def _granularities(sfb: torch.Tensor, recipes: Recipes) -> tuple[Granularity, Gr
         if both is not None:
             refuse("recipe", both, "nothing beside recipe_a and recipe_b", "leave one of them out")
         return (of_a[0], of_a[1]), (of_b[0], of_b[1])
-    if both is None:
-        both = (1, 1, 128) if sfb.dtype == torch.int32 else (1, 128, 128)
+    assert both is not None
     return (both[0], both[2]), (both[1], both[2])
 
 
@@ -95,7 +96,7 @@ def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packe
 def operands(
     a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes,
     d: torch.Tensor, c: torch.Tensor | None = None, groups_anywhere: bool = False,
-) -> tuple[Quantized, Quantized]:  # fmt: skip
+) -> tuple[_core.Operand, _core.Operand]:  # fmt: skip
     """Values [.., rows, k] with their factors, for a product that goes to d. groups_anywhere: see `factors_of_rows`."""
     of_a, of_b = _granularities(sfb, recipes)
     if of_a == of_b == (1, 128) and sfa.is_cuda:
@@ -103,12 +104,12 @@ def operands(
     return _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
 
 
-def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> Quantized:
+def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> _core.Operand:
     recipe = _AS_GIVEN.get((values.dtype, sf.dtype, granularity))
     if recipe is None:
         values, sf, recipe = _converted(name, values, sf, granularity)
     try:
-        return Quantized(values, recipe, sf)
+        return _core.Operand(values, recipe, sf, None)
     except InvalidCall as error:
         raise _renamed(error, name) from None
 
@@ -162,4 +163,4 @@ def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
     try:
         function(a, b, sm_limit=sm_limit(), **options)
     except InvalidCall as error:
-        raise _renamed(error, plain=not isinstance(a, Quantized)) from None
+        raise _renamed(error, plain=not isinstance(a, _core.Operand)) from None

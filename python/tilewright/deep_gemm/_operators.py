@@ -1,6 +1,8 @@
 """torch operators of all products, torch.ops.tilewright.*: torch.compile and CUDA graphs keep them as they are.
 
-They write into d and return nothing, so their fake implementations have nothing to do.
+They write into d and return nothing, so their fake implementations have nothing to do. Where nobody watches operators
+(no compiler, tracer, mode or subclass of tensors), calls go past torch's dispatcher, which takes longer than all the
+rest of a call.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from tilewright.deep_gemm import _bf16, _einsum, _fp8
 
@@ -24,11 +27,32 @@ _TAGS = tuple(
 _library = torch.library.Library("tilewright", "DEF")
 
 
-def _define(name: str, arguments: str, function: Callable[..., None]) -> Any:
+_PLAIN = {torch.Tensor, torch.nn.Parameter, type(None), bool, int, str, list, tuple}
+
+
+def _is_watched(given: tuple[Any, ...]) -> bool:
+    """Whether someone but the caller wants to know which operators run."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or is_in_torch_dispatch_mode()
+        or not _PLAIN.issuperset(map(type, given))
+    )
+
+
+def _wants_gradient(given: tuple[Any, ...]) -> bool:
+    if torch.is_grad_enabled():
+        for x in given:
+            if isinstance(x, torch.Tensor) and x.requires_grad:
+                return True
+    return False
+
+
+def _define(name: str, arguments: str, function: Callable[..., None]) -> Callable[..., None]:
     """The operator as a function. What it computes has no gradient, and none is recorded."""
 
     def without_gradient(*given: Any) -> None:
-        if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in given):
+        if _wants_gradient(given):
             with torch.no_grad():
                 function(*given)
         else:
@@ -39,7 +63,12 @@ def _define(name: str, arguments: str, function: Callable[..., None]) -> Any:
     _library.impl(name, without_gradient, "CUDA")
     _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"tilewright::{name}", lambda *given: None, lib=_library)
-    return getattr(torch.ops.tilewright, name).default
+    operator = getattr(torch.ops.tilewright, name).default
+
+    def entry(*given: Any) -> None:
+        (operator if _is_watched(given) else without_gradient)(*given)
+
+    return entry
 
 
 fp8_gemm = _define("fp8_gemm", f"{_FP8}, Tensor? c, {_RECIPES}", _fp8.dense)
