@@ -126,6 +126,7 @@ struct Figure {
 std::vector<Figure> measure_all(const measure::Device& device) {
     const std::vector<Operands> operands(batch);
     std::vector<Problem> problems;
+    problems.reserve(operands.size());
     for (const Operands& each : operands) problems.push_back(each.problem());
     const double first = waited(device, problems.front());
     return {{"a call, same pointers", "same_pointers_us", batched(device, {problems.front()}), 3},
