@@ -239,14 +239,15 @@ private:
 
     void fill_values(const Span& span, std::int64_t row) {
         void* const values = const_cast<void*>(operand_.values);
-        for (std::int64_t k = 0; k < span.k_count; ++k) {
-            double value = number(span.group, row, span.k_begin + k);
-            if (operand_.scales != nullptr) {
-                const std::int64_t block = operand_.k_block() == 0 ? 0 : k / operand_.k_block();
-                value /= divisor_[static_cast<std::size_t>(slot(span, row, block))];
+        const std::int64_t step = operand_.k_block() == 0 ? span.k_count : operand_.k_block();
+        for (std::int64_t begin = 0; begin < span.k_count; begin += step) {
+            const std::int64_t end = std::min(span.k_count, begin + step);
+            const double divisor =
+                operand_.scales == nullptr ? 1 : divisor_[static_cast<std::size_t>(slot(span, row, begin / step))];
+            for (std::int64_t k = begin; k < end; ++k) {
+                formats::store(values, operand_.recipe.values, value_index(operand_, span.group, row, span.k_begin + k),
+                               number(span.group, row, span.k_begin + k) / divisor);
             }
-            formats::store(values, operand_.recipe.values, value_index(operand_, span.group, row, span.k_begin + k),
-                           value);
         }
     }
 
