@@ -52,6 +52,55 @@ def test_factors_for_each_row_on_both_sides(rng):
     assert torch.equal(d.cpu(), rounded(c.double() + real_a @ real_b.T, F32))
 
 
+def launches(function):
+    """Kernels, copies and fills that a call enqueues."""
+    function()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        function()
+        torch.cuda.synchronize()
+    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profiler.events())
+
+
+ROWS_FIRST, ALONG_K = deep_gemm.get_mn_major_tma_aligned_tensor, torch.Tensor.contiguous
+
+
+@pytest.mark.parametrize("k", [512, K])
+@pytest.mark.parametrize("b_recipe", ["1x128", "128x128"])
+def test_factors_in_either_order(rng, b_recipe, k):
+    """The same bits; copies only where both sides have factors for each row, and TMA cannot bring both."""
+    (a, real_a), (b, real_b) = scaled(rng, (M, k), "1x128"), scaled(rng, (N, k), b_recipe)
+    both, expected = b_recipe == "1x128", rounded(real_a @ real_b.T, BF16)
+    for order_a in (ROWS_FIRST, ALONG_K):
+        for order_b in (ROWS_FIRST, ALONG_K) if both else (ALONG_K,):
+            d = sentinel(M, N).cuda()
+            sides = (a[0].cuda(), order_a(a[1].cuda())), (b[0].cuda(), order_b(b[1].cuda()))
+            function = lambda: deep_gemm.fp8_gemm_nt(*sides, d, recipe=(1, 1 if both else 128, 128))  # noqa: B023
+            copies = both * ((order_b is ALONG_K) + (order_a is ALONG_K and k % 512 != 0))
+            assert launches(function) == 1 + copies
+            assert torch.equal(d.cpu(), expected)
+
+
+@pytest.mark.parametrize("order", [ROWS_FIRST, ALONG_K])
+def test_grouped_factors_in_either_order(rng, order):
+    groups, counts = [2] * 100 + [-1] * 28 + [0] * 72, torch.tensor([50, 0, 7, 31], dtype=INT).cuda()
+    (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (G, N, K), "128x128")
+    d, indices = sentinel(M, N).cuda(), torch.tensor(groups, dtype=INT).cuda()
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a[0].cuda(), order(a[1].cuda())), moved(b), d, indices)
+    groups = [group if group >= 0 else groups[row // 128 * 128] for row, group in enumerate(groups)]
+    assert torch.equal(
+        d.cpu(), rounded(torch.stack([x @ real_b[g].T for x, g in zip(real_a, groups, strict=True)]), BF16)
+    )
+    masked = sentinel(G, M // G, N).cuda()
+    by_group = a[0].view(G, M // G, K).cuda(), order(a[1].view(G, M // G, -1).cuda())
+    function = lambda: deep_gemm.m_grouped_fp8_gemm_nt_masked(by_group, moved_b, masked, counts, 22)
+    moved_b = moved(b)
+    assert launches(function) == 1
+    for group, count in enumerate(counts.tolist()):
+        expected = rounded(real_a.view(G, M // G, K)[group, :count] @ real_b[group].T, BF16)
+        assert torch.equal(masked[group, :count].cpu(), expected)
+
+
 def test_views_of_aliases_and_heads(rng):
     (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "128x128")
     a, b, expected = moved(a), moved(b), rounded(real_a @ real_b.T, BF16)
@@ -121,6 +170,35 @@ def test_bf16_groups(rng, groups):
     for group, count in enumerate(counts):
         expected = rounded(real_a.view(G, 50, K)[group, :count] @ real_b[group].T, BF16)
         assert torch.equal(masked[group, :count].cpu(), expected)
+
+
+@pytest.mark.parametrize("most, expected_m", [(50, 22), (160, 22), (160, 160)])
+def test_bf16_groups_in_a_graph(rng, most, expected_m):
+    """Sizes and rows of the replay are not those of the capture."""
+    (a, real_a), (b, real_b) = plain(rng, (G, most, K)), plain(rng, (G, N, K))
+    on_gpu, weights, d = torch.zeros_like(a).cuda(), b.cuda(), sentinel(G, most, N).cuda()
+    counts = torch.zeros(G, dtype=INT).cuda()
+    indices, rows = torch.zeros(most, dtype=INT).cuda(), sentinel(most, N).cuda()
+
+    def calls():
+        deep_gemm.m_grouped_bf16_gemm_nt_masked(on_gpu, weights, d, counts, expected_m)
+        deep_gemm.m_grouped_bf16_gemm_nt_contiguous(on_gpu[0], weights, rows, indices)
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        calls()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        calls()
+    on_gpu.copy_(a)
+    sizes = [most, 0, 7, 31]
+    counts.copy_(torch.tensor(sizes))
+    indices.copy_(torch.arange(most) % G)
+    graph.replay()
+    for group, count in enumerate(sizes):
+        assert torch.equal(d[group, :count].cpu(), rounded(real_a[group, :count] @ real_b[group].T, BF16))
+        assert torch.equal(rows[group::G].cpu(), rounded(real_a[0, group::G] @ real_b[group].T, BF16))
 
 
 def test_einsum(rng):
