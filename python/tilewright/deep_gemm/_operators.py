@@ -27,7 +27,8 @@ _TAGS = tuple(
 _library = torch.library.Library("tilewright", "DEF")
 
 
-_PLAIN = {torch.Tensor, torch.nn.Parameter, type(None), bool, int, str, list, tuple}
+_NO_TENSORS = {type(None), bool, int, str, list, tuple}
+_PLAIN = {torch.Tensor, torch.nn.Parameter, *_NO_TENSORS}
 
 
 def _is_watched(given: tuple[Any, ...]) -> bool:
@@ -43,7 +44,8 @@ def _is_watched(given: tuple[Any, ...]) -> bool:
 def _wants_gradient(given: tuple[Any, ...]) -> bool:
     if torch.is_grad_enabled():
         for x in given:
-            if isinstance(x, torch.Tensor) and x.requires_grad:
+            # isinstance would ask torch's metaclass, in Python
+            if type(x) not in _NO_TENSORS and getattr(x, "requires_grad", False):
                 return True
     return False
 
