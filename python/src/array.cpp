@@ -19,8 +19,6 @@ nb::dict& registry() {
     return *dtypes;
 }
 
-nb::object arrays_module() { return nb::module_::import_("tilewright._arrays"); }
-
 std::string class_name(nb::handle array) { return nb::cast<std::string>(nb::str(array.type().attr("__name__"))); }
 
 std::string dtype_name(nb::handle array) {
@@ -216,6 +214,11 @@ auto with_memory(const ArrayView& out, const ArrayRole& role, const Use& use) {
 void refuse(const std::string& operand, const std::string& given, const std::string& expected,
             const std::string& advice) {
     throw Error(std::vector<Finding>{{operand, given, expected, advice}});
+}
+
+nb::handle arrays_module() {
+    static PyObject* const module = nb::module_::import_("tilewright._arrays").release().ptr();
+    return module;
 }
 
 void register_dtype(nb::object dtype, const std::string& format, nb::object carrier) {

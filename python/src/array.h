@@ -36,6 +36,9 @@ struct ArrayView {
     nb::ndarray<> writable{};
 };
 
+/// tilewright._arrays, which knows the array libraries. Never given back: the interpreter may be gone by then.
+nb::handle arrays_module();
+
 /// Memory by its address, for libraries that speak no protocol; nothing keeps it where it is.
 struct RawArray {
     RawArray(std::uintptr_t address, const std::vector<std::int64_t>& shape, std::string_view format,

@@ -140,7 +140,7 @@ void Call::make_result(const CallArguments& arguments) {
         if (!format) format = Format::bf16;
         const nb::handle like = source_of(arguments.a);
         const bool on_gpu = problem.a.values.device.kind == DeviceId::Kind::cuda;
-        if (on_gpu && !nb::cast<bool>(nb::module_::import_("tilewright._arrays").attr("is_torch")(like))) {
+        if (on_gpu && !nb::cast<bool>(arrays_module().attr("is_torch")(like))) {
             problem.d = row_major(static_cast<void*>(nullptr), *format, output_shape(problem));
             problem.d.device = problem.a.values.device;
             return;

@@ -27,7 +27,7 @@ void* stream_of(const Call& call, nb::handle given) {
     const DeviceId device = call.problem.d.device;
     if (device.kind != DeviceId::Kind::cuda) return nullptr;
     if (const std::optional<void*> stream = exchanged_stream(call.result, device.index)) return *stream;
-    return as_stream(nb::module_::import_("tilewright._arrays").attr("current_stream")(call.result, device.index));
+    return as_stream(arrays_module().attr("current_stream")(call.result, device.index));
 }
 
 }  // namespace tilewright::python
