@@ -17,3 +17,11 @@ add_library(tilewright_runs_briefly INTERFACE)
 if(TILEWRIGHT_SANITIZE)
   target_compile_options(tilewright_runs_briefly INTERFACE -O0)
 endif()
+
+# For many files that use few big headers: under sanitizers the compiler works on several of them as on one, and so on the
+# headers' code once. Names in their anonymous namespaces must then differ.
+function(tilewright_compile_together)
+  if(TILEWRIGHT_SANITIZE)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON)
+  endif()
+endfunction()

@@ -57,8 +57,6 @@ nlohmann::ordered_json json_line(const BenchResult& result, const Timing& timing
     return line;
 }
 
-std::string shape_text(const BenchShape& shape) { return fmt::format("[{}]", fmt::join(shape_key(shape), ", ")); }
-
 std::string recipe_and_arithmetic(const BenchSettings& settings) {
     return name(settings.recipe) + (settings.arithmetic == Arithmetic::hopper ? " (hopper)" : "");
 }

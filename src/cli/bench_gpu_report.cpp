@@ -24,8 +24,6 @@ struct ShapeClass {
 constexpr std::array classes{ShapeClass{"m >= 4096", 4096, std::numeric_limits<std::int64_t>::max()},
                              ShapeClass{"m = 129 .. 4095", 129, 4095}, ShapeClass{"m <= 128", 0, 128}};
 
-std::string shape_text(const BenchShape& shape) { return fmt::format("[{}]", fmt::join(shape_key(shape), ", ")); }
-
 std::string microseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e6); }
 
 std::string gigahertz(double hertz) { return hertz > 0 ? fmt::format("{:.2f}", hertz * 1e-9) : ""; }

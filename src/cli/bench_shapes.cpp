@@ -1,5 +1,7 @@
 #include "cli/bench_shapes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -159,6 +161,8 @@ std::vector<std::int64_t> shape_key(const BenchShape& shape) {
         default: return {shape.groups, shape.m, shape.n, shape.k};
     }
 }
+
+std::string shape_text(const BenchShape& shape) { return fmt::format("[{}]", fmt::join(shape_key(shape), ", ")); }
 
 std::optional<BenchShape> shape_of_key(Grouping grouping, const std::vector<std::int64_t>& key) {
     if (key.size() != shape_key({.grouping = grouping}).size()) return std::nullopt;

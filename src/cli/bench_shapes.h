@@ -48,7 +48,10 @@ std::string operation_name(Grouping grouping);
 /// max m, mean m, n, k]; k_grouped [groups, m, n, mean k].
 std::vector<std::int64_t> shape_key(const BenchShape& shape);
 
-/// And back; nothing where there are too many numbers or too few.
+/// The same as "[m, n, k]".
+std::string shape_text(const BenchShape& shape);
+
+/// A key's shape; nothing where there are too many numbers or too few.
 std::optional<BenchShape> shape_of_key(Grouping grouping, const std::vector<std::int64_t>& key);
 
 }  // namespace tilewright::cli

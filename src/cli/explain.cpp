@@ -14,7 +14,7 @@
 namespace tilewright::cli {
 namespace {
 
-struct Arguments {
+struct ExplainArguments {
     std::string grouping = "dense";
     std::int64_t m = 0;
     std::int64_t n = 0;
@@ -55,7 +55,7 @@ std::string usual_recipes() {
            "anything, and those with other formats, as in e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
 }
 
-planner::Sizes sizes_of(const Arguments& arguments) {
+planner::Sizes sizes_of(const ExplainArguments& arguments) {
     return {.grouping = parse_grouping(arguments.grouping).value(),
             .recipe = parse_recipe(arguments.recipe).value(),
             .layout = parse_layout(arguments.layout).value(),
@@ -71,7 +71,7 @@ planner::Sizes sizes_of(const Arguments& arguments) {
             .reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable};
 }
 
-void explain_command(const Arguments& arguments) {
+void explain_command(const ExplainArguments& arguments) {
     const planner::Sizes sizes = sizes_of(arguments);
     const Problem problem = planner::problem_of(sizes);
     const std::vector<Finding> findings = validate(problem, Backend::automatic, Check::shapes);
@@ -93,7 +93,7 @@ void explain_command(const Arguments& arguments) {
     }
 }
 
-void add_size_options(CLI::App& command, Arguments& arguments) {
+void add_size_options(CLI::App& command, ExplainArguments& arguments) {
     const auto not_negative = CLI::NonNegativeNumber;
     command.add_option("--m", arguments.m, "Rows of D; batched and masked: of one group")
         ->required()
@@ -110,7 +110,7 @@ void add_size_options(CLI::App& command, Arguments& arguments) {
     command.add_option("--sms", arguments.sms, "SMs that the call may use; 0 = all")->check(not_negative);
 }
 
-void add_kind_options(CLI::App& command, Arguments& arguments) {
+void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_option("grouping", arguments.grouping, joined(grouping_words()))
         ->check(one_of("grouping", grouping_words()))
         ->capture_default_str();
@@ -140,7 +140,7 @@ void add_explain(CLI::App& program) {
         "Needs no GPU. Grouped sizes are taken as evenly spread, as the planner does.\n\nExamples:\n"
         "  tilewright explain dense --m 4096 --n 7168 --k 2048 --recipe 1x128:128x128\n"
         "  tilewright explain m_grouped_masked --m 1024 --expected-m 192 --n 4096 --k 7168 --groups 32 --json");
-    const auto arguments = std::make_shared<Arguments>();
+    const auto arguments = std::make_shared<ExplainArguments>();
     add_kind_options(*command, *arguments);
     add_size_options(*command, *arguments);
     command->add_flag("--all", arguments->all, "Every reason for which candidates were rejected, not a few");

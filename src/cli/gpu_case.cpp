@@ -6,6 +6,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "cli/gpu_operands.h"
+
 namespace tilewright::cli {
 namespace {
 
@@ -22,16 +24,6 @@ void for_each_tensor(Problem& problem, const Function& function) {
     function("groups.sizes", problem.groups.sizes);
     function("c", problem.c);
     function("d", problem.d);
-}
-
-/// From the first element to the last.
-std::size_t span_bytes(const Tensor& tensor) {
-    std::int64_t last = 0;
-    for (int i = 0; i < tensor.shape.rank(); ++i) {
-        if (tensor.shape[i] == 0) return 0;
-        last += (tensor.shape[i] - 1) * tensor.strides[i];
-    }
-    return static_cast<std::size_t>(((last + 1) * bits(tensor.format) + 7) / 8);
 }
 
 std::size_t round_up(std::size_t value) { return (value + alignment - 1) / alignment * alignment; }

@@ -96,16 +96,16 @@ std::vector<float> random_scales(std::int64_t count) {
     return scales;
 }
 
+}  // namespace
+
 std::size_t span_bytes(const Tensor& tensor) {
     std::int64_t last = 0;
     for (int i = 0; i < tensor.shape.rank(); ++i) {
         if (tensor.shape[i] == 0) return 0;
         last += (tensor.shape[i] - 1) * tensor.strides[i];
     }
-    return static_cast<std::size_t>((last + 1) * bits(tensor.format) / 8);
+    return static_cast<std::size_t>(((last + 1) * bits(tensor.format) + 7) / 8);
 }
-
-}  // namespace
 
 Mirrored::Mirrored(Tensor shaped) : shaped_(shaped), bytes_(span_bytes(shaped)), buffer_(bytes_.size()) {}
 

@@ -16,6 +16,9 @@ namespace tilewright::cli {
 /// What lies side by side among the scales of A (and of B, if those are 1x128 too).
 enum class ScaleLayout : std::uint8_t { m, k };
 
+/// From the first element to the last.
+std::size_t span_bytes(const Tensor& tensor);
+
 /// A tensor in both memories.
 class Mirrored {
 public:

@@ -13,7 +13,7 @@
 namespace tilewright::cli {
 namespace {
 
-struct Arguments {
+struct QuantizeArguments {
     std::string input;
     std::string output;
     std::string recipe = "1x128";
@@ -30,7 +30,7 @@ std::regex pattern(const std::string& option, const std::string& text) {
     }
 }
 
-std::function<bool(const std::string&)> name_filter(const Arguments& arguments) {
+std::function<bool(const std::string&)> name_filter(const QuantizeArguments& arguments) {
     const std::regex include = pattern("--include", arguments.include);
     const std::regex exclude = pattern("--exclude", arguments.exclude);
     const bool excludes = !arguments.exclude.empty();
@@ -44,7 +44,7 @@ bool is_quantised_recipe(const std::string& text) {
     return recipe && is_accepted(*recipe) && recipe->granularity != Granularity::none;
 }
 
-void quantize_command(const Arguments& arguments) {
+void quantize_command(const QuantizeArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
     Progress progress("quantising", 1000);
     QuantizeJob job{
@@ -75,7 +75,7 @@ void add_quantize(CLI::App& program) {
         "complete.\n\n"
         "Example:\n  tilewright quantize model.safetensors model-fp8.safetensors --recipe 128x128 "
         "--exclude 'embed|norm'");
-    const auto arguments = std::make_shared<Arguments>();
+    const auto arguments = std::make_shared<QuantizeArguments>();
     command->add_option("input", arguments->input, "The file to read")->required();
     command->add_option("output", arguments->output, "The file to write")->required();
     command

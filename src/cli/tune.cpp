@@ -18,7 +18,7 @@ namespace {
 // A tuned row must gain so much over the model's own choice; less is noise.
 constexpr double worthwhile = 1.01;
 
-struct Arguments {
+struct TuneArguments {
     BenchArguments bench{};
     std::size_t candidates = 12;
     bool all = false;
@@ -58,7 +58,7 @@ std::string json_lines(const TunedShape& tuned, const GpuSettings& settings, con
 }
 
 /// False if a tile's result was wrong.
-bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, const Arguments& arguments) {
+bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, const TuneArguments& arguments) {
     const TunedShape tuned = tune_shape(bench, shape, settings, arguments.all ? 0 : arguments.candidates);
     if (!tuned.failure.empty()) {
         fmt::print(stderr, "tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
@@ -80,7 +80,7 @@ bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& setti
     return true;
 }
 
-void tune_command(const Arguments& arguments) {
+void tune_command(const TuneArguments& arguments) {
     const BenchArguments& bench_arguments = arguments.bench;
     const std::vector<BenchShape> shapes =
         arguments.random > 0 ? random_shapes(arguments.random, arguments.seed) : chosen_shapes(bench_arguments, "tune");
@@ -111,7 +111,7 @@ void add_tune(CLI::App& program) {
         "1 % faster than the planner's choice becomes a row, which belongs into src/plan/tuned.\n\n"
         "Example:\n  tilewright tune --suite peers --m 4096 --rows tuned.tsv\n"
         "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --json candidates.jsonl");
-    const auto arguments = std::make_shared<Arguments>();
+    const auto arguments = std::make_shared<TuneArguments>();
     add_shape_options(*command, arguments->bench);
     add_timing_options(*command, arguments->bench);
     add_gpu_options(*command, arguments->bench);

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct VerifyArguments {
     bool quick = false;
     std::string filter;
     std::string arithmetic = "both";
@@ -102,7 +102,7 @@ ordered_json row_report(const Family& family, const RowResult& row) {
 }
 
 /// What was left out because the user asked for it; empty for a whole run.
-std::string restriction(const Arguments& arguments) {
+std::string restriction(const VerifyArguments& arguments) {
     std::vector<std::string> words;
     if (arguments.quick) words.emplace_back("--quick");
     if (!arguments.filter.empty()) words.emplace_back("--filter");
@@ -170,7 +170,7 @@ Totals run_rows(const std::vector<Family>& families, const VerifySettings& setti
     return totals;
 }
 
-void verify_command(const Arguments& arguments) {
+void verify_command(const VerifyArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<Family> families = chosen_families(arguments.filter);
     const BackendStatus backend = chosen_backend(arguments.backend);
@@ -224,7 +224,7 @@ void add_verify(CLI::App& program) {
         "Example:\n  tilewright verify\n  tilewright verify --quick --filter 'm_grouped.* 1x128:128x128'");
     std::vector<std::string> arithmetics = arithmetic_words();
     arithmetics.emplace_back("both");
-    const auto arguments = std::make_shared<Arguments>();
+    const auto arguments = std::make_shared<VerifyArguments>();
     command->add_flag("--quick", arguments->quick, "One layout and output for each recipe; real sizes for dense only");
     command
         ->add_option("--filter", arguments->filter, "Only rows (operation, space, recipe) with a match of this regex")
