@@ -16,7 +16,7 @@ namespace {
 
 constexpr double peer_memory_limit = 6.0 * (std::uint64_t{1} << 30);
 
-constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
+constexpr check::Effort bench_effort{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
 
 check::CaseSpec case_spec(const BenchShape& shape, const BenchSettings& settings) {
     check::CaseSpec spec = grouped_case(shape);
@@ -68,7 +68,7 @@ BenchResult run_bench(const BenchShape& shape, const BenchSettings& settings) {
     const RunOptions options{.backend = settings.backend, .stream = nullptr, .threads = settings.threads};
     run(bench_case.problem(), options);
     BenchResult result{.shape = shape, .work = compulsory_work(bench_case.geometry())};
-    const check::Judgement judgement = check::judge(bench_case, sampled);
+    const check::Judgement judgement = check::judge(bench_case, bench_effort);
     if (!judgement.pass()) {
         result.failure = judgement.worst().text();
         return result;

@@ -33,14 +33,14 @@ bool rows_share_scale(const OperandRecipe& recipe) {
     return recipe.granularity == Granularity::tensor || recipe.granularity == Granularity::block_1x16;
 }
 
-std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
+std::int64_t block_count(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 OperandShape operand_shape(const OperandRecipe& recipe, std::int64_t rows, std::int64_t k) {
     OperandShape shape{.values = {rows, k}, .scales = {1}};
     const int row_block = tilewright::row_block(recipe.granularity);
     const int k_block = tilewright::k_block(recipe.granularity);
     if (k_block != 0) {
-        shape.scales = {ceil_div(rows, row_block), ceil_div(k, k_block)};
+        shape.scales = {block_count(rows, row_block), block_count(k, k_block)};
     } else if (row_block != 0) {
         shape.scales = {rows};
     }

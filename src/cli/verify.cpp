@@ -103,11 +103,11 @@ ordered_json row_report(const Family& family, const RowResult& row) {
 
 /// What was left out because the user asked for it; empty for a whole run.
 std::string restriction(const VerifyArguments& arguments) {
-    std::vector<std::string> words;
-    if (arguments.quick) words.emplace_back("--quick");
-    if (!arguments.filter.empty()) words.emplace_back("--filter");
-    if (arguments.arithmetic != "both") words.emplace_back("--arithmetic");
-    return joined(words);
+    std::vector<std::string> options;
+    if (arguments.quick) options.emplace_back("--quick");
+    if (!arguments.filter.empty()) options.emplace_back("--filter");
+    if (arguments.arithmetic != "both") options.emplace_back("--arithmetic");
+    return joined(options);
 }
 
 /// The best backend that is there, or the one that was asked for.

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t failures_kept = 3;
 
 // Real sizes: the edges and a few tiles of each group are judged, so that the whole table takes minutes at most.
-constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
+constexpr check::Effort real_size_effort{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
 
 using Clock = std::chrono::steady_clock;
 
@@ -88,7 +88,7 @@ void run_case(const VerifyCase& verify_case, const VerifySettings& settings, Row
             continue;
         }
         const Outcome outcome =
-            run_arithmetic(test_case, arithmetic, settings, verify_case.real_size ? sampled : check::Effort{});
+            run_arithmetic(test_case, arithmetic, settings, verify_case.real_size ? real_size_effort : check::Effort{});
         ++row.cases;
         row.combinations += verify_case.real_size ? 0 : 1;
         row.seconds += outcome.seconds;

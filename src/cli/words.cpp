@@ -7,10 +7,10 @@ const std::vector<Backend> all_backends{Backend::automatic, Backend::cpu, Backen
 
 template <typename Value>
 std::vector<std::string> words_of(const std::vector<Value>& values) {
-    std::vector<std::string> words;
-    words.reserve(values.size());
-    for (Value value : values) words.emplace_back(name(value));
-    return words;
+    std::vector<std::string> list;
+    list.reserve(values.size());
+    for (Value value : values) list.emplace_back(name(value));
+    return list;
 }
 
 template <typename Value>
