@@ -89,7 +89,6 @@ struct Plan {
     int grid = 0;            // thread blocks, persistent; 0: nothing to launch
     int threads = 0;         // of a block
     std::int64_t shared_bytes = 0;
-    std::int64_t workspace_bytes = 0;  // 0 without split k
     Cost cost;
 };
 
@@ -106,7 +105,7 @@ struct RejectedTile {
 struct Explanation {
     std::vector<Finding> unavailable;  // why no kernel serves the problem; all else is empty then
     std::optional<Plan> chosen;
-    std::optional<Plan> next_best;     // the fastest plan that differs in more than its stages
+    std::optional<Plan> next_best;     // of the tiles that ship: the fastest that differs in more than its stages
     std::optional<Plan> model_choice;  // what a tuned row overrode
     std::string tuned_by;              // date and command of that row
     std::vector<Plan> legal;           // every legal candidate, fastest first

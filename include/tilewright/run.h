@@ -25,6 +25,9 @@ struct RunOptions {
     Backend backend = Backend::automatic;
     void* stream = nullptr;  // GPU: the CUstream to launch on
     int threads = 0;         // CPU: OpenMP threads; 0 = OpenMP's own choice
+    /// GPU: the kernel may start while the one ahead of it in the stream ends, and waits for it inside (programmatic
+    /// dependent launch). The result is the same; a sequence of short kernels takes less time.
+    bool overlap = false;
 };
 
 /// Computes D. Throws Error, before writing anything, with every finding of `validate`.

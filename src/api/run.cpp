@@ -21,7 +21,7 @@ Error::Error(std::vector<Finding> findings) : std::runtime_error(joined(findings
 
 void run(const Problem& problem, const RunOptions& options) {
     const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
-    if (on_gpu && cuda::repeat(problem, options.stream)) return;
+    if (on_gpu && cuda::repeat(problem, options)) return;
     const bool known = on_gpu && cuda::knows_kind(problem);
     std::vector<Finding> findings =
         known ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
@@ -29,7 +29,7 @@ void run(const Problem& problem, const RunOptions& options) {
     const bool hopper_bits =
         problem.arithmetic == Arithmetic::hopper || problem.reproducibility == Reproducibility::invariant;
     if (on_gpu) {
-        cuda::run(problem, options.stream);
+        cuda::run(problem, options);
     } else if (hopper_bits) {
         cpu::run_hopper(geometry(problem), options.threads);
     } else {

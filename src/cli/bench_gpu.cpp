@@ -4,13 +4,16 @@
 #include <tilewright/run.h>
 
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "check/gates.h"
 #include "check/sizes.h"
 #include "cli/peers_table.h"
 #include "cuda/runtime.h"
 #include "launch/choose.h"
+#include "launch/launch.h"
 #include "problem/geometry.h"
 
 namespace tilewright::cli {
@@ -50,12 +53,12 @@ GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {
     return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape))};
 }
 
-std::string judged_output(const GpuOperands& operands, const PlannedTile& tile) {
+std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile) {
     constexpr std::array gates{check::Gate::emulation, check::Gate::running_bound};
-    if (tile.split_k > 1) return "a split k cannot be checked yet";
     const Geometry host = geometry(operands.host());
+    const std::vector<std::int64_t> cuts = launch::cuts(tile, host.k);
     for (const check::GateReport& report :
-         check::run_gates(gates, host, {.arithmetic = Arithmetic::hopper, .effort = sampled})) {
+         check::run_gates(gates, host, {.arithmetic = Arithmetic::hopper, .effort = sampled, .cuts = cuts})) {
         if (!report.pass()) return report.text();
     }
     return "";
@@ -88,7 +91,7 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     device_.synchronize();
     cuda::runtime().device(0).check_report();
     operands.fetch_output();
-    result.failure = judged_output(operands, result.tile);
+    result.failure = judged_output(operands, tile);
     if (!result.failure.empty()) return result;
 
     std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = call}};

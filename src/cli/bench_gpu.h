@@ -9,6 +9,7 @@
 #include "cli/bench_shapes.h"
 #include "cli/bench_work.h"
 #include "cli/gpu_operands.h"
+#include "hopper/tile.h"
 #include "measure/timing.h"
 
 namespace tilewright::cli {
@@ -60,6 +61,6 @@ planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings);
 GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings);
 
 /// What the gates say of D as it is in host memory, of sampled tiles and all edges; empty if nothing.
-std::string judged_output(const GpuOperands& operands, const PlannedTile& tile);
+std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile);
 
 }  // namespace tilewright::cli

@@ -15,13 +15,8 @@ using nlohmann::ordered_json;
 constexpr std::size_t examples_of_each_rule = 3;
 
 std::string plan_text(const Plan& plan) {
-    std::string text =
-        fmt::format("{} tiles on {} blocks of {} threads, {:.2f} waves; {} of shared memory", plan.tiles, plan.grid,
-                    plan.threads, plan.waves, format_bytes(static_cast<double>(plan.shared_bytes)));
-    if (plan.workspace_bytes > 0) {
-        text += fmt::format(", {} of workspace", format_bytes(static_cast<double>(plan.workspace_bytes)));
-    }
-    return text;
+    return fmt::format("{} tiles on {} blocks of {} threads, {:.2f} waves; {} of shared memory", plan.tiles, plan.grid,
+                       plan.threads, plan.waves, format_bytes(static_cast<double>(plan.shared_bytes)));
 }
 
 struct Term {
@@ -136,7 +131,6 @@ ordered_json plan_json(const Plan& plan) {
             {"grid", plan.grid},
             {"threads", plan.threads},
             {"shared_bytes", plan.shared_bytes},
-            {"workspace_bytes", plan.workspace_bytes},
             {"us", cost.seconds * us},
             {"terms_us",
              {{"launch", cost.launch * us},

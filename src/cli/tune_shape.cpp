@@ -4,6 +4,7 @@
 #include <tilewright/run.h>
 
 #include <algorithm>
+#include <map>
 
 #include "cli/terminal.h"
 #include "cuda/runtime.h"
@@ -24,8 +25,12 @@ public:
           geometry_(geometry(problem_)),
           sum_(sizeof(std::uint64_t)) {}
 
+    hopper::Tile kernel(const PlannedTile& tile) const {
+        return launch::runnable_tile(tile, problem_, bench_.description());
+    }
+
     measure::Contestant contestant(const PlannedTile& tile) const {
-        const hopper::Tile kernel = launch::runnable_tile(tile, problem_, bench_.description());
+        const hopper::Tile kernel = this->kernel(tile);
         return {.name = name(tile), .call = [this, kernel](cuda::StreamHandle stream) {
                     cuda::runtime().run(geometry_, kernel, {.stream = stream, .sm_limit = settings_.sm_limit});
                 }};
@@ -55,16 +60,24 @@ private:
     measure::Buffer sum_;
 };
 
-/// The first tile's result is judged by the gates, the others' must equal it.
+/// The first result with each split of k is judged by the gates, the others' must equal it.
 std::string check_tiles(Trial& trial, GpuOperands& operands, const std::vector<measure::Contestant>& contestants,
-                        const PlannedTile& first) {
-    const std::uint64_t right = trial.hash(contestants.front());
-    operands.fetch_output();
-    const std::string failure = judged_output(operands, first);
-    if (!failure.empty()) return fmt::format("{}: {}", contestants.front().name, failure);
-    for (const measure::Contestant& contestant : contestants) {
-        if (trial.hash(contestant) != right) {
-            return fmt::format("{}: other bits than {}", contestant.name, contestants.front().name);
+                        const std::vector<Plan>& plans) {
+    struct Judged {
+        std::string name;
+        std::uint64_t hash = 0;
+    };
+    std::map<int, Judged> judged;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        const std::string& name = contestants[i].name;
+        const std::uint64_t hash = trial.hash(contestants[i]);
+        const auto [first, is_new] = judged.insert({plans[i].tile.split_k, {.name = name, .hash = hash}});
+        if (is_new) {
+            operands.fetch_output();
+            const std::string failure = judged_output(operands, trial.kernel(plans[i].tile));
+            if (!failure.empty()) return fmt::format("{}: {}", name, failure);
+        } else if (hash != first->second.hash) {
+            return fmt::format("{}: other bits than {}", name, first->second.name);
         }
     }
     return "";
@@ -91,7 +104,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSetting
     std::vector<measure::Contestant> contestants;
     contestants.reserve(plans.size());
     for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan.tile));
-    tuned.failure = check_tiles(trial, operands, contestants, plans.front().tile);
+    tuned.failure = check_tiles(trial, operands, contestants, plans);
     if (!tuned.failure.empty()) return tuned;
     const std::vector<measure::Measurement> measured = bench.stopwatch().race(contestants, settings.repeats);
     for (std::size_t i = 0; i < plans.size(); ++i) tuned.tried.push_back({plans[i], measured[i]});

@@ -11,19 +11,20 @@ namespace {
 std::atomic<bool> has_run{false};
 
 StreamHandle handle(void* stream) { return static_cast<StreamHandle>(stream); }
+InStream order(const RunOptions& options) { return {handle(options.stream), options.overlap}; }
 
 }  // namespace
 
-bool repeat(const Problem& problem, void* stream) {
-    return has_run.load(std::memory_order_relaxed) && runtime().repeat(problem, handle(stream));
+bool repeat(const Problem& problem, const RunOptions& options) {
+    return has_run.load(std::memory_order_relaxed) && runtime().repeat(problem, order(options));
 }
 
 bool knows_kind(const Problem& problem) {
     return has_run.load(std::memory_order_relaxed) && runtime().knows_kind(problem);
 }
 
-void run(const Problem& problem, void* stream) {
-    runtime().run(problem, handle(stream));
+void run(const Problem& problem, const RunOptions& options) {
+    runtime().run(problem, order(options));
     has_run.store(true, std::memory_order_relaxed);
 }
 

@@ -1,4 +1,4 @@
-// Builds the kernel pack while the library is built: compiles every tile of launch/pack.h with NVRTC, on all cores, and
+// Builds the kernel pack while the library is built: compiles every tile of plan/pack.h with NVRTC, on all cores, and
 // fails if a kernel spills or is serialised. Kernels that did not change come from the cache folder.
 //
 //   tilewright_build_pack <libnvrtc.so> <cache folder> <output file>
@@ -15,8 +15,8 @@
 #include "cuda/disk_cache.h"
 #include "cuda/kernel_pack.h"
 #include "cuda/ptxas_log.h"
-#include "launch/pack.h"
 #include "launch/tile_code.h"
+#include "plan/pack.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -57,7 +57,7 @@ bool compile(const Compiler& compiler, const DiskCache& cache, const hopper::Til
 int compile_share(const Inputs& inputs, std::size_t first, std::size_t step) try {
     const Compiler compiler({inputs.nvrtc});
     const DiskCache cache(inputs.cache);
-    const std::vector<hopper::Tile> list = launch::pack();
+    const std::vector<hopper::Tile> list = planner::pack();
     bool good = true;
     for (std::size_t i = first; i < list.size(); i += step) good = compile(compiler, cache, list[i]) && good;
     return good ? 0 : 1;
@@ -89,7 +89,7 @@ bool compile_all(const Inputs& inputs) {
 bool write_pack(const Inputs& inputs) {
     const Compiler compiler({inputs.nvrtc});
     const DiskCache cache(inputs.cache);
-    const std::vector<hopper::Tile> list = launch::pack();
+    const std::vector<hopper::Tile> list = planner::pack();
     std::vector<CompiledKernel> kernels;
     std::vector<std::string> expressions;
     for (const hopper::Tile& tile : list) {

@@ -134,17 +134,22 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     return ready;
 }
 
-void Device::launch(ReadyLaunch& ready, StreamHandle stream) {
+void Device::launch(ReadyLaunch& ready, const InStream& order) {
     check_report();
     if (ready.blocks == 0) return;
     const ContextScope scope(driver_, handle_, context_);
-    LaunchAttribute cluster{.id = LaunchAttribute::cluster_dimension, .x = static_cast<unsigned>(ready.cluster)};
+    std::array<LaunchAttribute, 2> attributes;
+    unsigned count = 0;
+    if (ready.cluster > 1) {
+        attributes[count++] = {.id = LaunchAttribute::cluster_dimension, .x = static_cast<unsigned>(ready.cluster)};
+    }
+    if (order.overlap) attributes[count++] = {.id = LaunchAttribute::programmatic_stream_serialization};
     const LaunchConfig config{.grid = {static_cast<unsigned>(ready.blocks), 1, 1},
                               .block = {static_cast<unsigned>(ready.threads), 1, 1},
                               .shared_bytes = static_cast<unsigned>(ready.shared_bytes),
-                              .stream = stream,
-                              .attributes = &cluster,
-                              .attribute_count = ready.cluster > 1 ? 1U : 0U};
+                              .stream = order.stream,
+                              .attributes = attributes.data(),
+                              .attribute_count = count};
     void* parameters[] = {&ready.arguments};
     driver_.require(driver_.call.launch(&config, ready.kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
 }

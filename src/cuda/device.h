@@ -41,7 +41,7 @@ public:
 
     /// Throws Error if the driver refuses, or if an earlier kernel on this device reported that it stood still.
     /// No allocation, no lock.
-    void launch(ReadyLaunch& ready, StreamHandle stream);
+    void launch(ReadyLaunch& ready, const InStream& order);
 
     /// Throws the report of an earlier kernel, once.
     void check_report();

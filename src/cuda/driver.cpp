@@ -79,6 +79,7 @@ void load_memory(const Loader& loader, DriverCalls& call) {
     loader.load(call.copy_to_device, "cuMemcpyHtoD_v2");
     loader.load(call.copy_to_host, "cuMemcpyDtoH_v2");
     loader.load(call.fill_bytes, "cuMemsetD8_v2");
+    loader.load(call.fill_bytes_in_order, "cuMemsetD8Async");
 }
 
 void load_streams(const Loader& loader, DriverCalls& call) {

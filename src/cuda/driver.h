@@ -23,6 +23,7 @@ using DeviceAddress = std::uint64_t;
 /// CUlaunchAttribute, as far as it is used; the value is a union of 64 bytes.
 struct LaunchAttribute {
     static constexpr int cluster_dimension = 4;
+    static constexpr int programmatic_stream_serialization = 6;  // x: 1 if allowed
     int id = 0;
     int padding = 0;
     unsigned x = 1;
@@ -31,6 +32,14 @@ struct LaunchAttribute {
     unsigned unused[13] = {};
 };
 static_assert(sizeof(LaunchAttribute) == 72);
+
+/// The order of a launch on the GPU.
+struct InStream {
+    StreamHandle stream = nullptr;
+    bool overlap = false;  // RunOptions::overlap
+
+    InStream(StreamHandle on = nullptr, bool overlaps = false) : stream(on), overlap(overlaps) {}
+};
 
 /// CUlaunchConfig.
 struct LaunchConfig {
@@ -70,6 +79,7 @@ struct DriverCalls {
     int (*copy_to_device)(DeviceAddress, const void*, std::size_t) = nullptr;
     int (*copy_to_host)(void*, DeviceAddress, std::size_t) = nullptr;
     int (*fill_bytes)(DeviceAddress, unsigned char, std::size_t) = nullptr;
+    int (*fill_bytes_in_order)(DeviceAddress, unsigned char, std::size_t, StreamHandle) = nullptr;
     int (*stream_create)(StreamHandle*, unsigned) = nullptr;
     int (*stream_destroy)(StreamHandle) = nullptr;
     int (*stream_synchronize)(StreamHandle) = nullptr;

@@ -9,7 +9,6 @@
 #include "cuda/library_search.h"
 #include "cuda/same_problem.h"
 #include "launch/choose.h"
-#include "plan/work.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -44,11 +43,6 @@ private:
     int size_ = 0;
     int next_ = 0;
 };
-
-hopper::Tile choose_tile(const Problem& problem, const DeviceDescription& device) {
-    const Plan plan = launch::runnable_plans(problem, device).front();
-    return planner::device_tile(plan.tile, planner::family_tile(planner::describe(problem)));
-}
 
 }  // namespace
 
@@ -85,7 +79,7 @@ Runtime::ThreadCache& Runtime::thread_cache() const {
     return cache;
 }
 
-bool Runtime::repeat(const Problem& problem, StreamHandle stream) {
+bool Runtime::repeat(const Problem& problem, const InStream& order) {
     Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
         // A kernel for plain calls knows no alpha.
         return same_addresses(call.problem, problem) && same_kind(call.problem, problem) &&
@@ -93,7 +87,7 @@ bool Runtime::repeat(const Problem& problem, StreamHandle stream) {
     });
     if (known == nullptr) return false;
     known->ready.arguments.alpha = problem.alpha;
-    known->device->launch(known->ready, stream);
+    known->device->launch(known->ready, order);
     return true;
 }
 
@@ -109,7 +103,7 @@ Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
     for (auto known = begin; known != end; ++known) {
         if (same_kind(known->second.problem, problem)) return known->second;
     }
-    Chosen chosen{.problem = problem, .device = &on, .tile = choose_tile(problem, on.description())};
+    Chosen chosen{.problem = problem, .device = &on, .tile = launch::chosen_tile(problem, on.description())};
     if (chosen_.size() >= kind_limit) chosen_.clear();
     chosen_.emplace(hash, chosen);
     return chosen;
@@ -120,7 +114,7 @@ Runtime::Chosen& Runtime::choose(const Problem& problem, ThreadCache& cache) {
     return known != nullptr ? *known : cache.kinds.add(choose_shared(problem));
 }
 
-void Runtime::run(const Problem& problem, StreamHandle stream) {
+void Runtime::run(const Problem& problem, const InStream& order) {
     ThreadCache& cache = thread_cache();
     Chosen& chosen = choose(problem, cache);
     const int sms = chosen.device->sms();
@@ -130,7 +124,7 @@ void Runtime::run(const Problem& problem, StreamHandle stream) {
     if (kernel == nullptr && launch.blocks > 0) kernel = chosen.device->kernel(launch.tile);
     Repeatable& call =
         cache.calls.add({.problem = problem, .device = chosen.device, .ready = chosen.device->ready(kernel, launch)});
-    chosen.device->launch(call.ready, stream);
+    chosen.device->launch(call.ready, order);
 }
 
 void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Target& target) {
@@ -138,7 +132,7 @@ void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Targ
     const int usable = target.sm_limit > 0 ? std::min(target.sm_limit, on.sms()) : on.sms();
     const launch::Launch launch = launch::launch(geometry, tile, usable);
     ReadyLaunch ready = on.ready(on.kernel(launch.tile), launch);
-    on.launch(ready, target.stream);
+    on.launch(ready, {target.stream, target.overlap});
 }
 
 Runtime& runtime() {

@@ -19,7 +19,8 @@ namespace tilewright::cuda {
 struct Target {
     int device = 0;
     StreamHandle stream = nullptr;
-    int sm_limit = 0;  // 0: all
+    int sm_limit = 0;      // 0: all
+    bool overlap = false;  // RunOptions::overlap
 };
 
 class Runtime {
@@ -28,14 +29,14 @@ public:
 
     /// Launches a problem that is, but for an alpha other than 1, one of the last that this thread ran; false if it is
     /// none of them. No allocation, no lock.
-    bool repeat(const Problem& problem, StreamHandle stream);
+    bool repeat(const Problem& problem, const InStream& order);
 
     /// Whether this thread ran a problem lately that differs from this one in addresses and alpha only.
     bool knows_kind(const Problem& problem) const;
 
     /// For a problem in which `validate` finds nothing for the backend hopper. After the first call of its kind by a
     /// thread, no allocation and no lock.
-    void run(const Problem& problem, StreamHandle stream);
+    void run(const Problem& problem, const InStream& order);
 
     /// This very tile, legal for the problem: for tuning, benchmarks and tests.
     void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);

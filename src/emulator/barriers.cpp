@@ -118,6 +118,8 @@ const char* name_of(hopper::BarrierName name) {
         case BarrierName::block_scales_empty: return "block_scales_empty";
         case BarrierName::work_full: return "work_full";
         case BarrierName::work_empty: return "work_empty";
+        case BarrierName::slices_written: return "slices_written";
+        case BarrierName::slices_read: return "slices_read";
     }
     return "barrier";
 }
@@ -190,6 +192,9 @@ using namespace emulator;
 
 void sync_block() { meet(me().block->meeting, "sync_block", 0, machine().options().threads); }
 void sync_warp() { meet(me().own_warp().meeting, "sync_warp", 0, warp_threads); }
+/// No kernel is ahead or behind.
+void wait_for_earlier_kernels() {}
+void let_next_kernel_start() {}
 /// Time is steps of fibers here; warps run on together.
 void pause(int nanoseconds) {
     if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));

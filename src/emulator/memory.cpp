@@ -130,6 +130,19 @@ int load_shared(const int& from) { return read(from); }
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }
+Quad load_peer(const Quad& from, int rank) {
+    if (rank < 0 || rank >= machine().cluster_size()) {
+        fail(fmt::format("load_peer: block {} of a cluster of {}", rank, machine().cluster_size()));
+    }
+    const Block& peer = machine().block(rank);
+    if (peer.running == 0) fail(fmt::format("load_peer: block {} has ended", peer.index));
+    const u32 offset = shared_offset(*me().block, &from, sizeof from);
+    Quad value{};
+    std::memcpy(&value, peer.shared + offset, sizeof value);
+    race::reads(peer.shared + offset, sizeof value);
+    return value;
+}
+void fence_cluster() {}
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {

@@ -60,7 +60,9 @@ enum class BarrierName : u8 {
     block_scales_full,
     block_scales_empty,
     work_full,
-    work_empty
+    work_empty,
+    slices_written,
+    slices_read
 };
 
 /// A thread that waited too long, in one word; zero: none did. In host memory, so that the host sees it without asking

@@ -40,6 +40,7 @@ struct Consumer {
     Ring<block_scale_slots> blocks{};
     Ring<final_scale_slots> finals{};
     Ring<1> staged{.parity = 1};
+    Ring<1> slices{};
     int patience = all_patience;
     bool arrived = false;  // the k-block in `ring` is known to be there
 

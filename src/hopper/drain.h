@@ -42,7 +42,7 @@ TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Ti
     constexpr int at_once = tile.stores_at_once(bytes), pitch = tile.store_pitch(bytes);
     // Half of the time that the tensor cores need for a tile: 4096 products a clock, at 1.7 GHz.
     constexpr int stores_in_all = tile.stores(bytes) * halves * tile.warpgroups;
-    const int pace = k_blocks_of<tile>(arguments) * (tile.m * tile.n / 32) * 3 / 10 / stores_in_all;
+    const int pace = slice_of<tile>(arguments).count * (tile.m * tile.n / 32) * 3 / 10 / stores_in_all;
     const bool issues = lane_index() == 0;
     int patience = all_patience;
     u32 parities = 0;  // a bit for each warpgroup

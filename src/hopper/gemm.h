@@ -16,13 +16,17 @@
 // final_scales_empty   block scale      multiply: they have been read                  consumer warps
 // work_full            all others       block scale: the next tile, if sizes of groups   1
 //                                       lie on the device
+// slices_written       multiply         multiply: the sums of all slices of k lie in       consumer warps of the
+// cluster
+//                                       shared memory
+// slices_read          multiply         multiply: they have been added                   consumer warps of the cluster
 // work_empty           block scale      load, row scale, store, multiply: they know it   a warp each
 #pragma once
 
 #include "hopper/load.h"
 #include "hopper/multiply.h"
 #include "hopper/scale.h"
-#include "hopper/store.h"
+#include "hopper/split.h"
 
 namespace tilewright::hopper {
 
@@ -49,6 +53,10 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
     if (tile.grouped() && lane < work_slots) {
         barrier_init(shared.work_full[lane], 1);
         barrier_init(shared.work_empty[lane], tile.work_arrivals(arguments.scales_by_tma, arguments.stored_by_tma));
+    }
+    if (tile.splits_k() && lane == 0) {
+        barrier_init(shared.slices_written, tile.consumer_warps() * tile.cluster);
+        barrier_init(shared.slices_read, tile.consumer_warps() * tile.cluster);
     }
     barrier_init_fence();
 }
@@ -91,7 +99,11 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Tiles<tile>& ti
     for (Work work = tiles.first(consumer.patience); work.exists != 0; work = tiles.next(consumer.patience)) {
         if (has_rows<tile>(consumer, work)) {
             multiply<tile>(consumer, sums);
-            store<tile>(consumer, sums, work);
+            if constexpr (tile.splits_k()) {
+                store_slices<tile>(consumer, sums, work);
+            } else {
+                store<tile>(consumer, sums, work);
+            }
         } else {
             pass_over<tile>(consumer);
             pass_over_final_scales<tile>(consumer);
@@ -149,7 +161,7 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .warp = warp % 4,
         .lane = lane,
         .row_in_tile = warpgroup * tile.rows_per_warpgroup() + warp % 4 * warp_rows + lane / 4,
-        .k_blocks = k_blocks_of<tile>(arguments),
+        .k_blocks = slice_of<tile>(arguments).count,
         .first_operand = matrix_descriptor(shared.first[0] + warpgroup * tile.rows_per_warpgroup() * row_bytes),
         .second_operand = matrix_descriptor(shared.second[0]),
         .by_tma = arguments.stored_by_tma,
@@ -175,6 +187,9 @@ __global__ void __launch_bounds__(tile.threads(), 1) gemm(const __grid_constant_
     }
     if (warp == producer_warps - 1) init_barriers<tile>(shared, arguments);
     tiles.prepare();
+    // So far nothing was read but the arguments.
+    wait_for_earlier_kernels();
+    let_next_kernel_start();
     sync_block();
     if constexpr (tile.cluster > 1) sync_cluster();
 

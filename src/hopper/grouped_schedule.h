@@ -49,7 +49,7 @@ private:
         const auto [m, n] = place_in_bands(next_ - begin, tiles_m(piece), tiles_n_, band_);
         advance();
         return {.row = piece.begin + m * tile.rows(),
-                .column = (n * tile.cluster + rank_) * tile.columns(),
+                .column = (tile.multicast == Multicast::a ? n * tile.cluster + rank_ : n) * tile.columns(),
                 .batch = separate_ ? piece.group : 0,
                 .group = piece.group,
                 .row_end = piece.end,

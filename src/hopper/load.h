@@ -14,7 +14,7 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
     constexpr int box = tile.box_rows(side);
     const int first = side.shared ? block_rank() * rows : 0;
     for (int i = 0; i < rows; i += box) {
-        if (tile.skips_rows() && first + i >= wanted) break;
+        if (tile.skips_loads() && first + i >= wanted) break;
         u8* place = to + (first + i) * row_bytes;
         if constexpr (side.shared) {
             tma_load_multicast(place, map, full, k, row + first + i, batch, (1 << tile.cluster) - 1);
@@ -29,7 +29,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE int rows_wanted(const Work& work) {
     constexpr int box = tile.box_rows(tile.side_a());
     const int rows = tiles_along(work.row_end - work.row, box) * box;
-    return rows < tile.m ? rows : tile.m;
+    return rows < tile.rows() ? rows : tile.rows();
 }
 
 /// Run by a whole warp, of which one thread issues: so its state stays in uniform registers, which TMA takes its
@@ -38,7 +38,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles) {
     int patience = all_patience;
     const bool issues = lane_index() == 0;
-    const int k_blocks = k_blocks_of<tile>(arguments);
+    const Slice slice = slice_of<tile>(arguments);
     constexpr bool has_a_scales = tile.side_a().scaled_in_loop_by_row(),
                    has_b_scales = tile.side_b().scaled_in_loop_by_row();
     const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
@@ -46,11 +46,11 @@ TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& argum
     Ring<tile.stages> ring{.parity = 1};
     for (Work work = tiles.first(patience); work.exists != 0; work = tiles.next(patience)) {
         int rows = tile.side_a().rows, tile_bytes = bytes;
-        if constexpr (tile.skips_rows()) {
+        if constexpr (tile.skips_loads()) {
             rows = rows_wanted<tile>(work);
             tile_bytes -= (tile.side_a().rows - rows) * row_bytes;
         }
-        for (int k_block = 0; k_block < k_blocks; ++k_block, ring.advance()) {
+        for (int k_block = slice.begin; k_block < slice.begin + slice.count; ++k_block, ring.advance()) {
             const int stage = ring.place;
             Barrier& full = shared.full[stage];
             barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});

@@ -48,6 +48,11 @@ void sync_warp();
 /// `threads` threads of the block meet; id 1 .. 15.
 void sync_named(int id, int threads);
 void sync_cluster();
+/// Programmatic dependent launch: waits until what runs ahead in the stream has ended and its writes are seen; at once
+/// where the launch does not overlap.
+void wait_for_earlier_kernels();
+/// The next kernel of the stream may take SMs as they fall free, if it is launched to overlap.
+void let_next_kernel_start();
 /// Lets some time pass, about this much.
 void pause(int nanoseconds);
 
@@ -95,6 +100,8 @@ void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
 void tma_store_commit();
 void tma_store_wait_read();  // shared memory has been read
 void tma_store_wait();       // global memory has been written
+/// Orders this thread's memory accesses, and those it has learnt of, for all threads of the cluster.
+void fence_cluster();
 /// Orders earlier writes to shared memory by this thread before later TMA stores of whoever it meets next.
 void fence_async_proxy();
 
@@ -141,6 +148,8 @@ float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
 int load_shared(const int& from);
+/// From the same place in block `rank` of the cluster.
+Quad load_peer(const Quad& from, int rank);
 void store_shared(int& to, int value);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);

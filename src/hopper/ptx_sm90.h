@@ -41,6 +41,8 @@ TILEWRIGHT_DEVICE void sync_named(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 TILEWRIGHT_DEVICE void pause(int nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds)); }
+TILEWRIGHT_DEVICE void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+TILEWRIGHT_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TILEWRIGHT_DEVICE void sync_cluster() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
@@ -187,6 +189,17 @@ TILEWRIGHT_DEVICE int load_shared(const int& from) {
     asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(shared_address(&from)));
     return value;
 }
+TILEWRIGHT_DEVICE Quad load_peer(const Quad& from, int rank) {
+    Quad quad;
+    asm volatile(
+        "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\n"
+        "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n}"
+        : "=f"(quad.values[0]), "=f"(quad.values[1]), "=f"(quad.values[2]), "=f"(quad.values[3])
+        : "r"(shared_address(&from)), "r"(rank)
+        : "memory");
+    return quad;
+}
+TILEWRIGHT_DEVICE void fence_cluster() { asm volatile("fence.acq_rel.cluster;" ::: "memory"); }
 TILEWRIGHT_DEVICE void store_shared(int& to, int value) {
     asm volatile("st.shared.s32 [%0], %1;" ::"r"(shared_address(&to)), "r"(value) : "memory");
 }

@@ -33,17 +33,18 @@ public:
 
     /// Returns the patience that is left.
     TILEWRIGHT_DEVICE int run() {
-        const int k_blocks = k_blocks_of<tile>(arguments_);
+        const Slice slice = slice_of<tile>(arguments_);
+        const int end = slice.begin + slice.count;
         const int thread = lane_index();
         Ring<tile.stages> ring{.parity = 1};
         Tiles<tile> tiles(shared_, arguments_);
         tiles.prepare();
         for (Work work = tiles.first(patience_); work.exists != 0; work = tiles.next(patience_)) {
-            for (int begin = 0; begin < k_blocks; begin += k_blocks_at_once) {
+            for (int begin = slice.begin; begin < end; begin += k_blocks_at_once) {
                 read(work, thread, begin);
 #pragma unroll
                 for (int i = 0; i < k_blocks_at_once; ++i) {
-                    if (begin + i >= k_blocks) break;
+                    if (begin + i >= end) break;
                     write(ring, thread, values_[i]);
                 }
             }
@@ -150,8 +151,8 @@ private:
     }
 
     TILEWRIGHT_DEVICE void bring_block_scales(const Work& work) {
-        const int k_blocks = k_blocks_of<tile>(arguments_);
-        for (int begin = 0; begin < k_blocks; begin += block_scale_columns) {
+        const Slice slice = slice_of<tile>(arguments_);
+        for (int begin = slice.begin; begin < slice.begin + slice.count; begin += block_scale_columns) {
             const int place = blocks_.place;
             barrier_wait(shared_.block_scales_empty[place], blocks_.parity,
                          {patience_, BarrierName::block_scales_empty, place});

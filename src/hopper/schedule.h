@@ -38,6 +38,11 @@ constexpr Place place_in_bands(int index, int tiles_m, int tiles_n, int band) {
     return {.m = begin + rest % rows, .n = rest / rows};
 }
 
+/// The k-block at which a slice of k begins.
+constexpr int slice_begin(int k_blocks, int slices, int slice) {
+    return static_cast<int>(static_cast<long long>(k_blocks) * slice / slices);
+}
+
 /// Rows and columns of D that the blocks of a cluster take at once.
 constexpr int cluster_rows(const Tile& tile) {
     return tile.rows() * (tile.multicast == Multicast::b ? tile.cluster : 1);

@@ -45,6 +45,10 @@ struct Shared {
     Barrier work_empty[tile.grouped() ? work_slots : 1];
     int work[tile.grouped() ? work_slots : 1][work_words];
 
+    // Split k: this block's sums and its peers' are written; all have read them.
+    Barrier slices_written;
+    Barrier slices_read;
+
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return tile.swap_ab ? second[stage] : first[stage]; }
     TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return tile.swap_ab ? first[stage] : second[stage]; }
     TILEWRIGHT_DEVICE float* scales_of_a(int stage) {
@@ -69,10 +73,18 @@ struct Ring {
     }
 };
 
-/// Stages that one tile takes.
+/// The k-blocks of each tile that this block multiplies: all, or its slice.
+struct Slice {
+    int begin;
+    int count;
+};
+
 template <Tile tile>
-TILEWRIGHT_DEVICE int k_blocks_of(const Arguments& arguments) {
-    return (arguments.k + tile.k - 1) / tile.k;
+TILEWRIGHT_DEVICE Slice slice_of(const Arguments& arguments) {
+    const int k_blocks = (arguments.k + tile.k - 1) / tile.k;
+    if constexpr (!tile.splits_k()) return {.begin = 0, .count = k_blocks};
+    const int begin = slice_begin(k_blocks, tile.split_k, block_rank());
+    return {.begin = begin, .count = slice_begin(k_blocks, tile.split_k, block_rank() + 1) - begin};
 }
 
 }  // namespace tilewright::hopper

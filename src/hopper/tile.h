@@ -7,20 +7,9 @@
 // weights (columns of D) and n tokens (rows of D).
 #pragma once
 
+#include "hopper/operand.h"
+
 namespace tilewright::hopper {
-
-/// How an operand lies in memory. e2m1 is expanded to the format of the product on its way into registers.
-enum class Storage : unsigned char { e4m3, e5m2, e2m1, bf16 };
-
-/// Where the scales of an operand enter.
-enum class Scaling : unsigned char {
-    none,       // no scales
-    after,      // per tensor, per row: constant along k, so they multiply the finished sum once
-    row_128,    // 1x128: one f32 for each row and 128 of k, in the main loop
-    block_128,  // 128x128: one f32 for 128 rows and 128 of k, in the main loop
-    row_32,     // 1x32: one power of two for each row and 32 of k, in the main loop
-    decoded,    // 1x16 (NVFP4): exact in bf16, so they are multiplied in while the values are expanded
-};
 
 /// The operand whose tile is the same for all blocks of a cluster, loaded once and given to each of them.
 enum class Multicast : unsigned char { none, a, b };
@@ -44,9 +33,8 @@ inline constexpr int warpgroup_rows = 64;          // rows of one wgmma
 inline constexpr int shared_bytes_limit = 232448;  // of one block on sm_90 (CUDA C++ programming guide, 17.7)
 inline constexpr int registers_per_sm = 65536;     // 32-bit; likewise
 inline constexpr int producer_warps = 4;           // one warpgroup, so that setmaxnreg can take its registers
-inline constexpr int tile_alignment = 1024;        // of swizzled shared memory
 inline constexpr int row_bytes = 128;              // of an operand in a stage: the swizzle's width
-inline constexpr int box_rows_limit = 256;         // of one TMA box
+inline constexpr int token_box_rows = 32;          // where tokens of groups lie on the tensor core's n
 inline constexpr int warp_rows = 16;               // of a wgmma's 64
 inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
 inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
@@ -58,38 +46,17 @@ inline constexpr int store_row_bytes = row_bytes;  // of D in one TMA store, at 
 /// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
 inline constexpr int other_registers = 32;
 
-constexpr int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
-constexpr int bits(Storage storage) { return storage == Storage::bf16 ? 16 : storage == Storage::e2m1 ? 4 : 8; }
-
-/// One operand of the product, seen from the tensor core.
-struct Side {
-    Storage storage = Storage::e4m3;
-    Scaling scaling = Scaling::after;
-    int rows = 0;
-    bool shared = false;  // by multicast
-    int box_limit = box_rows_limit;
-
-    constexpr bool scaled_in_loop() const {
-        return scaling == Scaling::row_128 || scaling == Scaling::block_128 || scaling == Scaling::row_32;
-    }
-    constexpr bool scaled_in_loop_by_row() const { return scaled_in_loop() && scaling != Scaling::block_128; }
-    constexpr int value_bytes(int k) const { return round_up(rows * k * bits(storage) / 8, tile_alignment); }
-    /// In the ring, f32 for each row. 128x128 scales come in larger pieces beside it (block_scale_bytes).
-    constexpr int scale_bytes(int k) const {
-        if (scaling == Scaling::row_128) return rows * 4;
-        return scaling == Scaling::row_32 ? rows * k / 32 : 0;
-    }
-};
-
 struct Tile {
     int m = 128;
     int n = 128;
     int k = 128;  // elements: 128 bytes of the wider operand, one swizzle row
     int stages = 4;
-    int cluster = 1;  // thread blocks; side by side along D's columns if A is shared, along its rows if B is
+    /// Thread blocks: side by side along D's columns if A is shared, along its rows if B is; or one for each slice of
+    /// k.
+    int cluster = 1;
     Multicast multicast = Multicast::none;
     bool swap_ab = false;
-    int split_k = 1;     // slices of k, added in ascending order through a workspace
+    int split_k = 1;     // slices of k, one for each block of the cluster, added in ascending order
     int warpgroups = 2;  // that multiply
     Storage a = Storage::e4m3;
     Storage b = Storage::e4m3;
@@ -112,7 +79,8 @@ struct Tile {
     constexpr int columns() const { return swap_ab ? m : n; }
 
     constexpr Side side_a() const {
-        return {a, a_scaling, rows(), multicast == Multicast::a, skips_rows() ? rows_per_warpgroup() : box_rows_limit};
+        const int box = skips_rows() ? rows_per_warpgroup() : skips_loads() ? token_box_rows : box_rows_limit;
+        return {a, a_scaling, rows(), multicast == Multicast::a, box};
     }
     constexpr Side side_b() const { return {b, b_scaling, columns(), multicast == Multicast::b}; }
     constexpr Side first() const { return swap_ab ? side_b() : side_a(); }
@@ -149,7 +117,9 @@ struct Tile {
     /// The rows of groups are known on the device only.
     constexpr bool grouped() const { return family == Family::m_grouped; }
     /// Warpgroups whose rows lie behind the end of a piece neither load nor multiply them.
-    constexpr bool skips_rows() const { return grouped() && warpgroups > 1 && !swap_ab; }
+    constexpr bool skips_rows() const { return grouped() && warpgroups > 1 && !swap_ab && !splits_k(); }
+    /// Boxes of A whose rows all lie there are not loaded.
+    constexpr bool skips_loads() const { return skips_rows() || (grouped() && swap_ab && n > token_box_rows); }
 
     // ---- Who does what
 
@@ -161,7 +131,7 @@ struct Tile {
         if (warp == 0) return Role::load;
         if (warp == 1) return scales_blocks() || scales_after() || grouped() ? Role::block_scale : Role::spare;
         if (warp == 2) return scale_warps() > 0 ? Role::row_scale : Role::spare;
-        return Role::store;
+        return splits_k() ? Role::spare : Role::store;
     }
 
     // ---- Barriers: arrivals that complete a phase. Scale warps stay away where TMA brings all scales.
@@ -195,13 +165,15 @@ struct Tile {
     constexpr int final_scale_bytes() const { return scales_after() ? final_scale_slots * (m + n) * 4 : 0; }
     /// Full and empty for each stage and slot.
     constexpr int barrier_bytes() const {
-        return 2 * 8 * (stages + final_scale_slots + block_scale_slots + warpgroups + (grouped() ? work_slots : 0));
+        const int work = grouped() ? work_slots : 0, slices = splits_k() ? 1 : 0;
+        return 2 * 8 * (stages + final_scale_slots + block_scale_slots + warpgroups + work + slices);
     }
     constexpr int work_bytes() const { return grouped() ? work_slots * work_words * 4 : 0; }
     /// D on its way out, of each warpgroup: 16-bit elements of its whole share, or a scratch pad of 16 rows a warp.
+    /// Split k: the sums of a slice.
     constexpr int staging_bytes() const {
         const int pads = warpgroup_threads / warp_threads * warp_rows * row_bytes;
-        const int share = share_rows() * share_columns() * 2;
+        const int share = splits_k() ? slice_bytes() / warpgroups : share_rows() * share_columns() * 2;
         return round_up(share > pads ? share : pads, tile_alignment);
     }
     constexpr int shared_bytes() const {
@@ -286,14 +258,17 @@ struct Tile {
     }
     /// 16-bit elements are staged 16 columns at a time, 32-bit ones 32; stmatrix turns 16-bit ones alone around.
     constexpr bool stores_by_tma(int element_bytes) const {
+        if (splits_k()) return false;
         if (swap_ab) return element_bytes == 2;
         return n % (element_bytes == 2 ? 16 : 32) == 0;
     }
 
     // ---- Split k
 
-    /// One slice's sum of one tile, f32, in the workspace.
-    constexpr int partial_bytes() const { return m * n * 4; }
+    constexpr bool splits_k() const { return split_k > 1; }
+    /// From row to row of a slice's sums, f32 in shared memory: such that the rows of one store meet different banks.
+    constexpr int slice_pitch() const { return columns() + (swap_ab ? 4 : 8); }
+    constexpr int slice_bytes() const { return rows() * slice_pitch() * 4; }
 };
 
 }  // namespace tilewright::hopper

@@ -9,6 +9,9 @@
 
 namespace tilewright::launch {
 
+/// What runs where the caller names no tile. Throws Error where there is none.
+hopper::Tile chosen_tile(const Problem& problem, const DeviceDescription& device);
+
 /// The planner's choice first, then every other legal candidate, fastest first by its prediction; only tiles that
 /// kernels can be compiled for. Throws Error where there is none.
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device);

@@ -7,6 +7,7 @@
 #include "hopper/schedule.h"
 #include "launch/groups.h"
 #include "launch/maps.h"
+#include "plan/spread.h"
 
 namespace tilewright::launch {
 namespace {
@@ -65,8 +66,15 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
 /// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come. Swapped tiles,
 /// for few rows, have one kernel for all calls: what it loses beside its loads hides behind them.
 bool is_common(const hopper::Tile& tile, const hopper::Arguments& arguments) {
-    return !tile.swap_ab && arguments.k > 0 && arguments.stored_by_tma &&
+    return !tile.swap_ab && !tile.splits_k() && arguments.k > 0 && arguments.stored_by_tma &&
            arguments.format == hopper::OutputFormat::bf16 && arguments.alpha == 1;
+}
+
+/// Whether every tile begins at a row whose scale TMA can begin with: loads of scales that began at no multiple of 16
+/// bytes were an "illegal instruction" on an H200.
+bool begins_aligned(const hopper::Tile& tile, const hopper::GroupSizes& sizes) {
+    if (!tile.grouped() || sizes.kind == hopper::SizeKind::counts) return true;
+    return sizes.kind == hopper::SizeKind::ends && sizes.alignment % 4 == 0 && tile.rows() % 4 == 0;
 }
 
 /// Scales of rows by TMA: of both operands or of none, one flag of the kernel stands for both. And with them which
@@ -80,10 +88,7 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     const bool common = is_common(tile, launch.arguments);
     const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = matrices(g)};
     tile.scales_by_row = false;
-    // Groups begin anywhere, and loads of scales that begin at no multiple of 16 bytes were an "illegal instruction" on
-    // an H200.
-    const bool rows_anywhere = tile.grouped() && launch.arguments.sizes.kind != hopper::SizeKind::counts;
-    if (needs_a && !rows_anywhere) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
+    if (needs_a && begins_aligned(tile, launch.arguments.sizes)) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
     if (needs_a && !launch.a_scales && common) {
         tile.scales_by_row = true;
@@ -99,12 +104,28 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     launch.b_scales.reset();
 }
 
+hopper::Tile alone(hopper::Tile tile) {
+    tile.cluster = 1;
+    tile.multicast = hopper::Multicast::none;
+    return tile;
+}
+
 }  // namespace
+
+std::vector<std::int64_t> cuts(const hopper::Tile& tile, std::int64_t k) {
+    const int k_blocks = static_cast<int>(divide_up(k, tile.k));
+    std::vector<std::int64_t> result;
+    for (int slice = 1; slice < tile.split_k; ++slice) {
+        result.push_back(std::int64_t{tile.k} * hopper::slice_begin(k_blocks, tile.split_k, slice));
+    }
+    return result;
+}
 
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
     const std::int64_t columns = few(divide_up(g.n, hopper::cluster_columns(tile)));
-    const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns * tile.split_k;
-    return static_cast<int>(std::min<std::int64_t>(clusters, std::max(sms / tile.cluster, 1))) * tile.cluster;
+    const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns;
+    const int at_once = std::max(planner::cluster_sms(sms, tile.cluster), tile.cluster);
+    return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster, at_once));
 }
 
 Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
@@ -116,6 +137,8 @@ Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     result.d = output_map(g, tile);
     result.arguments.stored_by_tma = result.d.has_value();
     add_scale_maps(g, result);
+    // Pairs of blocks that share an operand ship for common calls alone.
+    if (tile.multicast != hopper::Multicast::none && !result.tile.plain) return launch(g, alone(tile), sms);
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster;
     result.threads = tile.threads();

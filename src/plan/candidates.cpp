@@ -18,21 +18,26 @@ constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 17
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192};
 constexpr std::array stage_choices{3, 4, 5, 6, 8};
-constexpr std::array split_choices{1, 2, 4, 8};
+constexpr std::array split_choices{2, 4, 8};
 constexpr std::array multicast_choices{hopper::Multicast::none, hopper::Multicast::a, hopper::Multicast::b};
 
 void add_variants(const hopper::Tile& block, std::vector<hopper::Tile>& list) {
-    for (hopper::Multicast multicast : multicast_choices) {
-        for (int split : split_choices) {
-            for (int stages : stage_choices) {
-                hopper::Tile tile = block;
-                tile.multicast = multicast;
-                tile.cluster = multicast == hopper::Multicast::none ? 1 : 2;
-                tile.split_k = split;
-                tile.stages = stages;
-                list.push_back(tile);
-            }
+    hopper::Tile tile = block;
+    const auto add_depths = [&] {
+        for (int stages : stage_choices) {
+            tile.stages = stages;
+            list.push_back(tile);
         }
+    };
+    for (hopper::Multicast multicast : multicast_choices) {
+        tile.multicast = multicast;
+        tile.cluster = multicast == hopper::Multicast::none ? 1 : 2;
+        add_depths();
+    }
+    tile.multicast = hopper::Multicast::none;
+    for (int split : split_choices) {
+        tile.split_k = tile.cluster = split;
+        add_depths();
     }
 }
 

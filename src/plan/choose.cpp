@@ -9,6 +9,7 @@
 #include "plan/candidates.h"
 #include "plan/cost.h"
 #include "plan/legality.h"
+#include "plan/pack.h"
 
 namespace tilewright::planner {
 namespace {
@@ -28,7 +29,9 @@ bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
 
 void judge_candidates(const Work& work, const DeviceDescription& device, Explanation& explanation) {
     for (const hopper::Tile& tile : candidates(family_tile(work))) {
-        if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
+        std::optional<Objection> objection = why_illegal(tile, work, device);
+        if (!objection) objection = why_unproven(tile);
+        if (objection) {
             explanation.rejected.push_back(
                 {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
         } else {
@@ -36,7 +39,25 @@ void judge_candidates(const Work& work, const DeviceDescription& device, Explana
         }
     }
     std::stable_sort(explanation.legal.begin(), explanation.legal.end(), better);
-    explanation.chosen = explanation.legal.front();  // tests/plan: 64-row tiles are legal on any device
+}
+
+/// The cheapest of those that can run.
+std::optional<Plan> cheapest(const std::vector<hopper::Tile>& tiles, const Work& work,
+                             const DeviceDescription& device) {
+    std::optional<Plan> best;
+    for (const hopper::Tile& tile : tiles) {
+        if (why_illegal(tile, work, device) || why_unproven(tile)) continue;
+        const Plan plan = plan_of(tile, work, device);
+        if (!best || better(plan, *best)) best = plan;
+    }
+    return best;
+}
+
+/// Among the tiles that ship; among all where none does.
+Plan model_choice(const Work& work, const DeviceDescription& device) {
+    const hopper::Tile family = family_tile(work);
+    if (const auto plan = cheapest(shipped_tiles(family), work, device)) return *plan;
+    return cheapest(candidates(family), work, device).value();  // tests/plan: 64-row tiles are legal on any device
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
@@ -52,9 +73,15 @@ void apply_tuned_row(const TunedRow& row, const Work& work, const DeviceDescript
     explanation.chosen = plan_of(tile, work, device);
 }
 
-void find_next_best(Explanation& explanation) {
+/// Among those that ship, if the chosen one does.
+void find_next_best(const hopper::Tile& family, Explanation& explanation) {
+    const std::vector<hopper::Tile> shipped = shipped_tiles(family);
+    const auto ships = [&](const Plan& plan) {
+        return std::ranges::find(shipped, device_tile(plan.tile, family)) != shipped.end();
+    };
+    const bool any_kernel = !ships(*explanation.chosen);
     for (const Plan& plan : explanation.legal) {
-        if (!differs_beyond_stages(plan.tile, explanation.chosen->tile)) continue;
+        if (!differs_beyond_stages(plan.tile, explanation.chosen->tile) || (!any_kernel && !ships(plan))) continue;
         explanation.next_best = plan;
         return;
     }
@@ -71,9 +98,17 @@ Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription
     plan.grid = over.grid();
     plan.threads = tile.threads();
     plan.shared_bytes = tile.shared_bytes();
-    plan.workspace_bytes = static_cast<std::int64_t>(std::min(workspace_bytes(tile, over), 0x1p62));
     if (plan.grid > 0) plan.cost = cost(tile, work, device);
     return plan;
+}
+
+Plan choose(const Work& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    if (work.empty()) return plan_of(family_tile(work), work, device);
+    if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
+        const hopper::Tile tile = device_tile(row->tile, family_tile(work));
+        if (!why_illegal(tile, work, device)) return plan_of(tile, work, device);
+    }
+    return model_choice(work, device);
 }
 
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
@@ -86,10 +121,11 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
         return explanation;
     }
     judge_candidates(work, device, explanation);
+    explanation.chosen = model_choice(work, device);
     if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
         apply_tuned_row(*row, work, device, explanation);
     }
-    find_next_best(explanation);
+    find_next_best(family_tile(work), explanation);
     return explanation;
 }
 
@@ -102,9 +138,10 @@ Explanation explain(const Problem& problem, const DeviceDescription& device) {
 }
 
 Plan plan(const Problem& problem, const DeviceDescription& device) {
-    Explanation explanation = explain(problem, device);
-    if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
-    return *explanation.chosen;
+    const planner::Work work = planner::describe(problem);
+    if (std::vector<Finding> obstacles = planner::obstacles(work); !obstacles.empty())
+        throw Error(std::move(obstacles));
+    return planner::choose(work, device, planner::tuned_rows());
 }
 
 }  // namespace tilewright

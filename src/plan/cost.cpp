@@ -54,15 +54,13 @@ double delivery_seconds(const Call& call) {
     return std::max({chip, path, ring});
 }
 
-/// Bytes of an element of D, or of a slice's sum.
-double stored_bytes(const Call& call) { return call.tile.split_k > 1 ? 4 : bits(call.work.output) / 8.0; }
-
 /// Clocks to bring a tile of D from registers to L2, C read on the way.
 double store_clocks(const Call& call) {
     const auto& [tile, work, device, model, spread] = call;
-    const double output = stored_bytes(call);
-    const double read_and_written = work.adds_c && tile.split_k == 1 ? 2 * output : output;
-    const double clocks = tile.m * tile.n * read_and_written / model.store_bytes_per_clock;
+    const double output = bits(work.output) / 8.0;
+    const double read_and_written = work.adds_c ? 2 * output : output;
+    // Of a tile whose k is split each block stores a part.
+    const double clocks = tile.m * tile.n * read_and_written / model.store_bytes_per_clock / tile.split_k;
     const int element = static_cast<int>(output);
     if (element == 2 && !tile.stores_by_tma(element)) return clocks * model.thread_store;
     const double shortfall = static_cast<double>(hopper::store_row_bytes) / tile.store_pitch(element) - 1;
@@ -143,14 +141,9 @@ double overlap(const Call& call, const Unit& unit, const Cost& cost) {
 
 double reduction(const Call& call) {
     const auto& [tile, work, device, model, spread] = call;
-    if (tile.split_k == 1) return 0;
-    const double partial = tile.partial_bytes();
-    const double tiles_each = std::ceil(spread.tiles / spread.slots);
-    const double owner = tiles_each * tile.split_k * partial / (device.l2_bytes_per_clock * device.boost_hertz);
-    const double all = 2 * partial * spread.units;  // written and read
-    const bool fits = all / 2 <= static_cast<double>(device.l2_bytes) / 2;
-    const double chip = all / (fits ? device.l2_bytes_per_second : device.memory_bytes_per_second);
-    return model.reduction_seconds + std::max(owner, chip);
+    if (!tile.splits_k()) return 0;
+    const double tile_seconds = tile.slice_bytes() / (model.peer_bytes_per_clock * device.boost_hertz);
+    return spread.rounds * (model.reduction_seconds + tile_seconds);
 }
 
 }  // namespace
@@ -163,11 +156,6 @@ double compulsory_bytes(const Work& work) {
     const double b_rows = shared_operands ? columns : products * columns;
     return operand_bytes(work.recipe.a, a_rows, work.total_k, products) +
            operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1);
-}
-
-double workspace_bytes(const hopper::Tile& tile, const Spread& spread) {
-    constexpr double counter_bytes = 4;
-    return tile.split_k == 1 ? 0 : spread.units * tile.partial_bytes() + spread.tiles * counter_bytes;
 }
 
 Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& device, const Model& model) {

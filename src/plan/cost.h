@@ -12,7 +12,4 @@ Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& d
 /// Bytes that every implementation moves through HBM: operands, scales and C read once, D written once.
 double compulsory_bytes(const Work& work);
 
-/// Partial sums of a split k, and a counter for each tile.
-double workspace_bytes(const hopper::Tile& tile, const Spread& spread);
-
 }  // namespace tilewright::planner

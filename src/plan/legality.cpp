@@ -47,8 +47,21 @@ Reason shared_memory(const hopper::Tile& tile, const Work&, const DeviceDescript
                        kilobytes_up(tile.shared_bytes()), device.shared_bytes_per_block / 1024);
 }
 
+/// The slices of a tile meet in the shared memory of a cluster, of which eight blocks is the portable limit.
+Reason slices_of_a_cluster(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
+    constexpr int limit = 8;
+    if (tile.split_k > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, tile.split_k);
+    if (tile.cluster != tile.split_k || tile.multicast != hopper::Multicast::none) {
+        return fmt::format("{} slices of k take a cluster of {} that shares no operand", tile.split_k, tile.split_k);
+    }
+    if (usable_sms(work, device) >= tile.split_k) return std::nullopt;
+    return fmt::format("a cluster of {} needs as many SMs, this call may use {}", tile.split_k,
+                       usable_sms(work, device));
+}
+
 Reason cluster_size(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     const bool shares = tile.multicast != hopper::Multicast::none;
+    if (tile.splits_k()) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster > 2) return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster);
     if (shares != (tile.cluster == 2)) return "a cluster of 2 shares one operand, a single block none";
     if (!shares) return std::nullopt;
@@ -61,7 +74,7 @@ Reason cluster_size(const hopper::Tile& tile, const Work& work, const DeviceDesc
 /// Two blocks must never differ in the operand that they share.
 Reason pairs(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
     const bool along_rows = tile.multicast == hopper::Multicast::b;
-    if (tile.cluster == 1) return std::nullopt;
+    if (tile.multicast == hopper::Multicast::none) return std::nullopt;
     if (along_rows && tile.grouped()) {
         return "blocks that share b lie along the rows, where another group may begin between them; share a instead";
     }
@@ -77,20 +90,9 @@ Reason split(const hopper::Tile& tile, const Work& work, const DeviceDescription
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
     }
-    if (tile.family != hopper::Family::dense) {
-        return "splitting k needs a workspace for each tile, and how many tiles groups have is known on the device "
-               "only";
-    }
     const std::int64_t blocks = (work.k + 127) / 128;  // slices are cut at multiples of 128
     if (blocks >= tile.split_k) return std::nullopt;
     return fmt::format("k = {} cuts into at most {} slices of 128, not {}", work.k, blocks, tile.split_k);
-}
-
-/// Formats and families that have no kernel at all are planned for all the same: `validate` refuses the call.
-Reason kernel(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
-    if (has_kernel(tile) || !has_kernel(family_tile(work))) return std::nullopt;
-    if (tile.swap_ab) return fmt::format("{}: no kernel is written for swapped tiles", block(tile));
-    return fmt::format("{} in {} slices: no kernel is written that splits k", block(tile), tile.split_k);
 }
 
 }  // namespace
@@ -104,12 +106,17 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work,
     };
     constexpr std::array rules{
         Rule{"wgmma", wgmma_shape},    Rule{"registers", registers}, Rule{"shared memory", shared_memory},
-        Rule{"cluster", cluster_size}, Rule{"cluster", pairs},       Rule{"split k", split},
-        Rule{"kernel", kernel}};
+        Rule{"cluster", cluster_size}, Rule{"cluster", pairs},       Rule{"split k", split}};
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
     }
     return std::nullopt;
+}
+
+std::optional<Objection> why_unproven(const hopper::Tile& tile) {
+    if (!has_kernel(tile) || (!tile.swap_ab && !tile.splits_k())) return std::nullopt;
+    return Objection{"unproven", fmt::format("{}: kernels that {} have not run on a GPU yet; name the tile to run one",
+                                             block(tile), tile.swap_ab ? "swap operands" : "split k")};
 }
 
 }  // namespace tilewright::planner

@@ -15,7 +15,7 @@ std::vector<Finding> obstacles(const Work& work);
 /// Whether gemm.h can be compiled for this tile, if it is otherwise legal.
 constexpr bool has_kernel(const hopper::Tile& tile) {
     const bool fp8 = hopper::bits(tile.a) == 8 && hopper::bits(tile.b) == 8;
-    return fp8 && tile.family != hopper::Family::k_grouped && !tile.swap_ab && tile.split_k == 1;
+    return fp8 && tile.family != hopper::Family::k_grouped;
 }
 
 struct Objection {
@@ -25,5 +25,9 @@ struct Objection {
 
 /// Why this tile cannot be built, or not for this work on this device; nothing if it can.
 std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
+
+/// Why the planner does not choose a legal tile on its own; nothing if it may. Formats and families without any kernel
+/// are planned for all the same: `validate` refuses the call.
+std::optional<Objection> why_unproven(const hopper::Tile& tile);
 
 }  // namespace tilewright::planner

@@ -25,7 +25,8 @@ struct Model {
     double imperfect_overlap = 0.01327;  // of the shorter of memory and compute
     double crowding = 0.01;              // of the time that operands of later tiles take before the first is done
     double written_byte = 1;             // time of a byte of D through HBM, over that of a byte read
-    double reduction_seconds = 0.8e-6;   // flags between the slices of a tile; not measured
+    double reduction_seconds = 0.5e-6;   // until all slices of a tile are written, and read; not measured
+    double peer_bytes_per_clock = 16;    // of one SM, from the shared memory of others; not measured
 };
 
 /// As fitted to the record that ships, benchmarks/results/h200_candidates.jsonl.

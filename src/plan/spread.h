@@ -18,6 +18,9 @@ struct Spread {
     int grid() const { return units < slots ? static_cast<int>(units) : slots; }
 };
 
+/// SMs that clusters of so many blocks can fill, one block on each.
+int cluster_sms(int sms, int cluster);
+
 Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
 
 /// SMs that this call may use.

@@ -58,7 +58,7 @@ std::string name(const PlannedTile& tile) {
     constexpr PlannedTile usual;
     std::string text = fmt::format("{}x{}x{} stages={}", tile.m, tile.n, tile.k, tile.stages);
     if (tile.warpgroups != usual.warpgroups) text += fmt::format(" warpgroups={}", tile.warpgroups);
-    if (tile.cluster != usual.cluster) text += fmt::format(" cluster={}", tile.cluster);
+    if (tile.cluster != tile.split_k) text += fmt::format(" cluster={}", tile.cluster);
     if (tile.multicast != usual.multicast) text += tile.multicast == Multicast::a ? " multicast=a" : " multicast=b";
     if (tile.swap_ab) text += " swap";
     if (tile.split_k != usual.split_k) text += fmt::format(" split={}", tile.split_k);
@@ -72,6 +72,7 @@ std::optional<PlannedTile> parse_tile(std::string_view text) {
         if (!parse_word(word, tile)) return std::nullopt;
         block_given = block_given || (word.find('=') == std::string_view::npos && word != "swap");
     }
+    if (tile.split_k > 1 && tile.cluster == 1) tile.cluster = tile.split_k;  // a block of a cluster for each slice
     return block_given ? std::optional(tile) : std::nullopt;
 }
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_store.h"
-#include "launch/pack.h"
+#include "plan/pack.h"
 #include "launch/tile_code.h"
 
 namespace tilewright::cuda {
@@ -11,10 +11,10 @@ namespace {
 TEST(EmbeddedPack, HoldsEveryTileOfTheListOrNothing) {
     const KernelPack& pack = embedded_pack();
     const bool built = TILEWRIGHT_PACK_IS_BUILT;
-    EXPECT_EQ(pack.kernels().size(), built ? launch::pack().size() : 0U);
+    EXPECT_EQ(pack.kernels().size(), built ? planner::pack().size() : 0U);
     if (!built) return;
     KernelStore store(pack, DiskCache(""), {});
-    for (const hopper::Tile& tile : launch::pack()) {
+    for (const hopper::Tile& tile : planner::pack()) {
         const KernelSource source{.text = launch::kernel_source, .expression = launch::kernel_expression(tile)};
         const CompiledKernel kernel = store.get(source);
         EXPECT_EQ(kernel.cubin.substr(0, 4), "\177ELF") << launch::describe(tile);

@@ -151,6 +151,7 @@ int cuMemFree_v2(std::uint64_t) { return invalid_value; }
 int cuMemcpyHtoD_v2(std::uint64_t, const void*, std::size_t) { return invalid_value; }
 int cuMemcpyDtoH_v2(void*, std::uint64_t, std::size_t) { return invalid_value; }
 int cuMemsetD8_v2(std::uint64_t, unsigned char, std::size_t) { return invalid_value; }
+int cuMemsetD8Async(std::uint64_t, unsigned char, std::size_t, void*) { return invalid_value; }
 int cuStreamCreate(void**, unsigned) { return invalid_value; }
 int cuStreamDestroy_v2(void*) { return invalid_value; }
 int cuStreamSynchronize(void*) { return invalid_value; }

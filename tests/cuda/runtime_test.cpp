@@ -59,6 +59,17 @@ TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
     EXPECT_EQ(machine.fake().last.attribute.y * machine.fake().last.attribute.z, 1U);
 }
 
+TEST(Runtime, ACallMayOverlapTheOneBefore) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({});
+    machine.runtime().run(p, {nullptr, true});
+    EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
+    EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::programmatic_stream_serialization);
+    EXPECT_EQ(machine.fake().last.attribute.x, 1U);
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+    EXPECT_EQ(machine.fake().last.config.attribute_count, 0U);
+}
+
 TEST(Runtime, TheSameCallAgainOnlyLaunches) {
     FakeMachine machine;
     Problem p = gpu_problem({});

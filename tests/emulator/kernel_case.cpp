@@ -86,7 +86,8 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
     const Geometry g = test.geometry();
-    cpu::run_hopper(g, cpu::HopperOptions{.threads = 1});
+    const std::vector<std::int64_t> cuts = launch::cuts(kernel.tile, spec.k);
+    cpu::run_hopper(g, cpu::HopperOptions{.threads = 1, .cuts = cuts});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     try {

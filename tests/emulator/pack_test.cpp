@@ -1,6 +1,6 @@
 // Every kernel of the pack on the emulator: tails, one tile, many waves, nothing to do, each output and scale format,
 // in all four kinds of timing and with threads out of order. Each bit as the CPU's arithmetic `hopper` has it.
-#include "launch/pack.h"
+#include "plan/pack.h"
 #include "emulator/kernel_case.h"
 #include "launch/tile_code.h"
 
@@ -185,7 +185,7 @@ TEST(Pack, EveryTileOfThePackIsRun) {
     const std::vector<Kernel> run = kernels();
     EXPECT_EQ(run.size(), emulated_tiles().size());
     if (kernel_step != 1) GTEST_SKIP() << "a build with sanitizers runs some of them";
-    for (const Tile& tile : launch::pack()) {
+    for (const Tile& tile : planner::pack()) {
         EXPECT_TRUE(std::ranges::any_of(run, [&](const Kernel& kernel) { return kernel.tile == tile; }))
             << launch::describe(tile) << " is in the pack and no kernel of the emulator's tests";
     }

@@ -1,5 +1,5 @@
 #include "emulator/kernels.h"
-#include "launch/pack.h"
+#include "plan/pack.h"
 
 #include <utility>
 
@@ -9,9 +9,9 @@ std::vector<hopper::Tile> emulated_tiles() {
     using hopper::Multicast;
     using hopper::Scaling;
     using hopper::Storage;
-    std::vector<hopper::Tile> tiles = launch::pack();
+    std::vector<hopper::Tile> tiles = planner::pack();
     const hopper::Tile small{.m = 64, .n = 16, .stages = 2, .warpgroups = 1};
-    const hopper::Tile pair{.m = 128, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::b};
+    const hopper::Tile pair{.m = 128, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::b, .plain = true};
     const auto with = [](hopper::Tile tile, Storage a, Storage b, Scaling a_scaling, Scaling b_scaling) {
         tile.a = a;
         tile.b = b;
@@ -49,6 +49,21 @@ std::vector<hopper::Tile> emulated_tiles() {
         }
         swapped.family = hopper::Family::m_grouped;
         tiles.push_back(with(swapped, Storage::e4m3, Storage::e4m3, Scaling::row_128, Scaling::block_128));
+    }
+    // Slices of k, swapped or not, with more slices than a small k has blocks.
+    for (hopper::Tile split :
+         {hopper::Tile{.m = 64, .n = 16, .stages = 4, .swap_ab = true, .split_k = 4, .warpgroups = 1},
+          hopper::Tile{.m = 128, .n = 64, .stages = 4, .swap_ab = true, .split_k = 2},
+          hopper::Tile{.m = 64, .n = 48, .stages = 3, .split_k = 8, .warpgroups = 1},
+          hopper::Tile{.m = 128, .n = 128, .stages = 3, .split_k = 2}}) {
+        split.cluster = split.split_k;
+        for (const auto& [a, b] :
+             {std::pair{Scaling::row_128, Scaling::block_128}, std::pair{Scaling::row_128, Scaling::row_128},
+              std::pair{Scaling::after, Scaling::after}}) {
+            tiles.push_back(with(split, Storage::e4m3, Storage::e4m3, a, b));
+        }
+        split.family = hopper::Family::m_grouped;
+        tiles.push_back(with(split, Storage::e4m3, Storage::e4m3, Scaling::row_128, Scaling::block_128));
     }
     std::vector<hopper::Tile> some;
     for (std::size_t i = 0; i < tiles.size(); i += kernel_step) some.push_back(tiles[i]);

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 
+#include "launch/tile_code.h"
+#include "plan/pack.h"
 #include "plan/sizes.h"
+#include "plan/work.h"
 
 namespace tilewright::launch {
 namespace {
@@ -20,6 +23,9 @@ TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
             const Explanation explanation = explain(problem);
             const std::vector<Plan> plans = runnable_plans(problem, h200());
             EXPECT_EQ(plans.front().tile, explanation.chosen->tile) << recipe << " m " << m;
+            const hopper::Tile chosen = chosen_tile(problem, h200());
+            EXPECT_EQ(planner::planned_tile(chosen), explanation.chosen->tile) << recipe << " m " << m;
+            EXPECT_TRUE(planner::ships(chosen)) << describe(chosen);
             EXPECT_EQ(plans.size(), explanation.legal.size()) << recipe << " m " << m;
             for (const Plan& plan : plans) EXPECT_NO_THROW(runnable_tile(plan.tile, problem, h200()));
         }
@@ -29,11 +35,11 @@ TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
 TEST(RunnablePlans, AreRefusedInWords) {
     const Problem problem = planner::problem_of(sizes_of("1x128:128x128", 16));
     try {
-        (void)runnable_tile(parse_tile("128x16x128 swap").value(), problem, h200());
-        FAIL() << "there is no kernel for swapped tiles";
+        (void)runnable_tile(parse_tile("128x16x128 swap split=16").value(), problem, h200());
+        FAIL() << "there are no clusters of 16";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
-                     "tile '128x16x128 stages=4 swap': kernel: 128x16 swapped: no kernel is written for swapped tiles");
+                     "tile '128x16x128 stages=4 swap split=16': cluster: clusters have at most 8 blocks, not 16");
     }
     planner::Sizes bf16 = sizes_of("bf16:bf16", 16);
     EXPECT_THROW((void)runnable_plans(planner::problem_of(bf16), h200()), Error);

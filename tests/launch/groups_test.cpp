@@ -57,6 +57,21 @@ TEST(Groups, AnAlignmentBeyondTheRowsIsAsGoodAsAnyOther) {
     EXPECT_EQ(group_sizes(g).alignment, 1);
 }
 
+// TMA begins at multiples of four scales only.
+TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
+    const auto by_tma = [](Grouping grouping, std::int64_t alignment) {
+        Geometry g = grouped(grouping, 1000, 7);
+        test::transpose_scales(g.a, 1000);
+        g.grouping.alignment = alignment;
+        return launch(g, tile(), 132).arguments.scales_by_tma;
+    };
+    EXPECT_TRUE(by_tma(Grouping::m_grouped_masked, 1));
+    EXPECT_TRUE(by_tma(Grouping::m_grouped_aligned_offsets, 128));
+    EXPECT_FALSE(by_tma(Grouping::m_grouped_aligned_offsets, 2));
+    EXPECT_FALSE(by_tma(Grouping::m_grouped_offsets, 128));
+    EXPECT_FALSE(by_tma(Grouping::m_grouped_indices, 128));
+}
+
 TEST(Groups, RowsLieInOneMatrixOrEachGroupHasOne) {
     Launch launched = launch(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 1U);

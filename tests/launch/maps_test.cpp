@@ -35,9 +35,16 @@ TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     tile.m = 256;
     tile.cluster = 2;
     tile.multicast = hopper::Multicast::b;
-    const Launch launched = launch(block_scaled(512, 512, 512), tile, 132);
+    tile.a_scaling = tile.b_scaling = hopper::Scaling::after;
+    Geometry g = block_scaled(512, 512, 512);
+    const Launch launched = launch(g, tile, 132);
+    EXPECT_EQ(launched.cluster, 2);
     EXPECT_EQ(launched.a.box[1], 256U);
     EXPECT_EQ(launched.b.box[1], 64U);
+    g.alpha = 2;
+    const Launch uncommon = launch(g, tile, 132);
+    EXPECT_EQ(uncommon.cluster, 1) << "pairs ship for common calls alone";
+    EXPECT_EQ(uncommon.b.box[1], 128U);
 }
 
 TEST(Maps, ABatchIsTheLastDimension) {

@@ -3,14 +3,17 @@
 
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
+#include <set>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "plan/candidates.h"
 #include "plan/choose.h"
 #include "plan/legality.h"
+#include "plan/pack.h"
 #include "plan/problems.h"
 
 namespace tilewright::planner {
@@ -93,7 +96,7 @@ TEST(Cost, BytesAreTheCompulsoryOnes) {
     EXPECT_EQ(plan(problem_of(k_grouped)).cost.memory_bytes, operands + std::int64_t{4} * 4096 * 7168 * 4 * 2);
 }
 
-TEST(Choice, IsTheCheapestLegalCandidate) {
+TEST(Choice, IsTheCheapestThatShips) {
     for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
         const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row
         const Work work = describe(problem_of(sizes));
@@ -101,12 +104,12 @@ TEST(Choice, IsTheCheapestLegalCandidate) {
         std::size_t legal = 0;
         std::size_t rejected = 0;
         for (const hopper::Tile& tile : candidates(family_tile(work))) {
-            if (why_illegal(tile, work, h200())) {
+            if (why_illegal(tile, work, h200()) || why_unproven(tile)) {
                 ++rejected;
                 continue;
             }
             ++legal;
-            least = std::min(least, cost(tile, work, h200()).seconds);
+            if (ships(tile)) least = std::min(least, cost(tile, work, h200()).seconds);
         }
         EXPECT_EQ(explanation.chosen->cost.seconds, least);
         EXPECT_EQ(explanation.legal.size(), legal);
@@ -197,17 +200,20 @@ TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
     EXPECT_EQ(work.rows, 1);
 }
 
-TEST(Choice, WorkspaceHoldsEverySlice) {
-    bool any_split = false;
-    Sizes sizes = dense(64, 2112, 7168);
+// One block of a cluster for each slice; clusters of 4 or 8 leave SMs without one.
+TEST(Choice, SlicesTakeWholeClusters) {
+    std::set<int> splits;
+    Sizes sizes = dense(64, 7168, 7168);
     sizes.recipe = plain_bf16;
     for (const Plan& plan : explain(problem_of(sizes)).legal) {
-        const std::int64_t partial = std::int64_t{4} * plan.tile.m * plan.tile.n;
-        const std::int64_t expected = plan.tiles * (plan.tile.split_k * partial + 4);
-        EXPECT_EQ(plan.workspace_bytes, plan.tile.split_k == 1 ? 0 : expected);
-        any_split = any_split || plan.tile.split_k > 1;
+        if (plan.tile.split_k == 1) continue;
+        EXPECT_EQ(plan.tile.cluster, plan.tile.split_k);
+        EXPECT_EQ(plan.grid % plan.tile.cluster, 0);
+        EXPECT_LE(plan.grid, plan.tile.cluster == 2 ? 132 : 120) << name(plan.tile);
+        EXPECT_GT(plan.cost.reduction, 0);
+        splits.insert(plan.tile.split_k);
     }
-    EXPECT_TRUE(any_split);
+    EXPECT_EQ(splits, (std::set<int>{2, 4, 8}));
 }
 
 TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {

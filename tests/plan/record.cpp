@@ -13,6 +13,7 @@
 #include "plan/candidates.h"
 #include "plan/cost.h"
 #include "plan/legality.h"
+#include "plan/pack.h"
 #include "plan/sizes.h"
 
 namespace tilewright::planner {
@@ -50,7 +51,9 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
 void find_unmeasured(RecordedShape& shape) {
     for (const hopper::Tile& tile : candidates(family_tile(shape.work))) {
         const auto same = [&](const MeasuredTile& measured) { return measured.tile == tile; };
-        if (why_illegal(tile, shape.work, h200()) || std::ranges::any_of(shape.measured, same)) continue;
+        if (why_illegal(tile, shape.work, h200()) || why_unproven(tile) || !ships(tile) ||
+            std::ranges::any_of(shape.measured, same))
+            continue;
         shape.unmeasured.push_back(tile);
     }
 }
@@ -77,7 +80,7 @@ std::vector<RecordedShape> read_record(const std::string& path) {
 }
 
 Verdict judge(const RecordedShape& shape, const Model& model) {
-    // Ties as choose.cpp breaks them: no cluster, a deeper ring.
+    // As choose.cpp: among the tiles that ship; ties go to no cluster, then to a deeper ring.
     const auto rank = [&](const hopper::Tile& tile) {
         return std::tuple(cost(tile, shape.work, h200(), model).seconds, tile.split_k, tile.cluster, -tile.stages);
     };
@@ -90,7 +93,9 @@ Verdict judge(const RecordedShape& shape, const Model& model) {
         verdict = {.chosen = tile, .slower = slower, .predicted = std::get<0>(now)};
     };
     const double best = shape.best();
-    for (const MeasuredTile& measured : shape.measured) consider(measured.tile, measured.seconds / best);
+    for (const MeasuredTile& measured : shape.measured) {
+        if (ships(measured.tile)) consider(measured.tile, measured.seconds / best);
+    }
     for (const hopper::Tile& tile : shape.unmeasured) consider(tile, 0);
     return verdict;
 }

@@ -1,9 +1,9 @@
-#include "launch/pack.h"
+#include "plan/pack.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace tilewright::launch {
+namespace tilewright::planner {
 namespace {
 
 using hopper::Multicast;
@@ -24,8 +24,8 @@ struct Mode {
 const std::vector<Tile>& cuts() {
     static const std::vector<Tile> list{
         {.m = 256, .n = 128, .stages = 3},
-        {.m = 256, .n = 64, .stages = 4},
         {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
+        {.m = 192, .n = 96, .stages = 4, .warpgroups = 3},
         {.m = 128, .n = 192, .stages = 4},
         {.m = 128, .n = 256, .stages = 3},
         {.m = 128, .n = 224, .stages = 3},
@@ -43,7 +43,7 @@ const std::vector<Tile>& cuts() {
 }
 
 /// Pairs of blocks pay where a tile brings much from L2.
-bool may_share(const Tile& tile) { return tile.m * tile.n >= 192 * 128 || tile.m == 256; }
+bool may_share(const Tile& tile) { return tile.m * tile.n >= 192 * 128; }
 
 /// Groups end in the middle of tiles: what serves them besides the largest tiles are small ones.
 bool serves_groups(const Tile& tile) {
@@ -112,4 +112,25 @@ std::vector<Tile> pack() {
     return list;
 }
 
-}  // namespace tilewright::launch
+std::vector<Tile> shipped_tiles(const Tile& family) {
+    static const std::vector<Tile> all = pack();
+    std::vector<Tile> list;
+    for (Tile tile : all) {
+        // A tile ships in several kernels; which of them runs depends on the call.
+        tile.plain = tile.scales_by_row = false;
+        tile.a = family.a;
+        tile.b = family.b;
+        const bool serves = tile.k == family.k && tile.a_scaling == family.a_scaling &&
+                            tile.b_scaling == family.b_scaling && tile.promoted == family.promoted &&
+                            tile.family == family.family;
+        if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
+    }
+    return list;
+}
+
+bool ships(const Tile& tile) {
+    const std::vector<Tile> list = shipped_tiles(tile);
+    return std::ranges::find(list, tile) != list.end();
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,20 @@
+// The kernels that ship with the library. The planner chooses among their tiles, so that no call waits for a compiler;
+// every other tile is compiled when it is first asked for.
+#pragma once
+
+#include <vector>
+
+#include "hopper/tile.h"
+
+namespace tilewright::planner {
+
+/// At most 200, all different, e4m3 x e4m3; the planner's favourites for each mode of scaling.
+std::vector<hopper::Tile> pack();
+
+/// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3
+/// are served by the same cuts, compiled on first use.
+std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
+
+bool ships(const hopper::Tile& tile);
+
+}  // namespace tilewright::planner
