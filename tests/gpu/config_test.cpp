@@ -7,9 +7,10 @@
 
 #include "cuda/runtime.h"
 #include "gpu/gpu_case.h"
+#include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "launch/pack.h"
+#include "launch/launch.h"
 #include "launch/tile_code.h"
 
 namespace tilewright::test {
@@ -31,10 +32,10 @@ constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
 TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
     for (const Shape& shape : shapes) {
-        std::map<std::tuple<std::string, bool, bool>, std::unique_ptr<GpuCase>> cases;
-        for (const hopper::Tile& tile : launch::pack()) {
+        std::map<std::tuple<std::string, bool, bool, int>, std::unique_ptr<GpuCase>> cases;
+        for (const hopper::Tile& tile : gpu_tiles()) {
             const Accumulation accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.promoted, tile.grouped()}];
+            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.promoted, tile.grouped(), tile.split_k}];
             if (!gpu) {
                 gpu = std::make_unique<GpuCase>(check::CaseSpec{.grouping = tile_grouping(tile),
                                                                 .recipe = recipe_of(tile_recipe(tile)),
@@ -42,7 +43,8 @@ TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
                                                                 .n = shape.n,
                                                                 .k = shape.k,
                                                                 .groups = tile_groups(tile),
-                                                                .accumulation = accumulation});
+                                                                .accumulation = accumulation},
+                                                launch::cuts(tile, shape.k));
             }
             for (const int sms : sm_limits) {
                 gpu->reset();

@@ -9,7 +9,7 @@
 #include <functional>
 #include <numeric>
 
-#include "cpu/backend.h"
+#include "cpu/hopper.h"
 #include "cuda/runtime.h"
 
 namespace tilewright::test {
@@ -83,7 +83,8 @@ std::vector<std::byte> DeviceMemory::download(std::size_t offset, std::size_t by
     return copy;
 }
 
-GpuCase::GpuCase(const check::CaseSpec& spec, int device) : case_(spec), problem_(case_.problem()) {
+GpuCase::GpuCase(const check::CaseSpec& spec, const std::vector<std::int64_t>& cuts, int device)
+    : case_(spec), problem_(case_.problem()) {
     pristine_.assign(check::guard_band, check::poison);
     place("a.values", memory_of(problem_.a.values));
     place("a.scales", memory_of(problem_.a.scales));
@@ -95,7 +96,7 @@ GpuCase::GpuCase(const check::CaseSpec& spec, int device) : case_(spec), problem
     place("D", case_.output());
     d_ = places_.back();
     // Cases that run side by side take a core each.
-    cpu::run_hopper(case_.geometry(), omp_in_parallel() != 0 ? 1 : 0);
+    cpu::run_hopper(case_.geometry(), {.threads = omp_in_parallel() != 0 ? 1 : 0, .cuts = cuts});
     expected_ = pristine_;
     std::ranges::copy(case_.output(), expected_.begin() + static_cast<std::ptrdiff_t>(d_.begin));
     memory_ = std::make_unique<DeviceMemory>(pristine_.size());
@@ -133,6 +134,18 @@ void GpuCase::reset() const {
     memory_->upload(std::span(pristine_).subspan(d_.begin, d_.bytes), d_.begin);
     // The copy of pageable memory may still be under way, and streams of their own do not wait for it.
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", problem_.d.device.index);
+}
+
+void GpuCase::poison_output(cuda::StreamHandle stream) const {
+    const auto address = reinterpret_cast<cuda::DeviceAddress>(memory_->at(d_.begin));
+    driver().require(
+        driver().call.fill_bytes_in_order(address, std::to_integer<unsigned char>(check::poison), d_.bytes, stream),
+        "cuMemsetD8Async", 0);
+}
+
+bool GpuCase::output_is_right() const {
+    const std::vector<std::byte> given = output();
+    return std::equal(given.begin(), given.end(), expected_.begin() + static_cast<std::ptrdiff_t>(d_.begin));
 }
 
 void GpuCase::take_data(const GpuCase& other) {

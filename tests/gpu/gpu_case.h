@@ -2,6 +2,7 @@
 // byte for byte with the CPU's `hopper` arithmetic.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,7 +53,8 @@ private:
 
 class GpuCase {
 public:
-    explicit GpuCase(const check::CaseSpec& spec, int device = 0);
+    /// `cuts`: where the tile that will run splits k (launch::cuts).
+    explicit GpuCase(const check::CaseSpec& spec, const std::vector<std::int64_t>& cuts = {}, int device = 0);
 
     /// With all tensors on the device.
     const Problem& problem() const { return problem_; }
@@ -61,6 +63,8 @@ public:
 
     /// D as it was before the first run.
     void reset() const;
+    /// D poisoned, in the stream's order.
+    void poison_output(cuda::StreamHandle stream) const;
 
     /// Inputs, sizes of groups and the expected result become those of another case of the same shapes; D is reset.
     void take_data(const GpuCase& other);
@@ -69,6 +73,8 @@ public:
     /// first.
     std::string difference() const;
     std::vector<std::byte> output() const { return memory_->download(d_.begin, d_.bytes); }
+    /// Whether D alone, which must have no gaps, is as the CPU has it.
+    bool output_is_right() const;
 
 private:
     /// Where a tensor lies, and behind it a band.

@@ -1,11 +1,12 @@
-// Every tile of the kernel pack, chosen by name, over sizes that leave tails in each of its directions.
+// Every tile, chosen by name, over sizes that leave tails in each of its directions.
 #include <gtest/gtest.h>
 
 #include "cuda/backend.h"
 #include "gpu/gpu_case.h"
+#include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "launch/pack.h"
+#include "launch/launch.h"
 #include "launch/tile_code.h"
 
 namespace tilewright::test {
@@ -19,17 +20,17 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
     spec.recipe = recipe_of(tile_recipe(tile));
     spec.accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
     spec.alpha = tile.plain ? 1.0F : 2.0F;
-    const GpuCase gpu(spec);
+    const GpuCase gpu(spec, launch::cuts(tile, spec.k));
     cuda::run(gpu.geometry(), tile, 0, nullptr);
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
     EXPECT_EQ(gpu.difference(), "") << launch::describe(tile);
 }
 
-TEST(GpuTiles, EveryTileOfThePack) {
+TEST(GpuTiles, EveryTile) {
     const CurrentDevice device;
-    for (const hopper::Tile& tile : launch::pack()) {
-        const std::int64_t rows = tile.m;
-        const std::int64_t columns = tile.n;
+    for (const hopper::Tile& tile : gpu_tiles()) {
+        const std::int64_t rows = tile.rows();
+        const std::int64_t columns = tile.columns();
         for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1168}}) {
             expect_bits(tile, {.m = rows, .n = columns, .k = k});
             expect_bits(tile, {.m = rows + 1, .n = columns - 1, .k = k});
