@@ -1,8 +1,13 @@
 // The one way a call travels: validated, lowered to geometry, run by a backend.
 #include <tilewright/run.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "cpu/backend.h"
+#include "cpu/hopper.h"
 #include "cuda/backend.h"
+#include "plan/cuts.h"
 #include "problem/addresses.h"
 #include "problem/geometry.h"
 
@@ -31,7 +36,8 @@ void run(const Problem& problem, const RunOptions& options) {
     if (on_gpu) {
         cuda::run(problem, options);
     } else if (hopper_bits) {
-        cpu::run_hopper(geometry(problem), options.threads);
+        const std::vector<std::int64_t> cuts = planner::planned_cuts(problem);
+        cpu::run_hopper(geometry(problem), {.threads = options.threads, .cuts = cuts});
     } else {
         cpu::run_fast(geometry(problem), options.threads);
     }

@@ -1,6 +1,6 @@
 // Runs gates over an output, and words what they found.
 #include "check/gate_classes.h"
-#include "cpu/backend.h"
+#include "cpu/hopper.h"
 #include "formats/element.h"
 
 #include <fmt/format.h>
@@ -95,13 +95,13 @@ GateReport run_gate(Gate gate, const Geometry& geometry, const JudgeOptions& opt
     return run_gates(std::span(&gate, 1), geometry, options).front();
 }
 
-GateReport full_emulation_gate(const Geometry& geometry, int threads) {
+GateReport full_emulation_gate(const Geometry& geometry, std::span<const std::int64_t> cuts, int threads) {
     GateReport report{.gate = Gate::emulation};
     if (geometry.m == 0 || geometry.n == 0 || geometry.groups == 0) return report;
     std::vector<std::byte> memory(extent_bytes(geometry, geometry.d.group_stride != 0));
     Geometry emulated = geometry;
     emulated.d.data = memory.data();
-    cpu::run_hopper(emulated, threads);
+    cpu::run_hopper(emulated, {.threads = threads, .cuts = cuts});
 
     EmulationGate gate;
     for (const Piece& piece : pieces(geometry)) {
@@ -135,11 +135,12 @@ std::string Judgement::text() const {
     return text;
 }
 
-Judgement judge(const Case& test_case, const Effort& effort) {
+Judgement judge(const Case& test_case, const Effort& effort, std::span<const std::int64_t> cuts) {
     const Problem& problem = test_case.problem();
     const bool hopper =
         problem.arithmetic == Arithmetic::hopper || problem.reproducibility == Reproducibility::invariant;
-    const JudgeOptions options{.arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast, .effort = effort};
+    const JudgeOptions options{
+        .arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast, .effort = effort, .cuts = cuts};
     std::vector<Gate> gates;
     if (is_exact(test_case.spec().distribution)) gates.push_back(Gate::exact_grid);
     if (hopper) gates.push_back(Gate::emulation);

@@ -13,7 +13,7 @@
 #include "cli/peers_table.h"
 #include "cuda/runtime.h"
 #include "launch/choose.h"
-#include "launch/launch.h"
+#include "plan/cuts.h"
 #include "problem/geometry.h"
 
 namespace tilewright::cli {
@@ -56,7 +56,7 @@ GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {
 std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile) {
     constexpr std::array gates{check::Gate::emulation, check::Gate::running_bound};
     const Geometry host = geometry(operands.host());
-    const std::vector<std::int64_t> cuts = launch::cuts(tile, host.k);
+    const std::vector<std::int64_t> cuts = planner::cuts(tile, host.k);
     for (const check::GateReport& report :
          check::run_gates(gates, host, {.arithmetic = Arithmetic::hopper, .effort = sampled, .cuts = cuts})) {
         if (!report.pass()) return report.text();

@@ -10,6 +10,7 @@
 #include "check/gates.h"
 #include "cli/bench_peer.h"
 #include "cpu/blas.h"
+#include "plan/cuts.h"
 
 namespace tilewright::cli {
 namespace {
@@ -68,7 +69,8 @@ BenchResult run_bench(const BenchShape& shape, const BenchSettings& settings) {
     const RunOptions options{.backend = settings.backend, .stream = nullptr, .threads = settings.threads};
     run(bench_case.problem(), options);
     BenchResult result{.shape = shape, .work = compulsory_work(bench_case.geometry())};
-    const check::Judgement judgement = check::judge(bench_case, bench_effort);
+    const check::Judgement judgement =
+        check::judge(bench_case, bench_effort, planner::planned_cuts(bench_case.problem()));
     if (!judgement.pass()) {
         result.failure = judgement.worst().text();
         return result;

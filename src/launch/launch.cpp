@@ -112,15 +112,6 @@ hopper::Tile alone(hopper::Tile tile) {
 
 }  // namespace
 
-std::vector<std::int64_t> cuts(const hopper::Tile& tile, std::int64_t k) {
-    const int k_blocks = static_cast<int>(divide_up(k, tile.k));
-    std::vector<std::int64_t> result;
-    for (int slice = 1; slice < tile.split_k; ++slice) {
-        result.push_back(std::int64_t{tile.k} * hopper::slice_begin(k_blocks, tile.split_k, slice));
-    }
-    return result;
-}
-
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
     const std::int64_t columns = few(divide_up(g.n, hopper::cluster_columns(tile)));
     const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns;

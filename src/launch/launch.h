@@ -2,9 +2,7 @@
 // the tensor maps each in their own way and run the rest as it stands.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "hopper/arguments.h"
 #include "hopper/tile.h"
@@ -32,9 +30,6 @@ struct Launch {
 /// For a problem in which `validate` finds nothing for the backend hopper, a tile of its formats and scaling, and a GPU
 /// with `sms` SMs (or fewer, if the call may not use all).
 Launch launch(const Geometry& geometry, const hopper::Tile& tile, int sms);
-
-/// Where a tile that splits k cuts it, for the CPU to follow (cpu::HopperOptions): ascending multiples of 128.
-std::vector<std::int64_t> cuts(const hopper::Tile& tile, std::int64_t k);
 
 /// The blocks of `launch` alone.
 int blocks(const Geometry& geometry, const hopper::Tile& tile, int sms);

@@ -2,6 +2,7 @@
 
 #include "cpu/hopper.h"
 #include "launch/launch.h"
+#include "plan/cuts.h"
 
 #include <fmt/format.h>
 
@@ -86,7 +87,7 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
     const Geometry g = test.geometry();
-    const std::vector<std::int64_t> cuts = launch::cuts(kernel.tile, spec.k);
+    const std::vector<std::int64_t> cuts = planner::cuts(kernel.tile, spec.k);
     cpu::run_hopper(g, cpu::HopperOptions{.threads = 1, .cuts = cuts});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();

@@ -3,6 +3,7 @@
 #include "check/gates.h"
 #include "cpu/reference.h"
 #include "fuzz/random_case.h"
+#include "plan/cuts.h"
 
 #include <tilewright/run.h>
 
@@ -71,8 +72,9 @@ std::string run_and_judge(RandomCase& random, Arithmetic arithmetic, int threads
     if (c.output() != first) failure += "the same call gave other bits\n";
 
     const std::vector<check::Gate> gates = gates_for(random, random.is_exact(), hopper);
+    const std::vector<std::int64_t> cuts = planner::planned_cuts(p);
     const check::JudgeOptions options{
-        .arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast, .effort = effort, .threads = 1};
+        .arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast, .effort = effort, .cuts = cuts, .threads = 1};
     for (const check::GateReport& report : check::run_gates(gates, c.judged_geometry(), options)) {
         if (!report.pass()) failure += report.text() + "\n";
     }

@@ -10,8 +10,8 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "launch/launch.h"
 #include "launch/tile_code.h"
+#include "plan/cuts.h"
 
 namespace tilewright::test {
 namespace {
@@ -44,7 +44,7 @@ TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
                                                                 .k = shape.k,
                                                                 .groups = tile_groups(tile),
                                                                 .accumulation = accumulation},
-                                                launch::cuts(tile, shape.k));
+                                                planner::cuts(tile, shape.k));
             }
             for (const int sms : sm_limits) {
                 gpu->reset();

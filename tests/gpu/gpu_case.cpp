@@ -11,6 +11,7 @@
 
 #include "cpu/hopper.h"
 #include "cuda/runtime.h"
+#include "plan/cuts.h"
 
 namespace tilewright::test {
 namespace {
@@ -83,7 +84,7 @@ std::vector<std::byte> DeviceMemory::download(std::size_t offset, std::size_t by
     return copy;
 }
 
-GpuCase::GpuCase(const check::CaseSpec& spec, const std::vector<std::int64_t>& cuts, int device)
+GpuCase::GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& cuts, int device)
     : case_(spec), problem_(case_.problem()) {
     pristine_.assign(check::guard_band, check::poison);
     place("a.values", memory_of(problem_.a.values));
@@ -96,7 +97,8 @@ GpuCase::GpuCase(const check::CaseSpec& spec, const std::vector<std::int64_t>& c
     place("D", case_.output());
     d_ = places_.back();
     // Cases that run side by side take a core each.
-    cpu::run_hopper(case_.geometry(), {.threads = omp_in_parallel() != 0 ? 1 : 0, .cuts = cuts});
+    const std::vector<std::int64_t> used = cuts ? *cuts : planner::planned_cuts(case_.problem());
+    cpu::run_hopper(case_.geometry(), {.threads = omp_in_parallel() != 0 ? 1 : 0, .cuts = used});
     expected_ = pristine_;
     std::ranges::copy(case_.output(), expected_.begin() + static_cast<std::ptrdiff_t>(d_.begin));
     memory_ = std::make_unique<DeviceMemory>(pristine_.size());

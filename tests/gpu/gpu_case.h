@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,8 +54,9 @@ private:
 
 class GpuCase {
 public:
-    /// `cuts`: where the tile that will run splits k (launch::cuts).
-    explicit GpuCase(const check::CaseSpec& spec, const std::vector<std::int64_t>& cuts = {}, int device = 0);
+    /// `cuts`: where the tile that will run splits k (planner::cuts); without them, that of the planner.
+    explicit GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& cuts = {},
+                     int device = 0);
 
     /// With all tensors on the device.
     const Problem& problem() const { return problem_; }

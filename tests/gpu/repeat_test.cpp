@@ -8,8 +8,8 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "launch/launch.h"
 #include "launch/tile_code.h"
+#include "plan/cuts.h"
 
 namespace tilewright::test {
 namespace {
@@ -30,7 +30,7 @@ std::string repeat(const hopper::Tile& tile, const GpuCase& noise) {
                        .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                        .a_scales_transposed = !tile.scales_by_row,
                        .b_scales_transposed = true},
-                      launch::cuts(tile, 784));
+                      planner::cuts(tile, 784));
     const Geometry geometry = gpu.geometry();
     for (int launch = 0; launch < launches; ++launch) {
         gpu.poison_output(stream.handle());

@@ -6,8 +6,8 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "launch/launch.h"
 #include "launch/tile_code.h"
+#include "plan/cuts.h"
 
 namespace tilewright::test {
 namespace {
@@ -20,7 +20,7 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
     spec.recipe = recipe_of(tile_recipe(tile));
     spec.accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
     spec.alpha = tile.plain ? 1.0F : 2.0F;
-    const GpuCase gpu(spec, launch::cuts(tile, spec.k));
+    const GpuCase gpu(spec, planner::cuts(tile, spec.k));
     cuda::run(gpu.geometry(), tile, 0, nullptr);
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
     EXPECT_EQ(gpu.difference(), "") << launch::describe(tile);
