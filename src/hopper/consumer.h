@@ -56,7 +56,7 @@ struct Consumer {
 
     TILEWRIGHT_DEVICE void release(int stage) {
         if constexpr (tile.multicast == Multicast::none) {
-            if (lane == 0) barrier_arrive(shared.empty[stage]);
+            warp_arrives<tile>(shared.empty[stage], lane);
         } else {
             if (lane < tile.cluster) barrier_arrive_peer(shared.empty[stage], lane);
         }
@@ -95,7 +95,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void release_block_scales(Consumer<tile>& c) {
     if constexpr (tile.scales_blocks()) {
         sync_warp();
-        if (c.lane == 0) barrier_arrive(c.shared.block_scales_empty[c.blocks.place]);
+        warp_arrives<tile>(c.shared.block_scales_empty[c.blocks.place], c.lane);
         c.blocks.advance();
     }
 }

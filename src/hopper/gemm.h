@@ -39,15 +39,15 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
         barrier_init(shared.empty[lane], tile.empty_arrivals());
     }
     if (lane < final_scale_slots) {
-        barrier_init(shared.final_scales_full[lane], 1);
-        barrier_init(shared.final_scales_empty[lane], tile.consumer_warps());
+        barrier_init(shared.final_scales_full[lane], tile.arrivals(1));
+        barrier_init(shared.final_scales_empty[lane], tile.arrivals(tile.consumer_warps()));
     }
     if (lane < block_scale_slots) {
-        barrier_init(shared.block_scales_full[lane], 1);
-        barrier_init(shared.block_scales_empty[lane], tile.consumer_warps());
+        barrier_init(shared.block_scales_full[lane], tile.arrivals(1));
+        barrier_init(shared.block_scales_empty[lane], tile.arrivals(tile.consumer_warps()));
     }
     if (lane < tile.warpgroups) {
-        barrier_init(shared.staged[lane], warpgroup_threads / warp_threads);
+        barrier_init(shared.staged[lane], tile.arrivals(warpgroup_threads / warp_threads));
         barrier_init(shared.stored[lane], 1);
     }
     if (tile.grouped() && lane < work_slots) {

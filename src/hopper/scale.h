@@ -94,7 +94,7 @@ private:
             }
         }
         sync_warp();
-        if (lane_index() == 0) barrier_arrive(shared_.full[stage]);
+        warp_arrives<tile>(shared_.full[stage], lane_index());
         ring.advance();
     }
 
@@ -131,7 +131,7 @@ private:
         bring<tile.rows()>(tile.swap_ab ? columns : rows, arguments_.scales_a, work.batch, work.row);
         bring<tile.columns()>(tile.swap_ab ? rows : columns, arguments_.scales_b, work.group, work.column);
         sync_warp();
-        if (lane_index() == 0) barrier_arrive(shared_.final_scales_full[place]);
+        warp_arrives<tile>(shared_.final_scales_full[place], lane_index());
         finals_.advance();
     }
 
@@ -162,7 +162,7 @@ private:
                 store_shared(shared_.block_scales[place][group][lane_index()], value);
             }
             sync_warp();
-            if (lane_index() == 0) barrier_arrive(shared_.block_scales_full[place]);
+            warp_arrives<tile>(shared_.block_scales_full[place], lane_index());
             blocks_.advance();
         }
     }

@@ -59,6 +59,12 @@ struct Shared {
     }
 };
 
+/// A warp's arrival, once its lanes have met: one speaks for all.
+template <Tile tile>
+TILEWRIGHT_DEVICE void warp_arrives(Barrier& barrier, int lane) {
+    if (tile.every_lane_arrives || lane == 0) barrier_arrive(barrier);
+}
+
 /// A place in a ring, and the parity that its barriers are waited for with. Who fills starts with parity 1, because
 /// every place is empty at first; who empties with 0.
 template <int places>

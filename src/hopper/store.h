@@ -10,7 +10,7 @@ namespace tilewright::hopper {
 template <Tile tile>
 TILEWRIGHT_DEVICE void release_final_scales(Consumer<tile>& c) {
     sync_warp();
-    if (c.lane == 0) barrier_arrive(c.shared.final_scales_empty[c.finals.place]);
+    warp_arrives<tile>(c.shared.final_scales_empty[c.finals.place], c.lane);
     c.finals.advance();
 }
 
@@ -145,7 +145,7 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums) {
         }
         fence_async_proxy();
         sync_warp();
-        if (lane == 0) barrier_arrive(c.shared.staged[c.warpgroup]);
+        warp_arrives<tile>(c.shared.staged[c.warpgroup], lane);
         c.staged.advance();
     }
 }
@@ -167,7 +167,7 @@ TILEWRIGHT_DEVICE void store_unit(Consumer<tile>& c, Sums<tile>& sums, int unit)
     if (unit < units<tile> - 1) return;
     fence_async_proxy();
     sync_warp();
-    if (lane == 0) barrier_arrive(c.shared.staged[c.warpgroup]);
+    warp_arrives<tile>(c.shared.staged[c.warpgroup], lane);
     c.staged.advance();
 }
 

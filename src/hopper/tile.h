@@ -69,6 +69,9 @@ struct Tile {
     bool plain = false;
     /// Plain kernels: the scales of a row of A lie side by side along k, and not those of neighbouring rows.
     bool scales_by_row = false;
+    /// For compute-sanitizer's racecheck, which does not see that one lane's arrival, after its warp has met, speaks
+    /// for all: each lane arrives for itself. Blocks on their own only.
+    bool every_lane_arrives = false;
 
     constexpr bool operator==(const Tile&) const = default;
 
@@ -136,13 +139,17 @@ struct Tile {
 
     // ---- Barriers: arrivals that complete a phase. Scale warps stay away where TMA brings all scales.
 
+    constexpr int arrivals(int warps) const { return every_lane_arrives ? warps * warp_threads : warps; }
+    constexpr int row_scale_warps(bool scales_by_tma) const { return scales_by_tma ? 0 : scale_warps(); }
     /// The loading thread, which announces the bytes, and each warp that brings scales of rows.
-    constexpr int full_arrivals(bool scales_by_tma) const { return 1 + (scales_by_tma ? 0 : scale_warps()); }
+    constexpr int full_arrivals(bool scales_by_tma) const { return 1 + arrivals(row_scale_warps(scales_by_tma)); }
     /// Each warp that multiplies, in every block that waits for this stage.
-    constexpr int empty_arrivals() const { return consumer_warps() * (multicast == Multicast::none ? 1 : cluster); }
+    constexpr int empty_arrivals() const {
+        return arrivals(consumer_warps()) * (multicast == Multicast::none ? 1 : cluster);
+    }
     /// Each warp that works on tiles and does not hand them out.
     constexpr int work_arrivals(bool scales_by_tma, bool stored_by_tma) const {
-        return full_arrivals(scales_by_tma) + consumer_warps() + (stored_by_tma ? 1 : 0);
+        return arrivals(1 + row_scale_warps(scales_by_tma) + consumer_warps() + (stored_by_tma ? 1 : 0));
     }
 
     // ---- Shared memory

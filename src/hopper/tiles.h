@@ -48,7 +48,7 @@ public:
                   // Nothing can be known of a slot that was not waited for.
                   .exists = same_in_warp(patience < 0 ? 0 : load_shared(words[5]))};
         sync_warp();
-        if (lane_index() == 0) barrier_arrive(shared_.work_empty[slot]);
+        warp_arrives<tile>(shared_.work_empty[slot], lane_index());
         ring_.advance();
         return work;
     }

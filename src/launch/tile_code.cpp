@@ -21,11 +21,11 @@ std::string kernel_expression(const hopper::Tile& tile) {
         "tilewright::hopper::gemm<tilewright::hopper::Tile{{.m = {}, .n = {}, .k = {}, .stages = {}, .cluster = {}, "
         ".multicast = {}, .swap_ab = {}, .split_k = {}, .warpgroups = {}, .a = {}, .b = {}, .a_scaling = {}, "
         ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}, "
-        ".scales_by_row = {}}}>",
+        ".scales_by_row = {}, .every_lane_arrives = {}}}>",
         tile.m, tile.n, tile.k, tile.stages, tile.cluster, enumerator("Multicast", tile.multicast), tile.swap_ab,
         tile.split_k, tile.warpgroups, enumerator("Storage", tile.a), enumerator("Storage", tile.b),
         enumerator("Scaling", tile.a_scaling), enumerator("Scaling", tile.b_scaling), tile.promoted,
-        enumerator("Family", tile.family), tile.plain, tile.scales_by_row);
+        enumerator("Family", tile.family), tile.plain, tile.scales_by_row, tile.every_lane_arrives);
 }
 
 std::string describe(const hopper::Tile& tile) {
@@ -44,7 +44,9 @@ std::string describe(const hopper::Tile& tile) {
     if (!tile.promoted) text += ", unpromoted";
     if (tile.grouped()) text += ", grouped";
     if (tile.plain) text += ", plain";
-    return tile.scales_by_row ? text + ", scales by row" : text;
+    if (tile.scales_by_row) text += ", scales by row";
+    if (tile.every_lane_arrives) text += ", every lane arrives";
+    return text;
 }
 
 }  // namespace tilewright::launch

@@ -50,6 +50,18 @@ std::vector<hopper::Tile> emulated_tiles() {
         swapped.family = hopper::Family::m_grouped;
         tiles.push_back(with(swapped, Storage::e4m3, Storage::e4m3, Scaling::row_128, Scaling::block_128));
     }
+    for (const auto& [a, b] :
+         {std::pair{Scaling::row_128, Scaling::block_128}, std::pair{Scaling::row_128, Scaling::row_128},
+          std::pair{Scaling::after, Scaling::after}}) {
+        hopper::Tile checked = with(pair, Storage::e4m3, Storage::e4m3, a, b);
+        checked.cluster = 1;
+        checked.multicast = Multicast::none;
+        checked.plain = false;
+        checked.every_lane_arrives = true;
+        tiles.push_back(checked);
+        checked.family = hopper::Family::m_grouped;
+        tiles.push_back(checked);
+    }
     // Slices of k, swapped or not, with more slices than a small k has blocks.
     for (hopper::Tile split :
          {hopper::Tile{.m = 64, .n = 16, .stages = 4, .swap_ab = true, .split_k = 4, .warpgroups = 1},

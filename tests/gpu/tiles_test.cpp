@@ -1,6 +1,8 @@
 // Every tile, chosen by name, over sizes that leave tails in each of its directions.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "cuda/backend.h"
 #include "gpu/gpu_case.h"
 #include "gpu/gpu_tiles.h"
@@ -47,6 +49,21 @@ TEST(GpuTiles, EveryTile) {
                            .k = 272,
                            .groups = 37,
                            .with_c = !tile.plain});
+    }
+}
+
+// Small, for compute-sanitizer's racecheck.
+TEST(GpuTiles, EveryLaneArrives) {
+    const CurrentDevice device;
+    for (const auto& [a, b] : {std::pair{hopper::Scaling::row_128, hopper::Scaling::block_128},
+                               std::pair{hopper::Scaling::row_128, hopper::Scaling::row_128},
+                               std::pair{hopper::Scaling::after, hopper::Scaling::after}}) {
+        for (const hopper::Family family : {hopper::Family::dense, hopper::Family::m_grouped}) {
+            hopper::Tile tile{.stages = 4, .a_scaling = a, .b_scaling = b, .family = family};
+            tile.every_lane_arrives = true;
+            expect_bits(tile, {.m = 300, .n = 264, .k = 784});
+            expect_bits(tile, {.output = Format::f32, .m = 300, .n = 261, .k = 784});
+        }
     }
 }
 

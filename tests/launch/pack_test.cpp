@@ -94,7 +94,8 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.promoted = false},
                                      {.family = hopper::Family::m_grouped},
                                      {.plain = true},
-                                     {.scales_by_row = true}};
+                                     {.scales_by_row = true},
+                                     {.every_lane_arrives = true}};
     std::set<std::string> names;
     for (const Tile& tile : variants) names.insert(launch::kernel_expression(tile));
     EXPECT_EQ(names.size(), variants.size());
@@ -107,7 +108,7 @@ TEST(TileCode, IsAnInstantiationInFullWords) {
               ".warpgroups = 2, .a = tilewright::hopper::Storage(0), .b = tilewright::hopper::Storage(0), "
               ".a_scaling = tilewright::hopper::Scaling(2), .b_scaling = tilewright::hopper::Scaling(1), "
               ".promoted = true, .family = tilewright::hopper::Family(0), .plain = false, "
-              ".scales_by_row = false}>");
+              ".scales_by_row = false, .every_lane_arrives = false}>");
 }
 
 }  // namespace

@@ -132,9 +132,9 @@ def test_a_linear_layer_under_a_limit(rng):
         scales, mn=384, k=256, recipe=(1, 128, 128), is_sfa=False, disable_ue8m0_cast=False
     )
     with configure_deep_gemm_num_sms(24):
-        assert _settings.sm_limit() == 24
+        assert _settings.call_options["sm_limit"] == 24
         deep_gemm.fp8_gemm_nt(deep_gemm.per_token_cast_to_fp8(x, True), (weight, scales), output)
-    assert _settings.sm_limit() == 0
+    assert _settings.call_options["sm_limit"] == 0
     assert deep_gemm.calc_diff(output, x.float() @ w.float().T) < 1e-3
 
 

@@ -10,23 +10,25 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 
 from deep_gemm_operands import BF16, plain, scaled
 from tilewright import deep_gemm
-from tilewright.deep_gemm import testing, utils
+from tilewright.deep_gemm import _settings, testing, utils
 from tilewright.deep_gemm.testing.bench import kernel_seconds
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The SM limit and the reproducibility of every call that reaches the library."""
+    """The SM limit, the reproducibility and the overlap of every call that reaches the library."""
     seen, real = [], _core.multiply
 
     def recording(*arguments):
-        seen.append((arguments[16], arguments[14]))
+        seen.append((arguments[16], arguments[14], arguments[19]))
         return real(*arguments)
 
     monkeypatch.setattr(_core, "multiply", recording)
+    monkeypatch.setitem(_settings.call_options, "overlap", None)  # as if no one had called set_pdl
     yield seen
     deep_gemm.set_num_sms(0)
     tw.set_invariant(False)
+    tw.set_overlap(False)
 
 
 def multiply(rng):
@@ -51,7 +53,7 @@ def test_the_sm_limit_reaches_every_call(rng, calls):
     deep_gemm.set_num_sms(0)
     assert deep_gemm.get_num_sms() == free
     multiply(rng)
-    assert [limit for limit, _ in calls] == [0, 64, 64, 0]
+    assert [limit for limit, _, _ in calls] == [0, 64, 64, 0]
     with pytest.raises(ValueError, match="new_num_sms: -1 given, an integer from 0"):
         deep_gemm.set_num_sms(-1)
 
@@ -64,7 +66,7 @@ def test_invariance_is_a_matter_of_the_process(rng, calls):
     tw.gemm(x, x, reproducibility="repeatable")
     tw.set_invariant(False)
     tw.gemm(x, x)
-    assert [word for _, word in calls] == ["repeatable", "invariant", "repeatable", "repeatable"]
+    assert [word for _, word, _ in calls] == ["repeatable", "invariant", "repeatable", "repeatable"]
     assert invariant.isfinite().all() and not tw.is_invariant()
 
 
@@ -81,13 +83,38 @@ def test_an_invariant_row_has_the_same_bits_alone(rng):
     deep_gemm.testing.assert_bitwise_equal(d[4:5], alone)
 
 
-def test_settings_that_are_kept():
-    assert deep_gemm.get_tc_util() == 100 and deep_gemm.get_pdl() is False
-    deep_gemm.set_tc_util(60)
+def test_pdl_makes_every_call_overlap(rng, calls):
+    assert deep_gemm.get_pdl() is False
+    alone = multiply(rng)
     deep_gemm.set_pdl(True)
-    assert deep_gemm.get_tc_util() == 60 and deep_gemm.get_pdl() is True
-    deep_gemm.set_tc_util(0)
+    assert deep_gemm.get_pdl() is True and not tw.is_overlapping()
+    testing.assert_bitwise_equal(multiply(rng), alone)
+    rows, experts = scaled(rng, (3, 128), "1x128")[0], scaled(rng, (2, 16, 128), "128x128")[0]
+    d = torch.empty(3, 16, dtype=BF16)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(rows, experts, d, torch.zeros(3, dtype=torch.int32))
+    deep_gemm.einsum("bhr,hdr->bhd", plain(rng, 2, 3, 8)[0], plain(rng, 3, 4, 8)[0], torch.empty(2, 3, 4, dtype=BF16))
+    tw.gemm(torch.ones(2, 8), torch.ones(2, 8))  # no call of this module
     deep_gemm.set_pdl(False)
+    assert deep_gemm.get_pdl() is False
+    multiply(rng)
+    assert [overlap for _, _, overlap in calls] == [False, True, True, True, False, False]
+
+
+def test_pdl_is_the_process_choice_until_it_is_set(rng, calls):
+    tw.set_overlap()
+    assert deep_gemm.get_pdl() is True
+    multiply(rng)
+    deep_gemm.set_pdl(False)
+    assert deep_gemm.get_pdl() is False and tw.is_overlapping()
+    multiply(rng)
+    assert [overlap for _, _, overlap in calls] == [True, False]
+
+
+def test_settings_that_are_kept():
+    assert deep_gemm.get_tc_util() == 100
+    deep_gemm.set_tc_util(60)
+    assert deep_gemm.get_tc_util() == 60
+    deep_gemm.set_tc_util(0)
     assert deep_gemm.get_tc_util() == 100
     deep_gemm.set_ignore_compile_dims(True)
     deep_gemm.set_block_size_multiple_of(64)
@@ -225,4 +252,4 @@ def test_bf16_takes_the_limit_too(rng, calls):
     a, b = plain(rng, (4, 32))[0], plain(rng, (8, 32))[0]
     deep_gemm.set_num_sms(32)
     deep_gemm.bf16_gemm_nt(a, b, torch.empty(4, 8, dtype=BF16))
-    assert [limit for limit, _ in calls] == [32]
+    assert [limit for limit, _, _ in calls] == [32]

@@ -147,3 +147,24 @@ def test_one_operand_serves_many_calls(rng):
     assert all((tw.gemm(a.given, b.given) == first).all() for _ in range(10))
     other = exact(rng, (2, 64), "mxfp8")
     np.testing.assert_array_equal(tw.gemm(other.given, b.given, out_dtype="f32"), product(other, b))
+
+
+@pytest.mark.parametrize("own,process,expected", [
+    (None, False, False), (None, True, True), (True, False, True), (False, True, False),
+])  # fmt: skip
+def test_overlap_is_the_calls_choice_or_else_the_process(rng, monkeypatch, own, process, expected):
+    """It reaches the extension, which takes it, and changes nothing on the CPU."""
+    seen, real = [], _core.multiply
+    monkeypatch.setattr(_core, "multiply", lambda *given: seen.append(given[-1]) or real(*given))
+    x, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((4, 32), (2, 6, 32)))
+    tw.set_overlap(process)
+    try:
+        assert tw.is_overlapping() is process
+        d = tw.gemm(x, w[0], overlap=own, out_dtype="f32")
+        tw.batched_gemm(x[None], w[:1], overlap=own)
+        tw.grouped_gemm(x, w, offsets=[2, 4], overlap=own)
+        tw.k_grouped_gemm(x, w[0], offsets=[16, 32], overlap=own)
+    finally:
+        tw.set_overlap(False)
+    np.testing.assert_array_equal(d, x @ w[0].T)
+    assert seen == [expected] * 4
