@@ -27,14 +27,14 @@ void translate_error(const std::exception_ptr& error, void*) {
     }
 }
 
-nb::object multiply(const CallArguments& arguments, int threads, nb::handle stream) {
+nb::object multiply(const CallArguments& arguments, int threads, nb::handle stream, bool overlap) {
     Call call(arguments);
     call.require_result();
     void* const on = stream_of(call, stream);
     if (threads < 0) refuse("threads", std::to_string(threads), "0 (all) or more");
     try {
         const nb::gil_scoped_release unlocked;
-        run(call.problem, {.backend = call.backend, .stream = on, .threads = threads});
+        run(call.problem, {.backend = call.backend, .stream = on, .threads = threads, .overlap = overlap});
     } catch (const Error& error) {
         if (error.findings().empty()) throw;
         throw Error(call.in_callers_words(error.findings()));
@@ -108,7 +108,7 @@ void bind_arrays(nb::module_& m) {
 void bind_calls(nb::module_& m) {
     bind_call(m, "multiply", &multiply,
               "Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.",
-              nb::arg("threads"), nb::arg("stream").none());
+              nb::arg("threads"), nb::arg("stream").none(), nb::arg("overlap"));
     bind_call(m, "validate", &check, "All that is wrong with the call.");
     bind_call(m, "explain", &explain_call, "What the planner would choose on `device`.", nb::arg("device"));
 }

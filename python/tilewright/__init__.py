@@ -13,7 +13,7 @@ from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
 from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
-from tilewright._settings import is_invariant, set_invariant
+from tilewright._settings import is_invariant, is_overlapping, set_invariant, set_overlap
 
 __version__: str = _core.version
 __doc__ += "\n\n" + (_multiply.__doc__ or "")
@@ -33,9 +33,11 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "is_invariant",
+    "is_overlapping",
     "k_grouped_gemm",
     "quantize",
     "recipes",
     "set_invariant",
+    "set_overlap",
     "validate",
 ]

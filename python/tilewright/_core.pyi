@@ -144,7 +144,7 @@ class Explanation:
     def rejected(self) -> list[RejectedTile]:
         """What could not."""
 
-def multiply(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int, threads: int, stream: object | None) -> object:
+def multiply(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int, threads: int, stream: object | None, overlap: bool) -> object:
     """
     Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.
     """

@@ -19,6 +19,9 @@ sm_limit: streaming multiprocessors of a GPU that the call may use; 0 = all.
 backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
 stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: torch's current stream, for arrays of
     other libraries the default stream. The call is enqueued and does not wait.
+overlap: of a GPU: the kernel may start while the one ahead of it in the stream ends, and waits for it inside
+    (programmatic dependent launch). The result is the same; a sequence of short calls takes less time. None: what
+    `set_overlap` chose for the process, False at first.
 
 On a GPU all arrays are on it. Arrays are whatever speaks DLPack, or a `RawArray`, memory by its address.
 
@@ -32,7 +35,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from tilewright import _core
+from tilewright import _core, _settings
 from tilewright._arrays import Array
 from tilewright._core import Explanation, Finding
 from tilewright._quantize import Quantized
@@ -75,6 +78,7 @@ def gemm(
     threads: int = 0,
     sm_limit: int = 0,
     stream: object | None = None,
+    overlap: bool | None = None,
 ) -> Array:
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
 
@@ -88,6 +92,7 @@ def gemm(
     return _core.multiply(
         a, b, out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
         accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+        _settings.overlap if overlap is None else overlap,
     )  # fmt: skip
 
 
@@ -107,11 +112,13 @@ def batched_gemm(
     threads: int = 0,
     sm_limit: int = 0,
     stream: object | None = None,
+    overlap: bool | None = None,
 ) -> Array:
     """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
     return _core.multiply(
         a, b, out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
         accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+        _settings.overlap if overlap is None else overlap,
     )  # fmt: skip
 
 
@@ -137,6 +144,7 @@ def grouped_gemm(
     threads: int = 0,
     sm_limit: int = 0,
     stream: object | None = None,
+    overlap: bool | None = None,
 ) -> Array:
     """Rows of A against the matrix of their group: the experts of a mixture, B [g, n, k] (layout nt).
 
@@ -175,6 +183,7 @@ def grouped_gemm(
     return _core.multiply(
         a, b, out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
         accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+        _settings.overlap if overlap is None else overlap,
     )  # fmt: skip
 
 
@@ -195,6 +204,7 @@ def k_grouped_gemm(
     threads: int = 0,
     sm_limit: int = 0,
     stream: object | None = None,
+    overlap: bool | None = None,
 ) -> Array:
     """A product for each stretch of k, as for weight gradients: A [m, sum k] and B [n, sum k] (nt) to D [g, m, n].
 
@@ -204,6 +214,7 @@ def k_grouped_gemm(
     return _core.multiply(
         a, b, out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
         accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
+        _settings.overlap if overlap is None else overlap,
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
 
 _default: Reproducibility = "repeatable"
+overlap = False
+"""Of a call that says nothing itself."""
 
 
 def set_invariant(invariant: bool = True) -> None:
@@ -31,3 +33,20 @@ def is_invariant() -> bool:
 def reproducibility_of(given: Reproducibility | None) -> Reproducibility:
     """A call's own choice, or else the process's."""
     return _default if given is None else given
+
+
+def set_overlap(overlaps: bool = True) -> None:
+    """Lets calls overlap on a GPU unless they say `overlap` themselves: for all threads, from their next call on.
+
+    >>> set_overlap()
+    >>> is_overlapping()
+    True
+    >>> set_overlap(False)
+    """
+    global overlap
+    overlap = bool(overlaps)
+
+
+def is_overlapping() -> bool:
+    """What `set_overlap` chose."""
+    return overlap

@@ -247,6 +247,36 @@ def test_streams_graphs_and_the_compiler(rng):
     assert torch.equal(function(other, b), expected * 2)
 
 
+@pytest.fixture
+def overlapping():
+    deep_gemm.set_pdl(True)
+    yield
+    deep_gemm.set_pdl(False)
+
+
+@pytest.mark.parametrize("shape", [(8, 264, 512), (M, N, K), (1500, 2112, 512)])
+def test_overlapping_calls_wait_for_each_other(rng, overlapping, shape):
+    """Each adds to what the one before wrote, on a stream and in a graph; a call behind torch's kernel waits for it."""
+    m, n, k = shape
+    (a, real_a), (b, real_b) = scaled(rng, (m, k), "1x128"), scaled(rng, (n, k), "128x128")
+    a, b, start, expected = moved(a), moved(b), integers(rng, m, n, dtype=F32).cuda(), (real_a @ real_b.T).cuda()
+
+    def twenty(d):
+        d.copy_(start)
+        for _ in range(20):
+            deep_gemm.fp8_gemm_nt(a, b, d, d)
+
+    d, captured = torch.empty(m, n, device="cuda"), torch.empty(m, n, device="cuda")
+    twenty(d)
+    assert torch.equal(d, rounded(start.double() + 20 * expected, F32))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        twenty(captured)
+    for _ in range(3):
+        graph.replay()
+    assert torch.equal(captured, d)
+
+
 def test_times(rng):
     a, b = moved(quantised(rng)[0]), moved(quantised(rng)[1])
     d = torch.empty(M, N, dtype=BF16, device="cuda")

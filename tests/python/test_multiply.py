@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from operands import DTYPES, exact, exact_pair, product, rounded
+from tilewright import _core
 
 LAYOUTS = ["nt", "nn", "tn", "tt"]
 SAMPLE = [

@@ -11,7 +11,7 @@ import torch
 from tilewright import _core
 from tilewright._errors import InvalidCall
 from tilewright.deep_gemm._scale_order import factors_of_rows
-from tilewright.deep_gemm._settings import sm_limit
+from tilewright.deep_gemm._settings import call_options
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents
 
 Granularity = tuple[int, int]
@@ -159,8 +159,8 @@ def _renamed(error: InvalidCall, side: str = "", plain: bool = False) -> Invalid
 
 
 def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
-    """One multiplication of the library, under the SM limit of the process."""
+    """One multiplication of the library, under the settings of the process."""
     try:
-        function(a, b, sm_limit=sm_limit(), **options)
+        function(a, b, **call_options, **options)
     except InvalidCall as error:
         raise _renamed(error, plain=not isinstance(a, _core.Operand)) from None

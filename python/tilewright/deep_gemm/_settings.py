@@ -6,10 +6,15 @@ from typing import Any
 
 import torch
 
+from tilewright._settings import is_overlapping
+
 DEFAULT_ALIGNMENT = 128
 HOPPER_SMS = 132  # of an H100 or H200 in SXM form
 
-_values: dict[str, Any] = {"num_sms": 0, "tc_util": 0, "pdl": False, "alignment": DEFAULT_ALIGNMENT}
+_values = {"tc_util": 0, "alignment": DEFAULT_ALIGNMENT}
+
+call_options: dict[str, Any] = {"sm_limit": 0, "overlap": None}
+"""What every call of the library is given."""
 
 
 def _whole(name: str, value: int, low: int, high: int | None, advice: str) -> int:
@@ -31,17 +36,12 @@ def set_num_sms(new_num_sms: int) -> None:
     """Lets later calls use at most so many streaming multiprocessors; 0 lets them use all."""
     limit = _whole("new_num_sms", new_num_sms, 0, _device_sms(), "0 lifts the limit")
     # callers put back what get_num_sms answered: that is no limit either
-    _values["num_sms"] = 0 if limit == (_device_sms() or HOPPER_SMS) else limit
+    call_options["sm_limit"] = 0 if limit == (_device_sms() or HOPPER_SMS) else limit
 
 
 def get_num_sms() -> int:
     """The limit of `set_num_sms`, or else all that the GPU has (132 where there is no GPU)."""
-    return int(_values["num_sms"] or _device_sms() or HOPPER_SMS)
-
-
-def sm_limit() -> int:
-    """What a call is given: 0 without a limit."""
-    return int(_values["num_sms"])
+    return int(call_options["sm_limit"] or _device_sms() or HOPPER_SMS)
 
 
 def set_tc_util(new_tc_util: int) -> None:
@@ -55,13 +55,14 @@ def get_tc_util() -> int:
 
 
 def set_pdl(new_enable_pdl: bool) -> None:
-    """Kept only: kernels are launched without programmatic dependent launch."""
-    _values["pdl"] = bool(new_enable_pdl)
+    """Whether later calls overlap (programmatic dependent launch), whatever `tilewright.set_overlap` chose."""
+    call_options["overlap"] = bool(new_enable_pdl)
 
 
 def get_pdl() -> bool:
-    """What `set_pdl` kept."""
-    return bool(_values["pdl"])
+    """What `set_pdl` chose; before it was called, what `tilewright.set_overlap` did."""
+    chosen = call_options["overlap"]
+    return is_overlapping() if chosen is None else bool(chosen)
 
 
 def set_ignore_compile_dims(new_value: bool) -> None:
