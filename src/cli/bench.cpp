@@ -171,7 +171,8 @@ void bench_on_gpu(const BenchArguments& arguments, const std::vector<BenchShape>
                          .tile = tile,
                          .sm_limit = arguments.sm_limit,
                          .repeats = arguments.settings.repeats,
-                         .peers = arguments.settings.peers},
+                         .peers = arguments.settings.peers,
+                         .overlap = arguments.overlap},
             .flush = flush,
             .peaks = bench.peaks(),
             .device = bench.device().name(),
@@ -191,6 +192,8 @@ void bench_command(const BenchArguments& arguments) {
         bench_on_gpu(arguments, shapes);
         return;
     }
+    if (arguments.overlap)
+        throw UsageError("bench: --overlap times launches on a GPU; with the backend cpu, leave it out");
     const bool json_only = arguments.json_path == "-";
     if (!json_only) print_machine(device);
     std::string lines;
@@ -232,6 +235,9 @@ void add_bench(CLI::App& program) {
     command->add_option("--json", arguments->json_path,
                         "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
     command->add_option("--tile", arguments->tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
+    command->add_flag(
+        "--overlap", arguments->overlap,
+        "GPU: also time calls in a row, one after another and overlapping (programmatic dependent launch)");
     add_gpu_options(*command, *arguments);
     add_cpu_options(*command, *arguments);
     command->callback([arguments] { bench_command(*arguments); });

@@ -31,6 +31,17 @@ std::unique_ptr<measure::BlasPlan> peer_plan(GpuOperands& operands, measure::Bla
     }
 }
 
+/// What the gates say of the result of one call.
+std::string failure_of(const measure::Call& call, GpuOperands& operands, const hopper::Tile& tile,
+                       const measure::Device& device) {
+    operands.poison_output();
+    call(device.stream());
+    device.synchronize();
+    cuda::runtime().device(0).check_report();
+    operands.fetch_output();
+    return judged_output(operands, tile);
+}
+
 bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && recipe.b.values == Format::e4m3; }
 
 }  // namespace
@@ -82,16 +93,14 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     result.tile = settings.tile ? *settings.tile : launch::runnable_plans(problem, description_).front().tile;
     const hopper::Tile tile = launch::runnable_tile(result.tile, problem, description_);
     const Geometry on_device = geometry(problem);
-    const auto call = [&](cuda::StreamHandle stream) {
-        cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit});
+    const auto enqueue = [&](cuda::StreamHandle stream, bool overlap) {
+        cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit, .overlap = overlap});
     };
+    const measure::Call call = [&](cuda::StreamHandle stream) { enqueue(stream, false); };
+    const measure::Call overlapping = [&](cuda::StreamHandle stream) { enqueue(stream, true); };
 
-    operands.poison_output();
-    call(device_.stream());
-    device_.synchronize();
-    cuda::runtime().device(0).check_report();
-    operands.fetch_output();
-    result.failure = judged_output(operands, tile);
+    result.failure = failure_of(call, operands, tile, device_);
+    if (settings.overlap && result.failure.empty()) result.failure = failure_of(overlapping, operands, tile, device_);
     if (!result.failure.empty()) return result;
 
     std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = call}};
@@ -110,6 +119,7 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     result.ours = measured[0];
     if (tensor) result.blas_tensor = measured[1];
     if (blocks) result.blas_blocks = measured.back();
+    if (settings.overlap) result.chain = measure::time_chains(device_, call, overlapping, settings.repeats);
     return result;
 }
 

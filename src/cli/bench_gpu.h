@@ -10,6 +10,7 @@
 #include "cli/bench_work.h"
 #include "cli/gpu_operands.h"
 #include "hopper/tile.h"
+#include "measure/chain.h"
 #include "measure/timing.h"
 
 namespace tilewright::cli {
@@ -23,6 +24,7 @@ struct GpuSettings {
     int sm_limit = 0;
     int repeats = 12;
     bool peers = false;
+    bool overlap = false;  // also time chains of calls, which overlap and do not
 };
 
 struct GpuResult {
@@ -32,6 +34,7 @@ struct GpuResult {
     measure::Measurement ours{};
     std::optional<measure::Measurement> blas_tensor{};  // cuBLASLt
     std::optional<measure::Measurement> blas_blocks{};
+    std::optional<measure::ChainTimes> chain{};
     std::string note{};     // why a peer is missing
     std::string failure{};  // what the gates said; then nothing was timed
 };

@@ -53,10 +53,11 @@ std::string flush_word(measure::Flush flush) {
     return flush == measure::Flush::dirty ? "dirty" : "clean";
 }
 
+double rounded(double value) { return std::stod(fmt::format("{:.5g}", value)); }
+
 nlohmann::ordered_json line(const std::string& peer, const measure::Measurement& measured, const GpuResult& result,
                             const GpuRun& run) {
     const double floor = run.peaks.floor_seconds(result.work);
-    const auto rounded = [](double value) { return std::stod(fmt::format("{:.5g}", value)); };
     return {{"peer", peer},
             {"op", operation_name(result.shape.grouping)},
             {"shape", shape_key(result.shape)},
@@ -77,21 +78,27 @@ nlohmann::ordered_json line(const std::string& peer, const measure::Measurement&
 
 }  // namespace
 
-Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe) {
+Table gpu_table(const std::vector<BenchShape>& shapes, const GpuSettings& settings) {
+    const std::string rival = rival_name(shapes, settings.recipe);
     std::size_t shape = 0;
     for (const BenchShape& each : shapes) shape = std::max(shape, shape_text(each).size());
-    return Table({{.title = "shape", .width = shape},
-                  {.title = "tile", .width = 34},
-                  {.title = "us", .right = true, .width = 8},
-                  {.title = "GHz", .right = true, .width = 4},
-                  {.title = "floor us", .right = true, .width = 8},
-                  {.title = "ratio", .right = true, .width = 5},
-                  {.title = "cuBLASLt us", .right = true, .width = 11},
-                  {.title = "GHz", .right = true, .width = 4},
-                  {.title = "x cuBLASLt", .right = true},
-                  {.title = "in blocks us", .right = true, .width = 12},
-                  {.title = rival_name(shapes, recipe) + " us", .right = true, .width = 11},
-                  {.title = "x " + rival_name(shapes, recipe), .right = true}});
+    std::vector<Column> columns{{.title = "shape", .width = shape},
+                                {.title = "tile", .width = 34},
+                                {.title = "us", .right = true, .width = 8},
+                                {.title = "GHz", .right = true, .width = 4},
+                                {.title = "floor us", .right = true, .width = 8},
+                                {.title = "ratio", .right = true, .width = 5},
+                                {.title = "cuBLASLt us", .right = true, .width = 11},
+                                {.title = "GHz", .right = true, .width = 4},
+                                {.title = "x cuBLASLt", .right = true},
+                                {.title = "in blocks us", .right = true, .width = 12},
+                                {.title = rival + " us", .right = true, .width = 11},
+                                {.title = "x " + rival, .right = true}};
+    if (settings.overlap) {
+        columns.push_back({.title = "chain us", .right = true, .width = 8});
+        columns.push_back({.title = "overlap us", .right = true, .width = 10});
+    }
+    return Table(std::move(columns));
 }
 
 std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& run) {
@@ -109,6 +116,10 @@ std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& 
     cells.push_back(then ? microseconds(*then) : "");
     const std::optional<double> against = speed(result, run);
     cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
+    if (result.chain) {
+        cells.push_back(microseconds(result.chain->apart));
+        cells.push_back(microseconds(result.chain->overlapping));
+    }
     return table.line(cells);
 }
 
@@ -124,6 +135,11 @@ std::vector<nlohmann::ordered_json> gpu_json(const GpuResult& result, const GpuR
     if (const std::optional<double> against = speed(result, run)) {
         lines.back()["rival"] = rival(run.settings.recipe, result.shape.grouping);
         lines.back()["speed_against_rival"] = std::stod(fmt::format("{:.4g}", *against));
+    }
+    if (result.chain) {
+        lines.back()["chain_calls"] = measure::chain_calls;
+        lines.back()["chain_us"] = rounded(result.chain->apart * 1e6);
+        lines.back()["chain_overlap_us"] = rounded(result.chain->overlapping * 1e6);
     }
     const std::string blas = "cuBLASLt " + run.blas_version;
     if (result.blas_tensor) lines.push_back(line(blas + " per-tensor scale", *result.blas_tensor, result, run));

@@ -23,7 +23,7 @@ struct GpuRun {
 };
 
 /// For one shape or more, of one operation.
-Table gpu_table(const std::vector<BenchShape>& shapes, const Recipe& recipe);
+Table gpu_table(const std::vector<BenchShape>& shapes, const GpuSettings& settings);
 std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& run);
 
 /// One for Tilewright and one for each peer that was timed.

@@ -14,6 +14,12 @@ void print_head(const GpuRun& run, const std::vector<BenchShape>& shapes) {
                run.peaks.bytes_per_second * 1e-12, run.peaks.source);
     fmt::print("{}{}, device time of one call, median of {}; ratio: time / floor\n", name(run.settings.recipe),
                run.settings.accumulation == Accumulation::unpromoted ? " unpromoted" : "", run.settings.repeats);
+    if (run.settings.overlap) {
+        fmt::print(
+            "chain: {} calls in a row, from the first kernel's start to the last one's end, over {}; overlap: the same "
+            "with programmatic dependent launch; L2 is not flushed between them\n",
+            measure::chain_calls, measure::chain_calls);
+    }
     if (run.settings.peers) {
         const char* rival_name = rival(run.settings.recipe, shapes.front().grouping);
         fmt::print(
@@ -21,7 +27,7 @@ void print_head(const GpuRun& run, const std::vector<BenchShape>& shapes) {
             "run\n",
             run.blas_version, rival_name, rival_name);
     }
-    fmt::print("\n{}", gpu_table(shapes, run.settings.recipe).header());
+    fmt::print("\n{}", gpu_table(shapes, run.settings).header());
 }
 
 void print_failure(const GpuResult& result) {
@@ -42,7 +48,7 @@ bool run_on_gpu(GpuBench& bench, const std::vector<BenchShape>& shapes, const Gp
                 const std::string& json_path) {
     const bool json_only = json_path == "-";
     if (!json_only) print_head(run, shapes);
-    const Table table = gpu_table(shapes, run.settings.recipe);
+    const Table table = gpu_table(shapes, run.settings);
     Progress progress("timing", shapes.size());
     std::vector<GpuResult> results;
     std::string note;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "cli/bench_arguments.h"
 #include "cli/bench_gpu_report.h"
@@ -115,7 +117,30 @@ TEST(GpuReport, JsonLinesSayWhatRepeatsThem) {
     GpuResult wrong = result_of(64, 8);
     wrong.failure = "emulation: 3 of 10 failed";
     EXPECT_TRUE(gpu_json(wrong, run).empty());
-    EXPECT_NE(gpu_line(gpu_table({wrong.shape}, blocks), wrong, run).find("WRONG"), std::string::npos);
+    EXPECT_NE(gpu_line(gpu_table({wrong.shape}, run.settings), wrong, run).find("WRONG"), std::string::npos);
+}
+
+TEST(GpuReport, ChainsAddTwoColumns) {
+    GpuRun run = block_run();
+    GpuResult result = result_of(64, 8);
+    const std::string without = gpu_table({result.shape}, run.settings).header();
+    EXPECT_EQ(without.find("overlap"), std::string::npos) << without;
+    EXPECT_FALSE(gpu_json(result, run)[0].contains("chain_us"));
+
+    run.settings.overlap = true;
+    result.chain = {.apart = 9.25e-6, .overlapping = 6.5e-6};
+    const Table table = gpu_table({result.shape}, run.settings);
+    const std::string header = table.header();
+    const std::string line = gpu_line(table, result, run);
+    for (const auto& [title, time] : {std::pair{"chain us", "9.25"}, std::pair{"overlap us", "6.50"}}) {
+        const std::size_t end = header.find(title) + std::string(title).size();
+        EXPECT_EQ(line.substr(0, end).substr(end - 5), std::string(" ") + time) << header << line;
+    }
+    const auto json = gpu_json(result, run);
+    EXPECT_EQ(json[0].at("chain_us"), 9.25);
+    EXPECT_EQ(json[0].at("chain_overlap_us"), 6.5);
+    EXPECT_EQ(json[0].at("chain_calls"), measure::chain_calls);
+    EXPECT_FALSE(json[1].contains("chain_us"));  // cuBLASLt
 }
 
 TEST(BenchArguments, SuitesAndShortRecipes) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "measure/chain.h"
 #include "measure/timing.h"
 
 namespace tilewright::measure {
@@ -46,6 +47,13 @@ TEST(Activity, OfACallOnlyItsOwnKernelsCount) {
     EXPECT_NEAR(call_seconds(ran, 2, 1), 350e-9, 1e-15);
     EXPECT_NEAR(call_seconds(ran, 0, 4), 1000e-9, 1e-15);
     EXPECT_THROW(call_seconds(ran, 3, 2), Error);
+}
+
+TEST(Activity, AChainLastsFromItsFirstStartToItsLastEnd) {
+    const std::array<Activity, 5> ran{{{0, 1000}, {1000, 1400}, {1300, 2600}, {1500, 2200}, {2300, 2500}}};
+    EXPECT_NEAR(chain_seconds(ran, 1, 4), 400e-9, 1e-15);  // the second kernel ends last
+    EXPECT_NEAR(chain_seconds(ran, 2, 1), 1300e-9, 1e-15);
+    EXPECT_THROW(chain_seconds(ran, 2, 4), Error);
 }
 
 }  // namespace
