@@ -19,6 +19,7 @@ constexpr int attribute_multiprocessor_count = 16;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int attribute_max_dynamic_shared_bytes = 8;
+constexpr int attribute_shared_carveout = 9;  // percent of what an SM has
 constexpr unsigned portable_and_mapped = 1 | 2;
 
 /// "NVIDIA H200" is an "h200", "NVIDIA GH200 480GB" is not.
@@ -102,6 +103,10 @@ KernelHandle Device::load(const hopper::Tile& tile) {
     driver_.require(
         driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, tile.shared_bytes(), kernel, handle_),
         "cuKernelSetAttribute", index_);
+    if (tile.blocks_per_sm() > 1) {
+        driver_.require(driver_.call.kernel_set_attribute(attribute_shared_carveout, 100, kernel, handle_),
+                        "cuKernelSetAttribute", index_);
+    }
     // Loads it now: a lazy load in the middle of a capture would be an error.
     driver_.require(driver_.call.kernel_function(&function, kernel), "cuKernelGetFunction", index_);
     return kernel;

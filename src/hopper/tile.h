@@ -29,19 +29,20 @@ enum class Role : unsigned char {
 
 inline constexpr int warp_threads = 32;
 inline constexpr int warpgroup_threads = 128;
-inline constexpr int warpgroup_rows = 64;          // rows of one wgmma
-inline constexpr int shared_bytes_limit = 232448;  // of one block on sm_90 (CUDA C++ programming guide, 17.7)
-inline constexpr int registers_per_sm = 65536;     // 32-bit; likewise
-inline constexpr int producer_warps = 4;           // one warpgroup, so that setmaxnreg can take its registers
-inline constexpr int row_bytes = 128;              // of an operand in a stage: the swizzle's width
-inline constexpr int token_box_rows = 32;          // where tokens of groups lie on the tensor core's n
-inline constexpr int warp_rows = 16;               // of a wgmma's 64
-inline constexpr int final_scale_slots = 2;        // tiles whose final scales are there ahead
-inline constexpr int block_scale_slots = 4;        // pieces of k whose 128x128 scales are there ahead
-inline constexpr int block_scale_columns = 32;     // k-blocks in such a piece: one for each lane
-inline constexpr int work_slots = 4;               // tiles that are handed out ahead, where sizes lie on the device
-inline constexpr int work_words = 8;               // of one of them
-inline constexpr int store_row_bytes = row_bytes;  // of D in one TMA store, at most
+inline constexpr int warpgroup_rows = 64;           // rows of one wgmma
+inline constexpr int shared_bytes_limit = 232448;   // of one block on sm_90 (CUDA C++ programming guide, 17.7)
+inline constexpr int shared_bytes_per_sm = 233472;  // and a block takes 1 KB more than it asks for; likewise
+inline constexpr int registers_per_sm = 65536;      // 32-bit; likewise
+inline constexpr int producer_warps = 4;            // one warpgroup, so that setmaxnreg can take its registers
+inline constexpr int row_bytes = 128;               // of an operand in a stage: the swizzle's width
+inline constexpr int token_box_rows = 32;           // where tokens of groups lie on the tensor core's n
+inline constexpr int warp_rows = 16;                // of a wgmma's 64
+inline constexpr int final_scale_slots = 2;         // tiles whose final scales are there ahead
+inline constexpr int block_scale_slots = 4;         // pieces of k whose 128x128 scales are there ahead
+inline constexpr int block_scale_columns = 32;      // k-blocks in such a piece: one for each lane
+inline constexpr int work_slots = 4;                // tiles that are handed out ahead, where sizes lie on the device
+inline constexpr int work_words = 8;                // of one of them
+inline constexpr int store_row_bytes = row_bytes;   // of D in one TMA store, at most
 
 /// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
 inline constexpr int other_registers = 32;
@@ -221,9 +222,14 @@ struct Tile {
     constexpr int chain_registers() const { return chain() == 0 ? 0 : piece_registers(pieces()); }
     constexpr int accumulator_registers() const { return sum_registers() + chain_registers(); }
 
+    /// That an SM holds at once. Two where k is split and they fit: clusters of 4 and 8 leave some SMs without a block.
+    constexpr int blocks_per_sm() const {
+        const bool fit = 2 * (shared_bytes() + 1024) <= shared_bytes_per_sm;
+        return splits_k() && warpgroups == 1 && fit ? 2 : 1;
+    }
     /// What a launch gives every thread, in steps of 8; setmaxnreg can only hand out what the launch allocated.
     constexpr int launch_registers() const {
-        const int each = registers_per_sm / threads() / 8 * 8;
+        const int each = registers_per_sm / (threads() * blocks_per_sm()) / 8 * 8;
         return each < 248 ? each : 248;
     }
     /// One consumer warpgroup has enough without.

@@ -115,7 +115,7 @@ hopper::Tile alone(hopper::Tile tile) {
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
     const std::int64_t columns = few(divide_up(g.n, hopper::cluster_columns(tile)));
     const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns;
-    const int at_once = std::max(planner::cluster_sms(sms, tile.cluster), tile.cluster);
+    const int at_once = std::max(planner::slots(tile, sms), tile.cluster);
     return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster, at_once));
 }
 

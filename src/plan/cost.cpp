@@ -83,7 +83,7 @@ Unit unit_of(const Call& call) {
     const Loop per_block = loop(tile, model);
     const double epilogue = model.epilogue_clocks + store_clocks(call);
     Unit unit;
-    unit.tensor = spread.k_blocks * per_block.tensor_clocks;
+    unit.tensor = spread.k_blocks * per_block.tensor_clocks * spread.sharing;
     unit.promotion = spread.k_blocks * per_block.stall_clocks;
     unit.delivery = spread.k_blocks * delivery_seconds(call);
     unit.epilogue = epilogue;
@@ -102,7 +102,7 @@ void add_compute(const Call& call, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, spread] = call;
     const double even = spread.waves();
     const double at_boost = (spread.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
-    const double tensor_clocks = spread.units * unit.tensor;
+    const double tensor_clocks = spread.units * unit.tensor / spread.sharing;
     const double at_power = tensor_clocks * loop(tile, model).energy / (device.sms * device.power_hertz);
     const double computing = std::hypot(at_boost, at_power);
     const double clock = device.boost_hertz * at_boost / computing;

@@ -21,10 +21,11 @@ int usable_sms(const Work& work, const DeviceDescription& device) {
     return work.sm_limit > 0 ? std::min(work.sm_limit, device.sms) : device.sms;
 }
 
-int cluster_sms(int sms, int cluster) {
-    // 226 KiB a block, one H200: clusters of 2 fill all 132 SMs; 30 clusters of 4 or 15 of 8 run at once, so 120 of
-    // them.
-    return (cluster > 2 ? sms * 10 / 11 : sms) / cluster * cluster;
+int slots(const hopper::Tile& tile, int sms) {
+    // One H200: clusters of 2 fill all 132 SMs; 30 clusters of 4 or 15 of 8 run at once with a block on each SM, so on
+    // 120 of them, and 62 and 30 with two.
+    const int blocks = sms * tile.blocks_per_sm();
+    return (tile.cluster > 2 ? blocks * 10 / 11 : blocks) / tile.cluster * tile.cluster;
 }
 
 Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
@@ -40,7 +41,8 @@ Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescriptio
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * tile.split_k;
     result.k_blocks = std::ceil(tiles_of(work.k, tile.k) / tile.split_k);
-    result.slots = cluster_sms(tile.cluster == 2 ? std::min(sms, device.cluster_2_sms) : sms, tile.cluster);
+    result.slots = planner::slots(tile, tile.cluster == 2 ? std::min(sms, device.cluster_2_sms) : sms);
+    result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.slots) / sms);
     result.rounds = result.slots == 0 ? 0 : std::ceil(result.units / result.slots);
     return result;
 }

@@ -11,15 +11,16 @@ struct Spread {
     double tiles = 0;         // of all products
     double units = 0;         // tiles times slices of k: what a block computes at a time
     double k_blocks = 0;      // of one unit
-    int slots = 0;            // blocks that run at once, one on each SM
+    int slots = 0;            // blocks that run at once
+    double sharing = 1;       // of them on one SM
     double rounds = 0;        // units of the busiest block
 
     double waves() const { return slots == 0 ? 0 : units / slots; }
     int grid() const { return units < slots ? static_cast<int>(units) : slots; }
 };
 
-/// SMs that clusters of so many blocks can fill, one block on each.
-int cluster_sms(int sms, int cluster);
+/// Blocks of this tile that run at once, in whole clusters.
+int slots(const hopper::Tile& tile, int sms);
 
 Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
 

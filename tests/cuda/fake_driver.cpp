@@ -97,6 +97,7 @@ int cuKernelGetFunction(void** function, void* kernel) {
     return depth > 0 && contexts[static_cast<std::size_t>(depth - 1)] >= 0 ? 0 : invalid_context;
 }
 int cuKernelSetAttribute(int attribute, int value, void*, int) {
+    if (attribute == 9) return value == 100 ? 0 : invalid_value;
     fake.shared_bytes = value;
     return attribute == 8 && value <= 232448 ? 0 : invalid_value;
 }
