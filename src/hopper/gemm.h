@@ -175,7 +175,8 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
 }
 
 template <Tile tile>
-__global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm()) gemm(const __grid_constant__ Arguments arguments) {
+__global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
+    gemm(const __grid_constant__ Arguments arguments) {
     static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
     auto& shared = shared_memory<Shared<tile>>();
     const int warp = warp_index();

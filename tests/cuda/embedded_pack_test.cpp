@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_store.h"
-#include "plan/pack.h"
 #include "launch/tile_code.h"
+#include "plan/pack.h"
 
 namespace tilewright::cuda {
 namespace {

@@ -133,6 +133,16 @@ TEST(Races, TheKernelHasNone) {
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
+    constexpr hopper::Tile slices{.m = 64,
+                                  .n = 16,
+                                  .stages = 3,
+                                  .cluster = 2,
+                                  .swap_ab = true,
+                                  .split_k = 2,
+                                  .warpgroups = 1,
+                                  .a_scaling = Scaling::row_128,
+                                  .b_scaling = Scaling::block_128};
+    EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
 }
 
 TEST(Races, NorHasTheGroupedKernel) {

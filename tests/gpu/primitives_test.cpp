@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <map>
+#include <cctype>
 
 #include "cuda/compiler.h"
 #include "cuda/tensor_map.h"
@@ -97,19 +97,32 @@ std::string difference(const std::vector<std::byte>& gpu, const std::vector<std:
     return differ == 0 ? "" : fmt::format("{} words differ from the emulator's:{}", differ, text);
 }
 
-TEST(GpuPrimitives, WriteTheEmulatorsBits) {
+/// A test for each case: a kernel that fails takes the process's context with it.
+class GpuPrimitives : public testing::TestWithParam<PrimitiveCase> {};
+
+TEST_P(GpuPrimitives, WriteTheEmulatorsBits) {
     const test::CurrentDevice device;
     const cuda::Compiler compiler(cuda::nvrtc_candidates());
-    std::map<std::string, cuda::KernelHandle> kernels;
-    for (const PrimitiveCase& each : cases()) {
-        if (!kernels.contains(each.expression)) kernels[each.expression] = load(compiler, each.expression);
-        const PrimitiveResult gpu = OnGpu(each).run(kernels[each.expression]);
-        const PrimitiveResult emulator = run_on_emulator(each, emulator::Timing::late);
-        EXPECT_EQ(difference(gpu.d, emulator.d), "") << each.name << ", D";
-        EXPECT_EQ(difference(gpu.out, emulator.out), "") << each.name << ", numbers";
-        EXPECT_EQ(difference(gpu.words, emulator.words), "") << each.name << ", words";
-    }
+    const PrimitiveCase& each = GetParam();
+    const PrimitiveResult gpu = OnGpu(each).run(load(compiler, each.expression));
+    const PrimitiveResult emulator = run_on_emulator(each, emulator::Timing::late);
+    EXPECT_EQ(difference(gpu.d, emulator.d), "") << "D";
+    EXPECT_EQ(difference(gpu.out, emulator.out), "") << "numbers";
+    EXPECT_EQ(difference(gpu.words, emulator.words), "") << "words";
 }
+
+/// "stage_and_store at -8, -3" without what may not stand in a test's name.
+std::string test_name(const testing::TestParamInfo<PrimitiveCase>& info) {
+    std::string name;
+    for (const char letter : info.param.name) {
+        if (std::isalnum(static_cast<unsigned char>(letter)) != 0) name += letter;
+        if (letter == ' ') name += '_';
+        if (letter == '-') name += "minus";
+    }
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, GpuPrimitives, testing::ValuesIn(cases()), test_name);
 
 }  // namespace
 }  // namespace tilewright::primitives
