@@ -147,20 +147,20 @@ void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
     const auto& rows = rows_of_lanes("store_matrix", row);
-    const int lane = me().lane();
+    const auto lane = static_cast<std::size_t>(me().lane());
     const std::array<u32, 4> values{first, second, third, fourth};
-    for (int matrix = 0; matrix < 4; ++matrix) {
-        write(rows[static_cast<std::size_t>(matrix * 8 + lane / 4)] + lane % 4 * 4, &values[matrix], 4);
+    for (std::size_t matrix = 0; matrix < 4; ++matrix) {
+        write(rows[matrix * 8 + lane / 4] + lane % 4 * 4, &values[matrix], 4);
     }
 }
 void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fourth) {
     const auto& rows = rows_of_lanes("store_matrix_transposed", row);
-    const int lane = me().lane();
+    const auto lane = static_cast<std::size_t>(me().lane());
     const std::array<u32, 4> values{first, second, third, fourth};
-    for (int matrix = 0; matrix < 4; ++matrix) {
-        for (int i = 0; i < 2; ++i) {
+    for (std::size_t matrix = 0; matrix < 4; ++matrix) {
+        for (std::size_t i = 0; i < 2; ++i) {
             const auto value = static_cast<u16>(values[matrix] >> 16 * i);
-            write(rows[static_cast<std::size_t>(matrix * 8 + lane % 4 * 2 + i)] + lane / 4 * 2, &value, sizeof value);
+            write(rows[matrix * 8 + lane % 4 * 2 + i] + lane / 4 * 2, &value, sizeof value);
         }
     }
 }
