@@ -17,7 +17,7 @@ constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{
 constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192};
-constexpr std::array stage_choices{3, 4, 5, 6, 8};
+constexpr std::array stage_choices{3, 4, 5, 6, 8, 12, 16};
 constexpr std::array split_choices{2, 4, 8};
 constexpr std::array multicast_choices{hopper::Multicast::none, hopper::Multicast::a, hopper::Multicast::b};
 

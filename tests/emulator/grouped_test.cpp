@@ -236,7 +236,7 @@ TEST_P(Grouped, EveryOutput) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::Range(0, 19));
+INSTANTIATE_TEST_SUITE_P(All, Grouped, testing::Range(0, 19, TILEWRIGHT_GROUPED_STEP));
 
 }  // namespace
 }  // namespace tilewright::tests
