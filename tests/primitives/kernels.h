@@ -54,6 +54,16 @@ __global__ void multiply_box(const __grid_constant__ PrimitiveArguments argument
     for (int i = 0; i < 32; ++i) store_global(arguments.out + thread_index() * 32 + i, d[i]);
 }
 
+/// What a warp has staged, stored at (x, y).
+TILEWRIGHT_DEVICE void store_staged(const PrimitiveArguments& arguments, const PrimitiveShared& shared) {
+    fence_async_proxy();
+    sync_warp();
+    if (lane_index() != 0) return;
+    tma_store(arguments.d, shared.a, arguments.x, arguments.y, 0);
+    tma_store_commit();
+    tma_store_wait();
+}
+
 /// One warp stages 16 x 64 numbers, 1 + 64 row + column as 16-bit integers, and stores the box at (x, y).
 inline __global__ void stage_and_store(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
@@ -68,12 +78,7 @@ inline __global__ void stage_and_store(const __grid_constant__ PrimitiveArgument
         store_matrix(shared.a + row * 128 + (chunk ^ row % 8) * 16, pair(y, x), pair(y + 8, x), pair(y, x + 8),
                      pair(y + 8, x + 8));
     }
-    fence_async_proxy();
-    sync_warp();
-    if (lane != 0) return;
-    tma_store(arguments.d, shared.a, arguments.x, arguments.y, 0);
-    tma_store_commit();
-    tma_store_wait();
+    store_staged(arguments, shared);
 }
 
 /// The same numbers and box, staged as their transposed matrix lies in registers.
@@ -90,12 +95,7 @@ inline __global__ void stage_transposed_and_store(const __grid_constant__ Primit
         store_matrix_transposed(shared.a + row * 128 + (chunk ^ row % 8) * 16, pair(y, x), pair(y, x + 8),
                                 pair(y + 8, x), pair(y + 8, x + 8));
     }
-    fence_async_proxy();
-    sync_warp();
-    if (lane != 0) return;
-    tma_store(arguments.d, shared.a, arguments.x, arguments.y, 0);
-    tma_store_commit();
-    tma_store_wait();
+    store_staged(arguments, shared);
 }
 
 /// Two blocks load half of a box each and give it to both, which write down what has arrived, byte for byte.
