@@ -172,7 +172,8 @@ def timed(function):
 def test_explain_names_the_rejected_and_the_unavailable():
     a, b = (tw.quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
     explanation = tw.explain(a, b)
-    assert explanation.chosen.tile == explanation.legal[0].tile and explanation.unavailable == []
+    assert explanation.chosen.tile in [plan.tile for plan in explanation.legal] and explanation.unavailable == []
+    assert explanation.chosen.seconds >= explanation.legal[0].seconds  # the cheapest may not ship
     assert explanation.chosen.seconds <= explanation.next_best.seconds
     assert all(rejected.rule and rejected.reason for rejected in explanation.rejected)
     plain = np.ones((64, 512), np.float32)
