@@ -26,7 +26,8 @@ struct RunOptions {
     void* stream = nullptr;  // GPU: the CUstream to launch on
     int threads = 0;         // CPU: OpenMP threads; 0 = OpenMP's own choice
     /// GPU: the kernel may start while the one ahead of it in the stream ends, and waits for it inside (programmatic
-    /// dependent launch). The result is the same; a sequence of short kernels takes less time.
+    /// dependent launch). The result is the same; what a sequence of short kernels gains, `tilewright bench --overlap`
+    /// shows.
     bool overlap = false;
 };
 

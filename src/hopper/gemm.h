@@ -16,10 +16,9 @@
 // final_scales_empty   block scale      multiply: they have been read                  consumer warps
 // work_full            all others       block scale: the next tile, if sizes of groups   1
 //                                       lie on the device
-// slices_written       multiply         multiply: the sums of all slices of k lie in       consumer warps of the
-// cluster
-//                                       shared memory
-// slices_read          multiply         multiply: they have been added                   consumer warps of the cluster
+// slices_written       multiply         multiply: the sums of all slices of k lie in       consumer warps of all
+//                                       shared memory                                  blocks of the cluster
+// slices_read          multiply         multiply: they have been added                   the same
 // work_empty           block scale      load, row scale, store, multiply: they know it   a warp each
 #pragma once
 

@@ -94,10 +94,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void store_slices(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
     constexpr int fours = tile.columns() / 4, part = tile.rows() * fours / tile.split_k;
     share_sums<tile>(c, sums);
-    if constexpr (tile.scales_after()) {
-        barrier_wait(c.shared.final_scales_full[c.finals.place], c.finals.parity,
-                     {c.patience, BarrierName::final_scales_full, c.finals.place});
-    }
+    if constexpr (tile.scales_after()) wait_final_scales<tile>(c);
     barrier_wait(c.shared.slices_written, c.slices.parity, {c.patience, BarrierName::slices_written, 0});
     fence_cluster();
     const int first = block_rank() * part, thread = c.warpgroup * warpgroup_threads + c.warp * warp_threads + c.lane;

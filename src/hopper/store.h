@@ -14,13 +14,19 @@ TILEWRIGHT_DEVICE void release_final_scales(Consumer<tile>& c) {
     c.finals.advance();
 }
 
+template <Tile tile>
+TILEWRIGHT_DEVICE void wait_final_scales(Consumer<tile>& c) {
+    const int place = c.finals.place;
+    barrier_wait(c.shared.final_scales_full[place], c.finals.parity,
+                 {c.patience, BarrierName::final_scales_full, place});
+}
+
 /// Scales that do not vary along k: sum * (scale of the row * scale of the column).
 template <Tile tile>
 TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
     constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
     const int place = c.finals.place;
-    barrier_wait(c.shared.final_scales_full[place], c.finals.parity,
-                 {c.patience, BarrierName::final_scales_full, place});
+    wait_final_scales<tile>(c);
     const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + lane / 4;
     float rows[halves][2];
 #pragma unroll
@@ -45,8 +51,7 @@ TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
 template <Tile tile>
 TILEWRIGHT_DEVICE void pass_over_final_scales(Consumer<tile>& c) {
     if constexpr (tile.scales_after()) {
-        barrier_wait(c.shared.final_scales_full[c.finals.place], c.finals.parity,
-                     {c.patience, BarrierName::final_scales_full, c.finals.place});
+        wait_final_scales<tile>(c);
         release_final_scales(c);
     }
 }

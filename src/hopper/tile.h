@@ -70,8 +70,8 @@ struct Tile {
     bool plain = false;
     /// Plain kernels: the scales of a row of A lie side by side along k, and not those of neighbouring rows.
     bool scales_by_row = false;
-    /// For compute-sanitizer's racecheck, which does not see that one lane's arrival, after its warp has met, speaks
-    /// for all: each lane arrives for itself. Blocks on their own only.
+    /// Each lane arrives for itself, and not one for its warp: for compute-sanitizer's racecheck, whose 172 reports on
+    /// the shipped kernels all lie between accesses that meet so. Blocks on their own only.
     bool every_lane_arrives = false;
 
     constexpr bool operator==(const Tile&) const = default;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "plan/choose.h"
 #include "plan/legality.h"
 #include "plan/work.h"
 
@@ -23,11 +22,10 @@ void require_kernels(const planner::Work& work) {
 }  // namespace
 
 hopper::Tile chosen_tile(const Problem& problem, const DeviceDescription& device) {
+    const Plan chosen = plan(problem, device);
     const planner::Work work = planner::describe(problem);
-    if (std::vector<Finding> obstacles = planner::obstacles(work); !obstacles.empty())
-        throw Error(std::move(obstacles));
     require_kernels(work);
-    return planner::device_tile(planner::choose(work, device, planner::tuned_rows()).tile, planner::family_tile(work));
+    return planner::device_tile(chosen.tile, planner::family_tile(work));
 }
 
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device) {

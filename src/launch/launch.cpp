@@ -63,8 +63,8 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     return result;
 }
 
-/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come. Swapped tiles,
-/// for few rows, have one kernel for all calls: what it loses beside its loads hides behind them.
+/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come. Swapped and
+/// split tiles, for few rows, have one kernel for all calls; what that costs is not measured.
 bool is_common(const hopper::Tile& tile, const hopper::Arguments& arguments) {
     return !tile.swap_ab && !tile.splits_k() && arguments.k > 0 && arguments.stored_by_tma &&
            arguments.format == hopper::OutputFormat::bf16 && arguments.alpha == 1;

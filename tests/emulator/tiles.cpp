@@ -1,13 +1,22 @@
 #include "emulator/kernels.h"
 #include "plan/pack.h"
 
+#include <array>
 #include <utility>
 
 namespace tilewright::tests {
 
+namespace {
+
+using hopper::Scaling;
+
+constexpr std::array scalings{std::pair{Scaling::row_128, Scaling::block_128},
+                              std::pair{Scaling::row_128, Scaling::row_128}, std::pair{Scaling::after, Scaling::after}};
+
+}  // namespace
+
 std::vector<hopper::Tile> emulated_tiles() {
     using hopper::Multicast;
-    using hopper::Scaling;
     using hopper::Storage;
     std::vector<hopper::Tile> tiles = planner::pack();
     const hopper::Tile small{.m = 64, .n = 16, .stages = 2, .warpgroups = 1};
@@ -42,17 +51,13 @@ std::vector<hopper::Tile> emulated_tiles() {
                                  hopper::Tile{.m = 128, .n = 64, .stages = 4, .swap_ab = true},
                                  hopper::Tile{.m = 256, .n = 32, .stages = 3, .swap_ab = true},
                                  hopper::Tile{.m = 192, .n = 40, .stages = 3, .swap_ab = true, .warpgroups = 3}}) {
-        for (const auto& [a, b] :
-             {std::pair{Scaling::row_128, Scaling::block_128}, std::pair{Scaling::row_128, Scaling::row_128},
-              std::pair{Scaling::after, Scaling::after}}) {
+        for (const auto& [a, b] : scalings) {
             tiles.push_back(with(swapped, Storage::e4m3, Storage::e5m2, a, b));
         }
         swapped.family = hopper::Family::m_grouped;
         tiles.push_back(with(swapped, Storage::e4m3, Storage::e4m3, Scaling::row_128, Scaling::block_128));
     }
-    for (const auto& [a, b] :
-         {std::pair{Scaling::row_128, Scaling::block_128}, std::pair{Scaling::row_128, Scaling::row_128},
-          std::pair{Scaling::after, Scaling::after}}) {
+    for (const auto& [a, b] : scalings) {
         hopper::Tile checked = with(pair, Storage::e4m3, Storage::e4m3, a, b);
         checked.cluster = 1;
         checked.multicast = Multicast::none;
@@ -69,9 +74,7 @@ std::vector<hopper::Tile> emulated_tiles() {
           hopper::Tile{.m = 64, .n = 48, .stages = 3, .split_k = 8, .warpgroups = 1},
           hopper::Tile{.m = 128, .n = 128, .stages = 3, .split_k = 2}}) {
         split.cluster = split.split_k;
-        for (const auto& [a, b] :
-             {std::pair{Scaling::row_128, Scaling::block_128}, std::pair{Scaling::row_128, Scaling::row_128},
-              std::pair{Scaling::after, Scaling::after}}) {
+        for (const auto& [a, b] : scalings) {
             tiles.push_back(with(split, Storage::e4m3, Storage::e4m3, a, b));
         }
         split.family = hopper::Family::m_grouped;

@@ -32,10 +32,11 @@ constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
 TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
     for (const Shape& shape : shapes) {
-        std::map<std::tuple<std::string, bool, bool, int>, std::unique_ptr<GpuCase>> cases;
+        std::map<std::tuple<std::string, bool, Grouping, int>, std::unique_ptr<GpuCase>> cases;
         for (const hopper::Tile& tile : gpu_tiles()) {
             const Accumulation accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.promoted, tile.grouped(), tile.split_k}];
+            std::unique_ptr<GpuCase>& gpu =
+                cases[{tile_recipe(tile), tile.promoted, tile_grouping(tile), tile.split_k}];
             if (!gpu) {
                 gpu = std::make_unique<GpuCase>(check::CaseSpec{.grouping = tile_grouping(tile),
                                                                 .recipe = recipe_of(tile_recipe(tile)),

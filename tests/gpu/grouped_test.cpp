@@ -31,6 +31,7 @@ void wait() { cuda::driver().require(cuda::driver().call.context_synchronize(), 
 
 TEST(GpuGrouped, EveryRecipe) {
     const CurrentDevice device;
+    // Every way to say sizes runs the same kernels: other recipes than the main ones in one of them.
     for (const Recipe& recipe : gpu_recipes()) {
         check::CaseSpec spec = spec_of(Grouping::m_grouped_offsets, "row:row");
         spec.recipe = recipe;

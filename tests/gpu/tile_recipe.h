@@ -12,10 +12,14 @@ inline const char* tile_recipe(const hopper::Tile& tile) {
     return tile.b_scaling == hopper::Scaling::row_128 ? "1x128:1x128" : "1x128:128x128";
 }
 
-/// `other` where groups have no sizes of their own.
-inline Grouping tile_grouping(const hopper::Tile& tile, Grouping grouped = Grouping::m_grouped_offsets,
-                              Grouping other = Grouping::dense) {
-    return tile.grouped() ? grouped : other;
+/// Where groups begin anywhere, TMA takes scales by row alone: other plain kernels run with groups of their own.
+inline Grouping tile_groups_of(const hopper::Tile& tile) {
+    const bool separate = tile.plain && tile.scales_rows() && !tile.scales_by_row;
+    return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
+}
+
+inline Grouping tile_grouping(const hopper::Tile& tile) {
+    return tile.grouped() ? tile_groups_of(tile) : Grouping::dense;
 }
 
 /// Of most tests.

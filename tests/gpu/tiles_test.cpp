@@ -33,7 +33,7 @@ TEST(GpuTiles, EveryTile) {
     for (const hopper::Tile& tile : gpu_tiles()) {
         const std::int64_t rows = tile.rows();
         const std::int64_t columns = tile.columns();
-        for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1168}}) {
+        for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1008}}) {
             expect_bits(tile, {.m = rows, .n = columns, .k = k});
             expect_bits(tile, {.m = rows + 1, .n = columns - 1, .k = k});
             expect_bits(tile, {.output = Format::f32, .m = 3 * rows - 5, .n = 2 * columns + 8, .k = k});
@@ -43,7 +43,7 @@ TEST(GpuTiles, EveryTile) {
                            .k = 400,
                            .a_scales_transposed = true,
                            .b_scales_transposed = true});
-        expect_bits(tile, {.grouping = tile_grouping(tile, Grouping::m_grouped_masked, Grouping::batched),
+        expect_bits(tile, {.grouping = tile.grouped() ? Grouping::m_grouped_masked : Grouping::batched,
                            .m = rows + 9,
                            .n = columns + 9,
                            .k = 272,
