@@ -118,7 +118,7 @@ const char* name_of(hopper::BarrierName name) {
         case BarrierName::block_scales_empty: return "block_scales_empty";
         case BarrierName::work_full: return "work_full";
         case BarrierName::work_empty: return "work_empty";
-        case BarrierName::slices_written: return "slices_written";
+        case BarrierName::slices_full: return "slices_full";
         case BarrierName::slices_read: return "slices_read";
     }
     return "barrier";

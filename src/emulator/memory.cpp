@@ -130,19 +130,6 @@ int load_shared(const int& from) { return read(from); }
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }
-Quad load_peer(const Quad& from, int rank) {
-    if (rank < 0 || rank >= machine().cluster_size()) {
-        fail(fmt::format("load_peer: block {} of a cluster of {}", rank, machine().cluster_size()));
-    }
-    const Block& peer = machine().block(rank);
-    if (peer.running == 0) fail(fmt::format("load_peer: block {} has ended", peer.index));
-    const u32 offset = shared_offset(*me().block, &from, sizeof from);
-    Quad value{};
-    std::memcpy(&value, peer.shared + offset, sizeof value);
-    race::reads(peer.shared + offset, sizeof value);
-    return value;
-}
-void fence_cluster() {}
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
@@ -172,6 +159,7 @@ int load_global(const int* from) { return *from; }
 i64 load_global(const i64* from) { return *from; }
 void store_global(float* to, float value) { *to = value; }
 void store_global(u16* to, u16 value) { *to = value; }
+void store_global(u32* to, u32 value) { *to = value; }
 void store_global(u64* to, u64 value) { *to = value; }
 void store_global(Quad* to, Quad value) { *to = value; }
 

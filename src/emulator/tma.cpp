@@ -201,6 +201,29 @@ void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x,
            .blocks = blocks});
 }
 
+void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {
+    if (rank < 0 || rank >= machine().cluster_size()) {
+        fail(fmt::format("store_peer: block {} of a cluster of {}", rank, machine().cluster_size()));
+    }
+    const Thread& thread = me();
+    const u32 place = shared_offset(*thread.block, &to, sizeof to);
+    const u32 signal = shared_offset(*thread.block, &barrier, sizeof barrier);
+    Block& peer = machine().block(rank);
+    static_cast<void>(barrier_state(thread, peer, signal));
+    std::memset(peer.shared + place, 0xFF, sizeof to);  // from here on it may change at any time
+    const auto run = [=, &thread, &peer] {
+        std::memcpy(peer.shared + place, &value, sizeof value);
+        race::engine_writes(peer.shared + place, sizeof value, peer.shared + signal);
+        deliver(thread, peer, signal, sizeof value);
+    };
+    if (machine().options().tma == Timing::early) {
+        run();
+    } else {
+        machine().put_in_flight(run);
+    }
+    machine().maybe_lose_turn();
+}
+
 void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {
     const TensorMapDescription description = emulator::decode("tma_store", map);
     const u32 offset = checked_place("tma_store", description, from);

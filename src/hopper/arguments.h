@@ -61,7 +61,7 @@ enum class BarrierName : u8 {
     block_scales_empty,
     work_full,
     work_empty,
-    slices_written,
+    slices_full,
     slices_read
 };
 

@@ -16,9 +16,10 @@
 // final_scales_empty   block scale      multiply: they have been read                  consumer warps
 // work_full            all others       block scale: the next tile, if sizes of groups   1
 //                                       lie on the device
-// slices_written       multiply         multiply: the sums of all slices of k lie in       consumer warps of all
-//                                       shared memory                                  blocks of the cluster
-// slices_read          multiply         multiply: they have been added                   the same
+// slices_full          multiply         multiply, all blocks: the sums of all slices of k  1 + bytes
+//                                       have come
+// slices_read          multiply         multiply: they have been added                   consumer warps of all
+//                                                                                      blocks of the cluster
 // work_empty           block scale      load, row scale, store, multiply: they know it   a warp each
 #pragma once
 
@@ -29,32 +30,41 @@
 
 namespace tilewright::hopper {
 
+/// Barriers are made ready by one thread, in straight code: their instruction takes addresses from uniform registers
+/// alone, so that lanes which each make one ready do it one after the other, in a loop.
+template <Tile tile>
+TILEWRIGHT_DEVICE void init_full(Shared<tile>& shared, const Arguments& arguments) {
+    const int arrivals = tile.full_arrivals(arguments.scales_by_tma);
+#pragma unroll
+    for (int stage = 0; stage < tile.stages; ++stage) barrier_init(shared.full[stage], arrivals);
+    barrier_init_fence();
+}
+
+/// All but `full`.
 template <Tile tile>
 TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& arguments) {
-    // A thread each: code that is executed once is as slow as its length, because it comes from memory.
-    const int lane = lane_index();
-    if (lane < tile.stages) {
-        barrier_init(shared.full[lane], tile.full_arrivals(arguments.scales_by_tma));
-        barrier_init(shared.empty[lane], tile.empty_arrivals());
+    const auto init = [](auto& barriers, int arrivals) {
+#pragma unroll
+        for (Barrier& barrier : barriers) barrier_init(barrier, arrivals);
+    };
+    const int one = tile.arrivals(1), all = tile.arrivals(tile.consumer_warps());
+    init(shared.empty, tile.empty_arrivals());
+    init(shared.stored, 1);
+    init(shared.staged, tile.arrivals(warpgroup_threads / warp_threads));
+    if constexpr (tile.scales_blocks()) {
+        init(shared.block_scales_full, one);
+        init(shared.block_scales_empty, all);
     }
-    if (lane < final_scale_slots) {
-        barrier_init(shared.final_scales_full[lane], tile.arrivals(1));
-        barrier_init(shared.final_scales_empty[lane], tile.arrivals(tile.consumer_warps()));
+    if constexpr (tile.scales_after()) {
+        init(shared.final_scales_full, one);
+        init(shared.final_scales_empty, all);
     }
-    if (lane < block_scale_slots) {
-        barrier_init(shared.block_scales_full[lane], tile.arrivals(1));
-        barrier_init(shared.block_scales_empty[lane], tile.arrivals(tile.consumer_warps()));
+    if constexpr (tile.grouped()) {
+        init(shared.work_full, 1);
+        init(shared.work_empty, tile.work_arrivals(arguments.scales_by_tma, arguments.stored_by_tma));
     }
-    if (lane < tile.warpgroups) {
-        barrier_init(shared.staged[lane], tile.arrivals(warpgroup_threads / warp_threads));
-        barrier_init(shared.stored[lane], 1);
-    }
-    if (tile.grouped() && lane < work_slots) {
-        barrier_init(shared.work_full[lane], 1);
-        barrier_init(shared.work_empty[lane], tile.work_arrivals(arguments.scales_by_tma, arguments.stored_by_tma));
-    }
-    if (tile.splits_k() && lane == 0) {
-        barrier_init(shared.slices_written, tile.consumer_warps() * tile.cluster);
+    if constexpr (tile.splits_k()) {
+        barrier_init(shared.slices_full, 1);
         barrier_init(shared.slices_read, tile.consumer_warps() * tile.cluster);
     }
     barrier_init_fence();
@@ -62,12 +72,13 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
 
 /// This and `consume` return the patience that is left.
 template <Tile tile>
-TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles, int warp) {
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles,
+                              Loader<tile>& loader, int warp) {
     switch (tile.role(warp)) {
-        case Role::load: return load_operands<tile>(shared, arguments, tiles);
+        case Role::load: return loader.run();
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
-            if constexpr (!tile.plain) {
+            if constexpr (tile.scales_may_be_loaded()) {
                 if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();
             }
             break;
@@ -91,25 +102,38 @@ TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const Work& work
     return !tile.skips_rows() || work.row + consumer.first_row() < work.row_end;
 }
 
+/// At the end of a tile: the lanes of the warp are together again, and known to be. Only then does the compiler keep
+/// the loop's state, and with it the descriptors of wgmma, in uniform registers. Behind stores with branches of their
+/// own it has to be told besides that all lanes agree.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stay_uniform(Consumer<tile>& consumer) {
+    sync_warp();
+    if constexpr (!tile.plain || tile.splits_k()) consumer.ring.place = same_in_warp(consumer.ring.place);
+}
+
 /// Multiplies a tile, then stores it.
 template <Tile tile>
 TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Tiles<tile>& tiles) {
     Sums<tile> sums;
-    for (Work work = tiles.first(consumer.patience); work.exists != 0; work = tiles.next(consumer.patience)) {
-        if (has_rows<tile>(consumer, work)) {
+    Work work = tiles.first(consumer.patience);
+    while (work.exists != 0) {
+        Work next{};
+        if constexpr (tile.splits_k()) {
             multiply<tile>(consumer, sums);
-            if constexpr (tile.splits_k()) {
-                store_slices<tile>(consumer, sums, work);
-            } else {
-                store<tile>(consumer, sums, work);
-            }
+            next = tiles.next(consumer.patience);
+            store_slices<tile>(consumer, sums, work, next.exists != 0);
         } else {
-            pass_over<tile>(consumer);
-            pass_over_final_scales<tile>(consumer);
+            if (has_rows<tile>(consumer, work)) {
+                multiply<tile>(consumer, sums);
+                store<tile>(consumer, sums, work);
+            } else {
+                pass_over<tile>(consumer);
+                pass_over_final_scales<tile>(consumer);
+            }
+            next = tiles.next(consumer.patience);
         }
-        // Together again, and known to be: only then does the compiler keep the loop's state, and with it the
-        // descriptors of wgmma, in uniform registers.
-        sync_warp();
+        work = next;
+        stay_uniform<tile>(consumer);
     }
 }
 
@@ -145,7 +169,7 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>&
             if constexpr (tile.grouped()) next = tiles.next(consumer.patience);
         }
         work = next;
-        sync_warp();  // as above
+        stay_uniform<tile>(consumer);
     }
 }
 
@@ -179,32 +203,40 @@ __global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
     static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
     auto& shared = shared_memory<Shared<tile>>();
     const int warp = warp_index();
-    Tiles<tile> tiles(shared, arguments);
-    // A warp that has time makes the barriers ready while the others find their first tile.
-    if (warp == 0 && lane_index() == 0) {
-        tma_prefetch(arguments.a);
-        tma_prefetch(arguments.b);
+    const bool loads = tile.role(warp) == Role::load;
+    if (lane_index() == 0) {
+        if (loads) {
+            tma_prefetch(arguments.a);
+            tma_prefetch(arguments.b);
+            init_full<tile>(shared, arguments);
+        }
+        if (warp == producer_warps - 1) init_barriers<tile>(shared, arguments);
     }
-    if (warp == producer_warps - 1) init_barriers<tile>(shared, arguments);
+    sync_warp();
+    Tiles<tile> tiles(shared, arguments);
     tiles.prepare();
     // So far nothing was read but the arguments.
     wait_for_earlier_kernels();
     let_next_kernel_start();
+    Loader<tile> loader(shared, arguments, tiles);
+    if constexpr (loads_early<tile>) {
+        if (loads) loader.begin();
+    }
     sync_block();
     if constexpr (tile.cluster > 1) sync_cluster();
 
     int patience = 0;
     if (warp < producer_warps) {
         if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
-        patience = produce<tile>(shared, arguments, tiles, warp);
+        patience = produce<tile>(shared, arguments, tiles, loader, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
         patience = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (patience < 0)
         store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));
-    // A peer's warps may still signal the barriers here.
-    if constexpr (tile.cluster > 1) sync_cluster();
+    // A peer's warps may still signal the barriers here. (Slices of k: nobody does.)
+    if constexpr (tile.multicast != Multicast::none) sync_cluster();
 }
 
 }  // namespace tilewright::hopper

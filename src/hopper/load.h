@@ -32,47 +32,80 @@ TILEWRIGHT_DEVICE int rows_wanted(const Work& work) {
     return rows < tile.rows() ? rows : tile.rows();
 }
 
-/// Run by a whole warp, of which one thread issues: so its state stays in uniform registers, which TMA takes its
-/// coordinates from. Returns the patience that is left.
+/// Whether the first loads may be under way before the block has met: nobody else's barriers or tiles are needed.
 template <Tile tile>
-TILEWRIGHT_DEVICE int load_operands(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles) {
-    int patience = all_patience;
-    const bool issues = lane_index() == 0;
-    const Slice slice = slice_of<tile>(arguments);
-    constexpr bool has_a_scales = tile.side_a().scaled_in_loop_by_row(),
-                   has_b_scales = tile.side_b().scaled_in_loop_by_row();
-    const bool scales = tile.scale_warps() > 0 && (tile.plain || arguments.scales_by_tma);
-    const int bytes = tile.bytes_per_stage() + (scales ? tile.b_scale_bytes() : 0);
-    Ring<tile.stages> ring{.parity = 1};
-    for (Work work = tiles.first(patience); work.exists != 0; work = tiles.next(patience)) {
-        int rows = tile.side_a().rows, tile_bytes = bytes;
-        if constexpr (tile.skips_loads()) {
-            rows = rows_wanted<tile>(work);
-            tile_bytes -= (tile.side_a().rows - rows) * row_bytes;
-        }
-        for (int k_block = slice.begin; k_block < slice.begin + slice.count; ++k_block, ring.advance()) {
-            const int stage = ring.place;
-            Barrier& full = shared.full[stage];
-            barrier_wait(shared.empty[stage], ring.parity, {patience, BarrierName::empty, stage});
-            if (issues) {
-                const bool a_scales = has_a_scales && scales && k_block % tile.scale_chunk() == 0;
-                barrier_arrive_expect(full, tile_bytes + (a_scales ? tile.a_scale_bytes() : 0));
-                load_rows<tile, tile.side_a()>(shared.values_of_a(stage), arguments.a, full, k_block * tile.k, work.row,
-                                               work.batch, rows);
-                load_rows<tile, tile.side_b()>(shared.values_of_b(stage), arguments.b, full, k_block * tile.k,
-                                               work.column, work.group);
-                if (a_scales) {
-                    const int x = tile.scales_by_row ? k_block : work.row, y = tile.scales_by_row ? work.row : k_block;
-                    tma_load(shared.scales_of_a(stage), arguments.a_scales, full, x, y, work.batch);
-                }
-                if (has_b_scales && scales) {
-                    tma_load(shared.scales_of_b(stage), arguments.b_scales, full, work.column, k_block, work.group);
-                }
-            }
-            sync_warp();
-        }
+constexpr bool loads_early = !tile.grouped() && tile.multicast == Multicast::none;
+
+/// The loading warp, of which one thread issues: as a whole warp its state stays in uniform registers, which TMA takes
+/// its coordinates from.
+template <Tile tile>
+class Loader {
+public:
+    TILEWRIGHT_DEVICE Loader(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles)
+        : shared_(shared), arguments_(arguments), tiles_(tiles), slice_(slice_of<tile>(arguments)) {}
+
+    /// Loads what finds the ring empty. Right at the start of the kernel, because a cold start costs more time than
+    /// some whole products.
+    TILEWRIGHT_DEVICE void begin() {
+        const Work work = tiles_.first(patience_);
+        if (work.exists == 0) return;
+        ahead_ = slice_.count < tile.stages ? slice_.count : tile.stages;
+#pragma unroll 1
+        for (int i = 0; i < ahead_; ++i) fill(work, slice_.begin + i, tile.rows(), tile.bytes_per_stage());
     }
-    return patience;
-}
+
+    /// All the rest. Returns the patience that is left.
+    TILEWRIGHT_DEVICE int run() {
+        for (Work work = tiles_.first(patience_); work.exists != 0; work = tiles_.next(patience_)) {
+            int rows = tile.rows(), bytes = tile.bytes_per_stage();
+            if constexpr (tile.skips_loads()) {
+                rows = rows_wanted<tile>(work);
+                bytes -= (tile.rows() - rows) * row_bytes;
+            }
+            for (int i = ahead_; i < slice_.count; ++i) {
+                barrier_wait(shared_.empty[ring_.place], ring_.parity, {patience_, BarrierName::empty, ring_.place});
+                fill(work, slice_.begin + i, rows, bytes);
+            }
+            ahead_ = 0;
+        }
+        return patience_;
+    }
+
+private:
+    TILEWRIGHT_DEVICE void fill(const Work& work, int k_block, int rows, int bytes) {
+        constexpr bool has_a_scales = tile.side_a().scaled_in_loop_by_row(),
+                       has_b_scales = tile.side_b().scaled_in_loop_by_row();
+        const bool scales = tile.scale_warps() > 0 && (!tile.scales_may_be_loaded() || arguments_.scales_by_tma);
+        const bool a_scales = has_a_scales && scales && k_block % tile.scale_chunk() == 0;
+        const int stage = ring_.place;
+        Barrier& full = shared_.full[stage];
+        if (lane_index() == 0) {
+            if (a_scales) bytes += tile.a_scale_bytes();
+            if (scales) bytes += tile.b_scale_bytes();
+            barrier_arrive_expect(full, bytes);
+            load_rows<tile, tile.side_a()>(shared_.values_of_a(stage), arguments_.a, full, k_block * tile.k, work.row,
+                                           work.batch, rows);
+            load_rows<tile, tile.side_b()>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.k,
+                                           work.column, work.group);
+            if (a_scales) {
+                const int x = tile.scales_by_row ? k_block : work.row, y = tile.scales_by_row ? work.row : k_block;
+                tma_load(shared_.scales_of_a(stage), arguments_.a_scales, full, x, y, work.batch);
+            }
+            if (has_b_scales && scales) {
+                tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full, work.column, k_block, work.group);
+            }
+        }
+        sync_warp();
+        ring_.advance();
+    }
+
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+    Tiles<tile> tiles_;
+    Slice slice_;
+    Ring<tile.stages> ring_{.parity = 1};
+    int ahead_ = 0;  // k-blocks of the first tile that are under way
+    int patience_ = all_patience;
+};
 
 }  // namespace tilewright::hopper

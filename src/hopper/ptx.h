@@ -100,8 +100,6 @@ void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
 void tma_store_commit();
 void tma_store_wait_read();  // shared memory has been read
 void tma_store_wait();       // global memory has been written
-/// Orders this thread's memory accesses, and those it has learnt of, for all threads of the cluster.
-void fence_cluster();
 /// Orders earlier writes to shared memory by this thread before later TMA stores of whoever it meets next.
 void fence_async_proxy();
 
@@ -148,8 +146,8 @@ float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
 int load_shared(const int& from);
-/// From the same place in block `rank` of the cluster.
-Quad load_peer(const Quad& from, int rank);
+/// To the same place in block `rank` of the cluster; the bytes arrive at its `barrier`.
+void store_peer(Quad& to, Quad value, Barrier& barrier, int rank);
 void store_shared(int& to, int value);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);
@@ -167,6 +165,7 @@ int load_global(const int* from);
 i64 load_global(const i64* from);
 void store_global(float* to, float value);
 void store_global(u16* to, u16 value);
+void store_global(u32* to, u32 value);
 void store_global(u64* to, u64 value);
 void store_global(Quad* to, Quad value);
 

@@ -189,17 +189,16 @@ TILEWRIGHT_DEVICE int load_shared(const int& from) {
     asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(shared_address(&from)));
     return value;
 }
-TILEWRIGHT_DEVICE Quad load_peer(const Quad& from, int rank) {
-    Quad quad;
+TILEWRIGHT_DEVICE void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {
+    const float* v = value.values;
     asm volatile(
-        "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\n"
-        "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n}"
-        : "=f"(quad.values[0]), "=f"(quad.values[1]), "=f"(quad.values[2]), "=f"(quad.values[3])
-        : "r"(shared_address(&from)), "r"(rank)
+        "{\n.reg .b32 place, signal;\nmapa.shared::cluster.u32 place, %0, %2;\nmapa.shared::cluster.u32 signal, %1, "
+        "%2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [place], {%3, %4, %5, %6}, [signal];\n}" ::
+            "r"(shared_address(&to)),
+        "r"(shared_address(&barrier)), "r"(rank), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
         : "memory");
-    return quad;
 }
-TILEWRIGHT_DEVICE void fence_cluster() { asm volatile("fence.acq_rel.cluster;" ::: "memory"); }
 TILEWRIGHT_DEVICE void store_shared(int& to, int value) {
     asm volatile("st.shared.s32 [%0], %1;" ::"r"(shared_address(&to)), "r"(value) : "memory");
 }
@@ -226,6 +225,7 @@ TILEWRIGHT_DEVICE int load_global(const int* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE i64 load_global(const i64* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE void store_global(float* to, float value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u16* to, u16 value) { *to = value; }
+TILEWRIGHT_DEVICE void store_global(u32* to, u32 value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(u64* to, u64 value) { *to = value; }
 TILEWRIGHT_DEVICE void store_global(Quad* to, Quad value) { *to = value; }
 

@@ -45,8 +45,8 @@ struct Shared {
     Barrier work_empty[tile.grouped() ? work_slots : 1];
     int work[tile.grouped() ? work_slots : 1][work_words];
 
-    // Split k: this block's sums and its peers' are written; all have read them.
-    Barrier slices_written;
+    // Split k: the sums that this block owns have come, from all slices; all blocks have read theirs.
+    Barrier slices_full;
     Barrier slices_read;
 
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return tile.swap_ab ? second[stage] : first[stage]; }

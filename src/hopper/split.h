@@ -1,110 +1,116 @@
-// Split k: each block of a cluster multiplies a slice of k of the same tile. The sums meet in shared memory: a block
-// reads its part of the tile from all of them, adds in ascending k, and stores it.
+// Split k: each block of a cluster multiplies a slice of k of the same tile. The fragments of its sums are dealt out: a
+// block owns as many as its peers, and gets them from all of them, straight from registers into its shared memory. It
+// adds them in ascending k, and stores what it owns.
 #pragma once
 
 #include "hopper/store.h"
 
 namespace tilewright::hopper {
 
-/// A block's sums as they lie in its shared memory: D's rows and columns.
+/// Where block `slice` of the cluster leaves this thread's part of the `index`-th fragment that a block owns.
 template <Tile tile>
-TILEWRIGHT_DEVICE float* slice_sums(const Consumer<tile>& c, int row, int column) {
-    return reinterpret_cast<float*>(c.shared.d[0]) + row * tile.slice_pitch() + column;
+TILEWRIGHT_DEVICE Quad& slice_place(const Consumer<tile>& c, int slice, int index) {
+    const int thread = c.warp * warp_threads + c.lane;
+    Quad* const first = reinterpret_cast<Quad*>(c.shared.d[c.warpgroup]);
+    return first[(slice * tile.fragments_each() + index) * warpgroup_threads + thread];
+}
+
+/// Fragments that this block owns.
+template <Tile tile>
+TILEWRIGHT_DEVICE int owned_fragments() {
+    const int rest = tile.fragments() - block_rank() * tile.fragments_each();
+    return rest < 0 ? 0 : min(rest, tile.fragments_each());
 }
 
 template <Tile tile>
-TILEWRIGHT_DEVICE void arrive_at_all(Consumer<tile>& c, Barrier& barrier) {
-    sync_warp();
-    if (c.lane >= tile.cluster) return;
-    fence_cluster();
-    barrier_arrive_peer(barrier, c.lane);
-}
-
-template <Tile tile>
-TILEWRIGHT_DEVICE void share_sums(Consumer<tile>& c, const Sums<tile>& sums) {
-    constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
+TILEWRIGHT_DEVICE void send_sums(Consumer<tile>& c, const Sums<tile>& sums) {
     barrier_wait(c.shared.slices_read, c.slices.parity ^ 1, {c.patience, BarrierName::slices_read, 0});
-#pragma unroll
-    for (int half = 0; half < halves; ++half) {
-#pragma unroll
-        for (int column = 0; column < tile.n; column += 8) {
-            const float* from = fragment<tile>(sums, half, column);
-            const int m = c.row_in_tile + half * warpgroup_rows, n = column + c.lane % 4 * 2;
-            if constexpr (tile.swap_ab) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) store_shared(*slice_sums<tile>(c, n + i % 2, m + i / 2 * 8), from[i]);
-            } else {
-                store_shared(*reinterpret_cast<Pair*>(slice_sums<tile>(c, m, n)), {from[0], from[1]});
-                store_shared(*reinterpret_cast<Pair*>(slice_sums<tile>(c, m + 8, n)), {from[2], from[3]});
-            }
-        }
+    if (c.warpgroup == 0 && c.warp == 0 && c.lane == 0) {
+        const int bytes = owned_fragments<tile>() * tile.split_k * tile.consumer_warps() * warp_threads;
+        barrier_arrive_expect(c.shared.slices_full, bytes * int(sizeof(Quad)));
     }
-    arrive_at_all(c, c.shared.slices_written);
+    sync_warp();
+    const int rank = block_rank();
+#pragma unroll
+    for (int i = 0; i < tile.fragments(); ++i) {
+        const float* sum = fragment<tile>(sums, i / (tile.n / 8), i % (tile.n / 8) * 8);
+        store_peer(slice_place(c, rank, i % tile.fragments_each()), {sum[0], sum[1], sum[2], sum[3]},
+                   c.shared.slices_full, i / tile.fragments_each());
+    }
 }
 
-/// Four neighbours of a row of D, from all slices.
+/// This thread's part of the `index`-th fragment that the block owns.
 template <Tile tile>
-TILEWRIGHT_DEVICE Quad add_slices(const Consumer<tile>& c, int row, int column) {
-    const Quad& place = *reinterpret_cast<const Quad*>(slice_sums<tile>(c, row, column));
+TILEWRIGHT_DEVICE Quad add_slices(const Consumer<tile>& c, int index) {
     Quad slices[tile.split_k];
 #pragma unroll
-    for (int rank = 0; rank < tile.split_k; ++rank) slices[rank] = load_peer(place, rank);
+    for (int slice = 0; slice < tile.split_k; ++slice) slices[slice] = load_shared(slice_place(c, slice, index));
     Quad total = slices[0];
 #pragma unroll
-    for (int rank = 1; rank < tile.split_k; ++rank) {
+    for (int slice = 1; slice < tile.split_k; ++slice) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) total.values[i] += slices[rank].values[i];
-    }
-    if constexpr (tile.scales_after()) {
-        const int place_of_scales = c.finals.place;
-        const float* a = tile.swap_ab ? c.shared.column_scales[place_of_scales] : c.shared.row_scales[place_of_scales];
-        const float* b = tile.swap_ab ? c.shared.row_scales[place_of_scales] : c.shared.column_scales[place_of_scales];
-        const float row_scale = load_shared(a[row]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) total.values[i] *= row_scale * load_shared(b[column + i]);
+        for (int i = 0; i < 4; ++i) total.values[i] += slices[slice].values[i];
     }
     return total;
 }
 
-/// At once where D's row is contiguous and aligned.
+/// Elements 0, 1: row `m` of the tensor core's, columns `n` and the next; 2, 3: row `m` + 8.
 template <Tile tile>
-TILEWRIGHT_DEVICE void store_four(const Arguments& arguments, const Work& work, int row, int column, const Quad& sums) {
-    const OutputView& d = arguments.output;
-    const i64 to = work.batch * d.batch_stride + row * d.row_stride + column;
-    u16* const place = static_cast<u16*>(d.data) + to;
-    const bool aligned = reinterpret_cast<u64>(place) % sizeof(u64) == 0;
-    const bool simple = arguments.addend.data == nullptr && d.column_stride == 1 && column + 4 <= arguments.n;
-    if (simple && aligned && arguments.format != OutputFormat::f32) {
-        const bool as_bf16 = arguments.format == OutputFormat::bf16;
-        float values[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) values[i] = arguments.alpha * sums.values[i];
-        store_global(reinterpret_cast<u64*>(place), pack_16_bit(values, as_bf16) | u64(pack_16_bit(values + 2, as_bf16))
-                                                                                       << 32);
-        return;
-    }
+TILEWRIGHT_DEVICE void scale_fragment(const Consumer<tile>& c, Quad& sums, int m, int n) {
+    const int place = c.finals.place;
+    const Pair columns = load_shared(*reinterpret_cast<const Pair*>(&c.shared.column_scales[place][n]));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (column + i < arguments.n) store_element(arguments, work, row, column + i, sums.values[i]);
+        const float row = load_shared(c.shared.row_scales[place][m + i / 2 * 8]);
+        sums.values[i] *= row * (i % 2 == 0 ? columns.x : columns.y);
     }
 }
 
-/// The block's part of the tile: as many rows of D as its peers have.
+/// As above.
 template <Tile tile>
-TILEWRIGHT_DEVICE void store_slices(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
-    constexpr int fours = tile.columns() / 4, part = tile.rows() * fours / tile.split_k;
-    share_sums<tile>(c, sums);
-    if constexpr (tile.scales_after()) wait_final_scales<tile>(c);
-    barrier_wait(c.shared.slices_written, c.slices.parity, {c.patience, BarrierName::slices_written, 0});
-    fence_cluster();
-    const int first = block_rank() * part, thread = c.warpgroup * warpgroup_threads + c.warp * warp_threads + c.lane;
-    for (int i = first + thread; i < first + part; i += tile.warpgroups * warpgroup_threads) {
-        const int row = i / fours, column = i % fours * 4;
-        if (work.row + row >= (tile.grouped() ? work.row_end : c.arguments.m)) continue;
-        const Quad total = add_slices<tile>(c, row, column);
-        store_four<tile>(c.arguments, work, work.row + row, work.column + column, total);
+TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const Work& work, const Quad& sums, int m, int n) {
+    const int row_end = tile.grouped() ? work.row_end : c.arguments.m;
+    const int row = work.row + (tile.swap_ab ? n : m), column = work.column + (tile.swap_ab ? m : n);
+    if constexpr (tile.plain && !tile.swap_ab) {
+        const OutputView& d = c.arguments.output;
+        u16* const to = static_cast<u16*>(d.data) + work.batch * d.batch_stride + row * d.row_stride + column;
+        if (column >= c.arguments.n) return;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const u32 pair = pack_bf16(sums.values[2 * half], sums.values[2 * half + 1]);
+            if (row + half * 8 < row_end) store_global(reinterpret_cast<u32*>(to + half * 8 * d.row_stride), pair);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int beside = i % 2, below = i / 2 * 8;
+            const int own_row = row + (tile.swap_ab ? beside : below);
+            const int own_column = column + (tile.swap_ab ? below : beside);
+            if (own_row < row_end && own_column < c.arguments.n) {
+                store_element<tile.plain>(c.arguments, work, own_row, own_column, sums.values[i]);
+            }
+        }
     }
-    arrive_at_all(c, c.shared.slices_read);
+}
+
+/// `more`: another tile follows. After the last one nobody writes to this block any more, so that it may end.
+template <Tile tile>
+TILEWRIGHT_DEVICE void store_slices(Consumer<tile>& c, const Sums<tile>& sums, const Work& work, bool more) {
+    send_sums<tile>(c, sums);
+    if constexpr (tile.scales_after()) wait_final_scales<tile>(c);
+    barrier_wait(c.shared.slices_full, c.slices.parity, {c.patience, BarrierName::slices_full, 0});
+    const int owned = owned_fragments<tile>(), first = block_rank() * tile.fragments_each();
+#pragma unroll 1
+    for (int i = 0; i < owned; ++i) {
+        const int half = (first + i) / (tile.n / 8), column = (first + i) % (tile.n / 8) * 8;
+        const int m = c.row_in_tile + half * warpgroup_rows, n = column + c.lane % 4 * 2;
+        Quad total = add_slices<tile>(c, i);
+        if constexpr (tile.scales_after()) scale_fragment<tile>(c, total, m, n);
+        store_fragment<tile>(c, work, total, m, n);
+    }
+    sync_warp();
+    if (more && c.lane < tile.cluster) barrier_arrive_peer(c.shared.slices_read, c.lane);
+    sync_warp();
     c.slices.advance();
     if constexpr (tile.scales_after()) release_final_scales<tile>(c);
 }

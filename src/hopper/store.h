@@ -158,7 +158,8 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums) {
 /// Whether a tile's D leaves its registers unit by unit, each while the next tile's product that takes its place is
 /// computed.
 template <Tile tile>
-constexpr bool stores_while_multiplying = tile.plain&& tile.chain() != 0 && tile.piece_columns() % 16 == 0;
+constexpr bool stores_while_multiplying =
+    tile.plain && !tile.splits_k() && tile.chain() != 0 && tile.piece_columns() % 16 == 0;
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_unit(Consumer<tile>& c, Sums<tile>& sums, int unit) {
@@ -176,10 +177,12 @@ TILEWRIGHT_DEVICE void store_unit(Consumer<tile>& c, Sums<tile>& sums, int unit)
     c.staged.advance();
 }
 
-/// D = C + alpha * sum of one element, rounded once.
+/// D = C + alpha * sum of one element, rounded once. `plain`: as Tile::plain.
+template <bool plain = false>
 TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const Work& work, int row, int column, float sum) {
     const OutputView &d = arguments.output, &c = arguments.addend;
     const i64 to = work.batch * d.batch_stride + row * d.row_stride + column * d.column_stride;
+    if constexpr (plain) return store_global(static_cast<u16*>(d.data) + to, to_bf16(sum));
     const i64 from = work.batch * c.batch_stride + row * c.row_stride + column * c.column_stride;
     const float alpha = arguments.alpha;
     if (arguments.format == OutputFormat::f32) {

@@ -148,9 +148,12 @@ struct Tile {
     constexpr int empty_arrivals() const {
         return arrivals(consumer_warps()) * (multicast == Multicast::none ? 1 : cluster);
     }
+    /// Rather than come by TMA.
+    constexpr bool scales_may_be_loaded() const { return !plain || swap_ab; }
     /// Each warp that works on tiles and does not hand them out.
     constexpr int work_arrivals(bool scales_by_tma, bool stored_by_tma) const {
-        return arrivals(1 + row_scale_warps(scales_by_tma) + consumer_warps() + (stored_by_tma ? 1 : 0));
+        const int stores = stored_by_tma && !splits_k() ? 1 : 0;
+        return arrivals(1 + row_scale_warps(scales_by_tma) + consumer_warps() + stores);
     }
 
     // ---- Shared memory
@@ -178,10 +181,10 @@ struct Tile {
     }
     constexpr int work_bytes() const { return grouped() ? work_slots * work_words * 4 : 0; }
     /// D on its way out, of each warpgroup: 16-bit elements of its whole share, or a scratch pad of 16 rows a warp.
-    /// Split k: the sums of a slice.
+    /// Split k: the sums that a block owns.
     constexpr int staging_bytes() const {
         const int pads = warpgroup_threads / warp_threads * warp_rows * row_bytes;
-        const int share = splits_k() ? slice_bytes() / warpgroups : share_rows() * share_columns() * 2;
+        const int share = splits_k() ? slice_bytes() : share_rows() * share_columns() * 2;
         return round_up(share > pads ? share : pads, tile_alignment);
     }
     constexpr int shared_bytes() const {
@@ -271,17 +274,19 @@ struct Tile {
     }
     /// 16-bit elements are staged 16 columns at a time, 32-bit ones 32; stmatrix turns 16-bit ones alone around.
     constexpr bool stores_by_tma(int element_bytes) const {
-        if (splits_k()) return false;
-        if (swap_ab) return element_bytes == 2;
+        if (swap_ab || splits_k()) return element_bytes == 2;
         return n % (element_bytes == 2 ? 16 : 32) == 0;
     }
 
     // ---- Split k
 
     constexpr bool splits_k() const { return split_k > 1; }
-    /// From row to row of a slice's sums, f32 in shared memory: such that the rows of one store meet different banks.
-    constexpr int slice_pitch() const { return columns() + (swap_ab ? 4 : 8); }
-    constexpr int slice_bytes() const { return rows() * slice_pitch() * 4; }
+    /// Of a warpgroup's sums: 64 rows and 8 columns, four elements a thread.
+    constexpr int fragments() const { return rows_per_warpgroup() / warpgroup_rows * (n / 8); }
+    /// That a block owns; the last may own fewer.
+    constexpr int fragments_each() const { return (fragments() + split_k - 1) / split_k; }
+    /// Of one warpgroup, from all slices.
+    constexpr int slice_bytes() const { return split_k * fragments_each() * warpgroup_threads * 16; }
 };
 
 }  // namespace tilewright::hopper

@@ -63,11 +63,10 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     return result;
 }
 
-/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come. Swapped and
-/// split tiles, for few rows, have one kernel for all calls; what that costs is not measured.
-bool is_common(const hopper::Tile& tile, const hopper::Arguments& arguments) {
-    return !tile.swap_ab && !tile.splits_k() && arguments.k > 0 && arguments.stored_by_tma &&
-           arguments.format == hopper::OutputFormat::bf16 && arguments.alpha == 1;
+/// Whether the kernel for common calls alone (Tile::plain) can serve this one, however its scales come.
+bool is_common(const hopper::Arguments& arguments) {
+    return arguments.k > 0 && arguments.stored_by_tma && arguments.format == hopper::OutputFormat::bf16 &&
+           arguments.alpha == 1;
 }
 
 /// Whether every tile begins at a row whose scale TMA can begin with: loads of scales that began at no multiple of 16
@@ -85,19 +84,19 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     const hopper::Side b = tile.side_b();
     const bool needs_a = a.scaling == hopper::Scaling::row_128;
     const bool needs_b = b.scaling == hopper::Scaling::row_128;
-    const bool common = is_common(tile, launch.arguments);
+    const bool common = is_common(launch.arguments);
     const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = matrices(g)};
     tile.scales_by_row = false;
     if (needs_a && begins_aligned(tile, launch.arguments.sizes)) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
-    if (needs_a && !launch.a_scales && common) {
+    if (needs_a && !launch.a_scales && common && !tile.swap_ab) {
         tile.scales_by_row = true;
         const bool fits = tile.shared_bytes() <= hopper::shared_bytes_limit;  // they take four times the room
         if (fits) launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
     }
     const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
     launch.arguments.scales_by_tma = all && (needs_a || needs_b);
-    tile.plain = common && all;
+    tile.plain = common && (all || tile.swap_ab);
     if (all) return;
     tile.scales_by_row = false;
     launch.a_scales.reset();

@@ -142,7 +142,7 @@ double overlap(const Call& call, const Unit& unit, const Cost& cost) {
 double reduction(const Call& call) {
     const auto& [tile, work, device, model, spread] = call;
     if (!tile.splits_k()) return 0;
-    const double tile_seconds = tile.slice_bytes() / (model.peer_bytes_per_clock * device.boost_hertz);
+    const double tile_seconds = tile.slice_bytes() * tile.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
     return spread.rounds * (model.reduction_seconds + tile_seconds);
 }
 
