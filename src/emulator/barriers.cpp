@@ -18,7 +18,7 @@ std::string text_of(const Meeting& meeting) {
 
 class WaitForMeeting final : public Wait {
 public:
-    explicit WaitForMeeting(const Meeting& meeting) : meeting_(meeting), generation_(meeting.generation) {}
+    WaitForMeeting(const Meeting& meeting, u32 generation) : meeting_(meeting), generation_(generation) {}
     bool ready() override { return meeting_.generation != generation_; }
     std::string what() const override {
         return fmt::format("{}: {} of {} threads are here", text_of(meeting_), meeting_.present, meeting_.expected);
@@ -144,7 +144,7 @@ void deliver(const Thread& user, Block& block, u32 barrier_offset, long long byt
     settle(user, state);
 }
 
-void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders) {
+u32 come(Meeting& meeting, const char* primitive, int operand, int expected, bool orders) {
     const Meeting mine{.primitive = primitive, .operand = operand, .expected = expected};
     if (meeting.present == 0) {
         meeting.primitive = primitive;
@@ -156,13 +156,22 @@ void meet(Meeting& meeting, const char* primitive, int operand, int expected, bo
                          text_of(meeting), meeting.expected));
     }
     if (orders) race::release(&meeting);
-    WaitForMeeting wait(meeting);
+    const u32 generation = meeting.generation;
     if (++meeting.present == expected) {
         meeting.present = 0;
         ++meeting.generation;
     }
+    return generation;
+}
+
+void wait_for_others(Meeting& meeting, u32 generation, bool orders) {
+    WaitForMeeting wait(meeting, generation);
     machine().wait_for(wait);
     if (orders) race::acquire(&meeting);
+}
+
+void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders) {
+    wait_for_others(meeting, come(meeting, primitive, operand, expected, orders), orders);
 }
 
 void give_registers(int registers) {
@@ -199,17 +208,28 @@ void let_next_kernel_start() {}
 void pause(int nanoseconds) {
     if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));
 }
-void sync_cluster() {
-    meet(machine().cluster_meeting(), "sync_cluster", 0, machine().options().threads * machine().cluster_size());
+void arrive_cluster() {
+    me().cluster_generation =
+        come(machine().cluster_meeting(), "sync_cluster", 0, machine().options().threads * machine().cluster_size());
 }
-void sync_named(int id, int threads) {
+void arrive_cluster_relaxed() { arrive_cluster(); }
+void wait_cluster() { wait_for_others(machine().cluster_meeting(), me().cluster_generation); }
+void sync_cluster() {
+    arrive_cluster();
+    wait_cluster();
+}
+namespace {
+Meeting& named_meeting(int id, int threads) {
     if (id < 1 || id > 15) fail(fmt::format("sync_named: id {}; 1 to 15", id));
     if (threads <= 0 || threads % warp_threads != 0 || threads > machine().options().threads) {
         fail(fmt::format("sync_named({}): {} threads; whole warps of the block's {}", id, threads,
                          machine().options().threads));
     }
-    meet(me().block->named[id], "sync_named", id, threads);
+    return me().block->named[id];
 }
+}  // namespace
+void arrive_named(int id, int threads) { come(named_meeting(id, threads), "sync_named", id, threads); }
+void sync_named(int id, int threads) { meet(named_meeting(id, threads), "sync_named", id, threads); }
 
 void barrier_init(Barrier& barrier, int arrivals) {
     if (arrivals < 1 || arrivals > byte_limit) fail(fmt::format("barrier_init: {} arrivals; 1 to 2^20 - 1", arrivals));

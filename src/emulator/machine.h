@@ -118,6 +118,7 @@ struct Thread {
     std::deque<const float*> writing{};  // d of those that are not
     std::deque<u64> committed{};         // `issued` at each commit that no wait has covered
     bool accumulators_fenced = false;
+    u32 cluster_generation = 0;  // of its last arrive_cluster
 
     int warp() const { return index / hopper::warp_threads; }
     int lane() const { return index % hopper::warp_threads; }
@@ -195,7 +196,10 @@ void deliver(const Thread& user, Block& block, u32 barrier_offset, long long byt
 /// Fails if the engines cannot be sure to see what lies there.
 void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes);
 
-/// `orders`: what was written before is visible after.
+/// Counts the current thread; what `wait_for_others` waits for. `orders`: what was written before is visible after.
+u32 come(Meeting& meeting, const char* primitive, int operand, int expected, bool orders = true);
+void wait_for_others(Meeting& meeting, u32 generation, bool orders = true);
+/// Both.
 void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders = true);
 
 /// d = A B^T + d in the tensor core's arithmetic, over [64, n] in rows of n.

@@ -42,7 +42,8 @@ struct Consumer {
     Ring<1> staged{.parity = 1};
     Ring<1> slices{};
     int patience = all_patience;
-    bool arrived = false;  // the k-block in `ring` is known to be there
+    bool peers_ready = false;  // slices of k: to be sent sums
+    bool arrived = false;      // the k-block in `ring` is known to be there
 
     TILEWRIGHT_DEVICE int first_row() const { return warpgroup * tile.rows_per_warpgroup(); }
 

@@ -70,12 +70,37 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
     barrier_init_fence();
 }
 
-/// This and `consume` return the patience that is left.
+/// All threads of the block meet, and know that the barriers are ready. The loading warp made them so, and does not
+/// wait.
 template <Tile tile>
-TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles,
-                              Loader<tile>& loader, int warp) {
+TILEWRIGHT_DEVICE void meet_block(bool waits) {
+    constexpr int id = 1;
+    if (waits) {
+        sync_named(id, tile.threads());
+    } else {
+        arrive_named(id, tile.threads());
+    }
+    // With slices of k only those who send sums need to know that their peers are ready (split.h).
+    if constexpr (tile.cluster > 1) arrive_cluster_relaxed();
+    if constexpr (tile.multicast != Multicast::none) wait_cluster();
+}
+
+/// The loading warp. This and the next two functions return the patience that is left.
+template <Tile tile>
+TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles) {
+    Loader<tile> loader(shared, arguments, tiles);
+    if constexpr (loads_early<tile>) loader.begin();
+    if (lane_index() == 0) init_barriers<tile>(shared, arguments);
+    sync_warp();
+    meet_block<tile>(false);
+    return loader.run();
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles, int warp) {
+    if (tile.role(warp) == Role::load) return load<tile>(shared, arguments, tiles);
+    meet_block<tile>(true);
     switch (tile.role(warp)) {
-        case Role::load: return loader.run();
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
             if constexpr (tile.scales_may_be_loaded()) {
@@ -203,14 +228,10 @@ __global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
     static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
     auto& shared = shared_memory<Shared<tile>>();
     const int warp = warp_index();
-    const bool loads = tile.role(warp) == Role::load;
-    if (lane_index() == 0) {
-        if (loads) {
-            tma_prefetch(arguments.a);
-            tma_prefetch(arguments.b);
-            init_full<tile>(shared, arguments);
-        }
-        if (warp == producer_warps - 1) init_barriers<tile>(shared, arguments);
+    if (tile.role(warp) == Role::load && lane_index() == 0) {
+        tma_prefetch(arguments.a);
+        tma_prefetch(arguments.b);
+        init_full<tile>(shared, arguments);
     }
     sync_warp();
     Tiles<tile> tiles(shared, arguments);
@@ -218,24 +239,19 @@ __global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
     // So far nothing was read but the arguments.
     wait_for_earlier_kernels();
     let_next_kernel_start();
-    Loader<tile> loader(shared, arguments, tiles);
-    if constexpr (loads_early<tile>) {
-        if (loads) loader.begin();
-    }
-    sync_block();
-    if constexpr (tile.cluster > 1) sync_cluster();
 
     int patience = 0;
     if (warp < producer_warps) {
         if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
-        patience = produce<tile>(shared, arguments, tiles, loader, warp);
+        patience = produce<tile>(shared, arguments, tiles, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
+        meet_block<tile>(true);
         patience = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (patience < 0)
         store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));
-    // A peer's warps may still signal the barriers here. (Slices of k: nobody does.)
+    // A peer's warps may still signal the barriers here. (With slices of k nobody does.)
     if constexpr (tile.multicast != Multicast::none) sync_cluster();
 }
 

@@ -32,7 +32,7 @@ TILEWRIGHT_DEVICE int rows_wanted(const Work& work) {
     return rows < tile.rows() ? rows : tile.rows();
 }
 
-/// Whether the first loads may be under way before the block has met: nobody else's barriers or tiles are needed.
+/// Whether the first k-block may be under way before the block has met: nobody else's barriers or tiles are needed.
 template <Tile tile>
 constexpr bool loads_early = !tile.grouped() && tile.multicast == Multicast::none;
 
@@ -44,14 +44,12 @@ public:
     TILEWRIGHT_DEVICE Loader(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles)
         : shared_(shared), arguments_(arguments), tiles_(tiles), slice_(slice_of<tile>(arguments)) {}
 
-    /// Loads what finds the ring empty. Right at the start of the kernel, because a cold start costs more time than
-    /// some whole products.
+    /// Loads the first k-block, as soon as its barrier is ready: a cold start takes as long as some whole products.
     TILEWRIGHT_DEVICE void begin() {
         const Work work = tiles_.first(patience_);
-        if (work.exists == 0) return;
-        ahead_ = slice_.count < tile.stages ? slice_.count : tile.stages;
-#pragma unroll 1
-        for (int i = 0; i < ahead_; ++i) fill(work, slice_.begin + i, tile.rows(), tile.bytes_per_stage());
+        if (work.exists == 0 || slice_.count == 0) return;
+        fill(work, slice_.begin, tile.rows(), tile.bytes_per_stage());
+        done_ = 1;
     }
 
     /// All the rest. Returns the patience that is left.
@@ -62,11 +60,11 @@ public:
                 rows = rows_wanted<tile>(work);
                 bytes -= (tile.rows() - rows) * row_bytes;
             }
-            for (int i = ahead_; i < slice_.count; ++i) {
+            for (int i = done_; i < slice_.count; ++i) {
                 barrier_wait(shared_.empty[ring_.place], ring_.parity, {patience_, BarrierName::empty, ring_.place});
                 fill(work, slice_.begin + i, rows, bytes);
             }
-            ahead_ = 0;
+            done_ = 0;
         }
         return patience_;
     }
@@ -104,7 +102,7 @@ private:
     Tiles<tile> tiles_;
     Slice slice_;
     Ring<tile.stages> ring_{.parity = 1};
-    int ahead_ = 0;  // k-blocks of the first tile that are under way
+    int done_ = 0;  // k-blocks of the first tile, by `begin`
     int patience_ = all_patience;
 };
 

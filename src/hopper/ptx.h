@@ -47,7 +47,13 @@ void sync_block();
 void sync_warp();
 /// `threads` threads of the block meet; id 1 .. 15.
 void sync_named(int id, int threads);
+/// Counts as one of those threads, and goes on.
+void arrive_named(int id, int threads);
+/// All threads of the cluster meet: both of the next two. Who waits for nobody may leave the second out.
 void sync_cluster();
+void arrive_cluster();
+void arrive_cluster_relaxed();  // tells of initialised mbarriers alone
+void wait_cluster();
 /// Programmatic dependent launch: waits until what runs ahead in the stream has ended and its writes are seen; at once
 /// where the launch does not overlap.
 void wait_for_earlier_kernels();

@@ -40,11 +40,21 @@ TILEWRIGHT_DEVICE void sync_warp() { __syncwarp(); }
 TILEWRIGHT_DEVICE void sync_named(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+TILEWRIGHT_DEVICE void arrive_named(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 TILEWRIGHT_DEVICE void pause(int nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds)); }
 TILEWRIGHT_DEVICE void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 TILEWRIGHT_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+TILEWRIGHT_DEVICE void arrive_cluster() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+// Without release: what the peers must see, initialised mbarriers, has a fence of its own.
+TILEWRIGHT_DEVICE void arrive_cluster_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+TILEWRIGHT_DEVICE void wait_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 TILEWRIGHT_DEVICE void sync_cluster() {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    arrive_cluster();
+    wait_cluster();
 }
 
 // ---- mbarriers

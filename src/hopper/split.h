@@ -24,6 +24,8 @@ TILEWRIGHT_DEVICE int owned_fragments() {
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void send_sums(Consumer<tile>& c, const Sums<tile>& sums) {
+    if (!c.peers_ready) wait_cluster();
+    c.peers_ready = true;
     barrier_wait(c.shared.slices_read, c.slices.parity ^ 1, {c.patience, BarrierName::slices_read, 0});
     if (c.warpgroup == 0 && c.warp == 0 && c.lane == 0) {
         const int bytes = owned_fragments<tile>() * tile.split_k * tile.consumer_warps() * warp_threads;

@@ -149,7 +149,7 @@ struct Tile {
         return arrivals(consumer_warps()) * (multicast == Multicast::none ? 1 : cluster);
     }
     /// Rather than come by TMA.
-    constexpr bool scales_may_be_loaded() const { return !plain || swap_ab; }
+    constexpr bool scales_may_be_loaded() const { return !plain || swap_ab || splits_k(); }
     /// Each warp that works on tiles and does not hand them out.
     constexpr int work_arrivals(bool scales_by_tma, bool stored_by_tma) const {
         const int stores = stored_by_tma && !splits_k() ? 1 : 0;
