@@ -57,6 +57,11 @@ void registers_take() {
 }
 
 template <class Shared>
+Shared& known_address(Shared& shared) {
+    return shared;
+}
+
+template <class Shared>
 Shared& shared_memory() {
     static_assert(alignof(Shared) <= tile_alignment);
     return *static_cast<Shared*>(emulator::shared_memory(sizeof(Shared)));

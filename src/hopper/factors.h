@@ -68,6 +68,21 @@ struct Factors {
         }
     }
 
+    /// Of `k_block`, from those of its four; no index into registers is known at run time only.
+    TILEWRIGHT_DEVICE void take(const Factors& four, int k_block) {
+        const int place = k_block % tile.scale_chunk();
+        const auto pick = [&](const Chunk& from) {
+            float value = from[0];
+#pragma unroll
+            for (int i = 1; i < chunk; ++i) value = place == i ? from[i] : value;
+            return value;
+        };
+#pragma unroll
+        for (int i = 0; i < 2; ++i) row[i][0] = pick(four.row[i]);
+#pragma unroll
+        for (int i = 0; i < (tile.scales_blocks() ? groups : 0); ++i) block[i][0] = pick(four.block[i]);
+    }
+
     TILEWRIGHT_DEVICE void combine(int unit, int in_chunk) {
         if constexpr (tile.scales_blocks() && tile.scales_rows()) {
 #pragma unroll

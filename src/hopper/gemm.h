@@ -24,7 +24,6 @@
 #pragma once
 
 #include "hopper/load.h"
-#include "hopper/multiply.h"
 #include "hopper/scale.h"
 #include "hopper/split.h"
 
@@ -166,7 +165,7 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Tiles<tile>& ti
 template <Tile tile>
 TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>& tiles) {
     Sums<tile> sums;
-    Chain<tile> chain;
+    Chain<tile> chain;        // where there is one alone
     Factors<tile> factors{};  // read even when there is no tile at all
     Work work = tiles.first(consumer.patience);
     bool holds_sums = false;  // of the last tile
@@ -187,9 +186,14 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>&
         } else {
             // Where sizes lie on the device, the next tile may be handed out only when this one is under way.
             if constexpr (!tile.grouped()) next = tiles.next(consumer.patience);
-            multiply_block<tile>(consumer, sums, chain, factors, 0, {.first = true}, work.exists != 0, store_last);
-            if (work.exists == 0) break;
-            multiply_promoted<tile>(consumer, sums, chain, factors);
+            if constexpr (tile.chains() == 2) {
+                multiply_two_chains<tile>(consumer, sums, work.exists != 0, store_last);
+                if (work.exists == 0) break;
+            } else {
+                multiply_block<tile>(consumer, sums, chain, factors, 0, {.first = true}, work.exists != 0, store_last);
+                if (work.exists == 0) break;
+                multiply_promoted<tile>(consumer, sums, chain, factors);
+            }
             holds_sums = true;
             if constexpr (tile.grouped()) next = tiles.next(consumer.patience);
         }

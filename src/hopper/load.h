@@ -42,13 +42,13 @@ template <Tile tile>
 class Loader {
 public:
     TILEWRIGHT_DEVICE Loader(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles)
-        : shared_(shared), arguments_(arguments), tiles_(tiles), slice_(slice_of<tile>(arguments)) {}
+        : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(slice_of<tile>(arguments)) {}
 
     /// Loads the first k-block, as soon as its barrier is ready: a cold start takes as long as some whole products.
     TILEWRIGHT_DEVICE void begin() {
         const Work work = tiles_.first(patience_);
         if (work.exists == 0 || slice_.count == 0) return;
-        fill(work, slice_.begin, tile.rows(), tile.bytes_per_stage());
+        fill(lane_index(), work, slice_.begin, tile.rows(), tile.bytes_per_stage());
         done_ = 1;
     }
 
@@ -61,8 +61,9 @@ public:
                 bytes -= (tile.rows() - rows) * row_bytes;
             }
             for (int i = done_; i < slice_.count; ++i) {
+                const int lane = lane_index();
                 barrier_wait(shared_.empty[ring_.place], ring_.parity, {patience_, BarrierName::empty, ring_.place});
-                fill(work, slice_.begin + i, rows, bytes);
+                fill(lane, work, slice_.begin + i, rows, bytes);
             }
             done_ = 0;
         }
@@ -70,14 +71,14 @@ public:
     }
 
 private:
-    TILEWRIGHT_DEVICE void fill(const Work& work, int k_block, int rows, int bytes) {
+    TILEWRIGHT_DEVICE void fill(int lane, const Work& work, int k_block, int rows, int bytes) {
         constexpr bool has_a_scales = tile.side_a().scaled_in_loop_by_row(),
                        has_b_scales = tile.side_b().scaled_in_loop_by_row();
         const bool scales = tile.scale_warps() > 0 && (!tile.scales_may_be_loaded() || arguments_.scales_by_tma);
         const bool a_scales = has_a_scales && scales && k_block % tile.scale_chunk() == 0;
         const int stage = ring_.place;
         Barrier& full = shared_.full[stage];
-        if (lane_index() == 0) {
+        if (lane == 0) {
             if (a_scales) bytes += tile.a_scale_bytes();
             if (scales) bytes += tile.b_scale_bytes();
             barrier_arrive_expect(full, bytes);

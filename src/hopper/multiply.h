@@ -119,22 +119,6 @@ TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Sums<tile>& sums) 
     for (int unit = 0; unit < units<tile>; ++unit) pin(sums[unit]);
 }
 
-/// The sums of one tile, before final scales.
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums) {
-    if constexpr (tile.chain() == 0) {
-        multiply_unpromoted<tile>(c, sums);
-    } else if (c.k_blocks == 0) {
-        clear<tile>(sums);
-    } else {
-        Chain<tile> chain;
-        Factors<tile> factors;
-        multiply_block<tile>(c, sums, chain, factors, 0, {.first = true}, true, [](int) {});
-        multiply_promoted<tile>(c, sums, chain, factors);
-        c.release_previous();
-    }
-}
-
 /// A tile in which this warpgroup has no row: its stages are given back, and the tensor core is left to the others.
 template <Tile tile>
 TILEWRIGHT_DEVICE void pass_over(Consumer<tile>& c) {

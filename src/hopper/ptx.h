@@ -30,6 +30,9 @@ int block_rank();  // in the cluster
 
 /// The value of the first lane, in a form that the compiler knows to be the same for the whole warp.
 int same_in_warp(int value);
+/// The block's shared memory, at an address that the compiler computes once and not wherever it is used.
+template <class Shared>
+TILEWRIGHT_DEVICE Shared& known_address(Shared& shared);
 
 // ---- Between the lanes of a warp, together
 

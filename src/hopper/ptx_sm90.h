@@ -14,6 +14,11 @@ TILEWRIGHT_DEVICE u32 shared_address(const void* pointer) { return u32(__cvta_ge
 TILEWRIGHT_DEVICE int thread_index() { return int(threadIdx.x); }
 // The shuffle tells the compiler that all lanes agree, so that what follows from it stays in uniform registers.
 TILEWRIGHT_DEVICE int same_in_warp(int value) { return __shfl_sync(~0U, value, 0); }
+template <class Shared>
+TILEWRIGHT_DEVICE Shared& known_address(Shared& shared) {
+    const int address = same_in_warp(int(__cvta_generic_to_shared(&shared)));
+    return *static_cast<Shared*>(__cvta_shared_to_generic(u32(address)));
+}
 TILEWRIGHT_DEVICE int from_lane(int value, int lane) { return __shfl_sync(~0U, value, lane); }
 TILEWRIGHT_DEVICE u32 ballot(bool yes) { return __ballot_sync(~0U, yes); }
 TILEWRIGHT_DEVICE int lowest_bit(u32 bits) { return __ffs(int(bits)) - 1; }

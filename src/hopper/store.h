@@ -3,7 +3,7 @@
 #pragma once
 
 #include "hopper/drain.h"
-#include "hopper/multiply.h"
+#include "hopper/two_chains.h"
 
 namespace tilewright::hopper {
 
