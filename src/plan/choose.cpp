@@ -30,7 +30,6 @@ bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
 void judge_candidates(const Work& work, const DeviceDescription& device, Explanation& explanation) {
     for (const hopper::Tile& tile : candidates(family_tile(work))) {
         std::optional<Objection> objection = why_illegal(tile, work, device);
-        if (!objection) objection = why_unproven(tile);
         if (objection) {
             explanation.rejected.push_back(
                 {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
@@ -46,7 +45,7 @@ std::optional<Plan> cheapest(const std::vector<hopper::Tile>& tiles, const Work&
                              const DeviceDescription& device) {
     std::optional<Plan> best;
     for (const hopper::Tile& tile : tiles) {
-        if (why_illegal(tile, work, device) || why_unproven(tile)) continue;
+        if (why_illegal(tile, work, device)) continue;
         const Plan plan = plan_of(tile, work, device);
         if (!best || better(plan, *best)) best = plan;
     }

@@ -113,10 +113,4 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work,
     return std::nullopt;
 }
 
-std::optional<Objection> why_unproven(const hopper::Tile& tile) {
-    if (!has_kernel(tile) || (!tile.swap_ab && !tile.splits_k())) return std::nullopt;
-    return Objection{"unproven", fmt::format("{}: kernels that {} have not run on a GPU yet; name the tile to run one",
-                                             block(tile), tile.swap_ab ? "swap operands" : "split k")};
-}
-
 }  // namespace tilewright::planner

@@ -26,8 +26,4 @@ struct Objection {
 /// Why this tile cannot be built, or not for this work on this device; nothing if it can.
 std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
 
-/// Why the planner does not choose a legal tile on its own; nothing if it may. Formats and families without any kernel
-/// are planned for all the same: `validate` refuses the call.
-std::optional<Objection> why_unproven(const hopper::Tile& tile);
-
 }  // namespace tilewright::planner

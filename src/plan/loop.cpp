@@ -18,6 +18,7 @@ double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * 
 /// spite of an eighth less to do): with one warpgroup, and between groups of columns, as the model has it.
 double promotion_stall(const hopper::Tile& tile, double tensor, const Model& model) {
     const double groups = tile.scales_blocks() ? model.column_group_stall * (tile.column_groups() - 1) : 0;
+    if (tile.chains() == 2) return (model.two_chains_stall + groups) * tensor;
     if (tile.warpgroups == 1) return (model.one_warpgroup_stall + groups) * tensor;
     if (tile.warpgroups > 2) return (0.19 + groups) * tensor;
     if (tile.rows_per_warpgroup() > hopper::warpgroup_rows) return (0.177 + groups) * tensor;
@@ -43,6 +44,9 @@ Loop loop(const hopper::Tile& tile, const Model& model) {
     } else if (promoted) {
         result.stall_clocks += promotion_stall(tile, tensor, model);
     }
+    if (tile.swap_ab && tile.n <= 64)
+        result.stall_clocks = std::max(result.stall_clocks, model.swapped_block + model.swapped_column * tile.n);
+    result.stall_clocks = std::max(result.stall_clocks, model.least_block - tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock at which each loop ran under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy,

@@ -1,5 +1,4 @@
-// The tiles that tests run on a GPU: those of the pack, and those that the planner will not choose before they have run
-// here (plan/legality.h, why_unproven).
+// The tiles that tests run on a GPU: those of the pack, and more that swap operands or split k.
 #pragma once
 
 #include <vector>

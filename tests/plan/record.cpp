@@ -51,8 +51,7 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
 void find_unmeasured(RecordedShape& shape) {
     for (const hopper::Tile& tile : candidates(family_tile(shape.work))) {
         const auto same = [&](const MeasuredTile& measured) { return measured.tile == tile; };
-        if (why_illegal(tile, shape.work, h200()) || why_unproven(tile) || !ships(tile) ||
-            std::ranges::any_of(shape.measured, same))
+        if (why_illegal(tile, shape.work, h200()) || !ships(tile) || std::ranges::any_of(shape.measured, same))
             continue;
         shape.unmeasured.push_back(tile);
     }

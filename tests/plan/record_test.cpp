@@ -42,11 +42,12 @@ std::string stale(const std::vector<RecordedShape>& shapes) {
     return "";
 }
 
-TEST(Record, TheModelsChoiceIsNearTheBestOnThePeersShapes) {
+/// The peers' 25 shapes, and 24 of few rows.
+TEST(Record, TheModelsChoiceIsNearTheBestOnFittedShapes) {
     const std::vector<RecordedShape> shapes = read_record(fitted_record);
     if (const std::string reason = stale(shapes); !reason.empty()) GTEST_SKIP() << reason;
-    EXPECT_EQ(shapes.size(), 25U);
-    expect_good_choices(shapes, 1.05, 1);
+    EXPECT_EQ(shapes.size(), 49U);
+    expect_good_choices(shapes, 1.05, 5);
 }
 
 TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
@@ -59,7 +60,7 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
     std::set<std::string> fitted;
     for (const RecordedShape& shape : read_record(fitted_record)) fitted.insert(shape.work.key);
     for (const RecordedShape& shape : shapes) EXPECT_FALSE(fitted.contains(shape.work.key)) << shape.work.key;
-    expect_good_choices(shapes, 1.08, 6);
+    expect_good_choices(shapes, 1.08, 4);
 }
 
 /// So that the two tests above speak of what users get.
