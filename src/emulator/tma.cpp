@@ -226,6 +226,9 @@ void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {
 
 void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {
     const TensorMapDescription description = emulator::decode("tma_store", map);
+    if (x < 0 || y < 0 || z < 0) {
+        fail(fmt::format("tma_store: box at {}, {}, {}; an H200 takes no negative place for stores", x, y, z));
+    }
     const u32 offset = checked_place("tma_store", description, from);
     check_visible(me(), "tma_store", offset, box_bytes(description));
     race::reads(from, box_bytes(description));

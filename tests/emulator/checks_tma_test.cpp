@@ -76,6 +76,10 @@ TEST(Checks, PeerNotReadyForACopy) {
     });
 }
 TEST(Checks, StoresAreCommitted) {
+    expect_error(one_warp, "tma_store: box at -8, 0, 0; an H200 takes no negative place for stores",
+                 [](Shared& shared) {
+                     if (first()) tma_store(emulator::encode(rows_of_128()), shared.bytes, -8, 0, 0);
+                 });
     expect_error(one_warp, "ended with a tma_store that was never committed", [](Shared& shared) {
         if (first()) tma_store(emulator::encode(rows_of_128()), shared.bytes, 0, 0, 0);
     });

@@ -156,7 +156,7 @@ std::vector<PrimitiveCase> cases() {
         list.push_back(share_case(x, y));
     }
     for (const bool transposed : {false, true}) {
-        for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{-8, -3}}) {
+        for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{8, 19}}) {
             list.push_back(store_case(x, y, transposed));
         }
     }

@@ -80,7 +80,7 @@ TEST(Primitives, OneHotRows) {
 
 void expect_clipped_stores(bool transposed) {
     constexpr int columns = 72, d_rows = 20;
-    for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{-8, -3}}) {
+    for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{8, 19}}) {
         const PrimitiveResult result = run_on_emulator(store_case(x, y, transposed), Timing::late);
         for (int row = 0; row < d_rows; ++row) {
             for (int column = 0; column < columns; ++column) {
