@@ -28,9 +28,6 @@ const std::vector<Misuse>& misuses() {
         {"no scales", [](Problem& p) { p.a.scales = {}; }, "a.scales: nothing given"},
         {"d over a", [](Problem& p) { p.d.data = p.a.values.data; }, "d: memory that overlaps a.values"},
         {"a transposed layout", [](Problem& p) { p.layout = Layout::nn; }, "layout: nn given, nt expected"},
-        {"a grouping to come",
-         [](Problem& p) { p.groups = {.grouping = Grouping::m_grouped_masked, .sizes = p.a.scales}; },
-         "groups.grouping: m_grouped_masked given"},
         {"a device that is not there",
          [](Problem& p) {
              for (Tensor* t : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) t->device.index = 63;
