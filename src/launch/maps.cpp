@@ -45,13 +45,16 @@ std::int64_t k_blocks(const OperandGeometry& operand, std::int64_t k) {
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                        const hopper::Tile& tile, const hopper::Side& side) {
     const int bytes = hopper::bits(side.storage) / 8;
-    return {.base = operand.values,
-            .element_bytes = bytes,
-            .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
-            .strides = {stride(operand.value_strides.row, sizes.rows, bytes),
-                        stride(operand.value_strides.group, sizes.batch, bytes)},
-            .box = {static_cast<hopper::u32>(tile.k), static_cast<hopper::u32>(tile.box_rows(side)), 1},
-            .swizzled = true};
+    // Without any k no row is ever copied, and its stride may be anything.
+    const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
+    const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
+    return {
+        .base = operand.values,
+        .element_bytes = bytes,
+        .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
+        .strides = {stride(operand.value_strides.row, rows, bytes), stride(operand.value_strides.group, batch, bytes)},
+        .box = {static_cast<hopper::u32>(tile.k), static_cast<hopper::u32>(tile.box_rows(side)), 1},
+        .swizzled = true};
 }
 
 std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& operand, const OperandSizes& sizes,

@@ -70,11 +70,13 @@ TEST(Maps, StridesOfOneIndexAreMadeLegal) {
 TEST(Maps, WithoutKTheMapsStandOnOtherMemory) {
     Geometry g = block_scaled(64, 64, 0);
     g.a.values = g.b.values = nullptr;
+    g.a.value_strides.row = 1;  // as torch has it for [200, 0]
     g.d.data = address(0x5000A);
     const Launch launched = launch(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.base, address(0x50000));
     EXPECT_EQ(launched.b.base, address(0x50000));
     EXPECT_EQ(launched.a.sizes[0], 1U);
+    EXPECT_EQ(launched.a.strides[0] % 16, 0U);
     EXPECT_FALSE(launched.d.has_value());
     EXPECT_EQ(launched.blocks, 1);
 }
