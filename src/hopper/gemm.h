@@ -84,7 +84,7 @@ TILEWRIGHT_DEVICE void meet_block(bool waits) {
     if constexpr (tile.multicast != Multicast::none) wait_cluster();
 }
 
-/// The loading warp. This and the next two functions return the patience that is left.
+/// The loading warp. This, `produce` and `consume` return the patience that is left.
 template <Tile tile>
 TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles) {
     Loader<tile> loader(shared, arguments, tiles);
