@@ -53,6 +53,7 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 
 gpu-bench: build  ## on a Hopper GPU: the marks' shapes and recipes beside live cuBLASLt, appended to benchmarks/results
 	mkdir -p benchmarks/results
+	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --sa-layout k $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row $(gpu-record)
@@ -60,6 +61,10 @@ gpu-bench: build  ## on a Hopper GPU: the marks' shapes and recipes beside live 
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --flush dirty $(gpu-record)
 	for op in m_grouped_offsets m_grouped_masked m_grouped_indices; do \
 	  $(program) bench --backend hopper --suite peers --peers --op $$op --recipe 1d2d --sa-layout k $(gpu-record) || exit; \
+	done
+	$(program) bench --backend hopper --suite peers --peers --op m_grouped_masked --recipe 1d2d $(gpu-record)
+	for suite in qwen3-235b llama-70b; do \
+	  $(program) bench --backend hopper --suite $$suite --m 1,16,48 --peers --recipe 1d2d $(gpu-record) || exit; \
 	done
 
 lint: build  ## format, clang-tidy, layering, documentation
