@@ -102,6 +102,15 @@ void arrive(Block& block, u32 offset, long long bytes) {
     machine().maybe_lose_turn();
 }
 
+Meeting& named_meeting(int id, int threads) {
+    if (id < 1 || id > 15) fail(fmt::format("sync_named: id {}; 1 to 15", id));
+    if (threads <= 0 || threads % hopper::warp_threads != 0 || threads > machine().options().threads) {
+        fail(fmt::format("sync_named({}): {} threads; whole warps of the block's {}", id, threads,
+                         machine().options().threads));
+    }
+    return me().block->named[id];
+}
+
 u32 offset_of(const hopper::Barrier& barrier) { return shared_offset(*me().block, &barrier, sizeof barrier); }
 
 const char* name_of(hopper::BarrierName name) {
@@ -218,16 +227,6 @@ void sync_cluster() {
     arrive_cluster();
     wait_cluster();
 }
-namespace {
-Meeting& named_meeting(int id, int threads) {
-    if (id < 1 || id > 15) fail(fmt::format("sync_named: id {}; 1 to 15", id));
-    if (threads <= 0 || threads % warp_threads != 0 || threads > machine().options().threads) {
-        fail(fmt::format("sync_named({}): {} threads; whole warps of the block's {}", id, threads,
-                         machine().options().threads));
-    }
-    return me().block->named[id];
-}
-}  // namespace
 void arrive_named(int id, int threads) { come(named_meeting(id, threads), "sync_named", id, threads); }
 void sync_named(int id, int threads) { meet(named_meeting(id, threads), "sync_named", id, threads); }
 

@@ -105,18 +105,24 @@ struct Load {
     }
 };
 
+/// Now, or once no thread can go on without.
+template <class Copy>
+void run_or_delay(const Copy& copy) {
+    if (machine().options().tma == Timing::early) {
+        copy();
+    } else {
+        machine().put_in_flight(copy);
+    }
+    machine().maybe_lose_turn();
+}
+
 void start(const Load& load) {
     load.for_each_block([&](Block& block) {
         static_cast<void>(barrier_state(load.issuer, block, load.barrier));
         // From here on the bytes may change at any time.
         std::memset(block.shared + load.to, 0xFF, box_bytes(load.map));
     });
-    if (machine().options().tma == Timing::early) {
-        load.run();
-    } else {
-        machine().put_in_flight([load] { load.run(); });
-    }
-    machine().maybe_lose_turn();
+    run_or_delay([load] { load.run(); });
 }
 
 void run(const Thread& issuer, Store& store) {
@@ -211,17 +217,11 @@ void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {
     Block& peer = machine().block(rank);
     static_cast<void>(barrier_state(thread, peer, signal));
     std::memset(peer.shared + place, 0xFF, sizeof to);  // from here on it may change at any time
-    const auto run = [=, &thread, &peer] {
+    run_or_delay([=, &thread, &peer] {
         std::memcpy(peer.shared + place, &value, sizeof value);
         race::engine_writes(peer.shared + place, sizeof value, peer.shared + signal);
         deliver(thread, peer, signal, sizeof value);
-    };
-    if (machine().options().tma == Timing::early) {
-        run();
-    } else {
-        machine().put_in_flight(run);
-    }
-    machine().maybe_lose_turn();
+    });
 }
 
 void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {

@@ -148,8 +148,10 @@ struct Tile {
     constexpr int empty_arrivals() const {
         return arrivals(consumer_warps()) * (multicast == Multicast::none ? 1 : cluster);
     }
+    /// Tiles for few rows take scales of rows as they lie in plain kernels too: there is none for each order.
+    constexpr bool plain_loads_scales() const { return swap_ab || splits_k(); }
     /// Rather than come by TMA.
-    constexpr bool scales_may_be_loaded() const { return !plain || swap_ab || splits_k(); }
+    constexpr bool scales_may_be_loaded() const { return !plain || plain_loads_scales(); }
     /// Each warp that works on tiles and does not hand them out.
     constexpr int work_arrivals(bool scales_by_tma, bool stored_by_tma) const {
         const int stores = stored_by_tma && !splits_k() ? 1 : 0;
@@ -220,8 +222,8 @@ struct Tile {
         return count;
     }
     constexpr int piece_columns() const { return n / pieces(); }
-    /// k-blocks that a warpgroup has in the tensor core's hands at once (two_chains.h). Two gained 12 % on one H200 for
-    /// 64x64, 15 % for 64x128 and 128x64, nothing for 128x128, whose warpgroups fill each other's pauses.
+    /// k-blocks that a warpgroup has in the tensor core's hands at once (two_chains.h). The warpgroups of 128x128 fill
+    /// each other's pauses by themselves; docs/tried.md has what the others gain.
     constexpr int chains() const {
         const bool one_unit = rows_per_warpgroup() == warpgroup_rows && pieces() == 1;
         const bool pauses = scaled_in_loop() && chain() == k && n * warpgroups <= 192;

@@ -89,15 +89,14 @@ void add_scale_maps(const Geometry& g, Launch& launch) {
     tile.scales_by_row = false;
     if (needs_a && begins_aligned(tile, launch.arguments.sizes)) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
-    const bool may_be_loaded = tile.swap_ab || tile.splits_k();  // as well, by a plain kernel
-    if (needs_a && !launch.a_scales && common && !may_be_loaded) {
+    if (needs_a && !launch.a_scales && common && !tile.plain_loads_scales()) {
         tile.scales_by_row = true;
         const bool fits = tile.shared_bytes() <= hopper::shared_bytes_limit;  // they take four times the room
         if (fits) launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
     }
     const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
     launch.arguments.scales_by_tma = all && (needs_a || needs_b);
-    tile.plain = common && (all || may_be_loaded);
+    tile.plain = common && (all || tile.plain_loads_scales());
     if (all) return;
     tile.scales_by_row = false;
     launch.a_scales.reset();

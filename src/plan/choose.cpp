@@ -29,8 +29,7 @@ bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
 
 void judge_candidates(const Work& work, const DeviceDescription& device, Explanation& explanation) {
     for (const hopper::Tile& tile : candidates(family_tile(work))) {
-        std::optional<Objection> objection = why_illegal(tile, work, device);
-        if (objection) {
+        if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
             explanation.rejected.push_back(
                 {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
         } else {

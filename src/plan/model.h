@@ -25,7 +25,7 @@ struct Model {
     double thread_store = 4.803;     // time of a store by threads, where TMA cannot, over that by TMA
     double exposed_epilogue = 0.05;  // of it while the other warpgroups' main loops go on
     // The whole call.
-    double start_seconds = 1.594e-20;     // beside the device's own
+    double start_seconds = 0;             // beside the device's own
     double cluster_seconds = 1.972e-07;   // more for a launch of clusters
     double imperfect_overlap = 0.2629;    // of the shorter of memory and compute
     double crowding = 0.01;               // of the time that operands of later tiles take before the first is done

@@ -84,6 +84,8 @@ TEST(Checks, PeerThatHasEnded) {
 TEST(Checks, NoSuchPeer) {
     expect_error(pair, "barrier_arrive_peer: block 2 of a cluster of 2",
                  [](Shared& shared) { barrier_arrive_peer(shared.barrier, 2); });
+    expect_error(pair, "store_peer: block 2 of a cluster of 2",
+                 [](Shared& shared) { store_peer(*reinterpret_cast<Quad*>(shared.bytes), {}, shared.barrier, 2); });
 }
 
 // ---- Registers

@@ -46,7 +46,7 @@ constexpr std::array parameters{
     Parameter{"narrow_store", &Model::narrow_store, 0.01, 2.0},
     Parameter{"thread_store", &Model::thread_store, 1.0, 20},
     Parameter{"exposed_epilogue", &Model::exposed_epilogue, 0.05, 1.0},
-    Parameter{"start_seconds", &Model::start_seconds, -1.5e-6, 2e-6},
+    Parameter{"start_seconds", &Model::start_seconds, 0, 2e-6},
     Parameter{"cluster_seconds", &Model::cluster_seconds, 1e-8, 2e-6},
     Parameter{"imperfect_overlap", &Model::imperfect_overlap, 0.01, 0.6},
     Parameter{"crowding", &Model::crowding, 0.01, 1},
