@@ -148,7 +148,7 @@ struct Tile {
     constexpr int empty_arrivals() const {
         return arrivals(consumer_warps()) * (multicast == Multicast::none ? 1 : cluster);
     }
-    /// Tiles for few rows take scales of rows as they lie in plain kernels too: there is none for each order.
+    /// Plain kernels too: tiles for few rows have none for each order of scales.
     constexpr bool plain_loads_scales() const { return swap_ab || splits_k(); }
     /// Rather than come by TMA.
     constexpr bool scales_may_be_loaded() const { return !plain || plain_loads_scales(); }
@@ -222,8 +222,7 @@ struct Tile {
         return count;
     }
     constexpr int piece_columns() const { return n / pieces(); }
-    /// k-blocks that a warpgroup has in the tensor core's hands at once (two_chains.h). The warpgroups of 128x128 fill
-    /// each other's pauses by themselves; docs/tried.md has what the others gain.
+    /// k-blocks in the tensor core's hands at once (two_chains.h). Warpgroups of 128x128 fill each other's pauses.
     constexpr int chains() const {
         const bool one_unit = rows_per_warpgroup() == warpgroup_rows && pieces() == 1;
         const bool pauses = scaled_in_loop() && chain() == k && n * warpgroups <= 192;
