@@ -48,14 +48,14 @@ public:
     TILEWRIGHT_DEVICE void begin() {
         const Work work = tiles_.first(patience_);
         if (work.exists == 0 || slice_.count == 0) return;
-        fill(lane_index(), work, slice_.begin, tile.rows(), tile.bytes_per_stage());
+        fill(lane_index(), work, slice_.begin, tile.rows(), stage_bytes());
         done_ = 1;
     }
 
     /// All the rest. Returns the patience that is left.
     TILEWRIGHT_DEVICE int run() {
         for (Work work = tiles_.first(patience_); work.exists != 0; work = tiles_.next(patience_)) {
-            int rows = tile.rows(), bytes = tile.bytes_per_stage();
+            int rows = tile.rows(), bytes = stage_bytes();
             if constexpr (tile.skips_loads()) {
                 rows = rows_wanted<tile>(work);
                 bytes -= (tile.rows() - rows) * row_bytes;
@@ -71,6 +71,12 @@ public:
     }
 
 private:
+    /// Rows outside the tensor cost TMA more time than rows inside; those of a single tile of rows are not asked for.
+    TILEWRIGHT_DEVICE int stage_bytes() const {
+        if constexpr (!tile.may_bring_fewer_rows()) return tile.bytes_per_stage();
+        return tile.bytes_per_stage() - (tile.rows() - arguments_.a_rows) * row_bytes;
+    }
+
     TILEWRIGHT_DEVICE void fill(int lane, const Work& work, int k_block, int rows, int bytes) {
         constexpr bool has_a_scales = tile.side_a().scaled_in_loop_by_row(),
                        has_b_scales = tile.side_b().scaled_in_loop_by_row();

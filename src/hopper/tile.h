@@ -43,17 +43,14 @@ inline constexpr int block_scale_columns = 32;      // k-blocks in such a piece:
 inline constexpr int work_slots = 4;                // tiles that are handed out ahead, where sizes lie on the device
 inline constexpr int work_words = 8;                // of one of them
 inline constexpr int store_row_bytes = row_bytes;   // of D in one TMA store, at most
-
-/// Registers of a consumer thread beside its accumulators: addresses, scales, loop state.
-inline constexpr int other_registers = 32;
+inline constexpr int other_registers = 32;          // of a consumer thread: addresses, scales, loop state
 
 struct Tile {
     int m = 128;
     int n = 128;
     int k = 128;  // elements: 128 bytes of the wider operand, one swizzle row
     int stages = 4;
-    /// Thread blocks: side by side along D's columns if A is shared, along its rows if B is; or one for each slice of
-    /// k.
+    /// Blocks: side by side along D's columns if A is shared, along its rows if B is; or one for each slice of k.
     int cluster = 1;
     Multicast multicast = Multicast::none;
     bool swap_ab = false;
@@ -202,6 +199,8 @@ struct Tile {
     constexpr int box_rows(const Side& side) const {
         return fetched_rows(side) % side.box_limit == 0 ? side.box_limit : fetched_rows(side);
     }
+    /// One copy brings all rows of A, and may bring fewer where D has fewer.
+    constexpr bool may_bring_fewer_rows() const { return !grouped() && box_rows(side_a()) == rows(); }
     constexpr int bytes_per_load(const Side& side) const { return box_rows(side) * k * bits(side.storage) / 8; }
     /// Bytes that a full barrier waits for, whoever fetched them.
     constexpr int bytes_per_stage() const {

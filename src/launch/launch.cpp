@@ -45,6 +45,12 @@ const void* aligned_down(const void* address) {
     return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
 
+/// All of the tile's, unless it is the only one along the rows and not full.
+std::int64_t rows_of_a_copy(const Geometry& g, const hopper::Tile& tile) {
+    const bool fewer = tile.may_bring_fewer_rows() && g.m > 0;
+    return fewer ? std::min<std::int64_t>(g.m, tile.rows()) : tile.rows();
+}
+
 hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     hopper::Arguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
@@ -57,6 +63,7 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.n = static_cast<int>(g.n);
     result.k = static_cast<int>(g.k);
     result.batch = static_cast<int>(g.groups);
+    result.a_rows = static_cast<int>(rows_of_a_copy(g, tile));
     result.band = band;
     result.walk = hopper::walk_of(tile, {.m = result.m, .n = result.n, .batch = result.batch, .band = band});
     result.sizes = group_sizes(g);
@@ -121,6 +128,7 @@ int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
 Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     Launch result{.tile = tile, .arguments = arguments(g, tile)};
     result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = matrices(g)}, tile, tile.side_a());
+    if (tile.may_bring_fewer_rows()) result.a.box[1] = static_cast<hopper::u32>(result.arguments.a_rows);
     result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, tile.side_b());
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
