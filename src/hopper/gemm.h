@@ -170,9 +170,7 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>&
     Work work = tiles.first(consumer.patience);
     bool holds_sums = false;  // of the last tile
     const auto store_last = [&](int unit) {
-        if (!holds_sums) return;
-        if (unit == 0) consumer.release_previous();
-        store_unit<tile>(consumer, sums, unit);
+        if (holds_sums) store_unit<tile>(consumer, sums, unit);
     };
     while (true) {
         Work next{};

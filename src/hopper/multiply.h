@@ -51,12 +51,9 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         wgmma_fence();
         c.issue(chain, unit, false);
         wgmma_commit();
-        if (unit == 0) {
-            if (!step.first) c.release_previous();
-            if (exists && (step.first || (by_row && in_chunk == 0))) {
-                next_block_scales(c, k_block);
-                factors.read_blocks(c, k_block);
-            }
+        if (unit == 0 && exists && (step.first || (by_row && in_chunk == 0))) {
+            next_block_scales(c, k_block);
+            factors.read_blocks(c, k_block);
         }
         store_unit(unit);
         if (unit == units<tile> - 1 && exists) c.advance();
@@ -64,6 +61,8 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         factors.combine(unit, in_chunk);
         wgmma_wait<0>();
         pin(chain);
+        // Before the promotion: the next load into the stage is a ring's length ahead of its use, less what is lost here.
+        if (unit == units<tile> - 1 && exists) c.release_previous();
         promote<tile>(sums[unit], chain, factors, unit, step);
     }
     if (!by_row && k_block + 1 < c.k_blocks) {
@@ -94,6 +93,7 @@ TILEWRIGHT_DEVICE void multiply_promoted(Consumer<tile>& c, Sums<tile>& sums, Ch
             if (++k_block == c.k_blocks) break;  // a second loop for the rest would cost moves and spills
         }
     }
+    sync_warp();  // without it one kernel spills
     release_block_scales(c);
 }
 

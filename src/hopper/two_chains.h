@@ -58,11 +58,11 @@ TILEWRIGHT_DEVICE void step(Consumer<tile>& c, Sums<tile>& sums, InHand<tile>& b
     issue<tile>(c, block, true);
     read_factors<tile>(c, block.factors, four, k_block);
     wgmma_wait<1>();
-    promote<tile>(sums, before);
     c.release(stage_before);
+    promote<tile>(sums, before);
 }
 
-/// All k-blocks of a tile; the last one's stage is not given back yet. `store_last`, `exists`: as for `multiply_block`.
+/// All k-blocks of a tile. `store_last`, `exists`: as for `multiply_block`.
 template <Tile tile, class StoreUnit>
 TILEWRIGHT_DEVICE void multiply_two_chains(Consumer<tile>& c, Sums<tile>& sums, bool exists,
                                            const StoreUnit& store_last) {
@@ -82,9 +82,11 @@ TILEWRIGHT_DEVICE void multiply_two_chains(Consumer<tile>& c, Sums<tile>& sums, 
     if (k_block < c.k_blocks) {
         step<tile>(c, sums, odd, even, four, k_block);
         wgmma_wait<0>();
+        c.release(c.ring.place);
         promote<tile>(sums, odd);
     } else {
         wgmma_wait<0>();
+        c.release(c.ring.place);
         promote<tile>(sums, even);
     }
     c.advance();
@@ -100,13 +102,11 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums) {
         clear<tile>(sums);
     } else if constexpr (tile.chains() == 2) {
         multiply_two_chains<tile>(c, sums, true, [](int) {});
-        c.release_previous();
     } else {
         Chain<tile> chain;
         Factors<tile> factors;
         multiply_block<tile>(c, sums, chain, factors, 0, {.first = true}, true, [](int) {});
         multiply_promoted<tile>(c, sums, chain, factors);
-        c.release_previous();
     }
 }
 
