@@ -11,26 +11,42 @@ namespace tilewright::hopper {
 constexpr int min(int a, int b) { return a < b ? a : b; }
 constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
-/// A warpgroup's staged stores from `begin` on, row by row, 16 bytes a lane: what lies behind the end of a piece is
-/// another's.
+/// A warpgroup's staged stores from `begin` on, row by row: what lies behind the end of a piece is another's. Eight
+/// lanes have a row, 16 bytes each; several rows are read before the first is written.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& arguments, const Work& work,
                                   int warpgroup, int begin, int stores) {
     constexpr int unit_bytes = int(sizeof(Quad)), units = tile.store_pitch(bytes) / unit_bytes;
+    constexpr int lanes = store_row_bytes / unit_bytes, rows_at_once = warp_threads / lanes, in_hand = 2;
+    static_assert(tile.share_rows() % (in_hand * rows_at_once) == 0);
     const OutputView& d = arguments.output;
+    const int row_of_lane = lane_index() / lanes, unit = lane_index() % lanes;
     const int first = work.row + tile.share_row(warpgroup);
     const int rows = min(work.row_end - first, tile.share_rows());
-    u8* const corner = static_cast<u8*>(d.data) + work.batch * d.batch_stride * bytes;
-    for (int i = lane_index(); i < stores * rows * units; i += warp_threads) {
-        const int store = i / units / rows, row = i / units % rows, unit = i % units;
+    const i64 step = rows_at_once * d.row_stride * bytes;
+#pragma unroll 1
+    for (int store = 0; store < stores; ++store) {
         const int column = work.column + tile.share_column(warpgroup) + (begin + store) * tile.store_columns(bytes) +
                            unit * (unit_bytes / bytes);
-        if (column >= arguments.n) continue;
-        const int place = tile.store_swizzled(bytes) ? unit ^ row % 8 : unit;
-        const u8* from =
-            shared.d[warpgroup] + (store * tile.share_rows() + row) * tile.store_pitch(bytes) + place * unit_bytes;
-        u8* to = corner + ((first + row) * d.row_stride + column) * bytes;
-        store_global(reinterpret_cast<Quad*>(to), load_shared(*reinterpret_cast<const Quad*>(from)));
+        if (unit >= units || column >= arguments.n) continue;
+        const u8* const from = shared.d[warpgroup] + store * tile.share_rows() * tile.store_pitch(bytes);
+        u8* to = static_cast<u8*>(d.data) +
+                 (work.batch * d.batch_stride + (first + row_of_lane) * d.row_stride + column) * bytes;
+#pragma unroll 1
+        for (int row = row_of_lane; row < rows; row += in_hand * rows_at_once) {
+            Quad values[in_hand];
+#pragma unroll
+            for (int i = 0; i < in_hand; ++i) {
+                const int at = row + i * rows_at_once;  // in the warpgroup's share, if not in the piece
+                const int place = tile.store_swizzled(bytes) ? unit ^ at % 8 : unit;
+                values[i] = load_shared(
+                    *reinterpret_cast<const Quad*>(from + at * tile.store_pitch(bytes) + place * unit_bytes));
+            }
+#pragma unroll
+            for (int i = 0; i < in_hand; ++i, to += step) {
+                if (row + i * rows_at_once < rows) store_global(reinterpret_cast<Quad*>(to), values[i]);
+            }
+        }
     }
     sync_warp();
 }
