@@ -29,7 +29,10 @@ const std::vector<Tile>& cuts() {
         {.m = 128, .n = 192, .stages = 4},
         {.m = 128, .n = 256, .stages = 3},
         {.m = 128, .n = 224, .stages = 3},
+        {.m = 128, .n = 176, .stages = 4},
+        {.m = 128, .n = 144, .stages = 5},
         {.m = 128, .n = 128, .stages = 5},
+        {.m = 128, .n = 112, .stages = 6},
         {.m = 128, .n = 64, .stages = 8},
         {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
         {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
@@ -85,13 +88,11 @@ bool is_for_few_rows(const Tile& tile) {
     return std::ranges::find(cuts_for_few_rows(), tile) != cuts_for_few_rows().end();
 }
 
-bool scales_of_blocks(const Tile& tile) { return tile.n <= 192 || tile.n == 256; }
-bool promotes(const Tile& tile) {
-    const bool few = tile.swap_ab && !tile.splits_k() && tile.n == 16;
-    return is_for_few_rows(tile) ? few : scales_of_blocks(tile);
-}
+/// Few groups of columns with a 128x128 scale of their own.
+bool scales_of_blocks(const Tile& tile) { return tile.n != 112 && tile.n != 144 && tile.n != 176 && tile.n != 224; }
+bool promotes(const Tile& tile) { return !is_for_few_rows(tile) || (tile.swap_ab && !tile.splits_k() && tile.n == 16); }
 bool scales_of_both(const Tile& tile) {
-    return tile.m <= 128 && tile.n >= 64 && tile.n <= 128 && !is_for_few_rows(tile);
+    return tile.m <= 128 && tile.n >= 64 && tile.n <= 128 && tile.n != 112 && !is_for_few_rows(tile);
 }
 bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64 && !is_for_few_rows(tile); }
 
@@ -102,13 +103,10 @@ constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, promotes},
 
 void add_pairs(Tile tile, std::vector<Tile>& list) {
     // With three warpgroups the loop that scales rows has no register left for a cluster's addresses: it spills.
-    const bool spills = tile.warpgroups == 3 && tile.a_scaling == Scaling::row_128;
-    if (!may_share(tile) || spills || !tile.plain) return;
+    if (!may_share(tile) || tile.warpgroups == 3 || !tile.plain) return;
     tile.cluster = 2;
-    for (Multicast multicast : {Multicast::a, Multicast::b}) {
-        tile.multicast = multicast;
-        list.push_back(tile);
-    }
+    tile.multicast = tile.m > tile.n ? Multicast::a : Multicast::b;
+    list.push_back(tile);
 }
 
 void add(const Tile& tile, bool groups, std::vector<Tile>& list) {
