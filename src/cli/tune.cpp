@@ -20,7 +20,7 @@ constexpr double worthwhile = 1.01;
 
 struct TuneArguments {
     BenchArguments bench{};
-    std::size_t candidates = 12;
+    Candidates candidates{.most = 12};
     bool all = false;
     int random = 0;
     std::uint64_t seed = 1;
@@ -59,7 +59,9 @@ std::string json_lines(const TunedShape& tuned, const GpuSettings& settings, con
 
 /// False if a tile's result was wrong.
 bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, const TuneArguments& arguments) {
-    const TunedShape tuned = tune_shape(bench, shape, settings, arguments.all ? 0 : arguments.candidates);
+    Candidates candidates = arguments.candidates;
+    if (arguments.all) candidates.most = 0;
+    const TunedShape tuned = tune_shape(bench, shape, settings, candidates);
     if (!tuned.failure.empty()) {
         fmt::print(stderr, "tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
         return false;
@@ -110,19 +112,21 @@ void add_tune(CLI::App& program) {
         "is\n"
         "1 % faster than the planner's choice becomes a row, which belongs into src/plan/tuned.\n\n"
         "Example:\n  tilewright tune --suite peers --m 4096 --rows tuned.tsv\n"
-        "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --json candidates.jsonl");
+        "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --packed --json candidates.jsonl");
     const auto arguments = std::make_shared<TuneArguments>();
     add_shape_options(*command, arguments->bench);
     add_timing_options(*command, arguments->bench);
     add_gpu_options(*command, arguments->bench);
-    command->add_option("--candidates", arguments->candidates, "How many are measured")
+    command->add_option("--candidates", arguments->candidates.most, "How many are measured")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     command->add_option("--random", arguments->random, "Instead of a suite or sizes: so many dense shapes of a seed")
         ->check(CLI::PositiveNumber)
         ->excludes("--suite", "--m", "--n", "--k");
     command->add_option("--seed", arguments->seed, "Of the random shapes")->capture_default_str();
-    command->add_flag("--all", arguments->all, "Measure every legal candidate that there is a kernel for");
+    command->add_flag("--all", arguments->all, "Measure every legal candidate");
+    command->add_flag("--packed", arguments->candidates.packed,
+                      "Measure only tiles whose kernels ship; others are compiled, a second each");
     command->add_option("--rows", arguments->rows_path, "Append the rows to this file");
     command->add_option("--json", arguments->json_path, "Append every measurement to this file, a JSON object a line");
     command->callback([arguments] { tune_command(*arguments); });

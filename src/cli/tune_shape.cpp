@@ -9,6 +9,7 @@
 #include "cli/terminal.h"
 #include "cuda/runtime.h"
 #include "launch/choose.h"
+#include "plan/pack.h"
 #include "plan/work.h"
 #include "problem/geometry.h"
 
@@ -91,16 +92,21 @@ const TriedTile& TunedShape::best() const {
     });
 }
 
-TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, std::size_t most) {
+TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings,
+                      const Candidates& candidates) {
     GpuOperands operands = gpu_operands(shape, settings);
     const Problem problem = operands.on_device();
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
     std::vector<Plan> plans = launch::runnable_plans(problem, bench.description());
-    if (most > 0 && plans.size() > most) plans.resize(most);
+    Trial trial(bench, operands, settings);
+    if (candidates.packed) {
+        const auto compiled = [&](const Plan& plan) { return !planner::ships(trial.kernel(plan.tile)); };
+        plans.erase(std::remove_if(plans.begin() + 1, plans.end(), compiled), plans.end());
+    }
+    if (candidates.most > 0 && plans.size() > candidates.most) plans.resize(candidates.most);
 
     TunedShape tuned{.shape = shape, .key = planner::describe(problem).key};
-    Trial trial(bench, operands, settings);
     std::vector<measure::Contestant> contestants;
     contestants.reserve(plans.size());
     for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan.tile));

@@ -23,8 +23,14 @@ struct TunedShape {
     const TriedTile& best() const;
 };
 
-/// The best `most` candidates of the model, all if 0.
-TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, std::size_t most);
+/// Which candidates are measured, beside the planner's choice.
+struct Candidates {
+    std::size_t most = 0;  // of the model's best; 0: all
+    bool packed = false;   // of those alone whose kernels ship: nothing is compiled
+};
+
+TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings,
+                      const Candidates& candidates);
 
 /// A row of src/plan/tuned: device, problem, tile, date, command.
 std::string tuned_row(const TunedShape& tuned, const std::string& device, const std::string& date,
