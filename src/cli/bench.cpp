@@ -166,6 +166,8 @@ void bench_on_gpu(const BenchArguments& arguments, const std::vector<BenchShape>
         const GpuRun run{
             .settings = {.recipe = parse_recipe(full_recipe(recipe)).value(),
                          .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
+                         .reproducibility =
+                             arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable,
                          .output = parse_format(arguments.output).value(),
                          .scales = parse_scale_layout(arguments.scale_layout),
                          .tile = tile,

@@ -32,6 +32,7 @@ struct BenchArguments {
     std::string scale_layout = "m";
     std::string tile;
     bool unpromoted = false;
+    bool invariant = false;
     bool overlap = false;
     int sm_limit = 0;
 };

@@ -57,7 +57,8 @@ planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
             .groups = spec.groups,
             .expected_m = shape.grouping == Grouping::m_grouped_masked ? shape.m : 0,
             .sm_limit = settings.sm_limit,
-            .accumulation = settings.accumulation};
+            .accumulation = settings.accumulation,
+            .reproducibility = settings.reproducibility};
 }
 
 GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {

@@ -18,6 +18,7 @@ namespace tilewright::cli {
 struct GpuSettings {
     Recipe recipe{};
     Accumulation accumulation = Accumulation::promoted;
+    Reproducibility reproducibility = Reproducibility::repeatable;
     Format output = Format::bf16;
     ScaleLayout scales = ScaleLayout::m;
     std::optional<PlannedTile> tile{};  // else the planner's choice

@@ -45,7 +45,8 @@ std::optional<double> speed(const GpuResult& result, const GpuRun& run) {
 }
 
 std::string recipe_text(const GpuSettings& settings) {
-    return name(settings.recipe) + (settings.accumulation == Accumulation::unpromoted ? ", unpromoted" : "");
+    return name(settings.recipe) + (settings.accumulation == Accumulation::unpromoted ? ", unpromoted" : "") +
+           (settings.reproducibility == Reproducibility::invariant ? ", invariant" : "");
 }
 
 std::string flush_word(measure::Flush flush) {

@@ -86,6 +86,7 @@ Problem GpuOperands::problem(const View& view) const {
     if (group_sizes_.given()) problem.groups.sizes = view(group_sizes_);
     problem.expected_m = sizes_.expected_m;
     problem.accumulation = sizes_.accumulation;
+    problem.reproducibility = sizes_.reproducibility;
     problem.arithmetic = Arithmetic::hopper;
     problem.sm_limit = sizes_.sm_limit;
     return problem;

@@ -61,7 +61,7 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         factors.combine(unit, in_chunk);
         wgmma_wait<0>();
         pin(chain);
-        // Before the promotion: the next load into the stage is a ring's length ahead of its use, less what is lost here.
+        // Before the promotion: the sooner, the earlier the load that is a ring's length ahead.
         if (unit == units<tile> - 1 && exists) c.release_previous();
         promote<tile>(sums[unit], chain, factors, unit, step);
     }

@@ -44,13 +44,6 @@ double fetched_bytes(const hopper::Tile& tile) {
     return bytes;
 }
 
-/// Rows of A in a tile of the mean that lie outside: TMA fills them with zeros, and takes longer for it than for a row.
-double absent_rows(const Call& call) {
-    if (call.tile.grouped()) return 0;
-    const double rows = static_cast<double>(call.work.rows);
-    return call.tile.rows() - rows / std::max(1.0, std::ceil(rows / call.tile.rows()));
-}
-
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
 double delivery_seconds(const Call& call) {
     const auto& [tile, work, device, model, spread] = call;
@@ -58,7 +51,7 @@ double delivery_seconds(const Call& call) {
     const double chip = fetched_bytes(tile) * spread.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double path = arriving / (device.l2_bytes_per_clock * device.boost_hertz);
     const double ring = device.memory_latency * model.latency_share / tile.stages;
-    return std::max({chip, path, ring}) + absent_rows(call) * model.absent_row / device.boost_hertz;
+    return std::max({chip, path, ring});
 }
 
 /// Clocks to bring a tile of D from registers to L2, C read on the way.

@@ -1,9 +1,13 @@
-// Row 17 of the acceptance plan, as far as it is about dense products: fewer rows never take noticeably longer.
+// Row 17 of the acceptance plan: fewer rows never take noticeably longer, and time depends on the rows that groups have
+// together, not on how they share them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "cli/gpu_operands.h"
@@ -53,6 +57,40 @@ TEST(GpuTime, FewerRowsDoNotTakeLonger) {
     for (std::size_t i = 0; i + 1 < best.size(); ++i) {
         const auto least = std::min_element(best.begin() + static_cast<std::ptrdiff_t>(i) + 1, best.end());
         EXPECT_LE(best[i], *least * tolerance) << "seconds of m = " << i + 1 << " and m = " << least - best.begin() + 1;
+    }
+}
+
+/// Seconds of a call with these sizes of groups.
+double grouped_seconds(measure::Stopwatch& stopwatch, const std::vector<std::int64_t>& rows) {
+    std::vector<std::int64_t> ends(rows.size());
+    std::partial_sum(rows.begin(), rows.end(), ends.begin());
+    const cli::GpuOperands operands({.grouping = Grouping::m_grouped_offsets,
+                                     .recipe = recipe_of("1x128:128x128"),
+                                     .m = ends.back(),
+                                     .n = 4096,
+                                     .k = 7168,
+                                     .groups = static_cast<std::int64_t>(rows.size())},
+                                    cli::ScaleLayout::k, ends);
+    const Problem problem = operands.on_device();
+    const std::array calls{measure::Contestant{.name = "groups", .call = [&problem](cuda::StreamHandle stream) {
+                                                   run(problem, {.backend = Backend::hopper, .stream = stream});
+                                               }}};
+    return stopwatch.race(calls, calls_each)[0].seconds;
+}
+
+// The mark is 0.90 of the balanced rate.
+TEST(GpuTime, OneHotGroupTakesAsLongAsAnEvenSplit) {
+    const measure::Device device;
+    measure::Stopwatch stopwatch(device, measure::Flush::clean);
+    constexpr std::int64_t part = 256;
+    for (std::int64_t parts_of_hot : {30, 100}) {
+        std::vector<std::int64_t> hot(8, part);
+        hot[0] = parts_of_hot * part;
+        const std::vector<std::int64_t> even(8, (parts_of_hot + 7) * part / 8);
+        const double skewed = grouped_seconds(stopwatch, hot), balanced = grouped_seconds(stopwatch, even);
+        fmt::print("{}:1:1:1:1:1:1:1 of {} rows: {:.1f} us, {:.3f} of the even split's rate\n", parts_of_hot, part,
+                   skewed * 1e6, balanced / skewed);
+        EXPECT_GE(balanced / skewed, 0.90);
     }
 }
 

@@ -38,7 +38,6 @@ constexpr std::array parameters{
     Parameter{"multicast_clocks", &Model::multicast_clocks, 1, 80},
     Parameter{"multicast_stall", &Model::multicast_stall, 0.005, 0.1},
     Parameter{"promoted_energy", &Model::promoted_energy, 1.0, 1.25},
-    Parameter{"absent_row", &Model::absent_row, 0, 10},
     Parameter{"latency_share", &Model::latency_share, 0.7, 2.0},
     Parameter{"l2_share", &Model::l2_share, 0.5, 1.3},
     Parameter{"epilogue_clocks", &Model::epilogue_clocks, 50, 3000},
@@ -150,6 +149,12 @@ Fitted descend(const std::vector<RecordedShape>& shapes, const Model& start, int
     return best;
 }
 
+/// `share` of the way from the least to the most: in powers, where the least is not 0.
+double between(const Parameter& parameter, double share) {
+    if (parameter.least == 0) return share * parameter.most;
+    return parameter.least * std::pow(parameter.most / parameter.least, share);
+}
+
 /// From the constants that stand in model.h and from others all over their bounds; the best is polished. The same
 /// record gives the same constants.
 Model fit(const std::vector<RecordedShape>& shapes, int rounds) {
@@ -160,7 +165,7 @@ Model fit(const std::vector<RecordedShape>& shapes, int rounds) {
         Numbers numbers(static_cast<std::uint64_t>(start) + 1);
         Model model = fitted_model;
         for (const Parameter& parameter : parameters) {
-            const double from_bounds = parameter.least * std::pow(parameter.most / parameter.least, numbers.unit());
+            const double from_bounds = between(parameter, numbers.unit());
             model.*parameter.field =
                 start == 0 ? std::clamp(model.*parameter.field, parameter.least, parameter.most) : from_bounds;
         }
