@@ -1,5 +1,5 @@
-// Row 17 of the acceptance plan: fewer rows never take noticeably longer, and time depends on the rows that groups have
-// together, not on how they share them.
+// Row 17 of the acceptance plan: fewer rows never take noticeably longer; time depends on the rows that groups have
+// together, not on how they share them, nor on groups and rows without work.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
@@ -60,17 +60,11 @@ TEST(GpuTime, FewerRowsDoNotTakeLonger) {
     }
 }
 
-/// Seconds of a call with these sizes of groups.
-double grouped_seconds(measure::Stopwatch& stopwatch, const std::vector<std::int64_t>& rows) {
-    std::vector<std::int64_t> ends(rows.size());
-    std::partial_sum(rows.begin(), rows.end(), ends.begin());
-    const cli::GpuOperands operands({.grouping = Grouping::m_grouped_offsets,
-                                     .recipe = recipe_of("1x128:128x128"),
-                                     .m = ends.back(),
-                                     .n = 4096,
-                                     .k = 7168,
-                                     .groups = static_cast<std::int64_t>(rows.size())},
-                                    cli::ScaleLayout::k, ends);
+/// Seconds of a grouped call; `entries` is what its sizes or indices say.
+double seconds_of(const planner::Sizes& sizes, const std::vector<std::int64_t>& entries) {
+    const measure::Device device;
+    measure::Stopwatch stopwatch(device, measure::Flush::clean);
+    const cli::GpuOperands operands(sizes, cli::ScaleLayout::k, entries);
     const Problem problem = operands.on_device();
     const std::array calls{measure::Contestant{.name = "groups", .call = [&problem](cuda::StreamHandle stream) {
                                                    run(problem, {.backend = Backend::hopper, .stream = stream});
@@ -78,20 +72,80 @@ double grouped_seconds(measure::Stopwatch& stopwatch, const std::vector<std::int
     return stopwatch.race(calls, calls_each)[0].seconds;
 }
 
-// The mark is 0.90 of the balanced rate.
+double seconds_of_groups(const std::vector<std::int64_t>& rows, std::int64_t n, std::int64_t k) {
+    std::vector<std::int64_t> ends(rows.size());
+    std::partial_sum(rows.begin(), rows.end(), ends.begin());
+    return seconds_of({.grouping = Grouping::m_grouped_offsets,
+                       .recipe = recipe_of("1x128:128x128"),
+                       .m = ends.back(),
+                       .n = n,
+                       .k = k,
+                       .groups = static_cast<std::int64_t>(rows.size())},
+                      ends);
+}
+
+double seconds_of_masked(const std::vector<std::int64_t>& rows, std::int64_t expected) {
+    return seconds_of({.grouping = Grouping::m_grouped_masked,
+                       .recipe = recipe_of("1x128:128x128"),
+                       .m = 2048,
+                       .n = 4096,
+                       .k = 2048,
+                       .groups = static_cast<std::int64_t>(rows.size()),
+                       .expected_m = expected},
+                      rows);
+}
+
+double seconds_of_indices(const std::vector<std::int64_t>& group_of_row, std::int64_t groups) {
+    return seconds_of({.grouping = Grouping::m_grouped_indices,
+                       .recipe = recipe_of("1x128:128x128"),
+                       .m = static_cast<std::int64_t>(group_of_row.size()),
+                       .n = 4096,
+                       .k = 2048,
+                       .groups = groups},
+                      group_of_row);
+}
+
+// The mark is 0.90 of the balanced rate.
 TEST(GpuTime, OneHotGroupTakesAsLongAsAnEvenSplit) {
-    const measure::Device device;
-    measure::Stopwatch stopwatch(device, measure::Flush::clean);
     constexpr std::int64_t part = 256;
     for (std::int64_t parts_of_hot : {30, 100}) {
         std::vector<std::int64_t> hot(8, part);
         hot[0] = parts_of_hot * part;
         const std::vector<std::int64_t> even(8, (parts_of_hot + 7) * part / 8);
-        const double skewed = grouped_seconds(stopwatch, hot), balanced = grouped_seconds(stopwatch, even);
+        const double skewed = seconds_of_groups(hot, 4096, 7168), balanced = seconds_of_groups(even, 4096, 7168);
         fmt::print("{}:1:1:1:1:1:1:1 of {} rows: {:.1f} us, {:.3f} of the even split's rate\n", parts_of_hot, part,
                    skewed * 1e6, balanced / skewed);
         EXPECT_GE(balanced / skewed, 0.90);
     }
+}
+
+TEST(GpuTime, SkewedMasksTakeLittleLongerThanEvenOnes) {
+    const double skewed = seconds_of_masked({2048, 16, 16, 16, 16, 16, 16, 16}, 270);
+    const double balanced = seconds_of_masked(std::vector<std::int64_t>(8, 270), 270);
+    fmt::print("masked 2048 and 7 x 16: {:.1f} us, 8 x 270: {:.1f} us\n", skewed * 1e6, balanced * 1e6);
+    EXPECT_LE(skewed, 1.3 * balanced);
+}
+
+TEST(GpuTime, EmptyGroupsCostLittle) {
+    std::vector<std::int64_t> sparse(60, 0);
+    for (std::size_t i = 3; i < sparse.size(); i += 10) sparse[i] = 1024;
+    const double spread = seconds_of_groups(sparse, 4096, 2048);
+    const double compact = seconds_of_groups(std::vector<std::int64_t>(6, 1024), 4096, 2048);
+    fmt::print("6 of 60 groups: {:.1f} us, 6 of 6: {:.1f} us\n", spread * 1e6, compact * 1e6);
+    EXPECT_LE(spread, 1.1 * compact);
+}
+
+TEST(GpuTime, BlocksOfRowsWithoutAGroupCostLittle) {
+    constexpr std::int64_t block = 128, blocks = 480;
+    std::vector<std::int64_t> sparse, dense;
+    for (std::int64_t i = 0; i < blocks; ++i) {
+        const std::int64_t group = i % 10 == 3 ? i / 80 : -1;
+        sparse.insert(sparse.end(), block, group);
+        if (group >= 0) dense.insert(dense.end(), block, group);
+    }
+    const double spread = seconds_of_indices(sparse, 6), compact = seconds_of_indices(dense, 6);
+    fmt::print("one of ten blocks of rows: {:.1f} us, these alone: {:.1f} us\n", spread * 1e6, compact * 1e6);
+    EXPECT_LE(spread, 1.1 * compact);
 }
 
 }  // namespace
