@@ -49,7 +49,17 @@ public:
 
     /// For each lane a run, often of no rows. False: all rows have been seen.
     TILEWRIGHT_DEVICE bool next(RowPiece& run) {
-        while (row_ <= rows_) {  // behind the last row, the last run ends
+        while (true) {
+            if (last_ >= 0 && row_ - begin_ > longest_) {
+                run = {.begin = begin_, .end = lane_index() == 0 ? begin_ + longest_ : begin_, .group = last_};
+                begin_ += longest_;
+                return true;
+            }
+            if (row_ > rows_) return false;  // behind the last row, the last run has ended
+            if (row_ % rows_at_once == 0 && goes_on()) {
+                row_ += rows_at_once;
+                continue;
+            }
             const int lane = lane_index(), begin = row_, row = begin + lane, open = last_;
             const int index = take_index();
             const int left = from_lane(index, lane - 1), before = lane == 0 ? open : left;
@@ -63,17 +73,12 @@ public:
                 begin_ = begin + highest_bit(ending);
                 return true;
             }
-            if (open >= 0 && row_ - begin_ > longest_) {
-                run = {.begin = begin_, .end = lane == 0 ? begin_ + longest_ : begin_, .group = open};
-                begin_ += longest_;
-                return true;
-            }
         }
-        return false;
     }
 
 private:
-    static constexpr int ahead = 4;      // rows that a lane reads at once
+    static constexpr int ahead = 4;  // rows that a lane reads at once
+    static constexpr int rows_at_once = ahead * warp_threads;
     static constexpr int no_group = -1;  // any index out of range
     static constexpr int behind = -2;    // the last row
 
@@ -89,15 +94,21 @@ private:
         for (int i = 0; i < ahead; ++i) to[i] = index_of(row + i * warp_threads + lane);
     }
 
+    /// Brings the next rows. Whether they all belong to the run that is open.
+    TILEWRIGHT_DEVICE bool goes_on() {
+        if (row_ == 0) read(later_, 0);
+        bool differs = false;
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+            now_[i] = later_[i];
+            differs = differs || now_[i] != last_;
+        }
+        read(later_, row_ + rows_at_once);
+        return ballot(differs) == 0;
+    }
+
     /// Of this lane's row among the 32 from row_ on, which advances.
     TILEWRIGHT_DEVICE int take_index() {
-        constexpr int rows_at_once = ahead * warp_threads;
-        if (row_ == 0) read(later_, 0);
-        if (row_ % rows_at_once == 0) {
-#pragma unroll
-            for (int i = 0; i < ahead; ++i) now_[i] = later_[i];
-            read(later_, row_ + rows_at_once);
-        }
         const int place = row_ % rows_at_once / warp_threads;
         int index = now_[0];
 #pragma unroll

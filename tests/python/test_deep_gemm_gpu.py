@@ -277,7 +277,8 @@ def test_overlapping_calls_wait_for_each_other(rng, overlapping, shape):
     assert torch.equal(captured, d)
 
 
-def test_times(rng):
+def test_times(rng, monkeypatch):
+    monkeypatch.delenv("DG_USE_NVIDIA_TOOLS", raising=False)  # set, it asks for no times
     a, b = moved(quantised(rng)[0]), moved(quantised(rng)[1])
     d = torch.empty(M, N, dtype=BF16, device="cuda")
     seconds = deep_gemm.bench_kineto(lambda: deep_gemm.fp8_gemm_nt(a, b, d), "fp8_gemm_kernel", num_tests=5)
