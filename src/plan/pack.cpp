@@ -102,7 +102,8 @@ constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, promotes},
                           {Scaling::row_128, Scaling::row_128, true, scales_of_both}};
 
 void add_pairs(Tile tile, std::vector<Tile>& list) {
-    // With three warpgroups the loop that scales rows has no register left for a cluster's addresses: it spills.
+    // The larger operand is shared. With three warpgroups the loop that scales rows has no register left for a
+    // cluster's addresses: it spills.
     if (!may_share(tile) || tile.warpgroups == 3 || !tile.plain) return;
     tile.cluster = 2;
     tile.multicast = tile.m > tile.n ? Multicast::a : Multicast::b;
