@@ -110,10 +110,10 @@ struct Arguments {
     int m;
     int n;
     int k;
-    int batch;  // or groups
+    int batch;   // or groups
     int a_rows;  // that a copy of A brings: a tile's, or, of a single tile of rows, those that exist
-    int band;   // tiles along m that are walked before n advances: so many rows of A stay in L2
-    Walk walk;  // of dense problems
+    int band;    // tiles along m that are walked before n advances: so many rows of A stay in L2
+    Walk walk;   // of dense problems
     TimeoutReport* report;
     GroupSizes sizes;  // of grouped problems
 };
