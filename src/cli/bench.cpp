@@ -237,6 +237,8 @@ void add_bench(CLI::App& program) {
     command->add_option("--json", arguments->json_path,
                         "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
     command->add_option("--tile", arguments->tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
+    // Not of `tune`: its rows hold for calls that need not be invariant.
+    command->add_flag("--invariant", arguments->invariant, "GPU: bits that depend on an element's row and column only");
     command->add_flag(
         "--overlap", arguments->overlap,
         "GPU: also time calls in a row, one after another and overlapping (programmatic dependent launch)");

@@ -136,7 +136,6 @@ void add_timing_options(CLI::App& command, BenchArguments& arguments) {
 
 void add_gpu_options(CLI::App& command, BenchArguments& arguments) {
     command.add_flag("--unpromoted", arguments.unpromoted, "GPU: sum all of k in the tensor core (tensor, row)");
-    command.add_flag("--invariant", arguments.invariant, "GPU: bits that depend on an element's row and column only");
     command
         .add_option("--flush", arguments.flush,
                     "GPU: L2 before each call: clean (256 MB written, then read), dirty (written), none")

@@ -44,11 +44,6 @@ std::optional<double> speed(const GpuResult& result, const GpuRun& run) {
                                seconds_of(result.blas_tensor));
 }
 
-std::string recipe_text(const GpuSettings& settings) {
-    return name(settings.recipe) + (settings.accumulation == Accumulation::unpromoted ? ", unpromoted" : "") +
-           (settings.reproducibility == Reproducibility::invariant ? ", invariant" : "");
-}
-
 std::string flush_word(measure::Flush flush) {
     if (flush == measure::Flush::none) return "none";
     return flush == measure::Flush::dirty ? "dirty" : "clean";
@@ -78,6 +73,11 @@ nlohmann::ordered_json line(const std::string& peer, const measure::Measurement&
 }
 
 }  // namespace
+
+std::string recipe_text(const GpuSettings& settings) {
+    return name(settings.recipe) + (settings.accumulation == Accumulation::unpromoted ? ", unpromoted" : "") +
+           (settings.reproducibility == Reproducibility::invariant ? ", invariant" : "");
+}
 
 Table gpu_table(const std::vector<BenchShape>& shapes, const GpuSettings& settings) {
     const std::string rival = rival_name(shapes, settings.recipe);

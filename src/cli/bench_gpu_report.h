@@ -22,6 +22,9 @@ struct GpuRun {
     std::string blas_version{};  // empty: not found
 };
 
+/// "tensor:tensor, unpromoted".
+std::string recipe_text(const GpuSettings& settings);
+
 /// For one shape or more, of one operation.
 Table gpu_table(const std::vector<BenchShape>& shapes, const GpuSettings& settings);
 std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& run);

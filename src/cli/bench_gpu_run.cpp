@@ -12,9 +12,8 @@ namespace {
 void print_head(const GpuRun& run, const std::vector<BenchShape>& shapes) {
     fmt::print("{}; at most {:.0f} TFLOP/s and {:.2f} TB/s ({})\n", run.device, run.peaks.flops_per_second * 1e-12,
                run.peaks.bytes_per_second * 1e-12, run.peaks.source);
-    fmt::print("{}{}{}, device time of one call, median of {}; ratio: time / floor\n", name(run.settings.recipe),
-               run.settings.accumulation == Accumulation::unpromoted ? " unpromoted" : "",
-               run.settings.reproducibility == Reproducibility::invariant ? " invariant" : "", run.settings.repeats);
+    fmt::print("{}, device time of one call, median of {}; ratio: time / floor\n", recipe_text(run.settings),
+               run.settings.repeats);
     if (run.settings.overlap) {
         fmt::print(
             "chain: {} calls in a row, from the first kernel's start to the last one's end, over {}; overlap: the same "

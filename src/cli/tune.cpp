@@ -93,7 +93,6 @@ void tune_command(const TuneArguments& arguments) {
         const GpuSettings settings{
             .recipe = parse_recipe(full_recipe(recipe)).value(),
             .accumulation = bench_arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
-            .reproducibility = bench_arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable,
             .output = parse_format(bench_arguments.output).value(),
             .scales = parse_scale_layout(bench_arguments.scale_layout),
             .sm_limit = bench_arguments.sm_limit,

@@ -65,7 +65,7 @@ struct Consumer {
 
     TILEWRIGHT_DEVICE int before(int stage) const { return stage == 0 ? tile.stages - 1 : stage - 1; }
 
-    /// After the first product of a k-block was issued: the k-block before it has been read.
+    /// Of the k-block before the one in `ring`: it has been read.
     TILEWRIGHT_DEVICE void release_previous() { release(before(ring.place)); }
 
     /// The k-block in `ring` is all in the tensor core's hands: on to the next.

@@ -73,6 +73,11 @@ TILEWRIGHT_DEVICE void multiply_two_chains(Consumer<tile>& c, Sums<tile>& sums, 
     clear<tile>(sums);
     if (!exists) return wgmma_wait<0>();
     read_factors<tile>(c, even.factors, four, 0);
+    const auto promote_last = [&](InHand<tile>& block) {
+        wgmma_wait<0>();
+        c.release(c.ring.place);
+        promote<tile>(sums, block);
+    };
     int k_block = 1;
 #pragma unroll 1
     for (; k_block + 1 < c.k_blocks; k_block += 2) {
@@ -81,13 +86,9 @@ TILEWRIGHT_DEVICE void multiply_two_chains(Consumer<tile>& c, Sums<tile>& sums, 
     }
     if (k_block < c.k_blocks) {
         step<tile>(c, sums, odd, even, four, k_block);
-        wgmma_wait<0>();
-        c.release(c.ring.place);
-        promote<tile>(sums, odd);
+        promote_last(odd);
     } else {
-        wgmma_wait<0>();
-        c.release(c.ring.place);
-        promote<tile>(sums, even);
+        promote_last(even);
     }
     c.advance();
     release_block_scales(c);

@@ -88,11 +88,11 @@ bool is_for_few_rows(const Tile& tile) {
     return std::ranges::find(cuts_for_few_rows(), tile) != cuts_for_few_rows().end();
 }
 
-/// Few groups of columns with a 128x128 scale of their own.
-bool scales_of_blocks(const Tile& tile) { return tile.n != 112 && tile.n != 144 && tile.n != 176 && tile.n != 224; }
+/// More groups of columns with a 128x128 scale of their own cost more than a better fit gains.
+bool scales_of_blocks(const Tile& tile) { return tile.column_groups() <= 3; }
 bool promotes(const Tile& tile) { return !is_for_few_rows(tile) || (tile.swap_ab && !tile.splits_k() && tile.n == 16); }
 bool scales_of_both(const Tile& tile) {
-    return tile.m <= 128 && tile.n >= 64 && tile.n <= 128 && tile.n != 112 && !is_for_few_rows(tile);
+    return tile.m <= 128 && (tile.n == 64 || tile.n == 128) && !is_for_few_rows(tile);
 }
 bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64 && !is_for_few_rows(tile); }
 
@@ -103,7 +103,7 @@ constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, promotes},
 
 void add_pairs(Tile tile, std::vector<Tile>& list) {
     // The larger operand is shared. With three warpgroups the loop that scales rows has no register left for a
-    // cluster's addresses: it spills.
+    // cluster's addresses (it spills), and the others were never the fastest.
     if (!may_share(tile) || tile.warpgroups == 3 || !tile.plain) return;
     tile.cluster = 2;
     tile.multicast = tile.m > tile.n ? Multicast::a : Multicast::b;

@@ -47,6 +47,15 @@ TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     EXPECT_EQ(uncommon.b.box[1], 128U);
 }
 
+TEST(Maps, ASingleTileOfRowsBringsThoseThatExist) {
+    for (const auto& [m, rows] : {std::pair{3U, 3U}, {127U, 127U}, {128U, 128U}, {129U, 128U}}) {
+        const Launch launched = launch(block_scaled(m, 512, 512), block_scaled_tile(), 132);
+        EXPECT_EQ(launched.a.box[1], rows) << m;
+        EXPECT_EQ(launched.arguments.a_rows, static_cast<int>(rows)) << m;
+        EXPECT_EQ(launched.b.box[1], 128U) << m;
+    }
+}
+
 TEST(Maps, ABatchIsTheLastDimension) {
     Geometry g = block_scaled(64, 64, 256);
     g.groups = 3;
