@@ -97,8 +97,8 @@ struct Arguments {
     TensorMap a;         // (k, row, batch)
     TensorMap b;         // (k, row, batch)
     TensorMap d;         // (column, row, batch), if stored_by_tma
-    TensorMap a_scales;  // if scales_by_tma: (row, k block, batch), or (k block, row, batch) by row
-    TensorMap b_scales;  // (row, k block, batch), if scales_by_tma and B has scales of rows
+    TensorMap a_scales;  // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
+    TensorMap b_scales;  // (row and k block, 1, batch), if scales_by_tma and B has scales of rows
     ScaleView scales_a;
     ScaleView scales_b;
     OutputView output;

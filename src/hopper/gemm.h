@@ -69,19 +69,33 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
     barrier_init_fence();
 }
 
-/// All threads of the block meet, and know that the barriers are ready. The loading warp made them so, and does not
-/// wait.
+/// The barriers are ready. The loading warp made them so, and does not wait. It meets the other producers and the
+/// consumers apart: compute-sanitizer takes a barrier of all the block's threads for one at which all must wait.
+enum class Meeting : u8 { producers = 1, consumers = 2 };
+
 template <Tile tile>
-TILEWRIGHT_DEVICE void meet_block(bool waits) {
-    constexpr int id = 1;
-    if (waits) {
-        sync_named(id, tile.threads());
-    } else {
-        arrive_named(id, tile.threads());
-    }
+constexpr int threads_of(Meeting meeting) {
+    return meeting == Meeting::producers ? warpgroup_threads : (tile.consumer_warps() + 1) * warp_threads;
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void meet_cluster() {
     // With slices of k only those who send sums need to know that their peers are ready (split.h).
     if constexpr (tile.cluster > 1) arrive_cluster_relaxed();
     if constexpr (tile.multicast != Multicast::none) wait_cluster();
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void announce_barriers() {
+    arrive_named(int(Meeting::producers), threads_of<tile>(Meeting::producers));
+    arrive_named(int(Meeting::consumers), threads_of<tile>(Meeting::consumers));
+    meet_cluster<tile>();
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void await_barriers(Meeting meeting) {
+    sync_named(int(meeting), threads_of<tile>(meeting));
+    meet_cluster<tile>();
 }
 
 /// The loading warp. This, `produce` and `consume` return the patience that is left.
@@ -91,14 +105,14 @@ TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, con
     if constexpr (loads_early<tile>) loader.begin();
     if (lane_index() == 0) init_barriers<tile>(shared, arguments);
     sync_warp();
-    meet_block<tile>(false);
+    announce_barriers<tile>();
     return loader.run();
 }
 
 template <Tile tile>
 TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles, int warp) {
     if (tile.role(warp) == Role::load) return load<tile>(shared, arguments, tiles);
-    meet_block<tile>(true);
+    await_barriers<tile>(Meeting::producers);
     switch (tile.role(warp)) {
         case Role::block_scale: return TileScales<tile>(shared, arguments).run();
         case Role::row_scale:
@@ -248,7 +262,7 @@ __global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
         patience = produce<tile>(shared, arguments, tiles, warp);
     } else {
         if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
-        meet_block<tile>(true);
+        await_barriers<tile>(Meeting::consumers);
         patience = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (patience < 0)

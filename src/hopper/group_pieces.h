@@ -19,6 +19,10 @@ TILEWRIGHT_DEVICE i64 size_at(const GroupSizes& sizes, int index) {
     return load_global(static_cast<const int*>(sizes.data) + at);
 }
 
+TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
+    prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.stride * (sizes.is_64_bit ? 8 : 4));
+}
+
 /// Of this lane and all before it.
 TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
     const int lane = lane_index();
@@ -43,9 +47,18 @@ TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
 /// Runs of equal indices, in ascending order.
 class IndexRuns {
 public:
-    /// Runs are cut after `longest` rows, so that work on one begins before its end is found.
+    /// Long runs are cut every `longest` rows, so that work on one begins before its end is found.
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
+
+    /// The grid brings all indices to L2, each block some: all blocks will read them, at about the same time.
+    TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
+        const int rows_of_sector = 32 / (sizes_.is_64_bit ? 8 : 4);  // bytes, what one prefetch brings
+        const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
+        for (i64 row = lane * rows_of_sector; row < rows_; row += lanes * rows_of_sector) {
+            prefetch_size(sizes_, int(row));
+        }
+    }
 
     /// For each lane a run, often of no rows. False: all rows have been seen.
     TILEWRIGHT_DEVICE bool next(RowPiece& run) {
@@ -56,65 +69,113 @@ public:
                 return true;
             }
             if (row_ > rows_) return false;  // behind the last row, the last run has ended
-            if (row_ % rows_at_once == 0 && goes_on()) {
+            if (row_ % rows_at_once == 0) look();
+            const int place = row_ % rows_at_once / warp_threads;
+            if (ending_ == 0) {
                 row_ += rows_at_once;
-                continue;
-            }
-            const int lane = lane_index(), begin = row_, row = begin + lane, open = last_;
-            const int index = take_index();
-            const int left = from_lane(index, lane - 1), before = lane == 0 ? open : left;
-            const bool ends = row <= rows_ && index != before;
-            const u32 ending = ballot(ends);
-            last_ = from_lane(index, warp_threads - 1);
-            if (ending != 0) {
-                const u32 earlier = ending & ((1U << lane) - 1);
-                run = {.begin = earlier != 0 ? begin + highest_bit(earlier) : begin_, .end = row, .group = before};
-                if (!ends || before < 0) run.end = run.begin;
-                begin_ = begin + highest_bit(ending);
-                return true;
+                if (last_ < 0 || row_ - begin_ >= leap) pass_over();
+            } else if ((ending_ >> place & 1) != 0) {
+                run = take_runs(place);
+                if (ballot(run.end > run.begin) != 0) return true;
+            } else {
+                row_ += warp_threads;
             }
         }
     }
 
 private:
-    static constexpr int ahead = 4;  // rows that a lane reads at once
-    static constexpr int rows_at_once = ahead * warp_threads;
+    static constexpr int at_once = 4;  // rows that a lane looks at
+    static constexpr int rows_at_once = at_once * warp_threads;
+    static constexpr int quads = 4;  // of rows that it passes over at once
+    static constexpr int leap = quads * 4 * warp_threads;
     static constexpr int no_group = -1;  // any index out of range
     static constexpr int behind = -2;    // the last row
 
-    TILEWRIGHT_DEVICE int index_of(int row) const {
-        if (row >= rows_) return behind;
-        const i64 index = size_at(sizes_, row);
-        return index >= 0 && index < groups_ ? int(index) : no_group;
-    }
+    TILEWRIGHT_DEVICE bool is_packed() const { return sizes_.stride == 1 && !sizes_.is_64_bit; }
+    TILEWRIGHT_DEVICE const int* packed() const { return static_cast<const int*>(sizes_.data); }
+    TILEWRIGHT_DEVICE int group_of(i64 index) const { return index >= 0 && index < groups_ ? int(index) : no_group; }
 
-    TILEWRIGHT_DEVICE void read(int (&to)[ahead], int row) const {
-        const int lane = lane_index();
+    TILEWRIGHT_DEVICE void read(int (&to)[at_once], int row) const {
+        const int first = row + lane_index();
+        // One warp alone takes some microseconds for a thousand instructions: few of them for the usual case.
+        if (is_packed() && row + rows_at_once <= rows_) {
+            const int* const from = packed() + first;
 #pragma unroll
-        for (int i = 0; i < ahead; ++i) to[i] = index_of(row + i * warp_threads + lane);
+            for (int i = 0; i < at_once; ++i) to[i] = group_of(load_global(from + i * warp_threads));
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int at = first + i * warp_threads;
+            to[i] = at < rows_ ? group_of(size_at(sizes_, at)) : behind;
+        }
     }
 
-    /// Brings the next rows. Whether they all belong to the run that is open.
-    TILEWRIGHT_DEVICE bool goes_on() {
+    /// Of the row before this lane's, of 32 rows behind one of index `open`.
+    TILEWRIGHT_DEVICE static int index_before(int index, int open) {
+        const int left = from_lane(index, lane_index() - 1);
+        return lane_index() == 0 ? open : left;
+    }
+
+    /// Finds where runs end among the next rows.
+    TILEWRIGHT_DEVICE void look() {
         if (row_ == 0) read(later_, 0);
         bool differs = false;
 #pragma unroll
-        for (int i = 0; i < ahead; ++i) {
+        for (int i = 0; i < at_once; ++i) {
             now_[i] = later_[i];
             differs = differs || now_[i] != last_;
         }
         read(later_, row_ + rows_at_once);
-        return ballot(differs) == 0;
+        ending_ = 0;
+        if (ballot(differs) == 0) return;
+        int open = last_;
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            if (ballot(now_[i] != index_before(now_[i], open)) != 0) ending_ |= 1 << i;
+            open = from_lane(now_[i], warp_threads - 1);
+        }
     }
 
-    /// Of this lane's row among the 32 from row_ on, which advances.
-    TILEWRIGHT_DEVICE int take_index() {
-        const int place = row_ % rows_at_once / warp_threads;
+    /// Rows that belong to the open run, many at a time.
+    TILEWRIGHT_DEVICE void pass_over() {
+        if (!is_packed() || reinterpret_cast<u64>(packed()) % sizeof(IntQuad) != 0) return;
+        const int end = last_ < 0 || rows_ - begin_ < longest_ ? rows_ : begin_ + longest_;
+#pragma unroll 1
+        for (; row_ + leap <= end; row_ += leap) {
+            const IntQuad* const from = reinterpret_cast<const IntQuad*>(packed() + row_) + lane_index();
+            int differs[quads] = {};
+            int any = 0;
+#pragma unroll
+            for (int i = 0; i < quads; ++i) {
+                const IntQuad four = load_global(from + i * warp_threads);
+#pragma unroll
+                for (int value : four.values) differs[i] |= value ^ last_;
+                any |= differs[i];
+            }
+            if (ballot(any != 0) == 0) continue;
+            int same = 0;
+#pragma unroll
+            for (int i = 0; i < quads; ++i) same += same == i && ballot(differs[i] != 0) == 0 ? 1 : 0;
+            row_ += same * rows_at_once;
+            break;
+        }
+        read(later_, row_);
+    }
+
+    /// For each lane the run that ends before its row, of the 32 from row_ on, which advances.
+    TILEWRIGHT_DEVICE RowPiece take_runs(int place) {
         int index = now_[0];
 #pragma unroll
-        for (int i = 1; i < ahead; ++i) index = place == i ? now_[i] : index;
+        for (int i = 1; i < at_once; ++i) index = place == i ? now_[i] : index;
+        const int lane = lane_index(), before = index_before(index, last_);
+        const u32 ends = ballot(index != before), earlier = ends & ((1U << lane) - 1);
+        RowPiece run{.begin = earlier != 0 ? row_ + highest_bit(earlier) : begin_, .end = row_ + lane, .group = before};
+        if (index == before || before < 0) run.end = run.begin;
+        last_ = from_lane(index, warp_threads - 1);
+        begin_ = row_ + highest_bit(ends);
         row_ += warp_threads;
-        return index;
+        return run;
     }
 
     const GroupSizes& sizes_;
@@ -124,8 +185,9 @@ private:
     int row_ = 0;          // the first that was not looked at
     int begin_ = 0;        // of the run that is open,
     int last_ = no_group;  // and its group
-    int now_[ahead] = {};
-    int later_[ahead] = {};
+    int now_[at_once] = {};
+    int ending_ = 0;  // a bit for each 32 of them: whether a run ends there
+    int later_[at_once] = {};
 };
 
 /// The pieces of one problem, whatever its sizes say.
@@ -133,6 +195,11 @@ class GroupPieces {
 public:
     TILEWRIGHT_DEVICE GroupPieces(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, rows, longest) {}
+
+    /// Once, before the first, by all blocks of the grid.
+    TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
+        if (sizes_.kind == SizeKind::indices) runs_.prefetch(block, blocks);
+    }
 
     /// For each lane a piece, or no rows. False: there are no more.
     TILEWRIGHT_DEVICE bool next(RowPiece& piece) {

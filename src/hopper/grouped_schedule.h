@@ -23,7 +23,9 @@ public:
           tiles_n_(tiles_along(extent.n, cluster_columns(tile))),
           place_(block / tile.cluster),
           next_(place_),
-          step_(blocks / tile.cluster) {}
+          step_(blocks / tile.cluster) {
+        pieces_.prefetch(block, blocks);
+    }
 
     TILEWRIGHT_DEVICE Work next() {
         while (true) {

@@ -32,6 +32,11 @@ TILEWRIGHT_DEVICE int rows_wanted(const Work& work) {
     return rows < tile.rows() ? rows : tile.rows();
 }
 
+/// Where the scales of a tile's rows begin along the only dimension of their map.
+TILEWRIGHT_DEVICE int scale_place(const ScaleView& scales, int row, int k_block) {
+    return k_block * int(scales.k_stride) + row;
+}
+
 /// Whether the first k-block may be under way before the block has met: nobody else's barriers or tiles are needed.
 template <Tile tile>
 constexpr bool loads_early = !tile.grouped() && tile.multicast == Multicast::none;
@@ -93,11 +98,13 @@ private:
             load_rows<tile, tile.side_b()>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.k,
                                            work.column, work.group);
             if (a_scales) {
-                const int x = tile.scales_by_row ? k_block : work.row, y = tile.scales_by_row ? work.row : k_block;
+                const int x = tile.scales_by_row ? k_block : scale_place(arguments_.scales_a, work.row, k_block);
+                const int y = tile.scales_by_row ? work.row : 0;
                 tma_load(shared_.scales_of_a(stage), arguments_.a_scales, full, x, y, work.batch);
             }
             if (has_b_scales && scales) {
-                tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full, work.column, k_block, work.group);
+                tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,
+                         scale_place(arguments_.scales_b, work.column, k_block), 0, work.group);
             }
         }
         sync_warp();

@@ -151,6 +151,10 @@ struct alignas(16) Quad {
     float values[4];
 };
 
+struct alignas(16) IntQuad {
+    int values[4];
+};
+
 float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
@@ -172,6 +176,9 @@ u8 load_global(const u8* from);
 u16 load_global(const u16* from);
 int load_global(const int* from);
 i64 load_global(const i64* from);
+IntQuad load_global(const IntQuad* from);
+/// To the L2 cache.
+void prefetch_global(const void* from);
 void store_global(float* to, float value);
 void store_global(u16* to, u16 value);
 void store_global(u32* to, u32 value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "launch/groups.h"
 
@@ -62,14 +63,15 @@ std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& ope
     const std::int64_t columns = k_blocks(operand, sizes.k);
     const Strides& strides = operand.scale_strides;
     if (!may_be_copied(operand, sizes, columns) || (sizes.rows > 1 && strides.row != 1)) return {};
-    if (!is_stride_aligned(strides.k, columns, scale_bytes)) return {};
-    return hopper::TensorMapDescription{
-        .base = operand.scales,
-        .element_bytes = scale_bytes,
-        .sizes = {size(sizes.rows), size(columns), size(sizes.batch)},
-        .strides = {stride(strides.k, columns, scale_bytes), stride(strides.group, sizes.batch, scale_bytes)},
-        .box = {static_cast<hopper::u32>(tile_rows), 1, 1},
-        .swizzled = false};
+    if (!is_stride_aligned(strides.k, columns, scale_bytes) || strides.k < 0) return {};
+    const std::int64_t last_column = columns > 1 ? (columns - 1) * strides.k : 0;
+    if (last_column + sizes.rows > std::numeric_limits<int>::max()) return {};
+    return hopper::TensorMapDescription{.base = operand.scales,
+                                        .element_bytes = scale_bytes,
+                                        .sizes = {size(last_column + sizes.rows), 1, size(sizes.batch)},
+                                        .strides = {tma_alignment, stride(strides.group, sizes.batch, scale_bytes)},
+                                        .box = {static_cast<hopper::u32>(tile_rows), 1, 1},
+                                        .swizzled = false};
 }
 
 std::optional<hopper::TensorMapDescription> scale_map_by_row(const OperandGeometry& operand, const OperandSizes& sizes,

@@ -20,7 +20,8 @@ struct OperandSizes {
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                        const hopper::Tile& tile, const hopper::Side& side);
 
-/// Scales of rows as (row, k block, batch); nothing where TMA cannot fetch them.
+/// Scales of rows as (k block * stride + row, 1, batch); nothing where TMA cannot fetch them. In one dimension, for a
+/// box that reaches beyond the rows of a k-block takes longer where it leaves the tensor.
 std::optional<hopper::TensorMapDescription> scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                                       int tile_rows);
 

@@ -4,6 +4,7 @@
 #include <tilewright/run.h>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "plan/candidates.h"
@@ -14,13 +15,7 @@
 namespace tilewright::planner {
 namespace {
 
-/// Fastest first. Where the model sees no difference: no split, no cluster, a deeper ring.
-bool better(const Plan& left, const Plan& right) {
-    const auto rank = [](const Plan& plan) {
-        return std::tuple(plan.cost.seconds, plan.tile.split_k, plan.tile.cluster, -plan.tile.stages);
-    };
-    return rank(left) < rank(right);
-}
+bool is_faster(const Plan& left, const Plan& right) { return left.cost.seconds < right.cost.seconds; }
 
 bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
     right.stages = left.stages;
@@ -36,26 +31,25 @@ void judge_candidates(const Work& work, const DeviceDescription& device, Explana
             explanation.legal.push_back(plan_of(tile, work, device));
         }
     }
-    std::stable_sort(explanation.legal.begin(), explanation.legal.end(), better);
+    std::stable_sort(explanation.legal.begin(), explanation.legal.end(), is_faster);
 }
 
-/// The cheapest of those that can run.
-std::optional<Plan> cheapest(const std::vector<hopper::Tile>& tiles, const Work& work,
-                             const DeviceDescription& device) {
-    std::optional<Plan> best;
+/// The best of those that can run.
+std::optional<Plan> best_plan(const std::vector<hopper::Tile>& tiles, const Work& work,
+                              const DeviceDescription& device) {
+    std::vector<PricedTile> priced;
     for (const hopper::Tile& tile : tiles) {
-        if (why_illegal(tile, work, device)) continue;
-        const Plan plan = plan_of(tile, work, device);
-        if (!best || better(plan, *best)) best = plan;
+        if (!why_illegal(tile, work, device)) priced.push_back({tile, cost(tile, work, device)});
     }
-    return best;
+    if (priced.empty()) return std::nullopt;
+    return plan_of(best_of(priced).tile, work, device);
 }
 
 /// Among the tiles that ship; among all where none does.
 Plan model_choice(const Work& work, const DeviceDescription& device) {
     const hopper::Tile family = family_tile(work);
-    if (const auto plan = cheapest(shipped_tiles(family), work, device)) return *plan;
-    return cheapest(candidates(family), work, device).value();  // tests/plan: 64-row tiles are legal on any device
+    if (const auto plan = best_plan(shipped_tiles(family), work, device)) return *plan;
+    return best_plan(candidates(family), work, device).value();  // tests/plan: 64-row tiles are legal on any device
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
@@ -86,6 +80,17 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 }
 
 }  // namespace
+
+const PricedTile& best_of(const std::vector<PricedTile>& tiles) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const PricedTile& each : tiles) least = std::min(least, each.cost.seconds);
+    const auto rank = [&](const PricedTile& each) {
+        const bool near = each.cost.seconds <= least * no_difference;
+        return std::tuple(!near, each.cost.l2_bytes, each.cost.seconds, each.tile.split_k, each.tile.cluster,
+                          -each.tile.stages);
+    };
+    return *std::ranges::min_element(tiles, {}, rank);
+}
 
 Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     const Spread over = spread(tile, work, device);

@@ -99,9 +99,8 @@ TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
     EXPECT_FALSE(launched.b_scales.has_value());
     EXPECT_EQ(launched.a_scales->element_bytes, 4);
     EXPECT_FALSE(launched.a_scales->swizzled);
-    EXPECT_EQ(launched.a_scales->sizes[0], 300U);
-    EXPECT_EQ(launched.a_scales->sizes[1], 8U);
-    EXPECT_EQ(launched.a_scales->strides[0], 304U * 4);
+    EXPECT_EQ(launched.a_scales->sizes[0], 7U * 304 + 300) << "to the last scale, and not beyond";
+    EXPECT_EQ(launched.a_scales->sizes[1], 1U);
     EXPECT_EQ(launched.a_scales->box[0], 128U);
     EXPECT_EQ(launched.a_scales->box[1], 1U);
 }
@@ -136,6 +135,11 @@ TEST(Maps, OtherScalesAreLoaded) {
     g.a.scales = address(0x20000);
     g.a.recipe.scales = Format::ue8m0;
     EXPECT_FALSE(by_tma(g)) << "scales of one byte";
+    g = block_scaled(300, 200, 1000);
+    transpose_scales(g.a, std::int64_t{1} << 29);
+    EXPECT_FALSE(by_tma(g)) << "places beyond 2^31";
+    transpose_scales(g.a, std::int64_t{1} << 28);
+    EXPECT_TRUE(by_tma(g));
 }
 
 TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
@@ -150,7 +154,7 @@ TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
     launched = launch(g, tile, 132);
     EXPECT_TRUE(launched.arguments.scales_by_tma);
     ASSERT_TRUE(launched.b_scales.has_value());
-    EXPECT_EQ(launched.b_scales->sizes[0], 200U);
+    EXPECT_EQ(launched.b_scales->sizes[0], 8U * 200);
 }
 
 TEST(Maps, AlignedOutputsAreStoredByTma) {

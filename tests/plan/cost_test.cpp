@@ -31,6 +31,7 @@ std::vector<Sizes> bases() {
     return list;
 }
 
+// The plan that is chosen; give or take what counts as no difference (choose.h).
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
     for (const Sizes& base : bases()) {
@@ -40,8 +41,8 @@ TEST(Cost, MoreWorkNeverTakesLess) {
                 Sizes next = base;
                 next.*size = value;
                 const double now = predicted(next);
-                ASSERT_GE(now, before) << name(base.grouping) << " " << name(base.recipe) << " m " << next.m << " n "
-                                       << next.n << " k " << next.k;
+                ASSERT_GE(now * no_difference, before) << name(base.grouping) << " " << name(base.recipe) << " m "
+                                                       << next.m << " n " << next.n << " k " << next.k;
                 before = now;
             }
         }
@@ -96,11 +97,11 @@ TEST(Cost, BytesAreTheCompulsoryOnes) {
     EXPECT_EQ(plan(problem_of(k_grouped)).cost.memory_bytes, operands + std::int64_t{4} * 4096 * 7168 * 4 * 2);
 }
 
-TEST(Choice, IsTheCheapestThatShips) {
+TEST(Choice, IsTheCheapestThatShipsOrNearlyAndBringsFewerBytes) {
     for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
         const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row
         const Work work = describe(problem_of(sizes));
-        double least = std::numeric_limits<double>::infinity();
+        Cost least{.seconds = std::numeric_limits<double>::infinity()};
         std::size_t legal = 0;
         std::size_t rejected = 0;
         for (const hopper::Tile& tile : candidates(family_tile(work))) {
@@ -109,9 +110,11 @@ TEST(Choice, IsTheCheapestThatShips) {
                 continue;
             }
             ++legal;
-            if (ships(tile)) least = std::min(least, cost(tile, work, h200()).seconds);
+            if (const Cost now = cost(tile, work, h200()); ships(tile) && now.seconds < least.seconds) least = now;
         }
-        EXPECT_EQ(explanation.chosen->cost.seconds, least);
+        const Cost& chosen = explanation.chosen->cost;
+        EXPECT_LE(chosen.seconds, least.seconds * no_difference);
+        EXPECT_LE(chosen.l2_bytes, least.l2_bytes);
         EXPECT_EQ(explanation.legal.size(), legal);
         EXPECT_EQ(explanation.rejected.size(), rejected);
         EXPECT_TRUE(std::is_sorted(explanation.legal.begin(), explanation.legal.end(),

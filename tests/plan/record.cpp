@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <tuple>
 
 #include "plan/candidates.h"
+#include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/legality.h"
 #include "plan/pack.h"
@@ -79,24 +78,22 @@ std::vector<RecordedShape> read_record(const std::string& path) {
 }
 
 Verdict judge(const RecordedShape& shape, const Model& model) {
-    // As choose.cpp: among the tiles that ship; ties go to no cluster, then to a deeper ring.
-    const auto rank = [&](const hopper::Tile& tile) {
-        return std::tuple(cost(tile, shape.work, h200(), model).seconds, tile.split_k, tile.cluster, -tile.stages);
-    };
-    auto least = std::tuple(std::numeric_limits<double>::infinity(), 0, 0, 0);
-    Verdict verdict;
-    const auto consider = [&](const hopper::Tile& tile, double slower) {
-        const auto now = rank(tile);
-        if (!(now < least)) return;
-        least = now;
-        verdict = {.chosen = tile, .slower = slower, .predicted = std::get<0>(now)};
+    // As choose.cpp: among the tiles that ship.
+    std::vector<PricedTile> priced;
+    std::vector<double> slower;
+    const auto add = [&](const hopper::Tile& tile, double than_best) {
+        priced.push_back({tile, cost(tile, shape.work, h200(), model)});
+        slower.push_back(than_best);
     };
     const double best = shape.best();
     for (const MeasuredTile& measured : shape.measured) {
-        if (ships(measured.tile)) consider(measured.tile, measured.seconds / best);
+        if (ships(measured.tile)) add(measured.tile, measured.seconds / best);
     }
-    for (const hopper::Tile& tile : shape.unmeasured) consider(tile, 0);
-    return verdict;
+    for (const hopper::Tile& tile : shape.unmeasured) add(tile, 0);
+    const PricedTile& chosen = best_of(priced);
+    return {.chosen = chosen.tile,
+            .slower = slower[static_cast<std::size_t>(&chosen - priced.data())],
+            .predicted = chosen.cost.seconds};
 }
 
 }  // namespace tilewright::planner
