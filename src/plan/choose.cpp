@@ -4,7 +4,6 @@
 #include <tilewright/run.h>
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "plan/candidates.h"
@@ -82,14 +81,16 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 }  // namespace
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const PricedTile& each : tiles) least = std::min(least, each.cost.seconds);
-    const auto rank = [&](const PricedTile& each) {
-        const bool near = each.cost.seconds <= least * no_difference;
-        return std::tuple(!near, each.cost.l2_bytes, each.cost.seconds, each.tile.split_k, each.tile.cluster,
-                          -each.tile.stages);
+    const auto time = [](const PricedTile& each) {
+        return std::tuple(each.cost.seconds, each.tile.split_k, each.tile.cluster, -each.tile.stages);
     };
-    return *std::ranges::min_element(tiles, {}, rank);
+    const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
+    if (fastest.cost.memory >= fastest.cost.compute) return fastest;
+    const auto bytes = [&](const PricedTile& each) {
+        const bool slower = each.cost.seconds > fastest.cost.seconds * no_difference;
+        return std::tuple(slower, each.cost.l2_bytes, time(each));
+    };
+    return *std::ranges::min_element(tiles, {}, bytes);
 }
 
 Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {

@@ -23,8 +23,9 @@ struct PricedTile {
 /// 1.005 to 1.02 chooses better than 1 (tests/plan/record_test.cpp).
 inline constexpr double no_difference = 1.01;
 
-/// The one to take of some for the same work: the fastest; where that makes no difference, the one that brings the
-/// fewest bytes to the SMs, whose energy the model does not know; then no split, no cluster, a deeper ring.
+/// The one to take of some for the same work: the fastest; where that makes no difference, no split, no cluster, a
+/// deeper ring. Of work that memory does not bound: first the one that brings the fewest bytes to the SMs, for the
+/// model does not know their energy.
 const PricedTile& best_of(const std::vector<PricedTile>& tiles);
 
 /// The plan that runs `tile`, whether it is legal or not.
