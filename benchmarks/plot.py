@@ -115,7 +115,8 @@ def main(arguments=None):
     own = [peer for peer in results if peer.startswith("Tilewright") and options.ours in peer]
     if not own:
         raise SystemExit(f"plot: no line of Tilewright with '{options.ours}' in {options.results}: {sorted(results)}")
-    live = [peer for peer in results if not peer.startswith("Tilewright")]
+    # The stream multiplies nothing.
+    live = [peer for peer in results if not peer.startswith(("Tilewright", "TMA stream"))]
     table = by_peer(read_lines(options.peers))
     absent = [peer for peer in table if not (live and peer.startswith("cuBLASLt"))]  # live ones replace the table's
     peers = {**table, **results}

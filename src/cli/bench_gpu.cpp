@@ -42,9 +42,45 @@ std::string failure_of(const measure::Call& call, GpuOperands& operands, const h
     return judged_output(operands, tile);
 }
 
+/// Copies B's values into shared memory, where nobody asks for them.
+class StreamOfB {
+public:
+    StreamOfB(const measure::Device& device, const Problem& problem) : device_(device), b_(problem.b.values) {
+        arrived_.fill(0);
+    }
+    void enqueue(cuda::StreamHandle stream) {
+        device_.enqueue_stream(b_.data, bytes(), arrived_, stream);
+        ++calls_;
+    }
+    /// Throws Error unless all of every call came.
+    void check() const {
+        std::uint64_t arrived = 0;
+        device_.synchronize();
+        arrived_.download(&arrived, sizeof arrived);
+        const std::uint64_t expected = calls_ * (bytes() / measure::Device::stream_chunk);
+        if (arrived == expected) return;
+        throw Error(fmt::format("the stream of B's values brought {} chunks of {}", arrived, expected));
+    }
+
+private:
+    std::size_t bytes() const { return static_cast<std::size_t>(b_.shape[0] * b_.shape[1]); }  // of fp8
+
+    const measure::Device& device_;
+    Tensor b_;
+    measure::Buffer arrived_{sizeof(std::uint64_t)};
+    std::uint64_t calls_ = 0;
+};
+
 bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && recipe.b.values == Format::e4m3; }
 
 }  // namespace
+
+bool has_stream_peer(const BenchShape& shape, const GpuSettings& settings) {
+    constexpr std::int64_t most_rows = 64, least_bytes = 1 << 20;
+    const bool is_fp8 = bits(settings.recipe.b.values) == 8;
+    return settings.peers && is_fp8 && shape.grouping == Grouping::dense && shape.m <= most_rows &&
+           shape.n * shape.k >= least_bytes;
+}
 
 planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
     const check::CaseSpec spec = grouped_case(shape);
@@ -116,10 +152,20 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     }
     if (tensor) contestants.push_back({"cuBLASLt", [&](cuda::StreamHandle stream) { tensor->enqueue(stream); }});
     if (blocks) contestants.push_back({"cuBLASLt blocks", [&](cuda::StreamHandle stream) { blocks->enqueue(stream); }});
+    std::optional<StreamOfB> stream_of_b;
+    if (has_stream_peer(shape, settings)) {
+        stream_of_b.emplace(device_, problem);
+        contestants.push_back({"TMA stream", [&](cuda::StreamHandle stream) { stream_of_b->enqueue(stream); }});
+    }
     const std::vector<measure::Measurement> measured = stopwatch_.race(contestants, settings.repeats);
-    result.ours = measured[0];
-    if (tensor) result.blas_tensor = measured[1];
-    if (blocks) result.blas_blocks = measured.back();
+    auto next = measured.begin();
+    result.ours = *next++;
+    if (tensor) result.blas_tensor = *next++;
+    if (blocks) result.blas_blocks = *next++;
+    if (stream_of_b) {
+        result.stream = *next++;
+        stream_of_b->check();
+    }
     if (settings.overlap) result.chain = measure::time_chains(device_, call, overlapping, settings.repeats);
     return result;
 }

@@ -35,6 +35,7 @@ struct GpuResult {
     measure::Measurement ours{};
     std::optional<measure::Measurement> blas_tensor{};  // cuBLASLt
     std::optional<measure::Measurement> blas_blocks{};
+    std::optional<measure::Measurement> stream{};  // of B's values, by TMA and no more
     std::optional<measure::ChainTimes> chain{};
     std::string note{};     // why a peer is missing
     std::string failure{};  // what the gates said; then nothing was timed
@@ -58,6 +59,9 @@ private:
     measure::Stopwatch stopwatch_;
     DeviceDescription description_;
 };
+
+/// Whether B's values are so much of the work that reading them alone is a peer.
+bool has_stream_peer(const BenchShape& shape, const GpuSettings& settings);
 
 planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings);
 

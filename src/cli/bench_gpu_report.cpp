@@ -95,6 +95,10 @@ Table gpu_table(const std::vector<BenchShape>& shapes, const GpuSettings& settin
                                 {.title = "in blocks us", .right = true, .width = 12},
                                 {.title = rival + " us", .right = true, .width = 11},
                                 {.title = "x " + rival, .right = true}};
+    if (settings.peers) {
+        columns.push_back({.title = "stream us", .right = true, .width = 9});
+        columns.push_back({.title = "/ stream", .right = true});
+    }
     if (settings.overlap) {
         columns.push_back({.title = "chain us", .right = true, .width = 8});
         columns.push_back({.title = "overlap us", .right = true, .width = 10});
@@ -117,6 +121,10 @@ std::string gpu_line(const Table& table, const GpuResult& result, const GpuRun& 
     cells.push_back(then ? microseconds(*then) : "");
     const std::optional<double> against = speed(result, run);
     cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
+    if (run.settings.peers) {
+        cells.push_back(result.stream ? microseconds(result.stream->seconds) : "");
+        cells.push_back(result.stream ? fmt::format("{:.3f}", result.ours.seconds / result.stream->seconds) : "");
+    }
     if (result.chain) {
         cells.push_back(microseconds(result.chain->apart));
         cells.push_back(microseconds(result.chain->overlapping));
@@ -145,6 +153,12 @@ std::vector<nlohmann::ordered_json> gpu_json(const GpuResult& result, const GpuR
     const std::string blas = "cuBLASLt " + run.blas_version;
     if (result.blas_tensor) lines.push_back(line(blas + " per-tensor scale", *result.blas_tensor, result, run));
     if (result.blas_blocks) lines.push_back(line(blas + " 1x128 / 128x128 scale", *result.blas_blocks, result, run));
+    if (result.stream) {
+        lines.push_back(line("TMA stream of B's values", *result.stream, result, run));
+        const double bytes = static_cast<double>(result.shape.n) * static_cast<double>(result.shape.k);
+        lines.back()["gbs"] = rounded(bytes / result.stream->seconds * 1e-9);
+        lines.back().erase("tflops");
+    }
     return lines;
 }
 

@@ -11,10 +11,12 @@
 namespace tilewright::measure {
 namespace {
 
-constexpr int attribute_multiprocessor_count = 16;  // CUdevice_attribute
-constexpr unsigned non_blocking_stream = 1;         // CU_STREAM_NON_BLOCKING
+constexpr int attribute_multiprocessor_count = 16;     // CUdevice_attribute
+constexpr unsigned non_blocking_stream = 1;            // CU_STREAM_NON_BLOCKING
+constexpr int attribute_max_dynamic_shared_bytes = 8;  // CUfunction_attribute
 constexpr unsigned threads_per_block = 512;
 constexpr unsigned blocks_per_sm = 4;
+constexpr int stream_bytes = 12 * Device::stream_chunk;  // of shared memory, as kernels.cpp has it
 
 const cuda::DriverCalls& call() { return cuda::driver().call; }
 
@@ -63,6 +65,7 @@ Device::Device(int index) : index_(index) {
     read_ = function("read_words");
     clocks_ = function("read_clocks");
     hash_ = function("hash_words");
+    stream_chunks_ = function("stream_chunks", stream_bytes);
 }
 
 Device::~Device() {
@@ -77,10 +80,14 @@ void Device::name_device() {
     name_ = text.data();
 }
 
-cuda::FunctionHandle Device::function(const char* name) const {
+cuda::FunctionHandle Device::function(const char* name, int shared_bytes) const {
     cuda::KernelHandle kernel = nullptr;
     cuda::FunctionHandle found = nullptr;
     require(call().library_kernel(&kernel, library_, name), "cuLibraryGetKernel", index_);
+    if (shared_bytes > 0) {
+        require(call().kernel_set_attribute(attribute_max_dynamic_shared_bytes, shared_bytes, kernel, index_),
+                "cuKernelSetAttribute", index_);
+    }
     require(call().kernel_function(&found, kernel), "cuKernelGetFunction", index_);
     return found;
 }
@@ -88,10 +95,11 @@ cuda::FunctionHandle Device::function(const char* name) const {
 void Device::synchronize() const { require(call().context_synchronize(), "cuCtxSynchronize", index_); }
 
 void Device::enqueue(cuda::FunctionHandle kernel, unsigned blocks, unsigned threads, void** arguments,
-                     cuda::StreamHandle stream) const {
+                     cuda::StreamHandle stream, unsigned shared_bytes) const {
     cuda::LaunchConfig config;
     config.grid[0] = blocks;
     config.block[0] = threads;
+    config.shared_bytes = shared_bytes;
     config.stream = stream;
     require(call().launch(&config, kernel, arguments, nullptr), "cuLaunchKernelEx", index_);
 }
@@ -123,6 +131,14 @@ void Device::enqueue_hash(const Buffer& from, const Buffer& sum, cuda::StreamHan
     std::uint64_t words = from.size() / 4;
     std::array<void*, 3> arguments{&address, &words, &to};
     enqueue(hash_, static_cast<unsigned>(sms_), threads_per_block, arguments.data(), stream);
+}
+
+void Device::enqueue_stream(const void* from, std::size_t bytes, const Buffer& arrived,
+                            cuda::StreamHandle stream) const {
+    std::uint64_t chunks = bytes / stream_chunk;
+    cuda::DeviceAddress to = arrived.address();
+    std::array<void*, 3> arguments{&from, &chunks, &to};
+    enqueue(stream_chunks_, static_cast<unsigned>(sms_), 1, arguments.data(), stream, stream_bytes);
 }
 
 }  // namespace tilewright::measure

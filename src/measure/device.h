@@ -53,11 +53,15 @@ public:
     void enqueue_clocks(const Buffer& readings, cuda::StreamHandle stream) const;
     /// Adds to the 8 bytes of `sum`; bytes beyond the last whole word do not count.
     void enqueue_hash(const Buffer& from, const Buffer& sum, cuda::StreamHandle stream) const;
+    /// Copies whole chunks from there into shared memory by TMA, and no more: as fast as memory can be read. Adds the
+    /// number of those that came to the 8 bytes of `arrived`.
+    void enqueue_stream(const void* from, std::size_t bytes, const Buffer& arrived, cuda::StreamHandle stream) const;
+    static constexpr std::size_t stream_chunk = 16384;  // bytes
 
 private:
     void enqueue(cuda::FunctionHandle kernel, unsigned blocks, unsigned threads, void** arguments,
-                 cuda::StreamHandle stream) const;
-    cuda::FunctionHandle function(const char* name) const;
+                 cuda::StreamHandle stream, unsigned shared_bytes = 0) const;
+    cuda::FunctionHandle function(const char* name, int shared_bytes = 0) const;
     void name_device();
 
     int index_;
@@ -69,6 +73,7 @@ private:
     cuda::FunctionHandle read_ = nullptr;
     cuda::FunctionHandle clocks_ = nullptr;
     cuda::FunctionHandle hash_ = nullptr;
+    cuda::FunctionHandle stream_chunks_ = nullptr;
 };
 
 }  // namespace tilewright::measure

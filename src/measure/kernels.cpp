@@ -136,13 +136,85 @@ done:
 }
 )ptx";
 
+// One thread of each block brings every so many-th chunk of 16 KB into a ring of 12, and does nothing with it.
+// `arrived` counts the chunks: a wait that lasts too long ends the kernel, and leaves the count short.
+constexpr std::string_view stream_chunks =
+    R"ptx(.extern .shared .align 128 .b8 room[];
+.visible .entry stream_chunks(.param .u64 from, .param .u64 chunks, .param .u64 arrived)
+{
+    .reg .pred %p, %ready;
+    .reg .b32 %stage, %turn, %barrier, %place, %parity, %left, %patience, %first_barrier, %first_place;
+    .reg .b64 %count, %from, %offset, %address, %to, %seen;
+    .shared .align 8 .b64 full[12];
+    ld.param.u64 %from, [from];
+    ld.param.u64 %count, [chunks];
+    ld.param.u64 %to, [arrived];
+    cvta.to.global.u64 %from, %from;
+    cvta.to.global.u64 %to, %to;
+    mov.u32 %first_barrier, full;
+    mov.u32 %first_place, room;
+    mov.u32 %stage, 0;
+init:
+    mad.lo.u32 %barrier, %stage, 8, %first_barrier;
+    mbarrier.init.shared::cta.b64 [%barrier], 1;
+    add.u32 %stage, %stage, 1;
+    setp.lt.u32 %p, %stage, 12;
+    @%p bra init;
+    fence.mbarrier_init.release.cluster;
+    mov.u32 %stage, 0;
+    mov.u32 %turn, 0;
+    mov.u32 %left, 12;
+    mov.u64 %seen, 0;
+    mov.u32 %patience, 4000000;
+)ptx";
+constexpr std::string_view stream_chunks_loop = R"ptx(again:
+    mad.lo.u32 %barrier, %stage, 8, %first_barrier;
+    mad.lo.u32 %place, %stage, 16384, %first_place;
+    setp.eq.u32 %p, %turn, 0;
+    @%p bra next;
+    sub.u32 %parity, %turn, 1;
+    and.b32 %parity, %parity, 1;
+wait:
+    sub.u32 %patience, %patience, 1;
+    setp.eq.u32 %p, %patience, 0;
+    @%p bra done;
+    mbarrier.try_wait.parity.shared::cta.b64 %ready, [%barrier], %parity;
+    @!%ready bra wait;
+    add.u64 %seen, %seen, 1;
+next:
+    setp.ge.u64 %p, %index, %count;
+    @%p bra none;
+    shl.b64 %offset, %index, 14;
+    add.u64 %address, %from, %offset;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], 16384;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%address], 16384, [%barrier];
+    add.u64 %index, %index, %step;
+    bra advance;
+none:
+    sub.u32 %left, %left, 1;
+    setp.eq.u32 %p, %left, 0;
+    @%p bra done;
+advance:
+    add.u32 %stage, %stage, 1;
+    setp.lt.u32 %p, %stage, 12;
+    @%p bra again;
+    mov.u32 %stage, 0;
+    add.u32 %turn, %turn, 1;
+    bra again;
+done:
+    red.global.add.u64 [%to], %seen;
+    ret;
+}
+)ptx";
+
 }  // namespace
 
 const std::string& kernels_ptx() {
     static const std::string text = [] {
         std::string joined;
-        for (const std::string_view part : {head, fill_words, walk, fill_words_loop, read_words, walk, read_words_loop,
-                                            read_clocks, hash_words, walk, hash_words_loop}) {
+        for (const std::string_view part :
+             {head, fill_words, walk, fill_words_loop, read_words, walk, read_words_loop, read_clocks, hash_words, walk,
+              hash_words_loop, stream_chunks, walk, stream_chunks_loop}) {
             joined += part;
         }
         return joined;
