@@ -49,38 +49,36 @@ public:
         arrived_.fill(0);
     }
     void enqueue(cuda::StreamHandle stream) {
-        device_.enqueue_stream(b_.data, bytes(), arrived_, stream);
-        ++calls_;
+        const auto bytes = static_cast<std::size_t>(b_.shape[0] * b_.shape[1]);  // of fp8
+        expected_ += device_.enqueue_stream(b_.data, bytes, arrived_, stream);
     }
     /// Throws Error unless all of every call came.
     void check() const {
         std::uint64_t arrived = 0;
         device_.synchronize();
         arrived_.download(&arrived, sizeof arrived);
-        const std::uint64_t expected = calls_ * (bytes() / measure::Device::stream_chunk);
-        if (arrived == expected) return;
-        throw Error(fmt::format("the stream of B's values brought {} chunks of {}", arrived, expected));
+        if (arrived == expected_) return;
+        throw Error(fmt::format("the stream of B's values brought {} chunks of {}", arrived, expected_));
     }
 
 private:
-    std::size_t bytes() const { return static_cast<std::size_t>(b_.shape[0] * b_.shape[1]); }  // of fp8
-
     const measure::Device& device_;
     Tensor b_;
     measure::Buffer arrived_{sizeof(std::uint64_t)};
-    std::uint64_t calls_ = 0;
+    std::uint64_t expected_ = 0;
 };
 
 bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && recipe.b.values == Format::e4m3; }
 
-}  // namespace
-
+/// Whether B's values are so much of the work that reading them alone is a peer.
 bool has_stream_peer(const BenchShape& shape, const GpuSettings& settings) {
     constexpr std::int64_t most_rows = 64, least_bytes = 1 << 20;
     const bool is_fp8 = bits(settings.recipe.b.values) == 8;
     return settings.peers && is_fp8 && shape.grouping == Grouping::dense && shape.m <= most_rows &&
            shape.n * shape.k >= least_bytes;
 }
+
+}  // namespace
 
 planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
     const check::CaseSpec spec = grouped_case(shape);

@@ -60,9 +60,6 @@ private:
     DeviceDescription description_;
 };
 
-/// Whether B's values are so much of the work that reading them alone is a peer.
-bool has_stream_peer(const BenchShape& shape, const GpuSettings& settings);
-
 planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings);
 
 /// For what `validate` takes.

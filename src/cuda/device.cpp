@@ -15,10 +15,8 @@ namespace tilewright::cuda {
 namespace {
 
 // CUdevice_attribute, CUfunction_attribute and the flags of cuMemHostAlloc.
-constexpr int attribute_multiprocessor_count = 16;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
-constexpr int attribute_max_dynamic_shared_bytes = 8;
 constexpr int attribute_shared_carveout = 9;  // percent of what an SM has
 constexpr unsigned portable_and_mapped = 1 | 2;
 

@@ -20,6 +20,10 @@ using GraphHandle = struct DriverGraph*;
 using GraphExecutionHandle = struct DriverGraphExecution*;
 using DeviceAddress = std::uint64_t;
 
+// What src/measure asks for too.
+inline constexpr int attribute_multiprocessor_count = 16;     // CUdevice_attribute
+inline constexpr int attribute_max_dynamic_shared_bytes = 8;  // CUfunction_attribute
+
 /// CUlaunchAttribute, as far as it is used; the value is a union of 64 bytes.
 struct LaunchAttribute {
     static constexpr int cluster_dimension = 4;

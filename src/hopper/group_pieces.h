@@ -19,8 +19,10 @@ TILEWRIGHT_DEVICE i64 size_at(const GroupSizes& sizes, int index) {
     return load_global(static_cast<const int*>(sizes.data) + at);
 }
 
+TILEWRIGHT_DEVICE int size_bytes(const GroupSizes& sizes) { return sizes.is_64_bit ? 8 : 4; }
+
 TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
-    prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.stride * (sizes.is_64_bit ? 8 : 4));
+    prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.stride * size_bytes(sizes));
 }
 
 /// Of this lane and all before it.
@@ -53,7 +55,7 @@ public:
 
     /// The grid brings all indices to L2, each block some: all blocks will read them, at about the same time.
     TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
-        const int rows_of_sector = 32 / (sizes_.is_64_bit ? 8 : 4);  // bytes, what one prefetch brings
+        const int rows_of_sector = 32 / size_bytes(sizes_);  // one prefetch brings 32 bytes
         const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
         for (i64 row = lane * rows_of_sector; row < rows_; row += lanes * rows_of_sector) {
             prefetch_size(sizes_, int(row));
@@ -97,7 +99,7 @@ private:
 
     TILEWRIGHT_DEVICE void read(int (&to)[at_once], int row) const {
         const int first = row + lane_index();
-        // One warp alone takes some microseconds for a thousand instructions: few of them for the usual case.
+        // One warp alone is slow, so the usual case takes few instructions (docs/tried.md).
         if (is_packed() && row + rows_at_once <= rows_) {
             const int* const from = packed() + first;
 #pragma unroll

@@ -11,12 +11,12 @@
 namespace tilewright::measure {
 namespace {
 
-constexpr int attribute_multiprocessor_count = 16;     // CUdevice_attribute
-constexpr unsigned non_blocking_stream = 1;            // CU_STREAM_NON_BLOCKING
-constexpr int attribute_max_dynamic_shared_bytes = 8;  // CUfunction_attribute
+constexpr unsigned non_blocking_stream = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned threads_per_block = 512;
 constexpr unsigned blocks_per_sm = 4;
-constexpr int stream_bytes = 12 * Device::stream_chunk;  // of shared memory, as kernels.cpp has it
+// Of stream_chunks, as kernels.cpp has them.
+constexpr int stream_chunk = 16384;
+constexpr int stream_bytes = 12 * stream_chunk;  // of shared memory
 
 const cuda::DriverCalls& call() { return cuda::driver().call; }
 
@@ -54,7 +54,8 @@ Device::Device(int index) : index_(index) {
     int device = 0;
     cuda::ContextHandle context = nullptr;
     require(call().device_get(&device, index), "cuDeviceGet", index);
-    require(call().device_attribute(&sms_, attribute_multiprocessor_count, device), "cuDeviceGetAttribute", index);
+    require(call().device_attribute(&sms_, cuda::attribute_multiprocessor_count, device), "cuDeviceGetAttribute",
+            index);
     require(call().primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain", index);
     require(call().context_push(context), "cuCtxPushCurrent", index);
     name_device();
@@ -85,7 +86,7 @@ cuda::FunctionHandle Device::function(const char* name, int shared_bytes) const 
     cuda::FunctionHandle found = nullptr;
     require(call().library_kernel(&kernel, library_, name), "cuLibraryGetKernel", index_);
     if (shared_bytes > 0) {
-        require(call().kernel_set_attribute(attribute_max_dynamic_shared_bytes, shared_bytes, kernel, index_),
+        require(call().kernel_set_attribute(cuda::attribute_max_dynamic_shared_bytes, shared_bytes, kernel, index_),
                 "cuKernelSetAttribute", index_);
     }
     require(call().kernel_function(&found, kernel), "cuKernelGetFunction", index_);
@@ -133,12 +134,13 @@ void Device::enqueue_hash(const Buffer& from, const Buffer& sum, cuda::StreamHan
     enqueue(hash_, static_cast<unsigned>(sms_), threads_per_block, arguments.data(), stream);
 }
 
-void Device::enqueue_stream(const void* from, std::size_t bytes, const Buffer& arrived,
-                            cuda::StreamHandle stream) const {
+std::uint64_t Device::enqueue_stream(const void* from, std::size_t bytes, const Buffer& arrived,
+                                     cuda::StreamHandle stream) const {
     std::uint64_t chunks = bytes / stream_chunk;
     cuda::DeviceAddress to = arrived.address();
     std::array<void*, 3> arguments{&from, &chunks, &to};
     enqueue(stream_chunks_, static_cast<unsigned>(sms_), 1, arguments.data(), stream, stream_bytes);
+    return chunks;
 }
 
 }  // namespace tilewright::measure

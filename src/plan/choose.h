@@ -20,7 +20,7 @@ struct PricedTile {
 };
 
 /// Seconds of plans within this factor count as the same. On shapes that the model was not fitted to, anything from
-/// 1.005 to 1.02 chooses better than 1 (tests/plan/record_test.cpp).
+/// 1.005 to 1.02 chooses better than 1 (docs/tried.md).
 inline constexpr double no_difference = 1.01;
 
 /// The one to take of some for the same work: the fastest; where that makes no difference, no split, no cluster, a

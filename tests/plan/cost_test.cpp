@@ -97,6 +97,17 @@ TEST(Cost, BytesAreTheCompulsoryOnes) {
     EXPECT_EQ(plan(problem_of(k_grouped)).cost.memory_bytes, operands + std::int64_t{4} * 4096 * 7168 * 4 * 2);
 }
 
+TEST(Choice, NearTiesGoToFewerBytesWhereMemoryIsNotTheBound) {
+    const auto priced = [](int m, double seconds, std::int64_t bytes) {
+        return PricedTile{.tile = {.m = m}, .cost = {.seconds = seconds, .compute = seconds, .l2_bytes = bytes}};
+    };
+    std::vector<PricedTile> tiles{priced(64, 1.009, 8), priced(128, 1, 10), priced(192, 1.005, 9),
+                                  priced(256, 1.02, 1)};
+    EXPECT_EQ(best_of(tiles).tile.m, 64);
+    tiles[1].cost.memory = tiles[1].cost.compute;
+    EXPECT_EQ(best_of(tiles).tile.m, 128);
+}
+
 TEST(Choice, IsTheCheapestThatShipsOrNearlyAndBringsFewerBytes) {
     for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
         const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row

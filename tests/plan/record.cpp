@@ -80,20 +80,17 @@ std::vector<RecordedShape> read_record(const std::string& path) {
 Verdict judge(const RecordedShape& shape, const Model& model) {
     // As choose.cpp: among the tiles that ship.
     std::vector<PricedTile> priced;
-    std::vector<double> slower;
-    const auto add = [&](const hopper::Tile& tile, double than_best) {
-        priced.push_back({tile, cost(tile, shape.work, h200(), model)});
-        slower.push_back(than_best);
-    };
-    const double best = shape.best();
+    const auto add = [&](const hopper::Tile& tile) { priced.push_back({tile, cost(tile, shape.work, h200(), model)}); };
     for (const MeasuredTile& measured : shape.measured) {
-        if (ships(measured.tile)) add(measured.tile, measured.seconds / best);
+        if (ships(measured.tile)) add(measured.tile);
     }
-    for (const hopper::Tile& tile : shape.unmeasured) add(tile, 0);
+    for (const hopper::Tile& tile : shape.unmeasured) add(tile);
     const PricedTile& chosen = best_of(priced);
-    return {.chosen = chosen.tile,
-            .slower = slower[static_cast<std::size_t>(&chosen - priced.data())],
-            .predicted = chosen.cost.seconds};
+    Verdict verdict{.chosen = chosen.tile, .predicted = chosen.cost.seconds};
+    for (const MeasuredTile& measured : shape.measured) {
+        if (measured.tile == chosen.tile) verdict.slower = measured.seconds / shape.best();
+    }
+    return verdict;
 }
 
 }  // namespace tilewright::planner
