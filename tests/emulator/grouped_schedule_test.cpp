@@ -129,10 +129,10 @@ void expect_every_tile_once(int mixes) {
         g.grouping.grouping = groupings[static_cast<std::size_t>(i) % groupings.size()];
         g.grouping.alignment = 1 + static_cast<std::int64_t>(random() % 200);
         g.groups = 1 + static_cast<std::int64_t>(random() % (random() % 4 == 0 ? 300 : 40));
-        g.m = static_cast<std::int64_t>(random() % (random() % 4 == 0 ? 3000 : 1000));
+        g.m = static_cast<std::int64_t>(random() % 1500);
         g.n = 1 + static_cast<std::int64_t>(random() % (3 * tile.n));
         mix.blocks = tile.cluster * (1 + static_cast<int>(random() % 7));
-        mix.band = 1 + static_cast<int>(random() % (random() % 2 == 0 ? 3 : 20));
+        mix.band = 1 + static_cast<int>(random() % 3);
         fill_entries(mix, random);
         ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
             << name(g.grouping.grouping) << ", " << g.groups << " groups, m " << g.m << ", n " << g.n << ", "
@@ -147,6 +147,27 @@ TEST(GroupedSchedule, MeetsEveryTileOnce) {
     expect_every_tile_once<Tile{
         .m = 128, .n = 32, .cluster = 2, .multicast = hopper::Multicast::a, .family = hopper::Family::m_grouped}>(
         100 * mixes);
+}
+
+/// Where indices lie side by side, hundreds of rows are passed over at once.
+TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
+    constexpr Tile tile{.m = 64, .n = 128, .warpgroups = 1, .family = hopper::Family::m_grouped};
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 20 * TILEWRIGHT_GROUPED_MIXES; ++i) {
+        Mix mix{.blocks = 2, .band = 20 + static_cast<int>(random() % 80)};
+        Geometry& g = mix.geometry;
+        g.grouping.grouping = Grouping::m_grouped_indices;
+        g.groups = 3;
+        g.m = 2000 + static_cast<std::int64_t>(random() % 6000);
+        g.n = tile.n;
+        while (static_cast<std::int64_t>(mix.narrow_entries.size()) < g.m) {
+            mix.narrow_entries.insert(mix.narrow_entries.end(), 1 + random() % 2500,
+                                      static_cast<std::int32_t>(random() % 4) - 1);
+        }
+        g.grouping.sizes = row_major(mix.narrow_entries.data(), Format::i32, {g.m});
+        ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
+            << "mix " << i;
+    }
 }
 
 /// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
