@@ -4,6 +4,7 @@
 //     k)
 #pragma once
 
+#include <tilewright/error.h>
 #include <tilewright/recipe.h>
 #include <tilewright/tensor.h>
 
@@ -96,17 +97,6 @@ struct Problem {
     Reproducibility reproducibility = Reproducibility::repeatable;
     int sm_limit = 0;             // GPU: streaming multiprocessors this call may use; 0 = all
     std::int64_t expected_m = 0;  // masked: typical valid rows of a group, a hint for the planner; 0 = unknown
-};
-
-/// One mistake in a call.
-struct Finding {
-    std::string operand;   // "b.scales"
-    std::string given;     // "[56, 16]"
-    std::string expected;  // "[16, 56] for 128x128 scaling of b [2048, 7168]"
-    std::string advice;    // what to do about it; may be empty
-
-    /// "b.scales: [56, 16] given, [16, 56] expected for 128x128 scaling of b [2048, 7168]; pass the transposed view"
-    std::string message() const;
 };
 
 /// Every mistake in the call, in the caller's words; empty when `backend` can run it. Never throws, never touches the

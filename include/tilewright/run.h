@@ -1,25 +1,9 @@
-// Runs a problem on a backend, and the one exception type of the library.
+// Runs a problem on a backend.
 #pragma once
 
 #include <tilewright/problem.h>
 
-#include <stdexcept>
-#include <vector>
-
 namespace tilewright {
-
-/// What went wrong, with all findings when the call itself was at fault.
-class Error : public std::runtime_error {
-public:
-    explicit Error(const std::string& what) : std::runtime_error(what) {}
-    explicit Error(std::vector<Finding> findings);
-
-    /// Empty when the call was right and the machine was not (no driver, out of memory).
-    const std::vector<Finding>& findings() const { return findings_; }
-
-private:
-    std::vector<Finding> findings_;
-};
 
 struct RunOptions {
     Backend backend = Backend::automatic;

@@ -2,6 +2,7 @@
 // This header is the table of contents, in reading order.
 #pragma once
 
+#include <tilewright/error.h>     // what every call throws
 #include <tilewright/formats.h>   // e4m3, e5m2, e2m1, ...
 #include <tilewright/plan.h>      // how a GPU would compute it, how long that takes, and why
 #include <tilewright/problem.h>   // a call, described; validate

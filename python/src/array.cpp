@@ -4,7 +4,7 @@
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <utility>
 

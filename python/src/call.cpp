@@ -1,6 +1,6 @@
 #include "call.h"
 
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <array>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <map>
 

@@ -5,8 +5,8 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
+#include <tilewright/error.h>
 #include <tilewright/quantize.h>
-#include <tilewright/run.h>
 
 #include <string>
 #include <utility>

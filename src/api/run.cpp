@@ -12,17 +12,6 @@
 #include "problem/geometry.h"
 
 namespace tilewright {
-namespace {
-
-std::string joined(const std::vector<Finding>& findings) {
-    std::string text;
-    for (const Finding& finding : findings) text += (text.empty() ? "" : "\n") + finding.message();
-    return text;
-}
-
-}  // namespace
-
-Error::Error(std::vector<Finding> findings) : std::runtime_error(joined(findings)), findings_(std::move(findings)) {}
 
 void run(const Problem& problem, const RunOptions& options) {
     const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;

@@ -1,7 +1,7 @@
 #include "cli/bench_gpu.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <array>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "cli/gpu_operands.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <array>
 #include <bit>

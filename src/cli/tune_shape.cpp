@@ -1,7 +1,7 @@
 #include "cli/tune_shape.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <algorithm>
 #include <map>

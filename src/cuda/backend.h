@@ -1,6 +1,7 @@
 // The Hopper backend: on the GPU that the tensors lie on, on the caller's stream (a CUstream; null: the default one).
 #pragma once
 
+#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include "hopper/tile.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/wait.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "cuda/compiler.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include "cuda/digest.h"
 #include "cuda/sources.h"

@@ -1,7 +1,7 @@
 #include "cuda/driver.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 namespace tilewright::cuda {
 namespace {

@@ -1,6 +1,6 @@
 #include "cuda/kernel_store.h"
 
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 namespace tilewright::cuda {
 

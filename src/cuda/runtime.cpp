@@ -1,7 +1,7 @@
 #include "cuda/runtime.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // An operand with memory of its own, and the shapes of scales.
 #include "formats/quantize_check.h"
 
+#include <tilewright/error.h>
 #include <tilewright/quantize.h>
-#include <tilewright/run.h>
 
 #include <cstdint>
 

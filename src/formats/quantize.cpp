@@ -4,8 +4,8 @@
 #include "formats/matrix_view.h"
 #include "formats/quantize_check.h"
 
+#include <tilewright/error.h>
 #include <tilewright/quantize.h>
-#include <tilewright/run.h>
 
 #include <algorithm>
 #include <vector>

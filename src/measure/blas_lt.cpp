@@ -1,7 +1,7 @@
 #include "measure/blas_lt.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <array>
 

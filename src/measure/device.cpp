@@ -1,7 +1,7 @@
 #include "measure/device.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <array>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "measure/timing.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include "measure/statistics.h"
 

@@ -1,7 +1,7 @@
 #include "plan/choose.h"
 
 #include <fmt/format.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <algorithm>
 #include <tuple>

@@ -2,18 +2,7 @@
 #include "problem/addresses.h"
 #include "problem/checks.h"
 
-#include <algorithm>
-
 namespace tilewright {
-
-/// The word "expected" stands before what the expectation is for.
-std::string Finding::message() const {
-    const std::size_t reason = std::min(expected.find(" for "), expected.size());
-    std::string text = operand + ": " + given + " given, " + expected.substr(0, reason) + " expected" +  //
-                       expected.substr(reason);
-    if (!advice.empty()) text += "; " + advice;
-    return text;
-}
 
 Backend resolve(const Problem& problem, Backend backend) {
     if (backend != Backend::automatic) return backend;

@@ -2,7 +2,7 @@
 #include "cuda/driver.h"
 
 #include <gtest/gtest.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include "cuda/gpu_problem.h"
 

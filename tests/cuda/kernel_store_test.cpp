@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 #include <unistd.h>
 
 #include <fstream>

@@ -2,6 +2,7 @@
 #include "cuda/runtime.h"
 
 #include <gtest/gtest.h>
+#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include <thread>

@@ -1,6 +1,6 @@
 // Malformed calls of quantize and dequantize, each against its exact message.
+#include <tilewright/error.h>
 #include <tilewright/quantize.h>
-#include <tilewright/run.h>
 
 #include <gtest/gtest.h>
 

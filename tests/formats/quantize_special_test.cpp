@@ -1,7 +1,7 @@
 // Zeros, tiny and huge numbers, infinity, NaN, empty matrices: what quantize.h promises for them.
 #include "formats/matrices.h"
 
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // memory orders and sizes that fit no block; and the properties that users rely on.
 #include "formats/matrices.h"
 
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include "fuzz/random_case.h"
 #include "plan/cuts.h"
 
+#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include <fmt/format.h>

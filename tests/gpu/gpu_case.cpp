@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include <algorithm>

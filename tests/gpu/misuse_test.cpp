@@ -1,5 +1,6 @@
 // Calls that are wrong end in an error that says so, and leave D and the GPU as they were.
 #include <gtest/gtest.h>
+#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include <functional>

@@ -2,7 +2,7 @@
 #include "launch/choose.h"
 
 #include <gtest/gtest.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include "launch/tile_code.h"
 #include "plan/pack.h"

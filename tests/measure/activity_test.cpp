@@ -1,7 +1,7 @@
 #include "measure/activity.h"
 
 #include <gtest/gtest.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <array>
 #include <cstring>

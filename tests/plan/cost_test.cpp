@@ -2,7 +2,7 @@
 #include "plan/cost.h"
 
 #include <gtest/gtest.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 #include <set>
 
 #include <algorithm>

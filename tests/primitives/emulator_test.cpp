@@ -3,7 +3,7 @@
 #include "emulator/emulator.h"
 
 #include <gtest/gtest.h>
-#include <tilewright/run.h>
+#include <tilewright/error.h>
 
 #include <algorithm>
 #include <array>

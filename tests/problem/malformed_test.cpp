@@ -1,6 +1,7 @@
 // Every malformed call of the tables gives its messages, all of them, and no other.
 #include "problem/malformed.h"
 
+#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include <gtest/gtest.h>

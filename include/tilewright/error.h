@@ -1,0 +1,34 @@
+// The one exception type of the library, and the findings that it carries.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tilewright {
+
+/// One mistake in a call.
+struct Finding {
+    std::string operand;   // "b.scales"
+    std::string given;     // "[56, 16]"
+    std::string expected;  // "[16, 56] for 128x128 scaling of b [2048, 7168]"
+    std::string advice;    // what to do about it; may be empty
+
+    /// "b.scales: [56, 16] given, [16, 56] expected for 128x128 scaling of b [2048, 7168]; pass the transposed view"
+    std::string message() const;
+};
+
+/// What went wrong, with all findings when the call itself was at fault.
+class Error : public std::runtime_error {
+public:
+    explicit Error(const std::string& what) : std::runtime_error(what) {}
+    explicit Error(std::vector<Finding> findings);
+
+    /// Empty when the call was right and the machine was not (no driver, out of memory).
+    const std::vector<Finding>& findings() const { return findings_; }
+
+private:
+    std::vector<Finding> findings_;
+};
+
+}  // namespace tilewright
