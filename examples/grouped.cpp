@@ -1,4 +1,4 @@
-// A mixture of experts: the rows of all experts lie one after another, of any length, and one call multiplies each run
+// A mixture of experts: the rows of all experts follow one another, in any number, and one call multiplies each run
 // with its own expert's weights.
 #include <tilewright/tilewright.h>
 

@@ -12,7 +12,7 @@ x = rng.standard_normal((tokens, k), np.float32)
 w = rng.standard_normal((experts, n, k), np.float32)
 expert_of = rng.integers(0, experts, tokens)
 
-# The rows of each expert stand together, without padding; offsets[i] is where those of expert i end.
+# The rows of each expert are contiguous, without padding; offsets[i] is where those of expert i end.
 order = np.argsort(expert_of, kind="stable")
 offsets = np.cumsum(np.bincount(expert_of, minlength=experts))
 

@@ -62,14 +62,14 @@ def test_device_code_needs_no_standard_library(path):
 
 
 @pytest.mark.parametrize("path", tracked("include/*.h"), ids=lambda p: p.name)
-def test_public_headers_stand_alone(path):
+def test_public_headers_include_nothing_of_src(path):
     for quote, name in includes(path):
         assert quote == "<", f"{path.name} includes {name} from src; users do not have it"
         known = name.startswith("tilewright/") or "/" not in name
         assert known, f"{path.name} includes <{name}>, which is neither ours nor the standard library's"
 
 
-def test_inline_assembly_stands_in_one_file():
+def test_inline_assembly_is_in_one_file():
     allowed = {"src/hopper/ptx_sm90.h"}
     for path in tracked("src/*.h", "src/*.cpp"):
         name = str(path.relative_to(ROOT))
@@ -104,5 +104,5 @@ def test_files_say_what_they_are_for(path):
 
 def test_environment_variables_are_read_in_one_place():
     readers = [p.relative_to(ROOT).as_posix() for p in tracked("src/*.cpp", "src/*.h") if "getenv(" in p.read_text()]
-    # HOME and XDG_CACHE_HOME, the usual defaults, are read beside TILEWRIGHT_CACHE_DIR.
+    # HOME and XDG_CACHE_HOME, the usual defaults, are read next to TILEWRIGHT_CACHE_DIR.
     assert len(readers) <= 1, f"environment variables are read in {readers}; one file is enough"
