@@ -1,7 +1,9 @@
 // Builds the kernel pack while the library is built: compiles every tile of plan/pack.h with NVRTC, on all cores, and
 // fails if a kernel spills or is serialised. Kernels that did not change come from the cache folder.
 //
-//   tilewright_build_pack <libnvrtc.so> <cache folder> <output file>
+//   tilewright_build_pack <libnvrtc.so> <cache folder> <output file> [<step>]
+//
+// With a step, only every step-th kernel: a sample for tools/compare_kernels.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -25,7 +27,15 @@ struct Inputs {
     std::string nvrtc;
     std::string cache;
     std::string output;
+    std::size_t step = 1;
 };
+
+std::vector<hopper::Tile> tiles(const Inputs& inputs) {
+    const std::vector<hopper::Tile> all = planner::pack();
+    std::vector<hopper::Tile> list;
+    for (std::size_t i = 0; i < all.size(); i += inputs.step) list.push_back(all[i]);
+    return list;
+}
 
 int usable_cores() {
     cpu_set_t set;
@@ -57,7 +67,7 @@ bool compile(const Compiler& compiler, const DiskCache& cache, const hopper::Til
 int compile_share(const Inputs& inputs, std::size_t first, std::size_t step) try {
     const Compiler compiler({inputs.nvrtc});
     const DiskCache cache(inputs.cache);
-    const std::vector<hopper::Tile> list = planner::pack();
+    const std::vector<hopper::Tile> list = tiles(inputs);
     bool good = true;
     for (std::size_t i = first; i < list.size(); i += step) good = compile(compiler, cache, list[i]) && good;
     return good ? 0 : 1;
@@ -89,7 +99,7 @@ bool compile_all(const Inputs& inputs) {
 bool write_pack(const Inputs& inputs) {
     const Compiler compiler({inputs.nvrtc});
     const DiskCache cache(inputs.cache);
-    const std::vector<hopper::Tile> list = planner::pack();
+    const std::vector<hopper::Tile> list = tiles(inputs);
     std::vector<CompiledKernel> kernels;
     std::vector<std::string> expressions;
     for (const hopper::Tile& tile : list) {
@@ -117,11 +127,12 @@ bool write_pack(const Inputs& inputs) {
 }  // namespace tilewright::cuda
 
 int main(int argc, char** argv) try {
-    if (argc != 4) {
-        fmt::print(stderr, "usage: {} <libnvrtc.so> <cache folder> <output file>\n", argv[0]);
+    if (argc != 4 && argc != 5) {
+        fmt::print(stderr, "usage: {} <libnvrtc.so> <cache folder> <output file> [<step>]\n", argv[0]);
         return 2;
     }
-    const tilewright::cuda::Inputs inputs{.nvrtc = argv[1], .cache = argv[2], .output = argv[3]};
+    const std::size_t step = argc == 5 ? std::max(std::stoul(argv[4]), 1UL) : 1;
+    const tilewright::cuda::Inputs inputs{.nvrtc = argv[1], .cache = argv[2], .output = argv[3], .step = step};
     return tilewright::cuda::compile_all(inputs) && tilewright::cuda::write_pack(inputs) ? 0 : 1;
 } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
