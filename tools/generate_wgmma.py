@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/hopper/wgmma_generated.h: one entry for each width of wgmma, because asm text must be a literal.
+"""Writes src/hopper/ptx/wgmma_generated.h: one entry for each width of wgmma, because asm text must be a literal.
 
-    tools/generate_wgmma.py > src/hopper/wgmma_generated.h
+    tools/generate_wgmma.py > src/hopper/ptx/wgmma_generated.h
 """
 
 HEAD = """\

@@ -9,7 +9,7 @@
 #include "cli/bench_shapes.h"
 #include "cli/bench_work.h"
 #include "cli/gpu_operands.h"
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 #include "measure/chain.h"
 #include "measure/timing.h"
 

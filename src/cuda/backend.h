@@ -4,7 +4,7 @@
 #include <tilewright/error.h>
 #include <tilewright/run.h>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 #include "problem/geometry.h"
 
 namespace tilewright::cuda {

@@ -1,5 +1,5 @@
-// Runs kernels on the host, against the primitives of hopper/ptx.h. A kernel is compiled as host C++ by including its
-// header and then emulator/primitives.h, and runs inside `launch`, where each of its threads is a fiber.
+// Runs kernels on the host, against the primitives of hopper/ptx/ptx.h. A kernel is compiled as host C++ by including
+// its header and then emulator/primitives.h, and runs inside `launch`, where each of its threads is a fiber.
 //
 // Asynchronous work is adversarial. TMA copies and wgmma run as early as the hardware could run them or as late, and
 // with a seed the threads take turns in a shuffled order. What the hardware leaves undefined (shared memory at the

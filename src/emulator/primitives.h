@@ -1,8 +1,8 @@
-// The primitives of hopper/ptx.h that are templates; the others are compiled once, in the emulator's library. Included
-// after a kernel's header.
+// The primitives of hopper/ptx/ptx.h that are templates; the others are compiled once, in the emulator's library.
+// Included after a kernel's header.
 #pragma once
 
-#include "hopper/ptx.h"
+#include "hopper/ptx/ptx.h"
 
 namespace tilewright::emulator {
 

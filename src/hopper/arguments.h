@@ -1,7 +1,7 @@
 // What a kernel is given: plain data, the same for the GPU, the host that fills it in and the emulator.
 #pragma once
 
-#include "hopper/schedule.h"
+#include "hopper/schedule/dense.h"
 
 namespace tilewright::hopper {
 

@@ -23,9 +23,9 @@
 // work_empty           block scale      load, row scale, store, multiply: they know it   a warp each
 #pragma once
 
-#include "hopper/load.h"
-#include "hopper/scale.h"
-#include "hopper/split.h"
+#include "hopper/mainloop/load.h"
+#include "hopper/mainloop/scales_load.h"
+#include "hopper/epilogue/cluster_reduce.h"
 
 namespace tilewright::hopper {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::launch {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 #include "problem/geometry.h"
 
 namespace tilewright::launch {

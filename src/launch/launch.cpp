@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "hopper/schedule.h"
+#include "hopper/schedule/dense.h"
 #include "launch/groups.h"
 #include "launch/maps.h"
 #include "plan/spread.h"

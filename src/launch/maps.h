@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "hopper/arguments.h"
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 #include "problem/geometry.h"
 
 namespace tilewright::launch {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::launch {
 
@@ -14,6 +14,6 @@ std::string kernel_expression(const hopper::Tile& tile);
 std::string describe(const hopper::Tile& tile);
 
 /// The program that this expression is an instantiation of.
-inline constexpr const char* kernel_source = "#include \"hopper/gemm.h\"\n#include \"hopper/ptx_sm90.h\"\n";
+inline constexpr const char* kernel_source = "#include \"hopper/gemm.h\"\n#include \"hopper/ptx/ptx_sm90.h\"\n";
 
 }  // namespace tilewright::launch

@@ -1,6 +1,6 @@
 #include "plan/cuts.h"
 
-#include "hopper/schedule.h"
+#include "hopper/schedule/dense.h"
 #include "plan/choose.h"
 #include "plan/legality.h"
 

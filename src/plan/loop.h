@@ -1,7 +1,7 @@
 // The main loop of a tile: clocks for each k-block, as measured on an H200 with synthetic loops.
 #pragma once
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 #include "plan/model.h"
 
 namespace tilewright::planner {

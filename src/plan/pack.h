@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::planner {
 

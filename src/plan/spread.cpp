@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hopper/schedule.h"
+#include "hopper/schedule/dense.h"
 
 namespace tilewright::planner {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::planner {
 

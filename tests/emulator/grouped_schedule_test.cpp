@@ -1,6 +1,6 @@
 // The walk over the tiles of groups: for thousands of mixes of sizes, sensible or not, the blocks of a grid meet every
 // tile of every piece once, as src/problem has the pieces, and no other.
-#include "hopper/grouped_schedule.h"
+#include "hopper/schedule/grouped.h"
 
 #include <gtest/gtest.h>
 

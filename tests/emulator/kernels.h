@@ -3,7 +3,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 #include <vector>
 

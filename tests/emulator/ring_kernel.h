@@ -2,7 +2,7 @@
 // planted. D = A B^T: 128 x 32 tiles, promotion every 128 of k, bf16. It stands for what the emulator must catch.
 #pragma once
 
-#include "hopper/ptx.h"
+#include "hopper/ptx/ptx.h"
 
 namespace tilewright::tests {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::test {
 

@@ -3,7 +3,7 @@
 
 #include <tilewright/problem.h>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::test {
 

@@ -26,7 +26,7 @@ extern "C" __global__ void convert(const float* in, unsigned* codes, float* out,
 """
 
 TILE = """
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 using tilewright::hopper::Tile;
 template <Tile tile> __global__ void kernel(int* out) { *out = tile.shared_bytes() + tile.consumer_registers(); }
 template __global__ void kernel<Tile{.m = 64, .n = 96, .stages = 6, .warpgroups = 1}>(int*);
@@ -48,7 +48,8 @@ def nvrtc():
 
 def device_headers():
     """Every header that kernels may include, by the name they include it with."""
-    paths = [ROOT / "src/formats/codec.h", *sorted((ROOT / "src/hopper").glob("*.h"))]
+    common = [ROOT / "src/base/math.h", ROOT / "src/formats/codec.h"]
+    paths = [*common, *sorted((ROOT / "src/hopper").rglob("*.h"))]
     return {path.relative_to(ROOT / "src").as_posix(): path.read_bytes() for path in paths}
 
 

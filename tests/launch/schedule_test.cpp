@@ -1,6 +1,6 @@
 // The walk over the tiles of D: for any sizes, grid and cluster every tile is met once, and blocks of a cluster meet
 // tiles that share the operand they share.
-#include "hopper/schedule.h"
+#include "hopper/schedule/dense.h"
 
 #include <gtest/gtest.h>
 

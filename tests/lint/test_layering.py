@@ -10,18 +10,31 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 # room -> what its files may include with quotes: itself and these rooms (docs/design.md, "The rooms").
 MAY_INCLUDE = {
+    "base": [],
     "formats": [],
     "problem": ["formats"],
     "hopper": ["formats"],
-    "plan": ["problem", "formats", "hopper/tile.h", "hopper/schedule.h"],
-    "cpu": ["problem", "formats", "plan", "hopper/schedule.h"],
-    "launch": ["plan", "problem", "formats", "hopper/tile.h", "hopper/schedule.h", "hopper/arguments.h"],
-    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile.h", "hopper/arguments.h"],
+    "plan": ["problem", "formats", "hopper/tile/tile.h", "hopper/schedule/dense.h"],
+    "cpu": ["problem", "formats", "plan", "hopper/schedule/dense.h"],
+    "launch": ["plan", "problem", "formats", "hopper/tile/tile.h", "hopper/schedule/dense.h", "hopper/arguments.h"],
+    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile/tile.h", "hopper/arguments.h"],
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],
     "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
     "measure": ["cuda"],
-    "cli": ["check", "measure", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile.h"],
+    "cli": ["check", "measure", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile/tile.h"],
+}
+
+# The same for the rooms of src/hopper; a file of src/hopper itself is a room of its name.
+MAY_INCLUDE_IN_HOPPER = {
+    "tile": [],
+    "ptx": ["tile", "arguments.h"],
+    "arguments.h": ["schedule/dense.h"],
+    "schedule": ["tile", "ptx", "arguments.h", "block"],
+    "block": ["tile", "ptx", "schedule"],
+    "mainloop": ["tile", "ptx", "arguments.h", "schedule", "block"],
+    "epilogue": ["tile", "ptx", "arguments.h", "schedule", "block", "mainloop"],
+    "gemm.h": ["tile", "ptx", "arguments.h", "schedule", "block", "mainloop", "epilogue"],
 }
 
 # Generated text is exempt from the size limit.
@@ -51,11 +64,24 @@ def test_a_room_includes_only_rooms_below_it(path):
         if quote == "<":
             continue
         target = name.split("/")[0]
-        allowed = target == room or target in MAY_INCLUDE[room] or name in MAY_INCLUDE[room]
+        allowed = target in (room, "base") or target in MAY_INCLUDE[room] or name in MAY_INCLUDE[room]
         assert allowed, f"{path.relative_to(ROOT)} includes {name}: {room} may know only {MAY_INCLUDE[room]}"
 
 
-@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/formats/codec.h"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", tracked("src/hopper/*.h"), ids=lambda p: str(p.relative_to(ROOT / "src/hopper")))
+def test_a_room_of_device_code_includes_only_rooms_below_it(path):
+    room = path.relative_to(ROOT / "src/hopper").parts[0]
+    assert room in MAY_INCLUDE_IN_HOPPER, f"src/hopper/{room} is no room of docs/design.md; add it there and here"
+    for _, name in includes(path):
+        if not name.startswith("hopper/"):
+            continue
+        inner = name.removeprefix("hopper/")
+        target = inner.split("/")[0]
+        allowed = target == room or {target, inner} & set(MAY_INCLUDE_IN_HOPPER[room])
+        assert allowed, f"{path.relative_to(ROOT)} includes {name}: {room} may know only {MAY_INCLUDE_IN_HOPPER[room]}"
+
+
+@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/*.h", "src/formats/codec.h"), ids=lambda p: p.name)
 def test_device_code_needs_no_standard_library(path):
     for quote, name in includes(path):
         assert quote == '"', f"{path.name} includes <{name}>; NVRTC compiles it without any standard header"
@@ -70,7 +96,7 @@ def test_public_headers_include_nothing_of_src(path):
 
 
 def test_inline_assembly_is_in_one_file():
-    allowed = {"src/hopper/ptx_sm90.h"}
+    allowed = {"src/hopper/ptx/ptx_sm90.h"}
     for path in tracked("src/*.h", "src/*.cpp"):
         name = str(path.relative_to(ROOT))
         if name in allowed or GENERATED.search(name) or name.startswith("src/emulator/"):

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <regex>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 #include "plan/devices.h"
 #include "plan/tables.h"
 #include "plan/tsv.h"

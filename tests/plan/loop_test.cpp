@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::planner {
 namespace {

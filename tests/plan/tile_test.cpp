@@ -1,5 +1,5 @@
 // Tile: what the planner and a kernel both derive from it.
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 #include <gtest/gtest.h>
 

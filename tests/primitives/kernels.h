@@ -5,7 +5,7 @@
 // must write the same bits.
 #pragma once
 
-#include "hopper/ptx.h"
+#include "hopper/ptx/ptx.h"
 
 namespace tilewright::primitives {
 

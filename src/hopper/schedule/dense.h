@@ -1,7 +1,7 @@
 // Which tile of D comes next. Plain C++: the kernels walk it, and tests prove that every tile is met once.
 #pragma once
 
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 namespace tilewright::hopper {
 

@@ -3,7 +3,7 @@
 // units fill each other's pauses, multiply.h.)
 #pragma once
 
-#include "hopper/multiply.h"
+#include "hopper/mainloop/promoted.h"
 
 namespace tilewright::hopper {
 

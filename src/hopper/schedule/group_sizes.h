@@ -3,7 +3,7 @@
 // does.
 #pragma once
 
-#include "hopper/ptx.h"
+#include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {
 

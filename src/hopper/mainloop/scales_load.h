@@ -4,7 +4,7 @@
 #pragma once
 
 #include "formats/codec.h"
-#include "hopper/tiles.h"
+#include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
 

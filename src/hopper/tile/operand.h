@@ -1,6 +1,8 @@
 // One operand of the product: how its values lie in memory, where its scales enter, what a stage of it takes.
 #pragma once
 
+#include "base/math.h"
+
 namespace tilewright::hopper {
 
 /// How an operand lies in memory. e2m1 is expanded to the format of the product on its way into registers.
@@ -19,7 +21,6 @@ enum class Scaling : unsigned char {
 inline constexpr int tile_alignment = 1024;  // of swizzled shared memory
 inline constexpr int box_rows_limit = 256;   // of one TMA box
 
-constexpr int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 constexpr int bits(Storage storage) { return storage == Storage::bf16 ? 16 : storage == Storage::e2m1 ? 4 : 8; }
 
 /// One operand of the product, seen from the tensor core.

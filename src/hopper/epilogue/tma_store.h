@@ -4,11 +4,10 @@
 // stores are spread over the time that the next tile takes.
 #pragma once
 
-#include "hopper/tiles.h"
+#include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
 
-constexpr int min(int a, int b) { return a < b ? a : b; }
 constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
 /// A warpgroup's staged stores from `begin` on, row by row: what lies behind the end of a piece is another's. Eight

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/tile.h"
+#include "hopper/tile/tile.h"
 
 #ifdef __CUDACC_RTC__
 #define TILEWRIGHT_DEVICE __forceinline__

@@ -1,8 +1,8 @@
 // A block's shared memory, as one struct, and the places in its rings.
 #pragma once
 
-#include "hopper/ptx.h"
-#include "hopper/schedule.h"
+#include "hopper/ptx/ptx.h"
+#include "hopper/schedule/dense.h"
 
 namespace tilewright::hopper {
 

@@ -2,8 +2,8 @@
 // of its block are told (tiles.h).
 #pragma once
 
-#include "hopper/group_pieces.h"
-#include "hopper/schedule.h"
+#include "hopper/schedule/group_sizes.h"
+#include "hopper/schedule/dense.h"
 
 namespace tilewright::hopper {
 

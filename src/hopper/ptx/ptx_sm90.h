@@ -2,8 +2,8 @@
 // that its comment names, from the PTX ISA, where the operands are explained.
 #pragma once
 
-#include "hopper/ptx.h"
-#include "hopper/wgmma_generated.h"
+#include "hopper/ptx/ptx.h"
+#include "hopper/ptx/wgmma_generated.h"
 
 namespace tilewright::hopper {
 

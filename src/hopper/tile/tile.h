@@ -7,7 +7,7 @@
 // weights (columns of D) and n tokens (rows of D).
 #pragma once
 
-#include "hopper/operand.h"
+#include "hopper/tile/operand.h"
 
 namespace tilewright::hopper {
 

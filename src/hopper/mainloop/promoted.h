@@ -1,7 +1,7 @@
 // The consumers' main loop: a warpgroup multiplies its rows of the tile, k-block by k-block.
 #pragma once
 
-#include "hopper/factors.h"
+#include "hopper/mainloop/scales_promote.h"
 
 namespace tilewright::hopper {
 

@@ -1,7 +1,7 @@
 // The producer's side: operands from global memory into the ring, by TMA.
 #pragma once
 
-#include "hopper/tiles.h"
+#include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
 

@@ -1,7 +1,7 @@
 // The scales that promote sums of 128 products, from shared memory into a consumer thread's registers.
 #pragma once
 
-#include "hopper/consumer.h"
+#include "hopper/block/consumer.h"
 
 namespace tilewright::hopper {
 

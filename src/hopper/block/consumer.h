@@ -5,7 +5,7 @@
 // into `sum`. While one warpgroup promotes, the tensor core multiplies for the others.
 #pragma once
 
-#include "hopper/shared.h"
+#include "hopper/block/shared_memory.h"
 
 namespace tilewright::hopper {
 

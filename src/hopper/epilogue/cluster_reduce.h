@@ -3,7 +3,7 @@
 // adds them in ascending k, and stores what it owns.
 #pragma once
 
-#include "hopper/store.h"
+#include "hopper/epilogue/store.h"
 
 namespace tilewright::hopper {
 

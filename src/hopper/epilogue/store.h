@@ -2,8 +2,8 @@
 // storing warp (drain.h), where D is aligned for TMA; or element by element, with C, in any strides.
 #pragma once
 
-#include "hopper/drain.h"
-#include "hopper/two_chains.h"
+#include "hopper/epilogue/tma_store.h"
+#include "hopper/mainloop/two_partials.h"
 
 namespace tilewright::hopper {
 

@@ -2,8 +2,8 @@
 // sizes and hands tiles out through a ring in shared memory.
 #pragma once
 
-#include "hopper/grouped_schedule.h"
-#include "hopper/shared.h"
+#include "hopper/schedule/grouped.h"
+#include "hopper/block/shared_memory.h"
 
 namespace tilewright::hopper {
 

@@ -1,0 +1,28 @@
+// Integer arithmetic that every room needs, device code too: constexpr, without standard headers.
+#pragma once
+
+namespace tilewright {
+
+/// value / by, rounded up; without overflow. For value >= 0 and by > 0.
+template <class Integer>
+constexpr Integer ceil_div(Integer value, Integer by) {
+    return value / by + (value % by != 0 ? 1 : 0);
+}
+
+/// The smallest multiple of `step` that is not less than `value`.
+template <class Integer>
+constexpr Integer round_up(Integer value, Integer step) {
+    return ceil_div(value, step) * step;
+}
+
+template <class Number>
+constexpr Number min(Number a, Number b) {
+    return a < b ? a : b;
+}
+
+template <class Number>
+constexpr Number max(Number a, Number b) {
+    return a > b ? a : b;
+}
+
+}  // namespace tilewright
