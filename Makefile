@@ -43,7 +43,7 @@ python-package: setup
 
 bench: build  ## timings: the CPU backend beside OpenBLAS with its marks, the GPU's arithmetic, a model's layers
 	build/release/benchmarks/cpu_gemm
-	build/release/benchmarks/cpu_hopper
+	build/release/benchmarks/cpu_bit_exact
 	$(program) bench --suite qwen3-235b --peers
 
 gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under compute-sanitizer

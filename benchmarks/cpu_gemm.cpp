@@ -1,7 +1,7 @@
 // The CPU's arithmetic `fast` beside OpenBLAS's sgemm on the dequantised matrices, run by run in turn, and the memory
 // it takes beyond operands and output. Exit code 1 when a mark is missed.
 #include "cpu/blas.h"
-#include "cpu/fast.h"
+#include "cpu/fast/fast.h"
 #include "cpu_gemm_arguments.h"
 
 #include <tilewright/tilewright.h>

@@ -1,7 +1,7 @@
 // What the command line of cpu_gemm says.
 #pragma once
 
-#include "cpu/fast.h"
+#include "cpu/fast/fast.h"
 
 #include <omp.h>
 

@@ -3,7 +3,7 @@
 #include "check/case.h"
 #include "check/limits.h"
 #include "check/oracle.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 #include "formats/element.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ struct Errors {
 
 void measure(const CaseSpec& spec, Errors& errors) {
     Case test_case(spec);
-    cpu::run_hopper(test_case.geometry(), 0);
+    cpu::run_exact(test_case.geometry());
     const Geometry g = test_case.geometry();
     const Expected right =
         expected(g, {.piece = test_case.pieces().front(), .rows = spec.m, .columns = spec.n}, {.emulate = false});

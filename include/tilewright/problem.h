@@ -68,13 +68,13 @@ enum class Accumulation : std::uint8_t {
 
 /// CPU only: which arithmetic computes the result.
 enum class Arithmetic : std::uint8_t {
-    fast,    // fp32, in whatever order is fastest
-    hopper,  // bit for bit what a Hopper GPU returns
+    fast,       // fp32, in whatever order is fastest
+    bit_exact,  // bit for bit what a Hopper GPU returns
 };
 
 enum class Reproducibility : std::uint8_t {
     repeatable,  // the same call gives the same bits again
-    invariant,   // an element's bits depend on its own row, column, scales and C only; on the CPU implies `hopper`
+    invariant,   // an element's bits depend on its own row, column, scales and C only; on the CPU implies `bit_exact`
 };
 
 enum class Backend : std::uint8_t {

@@ -17,7 +17,7 @@ constexpr std::array groupings{Grouping::dense,
                                Grouping::m_grouped_masked,
                                Grouping::k_grouped};
 constexpr std::array accumulations{Accumulation::promoted, Accumulation::unpromoted};
-constexpr std::array arithmetics{Arithmetic::fast, Arithmetic::hopper};
+constexpr std::array arithmetics{Arithmetic::fast, Arithmetic::bit_exact};
 constexpr std::array reproducibilities{Reproducibility::repeatable, Reproducibility::invariant};
 constexpr std::array backends{Backend::automatic, Backend::cpu, Backend::hopper};
 
@@ -105,7 +105,8 @@ Call::Call(const CallArguments& arguments)
     : backend(word(backends, arguments.backend, "backend")), sizes_word_(arguments.sizes_word) {
     problem.layout = word(layouts, arguments.layout, "layout");
     problem.accumulation = word(accumulations, arguments.accumulation, "accumulation");
-    problem.arithmetic = word(arithmetics, arguments.arithmetic, "arithmetic");
+    const bool old_name = arguments.arithmetic == "hopper";
+    problem.arithmetic = old_name ? Arithmetic::bit_exact : word(arithmetics, arguments.arithmetic, "arithmetic");
     problem.reproducibility = word(reproducibilities, arguments.reproducibility, "reproducibility");
     problem.alpha = arguments.alpha;
     problem.expected_m = arguments.expected_m;

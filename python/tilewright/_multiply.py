@@ -10,7 +10,7 @@ out: where D goes, bfloat16, float16 or float32; without it a new array of out_d
     device, else of numpy (bf16 is ml_dtypes.bfloat16; where ml_dtypes is not installed, its codes as uint16). Arrays of
     other libraries on a GPU need `out`.
 c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
-arithmetic: "fast", or "hopper": bit for bit what a Hopper GPU returns (CPU only).
+arithmetic: "fast", or "bit_exact": bit for bit what a Hopper GPU returns (CPU only).
 accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
 reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only. None: what
     `set_invariant` chose for the process, "repeatable" at first.
@@ -45,7 +45,7 @@ Operand: TypeAlias = "Quantized | Array"
 Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
 OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
 Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
-Arithmetic: TypeAlias = Literal["fast", "hopper"]
+Arithmetic: TypeAlias = Literal["fast", "bit_exact", "hopper"]
 Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
 Grouping: TypeAlias = Literal[
     "dense",

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/backend.h"
-#include "cpu/hopper.h"
+#include "cpu/exact/exact.h"
+#include "cpu/fast/fast.h"
 #include "cuda/backend.h"
 #include "plan/cuts.h"
 #include "problem/addresses.h"
@@ -20,15 +20,15 @@ void run(const Problem& problem, const RunOptions& options) {
     std::vector<Finding> findings =
         known ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
     if (!findings.empty()) throw Error(std::move(findings));
-    const bool hopper_bits =
-        problem.arithmetic == Arithmetic::hopper || problem.reproducibility == Reproducibility::invariant;
+    const bool bit_exact =
+        problem.arithmetic == Arithmetic::bit_exact || problem.reproducibility == Reproducibility::invariant;
     if (on_gpu) {
         cuda::run(problem, options);
-    } else if (hopper_bits) {
-        const std::vector<std::int64_t> cuts = planner::planned_cuts(problem);
-        cpu::run_hopper(geometry(problem), {.threads = options.threads, .cuts = cuts});
+    } else if (bit_exact) {
+        const std::vector<std::int64_t> k_splits = planner::planned_cuts(problem);
+        cpu::run_exact(geometry(problem), {.threads = options.threads, .k_splits = k_splits});
     } else {
-        cpu::run_fast(geometry(problem), options.threads);
+        cpu::run_fast(geometry(problem), {.threads = options.threads});
     }
 }
 

@@ -99,12 +99,12 @@ void GateBase::count_bits(const BitFinding& finding) {
 }
 
 void RunningBoundGate::add(const Geometry& g, const Region& region, const Expected& expected) {
-    const bool emulated = arithmetic_ == Arithmetic::hopper && expected.emulated;
+    const bool emulated = arithmetic_ == Arithmetic::bit_exact && expected.emulated;
     for_each(region, [&](std::int64_t i, std::int64_t j, std::size_t at) {
         const double exact = expected.exact[at];
         const double given = formats::load(g.d.data, g.output, d_index(g, region, i, j));
         const double sum_bound =
-            emulated ? expected.cuts[at] : fast_bound(expected.magnitude[at], region.piece.k_count);
+            emulated ? expected.bound[at] : fast_bound(expected.magnitude[at], region.piece.k_count);
         const double bound = output_bound(g.output, exact, sum_bound);
         const double error = given_error(g.output, given, exact, bound);
         const double ratio = error == 0 ? 0 : error / bound;

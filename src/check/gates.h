@@ -40,9 +40,9 @@ struct GateReport {
 };
 
 struct JudgeOptions {
-    Arithmetic arithmetic = Arithmetic::hopper;  // which one D claims to be of
+    Arithmetic arithmetic = Arithmetic::bit_exact;  // which one D claims to be of
     Effort effort{};
-    std::span<const std::int64_t> cuts{};  // hopper: where a plan split k
+    std::span<const std::int64_t> k_splits{};  // bit_exact: where a plan split k
     int threads = 0;
 };
 
@@ -52,7 +52,7 @@ std::vector<GateReport> run_gates(std::span<const Gate> gates, const Geometry& g
 GateReport run_gate(Gate gate, const Geometry& geometry, const JudgeOptions& options);
 
 /// Gate 2 for every element, whatever the size, by the vectorised CPU backend.
-GateReport full_emulation_gate(const Geometry& geometry, std::span<const std::int64_t> cuts = {}, int threads = 0);
+GateReport full_emulation_gate(const Geometry& geometry, std::span<const std::int64_t> k_splits = {}, int threads = 0);
 
 struct Judgement {
     std::vector<GateReport> reports;
@@ -64,7 +64,8 @@ struct Judgement {
     std::string text() const;
 };
 
-/// All gates that a case's data and arithmetic allow, and whether anything else was written. `cuts` as in JudgeOptions.
-Judgement judge(const Case& test_case, const Effort& effort = {}, std::span<const std::int64_t> cuts = {});
+/// All gates that a case's data and arithmetic allow, and whether anything else was written. `k_splits` as in
+/// JudgeOptions.
+Judgement judge(const Case& test_case, const Effort& effort = {}, std::span<const std::int64_t> k_splits = {});
 
 }  // namespace tilewright::check

@@ -1,6 +1,6 @@
 // Runs gates over an output, and words what they found.
 #include "check/gate_classes.h"
-#include "cpu/hopper.h"
+#include "cpu/exact/exact.h"
 #include "formats/element.h"
 
 #include <fmt/format.h>
@@ -68,10 +68,10 @@ std::vector<GateReport> run_gates(std::span<const Gate> gates, const Geometry& g
     std::vector<std::unique_ptr<GateBase>> running;
     running.reserve(gates.size());
     for (Gate gate : gates) running.push_back(make_gate(gate, options.arithmetic));
-    const bool emulate = options.arithmetic == Arithmetic::hopper && std::ranges::any_of(gates, [](Gate gate) {
+    const bool emulate = options.arithmetic == Arithmetic::bit_exact && std::ranges::any_of(gates, [](Gate gate) {
                              return gate == Gate::emulation || gate == Gate::running_bound;
                          });
-    const OracleOptions oracle{.emulate = emulate, .cuts = options.cuts};
+    const OracleOptions oracle{.emulate = emulate, .k_splits = options.k_splits};
     const std::vector<Region> list = regions(geometry, options.effort);
     const auto count = static_cast<std::int64_t>(list.size());
     std::int64_t multiply_adds = 0;
@@ -95,13 +95,13 @@ GateReport run_gate(Gate gate, const Geometry& geometry, const JudgeOptions& opt
     return run_gates(std::span(&gate, 1), geometry, options).front();
 }
 
-GateReport full_emulation_gate(const Geometry& geometry, std::span<const std::int64_t> cuts, int threads) {
+GateReport full_emulation_gate(const Geometry& geometry, std::span<const std::int64_t> k_splits, int threads) {
     GateReport report{.gate = Gate::emulation};
     if (geometry.m == 0 || geometry.n == 0 || geometry.groups == 0) return report;
     std::vector<std::byte> memory(extent_bytes(geometry, geometry.d.group_stride != 0));
     Geometry emulated = geometry;
     emulated.d.data = memory.data();
-    cpu::run_hopper(emulated, {.threads = threads, .cuts = cuts});
+    cpu::run_exact(emulated, {.threads = threads, .k_splits = k_splits});
 
     EmulationGate gate;
     for (const Piece& piece : pieces(geometry)) {
@@ -135,15 +135,15 @@ std::string Judgement::text() const {
     return text;
 }
 
-Judgement judge(const Case& test_case, const Effort& effort, std::span<const std::int64_t> cuts) {
+Judgement judge(const Case& test_case, const Effort& effort, std::span<const std::int64_t> k_splits) {
     const Problem& problem = test_case.problem();
-    const bool hopper =
-        problem.arithmetic == Arithmetic::hopper || problem.reproducibility == Reproducibility::invariant;
+    const bool bit_exact =
+        problem.arithmetic == Arithmetic::bit_exact || problem.reproducibility == Reproducibility::invariant;
     const JudgeOptions options{
-        .arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast, .effort = effort, .cuts = cuts};
+        .arithmetic = bit_exact ? Arithmetic::bit_exact : Arithmetic::fast, .effort = effort, .k_splits = k_splits};
     std::vector<Gate> gates;
     if (is_exact(test_case.spec().distribution)) gates.push_back(Gate::exact_grid);
-    if (hopper) gates.push_back(Gate::emulation);
+    if (bit_exact) gates.push_back(Gate::emulation);
     for (Gate gate : {Gate::running_bound, Gate::aggregates}) gates.push_back(gate);
     Judgement judgement{.reports = run_gates(gates, test_case.judged_geometry(), options)};
 

@@ -97,7 +97,7 @@ private:
         }
     }
 
-    bool is_cut(std::int64_t k) const { return std::ranges::binary_search(options_.cuts, k); }
+    bool is_cut(std::int64_t k) const { return std::ranges::binary_search(options_.k_splits, k); }
 
     void emulate(std::int64_t k, std::int64_t count) {
         const int products = step_products(order_->step);
@@ -161,7 +161,7 @@ private:
         out_.exact.resize(sums_.size());
         if (order_) {
             out_.value.resize(sums_.size());
-            out_.cuts.resize(sums_.size());
+            out_.bound.resize(sums_.size());
         }
         for (std::int64_t i = 0; i < region_.rows; ++i) {
             for (std::int64_t j = 0; j < region_.columns; ++j) {
@@ -176,7 +176,7 @@ private:
 
     void finish_emulated(std::int64_t i, std::int64_t j, std::size_t at) {
         Running& element = running_[at];
-        float sum = options_.cuts.empty() ? element.slice : element.total + element.slice;
+        float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
         double bound = element.bound;
         if (!order_->scales_along_k && region_.piece.k_count != 0) {
             const float a_scale = a_.scale(i, 0);
@@ -194,9 +194,10 @@ private:
             out_.value[at] = g_.c.data == nullptr ? alpha * sum : std::fma(alpha, sum, c);
         }
         const double factor = std::fabs(double{g_.alpha} * a_tensor * b_tensor);
-        const auto roundings = static_cast<double>(2 * chains_ + 2 + static_cast<std::int64_t>(options_.cuts.size()));
-        out_.cuts[at] = factor * bound + roundings * fp32_roundoff * out_.magnitude[at] +
-                        roundings * fp32_smallest * std::max(1.0, factor);
+        const auto roundings =
+            static_cast<double>(2 * chains_ + 2 + static_cast<std::int64_t>(options_.k_splits.size()));
+        out_.bound[at] = factor * bound + roundings * fp32_roundoff * out_.magnitude[at] +
+                         roundings * fp32_smallest * std::max(1.0, factor);
     }
 
     const Geometry& g_;

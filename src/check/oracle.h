@@ -1,4 +1,4 @@
-// What the elements of a region should be: in float64, and in the canonical order of the hopper arithmetic, together
+// What the elements of a region should be: in float64, and in the canonical order of the bit_exact arithmetic, together
 // with the bound on the difference of the two.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tilewright::check {
 struct OracleOptions {
     bool emulate = true;  // else only `exact` and `magnitude`; also where the recipe has no canonical order
     /// Where a plan splits k: ascending multiples of 128 from each piece's beginning.
-    std::span<const std::int64_t> cuts{};
+    std::span<const std::int64_t> k_splits{};
     /// A planted mistake, for the test of the tests: the sum of chains is rounded to bf16 after each.
     bool round_sums = false;
 };
@@ -23,8 +23,8 @@ struct Expected {
     std::vector<double> exact{};      // D in float64, before it is rounded
     std::vector<double> magnitude{};  // sum of |alpha a b| over k; C is not in it
     bool emulated = false;
-    std::vector<float> value{};  // the hopper arithmetic's D, before it is rounded to the output
-    std::vector<double> cuts{};  // how far `value` may be from `exact`: the running bound B of docs/numerics.md
+    std::vector<float> value{};   // the bit_exact arithmetic's D, before it is rounded to the output
+    std::vector<double> bound{};  // how far `value` may be from `exact`: the running bound B of docs/numerics.md
 };
 
 Expected expected(const Geometry& geometry, const Region& region, const OracleOptions& options = {});

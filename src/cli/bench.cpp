@@ -58,7 +58,7 @@ nlohmann::ordered_json json_line(const BenchResult& result, const Timing& timing
 }
 
 std::string recipe_and_arithmetic(const BenchSettings& settings) {
-    return name(settings.recipe) + (settings.arithmetic == Arithmetic::hopper ? " (hopper)" : "");
+    return name(settings.recipe) + (settings.arithmetic == Arithmetic::bit_exact ? " (bit_exact)" : "");
 }
 
 Table result_table(const std::vector<BenchShape>& shapes) {
@@ -206,8 +206,9 @@ void bench_command(const BenchArguments& arguments) {
 }
 
 void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
-    command.add_option("--arithmetic", arguments.arithmetic, "CPU: fast or hopper")
+    command.add_option("--arithmetic", arguments.arithmetic, "CPU: fast or bit_exact")
         ->check(one_of("arithmetic", arithmetic_words()))
+        ->transform(arithmetic_word)
         ->capture_default_str();
     command.add_option("--threads", arguments.settings.threads, "CPU threads; 0: OpenMP's own choice")
         ->check(CLI::NonNegativeNumber);

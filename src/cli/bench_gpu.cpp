@@ -102,9 +102,9 @@ GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {
 std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile) {
     constexpr std::array gates{check::Gate::emulation, check::Gate::running_bound};
     const Geometry host = geometry(operands.host());
-    const std::vector<std::int64_t> cuts = planner::cuts(tile, host.k);
-    for (const check::GateReport& report :
-         check::run_gates(gates, host, {.arithmetic = Arithmetic::hopper, .effort = sampled, .cuts = cuts})) {
+    const std::vector<std::int64_t> k_splits = planner::cuts(tile, host.k);
+    for (const check::GateReport& report : check::run_gates(
+             gates, host, {.arithmetic = Arithmetic::bit_exact, .effort = sampled, .k_splits = k_splits})) {
         if (!report.pass()) return report.text();
     }
     return "";

@@ -87,7 +87,7 @@ Problem GpuOperands::problem(const View& view) const {
     problem.expected_m = sizes_.expected_m;
     problem.accumulation = sizes_.accumulation;
     problem.reproducibility = sizes_.reproducibility;
-    problem.arithmetic = Arithmetic::hopper;
+    problem.arithmetic = Arithmetic::bit_exact;
     problem.sm_limit = sizes_.sm_limit;
     return problem;
 }

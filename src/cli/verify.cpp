@@ -178,8 +178,8 @@ void verify_command(const VerifyArguments& arguments) {
     if (arguments.arithmetic != "both") settings.arithmetics = {parse_arithmetic(arguments.arithmetic).value()};
     std::optional<measure::Device> gpu;
     if (backend.backend == Backend::hopper) {
-        if (arguments.arithmetic == "fast") throw UsageError("verify: a GPU has one arithmetic, hopper");
-        settings.arithmetics = {Arithmetic::hopper};
+        if (arguments.arithmetic == "fast") throw UsageError("verify: a GPU has one arithmetic, bit_exact");
+        settings.arithmetics = {Arithmetic::bit_exact};
         settings.gpu = &gpu.emplace();
     }
 
@@ -229,8 +229,9 @@ void add_verify(CLI::App& program) {
     command
         ->add_option("--filter", arguments->filter, "Only rows (operation, space, recipe) with a match of this regex")
         ->check(known_by("regular expression", is_pattern, "ECMAScript's, e.g. 'dense row:.*'"));
-    command->add_option("--arithmetic", arguments->arithmetic, "CPU: fast, hopper or both")
+    command->add_option("--arithmetic", arguments->arithmetic, "CPU: fast, bit_exact or both")
         ->check(one_of("arithmetic", arithmetics))
+        ->transform(arithmetic_word)
         ->capture_default_str();
     command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
         ->check(one_of("backend", backend_words()))

@@ -68,7 +68,7 @@ check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
 }
 
 std::vector<Arithmetic> possible(std::vector<Arithmetic> arithmetics, const Recipe& recipe) {
-    if (only_fast(recipe)) std::erase(arithmetics, Arithmetic::hopper);
+    if (only_fast(recipe)) std::erase(arithmetics, Arithmetic::bit_exact);
     return arithmetics;
 }
 

@@ -61,12 +61,12 @@ Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const Veri
             run(test_case.problem(), {.backend = settings.backend, .stream = nullptr, .threads = 1});
             outcome.seconds = since(begin);
         }
-        const std::vector<std::int64_t> cuts = planner::planned_cuts(test_case.problem());
-        const check::Judgement judgement = check::judge(test_case, effort, cuts);
+        const std::vector<std::int64_t> k_splits = planner::planned_cuts(test_case.problem());
+        const check::Judgement judgement = check::judge(test_case, effort, k_splits);
         outcome.worst = judgement.worst();
         if (!judgement.pass()) outcome.failure = outcome.worst.text();
         if (settings.gpu == nullptr || !outcome.failure.empty()) return outcome;
-        const check::GateReport bits = check::full_emulation_gate(test_case.judged_geometry(), cuts);
+        const check::GateReport bits = check::full_emulation_gate(test_case.judged_geometry(), k_splits);
         if (!bits.pass()) outcome.failure = "all of D: " + bits.text();
     } catch (const std::exception& error) {
         outcome.failure = error.what();

@@ -45,7 +45,7 @@ const std::vector<Format>& all_outputs() {
 }
 
 const std::vector<Arithmetic>& all_arithmetics() {
-    static const std::vector<Arithmetic> list{Arithmetic::fast, Arithmetic::hopper};
+    static const std::vector<Arithmetic> list{Arithmetic::fast, Arithmetic::bit_exact};
     return list;
 }
 
@@ -57,6 +57,7 @@ std::vector<std::string> backend_words() { return words_of(all_backends); }
 
 std::optional<Grouping> parse_grouping(const std::string& word) { return parse(all_groupings(), word); }
 std::optional<Layout> parse_layout(const std::string& word) { return parse(all_layouts(), word); }
+std::string arithmetic_word(const std::string& word) { return word == "hopper" ? "bit_exact" : word; }
 std::optional<Arithmetic> parse_arithmetic(const std::string& word) { return parse(all_arithmetics(), word); }
 std::optional<Backend> parse_backend(const std::string& word) { return parse(all_backends, word); }
 

@@ -22,6 +22,8 @@ std::vector<std::string> backend_words();
 
 std::optional<Grouping> parse_grouping(const std::string& word);
 std::optional<Layout> parse_layout(const std::string& word);
+/// `hopper`, the name of `bit_exact` before 2026-11-22, is still accepted.
+std::string arithmetic_word(const std::string& word);
 std::optional<Arithmetic> parse_arithmetic(const std::string& word);
 std::optional<Backend> parse_backend(const std::string& word);
 

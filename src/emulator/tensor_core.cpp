@@ -1,7 +1,7 @@
 // The product itself: operands read through their descriptors, multiplied by the CPU's kernels of the arithmetic
-// `hopper`, so that results have the GPU's bits.
-#include "cpu/tensor_core.h"
-#include "cpu/hopper_kernels.h"
+// `bit_exact`, so that results have the GPU's bits.
+#include "cpu/exact/tensor_core.h"
+#include "cpu/exact/kernels.h"
 #include "cpu/isa.h"
 #include "emulator/machine.h"
 #include "formats/codec.h"
@@ -78,7 +78,7 @@ Decoded decode(const std::vector<u8>& bytes, hopper::Storage storage, int panel,
         float* const to = &result.values[row / panel * panel * step + row % panel];
         for (int k = 0; k < step; ++k) to[k * panel] = table[bytes[row * step + k]];
     }
-    const cpu::HopperKernels& kernels = cpu::hopper_kernels(cpu::best_isa());
+    const cpu::ExactKernels& kernels = cpu::exact_kernels(cpu::best_isa());
     const cpu::CodeArguments arguments{.values = result.values.data(),
                                        .codes = result.codes.data(),
                                        .count = static_cast<std::int64_t>(result.values.size()),
@@ -113,7 +113,7 @@ void multiply(const Thread& caller, const WgmmaCall& call, float* d) {
     std::vector<float> sums(d, d + static_cast<std::size_t>(rows) * call.n);
     if (!std::all_of(sums.begin(), sums.end(), is_sum)) return multiply_scalar(call, a_bytes, b_bytes, d);
 
-    const cpu::HopperKernels& kernels = cpu::hopper_kernels(cpu::best_isa());
+    const cpu::ExactKernels& kernels = cpu::exact_kernels(cpu::best_isa());
     const int panel = kernels.lanes * cpu::fp8_codes.columns_per_word();
     const Decoded a = decode(a_bytes, call.a, 1, 1);
     const Decoded b = decode(b_bytes, call.b, panel, kernels.lanes);

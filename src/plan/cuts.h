@@ -1,4 +1,4 @@
-// Where a plan splits k, for the CPU to follow: cpu::HopperOptions::cuts, check::JudgeOptions::cuts.
+// Where a plan splits k, for the CPU to follow: cpu::ExactOptions::cuts, check::JudgeOptions::cuts.
 #pragma once
 
 #include <tilewright/plan.h>

@@ -30,9 +30,9 @@ void check_arithmetic(const Problem& p, Findings& findings) {
     const Operand* wide = computes_in_wide_formats(p.a) ? &p.a : &p.b;
     if (!computes_in_wide_formats(*wide)) return;
     const std::string purpose = " for " + std::string(name(wide->values.format)) + " operands";
-    if (p.arithmetic == Arithmetic::hopper) {
+    if (p.arithmetic == Arithmetic::bit_exact) {
         findings.add({.operand = "arithmetic",
-                      .given = "hopper",
+                      .given = "bit_exact",
                       .expected = "fast" + purpose,
                       .advice = "convert the operand to bf16"});
     }
@@ -40,7 +40,7 @@ void check_arithmetic(const Problem& p, Findings& findings) {
         findings.add({.operand = "reproducibility",
                       .given = "invariant",
                       .expected = "repeatable" + purpose,
-                      .advice = "invariant implies hopper arithmetic, which has bf16 and narrower operands"});
+                      .advice = "invariant implies bit_exact arithmetic, which has bf16 and narrower operands"});
     }
 }
 
@@ -63,7 +63,7 @@ bool check_words(const Problem& p, Findings& findings) {
     const bool layout = check_word("layout", p.layout, Layout::tt, findings);
     const bool grouping = check_word("groups.grouping", p.groups.grouping, Grouping::k_grouped, findings);
     check_word("accumulation", p.accumulation, Accumulation::unpromoted, findings);
-    check_word("arithmetic", p.arithmetic, Arithmetic::hopper, findings);
+    check_word("arithmetic", p.arithmetic, Arithmetic::bit_exact, findings);
     check_word("reproducibility", p.reproducibility, Reproducibility::invariant, findings);
     return layout && grouping;
 }

@@ -30,7 +30,7 @@ std::string_view name(Accumulation accumulation) {
     return accumulation == Accumulation::promoted ? "promoted" : "unpromoted";
 }
 
-std::string_view name(Arithmetic arithmetic) { return arithmetic == Arithmetic::fast ? "fast" : "hopper"; }
+std::string_view name(Arithmetic arithmetic) { return arithmetic == Arithmetic::fast ? "fast" : "bit_exact"; }
 
 std::string_view name(Reproducibility reproducibility) {
     return reproducibility == Reproducibility::repeatable ? "repeatable" : "invariant";

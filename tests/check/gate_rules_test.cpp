@@ -1,7 +1,7 @@
 // The rules of the gates where numbers end: NaN, infinities, overflow of the output, poison; and what reports say.
 #include "check/gates.h"
 #include "check/limits.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 #include "cpu/reference.h"
 #include "formats/element.h"
 
@@ -69,7 +69,7 @@ TEST(GateRules, PoisonThatWasNeverOverwrittenFailsEveryGate) {
                               .n = 70,
                               .k = 256,
                               .distribution = distribution,
-                              .arithmetic = Arithmetic::hopper});
+                              .arithmetic = Arithmetic::bit_exact});
         for (const GateReport& report : judge(test_case).reports) {
             EXPECT_EQ(report.pass(), report.gate == Gate::damage) << report.text();
         }
@@ -82,7 +82,7 @@ TEST(GateRules, ZerosOfEitherSignAreOneValueToTheExactGridOnly) {
                     .n = 2,
                     .k = 0,
                     .distribution = Distribution::exact_grid,
-                    .arithmetic = Arithmetic::hopper});
+                    .arithmetic = Arithmetic::bit_exact});
     formats::store(test_case.problem().d.data, Format::bf16, 0, -0.0);
     for (int i = 1; i < 4; ++i) formats::store(test_case.problem().d.data, Format::bf16, i, 0);
     EXPECT_TRUE(run_gate(Gate::exact_grid, test_case.judged_geometry(), {}).pass());
@@ -96,8 +96,8 @@ TEST(GateRules, ReportsNameTheWorstElement) {
                     .n = 70,
                     .k = 64,
                     .groups = 2,
-                    .arithmetic = Arithmetic::hopper});
-    cpu::run_hopper(test_case.geometry(), 0);
+                    .arithmetic = Arithmetic::bit_exact});
+    cpu::run_exact(test_case.geometry());
     void* const d = test_case.problem().d.data;
     const std::int64_t index = 4 * 70 + 3 * 70 + 17;
     formats::store(d, Format::bf16, index, formats::load(d, Format::bf16, index) + 1000);
@@ -147,11 +147,11 @@ TEST(GateRules, TheMagnitudeFallbackHoldsForRightResults) {
                             .n = 64,
                             .k = 512,
                             .distribution = distribution,
-                            .arithmetic = Arithmetic::hopper});
-            cpu::run_hopper(test_case.geometry(), 0);
+                            .arithmetic = Arithmetic::bit_exact});
+            cpu::run_exact(test_case.geometry());
             const Geometry g = test_case.geometry();
             const double limit =
-                limits(error_class({g.a.recipe, g.b.recipe}, g.accumulation, Arithmetic::hopper), g.k).magnitude;
+                limits(error_class({g.a.recipe, g.b.recipe}, g.accumulation, Arithmetic::bit_exact), g.k).magnitude;
             const Expected values = expected(g, {.piece = test_case.pieces().front(), .rows = 4, .columns = 64});
             for (std::size_t i = 0; i < values.exact.size(); ++i) {
                 const double given = formats::load(g.d.data, Format::f32, static_cast<std::int64_t>(i));

@@ -1,9 +1,9 @@
-// Right results pass: every recipe with a canonical order in the hopper arithmetic, every recipe in float64 under the
-// rules of `fast`, and every distribution.
+// Right results pass: every recipe with a canonical order in the bit_exact arithmetic, every recipe in float64 under
+// the rules of `fast`, and every distribution.
 #include "check/gates.h"
 
 #include "check/limits.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 #include "cpu/reference.h"
 #include "problem/canonical_order.h"
 
@@ -17,8 +17,8 @@ constexpr Format outputs[] = {Format::bf16, Format::f16, Format::f32};
 void expect_pass(const CaseSpec& spec) {
     Case test_case(spec);
     test_case.reset_output();
-    if (spec.arithmetic == Arithmetic::hopper) {
-        cpu::run_hopper(test_case.geometry(), 0);
+    if (spec.arithmetic == Arithmetic::bit_exact) {
+        cpu::run_exact(test_case.geometry());
     } else {
         cpu::run_reference(test_case.geometry());
     }
@@ -36,7 +36,7 @@ void expect_pass(const CaseSpec& spec) {
 TEST(Gates, RightResultsOfEveryRecipePass) {
     int number = 0;
     for (const Recipe& recipe : all_recipes()) {
-        const bool hopper = canonical_order(recipe, Accumulation::promoted).has_value();
+        const bool bit_exact = canonical_order(recipe, Accumulation::promoted).has_value();
         for (Distribution distribution : {Distribution::exact_grid, Distribution::distinct_scales, Distribution::normal,
                                           Distribution::abs_normal}) {
             ++number;
@@ -51,7 +51,7 @@ TEST(Gates, RightResultsOfEveryRecipePass) {
                           .with_c = number % 5 < 2,
                           .in_place = number % 5 == 0,
                           .alpha = number % 4 == 0 ? 0.5F : 1.0F,
-                          .arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast};
+                          .arithmetic = bit_exact ? Arithmetic::bit_exact : Arithmetic::fast};
             expect_pass(spec);
             spec.m = spec.n = 6;
             spec.arithmetic = Arithmetic::fast;
@@ -72,7 +72,7 @@ TEST(Gates, RightResultsOfEveryDistributionPass) {
                                  .n = 130,
                                  .k = k,
                                  .distribution = distribution,
-                                 .arithmetic = Arithmetic::hopper});
+                                 .arithmetic = Arithmetic::bit_exact});
                 }
             }
         }
@@ -88,10 +88,10 @@ TEST(Gates, UnpromotedPassesAsUnpromotedAndFailsAsPromoted) {
                             .k = 2048,
                             .distribution = distribution,
                             .accumulation = Accumulation::unpromoted,
-                            .arithmetic = Arithmetic::hopper};
+                            .arithmetic = Arithmetic::bit_exact};
         expect_pass(spec);
         Case test_case(spec);
-        cpu::run_hopper(test_case.geometry(), 0);
+        cpu::run_exact(test_case.geometry());
         test_case.problem().accumulation = Accumulation::promoted;
         EXPECT_FALSE(judge(test_case).pass());
     }
@@ -110,11 +110,11 @@ TEST(Gates, GroupingsPassAndAnEmptyProblemHasNothingToJudge) {
                          .alignment = 8,
                          .distribution = distribution,
                          .with_c = true,
-                         .arithmetic = Arithmetic::hopper,
+                         .arithmetic = Arithmetic::bit_exact,
                          .d_gaps = {.row = 3, .group = 1}});
         }
     }
-    expect_pass({.recipe = *parse_recipe("bf16"), .m = 0, .n = 4, .k = 8, .arithmetic = Arithmetic::hopper});
+    expect_pass({.recipe = *parse_recipe("bf16"), .m = 0, .n = 4, .k = 8, .arithmetic = Arithmetic::bit_exact});
     expect_pass({.recipe = *parse_recipe("bf16"), .m = 4, .n = 4, .k = 0, .with_c = true});
 }
 
@@ -127,9 +127,9 @@ TEST(Gates, LargeOutputsAreSampledAtTheirEdges) {
                   .k = 64,
                   .groups = 3,
                   .group_sizes = {200, 100, 300},
-                  .arithmetic = Arithmetic::hopper};
+                  .arithmetic = Arithmetic::bit_exact};
     Case test_case(spec);
-    cpu::run_hopper(test_case.geometry(), 0);
+    cpu::run_exact(test_case.geometry());
     const std::vector<std::byte> right = test_case.output();
     const Effort effort{.elements = 1000};
     const Judgement judgement = judge(test_case, effort);
@@ -154,9 +154,9 @@ TEST(Gates, FullEmulationSeesOneBitAnywhere) {
                     .groups = 4,
                     .with_c = true,
                     .in_place = true,
-                    .arithmetic = Arithmetic::hopper});
+                    .arithmetic = Arithmetic::bit_exact});
     test_case.reset_output();
-    cpu::run_hopper(test_case.geometry(), 0);
+    cpu::run_exact(test_case.geometry());
     EXPECT_TRUE(full_emulation_gate(test_case.judged_geometry()).pass());
     const Piece& last = test_case.pieces().back();
     const Dims& strides = test_case.problem().d.strides;

@@ -2,7 +2,7 @@
 // and the score that other libraries judge by is shown to miss some of them.
 #include "check/gate_classes.h"
 #include "check/mutations.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ public:
     Study(const char* recipe, Distribution distribution, Arithmetic arithmetic)
         : case_({.recipe = *parse_recipe(recipe),
                  // Rounding to bf16 would hide from the rules of `fast` what no promotion does to data that cancel.
-                 .output = arithmetic == Arithmetic::hopper ? Format::bf16 : Format::f32,
+                 .output = arithmetic == Arithmetic::bit_exact ? Format::bf16 : Format::f32,
                  .m = 128,
                  .n = 128,
                  .k = 4096,
@@ -36,12 +36,12 @@ public:
         values_.resize(regions_.size());
 #pragma omp parallel for
         for (std::size_t i = 0; i < regions_.size(); ++i) {
-            values_[i] = expected(geometry_, regions_[i], {.emulate = arithmetic == Arithmetic::hopper});
+            values_[i] = expected(geometry_, regions_[i], {.emulate = arithmetic == Arithmetic::bit_exact});
         }
     }
 
     const CaseSpec& spec() const { return case_.spec(); }
-    Source source() const { return spec().arithmetic == Arithmetic::hopper ? Source::hopper : Source::float64; }
+    Source source() const { return spec().arithmetic == Arithmetic::bit_exact ? Source::bit_exact : Source::float64; }
 
     Verdict judge(const std::vector<std::byte>& result) {
         case_.set_output(result);
@@ -84,7 +84,7 @@ class MutationStudy : public testing::TestWithParam<std::tuple<Distribution, Ari
 
 TEST_P(MutationStudy, EveryPlantedBugIsCaughtAndTheRightResultPasses) {
     const auto [distribution, arithmetic] = GetParam();
-    const bool hopper = arithmetic == Arithmetic::hopper;
+    const bool bit_exact = arithmetic == Arithmetic::bit_exact;
     Study blocks("1x128:128x128", distribution, arithmetic);
     Study rows("row:row", distribution, arithmetic);
     for (Study* study : {&blocks, &rows}) {
@@ -98,7 +98,7 @@ TEST_P(MutationStudy, EveryPlantedBugIsCaughtAndTheRightResultPasses) {
         Study& study = mutation.name == "no promotion" ? rows : blocks;
         const Verdict verdict = study.judge(mutation.result(study.spec(), study.source()));
         print(mutation.name, verdict);
-        if (hopper) {
+        if (bit_exact) {
             EXPECT_FALSE(verdict.emulation.pass()) << mutation.name;
         }
         // A kernel without an emulation must be caught as well.
@@ -108,7 +108,7 @@ TEST_P(MutationStudy, EveryPlantedBugIsCaughtAndTheRightResultPasses) {
 
 INSTANTIATE_TEST_SUITE_P(OnDataThatCancelAndThatDoNot, MutationStudy,
                          testing::Combine(testing::Values(Distribution::normal, Distribution::abs_normal),
-                                          testing::Values(Arithmetic::hopper, Arithmetic::fast)),
+                                          testing::Values(Arithmetic::bit_exact, Arithmetic::fast)),
                          [](const auto& each) {
                              return std::string(name(std::get<0>(each.param))) + "_" +
                                     std::string(tilewright::name(std::get<1>(each.param)));
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(OnDataThatCancelAndThatDoNot, MutationStudy,
 
 TEST(Mutations, TheScoreOfDeepGemmMissesSomeOfThem) {
     for (Distribution distribution : {Distribution::normal, Distribution::abs_normal}) {
-        Study study("1x128:128x128", distribution, Arithmetic::hopper);
+        Study study("1x128:128x128", distribution, Arithmetic::bit_exact);
         for (const Mutation& mutation : mutations()) {
             const bool missed = mutation.name == "one row uses the next block's scale once" ||
                                 mutation.name == "last k block dropped in one row" ||

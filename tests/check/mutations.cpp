@@ -1,7 +1,7 @@
 #include "check/mutations.h"
 
 #include "check/oracle.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 #include "formats/codec.h"
 #include "formats/element.h"
 
@@ -29,8 +29,8 @@ void store_oracle(Case& test_case, const OracleOptions& options) {
 }
 
 void run(Case& test_case, Source source) {
-    if (source == Source::hopper) {
-        cpu::run_hopper(test_case.geometry(), 0);
+    if (source == Source::bit_exact) {
+        cpu::run_exact(test_case.geometry());
     } else {
         store_oracle(test_case, {.emulate = false});
     }
@@ -137,7 +137,7 @@ Bytes without_promotion(const CaseSpec& spec, Source) {
     CaseSpec unpromoted = spec;
     unpromoted.accumulation = Accumulation::unpromoted;
     Case test_case(unpromoted);
-    cpu::run_hopper(test_case.geometry(), 0);
+    cpu::run_exact(test_case.geometry());
     return test_case.output();
 }
 

@@ -9,8 +9,8 @@
 
 namespace tilewright::check {
 
-/// How a result comes about: the hopper arithmetic, or float64 rounded once (as right as `fast` can be).
-enum class Source { hopper, float64 };
+/// How a result comes about: the bit_exact arithmetic, or float64 rounded once (as right as `fast` can be).
+enum class Source { bit_exact, float64 };
 
 struct Mutation {
     std::string name;

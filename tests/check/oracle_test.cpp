@@ -5,9 +5,9 @@
 #include "check/case.h"
 #include "check/random.h"
 #include "check/step.h"
-#include "cpu/hopper.h"
+#include "cpu/exact/exact.h"
+#include "cpu/exact/tensor_core.h"
 #include "cpu/reference.h"
-#include "cpu/tensor_core.h"
 #include "formats/element.h"
 #include "problem/canonical_order.h"
 
@@ -141,14 +141,14 @@ TEST(Oracle, EmulationHasTheBitsOfTheBackendForEveryRecipe) {
                                 .accumulation = whole_k ? Accumulation::unpromoted : Accumulation::promoted};
             SCOPED_TRACE(describe(spec));
             Case test_case(spec);
-            const std::vector<std::int64_t> cuts{128, 512, 896};
+            const std::vector<std::int64_t> k_splits{128, 512, 896};
             const bool split = number % 4 == 1;
             const std::span<const std::int64_t> used =
-                split ? std::span<const std::int64_t>(cuts) : std::span<const std::int64_t>();
+                split ? std::span<const std::int64_t>(k_splits) : std::span<const std::int64_t>();
             test_case.reset_output();
-            cpu::run_hopper(test_case.geometry(), cpu::HopperOptions{.cuts = used});
+            cpu::run_exact(test_case.geometry(), cpu::ExactOptions{.k_splits = used});
             for (const Region& region : whole(test_case)) {
-                const Expected values = expected(test_case.judged_geometry(), region, {.cuts = used});
+                const Expected values = expected(test_case.judged_geometry(), region, {.k_splits = used});
                 for (std::int64_t i = 0; i < region.rows; ++i) {
                     for (std::int64_t j = 0; j < region.columns; ++j) {
                         const float value = values.value[static_cast<std::size_t>(i * region.columns + j)];

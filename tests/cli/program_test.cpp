@@ -102,10 +102,11 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"--fast"}, "unknown option '--fast'; known: --help, --version"},
         {{"doctor", "--fast"}, "unknown option '--fast'; known: --help, --json"},
         {{"doctor", "extra"}, "'extra' is one word too many"},
-        {{"verify", "--arithmetic", "exact"}, "'exact' is no arithmetic; known: fast, hopper"},
+        {{"verify", "--arithmetic", "exact"}, "'exact' is no arithmetic; known: fast, bit_exact"},
         {{"verify", "--backend", "tpu"}, "'tpu' is no backend; known: automatic, cpu, hopper"},
         {{"verify", "--filter", "("}, "'(' is no regular expression"},
         {{"verify", "--filter", "no such row"}, "matches no row"},
+        {{"bench", "--arithmetic", "hopper"}, "name a --suite"},  // the old name of bit_exact is accepted
         {{"bench"}, "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers) or give --m, --n and --k"},
         {{"bench", "--suite", "gpt-9"},
          "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers"},

@@ -1,5 +1,5 @@
 // Grouped kernels on the emulator: thousands of mixes of group sizes in every way to say them, garbage among them, each
-// bit as the CPU's arithmetic `hopper` has it and nothing else written.
+// bit as the CPU's arithmetic `bit_exact` has it and nothing else written.
 #include <gtest/gtest.h>
 
 #include <algorithm>

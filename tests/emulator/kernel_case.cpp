@@ -1,6 +1,6 @@
 #include "emulator/kernel_case.h"
 
-#include "cpu/hopper.h"
+#include "cpu/exact/exact.h"
 #include "launch/launch.h"
 #include "plan/cuts.h"
 
@@ -87,8 +87,8 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
     const Geometry g = test.geometry();
-    const std::vector<std::int64_t> cuts = planner::cuts(kernel.tile, spec.k);
-    cpu::run_hopper(g, cpu::HopperOptions{.threads = 1, .cuts = cuts});
+    const std::vector<std::int64_t> k_splits = planner::cuts(kernel.tile, spec.k);
+    cpu::run_exact(g, cpu::ExactOptions{.threads = 1, .k_splits = k_splits});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     try {

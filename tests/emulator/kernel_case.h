@@ -1,4 +1,4 @@
-// A problem run by one kernel on the emulator, and by the CPU's arithmetic `hopper`: the same bits or a difference.
+// A problem run by one kernel on the emulator, and by the CPU's arithmetic `bit_exact`: the same bits or a difference.
 #pragma once
 
 #include "check/case.h"

@@ -1,6 +1,6 @@
 #include "emulator/ring_case.h"
 
-#include "cpu/tensor_core.h"
+#include "cpu/exact/tensor_core.h"
 #include "formats/codec.h"
 
 #include <fmt/format.h>

@@ -49,10 +49,10 @@ std::string compare_with_reference(const Geometry& g) {
     return {};
 }
 
-std::vector<check::Gate> gates_for(const RandomCase& random, bool exact, bool hopper) {
+std::vector<check::Gate> gates_for(const RandomCase& random, bool exact, bool bit_exact) {
     std::vector<check::Gate> gates;
     if (exact) gates.push_back(check::Gate::exact_grid);
-    if (hopper) gates.push_back(check::Gate::emulation);
+    if (bit_exact) gates.push_back(check::Gate::emulation);
     if (random.is_bounded()) gates.push_back(check::Gate::running_bound);
     return gates;
 }
@@ -61,7 +61,7 @@ std::string run_and_judge(RandomCase& random, Arithmetic arithmetic, int threads
     check::Case& c = random.test_case();
     Problem& p = c.problem();
     p.arithmetic = arithmetic;
-    const bool hopper = arithmetic == Arithmetic::hopper || p.reproducibility == Reproducibility::invariant;
+    const bool bit_exact = arithmetic == Arithmetic::bit_exact || p.reproducibility == Reproducibility::invariant;
     std::string failure;
     std::vector<std::byte> first;
     for (int repetition = 0; repetition < 2; ++repetition) {
@@ -72,10 +72,12 @@ std::string run_and_judge(RandomCase& random, Arithmetic arithmetic, int threads
     }
     if (c.output() != first) failure += "the same call gave other bits\n";
 
-    const std::vector<check::Gate> gates = gates_for(random, random.is_exact(), hopper);
-    const std::vector<std::int64_t> cuts = planner::planned_cuts(p);
-    const check::JudgeOptions options{
-        .arithmetic = hopper ? Arithmetic::hopper : Arithmetic::fast, .effort = effort, .cuts = cuts, .threads = 1};
+    const std::vector<check::Gate> gates = gates_for(random, random.is_exact(), bit_exact);
+    const std::vector<std::int64_t> k_splits = planner::planned_cuts(p);
+    const check::JudgeOptions options{.arithmetic = bit_exact ? Arithmetic::bit_exact : Arithmetic::fast,
+                                      .effort = effort,
+                                      .k_splits = k_splits,
+                                      .threads = 1};
     for (const check::GateReport& report : check::run_gates(gates, c.judged_geometry(), options)) {
         if (!report.pass()) failure += report.text() + "\n";
     }
@@ -88,7 +90,7 @@ std::string run_well_formed(RandomCase& random, int threads) {
     if (const std::string found = messages(validate(p)); !found.empty()) return "a well-formed call: " + found;
     std::string failure = compare_with_reference(random.test_case().judged_geometry());
     failure += run_and_judge(random, Arithmetic::fast, threads);
-    if (has_canonical_order(p)) failure += run_and_judge(random, Arithmetic::hopper, threads);
+    if (has_canonical_order(p)) failure += run_and_judge(random, Arithmetic::bit_exact, threads);
     return failure;
 }
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <numeric>
 
-#include "cpu/hopper.h"
+#include "cpu/exact/exact.h"
 #include "cuda/runtime.h"
 #include "plan/cuts.h"
 
@@ -99,7 +99,7 @@ GpuCase::GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<st
     d_ = places_.back();
     // Cases that run side by side take a core each.
     const std::vector<std::int64_t> used = cuts ? *cuts : planner::planned_cuts(case_.problem());
-    cpu::run_hopper(case_.geometry(), {.threads = omp_in_parallel() != 0 ? 1 : 0, .cuts = used});
+    cpu::run_exact(case_.geometry(), {.threads = omp_in_parallel() != 0 ? 1 : 0, .k_splits = used});
     expected_ = pristine_;
     std::ranges::copy(case_.output(), expected_.begin() + static_cast<std::ptrdiff_t>(d_.begin));
     memory_ = std::make_unique<DeviceMemory>(pristine_.size());

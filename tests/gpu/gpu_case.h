@@ -1,5 +1,5 @@
 // A test case on a GPU: its tensors lie in one allocation of the device between poisoned bands, its result is compared
-// byte for byte with the CPU's `hopper` arithmetic.
+// byte for byte with the CPU's `bit_exact` arithmetic.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "check/case.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 #include "gpu/recipes.h"
 #include "measure/device.h"
 
@@ -48,8 +48,8 @@ void expect_periodic(const Large& large) {
                        .m = std::min(large.m, period),
                        .n = std::min(large.n, period),
                        .k = large.k});
-    small.problem().arithmetic = Arithmetic::hopper;
-    cpu::run_hopper(small.geometry(), 0);
+    small.problem().arithmetic = Arithmetic::bit_exact;
+    cpu::run_exact(small.geometry());
     Problem p = small.problem();
     const measure::Buffer a = repeated(p.a.values.data, small.spec().m, row_bytes(p.a.values), large.m);
     const measure::Buffer a_scales = repeated(p.a.scales.data, small.spec().m, row_bytes(p.a.scales), large.m);

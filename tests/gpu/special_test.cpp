@@ -9,7 +9,7 @@
 
 #include "check/case.h"
 #include "cli/gpu_case.h"
-#include "cpu/backend.h"
+#include "cpu/exact/exact.h"
 #include "formats/element.h"
 #include "gpu/recipes.h"
 
@@ -23,9 +23,9 @@ constexpr std::array odd_scales{0.0F,      -0.0F,   1e-40F,   -1e-40F,
 
 /// Both backends on the case as it is now; what differs.
 std::string difference(check::Case& spoiled, measure::Device& device) {
-    spoiled.problem().arithmetic = Arithmetic::hopper;
+    spoiled.problem().arithmetic = Arithmetic::bit_exact;
     spoiled.reset_output();
-    cpu::run_hopper(spoiled.geometry(), 0);
+    cpu::run_exact(spoiled.geometry());
     const std::vector<std::byte> expected = spoiled.output();
     spoiled.reset_output();
     cli::GpuCase gpu(spoiled, device, 1);

@@ -33,7 +33,7 @@ def test_the_cpus_bits(recipes, out_dtype):
     host, device = pair(recipes, 77, 264, 528)
     d = tw.gemm(*device, out_dtype=out_dtype)
     assert d.is_cuda and d.shape == (77, 264)
-    assert same_bits(d, tw.gemm(*host, out_dtype=out_dtype, arithmetic="hopper"))
+    assert same_bits(d, tw.gemm(*host, out_dtype=out_dtype, arithmetic="bit_exact"))
 
 
 def test_out_c_alpha_and_scales_in_any_strides():
@@ -46,7 +46,7 @@ def test_out_c_alpha_and_scales_in_any_strides():
     assert tw.gemm(a, device[1], out=out, c=c.cuda(), alpha=0.75) is out
     assert same_bits(
         out.contiguous(),
-        tw.gemm(*host, out=torch.empty(100, 384), c=c, alpha=0.75, arithmetic="hopper"),
+        tw.gemm(*host, out=torch.empty(100, 384), c=c, alpha=0.75, arithmetic="bit_exact"),
     )
     assert wide[:, 384:].isnan().all()
 
@@ -54,7 +54,7 @@ def test_out_c_alpha_and_scales_in_any_strides():
 def test_the_current_stream_is_followed():
     """A slow kernel on the current stream writes the operand: only a call behind it on that stream sees the values."""
     host, device = pair(PAIRS[2], 256, 256, 512)
-    expected = tw.gemm(*host, arithmetic="hopper")
+    expected = tw.gemm(*host, arithmetic="bit_exact")
     values, late = device[0].values, device[0].values.clone()
     a = tw.Quantized(late, "tensor", device[0].scales)
     tw.gemm(a, device[1])  # what is done once
@@ -80,7 +80,7 @@ def test_a_stream_may_be_given():
         torch.cuda.synchronize()
         tw.gemm(*device, out=out, stream=given)
         stream.synchronize()
-        assert same_bits(out, tw.gemm(*host, arithmetic="hopper"))
+        assert same_bits(out, tw.gemm(*host, arithmetic="bit_exact"))
 
 
 def test_a_graph_replays_with_new_values():
@@ -96,7 +96,7 @@ def test_a_graph_replays_with_new_values():
     device[0].scales.copy_(other[0].scales)
     graph.replay()
     torch.cuda.synchronize()
-    assert same_bits(out, tw.gemm(other[0], host[1], arithmetic="hopper"))
+    assert same_bits(out, tw.gemm(other[0], host[1], arithmetic="bit_exact"))
 
 
 def test_raw_addresses():
@@ -113,12 +113,12 @@ def test_raw_addresses():
     torch.cuda.synchronize()
     tw.gemm(*raw, out=tw.RawArray(out.data_ptr(), (32, 48), "f32"))
     torch.cuda.synchronize()
-    assert same_bits(out, tw.gemm(*host, out_dtype="f32", arithmetic="hopper"))
+    assert same_bits(out, tw.gemm(*host, out_dtype="f32", arithmetic="bit_exact"))
 
 
 def test_eight_threads_with_a_stream_each():
     host, device = pair(PAIRS[0], 200, 512, 1024)
-    expected = tw.gemm(*host, arithmetic="hopper")
+    expected = tw.gemm(*host, arithmetic="bit_exact")
     torch.cuda.synchronize()
     wrong = []
 

@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "problem": ["formats"],
     "hopper": ["formats"],
     "plan": ["problem", "formats", "hopper/tile/tile.h", "hopper/schedule/dense.h"],
-    "cpu": ["problem", "formats", "plan", "hopper/schedule/dense.h"],
+    "cpu": ["problem", "formats"],
     "launch": ["plan", "problem", "formats", "hopper/tile/tile.h", "hopper/schedule/dense.h", "hopper/arguments.h"],
     "cuda": ["launch", "plan", "problem", "formats", "hopper/tile/tile.h", "hopper/arguments.h"],
     "emulator": ["hopper", "formats", "cpu"],

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cpu/tensor_core.h"
+#include "cpu/exact/tensor_core.h"
 #include "cuda/compiler.h"
 #include "emulator/primitives.h"
 #include "primitives/cases.h"

@@ -24,19 +24,19 @@ std::vector<Malformed> options() {
          .make = [](Problem& p) { p.accumulation = Accumulation::unpromoted; },
          .messages = {"accumulation: unpromoted given, promoted expected for 1x32 scaling of b; only tensor and row "
                       "scales can wait until all of k is summed"}},
-        {.mistake = "hopper arithmetic of f32",
+        {.mistake = "bit_exact arithmetic of f32",
          .spec = {.recipe = "f32:f32"},
-         .make = [](Problem& p) { p.arithmetic = Arithmetic::hopper; },
-         .messages = {"arithmetic: hopper given, fast expected for f32 operands; convert the operand to bf16"}},
-        {.mistake = "hopper arithmetic of f16 weights",
+         .make = [](Problem& p) { p.arithmetic = Arithmetic::bit_exact; },
+         .messages = {"arithmetic: bit_exact given, fast expected for f32 operands; convert the operand to bf16"}},
+        {.mistake = "bit_exact arithmetic of f16 weights",
          .spec = {.recipe = "mxfp8:f16"},
-         .make = [](Problem& p) { p.arithmetic = Arithmetic::hopper; },
-         .messages = {"arithmetic: hopper given, fast expected for f16 operands; convert the operand to bf16"}},
+         .make = [](Problem& p) { p.arithmetic = Arithmetic::bit_exact; },
+         .messages = {"arithmetic: bit_exact given, fast expected for f16 operands; convert the operand to bf16"}},
         {.mistake = "invariant f16",
          .spec = {.recipe = "f16:f16"},
          .make = [](Problem& p) { p.reproducibility = Reproducibility::invariant; },
          .messages =
-             {"reproducibility: invariant given, repeatable expected for f16 operands; invariant implies hopper "
+             {"reproducibility: invariant given, repeatable expected for f16 operands; invariant implies bit_exact "
               "arithmetic, which has bf16 and narrower operands"}},
     };
 }

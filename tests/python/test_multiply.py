@@ -30,14 +30,14 @@ def test_gemm_with_every_recipe(rng, recipe):
     np.testing.assert_array_equal(d, product(a, b))
 
 
-@pytest.mark.parametrize("arithmetic", ["fast", "hopper"])
+@pytest.mark.parametrize("arithmetic", ["fast", "bit_exact"])
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("recipe", SAMPLE)
 def test_gemm_layouts_and_outputs(rng, recipe, layout, out_dtype, arithmetic):
     a, b = exact_pair(rng, (4, 64), (18, 64), recipe, layout, exponents=2)
-    if recipe in ("f16:f16", "f32:f32") and arithmetic == "hopper":
-        with pytest.raises(ValueError, match=f"arithmetic: hopper given, fast expected for {recipe[:3]} operands"):
+    if recipe in ("f16:f16", "f32:f32") and arithmetic == "bit_exact":
+        with pytest.raises(ValueError, match=f"arithmetic: bit_exact given, fast expected for {recipe[:3]} operands"):
             tw.gemm(a.given, b.given, layout=layout, arithmetic=arithmetic)
         return
     d = tw.gemm(a.given, b.given, layout=layout, out_dtype=out_dtype, arithmetic=arithmetic)
@@ -126,20 +126,21 @@ def test_nothing_to_do(m, n, k):
 
 @pytest.mark.parametrize("recipe", ["row:row", "1x128:128x128", "mxfp8:mxfp4", "bf16:nvfp4"])
 def test_options_that_change_bits_are_passed_on(rng, recipe):
-    """On random data hopper arithmetic differs from float32 in some bit, and `invariant` is hopper."""
+    """On random data bit_exact arithmetic differs from float32 in some bit, and `invariant` is bit_exact."""
     a_name, b_name = recipe.split(":")
     x, w = (np.abs(rng.standard_normal(shape)).astype(np.float32) for shape in ((16, 512), (24, 512)))
     a = tw.encode(x, "bf16") if a_name == "bf16" else tw.quantize(x, a_name)
     b = tw.quantize(w, b_name)
     fast = tw.gemm(a, b, out_dtype="f32")
-    hopper = tw.gemm(a, b, out_dtype="f32", arithmetic="hopper")
+    bit_exact = tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact")
     invariant = tw.gemm(a, b, out_dtype="f32", reproducibility="invariant", threads=1)
-    assert (fast != hopper).any()
-    np.testing.assert_array_equal(hopper, invariant)
-    np.testing.assert_allclose(hopper, fast, rtol=2e-3)
+    assert (fast != bit_exact).any()
+    np.testing.assert_array_equal(bit_exact, invariant)
+    np.testing.assert_array_equal(bit_exact, tw.gemm(a, b, out_dtype="f32", arithmetic="hopper"))  # its old name
+    np.testing.assert_allclose(bit_exact, fast, rtol=2e-3)
     if recipe == "row:row":
-        unpromoted = tw.gemm(a, b, out_dtype="f32", arithmetic="hopper", accumulation="unpromoted")
-        assert (unpromoted != hopper).any()
+        unpromoted = tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact", accumulation="unpromoted")
+        assert (unpromoted != bit_exact).any()
 
 
 def test_one_operand_serves_many_calls(rng):

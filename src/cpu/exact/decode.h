@@ -1,0 +1,54 @@
+// Decodes a tile of an operand, whatever its format, layout and grouping, to what these kernels read: fp32 values
+// and exponent codes, with zeros where the tile hangs over the operand's end.
+#pragma once
+
+#include "cpu/exact/kernels.h"
+#include "problem/canonical_order.h"
+#include "problem/geometry.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tilewright::cpu {
+
+/// k that is decoded at a time: every scale block and every chain that is not all of k divides it.
+inline constexpr int tile_k = promotion_interval;
+
+/// Rows and k of one operand, within one piece.
+struct OperandRange {
+    const OperandGeometry& operand;
+    std::int64_t group = 0;
+    std::int64_t row_begin = 0;
+    std::int64_t rows = 0;
+    std::int64_t k_begin = 0;      // of the piece
+    std::int64_t block_begin = 0;  // scale columns before the piece
+    std::int64_t k = 0;            // from the piece's beginning
+    std::int64_t k_count = 0;      // at most tile_k
+};
+
+/// Rows lie in panels: element (row, k) at ((row / panel) * tile_k + k) * panel + row % panel. Panels of one row are a
+/// row-major matrix, which is how the kernels read A; panels of several vectors serve B.
+struct TileLayout {
+    StepKind step = StepKind::fp8;
+    const ExactKernels* kernels = nullptr;
+    int lanes = 1;
+    int panel = 1;
+};
+TileLayout rows_layout(StepKind step, const ExactKernels& kernels);
+TileLayout panels_layout(StepKind step, const ExactKernels& kernels);
+
+struct DecodedTile {
+    std::vector<float> values;
+    std::vector<std::uint32_t> codes;
+    bool general = false;  // holds numbers that only the general kernels take
+
+    /// Memory for `rows`, a multiple of the panel.
+    void resize(const TileLayout& layout, std::int64_t rows);
+};
+
+void decode_tile(const OperandRange& range, const TileLayout& layout, DecodedTile& tile);
+
+/// The scales that apply outside the tensor core at this k, one for each row of the range.
+void load_scales(const OperandRange& range, float* out);
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,65 @@
+#include "cpu/exact/output.h"
+
+#include "formats/convert.h"
+#include "formats/element.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace tilewright::cpu {
+namespace {
+
+float tensor_scale(const OperandGeometry& operand, std::int64_t group) {
+    if (operand.tensor_scale == nullptr) return 1;
+    return static_cast<float>(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
+}
+
+template <class T>
+void put(void* data, std::int64_t index, T code) {
+    std::memcpy(static_cast<std::byte*>(data) + index * static_cast<std::int64_t>(sizeof(T)), &code, sizeof(T));
+}
+
+void store(void* data, Format format, std::int64_t index, float value) {
+    using formats::Overflow;
+    switch (format) {
+        case Format::bf16:
+            return put(
+                data, index,
+                static_cast<std::uint16_t>(formats::encode_f32<formats::bf16_fields, Overflow::propagate>(value)));
+        case Format::f16:
+            return put(
+                data, index,
+                static_cast<std::uint16_t>(formats::encode_f32<formats::f16_fields, Overflow::propagate>(value)));
+        default: return put(data, index, std::isnan(value) ? 0x7FFF'FFFFU : std::bit_cast<std::uint32_t>(value));
+    }
+}
+
+}  // namespace
+
+void write_outputs(const TileSums& tile) {
+    const Geometry& g = tile.geometry;
+    const Piece& piece = tile.place.piece;
+    const float alpha = g.alpha * (tensor_scale(g.a, piece.group) * tensor_scale(g.b, piece.group));
+    for (std::int64_t i = 0; i < tile.place.rows; ++i) {
+        const std::int64_t row = piece.row_begin + tile.place.row + i;
+        for (std::int64_t j = 0; j < tile.place.columns; ++j) {
+            const std::int64_t column = tile.place.column + j;
+            float sum = tile.sums[(j / tile.panel * tile.place.rows + i) * tile.panel + j % tile.panel];
+            if (tile.a_scales != nullptr) sum *= tile.a_scales[i] * tile.b_scales[j];
+            float value = alpha * sum;
+            if (g.c.data != nullptr) {
+                const auto c =
+                    static_cast<float>(formats::load(g.c.data, g.output, output_index(g.c, piece.group, row, column)));
+                value = piece.k_count == 0 ? c : std::fma(alpha, sum, c);
+            } else if (piece.k_count == 0) {
+                value = 0;
+            }
+            store(g.d.data, g.output, output_index(g.d, piece.group, row, column), value);
+        }
+    }
+}
+
+}  // namespace tilewright::cpu

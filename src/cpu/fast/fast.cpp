@@ -1,0 +1,77 @@
+// The driver of the arithmetic `fast`: one parallel region for a call, however many groups it has.
+#include "cpu/fast/fast.h"
+
+#include "cpu/blas.h"
+#include "cpu/fast/blocking.h"
+#include "cpu/fast/macro_kernel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace tilewright::cpu {
+namespace {
+
+const FastKernels& kernels_of(Isa isa) {
+#if defined(__x86_64__)
+    if (isa == Isa::avx512) return avx512::fast_kernels();
+    if (isa == Isa::avx2) return avx2::fast_kernels();
+#endif
+    static_cast<void>(isa);
+    return baseline::fast_kernels();
+}
+
+/// Measured: the panel kernels beat sgemm on tiles where we have vector kernels (benchmarks/cpu_gemm.cpp).
+Multiplier usual_multiplier(Isa isa) { return isa == Isa::baseline ? Multiplier::openblas : Multiplier::built_in; }
+
+/// Below this many items a parallel region costs more than it saves.
+int useful_threads(const Work& work, const Geometry& g, int threads) {
+    const double products = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+    if (products < 32'768) return 1;
+    return static_cast<int>(std::clamp<std::int64_t>(work.item_count(), 1, threads));
+}
+
+void run_chunks(const Call& call, int threads, std::vector<ItemMemory>& memories) {
+#pragma omp parallel num_threads(threads)
+    {
+        ItemMemory& memory = memories[static_cast<std::size_t>(omp_get_thread_num())];
+        for (const Chunk& chunk : call.work.chunks) {
+            const auto units = static_cast<std::int64_t>(chunk.units.size());
+            const auto items = static_cast<std::int64_t>(chunk.items.size());
+#pragma omp for schedule(dynamic)
+            for (std::int64_t i = 0; i < units; ++i) {
+                decode_rows(call, chunk.units[static_cast<std::size_t>(i)], memory);
+            }
+#pragma omp for schedule(dynamic)
+            for (std::int64_t i = 0; i < items; ++i) {
+                multiply_item(call, chunk.items[static_cast<std::size_t>(i)], memory);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void run_fast(const Geometry& geometry, const FastOptions& options) {
+    const Isa isa = options.isa.value_or(best_isa());
+    const FastKernels& kernels = kernels_of(isa);
+    const Multiplier multiplier = options.multiplier.value_or(usual_multiplier(isa));
+    const bool with_sgemm = multiplier == Multiplier::openblas && blas_found();
+
+    Work work = plan_work(geometry, kernels, with_sgemm ? Method::sgemm : Method::panels);
+    if (work.chunks.empty()) return;
+    const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
+    const int threads = useful_threads(work, geometry, wanted);
+    const std::unique_ptr<float[]> buffer(new float[static_cast<std::size_t>(work.buffer_floats())]);
+    std::vector<ItemMemory> memories;
+    memories.reserve(static_cast<std::size_t>(threads));
+    for (int i = 0; i < threads; ++i) memories.emplace_back(kernels);
+
+    const Call call{geometry, kernels, work, buffer.get()};
+    const std::optional<SingleBlasThread> single =
+        with_sgemm ? std::optional<SingleBlasThread>(std::in_place) : std::nullopt;
+    run_chunks(call, threads, memories);
+}
+
+}  // namespace tilewright::cpu

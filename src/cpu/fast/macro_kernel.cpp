@@ -1,0 +1,279 @@
+#include "cpu/fast/macro_kernel.h"
+
+#include "cpu/blas.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tilewright::cpu {
+namespace {
+
+/// k of one decoded tile of columns. A row of it is a little longer, so that rows do not share cache sets.
+constexpr int panel_k = 256;
+constexpr int dot_k = 512;
+constexpr int gap = 16;
+constexpr int dot_tile_columns = 8;
+constexpr int scale_floats = output_columns * (decode_k_limit / 16);
+
+/// An item with everything it refers to, and the sums it has made.
+struct ItemView {
+    const Product& product;
+    const Part& part;
+    Rows columns;
+    const float* rows;        // decoded
+    const float* row_scales;  // of blocks; null: none
+    std::int64_t row_scale_stride;
+    bool extreme;
+    const float* sums = nullptr;
+    std::int64_t row_stride = 0;
+    std::int64_t column_stride = 0;
+
+    const float* block_row_scales(std::int64_t k) const {
+        return row_scales == nullptr ? nullptr : row_scales + k / scale_k * row_scale_stride;
+    }
+};
+
+Block column_block(const ItemView& view, const Rows& columns, std::int64_t k, int k_limit) {
+    return {.side = view.product.column_side,
+            .rows = columns,
+            .k = k,
+            .k_count = static_cast<int>(std::min<std::int64_t>(k_limit, view.product.k_count - k))};
+}
+
+/// Decodes columns along k, `stride` floats apart, and finds their block scales.
+void decode_columns(const Call& call, const Block& block, ItemView& view, ItemMemory& memory, int stride) {
+    float* scales = memory.scales.get();
+    const float gain = call.kernels.decode_gain(block.side.operand->recipe.values);
+    if (!fold_scales(block, gain, scales, output_columns)) view.extreme = true;
+    if (view.product.scaled) block_scales(block, memory.block_scales.get(), output_columns);
+    DecodeJob job = decode_job(block);
+    job.scales = scales;
+    job.scale_stride = output_columns;
+    job.out = memory.columns.get();
+    job.out_row_stride = stride;
+    job.out_k_stride = 1;
+    call.kernels.decode(job);
+}
+
+std::int64_t padded_rows(const Call& call, const Part& part) {
+    const std::int64_t lanes = call.kernels.lanes;
+    return (part.rows.count + lanes - 1) / lanes * lanes;
+}
+
+void multiply_panels(const Call& call, ItemView& view, ItemMemory& memory) {
+    const auto count = static_cast<int>(view.columns.count);
+    const int padded =
+        (count + call.kernels.panel_columns - 1) / call.kernels.panel_columns * call.kernels.panel_columns;
+    constexpr int stride = panel_k + gap;
+    std::fill(memory.columns.get() + count * stride, memory.columns.get() + padded * stride, 0.0F);
+    const auto lanes = static_cast<std::int64_t>(call.kernels.lanes);
+    const std::int64_t sum_stride = padded_rows(call, view.part);
+    for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
+        const Block block = column_block(view, view.columns, k, panel_k);
+        decode_columns(call, block, view, memory, stride);
+        const int step = view.product.scaled ? scale_k : panel_k;
+        for (int i = 0; i < block.k_count; i += step) {
+            call.kernels.multiply_panels({.panels = view.rows + (k + i) * lanes,
+                                          .panel_stride = view.product.k_count * lanes,
+                                          .rows = static_cast<int>(view.part.rows.count),
+                                          .columns = memory.columns.get() + i,
+                                          .column_stride = stride,
+                                          .column_count = padded,
+                                          .k_count = std::min(step, block.k_count - i),
+                                          .row_scales = view.block_row_scales(k + i),
+                                          .column_scales = memory.block_scales.get() + i / scale_k * output_columns,
+                                          .sums = memory.sums.get(),
+                                          .sum_stride = sum_stride,
+                                          .first = k + i == 0});
+        }
+    }
+    view.sums = memory.sums.get();
+    view.row_stride = 1;
+    view.column_stride = sum_stride;
+}
+
+/// A few columns at a time, decoded into the first-level cache.
+void multiply_dots(const Call& call, ItemView& view, ItemMemory& memory) {
+    constexpr int stride = dot_k + gap;
+    const FastKernels& kernels = call.kernels;
+    const auto rows = static_cast<int>(view.part.rows.count);
+    const std::int64_t lane_sums = std::int64_t{dot_tile_columns} * rows * kernels.width;
+    for (std::int64_t c = 0; c < view.columns.count; c += dot_tile_columns) {
+        const Rows columns = view.columns.part(c, std::min<std::int64_t>(dot_tile_columns, view.columns.count - c));
+        std::fill_n(memory.lane_sums.get(), lane_sums, 0.0F);
+        std::fill_n(memory.columns.get() + columns.count * stride, (dot_tile_columns - columns.count) * stride, 0.0F);
+        for (std::int64_t k = 0; k < view.product.k_count; k += dot_k) {
+            const Block block = column_block(view, columns, k, dot_k);
+            decode_columns(call, block, view, memory, stride);
+            const int padded = (block.k_count + kernels.width - 1) / kernels.width * kernels.width;
+            for (int i = 0; i < dot_tile_columns; ++i) {
+                float* column = memory.columns.get() + i * stride;
+                std::fill(column + block.k_count, column + padded, 0.0F);
+            }
+            kernels.multiply_dots({.rows = view.rows + k,
+                                   .row_stride = row_floats(view.product, kernels),
+                                   .row_count = rows,
+                                   .columns = memory.columns.get(),
+                                   .column_stride = stride,
+                                   .column_count = dot_tile_columns,
+                                   .k_count = padded,
+                                   .row_scales = view.block_row_scales(k),
+                                   .row_scale_stride = view.row_scale_stride,
+                                   .column_scales = memory.block_scales.get(),
+                                   .column_scale_stride = output_columns,
+                                   .sums = memory.lane_sums.get()});
+        }
+        kernels.add_lanes(memory.lane_sums.get(), columns.count * rows, memory.sums.get() + c * rows);
+    }
+    view.sums = memory.sums.get();
+    view.row_stride = 1;
+    view.column_stride = rows;
+}
+
+/// sums += products times the scales of their block.
+void add_block(const ItemView& view, const ItemMemory& memory, std::int64_t k, int i) {
+    const float* row_scales = view.block_row_scales(k + i);
+    const float* column_scales = memory.block_scales.get() + i / scale_k * output_columns;
+    for (std::int64_t r = 0; r < view.part.rows.count; ++r) {
+        float* sums = memory.sums.get() + r * item_columns_limit;
+        const float* products = memory.products.get() + r * item_columns_limit;
+        for (std::int64_t c = 0; c < view.columns.count; ++c) {
+            const float product = products[c] * (row_scales[r] * column_scales[c]);
+            sums[c] = k + i == 0 ? product : sums[c] + product;
+        }
+    }
+}
+
+void multiply_sgemm(const Call& call, ItemView& view, ItemMemory& memory) {
+    constexpr int stride = panel_k + gap;
+    const bool scaled = view.product.scaled;
+    const int step = scaled ? scale_k : panel_k;
+    for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
+        const Block block = column_block(view, view.columns, k, panel_k);
+        decode_columns(call, block, view, memory, stride);
+        for (int i = 0; i < block.k_count; i += step) {
+            sgemm({.m = static_cast<int>(view.part.rows.count),
+                   .n = static_cast<int>(view.columns.count),
+                   .k = std::min(step, block.k_count - i),
+                   .a = view.rows + k + i,
+                   .a_stride = static_cast<int>(row_floats(view.product, call.kernels)),
+                   .b = memory.columns.get() + i,
+                   .b_stride = stride,
+                   .beta = scaled || k == 0 ? 0.0F : 1.0F,
+                   .c = scaled ? memory.products.get() : memory.sums.get(),
+                   .c_stride = item_columns_limit});
+            if (scaled) add_block(view, memory, k, i);
+        }
+    }
+    view.sums = memory.sums.get();
+    view.row_stride = item_columns_limit;
+    view.column_stride = 1;
+}
+
+bool all_finite(const ItemView& view) {
+    const bool along_rows = view.row_stride == 1;
+    const std::int64_t outer = along_rows ? view.columns.count : view.part.rows.count;
+    const std::int64_t inner = along_rows ? view.part.rows.count : view.columns.count;
+    const std::int64_t stride = along_rows ? view.column_stride : view.row_stride;
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < outer; ++i) {
+        for (std::int64_t j = 0; j < inner; ++j) {
+            const auto bits = __builtin_bit_cast(std::uint32_t, view.sums[i * stride + j]) & 0x7FFF'FFFFU;
+            largest = std::max(largest, bits);
+        }
+    }
+    return largest < 0x7F80'0000U;
+}
+
+OutputPlace place(const OutputGeometry& output, const Product& product) {
+    const std::int64_t first = product.columns.first;
+    const std::int64_t base = output.group_stride * product.row_side.group;
+    if (product.swapped)
+        return {output.data, base + first * output.row_stride, output.column_stride, output.row_stride};
+    return {output.data, base, output.row_stride, output.column_stride};
+}
+
+}  // namespace
+
+ItemMemory::ItemMemory(const FastKernels& kernels)
+    : scales(new float[scale_floats]),
+      block_scales(new float[std::size_t{output_columns} * (decode_k_limit / scale_k)]),
+      columns(new float[std::size_t{item_columns_limit} * (dot_k + gap)]),
+      sums(new float[std::size_t{item_columns_limit} * part_rows_limit]),
+      lane_sums(new float[std::size_t{dot_tile_columns} * dot_rows_limit * static_cast<std::size_t>(kernels.width)]),
+      products(new float[std::size_t{item_columns_limit} * part_rows_limit]),
+      wide(new double[wide_doubles(kernels)]) {}
+
+void decode_rows(const Call& call, const DecodeUnit& unit, ItemMemory& memory) {
+    Part& part = call.work.parts[static_cast<std::size_t>(unit.part)];
+    const Product& product = call.work.products[static_cast<std::size_t>(part.product)];
+    const bool panels = product.method == Method::panels;
+    const std::int64_t stride = row_floats(product, call.kernels);
+    float* out = call.buffer + part.offset + unit.first_row * stride;
+    const float gain = call.kernels.decode_gain(product.row_side.operand->recipe.values);
+    for (std::int64_t k = 0; k < product.k_count; k += decode_k_limit) {
+        const Block block{.side = product.row_side,
+                          .rows = part.rows.part(unit.first_row, unit.rows),
+                          .k = k,
+                          .k_count = static_cast<int>(std::min<std::int64_t>(decode_k_limit, product.k_count - k))};
+        if (!fold_scales(block, gain, memory.scales.get(), output_columns)) {
+            std::atomic_ref(part.extreme).store(true, std::memory_order_relaxed);
+        }
+        DecodeJob job = decode_job(block);
+        job.scales = memory.scales.get();
+        job.scale_stride = output_columns;
+        job.out = panels ? out + k * call.kernels.lanes : out + k;
+        job.out_row_stride = panels ? 1 : stride;
+        job.out_k_stride = panels ? call.kernels.lanes : 1;
+        call.kernels.decode(job);
+        if (!product.scaled) continue;
+        const std::int64_t scale_stride = padded_rows(call, part);
+        float* scales = call.buffer + part.scale_offset + k / scale_k * scale_stride + unit.first_row;
+        block_scales(block, scales, static_cast<int>(scale_stride));
+    }
+    if (panels) return;
+    for (int r = 0; r < unit.rows; ++r) std::fill(out + r * stride + product.k_count, out + (r + 1) * stride, 0.0F);
+}
+
+void multiply_item(const Call& call, const Item& item, ItemMemory& memory) {
+    const Part& part = call.work.parts[static_cast<std::size_t>(item.part)];
+    const Product& product = call.work.products[static_cast<std::size_t>(part.product)];
+    ItemView view{.product = product,
+                  .part = part,
+                  .columns = product.columns.part(item.first_column, item.columns),
+                  .rows = call.buffer + part.offset,
+                  .row_scales = product.scaled ? call.buffer + part.scale_offset : nullptr,
+                  .row_scale_stride = padded_rows(call, part),
+                  .extreme = part.extreme};
+    switch (product.method) {
+        case Method::none: break;
+        case Method::dots: multiply_dots(call, view, memory); break;
+        case Method::panels: multiply_panels(call, view, memory); break;
+        case Method::sgemm: multiply_sgemm(call, view, memory); break;
+    }
+
+    double row_scales[part_rows_limit];
+    double column_scales[output_columns];
+    for (std::int64_t r = 0; r < part.rows.count; ++r) row_scales[r] = remaining_scale(product.row_side, part.rows[r]);
+    for (int c = 0; c < item.columns; ++c) column_scales[c] = remaining_scale(product.column_side, view.columns[c]);
+    const OutputJob job{.format = call.geometry.output,
+                        .d = place(call.geometry.d, product),
+                        .c = place(call.geometry.c, product),
+                        .rows = part.rows,
+                        .first_column = item.first_column,
+                        .columns = item.columns,
+                        .sums = view.sums,
+                        .row_stride = view.row_stride,
+                        .column_stride = view.column_stride,
+                        .row_scales = row_scales,
+                        .column_scales = column_scales,
+                        .factor = product.factor,
+                        .all_wide = view.extreme};
+    if (product.method != Method::none && (view.extreme || !all_finite(view))) {
+        write_wide(call, item, memory, job);
+    } else {
+        write_output(job);
+    }
+}
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,76 @@
+// One side of a product as the fast backend sees it: which rows, which k, and what becomes of its scales.
+//
+// Where each scale goes, so that fp32 rounds no more often than the canonical order does (docs/numerics.md):
+// - ue8m0 and ue4m3 are folded into the decoded floats, which stay short numbers: nothing is rounded;
+// - f32 scales of blocks multiply the sum of a block of 128 k;
+// - one scale for a whole row multiplies the final sum, in double.
+// The first two are right while scales are moderate: then no decoded value, no product of scales and no sum leaves
+// fp32's normal range that need not. A block with a scale outside of that is reported, unless all its values are zero
+// (the scale of a zero block means nothing), and its tile is computed in double. A scale that is infinite or NaN is
+// always folded in: 0 * Inf is NaN, whatever the other products of the block are.
+#pragma once
+
+#include "cpu/fast/decode.h"
+#include "problem/geometry.h"
+
+#include <cstdint>
+
+namespace tilewright::cpu {
+
+/// Moderate scales lie between the inverse of these and them.
+inline constexpr float largest_folded_scale = 0x1p38F;
+inline constexpr float largest_block_scale = 0x1p60F;
+
+/// Row numbers: a list in ascending order, or `first`, `first + 1`, ...
+struct Rows {
+    const std::int64_t* list = nullptr;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+
+    std::int64_t operator[](std::int64_t i) const { return list == nullptr ? first + i : list[i]; }
+    Rows part(std::int64_t begin, std::int64_t size) const {
+        return {.list = list == nullptr ? nullptr : list + begin, .first = first + begin, .count = size};
+    }
+};
+
+struct Side {
+    const OperandGeometry* operand = nullptr;
+    std::int64_t group = 0;
+    std::int64_t k_begin = 0;
+    std::int64_t block_begin = 0;
+};
+
+/// Some rows and some k (a multiple of 128 from the piece's beginning) of a side.
+struct Block {
+    Side side;
+    Rows rows;
+    std::int64_t k = 0;
+    int k_count = 0;
+};
+
+/// Scale columns that `block` touches; 1 where scales do not vary along k.
+int scale_columns(const Block& block);
+
+/// Whether the sums of blocks are to be multiplied by `block_scales`.
+bool has_block_scales(const Side& side);
+
+/// out[r + c * stride] = the scale of row r and the c-th 128 of k; 1 if the side has no block scales.
+void block_scales(const Block& block, float* out, int stride);
+
+/// For each row r and scale column c: out[r + c * stride] = gain times the scale that the decoder folds in. False if
+/// the block has a scale, of whatever kind, that is not moderate.
+bool fold_scales(const Block& block, float gain, float* out, int stride);
+
+/// out[r + c * stride] = the whole scale of row r (but the tensor scale of NVFP4), which the double path folds in.
+void exact_scales(const Block& block, double* out, int stride);
+
+/// The scale of a row that is left for the end.
+double remaining_scale(const Side& side, std::int64_t row);
+
+/// NVFP4's scale of the whole tensor; 1 for others.
+double tensor_scale(const Side& side);
+
+/// The decoder's view of the block, without scales and output.
+DecodeJob decode_job(const Block& block);
+
+}  // namespace tilewright::cpu

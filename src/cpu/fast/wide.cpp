@@ -1,0 +1,121 @@
+// Products in double: for scales that fp32 cannot carry, and for sums that overflowed in fp32 although the result may
+// not. Small blocks, decoded without scales.
+#include "cpu/fast/macro_kernel.h"
+
+#include <algorithm>
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr int scale_columns_limit = wide_k / 16;
+constexpr int scale_stride = 32;  // at least the lanes of any level, and wide_columns
+static_assert(scale_stride >= wide_columns);
+
+/// How ItemMemory::wide is divided.
+struct WideMemory {
+    WideMemory(const FastKernels& kernels, double* memory)
+        : rows(memory),
+          columns(rows + wide_k * kernels.lanes),
+          sums(columns + wide_columns * wide_k),
+          scales(sums + wide_columns * kernels.lanes),
+          decoded(reinterpret_cast<float*>(scales + scale_columns_limit * scale_stride)),
+          gains(decoded + wide_k * std::max(kernels.lanes, wide_columns)) {}
+
+    double* rows;     // [k, lanes]
+    double* columns;  // [columns, k]
+    double* sums;     // [columns, lanes]
+    double* scales;   // [scale columns, scale_stride]
+    float* decoded;   // [k, lanes] or [columns, k]
+    float* gains;     // [scale_stride]
+};
+
+/// Decodes a block without its scales; `row_stride` 1 or k_stride 1.
+void decode_plain(const FastKernels& kernels, const Block& block, const WideMemory& memory, bool along_rows) {
+    const float gain = kernels.decode_gain(block.side.operand->recipe.values);
+    std::fill_n(memory.gains, scale_stride, gain);
+    DecodeJob job = decode_job(block);
+    job.scales = memory.gains;
+    job.k_block = 0;
+    job.out = memory.decoded;
+    job.out_row_stride = along_rows ? 1 : wide_k;
+    job.out_k_stride = along_rows ? kernels.lanes : 1;
+    kernels.decode(job);
+}
+
+int scale_column(const Block& block, int k) {
+    const int k_block = block.side.operand->k_block();
+    return k_block == 0 ? 0 : k / k_block;
+}
+
+void widen_rows(const FastKernels& kernels, const Block& block, const WideMemory& memory) {
+    const int lanes = kernels.lanes;
+    decode_plain(kernels, block, memory, true);
+    exact_scales(block, memory.scales, scale_stride);
+    for (int k = 0; k < block.k_count; ++k) {
+        const double* scales = memory.scales + scale_column(block, k) * scale_stride;
+        for (int r = 0; r < lanes; ++r) {
+            memory.rows[k * lanes + r] = r < block.rows.count ? double{memory.decoded[k * lanes + r]} * scales[r] : 0;
+        }
+    }
+}
+
+void widen_columns(const FastKernels& kernels, const Block& block, const WideMemory& memory) {
+    decode_plain(kernels, block, memory, false);
+    exact_scales(block, memory.scales, scale_stride);
+    for (int c = 0; c < block.rows.count; ++c) {
+        for (int k = 0; k < block.k_count; ++k) {
+            const double scale = memory.scales[c + scale_column(block, k) * scale_stride];
+            memory.columns[c * block.k_count + k] = double{memory.decoded[c * wide_k + k]} * scale;
+        }
+    }
+}
+
+/// Sums of some rows with some columns, into memory.sums.
+void multiply(const FastKernels& kernels, const Product& product, const Rows& rows, const Rows& columns,
+              const WideMemory& memory) {
+    std::fill_n(memory.sums, wide_columns * kernels.lanes, 0.0);
+    for (std::int64_t k = 0; k < product.k_count; k += wide_k) {
+        const auto count = static_cast<int>(std::min<std::int64_t>(wide_k, product.k_count - k));
+        widen_rows(kernels, {.side = product.row_side, .rows = rows, .k = k, .k_count = count}, memory);
+        widen_columns(kernels, {.side = product.column_side, .rows = columns, .k = k, .k_count = count}, memory);
+        kernels.multiply_wide({.rows = memory.rows,
+                               .columns = memory.columns,
+                               .column_count = static_cast<int>(columns.count),
+                               .k_count = count,
+                               .sums = memory.sums});
+    }
+}
+
+}  // namespace
+
+std::size_t wide_doubles(const FastKernels& kernels) {
+    const auto lanes = static_cast<std::size_t>(kernels.lanes);
+    const std::size_t doubles =
+        wide_k * lanes + wide_columns * wide_k + wide_columns * lanes + scale_columns_limit * scale_stride;
+    return doubles + (std::max<std::size_t>(lanes, wide_columns) * wide_k + scale_stride + 1) / 2;
+}
+
+void write_wide(const Call& call, const Item& item, ItemMemory& memory, const OutputJob& job) {
+    const Part& part = call.work.parts[static_cast<std::size_t>(item.part)];
+    const Product& product = call.work.products[static_cast<std::size_t>(part.product)];
+    const WideMemory wide(call.kernels, memory.wide.get());
+    for (std::int64_t r = 0; r < part.rows.count; r += call.kernels.lanes) {
+        const Rows rows = part.rows.part(r, std::min<std::int64_t>(call.kernels.lanes, part.rows.count - r));
+        for (int c = 0; c < item.columns; c += wide_columns) {
+            const int count = std::min(wide_columns, item.columns - c);
+            multiply(call.kernels, product, rows, product.columns.part(item.first_column + c, count), wide);
+            OutputJob some = job;
+            some.rows = rows;
+            some.first_column += c;
+            some.columns = count;
+            some.sums += r * job.row_stride + c * job.column_stride;
+            some.row_scales += r;
+            some.column_scales += c;
+            some.wide = wide.sums;
+            some.wide_stride = call.kernels.lanes;
+            write_output(some);
+        }
+    }
+}
+
+}  // namespace tilewright::cpu

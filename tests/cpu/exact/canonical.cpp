@@ -1,0 +1,130 @@
+#include "cpu/exact/canonical.h"
+
+#include "cpu/exact/tensor_core.h"
+#include "formats/element.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace tilewright::tests {
+namespace {
+
+/// One row of A or one column of B.
+struct Line {
+    const OperandGeometry& operand;
+    std::int64_t group;
+    std::int64_t row;
+    std::int64_t k_begin;
+    std::int64_t block_begin;
+
+    double value(std::int64_t k) const {
+        return formats::load(operand.values, operand.recipe.values, value_index(operand, group, row, k_begin + k));
+    }
+    float scale(std::int64_t k) const {
+        if (operand.scales == nullptr) return 1;
+        const int block = operand.k_block();
+        const std::int64_t column = block == 0 ? 0 : block_begin + k / block;
+        return float(formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, column)));
+    }
+    float tensor_scale() const {
+        if (operand.tensor_scale == nullptr) return 1;
+        return float(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
+    }
+    bool is_nvfp4() const { return operand.recipe.granularity == Granularity::block_1x16; }
+    bool is_fp8() const { return operand.recipe.values != Format::bf16 && !is_nvfp4(); }
+    /// The scale that is applied to the tensor core's sums.
+    float outside_scale(std::int64_t k) const { return is_nvfp4() ? 1 : scale(k); }
+    /// Elements of k after which the outside scale changes; 0: it does not.
+    int scale_period() const { return is_nvfp4() ? 0 : operand.k_block(); }
+};
+
+struct Element {
+    Line a;
+    Line b;
+    bool promoted;
+
+    bool fp8() const { return a.is_fp8() && b.is_fp8(); }
+    bool scaled_along_k() const { return a.scale_period() != 0 || b.scale_period() != 0; }
+
+    std::int64_t chain_length(std::int64_t all) const {
+        std::int64_t length = fp8() && (promoted || scaled_along_k()) ? 128 : all;
+        for (const Line& side : {a, b}) {
+            if (side.scale_period() != 0) length = std::min<std::int64_t>(length, side.scale_period());
+        }
+        return length;
+    }
+
+    Format multiplied(const Line& line) const {
+        if (!fp8()) return Format::bf16;
+        return line.operand.recipe.values == Format::e2m1 ? Format::e4m3 : line.operand.recipe.values;
+    }
+
+    /// k .. end as the tensor core reads them, zeros up to the end of the last step.
+    std::vector<std::byte> bytes(const Line& line, std::int64_t k, std::int64_t end) const {
+        const Format format = multiplied(line);
+        const int width = bits(format) / 8;
+        std::vector<std::byte> out(static_cast<std::size_t>((end - k) * width + 31) / 32 * 32);
+        for (std::int64_t i = k; i < end; ++i) {
+            const double value = line.value(i) * (line.is_nvfp4() ? double{line.scale(i)} : 1.0);
+            const std::uint32_t code = formats::encode(formats::fields(format), value, formats::Overflow::propagate);
+            for (int byte = 0; byte < width; ++byte) out[(i - k) * width + byte] = std::byte(code >> (8 * byte) & 255);
+        }
+        return out;
+    }
+
+    float chain(std::int64_t k, std::int64_t end) const {
+        const std::vector<std::byte> a_bytes = bytes(a, k, end);
+        const std::vector<std::byte> b_bytes = bytes(b, k, end);
+        const cpu::TensorCore core{.a = multiplied(a), .b = multiplied(b)};
+        return core.chain(a_bytes.data(), b_bytes.data(), a_bytes.size() / 32, 0);
+    }
+
+    float slice(std::int64_t begin, std::int64_t end) const {
+        float sum = 0;
+        const std::int64_t length = chain_length(end - begin);
+        for (std::int64_t k = begin; k < end; k += length) {
+            const float p = chain(k, std::min(k + length, end));
+            if (scaled_along_k()) {
+                sum = std::fma(p, a.outside_scale(k) * b.outside_scale(k), sum);
+            } else {
+                sum = sum + p;
+            }
+        }
+        return sum;
+    }
+};
+
+std::uint32_t rounded(Format format, float value) {
+    std::uint32_t code = 0;
+    formats::store(&code, format, 0, value);
+    return code;
+}
+
+}  // namespace
+
+std::uint32_t canonical_bits(const Geometry& g, const Piece& piece, std::int64_t row, std::int64_t column,
+                             std::span<const std::int64_t> k_splits) {
+    const Element element{
+        .a = {g.a, piece.group, piece.row_begin + row, piece.k_begin, piece.a_block_begin},
+        .b = {g.b, piece.group, column, piece.k_begin, piece.b_block_begin},
+        .promoted = g.accumulation == Accumulation::promoted,
+    };
+    float c = 0;
+    const bool with_c = g.c.data != nullptr;
+    if (with_c)
+        c = float(formats::load(g.c.data, g.output, output_index(g.c, piece.group, piece.row_begin + row, column)));
+    if (piece.k_count == 0) return rounded(g.output, c);
+
+    std::vector<std::int64_t> ends(k_splits.begin(), k_splits.end());
+    std::erase_if(ends, [&](std::int64_t cut) { return cut <= 0 || cut >= piece.k_count; });
+    ends.push_back(piece.k_count);
+    float sum = element.slice(0, ends[0]);
+    for (std::size_t i = 1; i < ends.size(); ++i) sum = sum + element.slice(ends[i - 1], ends[i]);
+    if (!element.scaled_along_k()) sum = sum * (element.a.outside_scale(0) * element.b.outside_scale(0));
+    const float alpha = g.alpha * (element.a.tensor_scale() * element.b.tensor_scale());
+    return rounded(g.output, with_c ? std::fma(alpha, sum, c) : alpha * sum);
+}
+
+}  // namespace tilewright::tests

@@ -1,0 +1,16 @@
+// The canonical order of a GEMM written out for one element, with the scalar model of the tensor core: plain, slow and
+// independent of the vectorised code and of its rule (docs/numerics.md).
+#pragma once
+
+#include "problem/geometry.h"
+
+#include <cstdint>
+#include <span>
+
+namespace tilewright::tests {
+
+/// The bits of D at (row, column) of the piece, in the output's format. `k_splits` as in cpu::ExactOptions.
+std::uint32_t canonical_bits(const Geometry& geometry, const Piece& piece, std::int64_t row, std::int64_t column,
+                             std::span<const std::int64_t> k_splits = {});
+
+}  // namespace tilewright::tests
