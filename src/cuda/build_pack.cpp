@@ -3,7 +3,7 @@
 //
 //   tilewright_build_pack <libnvrtc.so> <cache folder> <output file> [<step>]
 //
-// With a step, only every step-th kernel: a sample for tools/compare_kernels.
+// With a step, only every step-th kernel: a sample for tools/compare_kernels and tests/cuda/pypi_nvrtc.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/wait.h>

@@ -103,6 +103,7 @@ Compiler::Compiler(const std::vector<std::string>& candidates) : library_(candid
         throw Error(library_.path() + " is no NVRTC; pip install nvidia-cuda-nvrtc");
     }
     version_ = fmt::format("{}.{}", major, minor);
+    builtins_ = OpenLibrary({nvrtc_builtins(library_.path(), version_)});
 }
 
 Compilation Compiler::compile(const KernelSource& source) const {

@@ -42,6 +42,7 @@ public:
 
 private:
     OpenLibrary library_;
+    OpenLibrary builtins_;
     std::string version_;
 };
 

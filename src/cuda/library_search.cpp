@@ -91,4 +91,8 @@ std::vector<std::string> library_candidates(const std::string& name) {
 
 std::vector<std::string> nvrtc_candidates() { return library_candidates("libnvrtc"); }
 
+std::string nvrtc_builtins(const std::string& nvrtc_path, const std::string& version) {
+    return (fs::path(nvrtc_path).parent_path() / ("libnvrtc-builtins.so." + version)).string();
+}
+
 }  // namespace tilewright::cuda

@@ -11,6 +11,7 @@ namespace tilewright::cuda {
 /// loaded would be lost if it were closed.
 class OpenLibrary {
 public:
+    OpenLibrary() = default;
     explicit OpenLibrary(const std::vector<std::string>& candidates);
 
     bool is_open() const { return handle_ != nullptr; }
@@ -33,5 +34,9 @@ private:
 /// is installed in, of the system's Python.
 std::vector<std::string> library_candidates(const std::string& name);  // "libcupti"
 std::vector<std::string> nvrtc_candidates();
+
+/// The library that NVRTC opens by its bare name at the first compilation. PyPI's NVRTC has no run path, so that the
+/// loader does not find the file in NVRTC's own folder; it finds a library of that name that is already open.
+std::string nvrtc_builtins(const std::string& nvrtc_path, const std::string& version);
 
 }  // namespace tilewright::cuda

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# As kernels are compiled (docs/design.md, rules for device code).
+# As kernels are compiled (src/cuda/compiler.cpp).
 OPTIONS = ["-default-device", "-std=c++20", "-fmad=false", "-arch=sm_90a"]
 
 CODEC = """
@@ -43,6 +43,9 @@ def nvrtc():
     ]
     found = [path for pattern in patterns for path in sorted(glob.glob(pattern)) if ".alt." not in path]
     assert found, f"NVRTC is in none of {patterns}; `make setup` installs it"
+    # It opens its builtins by their bare name, and PyPI's has no run path: they must be open already.
+    for builtins in pathlib.Path(found[0]).parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(builtins))
     return ctypes.CDLL(found[0])
 
 
