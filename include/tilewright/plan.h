@@ -26,9 +26,10 @@ struct DeviceDescription {
     std::int64_t l2_bytes = 0;
     double memory_latency = 0;  // seconds from a TMA request to its data, HBM streaming
     std::int64_t shared_bytes_per_block = 0;
-    int cluster_2_sms = 0;      // SMs that clusters of 2 can fill with one block each
-    double start_seconds = 0;   // from a kernel's begin to its first product, and from its last to its end
-    double launch_seconds = 0;  // what a profiler counts beyond that for an isolated launch
+    int cluster_2_sms = 0;               // SMs that clusters of 2 can fill with one block each
+    double start_seconds = 0;            // from a kernel's begin to its first product, and from its last to its end
+    double launch_seconds = 0;           // what a profiler counts beyond that for an isolated launch
+    std::vector<std::string> assumed{};  // fields that were not measured but scaled from the H200's
 
     bool operator==(const DeviceDescription&) const = default;
 };
@@ -36,8 +37,12 @@ struct DeviceDescription {
 /// The H200 (132 SMs, 700 W), as measured; src/plan/devices/h200.tsv has each number's source.
 const DeviceDescription& h200();
 
-/// All devices that ship with the library.
+/// All devices that ship with the library: h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200. The H200's
+/// numbers are measured; of the others, those that no data sheet has are in `assumed`.
 const std::vector<DeviceDescription>& known_devices();
+
+/// One of them by its name. Throws Error with the known names where there is none.
+const DeviceDescription& device_named(std::string_view name);
 
 /// Which operand the thread blocks of a cluster share: it is loaded once and delivered to all of them.
 enum class Multicast : std::uint8_t { none, a, b };

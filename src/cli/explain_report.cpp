@@ -165,7 +165,12 @@ std::string sizes_text(const planner::Sizes& sizes) {
 std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) {
     const Explanation& explanation = problem.explanation;
     std::string text =
-        fmt::format("{}\non {}, {} SMs\n\n", sizes_text(problem.sizes), problem.device.name, problem.device.sms);
+        fmt::format("{}\non {}, {} SMs\n", sizes_text(problem.sizes), problem.device.name, problem.device.sms);
+    if (!problem.device.assumed.empty()) {
+        text += fmt::format("scaled from the measured H200, assumed and not measured: {}\n",
+                            fmt::join(problem.device.assumed, ", "));
+    }
+    text += "\n";
     if (!explanation.chosen) {
         text += "no Hopper kernel:\n";
         for (const Finding& finding : explanation.unavailable) text += "  " + finding.message() + "\n";
@@ -203,6 +208,7 @@ ordered_json explanation_json(const ExplainedProblem& problem) {
               {"expected_m", sizes.expected_m},
               {"sm_limit", sizes.sm_limit}}},
             {"device", problem.device.name},
+            {"assumed", problem.device.assumed},
             {"unavailable", std::move(unavailable)},
             {"chosen", optional_plan_json(explanation.chosen)},
             {"next_best", optional_plan_json(explanation.next_best)},

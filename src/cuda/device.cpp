@@ -5,27 +5,22 @@
 
 #include <array>
 #include <atomic>
-#include <cctype>
 
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
 #include "launch/tile_code.h"
+#include "plan/devices.h"
 
 namespace tilewright::cuda {
 namespace {
 
 // CUdevice_attribute, CUfunction_attribute and the flags of cuMemHostAlloc.
+constexpr int attribute_clock_rate = 13;
+constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int attribute_shared_carveout = 9;  // percent of what an SM has
 constexpr unsigned portable_and_mapped = 1 | 2;
-
-/// "NVIDIA H200" is an "h200", "NVIDIA GH200 480GB" is not.
-bool is_called(const std::string& chip, const std::string& word) {
-    std::string words = " ";
-    for (const char letter : chip) words += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    return words.find(" " + word) != std::string::npos;
-}
 
 }  // namespace
 
@@ -48,6 +43,8 @@ void Device::find_chip() {
     int major = 0;
     int minor = 0;
     int sms = 0;
+    int clock = 0;  // kHz
+    int l2_bytes = 0;
     const auto attribute = [&](int which, int& value) {
         driver_.require(driver_.call.device_attribute(&value, which, handle_), "cuDeviceGetAttribute", index_);
     };
@@ -56,6 +53,8 @@ void Device::find_chip() {
     attribute(attribute_capability_major, major);
     attribute(attribute_capability_minor, minor);
     attribute(attribute_multiprocessor_count, sms);
+    attribute(attribute_clock_rate, clock);
+    attribute(attribute_l2_bytes, l2_bytes);
     const std::string chip = text.data();
     if (major != 9 || minor != 0) {
         throw Error(
@@ -63,16 +62,7 @@ void Device::find_chip() {
                         "GH200); copy the tensors to the host and use the CPU backend",
                         index_, chip, major, minor));
     }
-    for (const DeviceDescription& known : known_devices()) {
-        if (!is_called(chip, known.name) || known.sms != sms) continue;
-        description_ = known;
-        return;
-    }
-    // Planned for like the H200, but without its tuned rows.
-    description_ = h200();
-    description_.name = chip;
-    description_.sms = sms;
-    description_.cluster_2_sms = sms / 2 * 2;
+    description_ = planner::recognise({.name = chip, .sms = sms, .clock_hertz = clock * 1e3, .l2_bytes = l2_bytes});
 }
 
 void Device::allocate_report() {

@@ -31,7 +31,7 @@ public:
     Device& operator=(const Device&) = delete;
 
     int sms() const { return description_.sms; }
-    /// For the planner: the known chip of this name, or else the H200 with this one's count of SMs.
+    /// For the planner (planner::recognise).
     const DeviceDescription& description() const { return description_; }
 
     /// Compiles and loads it on first use. Any thread may call, also while one of its streams is being captured.

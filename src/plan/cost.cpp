@@ -83,7 +83,10 @@ Unit unit_of(const Call& call) {
     const Loop per_block = loop(tile, model);
     const double epilogue = model.epilogue_clocks + store_clocks(call);
     Unit unit;
-    unit.tensor = spread.k_blocks * per_block.tensor_clocks * spread.sharing;
+    // Clocks of a loop are the H200's, whose SMs multiply 4096 pairs of fp8 in each; all other Hopper chips but the H20
+    // do the same.
+    const double slower = static_cast<double>(h200().fp8_products_per_clock) / device.fp8_products_per_clock;
+    unit.tensor = spread.k_blocks * per_block.tensor_clocks * slower * spread.sharing;
     unit.promotion = spread.k_blocks * per_block.stall_clocks;
     unit.delivery = spread.k_blocks * delivery_seconds(call);
     unit.epilogue = epilogue;

@@ -3,6 +3,7 @@
 
 #include <tilewright/plan.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,24 @@ namespace tilewright::planner {
 
 struct ParsedDevice {
     DeviceDescription device;
+    std::string driver_name;            // how cuDeviceGetName begins, after "NVIDIA "
     std::vector<std::string> problems;  // "line 7: sms: 'many' is no number", "l2_bytes: missing"
 };
 
+/// Fields whose source begins with "assumed" are listed in `DeviceDescription::assumed`.
 ParsedDevice parse_device(std::string_view text);
+
+/// What a driver says of a GPU.
+struct ReportedGpu {
+    std::string name;  // "NVIDIA H100 80GB HBM3"
+    int sms = 0;
+    double clock_hertz = 0;     // highest SM clock; 0: unknown
+    std::int64_t l2_bytes = 0;  // 0: unknown
+};
+
+/// The known device with the longest driver name that `gpu.name` begins with, if it has as many SMs. Any other Hopper
+/// GPU is the H200 scaled by the counts of SMs and what else is known, under the driver's name: tuned rows are not for
+/// it.
+DeviceDescription recognise(const ReportedGpu& gpu);
 
 }  // namespace tilewright::planner

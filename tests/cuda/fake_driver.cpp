@@ -57,8 +57,14 @@ int cuDeviceGetName(char* name, int length, int) {
     return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-    *value = attribute == 75 ? fake.capability_major : attribute == 76 ? fake.capability_minor : fake.multiprocessors;
-    return attribute == 75 || attribute == 76 || attribute == 16 ? 0 : invalid_value;
+    switch (attribute) {
+        case 13: *value = fake.clock_kilohertz; return 0;
+        case 16: *value = fake.multiprocessors; return 0;
+        case 38: *value = fake.l2_bytes; return 0;
+        case 75: *value = fake.capability_major; return 0;
+        case 76: *value = fake.capability_minor; return 0;
+        default: return invalid_value;
+    }
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
     *context = reinterpret_cast<void*>(std::intptr_t{0x100} + device);

@@ -25,6 +25,8 @@ struct FakeDriver {
     int capability_major = 9;
     int capability_minor = 0;
     int multiprocessors = 132;
+    int clock_kilohertz = 1980000;
+    int l2_bytes = 52428800;
     const char* name = "NVIDIA H200";
     const char* failing_call = nullptr;  // this function returns `failure`
     int failure = 2;

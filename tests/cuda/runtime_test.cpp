@@ -166,20 +166,18 @@ TEST(Runtime, ManyKindsAreRememberedBeyondTheThreadsOwnMemory) {
     EXPECT_TRUE(machine.runtime().knows_kind(gpu_problem({.m = 640}, 0x70000000)));
 }
 
-TEST(Runtime, OtherChipsOfTheFamilyArePlannedForWithoutTunedRows) {
+TEST(Runtime, PlansForTheGpuThatIsThere) {
     FakeMachine machine;
     EXPECT_EQ(machine.runtime().device(0).description(), h200());
-    FakeMachine grace;
-    grace.fake().name = "NVIDIA GH200 480GB";
-    EXPECT_EQ(grace.runtime().device(0).description().name, "NVIDIA GH200 480GB");
+    FakeMachine pcie;
+    pcie.fake().name = "NVIDIA H100 PCIe";
+    pcie.fake().multiprocessors = 114;
+    EXPECT_EQ(pcie.runtime().device(0).description(), device_named("h100-pcie"));
     FakeMachine other;
-    other.fake().name = "NVIDIA H100 PCIe";
-    other.fake().multiprocessors = 114;
-    const DeviceDescription& description = other.runtime().device(0).description();
-    EXPECT_EQ(description.name, "NVIDIA H100 PCIe");
-    EXPECT_EQ(description.sms, 114);
-    EXPECT_EQ(description.cluster_2_sms, 114);
-    EXPECT_EQ(description.l2_bytes, h200().l2_bytes);
+    other.fake().name = "NVIDIA H900";
+    other.fake().multiprocessors = 100;
+    EXPECT_EQ(other.runtime().device(0).description().name, "NVIDIA H900");
+    EXPECT_EQ(other.runtime().device(0).sms(), 100);
 }
 
 TEST(Runtime, AnSmLimitLimitsTheGrid) {

@@ -1,5 +1,6 @@
 // Device tables: what ships is sound, and bad lines are reported by number.
 #include <gtest/gtest.h>
+#include <tilewright/error.h>
 #include <tilewright/plan.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "hopper/tile/tile.h"
 #include "plan/devices.h"
+#include "plan/problems.h"
 #include "plan/tables.h"
 #include "plan/tsv.h"
 
@@ -55,6 +57,7 @@ TEST(Device, BadLinesAreReported) {
         {replaced("\nsms\t", "\nsmss\t"), "sms: missing"},
         {replaced("\nsms\t", "\nsmss\t"), "line \\d+: smss: unknown, or given twice"},
         {replaced("\nname\t.*", ""), "name: missing"},
+        {replaced("\ndriver_name\t.*", ""), "driver_name: missing"},
         {replaced("\tSMs\t", " SMs "), "line \\d+: 2 cells given, 4 expected \\(field, value, unit, source\\).*"},
         {replaced("field\tvalue", "field value"), "line \\d+: the header is not 'field\tvalue\tunit\tsource'"},
         {"", "no header .*"},
@@ -66,6 +69,73 @@ TEST(Device, BadLinesAreReported) {
         });
         EXPECT_TRUE(reported) << bad.expected << ", but: " << testing::PrintToString(parsed.problems);
     }
+}
+
+TEST(Device, EveryOtherSaysWhatIsAssumed) {
+    ASSERT_EQ(known_devices().size(), 8U);
+    EXPECT_TRUE(h200().assumed.empty());
+    for (const DeviceDescription& device : known_devices()) {
+        if (device.name == "h200") continue;
+        const auto assumed = [&](const char* field) { return std::ranges::count(device.assumed, field) == 1; };
+        for (const char* field : {"power_hertz", "memory_bytes_per_second", "memory_latency", "start_seconds"}) {
+            EXPECT_TRUE(assumed(field)) << device.name << " " << field;
+        }
+        for (const char* field : {"sms", "l2_bytes", "shared_bytes_per_block"}) {
+            EXPECT_FALSE(assumed(field)) << device.name << " " << field;
+        }
+    }
+}
+
+TEST(Device, IsFoundByItsName) {
+    EXPECT_EQ(&device_named("h200"), &h200());
+    EXPECT_EQ(device_named("h100-pcie").sms, 114);
+    try {
+        (void)device_named("h300");
+        FAIL() << "there is no h300";
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(),
+                     "device: 'h300' given, one of h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200 "
+                     "expected");
+    }
+}
+
+TEST(Device, IsRecognisedByWhatTheDriverCallsIt) {
+    const auto name_of = [](const char* reported, int sms) { return recognise({.name = reported, .sms = sms}).name; };
+    EXPECT_EQ(name_of("NVIDIA H200", 132), "h200");
+    EXPECT_EQ(name_of("NVIDIA H200 NVL", 132), "h200-nvl");
+    EXPECT_EQ(name_of("NVIDIA H100 80GB HBM3", 132), "h100");
+    EXPECT_EQ(name_of("NVIDIA H100 PCIe", 114), "h100-pcie");
+    EXPECT_EQ(name_of("NVIDIA H100 NVL", 132), "h100-nvl");
+    EXPECT_EQ(name_of("NVIDIA H800", 132), "h800");
+    EXPECT_EQ(name_of("NVIDIA H20", 78), "h20");
+    EXPECT_EQ(name_of("NVIDIA GH200 480GB", 132), "gh200");
+}
+
+TEST(Device, AnUnknownOneIsAScaledH200) {
+    EXPECT_EQ(recognise({.name = "NVIDIA H200", .sms = 16}).name, "NVIDIA H200") << "a part of one";
+    const DeviceDescription other =
+        recognise({.name = "NVIDIA H900", .sms = 66, .clock_hertz = 0.99e9, .l2_bytes = 1 << 20});
+    EXPECT_EQ(other.name, "NVIDIA H900");
+    EXPECT_EQ(other.sms, 66);
+    EXPECT_EQ(other.cluster_2_sms, 66);
+    EXPECT_EQ(other.l2_bytes, 1 << 20);
+    EXPECT_DOUBLE_EQ(other.boost_hertz, 0.99e9);
+    EXPECT_DOUBLE_EQ(other.l2_bytes_per_second, h200().l2_bytes_per_second / 4);
+    EXPECT_EQ(std::ranges::count(other.assumed, "boost_hertz"), 0);
+    EXPECT_EQ(std::ranges::count(other.assumed, "power_hertz"), 1);
+}
+
+TEST(Device, AllAreLegalToPlanFor) {
+    for (const DeviceDescription& device : known_devices()) {
+        for (const std::int64_t m : {1, 64, 4096}) {
+            const Plan chosen = plan(problem_of(dense(m, 7168, 2048)), device);
+            EXPECT_LE(chosen.grid, 2 * device.sms) << device.name;
+            EXPECT_GT(chosen.cost.seconds, 1e-6) << device.name;
+        }
+    }
+    const Problem large = problem_of(dense(8192, 8192, 8192));
+    EXPECT_GT(plan(large, device_named("h20")).cost.seconds, 4 * plan(large).cost.seconds)
+        << "a seventh of the products";
 }
 
 }  // namespace

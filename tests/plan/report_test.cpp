@@ -33,6 +33,16 @@ TEST(ExplainReport, TextNamesTheChoiceItsTermsAndEveryKindOfRejection) {
     for (const std::string& word : words) EXPECT_TRUE(contains(text, word)) << word << " is not in\n" << text;
 }
 
+TEST(ExplainReport, SaysWhichNumbersOfTheDeviceAreAssumed) {
+    const Problem problem = planner::problem_of(planner::dense(4096, 7168, 2048));
+    const auto text_on = [&](const char* device) {
+        const DeviceDescription& on = device_named(device);
+        return explanation_text({planner::dense(4096, 7168, 2048), on, explain(problem, on)}, false);
+    };
+    EXPECT_TRUE(contains(text_on("h100"), "assumed and not measured: power_hertz, memory_bytes_per_second, "));
+    EXPECT_FALSE(contains(text_on("h200"), "assumed"));
+}
+
 TEST(ExplainReport, AllShowsEveryReason) {
     const ExplainedProblem problem = explained(planner::dense(64, 2112, 512));
     const std::string text = explanation_text(problem, true);
@@ -95,7 +105,7 @@ TEST(ExplainCommand, MistakesListWhatIsKnown) {
     EXPECT_TRUE(contains(objection("sparse" + sizes), "'sparse' is no grouping; known: dense, batched, "));
     EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "'1x64' is no recipe; known: tensor:tensor, "));
     EXPECT_TRUE(contains(objection("--recipe 1x128:row" + sizes), "'1x128:row' is no recipe; known: "));
-    EXPECT_TRUE(contains(objection("--device h20" + sizes), "'h20' is no device; known: h200"));
+    EXPECT_TRUE(contains(objection("--device h300" + sizes), "'h300' is no device; known: h200, h100, "));
     EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "known: nt, nn, tn, tt"));
     EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "known: bf16, f16, f32"));
     EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: unpromoted given, promoted expected"));
