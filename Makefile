@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install bench gpu-test gpu-bench lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-bare bench gpu-test gpu-bench lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -36,6 +36,9 @@ test-python: setup python-package  ## the Python package and the examples
 
 test-install: build  ## a consumer project built from the installed library
 	tests/install/run
+
+test-bare:  ## `make run` and `make test` in bare systems, as root and as a user with sudo (needs root, takes hours)
+	tools/test-bare
 
 .PHONY: python-package
 python-package: setup
