@@ -5,15 +5,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "bench/commit.h"
+#include "bench/cpu_bench.h"
 #include "cli/backends.h"
 #include "cli/bench_arguments.h"
 #include "cli/bench_gpu_run.h"
-#include "cli/bench_run.h"
 #include "cli/commands.h"
-#include "cli/commit.h"
-#include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
+#include "output/file.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -29,17 +30,17 @@ std::string backend_device(Backend& backend) {
     throw std::runtime_error("no backend is available");
 }
 
-nlohmann::ordered_json json_line(const BenchResult& result, const Timing& timing, const BenchSettings& settings,
-                                 const std::string& device) {
-    const double floor = cpu_peaks().floor_seconds(result.work);
+nlohmann::ordered_json json_line(const bench::BenchResult& result, const bench::Timing& timing,
+                                 const bench::BenchSettings& settings, const std::string& device) {
+    const double floor = bench::cpu_peaks().floor_seconds(result.work);
     const bool own = timing.peer.empty();
     const std::string arithmetic(name(settings.arithmetic));
     const auto rounded = [](double value) { return std::stod(fmt::format("{:.4g}", value)); };
     nlohmann::ordered_json line{
         {"peer", own ? fmt::format("Tilewright {} ({}, {})", TILEWRIGHT_VERSION, name(settings.recipe), arithmetic)
                      : timing.peer},
-        {"op", operation_name(result.shape.grouping)},
-        {"shape", shape_key(result.shape)},
+        {"op", bench::operation_name(result.shape.grouping)},
+        {"shape", bench::shape_key(result.shape)},
         {"us", rounded(timing.seconds * 1e6)},
         {"tflops", rounded(result.work.flops / timing.seconds * 1e-12)},
         {"gbs", rounded(result.work.bytes / timing.seconds * 1e-9)},
@@ -57,58 +58,59 @@ nlohmann::ordered_json json_line(const BenchResult& result, const Timing& timing
     return line;
 }
 
-std::string recipe_and_arithmetic(const BenchSettings& settings) {
+std::string recipe_and_arithmetic(const bench::BenchSettings& settings) {
     return name(settings.recipe) + (settings.arithmetic == Arithmetic::bit_exact ? " (bit_exact)" : "");
 }
 
-Table result_table(const std::vector<BenchShape>& shapes) {
+output::Table result_table(const std::vector<bench::BenchShape>& shapes) {
     std::size_t operation = 0;
     std::size_t shape = 0;
-    for (const BenchShape& each : shapes) {
+    for (const bench::BenchShape& each : shapes) {
         operation = std::max(operation, name(each.grouping).size());
-        shape = std::max(shape, shape_text(each).size());
+        shape = std::max(shape, bench::shape_text(each).size());
     }
-    return Table({{.title = "operation", .width = operation},
-                  {.title = "shape", .width = shape},
-                  {.title = "recipe", .width = 21},
-                  {.title = "time", .right = true, .width = 8},
-                  {.title = "floor", .right = true, .width = 8},
-                  {.title = "ratio", .right = true, .width = 5},
-                  {.title = "GFLOP/s", .right = true, .width = 7},
-                  {.title = "GB/s", .right = true, .width = 6}});
+    return output::Table({{.title = "operation", .width = operation},
+                          {.title = "shape", .width = shape},
+                          {.title = "recipe", .width = 21},
+                          {.title = "time", .right = true, .width = 8},
+                          {.title = "floor", .right = true, .width = 8},
+                          {.title = "ratio", .right = true, .width = 5},
+                          {.title = "GFLOP/s", .right = true, .width = 7},
+                          {.title = "GB/s", .right = true, .width = 6}});
 }
 
 /// One row for Tilewright and one for each peer.
-void print_result(const Table& table, const BenchResult& result, const BenchSettings& settings) {
+void print_result(const output::Table& table, const bench::BenchResult& result, const bench::BenchSettings& settings) {
     const std::string operation(name(result.shape.grouping));
     if (!result.failure.empty()) {
-        fmt::print("{}", table.line({operation, shape_text(result.shape), name(settings.recipe), "WRONG"}));
+        fmt::print("{}", table.line({operation, bench::shape_text(result.shape), name(settings.recipe), "WRONG"}));
         return;
     }
-    const double floor = cpu_peaks().floor_seconds(result.work);
-    for (const Timing& timing : result.timings) {
+    const double floor = bench::cpu_peaks().floor_seconds(result.work);
+    for (const bench::Timing& timing : result.timings) {
         const bool own = timing.peer.empty();
-        fmt::print("{}",
-                   table.line({own ? operation : "", own ? shape_text(result.shape) : "",
-                               own ? recipe_and_arithmetic(settings) : timing.peer, format_duration(timing.seconds),
-                               format_duration(floor), format_number(timing.seconds / floor),
-                               format_number(result.work.flops / timing.seconds * 1e-9),
-                               format_number(result.work.bytes / timing.seconds * 1e-9)}));
+        fmt::print("{}", table.line({own ? operation : "", own ? bench::shape_text(result.shape) : "",
+                                     own ? recipe_and_arithmetic(settings) : timing.peer,
+                                     output::format_duration(timing.seconds), output::format_duration(floor),
+                                     output::format_number(timing.seconds / floor),
+                                     output::format_number(result.work.flops / timing.seconds * 1e-9),
+                                     output::format_number(result.work.bytes / timing.seconds * 1e-9)}));
     }
     std::fflush(stdout);
 }
 
 void print_machine(const std::string& device) {
-    const Peaks& peaks = cpu_peaks();
-    fmt::print("{}; at most {} GFLOP/s and {} GB/s ({})\n", device, format_number(peaks.flops_per_second * 1e-9),
-               format_number(peaks.bytes_per_second * 1e-9), peaks.source);
+    const bench::Peaks& peaks = bench::cpu_peaks();
+    fmt::print("{}; at most {} GFLOP/s and {} GB/s ({})\n", device,
+               output::format_number(peaks.flops_per_second * 1e-9),
+               output::format_number(peaks.bytes_per_second * 1e-9), peaks.source);
     fmt::print("floor: the larger of flops and bytes over these; ratio: time / floor, 1 is the best there is\n\n");
 }
 
-std::vector<BenchSettings> all_settings(const BenchArguments& arguments, Backend backend) {
-    std::vector<BenchSettings> list;
+std::vector<bench::BenchSettings> all_settings(const BenchArguments& arguments, Backend backend) {
+    std::vector<bench::BenchSettings> list;
     for (const std::string& recipe : arguments.recipes) {
-        BenchSettings settings = arguments.settings;
+        bench::BenchSettings settings = arguments.settings;
         settings.recipe = parse_recipe(full_recipe(recipe)).value();
         settings.layout = parse_layout(arguments.layout).value();
         settings.output = parse_format(arguments.output).value();
@@ -120,18 +122,19 @@ std::vector<BenchSettings> all_settings(const BenchArguments& arguments, Backend
 }
 
 /// How many results were wrong. JSON lines go to stdout as they come, or into `lines`.
-std::size_t run_shapes(const std::vector<BenchShape>& shapes, const std::vector<BenchSettings>& settings_list,
-                       const std::string& device, std::string* lines) {
-    const Table table = result_table(shapes);
+std::size_t run_shapes(const std::vector<bench::BenchShape>& shapes,
+                       const std::vector<bench::BenchSettings>& settings_list, const std::string& device,
+                       std::string* lines) {
+    const output::Table table = result_table(shapes);
     if (lines != nullptr) fmt::print("{}", table.header());
     Progress progress("timing", shapes.size() * settings_list.size());
     std::size_t wrong = 0;
-    for (const BenchShape& shape : shapes) {
-        for (const BenchSettings& settings : settings_list) {
-            progress.advance(0, fmt::format("{} {}", name(shape.grouping), shape_text(shape)));
-            const BenchResult result = run_bench(shape, settings);
+    for (const bench::BenchShape& shape : shapes) {
+        for (const bench::BenchSettings& settings : settings_list) {
+            progress.advance(0, fmt::format("{} {}", name(shape.grouping), bench::shape_text(shape)));
+            const bench::BenchResult result = bench::run_bench(shape, settings);
             progress.clear();
-            for (const Timing& timing : result.timings) {
+            for (const bench::Timing& timing : result.timings) {
                 const std::string line = json_line(result, timing, settings, device).dump() + "\n";
                 if (lines != nullptr) *lines += line;
                 if (lines == nullptr) fmt::print("{}", line);
@@ -140,7 +143,7 @@ std::size_t run_shapes(const std::vector<BenchShape>& shapes, const std::vector<
             if (!result.failure.empty()) {
                 ++wrong;
                 fmt::print(stderr, "tilewright: bench: {} {} {}: wrong result, not timed: {}\n", name(shape.grouping),
-                           shape_text(shape), name(settings.recipe), result.failure);
+                           bench::shape_text(shape), name(settings.recipe), result.failure);
             }
             progress.advance(1);
         }
@@ -156,14 +159,14 @@ std::optional<PlannedTile> forced_tile(const std::string& text) {
     return tile;
 }
 
-void bench_on_gpu(const BenchArguments& arguments, const std::vector<BenchShape>& shapes) {
+void bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::BenchShape>& shapes) {
     if (arguments.layout != "nt") throw UsageError("bench: the GPU takes layout nt; others run with --backend cpu");
     const measure::Flush flush = parse_flush(arguments.flush);
     const std::optional<PlannedTile> tile = forced_tile(arguments.tile);
-    GpuBench bench(flush);
+    bench::GpuBench bench(flush);
     bool wrong = false;
     for (const std::string& recipe : arguments.recipes) {
-        const GpuRun run{
+        const bench::GpuRun run{
             .settings = {.recipe = parse_recipe(full_recipe(recipe)).value(),
                          .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
                          .reproducibility =
@@ -178,8 +181,8 @@ void bench_on_gpu(const BenchArguments& arguments, const std::vector<BenchShape>
             .flush = flush,
             .peaks = bench.peaks(),
             .device = bench.device().name(),
-            .date = today(),
-            .command = command_line(),
+            .date = bench::today(),
+            .command = bench::command_line(),
             .blas_version = arguments.settings.peers ? measure::blas_lt_version() : ""};
         if (!run_on_gpu(bench, shapes, run, arguments.json_path)) wrong = true;
     }
@@ -188,7 +191,7 @@ void bench_on_gpu(const BenchArguments& arguments, const std::vector<BenchShape>
 
 void bench_command(const BenchArguments& arguments) {
     Backend backend = parse_backend(arguments.backend).value();
-    const std::vector<BenchShape> shapes = chosen_shapes(arguments, "bench");
+    const std::vector<bench::BenchShape> shapes = chosen_shapes(arguments, "bench");
     const std::string device = backend_device(backend);
     if (backend == Backend::hopper) {
         bench_on_gpu(arguments, shapes);
@@ -201,7 +204,7 @@ void bench_command(const BenchArguments& arguments) {
     std::string lines;
     const std::size_t wrong =
         run_shapes(shapes, all_settings(arguments, backend), device, json_only ? nullptr : &lines);
-    if (!json_only && !arguments.json_path.empty()) write_text(arguments.json_path, lines);
+    if (!json_only && !arguments.json_path.empty()) output::write_text(arguments.json_path, lines);
     if (wrong > 0) throw Reported{};
 }
 

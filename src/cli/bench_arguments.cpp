@@ -2,10 +2,10 @@
 
 #include <tilewright/plan.h>
 
+#include "bench/peers_table.h"
 #include "cli/commands.h"
-#include "cli/peers_table.h"
-#include "cli/terminal.h"
 #include "cli/words.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -13,36 +13,38 @@ namespace {
 constexpr const char* peers_suite = "peers";
 
 std::vector<std::string> all_suites() {
-    std::vector<std::string> names = suite_names();
+    std::vector<std::string> names = bench::suite_names();
     names.emplace_back(peers_suite);
     return names;
 }
 
-BenchShape explicit_shape(const BenchArguments& arguments, Grouping grouping, std::int64_t m) {
-    BenchShape shape{.grouping = grouping, .groups = arguments.groups, .m = m, .n = arguments.n, .k = arguments.k};
+bench::BenchShape explicit_shape(const BenchArguments& arguments, Grouping grouping, std::int64_t m) {
+    bench::BenchShape shape{
+        .grouping = grouping, .groups = arguments.groups, .m = m, .n = arguments.n, .k = arguments.k};
     if (grouping == Grouping::dense) shape.groups = 1;
     if (grouping == Grouping::m_grouped_masked) shape.max_m = arguments.max_m > 0 ? arguments.max_m : 2 * m;
     return shape;
 }
 
 /// The suite `peers` has its own rows; --m picks among them.
-std::vector<BenchShape> chosen_peer_shapes(const std::vector<Grouping>& groupings,
-                                           const std::vector<std::int64_t>& rows) {
-    std::vector<BenchShape> shapes;
+std::vector<bench::BenchShape> chosen_peer_shapes(const std::vector<Grouping>& groupings,
+                                                  const std::vector<std::int64_t>& rows) {
+    std::vector<bench::BenchShape> shapes;
     for (const Grouping grouping : groupings) {
-        const std::vector<BenchShape> more = peer_shapes(peers_table(), grouping);
+        const std::vector<bench::BenchShape> more = bench::peer_shapes(bench::peers_table(), grouping);
         shapes.insert(shapes.end(), more.begin(), more.end());
     }
     if (rows.empty()) return shapes;
-    std::erase_if(shapes,
-                  [&](const BenchShape& shape) { return std::find(rows.begin(), rows.end(), shape.m) == rows.end(); });
+    std::erase_if(shapes, [&](const bench::BenchShape& shape) {
+        return std::find(rows.begin(), rows.end(), shape.m) == rows.end();
+    });
     return shapes;
 }
 
-std::vector<BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
-                                        const std::string& command) {
+std::vector<bench::BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
+                                               const std::string& command) {
     if (arguments.suite == peers_suite) {
-        std::vector<BenchShape> shapes = chosen_peer_shapes(groupings, arguments.m);
+        std::vector<bench::BenchShape> shapes = chosen_peer_shapes(groupings, arguments.m);
         if (shapes.empty()) {
             throw UsageError(command +
                              ": peers has dense m = 64, 128, 1024, 4096 and 8192, contiguous groups of 256, "
@@ -51,7 +53,7 @@ std::vector<BenchShape> shapes_of_suite(const BenchArguments& arguments, const s
         return shapes;
     }
     const std::vector<std::int64_t> rows = arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
-    std::vector<BenchShape> shapes = suite_shapes(arguments.suite, groupings, rows, arguments.groups);
+    std::vector<bench::BenchShape> shapes = bench::suite_shapes(arguments.suite, groupings, rows, arguments.groups);
     if (shapes.empty()) throw UsageError(command + ": " + arguments.suite + " has no experts, so only --op dense");
     return shapes;
 }
@@ -70,12 +72,14 @@ measure::Flush parse_flush(const std::string& word) {
     return word == "dirty" ? measure::Flush::dirty : measure::Flush::clean;
 }
 
-ScaleLayout parse_scale_layout(const std::string& word) { return word == "k" ? ScaleLayout::k : ScaleLayout::m; }
+bench::ScaleLayout parse_scale_layout(const std::string& word) {
+    return word == "k" ? bench::ScaleLayout::k : bench::ScaleLayout::m;
+}
 
-std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command) {
+std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command) {
     const bool sized = !arguments.m.empty() && arguments.n > 0 && arguments.k > 0;
     if (arguments.suite.empty() && !sized) {
-        throw UsageError(command + ": name a --suite (" + joined(all_suites()) + ") or give --m, --n and --k");
+        throw UsageError(command + ": name a --suite (" + output::joined(all_suites()) + ") or give --m, --n and --k");
     }
     if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
         throw UsageError(command + ": --suite has its own n and k; leave out either it or --n and --k");
@@ -84,7 +88,7 @@ std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std
     for (const std::string& word : arguments.operations) groupings.push_back(parse_grouping(word).value());
     if (groupings.empty()) groupings.push_back(Grouping::dense);
     if (!arguments.suite.empty()) return shapes_of_suite(arguments, groupings, command);
-    std::vector<BenchShape> shapes;
+    std::vector<bench::BenchShape> shapes;
     for (Grouping grouping : groupings) {
         for (std::int64_t m : arguments.m) shapes.push_back(explicit_shape(arguments, grouping, m));
     }
@@ -93,8 +97,9 @@ std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std
 
 void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command
-        .add_option("--suite", arguments.suite,
-                    "The layers of a model, or the shapes of the peers' table (with --op): " + joined(all_suites()))
+        .add_option(
+            "--suite", arguments.suite,
+            "The layers of a model, or the shapes of the peers' table (with --op): " + output::joined(all_suites()))
         ->check(one_of("suite", all_suites()));
     command
         .add_option("--m", arguments.m,
@@ -106,7 +111,7 @@ void add_shape_options(CLI::App& command, BenchArguments& arguments) {
 }
 
 void add_kind_options(CLI::App& command, BenchArguments& arguments) {
-    command.add_option("--op", arguments.operations, "What is multiplied (dense): " + joined(grouping_words()))
+    command.add_option("--op", arguments.operations, "What is multiplied (dense): " + output::joined(grouping_words()))
         ->check(one_of("operation", grouping_words()))
         ->delimiter(',');
     command.add_option("--groups", arguments.groups, "Groups, of all but dense")

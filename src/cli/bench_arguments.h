@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench_run.h"
-#include "cli/bench_shapes.h"
-#include "cli/gpu_operands.h"
+#include "bench/cpu_bench.h"
+#include "bench/gpu_operands.h"
+#include "bench/shapes.h"
 #include "measure/timing.h"
 
 namespace tilewright::cli {
@@ -26,7 +26,7 @@ struct BenchArguments {
     std::string arithmetic = "fast";
     std::string backend = "automatic";
     std::string json_path;
-    BenchSettings settings{};  // what needs no words
+    bench::BenchSettings settings{};  // what needs no words
     // GPU only
     std::string flush = "clean";
     std::string scale_layout = "m";
@@ -43,12 +43,12 @@ void add_timing_options(CLI::App& command, BenchArguments& arguments);
 void add_gpu_options(CLI::App& command, BenchArguments& arguments);
 
 /// Throws UsageError where the options leave the shapes open; `command` is for its message.
-std::vector<BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command);
+std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command);
 
 /// "1d2d", "1d1d", "tensor" and "row" are short for pairs; other words stay.
 std::string full_recipe(const std::string& word);
 
 measure::Flush parse_flush(const std::string& word);
-ScaleLayout parse_scale_layout(const std::string& word);
+bench::ScaleLayout parse_scale_layout(const std::string& word);
 
 }  // namespace tilewright::cli

@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <stdexcept>
+
+#include "cli/terminal.h"
+#include "output/file.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
 
-void print_head(const GpuRun& run, const std::vector<BenchShape>& shapes) {
+void print_head(const bench::GpuRun& run, const std::vector<bench::BenchShape>& shapes) {
     fmt::print("{}; at most {:.0f} TFLOP/s and {:.2f} TB/s ({})\n", run.device, run.peaks.flops_per_second * 1e-12,
                run.peaks.bytes_per_second * 1e-12, run.peaks.source);
-    fmt::print("{}, device time of one call, median of {}; ratio: time / floor\n", recipe_text(run.settings),
+    fmt::print("{}, device time of one call, median of {}; ratio: time / floor\n", bench::recipe_text(run.settings),
                run.settings.repeats);
     if (run.settings.overlap) {
         fmt::print(
@@ -21,47 +23,40 @@ void print_head(const GpuRun& run, const std::vector<BenchShape>& shapes) {
             measure::chain_calls, measure::chain_calls);
     }
     if (run.settings.peers) {
-        const char* rival_name = rival(run.settings.recipe, shapes.front().grouping);
+        const char* rival_name = bench::rival(run.settings.recipe, shapes.front().grouping);
         fmt::print(
             "cuBLASLt {}: live, per tensor; {}: benchmarks/peers; x {}: both times in units of cuBLASLt's in the same "
             "run\n",
             run.blas_version, rival_name, rival_name);
     }
-    fmt::print("\n{}", gpu_table(shapes, run.settings).header());
+    fmt::print("\n{}", bench::gpu_table(shapes, run.settings).header());
 }
 
-void print_failure(const GpuResult& result) {
+void print_failure(const bench::GpuResult& result) {
     fmt::print(stderr, "tilewright: bench: [{}] with {}: wrong result, not timed: {}\n",
-               fmt::join(shape_key(result.shape), ", "), name(result.tile), result.failure);
+               fmt::join(bench::shape_key(result.shape), ", "), name(result.tile), result.failure);
 }
 
 }  // namespace
 
-void append_text(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::app | std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) throw std::runtime_error(path + ": cannot be written");
-}
-
-bool run_on_gpu(GpuBench& bench, const std::vector<BenchShape>& shapes, const GpuRun& run,
+bool run_on_gpu(bench::GpuBench& bench, const std::vector<bench::BenchShape>& shapes, const bench::GpuRun& run,
                 const std::string& json_path) {
     const bool json_only = json_path == "-";
     if (!json_only) print_head(run, shapes);
-    const Table table = gpu_table(shapes, run.settings);
+    const output::Table table = bench::gpu_table(shapes, run.settings);
     Progress progress("timing", shapes.size());
-    std::vector<GpuResult> results;
+    std::vector<bench::GpuResult> results;
     std::string note;
     bool right = true;
-    for (const BenchShape& shape : shapes) {
-        progress.advance(0, fmt::format("[{}]", fmt::join(shape_key(shape), ", ")));
-        const GpuResult result = bench.run(shape, run.settings);
+    for (const bench::BenchShape& shape : shapes) {
+        progress.advance(0, fmt::format("[{}]", fmt::join(bench::shape_key(shape), ", ")));
+        const bench::GpuResult result = bench.run(shape, run.settings);
         progress.clear();
-        if (!json_only) fmt::print("{}", gpu_line(table, result, run));
+        if (!json_only) fmt::print("{}", bench::gpu_line(table, result, run));
         std::string lines;
-        for (const auto& line : gpu_json(result, run)) lines += line.dump() + "\n";
+        for (const auto& line : bench::gpu_json(result, run)) lines += line.dump() + "\n";
         if (json_only) fmt::print("{}", lines);
-        if (!json_only && !json_path.empty()) append_text(json_path, lines);
+        if (!json_only && !json_path.empty()) output::append_text(json_path, lines);
         std::fflush(stdout);
         if (!result.failure.empty()) {
             right = false;
@@ -71,7 +66,7 @@ bool run_on_gpu(GpuBench& bench, const std::vector<BenchShape>& shapes, const Gp
         results.push_back(result);
         progress.advance(1);
     }
-    if (!json_only) fmt::print("\n{}", gpu_summary(results, run));
+    if (!json_only) fmt::print("\n{}", bench::gpu_summary(results, run));
     if (!note.empty()) fmt::print(stderr, "tilewright: bench: no peer: {}\n", note);
     return right;
 }

@@ -9,14 +9,14 @@
 
 #include "cli/backends.h"
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/terminal.h"
 #include "cpu/blas.h"
 #include "cpu/isa.h"
 #include "cuda/disk_cache.h"
 #include "cuda/environment.h"
 #include "cuda/kernel_pack.h"
 #include "cuda/probe.h"
+#include "output/file.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -140,7 +140,7 @@ ordered_json examine() {
 std::string text_of(const ordered_json& object, const char* key) { return object.at(key).get<std::string>(); }
 
 /// "found: <path>" or "missing: <problem>", with the advice below.
-void add_library(Table& table, const std::string& what, const ordered_json& library) {
+void add_library(output::Table& table, const std::string& what, const ordered_json& library) {
     if (library.at("usable").get<bool>()) {
         table.add({what, "ok", fmt::format("{}, {}", text_of(library, "version"), text_of(library, "path"))});
     } else {
@@ -149,7 +149,7 @@ void add_library(Table& table, const std::string& what, const ordered_json& libr
     }
 }
 
-void add_backends(Table& table, const ordered_json& backends) {
+void add_backends(output::Table& table, const ordered_json& backends) {
     for (const ordered_json& backend : backends) {
         const std::string what = "backend " + text_of(backend, "backend");
         if (backend.at("available").get<bool>()) {
@@ -163,10 +163,10 @@ void add_backends(Table& table, const ordered_json& backends) {
 
 std::string kernels_of(const ordered_json& holder) {
     return fmt::format("{} kernels, {}", holder.at("kernels").get<std::int64_t>(),
-                       format_bytes(holder.at("bytes").get<double>()));
+                       output::format_bytes(holder.at("bytes").get<double>()));
 }
 
-void add_kernels(Table& table, const ordered_json& pack, const ordered_json& cache) {
+void add_kernels(output::Table& table, const ordered_json& pack, const ordered_json& cache) {
     if (pack.at("usable").get<bool>()) {
         table.add({"kernel pack", "ok", kernels_of(pack)});
     } else {
@@ -182,7 +182,7 @@ void add_kernels(Table& table, const ordered_json& pack, const ordered_json& cac
 }
 
 void print_report(const ordered_json& report) {
-    Table table({{.title = "what"}, {.title = "state"}, {.title = "details"}});
+    output::Table table({{.title = "what"}, {.title = "state"}, {.title = "details"}});
     const ordered_json& cpu = report.at("cpu");
     table.add({"tilewright", "ok", "version " + text_of(report, "version")});
     table.add({"CPU", "ok",
@@ -195,7 +195,7 @@ void print_report(const ordered_json& report) {
         table.add({fmt::format("GPU {}", gpu.at("index").get<int>()), "ok",
                    fmt::format("{}, compute capability {}, {} multiprocessors, {}", text_of(gpu, "name"),
                                text_of(gpu, "compute_capability"), gpu.at("multiprocessors").get<int>(),
-                               format_bytes(gpu.at("memory_bytes").get<double>()))});
+                               output::format_bytes(gpu.at("memory_bytes").get<double>()))});
     }
     if (report.at("gpus").empty()) table.add({"GPU", "missing", "none found"});
     add_library(table, "NVRTC", report.at("nvrtc"));
@@ -213,7 +213,7 @@ void add_doctor(CLI::App& program) {
     command->add_option("--json", *json_path, "Also write the report to this file as JSON (-: only that, to stdout)");
     command->callback([json_path] {
         const ordered_json report = examine();
-        if (!json_path->empty()) write_text(*json_path, report.dump(2) + "\n");
+        if (!json_path->empty()) output::write_text(*json_path, report.dump(2) + "\n");
         if (*json_path != "-") print_report(report);
     });
 }

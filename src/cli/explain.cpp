@@ -8,8 +8,8 @@
 
 #include "cli/commands.h"
 #include "cli/explain_report.h"
-#include "cli/terminal.h"
 #include "cli/words.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -79,7 +79,7 @@ void explain_command(const ExplainArguments& arguments) {
         std::vector<std::string> messages;
         std::transform(findings.begin(), findings.end(), std::back_inserter(messages),
                        [](const Finding& finding) { return finding.message(); });
-        throw UsageError(joined(messages, "\n            "));
+        throw UsageError(output::joined(messages, "\n            "));
     }
     const DeviceDescription& device = device_of(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
@@ -111,19 +111,19 @@ void add_size_options(CLI::App& command, ExplainArguments& arguments) {
 }
 
 void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
-    command.add_option("grouping", arguments.grouping, joined(grouping_words()))
+    command.add_option("grouping", arguments.grouping, output::joined(grouping_words()))
         ->check(one_of("grouping", grouping_words()))
         ->capture_default_str();
     command.add_option("--recipe", arguments.recipe, "Formats and scales of a and b")
         ->check(known_by("recipe", is_recipe, usual_recipes()))
         ->capture_default_str();
-    command.add_option("--layout", arguments.layout, joined(layout_words()))
+    command.add_option("--layout", arguments.layout, output::joined(layout_words()))
         ->check(one_of("layout", layout_words()))
         ->capture_default_str();
-    command.add_option("--output", arguments.output, joined(output_words()))
+    command.add_option("--output", arguments.output, output::joined(output_words()))
         ->check(one_of("output", output_words()))
         ->capture_default_str();
-    command.add_option("--device", arguments.device, joined(device_names()))
+    command.add_option("--device", arguments.device, output::joined(device_names()))
         ->check(one_of("device", device_names()))
         ->capture_default_str();
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");

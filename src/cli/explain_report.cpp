@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/terminal.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::size_t examples_of_each_rule = 3;
 
 std::string plan_text(const Plan& plan) {
     return fmt::format("{} tiles on {} blocks of {} threads, {:.2f} waves; {} of shared memory", plan.tiles, plan.grid,
-                       plan.threads, plan.waves, format_bytes(static_cast<double>(plan.shared_bytes)));
+                       plan.threads, plan.waves, output::format_bytes(static_cast<double>(plan.shared_bytes)));
 }
 
 struct Term {
@@ -31,7 +31,7 @@ std::vector<Term> terms(const Cost& cost) {
     std::vector<Term> list{
         {"launch", cost.launch, "start and end of the kernel"},
         {"memory", cost.memory,
-         fmt::format("{} through HBM once{}", format_bytes(static_cast<double>(cost.memory_bytes)),
+         fmt::format("{} through HBM once{}", output::format_bytes(static_cast<double>(cost.memory_bytes)),
                      memory_bound ? "" : hidden)},
         {"compute", cost.compute,
          fmt::format("the busiest SM at {:.2f} GHz{}", cost.clock_hertz / 1e9, memory_bound ? hidden : "")},
@@ -41,24 +41,25 @@ std::vector<Term> terms(const Cost& cost) {
         {"  epilogue", cost.epilogue, "they wait for D to be stored"},
         {"  waves", cost.waves, "SMs without work in the last wave"},
         {"  delivery", cost.delivery,
-         fmt::format("they wait for operands ({} from L2)", format_bytes(static_cast<double>(cost.l2_bytes)))},
+         fmt::format("they wait for operands ({} from L2)", output::format_bytes(static_cast<double>(cost.l2_bytes)))},
         {"overlap", cost.overlap, "memory and compute that do not hide each other"}};
     if (cost.reduction > 0) list.push_back({"reduction", cost.reduction, "the slices of k are added"});
     return list;
 }
 
 std::string terms_text(const Cost& cost) {
-    Table table({{.title = "term"}, {.title = "time", .right = true}, {.title = "what"}});
-    for (const Term& term : terms(cost)) table.add({term.name, format_duration(term.seconds), term.meaning});
-    table.add({"predicted", format_duration(cost.seconds), "launch + the longer of memory and compute + the rest"});
+    output::Table table({{.title = "term"}, {.title = "time", .right = true}, {.title = "what"}});
+    for (const Term& term : terms(cost)) table.add({term.name, output::format_duration(term.seconds), term.meaning});
+    table.add(
+        {"predicted", output::format_duration(cost.seconds), "launch + the longer of memory and compute + the rest"});
     return table.text();
 }
 
 std::string comparison(const char* label, const Plan& other, const Plan& chosen) {
     const double more = other.cost.seconds - chosen.cost.seconds;
-    return fmt::format("{}  {}: {} ({} {}, {:.1f} %)\n", label, name(other.tile), format_duration(other.cost.seconds),
-                       format_duration(std::abs(more)), more < 0 ? "faster" : "slower",
-                       std::abs(more) / chosen.cost.seconds * 100);
+    return fmt::format("{}  {}: {} ({} {}, {:.1f} %)\n", label, name(other.tile),
+                       output::format_duration(other.cost.seconds), output::format_duration(std::abs(more)),
+                       more < 0 ? "faster" : "slower", std::abs(more) / chosen.cost.seconds * 100);
 }
 
 /// Rejected candidates that share a reason, in the order in which they were found.

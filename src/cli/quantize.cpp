@@ -7,8 +7,9 @@
 #include <regex>
 
 #include "cli/commands.h"
-#include "cli/quantize_file.h"
 #include "cli/terminal.h"
+#include "output/table.h"
+#include "safetensors/quantize_file.h"
 
 namespace tilewright::cli {
 namespace {
@@ -47,7 +48,7 @@ bool is_quantised_recipe(const std::string& text) {
 void quantize_command(const QuantizeArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
     Progress progress("quantising", 1000);
-    QuantizeJob job{
+    safetensors::QuantizeJob job{
         .input = arguments.input,
         .output = arguments.output,
         .options = {.recipe = parse_operand_recipe(arguments.recipe).value(), .round_up = arguments.round_up},
@@ -56,13 +57,13 @@ void quantize_command(const QuantizeArguments& arguments) {
         .progress = [&](std::uint64_t done, std::uint64_t total, const std::string& tensor) {
             progress.set(done * 1000 / std::max<std::uint64_t>(total, 1), tensor);
         }};
-    const QuantizeResult result = quantize_file(job);
+    const safetensors::QuantizeResult result = safetensors::quantize_file(job);
     progress.clear();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    for (const Kept& kept : result.kept) fmt::print("kept as it is: {}: {}\n", kept.name, kept.reason);
+    for (const safetensors::Kept& kept : result.kept) fmt::print("kept as it is: {}: {}\n", kept.name, kept.reason);
     fmt::print("{}: {} tensors quantised ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
-               name(job.options.recipe), result.copied, format_bytes(static_cast<double>(result.input_bytes)),
-               format_bytes(static_cast<double>(result.output_bytes)), format_duration(time.count()));
+               name(job.options.recipe), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
+               output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(time.count()));
 }
 
 }  // namespace

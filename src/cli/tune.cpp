@@ -4,13 +4,13 @@
 
 #include <memory>
 
+#include "bench/commit.h"
+#include "bench/tune_shape.h"
 #include "cli/backends.h"
 #include "cli/bench_arguments.h"
 #include "cli/bench_gpu_run.h"
 #include "cli/commands.h"
-#include "cli/commit.h"
-#include "cli/terminal.h"
-#include "cli/tune_shape.h"
+#include "output/file.h"
 
 namespace tilewright::cli {
 namespace {
@@ -20,7 +20,7 @@ constexpr double worthwhile = 1.01;
 
 struct TuneArguments {
     BenchArguments bench{};
-    Candidates candidates{.most = 12};
+    bench::Candidates candidates{.most = 12};
     bool all = false;
     int random = 0;
     std::uint64_t seed = 1;
@@ -35,12 +35,12 @@ void require_gpu() {
     }
 }
 
-std::string json_lines(const TunedShape& tuned, const GpuSettings& settings, const std::string& device) {
+std::string json_lines(const bench::TunedShape& tuned, const bench::GpuSettings& settings, const std::string& device) {
     std::string lines;
-    for (const TriedTile& tried : tuned.tried) {
+    for (const bench::TriedTile& tried : tuned.tried) {
         const auto rounded = [](double value) { return std::stod(fmt::format("{:.5g}", value)); };
-        const nlohmann::ordered_json line{{"op", operation_name(tuned.shape.grouping)},
-                                          {"shape", shape_key(tuned.shape)},
+        const nlohmann::ordered_json line{{"op", bench::operation_name(tuned.shape.grouping)},
+                                          {"shape", bench::shape_key(tuned.shape)},
                                           {"recipe", name(settings.recipe)},
                                           {"accumulation", name(settings.accumulation)},
                                           {"output", name(settings.output)},
@@ -49,34 +49,36 @@ std::string json_lines(const TunedShape& tuned, const GpuSettings& settings, con
                                           {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
                                           {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)},
                                           {"device", device},
-                                          {"date", today()},
+                                          {"date", bench::today()},
                                           {"commit", TILEWRIGHT_COMMIT},
-                                          {"command", command_line()}};
+                                          {"command", bench::command_line()}};
         lines += line.dump() + "\n";
     }
     return lines;
 }
 
 /// False if a tile's result was wrong.
-bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings, const TuneArguments& arguments) {
-    Candidates candidates = arguments.candidates;
+bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const bench::GpuSettings& settings,
+              const TuneArguments& arguments) {
+    bench::Candidates candidates = arguments.candidates;
     if (arguments.all) candidates.most = 0;
-    const TunedShape tuned = tune_shape(bench, shape, settings, candidates);
+    const bench::TunedShape tuned = bench::tune_shape(bench, shape, settings, candidates);
     if (!tuned.failure.empty()) {
         fmt::print(stderr, "tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
         return false;
     }
-    fmt::print("{}", tried_text(tuned));
+    fmt::print("{}", bench::tried_text(tuned));
     if (!arguments.json_path.empty()) {
-        append_text(arguments.json_path, json_lines(tuned, settings, bench.device().name()));
+        output::append_text(arguments.json_path, json_lines(tuned, settings, bench.device().name()));
     }
     const double gain = tuned.tried.front().measured.seconds / tuned.best().measured.seconds;
     if (gain < worthwhile) {
         fmt::print("the planner's choice stands\n\n");
     } else {
-        const std::string row = tuned_row(tuned, bench.description().name, today(), command_line());
+        const std::string row =
+            bench::tuned_row(tuned, bench.description().name, bench::today(), bench::command_line());
         fmt::print("{:.1f} % faster than the planner's choice: {}\n", (gain - 1) * 100, row);
-        if (!arguments.rows_path.empty()) append_text(arguments.rows_path, row);
+        if (!arguments.rows_path.empty()) output::append_text(arguments.rows_path, row);
     }
     std::fflush(stdout);
     return true;
@@ -84,20 +86,21 @@ bool tune_one(GpuBench& bench, const BenchShape& shape, const GpuSettings& setti
 
 void tune_command(const TuneArguments& arguments) {
     const BenchArguments& bench_arguments = arguments.bench;
-    const std::vector<BenchShape> shapes =
-        arguments.random > 0 ? random_shapes(arguments.random, arguments.seed) : chosen_shapes(bench_arguments, "tune");
+    const std::vector<bench::BenchShape> shapes = arguments.random > 0
+                                                      ? bench::random_shapes(arguments.random, arguments.seed)
+                                                      : chosen_shapes(bench_arguments, "tune");
     require_gpu();
-    GpuBench bench(parse_flush(bench_arguments.flush));
+    bench::GpuBench bench(parse_flush(bench_arguments.flush));
     bool wrong = false;
     for (const std::string& recipe : bench_arguments.recipes) {
-        const GpuSettings settings{
+        const bench::GpuSettings settings{
             .recipe = parse_recipe(full_recipe(recipe)).value(),
             .accumulation = bench_arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
             .output = parse_format(bench_arguments.output).value(),
             .scales = parse_scale_layout(bench_arguments.scale_layout),
             .sm_limit = bench_arguments.sm_limit,
             .repeats = bench_arguments.settings.repeats};
-        for (const BenchShape& shape : shapes) wrong |= !tune_one(bench, shape, settings, arguments);
+        for (const bench::BenchShape& shape : shapes) wrong |= !tune_one(bench, shape, settings, arguments);
     }
     if (wrong) throw Reported{};
 }

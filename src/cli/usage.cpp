@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/terminal.h"
+#include "output/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -43,15 +43,16 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     if (!extras.empty()) {
         const std::string& word = extras.front();
         if (word.rfind('-', 0) == 0) {
-            return fmt::format("{}: unknown option '{}'; known: {}", name, word, joined(option_names(command)));
+            return fmt::format("{}: unknown option '{}'; known: {}", name, word, output::joined(option_names(command)));
         }
         if (is_program) {
-            return fmt::format("{}: unknown command '{}'; known: {}", name, word, joined(command_names(app)));
+            return fmt::format("{}: unknown command '{}'; known: {}", name, word, output::joined(command_names(app)));
         }
         return fmt::format("{}: '{}' is one word too many; `{} --help` says what it takes", name, word, name);
     }
     if (is_program && error.get_name() == "RequiredError") {
-        return fmt::format("{}: name a command: {}; `{} --help` says more", name, joined(command_names(app)), name);
+        return fmt::format("{}: name a command: {}; `{} --help` says more", name, output::joined(command_names(app)),
+                           name);
     }
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
@@ -68,7 +69,7 @@ CLI::Validator known_by(const std::string& what, const std::function<bool(const 
 }
 
 CLI::Validator one_of(const std::string& what, std::vector<std::string> words) {
-    const std::string known = joined(words);
+    const std::string known = output::joined(words);
     return known_by(
         what,
         [words = std::move(words)](const std::string& text) {

@@ -9,10 +9,12 @@
 
 #include "cli/backends.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/terminal.h"
-#include "cli/verify_run.h"
 #include "cli/words.h"
+#include "output/file.h"
+#include "output/table.h"
+#include "verify/choices.h"
+#include "verify/row.h"
 
 namespace tilewright::cli {
 namespace {
@@ -35,17 +37,19 @@ struct Totals {
     std::int64_t failed = 0;
 };
 
-std::string label(const Family& family) { return fmt::format("{} {}", name(family.grouping), family.recipe_name()); }
+std::string label(const verify::Family& family) {
+    return fmt::format("{} {}", name(family.grouping), family.recipe_name());
+}
 
-std::vector<Family> chosen_families(const std::string& filter) {
-    std::vector<Family> chosen;
+std::vector<verify::Family> chosen_families(const std::string& filter) {
+    std::vector<verify::Family> chosen;
     const std::regex pattern(filter);
-    for (const Family& family : all_families()) {
+    for (const verify::Family& family : verify::all_families()) {
         if (std::regex_search(label(family), pattern)) chosen.push_back(family);
     }
     if (!chosen.empty()) return chosen;
     throw UsageError(fmt::format("verify: --filter '{}' matches no row; rows are called like '{}'", filter,
-                                 label(all_families().front())));
+                                 label(verify::all_families().front())));
 }
 
 bool is_pattern(const std::string& text) {
@@ -57,33 +61,34 @@ bool is_pattern(const std::string& text) {
     }
 }
 
-std::string backends_text(const RowResult& row) {
+std::string backends_text(const verify::RowResult& row) {
     if (row.cpu_only == row.cases) return "cpu only";
     return row.cpu_only == 0 ? "all" : fmt::format("{} of {} cpu only", row.cpu_only, row.cases);
 }
 
-const Table& table() {
-    static const Table columns({{.title = "operation", .width = 25},
-                                {.title = "recipe", .width = 13},
-                                {.title = "cases", .right = true, .width = 5},
-                                {.title = "worst error", .right = true, .width = 11},
-                                {.title = "its bound", .right = true, .width = 9},
-                                {.title = "ratio", .right = true, .width = 5},
-                                {.title = "result", .width = 6},
-                                {.title = "time", .right = true, .width = 8},
-                                {.title = "backends"}});
+const output::Table& table() {
+    static const output::Table columns({{.title = "operation", .width = 25},
+                                        {.title = "recipe", .width = 13},
+                                        {.title = "cases", .right = true, .width = 5},
+                                        {.title = "worst error", .right = true, .width = 11},
+                                        {.title = "its bound", .right = true, .width = 9},
+                                        {.title = "ratio", .right = true, .width = 5},
+                                        {.title = "result", .width = 6},
+                                        {.title = "time", .right = true, .width = 8},
+                                        {.title = "backends"}});
     return columns;
 }
 
-void print_row(const Family& family, const RowResult& row) {
+void print_row(const verify::Family& family, const verify::RowResult& row) {
     fmt::print("{}", table().line({std::string(name(family.grouping)), family.recipe_name(), std::to_string(row.cases),
-                                   format_number(row.error), format_number(row.bound), fmt::format("{:.2f}", row.ratio),
-                                   row.result(), format_duration(row.seconds), backends_text(row)}));
+                                   output::format_number(row.error), output::format_number(row.bound),
+                                   fmt::format("{:.2f}", row.ratio), row.result(), output::format_duration(row.seconds),
+                                   backends_text(row)}));
     for (const std::string& failure : row.failures) fmt::print("    {}\n", failure);
     std::fflush(stdout);
 }
 
-ordered_json row_report(const Family& family, const RowResult& row) {
+ordered_json row_report(const verify::Family& family, const verify::RowResult& row) {
     ordered_json recipes = ordered_json::array();
     for (const Recipe& recipe : family.recipes) recipes.push_back(name(recipe));
     return {{"operation", name(family.grouping)},
@@ -107,7 +112,7 @@ std::string restriction(const VerifyArguments& arguments) {
     if (arguments.quick) options.emplace_back("--quick");
     if (!arguments.filter.empty()) options.emplace_back("--filter");
     if (arguments.arithmetic != "both") options.emplace_back("--arithmetic");
-    return joined(options);
+    return output::joined(options);
 }
 
 /// The best backend that is there, or the one that was asked for.
@@ -139,12 +144,13 @@ std::string coverage_text(const Totals& totals, std::int64_t accepted, const std
                        restricted.empty() ? ", which is a mistake of this program" : " (" + restricted + ")");
 }
 
-Totals run_rows(const std::vector<Family>& families, const VerifySettings& settings, ordered_json& rows) {
+Totals run_rows(const std::vector<verify::Family>& families, const verify::VerifySettings& settings,
+                ordered_json& rows) {
     std::int64_t cases = 0;
-    for (const Family& family : families) cases += count_cases(family, settings);
+    for (const verify::Family& family : families) cases += verify::count_cases(family, settings);
     Progress progress("verifying", static_cast<std::uint64_t>(cases));
     Totals totals;
-    const auto one_more = [&](const Family& family) {
+    const auto one_more = [&](const verify::Family& family) {
 #pragma omp critical(tilewright_verify_progress)
         progress.advance(1, label(family));
     };
@@ -152,8 +158,8 @@ Totals run_rows(const std::vector<Family>& families, const VerifySettings& setti
     // Rows side by side, a thread each (one GPU: one thread); they are printed in their order.
 #pragma omp parallel for schedule(dynamic) ordered if (settings.gpu == nullptr)
     for (std::int64_t i = 0; i < count; ++i) {
-        const Family& family = families[static_cast<std::size_t>(i)];
-        const RowResult row = run_row(family, settings, [&] { one_more(family); });
+        const verify::Family& family = families[static_cast<std::size_t>(i)];
+        const verify::RowResult row = verify::run_row(family, settings, [&] { one_more(family); });
 #pragma omp ordered
         {
 #pragma omp critical(tilewright_verify_progress)
@@ -172,9 +178,10 @@ Totals run_rows(const std::vector<Family>& families, const VerifySettings& setti
 
 void verify_command(const VerifyArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<Family> families = chosen_families(arguments.filter);
+    const std::vector<verify::Family> families = chosen_families(arguments.filter);
     const BackendStatus backend = chosen_backend(arguments.backend);
-    VerifySettings settings{.backend = backend.backend, .arithmetics = all_arithmetics(), .quick = arguments.quick};
+    verify::VerifySettings settings{
+        .backend = backend.backend, .arithmetics = verify::all_arithmetics(), .quick = arguments.quick};
     if (arguments.arithmetic != "both") settings.arithmetics = {parse_arithmetic(arguments.arithmetic).value()};
     std::optional<measure::Device> gpu;
     if (backend.backend == Backend::hopper) {
@@ -188,10 +195,10 @@ void verify_command(const VerifyArguments& arguments) {
     const Totals totals = run_rows(families, settings, rows);
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     const std::int64_t accepted =
-        accepted_combinations(settings.gpu == nullptr ? all_arithmetics() : settings.arithmetics);
+        verify::accepted_combinations(settings.gpu == nullptr ? verify::all_arithmetics() : settings.arithmetics);
     const std::string coverage = coverage_text(totals, accepted, restriction(arguments));
     fmt::print("\n{} cases, {} failed; {} operation x recipe rows in {}\n{}\n", totals.cases, totals.failed,
-               totals.rows, format_duration(time.count()), coverage);
+               totals.rows, output::format_duration(time.count()), coverage);
     if (!arguments.json_path.empty()) {
         const ordered_json report{{"version", TILEWRIGHT_VERSION},
                                   {"backend", name(backend.backend)},
@@ -204,7 +211,7 @@ void verify_command(const VerifyArguments& arguments) {
                                   {"restricted_by", restriction(arguments)},
                                   {"seconds", time.count()},
                                   {"rows", rows}};
-        write_text(arguments.json_path, report.dump(2) + "\n");
+        output::write_text(arguments.json_path, report.dump(2) + "\n");
     }
     const bool incomplete = totals.combinations + totals.refused != accepted && restriction(arguments).empty();
     if (totals.failed > 0 || incomplete) throw Reported{};

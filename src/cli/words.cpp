@@ -1,5 +1,7 @@
 #include "cli/words.h"
 
+#include "verify/choices.h"
+
 namespace tilewright::cli {
 namespace {
 
@@ -23,42 +25,16 @@ std::optional<Value> parse(const std::vector<Value>& values, const std::string& 
 
 }  // namespace
 
-const std::vector<Grouping>& all_groupings() {
-    static const std::vector<Grouping> list{Grouping::dense,
-                                            Grouping::batched,
-                                            Grouping::m_grouped_indices,
-                                            Grouping::m_grouped_offsets,
-                                            Grouping::m_grouped_aligned_offsets,
-                                            Grouping::m_grouped_masked,
-                                            Grouping::k_grouped};
-    return list;
-}
-
-const std::vector<Layout>& all_layouts() {
-    static const std::vector<Layout> list{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
-    return list;
-}
-
-const std::vector<Format>& all_outputs() {
-    static const std::vector<Format> list{Format::bf16, Format::f16, Format::f32};
-    return list;
-}
-
-const std::vector<Arithmetic>& all_arithmetics() {
-    static const std::vector<Arithmetic> list{Arithmetic::fast, Arithmetic::bit_exact};
-    return list;
-}
-
-std::vector<std::string> grouping_words() { return words_of(all_groupings()); }
-std::vector<std::string> layout_words() { return words_of(all_layouts()); }
-std::vector<std::string> output_words() { return words_of(all_outputs()); }
-std::vector<std::string> arithmetic_words() { return words_of(all_arithmetics()); }
+std::vector<std::string> grouping_words() { return words_of(verify::all_groupings()); }
+std::vector<std::string> layout_words() { return words_of(verify::all_layouts()); }
+std::vector<std::string> output_words() { return words_of(verify::all_outputs()); }
+std::vector<std::string> arithmetic_words() { return words_of(verify::all_arithmetics()); }
 std::vector<std::string> backend_words() { return words_of(all_backends); }
 
-std::optional<Grouping> parse_grouping(const std::string& word) { return parse(all_groupings(), word); }
-std::optional<Layout> parse_layout(const std::string& word) { return parse(all_layouts(), word); }
+std::optional<Grouping> parse_grouping(const std::string& word) { return parse(verify::all_groupings(), word); }
+std::optional<Layout> parse_layout(const std::string& word) { return parse(verify::all_layouts(), word); }
 std::string arithmetic_word(const std::string& word) { return word == "hopper" ? "bit_exact" : word; }
-std::optional<Arithmetic> parse_arithmetic(const std::string& word) { return parse(all_arithmetics(), word); }
+std::optional<Arithmetic> parse_arithmetic(const std::string& word) { return parse(verify::all_arithmetics(), word); }
 std::optional<Backend> parse_backend(const std::string& word) { return parse(all_backends, word); }
 
 bool is_known_recipe(const std::string& text) {

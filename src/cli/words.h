@@ -9,11 +9,6 @@
 
 namespace tilewright::cli {
 
-const std::vector<Grouping>& all_groupings();
-const std::vector<Layout>& all_layouts();
-const std::vector<Format>& all_outputs();
-const std::vector<Arithmetic>& all_arithmetics();
-
 std::vector<std::string> grouping_words();
 std::vector<std::string> layout_words();
 std::vector<std::string> output_words();

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/safetensors.h"
-#include "cli/temporary_folder.h"
+#include "output/temporary_folder.h"
+#include "safetensors/safetensors.h"
 
 namespace tilewright::cli {
 namespace {
@@ -167,7 +167,7 @@ TEST(Program, DoctorSaysWhenTheCacheCannotBeUsed) {
 /// A file with one f32 matrix of `rows` x 1024 random-looking numbers.
 std::string write_model(const TemporaryFolder& folder, std::uint64_t rows) {
     std::string path = folder.file("model.safetensors");
-    SafetensorsWriter writer(path, {{.name = "w", .dtype = "F32", .shape = {rows, 1024}}}, {});
+    safetensors::SafetensorsWriter writer(path, {{.name = "w", .dtype = "F32", .shape = {rows, 1024}}}, {});
     std::vector<float> row(1024);
     for (std::uint64_t r = 0; r < rows; ++r) {
         for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>((r * 31 + i * 17) % 251) - 125.0F;
@@ -185,7 +185,7 @@ TEST(Program, QuantizesAFile) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");  // no progress bar where stderr is no terminal
     EXPECT_TRUE(contains(outcome.out, "1 tensors quantised (mxfp8), 0 copied"));
-    const SafetensorsReader reader(output);
+    const safetensors::SafetensorsReader reader(output);
     EXPECT_EQ(reader.header().metadata.at("tilewright.round_up"), "true");
     EXPECT_EQ(reader.header().tensors.size(), 2U);
 }

@@ -8,10 +8,10 @@
 #include <limits>
 
 #include "check/case.h"
-#include "cli/gpu_case.h"
 #include "cpu/exact/exact.h"
 #include "formats/element.h"
 #include "gpu/recipes.h"
+#include "verify/gpu_case.h"
 
 namespace tilewright::test {
 namespace {
@@ -28,7 +28,7 @@ std::string difference(check::Case& spoiled, measure::Device& device) {
     cpu::run_exact(spoiled.geometry());
     const std::vector<std::byte> expected = spoiled.output();
     spoiled.reset_output();
-    cli::GpuCase gpu(spoiled, device, 1);
+    verify::GpuCase gpu(spoiled, device, 1);
     run(gpu.problem(), {.backend = Backend::hopper, .stream = device.stream()});
     device.synchronize();
     const std::string damage = gpu.collect();

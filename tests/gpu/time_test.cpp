@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cli/gpu_operands.h"
+#include "bench/gpu_operands.h"
 #include "gpu/recipes.h"
 #include "measure/timing.h"
 
@@ -27,7 +27,7 @@ constexpr int calls_each = 10;
 constexpr double tolerance = 1.05;  // acceptance plan, row 17
 
 /// The first `m` rows of the problem, in the same memory: nothing but m differs.
-Problem first_rows(const cli::GpuOperands& operands, std::int64_t m) {
+Problem first_rows(const bench::GpuOperands& operands, std::int64_t m) {
     Problem problem = operands.on_device();
     problem.a.values.shape[0] = m;
     problem.a.scales.shape[0] = m;
@@ -38,8 +38,8 @@ Problem first_rows(const cli::GpuOperands& operands, std::int64_t m) {
 TEST(GpuTime, FewerRowsDoNotTakeLonger) {
     const measure::Device device;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);
-    const cli::GpuOperands operands({.recipe = recipe_of("1x128:128x128"), .m = most_rows, .n = 7168, .k = 2048},
-                                    cli::ScaleLayout::m);
+    const bench::GpuOperands operands({.recipe = recipe_of("1x128:128x128"), .m = most_rows, .n = 7168, .k = 2048},
+                                      bench::ScaleLayout::m);
     std::vector<measure::Contestant> contestants;
     for (std::int64_t m = 1; m <= most_rows; ++m) {
         contestants.push_back(
@@ -64,7 +64,7 @@ TEST(GpuTime, FewerRowsDoNotTakeLonger) {
 double seconds_of(const planner::Sizes& sizes, const std::vector<std::int64_t>& entries) {
     const measure::Device device;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);
-    const cli::GpuOperands operands(sizes, cli::ScaleLayout::k, entries);
+    const bench::GpuOperands operands(sizes, bench::ScaleLayout::k, entries);
     const Problem problem = operands.on_device();
     const std::array calls{measure::Contestant{.name = "groups", .call = [&problem](cuda::StreamHandle stream) {
                                                    run(problem, {.backend = Backend::hopper, .stream = stream});

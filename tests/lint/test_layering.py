@@ -22,7 +22,11 @@ MAY_INCLUDE = {
     "check": ["cpu", "problem", "formats"],
     "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
     "measure": ["cuda"],
-    "cli": ["check", "measure", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile/tile.h"],
+    "output": [],
+    "safetensors": ["output"],
+    "verify": ["measure", "check", "api", "cuda", "plan", "problem", "formats"],
+    "bench": ["output", "measure", "check", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile/tile.h"],
+    "cli": ["bench", "verify", "safetensors", "output", "measure", "check", "api", "cpu", "cuda", "plan", "problem", "formats"],
 }
 
 # The same for the rooms of src/hopper; a file of src/hopper itself is a room of its name.

@@ -1,0 +1,100 @@
+#include "bench/blas_baseline.h"
+
+#include <map>
+#include <utility>
+
+#include "cpu/blas.h"
+#include "formats/element.h"
+
+namespace tilewright::bench {
+namespace {
+
+struct Part {
+    std::int64_t group = 0;
+    std::int64_t row_begin = 0;
+    std::int64_t rows = 0;
+    std::int64_t k_begin = 0;
+    std::int64_t k_count = 0;
+    std::int64_t block_begin = 0;
+};
+
+/// Appends [rows, k_count] in f32, row-major; where it begins.
+std::size_t append_dequantised(const OperandGeometry& operand, const Part& part, std::vector<float>& to) {
+    const std::size_t begin = to.size();
+    to.resize(begin + static_cast<std::size_t>(part.rows * part.k_count));
+    float* out = to.data() + begin;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t row = 0; row < part.rows; ++row) {
+        for (std::int64_t k = 0; k < part.k_count; ++k) {
+            const std::int64_t at = value_index(operand, part.group, part.row_begin + row, part.k_begin + k);
+            double value = formats::load(operand.values, operand.recipe.values, at);
+            if (operand.scales != nullptr) {
+                const std::int64_t block = operand.k_block() == 0 ? 0 : part.block_begin + k / operand.k_block();
+                value *= formats::load(operand.scales, operand.recipe.scales,
+                                       scale_index(operand, part.group, part.row_begin + row, block));
+            }
+            out[row * part.k_count + k] = static_cast<float>(value);
+        }
+    }
+    return begin;
+}
+
+}  // namespace
+
+double BlasPeer::bytes(const Geometry& g) {
+    const bool along_k = g.grouping.grouping == Grouping::k_grouped;
+    double elements = 0;
+    for (const Piece& piece : pieces(g)) {
+        elements += static_cast<double>(piece.rows * (piece.k_count + g.n));
+        if (along_k) elements += static_cast<double>(g.n * piece.k_count);
+    }
+    if (!along_k) elements += static_cast<double>(g.groups * g.n * g.k);
+    return elements * sizeof(float);
+}
+
+BlasPeer::BlasPeer(const Geometry& g, int threads) : n_(static_cast<int>(g.n)), threads_(threads) {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> b_at;  // by group and where its k begins
+    std::size_t d_size = 0;
+    for (const Piece& piece : pieces(g)) {
+        const Part a{.group = piece.group,
+                     .row_begin = piece.row_begin,
+                     .rows = piece.rows,
+                     .k_begin = piece.k_begin,
+                     .k_count = piece.k_count,
+                     .block_begin = piece.a_block_begin};
+        Part b = a;
+        b.row_begin = 0;
+        b.rows = g.n;
+        b.block_begin = piece.b_block_begin;
+        const auto [where, is_new] = b_at.try_emplace({piece.group, piece.k_begin}, 0);
+        if (is_new) where->second = append_dequantised(g.b, b, b_);
+        products_.push_back({.rows = static_cast<int>(piece.rows),
+                             .k = static_cast<int>(piece.k_count),
+                             .a = append_dequantised(g.a, a, a_),
+                             .b = where->second,
+                             .d = d_size});
+        d_size += static_cast<std::size_t>(piece.rows * g.n);
+    }
+    d_.resize(d_size);
+}
+
+void BlasPeer::run() {
+    const int before = cpu::blas_threads();
+    if (threads_ > 0) cpu::set_blas_threads(threads_);
+    for (const Product& product : products_) {
+        if (product.k == 0) continue;
+        cpu::sgemm({.m = product.rows,
+                    .n = n_,
+                    .k = product.k,
+                    .a = a_.data() + product.a,
+                    .a_stride = product.k,
+                    .b = b_.data() + product.b,
+                    .b_stride = product.k,
+                    .beta = 0,
+                    .c = d_.data() + product.d,
+                    .c_stride = n_});
+    }
+    if (threads_ > 0) cpu::set_blas_threads(before);
+}
+
+}  // namespace tilewright::bench

@@ -1,0 +1,161 @@
+#include "bench/gpu_operands.h"
+
+#include <fmt/format.h>
+#include <tilewright/error.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "check/data.h"
+#include "formats/element.h"
+#include "measure/span.h"
+
+namespace tilewright::bench {
+namespace {
+
+/// splitmix64: a random number for each position.
+std::uint64_t mixed(std::uint64_t position) {
+    std::uint64_t z = (position + 1) * 0x9E3779B97F4A7C15U;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+}
+
+/// 65,536 codes, which four 16-bit pieces of a random number pick from.
+std::vector<std::uint8_t> normal_codes(Format format) {
+    const std::vector<float>& draws = check::draws(check::Distribution::normal);
+    std::vector<std::uint8_t> codes(std::size_t{1} << 16);
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+        formats::store(codes.data(), format, static_cast<std::int64_t>(i), draws[i % draws.size()]);
+    }
+    return codes;
+}
+
+void fill_values(Mirrored& tensor, Format format, std::uint64_t seed) {
+    const std::vector<std::uint8_t> codes = normal_codes(format);
+    auto* bytes = reinterpret_cast<std::uint8_t*>(tensor.bytes().data());
+    const auto size = static_cast<std::int64_t>(tensor.bytes().size());
+#pragma omp parallel for schedule(static)
+    for (std::int64_t begin = 0; begin < size; begin += 4) {
+        std::uint64_t random = mixed(seed + static_cast<std::uint64_t>(begin));
+        for (std::int64_t i = begin; i < std::min(begin + 4, size); ++i, random >>= 16) {
+            bytes[i] = codes[random & 0xFFFFU];
+        }
+    }
+}
+
+double scale_at(std::uint64_t index) { return 0.5 + static_cast<double>(mixed(index) >> 11) * 0x1p-53; }
+
+void fill_scales(Mirrored& tensor, Format format, std::uint64_t seed) {
+    const auto elements = static_cast<std::int64_t>(tensor.bytes().size()) * 8 / bits(format);
+    for (std::int64_t i = 0; i < elements; ++i) {
+        formats::store(tensor.bytes().data(), format, i, scale_at(seed + static_cast<std::uint64_t>(i)));
+    }
+}
+
+std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+/// With rows side by side the columns are padded to 16 bytes, as TMA asks.
+Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
+    Tensor scales = operand.scales;
+    switch (operand.granularity) {
+        case Granularity::tensor:
+        case Granularity::row:
+        case Granularity::block_128x128: return scales;
+        case Granularity::block_1x128: break;
+        default:
+            throw Error(fmt::format("scales of {}: the GPU takes tensor, row, 1x128 and 128x128; use --backend cpu",
+                                    name(operand.granularity)));
+    }
+    if (layout == ScaleLayout::k) return scales;
+    const int rows = scales.shape.rank() - 2;
+    const std::int64_t pitch = divide_up(scales.shape[rows], 16) * 16;
+    scales.strides[rows] = 1;
+    scales.strides[rows + 1] = pitch;
+    if (rows == 1) scales.strides[0] = pitch * scales.shape[2];
+    return scales;
+}
+
+Tensor values_shape(const Tensor& values) {
+    if (bits(values.format) != 8) {
+        throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2; use --backend cpu", name(values.format)));
+    }
+    return values;
+}
+
+measure::Buffer uploaded(const std::vector<float>& values) {
+    measure::Buffer buffer(values.size() * sizeof(float));
+    buffer.upload(values.data(), buffer.size());
+    return buffer;
+}
+
+/// Every scale factor random: times do not depend on which is which.
+std::vector<float> random_scales(std::int64_t count) {
+    std::vector<float> scales(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<float>(scale_at(i));
+    return scales;
+}
+
+}  // namespace
+
+Mirrored::Mirrored(Tensor shaped) : shaped_(shaped), bytes_(measure::span_bytes(shaped)), buffer_(bytes_.size()) {}
+
+Tensor Mirrored::host() const {
+    Tensor view = shaped_;
+    view.data = const_cast<std::byte*>(bytes_.data());
+    return view;
+}
+
+Tensor Mirrored::on_device() const {
+    Tensor view = shaped_;
+    view.data = buffer_.data();
+    view.device = {.kind = DeviceId::Kind::cuda, .index = 0};
+    return view;
+}
+
+GpuOperands::GpuOperands(const planner::Sizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
+    : sizes_(sizes) {
+    const Problem shapes = planner::problem_of(sizes);
+    a_ = Mirrored(values_shape(shapes.a.values));
+    b_ = Mirrored(values_shape(shapes.b.values));
+    a_scales_ = Mirrored(scale_shape(shapes.a, scales));
+    b_scales_ = Mirrored(scale_shape(shapes.b, scales));
+    d_ = Mirrored(shapes.d);
+    fill_values(a_, sizes.recipe.a.values, 0);
+    fill_values(b_, sizes.recipe.b.values, std::uint64_t{1} << 60);
+    fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
+    fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
+    for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_}) tensor->upload();
+    if (entries.empty()) return;
+    group_sizes_ = Mirrored(shapes.groups.sizes);
+    auto* to = reinterpret_cast<std::int32_t*>(group_sizes_.bytes().data());
+    for (std::size_t i = 0; i < entries.size(); ++i) to[i] = static_cast<std::int32_t>(entries[i]);
+    group_sizes_.upload();
+}
+
+void GpuOperands::poison_output() {
+    std::memset(d_.bytes().data(), 0xFF, d_.bytes().size());
+    d_.upload();
+}
+
+measure::BlasProduct GpuOperands::blas(measure::BlasScaling scaling) {
+    const bool blocks = scaling == measure::BlasScaling::blocks;
+    const std::int64_t k_blocks = divide_up(sizes_.k, 128);
+    const std::int64_t b_scales = divide_up(sizes_.n, 128) * divide_up(k_blocks, 4) * 4;
+    if (blas_output_.size() == 0) {
+        blas_output_ = measure::Buffer(static_cast<std::size_t>(sizes_.m * sizes_.n) * 2);
+    }
+    blas_scales_.push_back(uploaded(random_scales(blocks ? k_blocks * sizes_.m : 1)));
+    blas_scales_.push_back(uploaded(random_scales(blocks ? b_scales : 1)));
+    return {.m = sizes_.m,
+            .n = sizes_.n,
+            .k = sizes_.k,
+            .a = a_.buffer().data(),
+            .b = b_.buffer().data(),
+            .d = blas_output_.data(),
+            .a_scales = blas_scales_[blas_scales_.size() - 2].data(),
+            .b_scales = blas_scales_.back().data()};
+}
+
+}  // namespace tilewright::bench

@@ -1,0 +1,92 @@
+// Operands of a benchmark, twice: in host memory for the check, and on the GPU. e4m3 codes of normal numbers and
+// scales between 0.5 and 1.5, the same for the same sizes: power, and with it the clock, depends on the data.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "measure/blas_lt.h"
+#include "measure/device.h"
+#include "plan/sizes.h"
+
+namespace tilewright::bench {
+
+/// What lies side by side among the scales of A (and of B, if those are 1x128 too).
+enum class ScaleLayout : std::uint8_t { m, k };
+
+/// A tensor in both memories.
+class Mirrored {
+public:
+    Mirrored() = default;
+    /// Like `shaped`, whose data pointer is null: format, shape and strides.
+    explicit Mirrored(Tensor shaped);
+
+    Tensor host() const;
+    Tensor on_device() const;
+    bool given() const { return shaped_.shape.rank() > 0; }
+    std::vector<std::byte>& bytes() { return bytes_; }
+    const measure::Buffer& buffer() const { return buffer_; }
+
+    void upload() { buffer_.upload(bytes_.data(), bytes_.size()); }
+    void download() { buffer_.download(bytes_.data(), bytes_.size()); }
+
+private:
+    Tensor shaped_{};
+    std::vector<std::byte> bytes_;
+    measure::Buffer buffer_;
+};
+
+class GpuOperands {
+public:
+    /// nt, fp8; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
+    GpuOperands(const planner::Sizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
+
+    Problem host() const {
+        return problem([](const Mirrored& tensor) { return tensor.host(); });
+    }
+    Problem on_device() const {
+        return problem([](const Mirrored& tensor) { return tensor.on_device(); });
+    }
+
+    /// D becomes NaN, so that whatever is not written shows.
+    void poison_output();
+    void fetch_output() { d_.download(); }
+    const measure::Buffer& output() const { return d_.buffer(); }
+
+    /// The same values for cuBLASLt, with scales in its own layout and an output of its own. Dense, e4m3.
+    measure::BlasProduct blas(measure::BlasScaling scaling);
+
+private:
+    template <typename View>
+    Problem problem(const View& view) const;
+
+    planner::Sizes sizes_;
+    Mirrored a_;
+    Mirrored b_;
+    Mirrored a_scales_;
+    Mirrored b_scales_;
+    Mirrored group_sizes_;
+    Mirrored d_;
+    measure::Buffer blas_output_;
+    std::vector<measure::Buffer> blas_scales_;
+};
+
+template <typename View>
+Problem GpuOperands::problem(const View& view) const {
+    Problem problem;
+    problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = view(a_scales_)};
+    problem.b = {.values = view(b_), .granularity = sizes_.recipe.b.granularity, .scales = view(b_scales_)};
+    problem.d = view(d_);
+    problem.groups.grouping = sizes_.grouping;
+    if (group_sizes_.given()) problem.groups.sizes = view(group_sizes_);
+    problem.expected_m = sizes_.expected_m;
+    problem.accumulation = sizes_.accumulation;
+    problem.reproducibility = sizes_.reproducibility;
+    problem.arithmetic = Arithmetic::bit_exact;
+    problem.sm_limit = sizes_.sm_limit;
+    return problem;
+}
+
+}  // namespace tilewright::bench

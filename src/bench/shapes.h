@@ -1,0 +1,57 @@
+// What `tilewright bench` multiplies: the layers of known models, or sizes that the user gives.
+#pragma once
+
+#include "check/case.h"
+
+#include <tilewright/problem.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilewright::bench {
+
+/// A call by its sizes. `m` is the mean number of rows of a group (dense, batched: all rows); k_grouped: `k` is the
+/// mean contraction of a group.
+struct BenchShape {
+    Grouping grouping = Grouping::dense;
+    std::int64_t groups = 1;
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    std::int64_t max_m = 0;  // masked only
+};
+
+/// deepseek-v3, qwen3-235b, gpt-oss, llama-70b.
+std::vector<std::string> suite_names();
+
+/// Every layer of a model, with each of these row counts. Models without experts have dense layers only.
+std::vector<BenchShape> suite_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
+                                     const std::vector<std::int64_t>& rows, std::int64_t groups);
+
+/// Dense shapes of a seed: sizes that spread evenly over their orders of magnitude, m from 1, n in steps of 16 and k of
+/// 64, and no more than a few hundred microseconds of work each.
+std::vector<BenchShape> random_shapes(int count, std::uint64_t seed);
+
+/// The sizes of the groups: rows (k_grouped: k, in multiples of 128), uniform between 0.7 and 1.3 of the mean, the same
+/// as the peers' (benchmarks/peers/README.md). Empty for dense and batched.
+std::vector<std::int64_t> group_sizes(const BenchShape& shape);
+
+/// Grouping and sizes of a test case: m or k is the sum over groups where those follow one another.
+check::CaseSpec grouped_case(const BenchShape& shape);
+
+/// "m_grouped_contiguous" for all its three descriptions, else the grouping's name.
+std::string operation_name(Grouping grouping);
+
+/// dense [m, n, k]; batched [groups, m, n, k]; m_grouped_contiguous [groups, mean m, n, k]; m_grouped_masked [groups,
+/// max m, mean m, n, k]; k_grouped [groups, m, n, mean k].
+std::vector<std::int64_t> shape_key(const BenchShape& shape);
+
+/// The same as "[m, n, k]".
+std::string shape_text(const BenchShape& shape);
+
+/// A key's shape; nothing where there are too many numbers or too few.
+std::optional<BenchShape> shape_of_key(Grouping grouping, const std::vector<std::int64_t>& key);
+
+}  // namespace tilewright::bench

@@ -1,0 +1,146 @@
+#include "bench/tune_shape.h"
+
+#include <fmt/format.h>
+#include <tilewright/error.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cuda/runtime.h"
+#include "launch/choose.h"
+#include "output/table.h"
+#include "plan/pack.h"
+#include "plan/work.h"
+#include "problem/geometry.h"
+
+namespace tilewright::bench {
+namespace {
+
+class Trial {
+public:
+    Trial(GpuBench& bench, GpuOperands& operands, const GpuSettings& settings)
+        : bench_(bench),
+          operands_(operands),
+          settings_(settings),
+          problem_(operands.on_device()),
+          geometry_(geometry(problem_)),
+          sum_(sizeof(std::uint64_t)) {}
+
+    hopper::Tile kernel(const PlannedTile& tile) const {
+        return launch::runnable_tile(tile, problem_, bench_.description());
+    }
+
+    measure::Contestant contestant(const PlannedTile& tile) const {
+        const hopper::Tile kernel = this->kernel(tile);
+        return {.name = name(tile), .call = [this, kernel](cuda::StreamHandle stream) {
+                    cuda::runtime().run(geometry_, kernel, {.stream = stream, .sm_limit = settings_.sm_limit});
+                }};
+    }
+
+    /// Of D, written anew.
+    std::uint64_t hash(const measure::Contestant& contestant) {
+        measure::Device& device = bench_.device();
+        operands_.poison_output();
+        sum_.fill(0);
+        device.synchronize();
+        contestant.call(device.stream());
+        device.enqueue_hash(operands_.output(), sum_, device.stream());
+        device.synchronize();
+        cuda::runtime().device(0).check_report();
+        std::uint64_t sum = 0;
+        sum_.download(&sum, sizeof(sum));
+        return sum;
+    }
+
+private:
+    GpuBench& bench_;
+    GpuOperands& operands_;
+    const GpuSettings& settings_;
+    Problem problem_;
+    Geometry geometry_;
+    measure::Buffer sum_;
+};
+
+/// The first result with each split of k is judged by the gates, the others' must equal it.
+std::string check_tiles(Trial& trial, GpuOperands& operands, const std::vector<measure::Contestant>& contestants,
+                        const std::vector<Plan>& plans) {
+    struct Judged {
+        std::string name;
+        std::uint64_t hash = 0;
+    };
+    std::map<int, Judged> judged;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        const std::string& name = contestants[i].name;
+        const std::uint64_t hash = trial.hash(contestants[i]);
+        const auto [first, is_new] = judged.insert({plans[i].tile.split_k, {.name = name, .hash = hash}});
+        if (is_new) {
+            operands.fetch_output();
+            const std::string failure = judged_output(operands, trial.kernel(plans[i].tile));
+            if (!failure.empty()) return fmt::format("{}: {}", name, failure);
+        } else if (hash != first->second.hash) {
+            return fmt::format("{}: other bits than {}", name, first->second.name);
+        }
+    }
+    return "";
+}
+
+}  // namespace
+
+const TriedTile& TunedShape::best() const {
+    return *std::min_element(tried.begin(), tried.end(), [](const TriedTile& x, const TriedTile& y) {
+        return x.measured.seconds < y.measured.seconds;
+    });
+}
+
+TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings,
+                      const Candidates& candidates) {
+    GpuOperands operands = gpu_operands(shape, settings);
+    const Problem problem = operands.on_device();
+    std::vector<Finding> findings = validate(problem, Backend::hopper);
+    if (!findings.empty()) throw Error(std::move(findings));
+    std::vector<Plan> plans = launch::runnable_plans(problem, bench.description());
+    Trial trial(bench, operands, settings);
+    if (candidates.packed) {
+        const auto compiled = [&](const Plan& plan) { return !planner::ships(trial.kernel(plan.tile)); };
+        plans.erase(std::remove_if(plans.begin() + 1, plans.end(), compiled), plans.end());
+    }
+    if (candidates.most > 0 && plans.size() > candidates.most) plans.resize(candidates.most);
+
+    TunedShape tuned{.shape = shape, .key = planner::describe(problem).key};
+    std::vector<measure::Contestant> contestants;
+    contestants.reserve(plans.size());
+    for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan.tile));
+    tuned.failure = check_tiles(trial, operands, contestants, plans);
+    if (!tuned.failure.empty()) return tuned;
+    const std::vector<measure::Measurement> measured = bench.stopwatch().race(contestants, settings.repeats);
+    for (std::size_t i = 0; i < plans.size(); ++i) tuned.tried.push_back({plans[i], measured[i]});
+    return tuned;
+}
+
+std::string tuned_row(const TunedShape& tuned, const std::string& device, const std::string& date,
+                      const std::string& command) {
+    return fmt::format("{}\t{}\t{}\t{}\t{}\n", device, tuned.key, name(tuned.best().plan.tile), date, command);
+}
+
+std::string tried_text(const TunedShape& tuned) {
+    std::vector<TriedTile> order = tuned.tried;
+    std::stable_sort(order.begin(), order.end(),
+                     [](const TriedTile& x, const TriedTile& y) { return x.measured.seconds < y.measured.seconds; });
+    output::Table table({{.title = "tile"},
+                         {.title = "us", .right = true},
+                         {.title = "GHz", .right = true},
+                         {.title = "predicted us", .right = true},
+                         {.title = "slower", .right = true},
+                         {.title = ""}});
+    const double best = order.front().measured.seconds;
+    for (const TriedTile& tried : order) {
+        table.add({name(tried.plan.tile), fmt::format("{:.2f}", tried.measured.seconds * 1e6),
+                   fmt::format("{:.2f}", tried.measured.hertz * 1e-9),
+                   fmt::format("{:.2f}", tried.plan.cost.seconds * 1e6),
+                   fmt::format("{:.1f} %", (tried.measured.seconds / best - 1) * 100),
+                   tried.plan.tile == tuned.tried.front().plan.tile ? "the planner's choice" : ""});
+    }
+    return fmt::format("{}\n{}", tuned.key, table.text());
+}
+
+}  // namespace tilewright::bench

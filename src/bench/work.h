@@ -1,0 +1,30 @@
+// The least that a call must do, and the least time that a device can take for it.
+#pragma once
+
+#include "problem/geometry.h"
+
+#include <string>
+
+namespace tilewright::bench {
+
+struct Work {
+    double flops = 0;  // 2 m n k over the rows and contractions that are there
+    double bytes = 0;  // each value and scale that is read once, D written once, C read once
+};
+
+Work compulsory_work(const Geometry& geometry);
+
+/// What a device can do at most.
+struct Peaks {
+    double flops_per_second = 0;
+    double bytes_per_second = 0;
+    std::string source{};  // how they are known
+
+    double floor_seconds(const Work& work) const;
+};
+
+/// Measured, once a process: the fastest of some sgemm calls (OpenBLAS, or without it our own f32 product), and of some
+/// copies of 256 MiB (read plus write).
+const Peaks& cpu_peaks();
+
+}  // namespace tilewright::bench

@@ -1,8 +1,0 @@
-// benchmarks/peers/h200.jsonl as text, embedded by CMake.
-#pragma once
-
-namespace tilewright::cli {
-
-extern const char* const peers_text;
-
-}  // namespace tilewright::cli

@@ -1,0 +1,37 @@
+// Writing whole files that are either the old one or the new one, never half of one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tilewright::output {
+
+/// A file that gets its name only when it is complete: bytes go to a temporary file beside it, `commit` flushes them to
+/// the disk and renames. Without a commit, on an error or on SIGINT, SIGTERM or SIGHUP, the temporary file is removed.
+/// All functions throw std::runtime_error with the path and the system's reason.
+class OutputFile {
+public:
+    explicit OutputFile(std::string path);
+    ~OutputFile();
+    OutputFile(const OutputFile&) = delete;
+    OutputFile& operator=(const OutputFile&) = delete;
+
+    void write(const void* data, std::size_t bytes);
+    void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
+    void commit();
+
+private:
+    std::string path_;
+    std::string temporary_;
+    int descriptor_ = -1;
+    std::uint64_t position_ = 0;
+};
+
+/// A whole text file; "-" is stdout.
+void write_text(const std::string& path, std::string_view text);
+
+/// Throws std::runtime_error where the file cannot be written.
+void append_text(const std::string& path, const std::string& text);
+
+}  // namespace tilewright::output

@@ -1,0 +1,154 @@
+#include "verify/cases.h"
+
+#include <algorithm>
+#include <array>
+
+#include "verify/choices.h"
+
+namespace tilewright::verify {
+namespace {
+
+struct RealSize {
+    std::int64_t n;
+    std::int64_t k;
+};
+
+// Linear layers of the models' published configurations (n outputs, k inputs).
+constexpr std::array real_sizes{
+    RealSize{2112, 7168},  // DeepSeek-V3
+    RealSize{4096, 1536},  // Qwen3-235B
+    RealSize{2880, 2880},  // gpt-oss
+    RealSize{7168, 2048},  // DeepSeek-V3
+    RealSize{1536, 4096},  // Qwen3-235B
+};
+
+bool is_plain(const Family& family) { return family.a == Granularity::none && family.b == Granularity::none; }
+
+bool only_fast(const Recipe& recipe) {
+    const auto wide = [](Format format) { return format == Format::f16 || format == Format::f32; };
+    return wide(recipe.a.values) || wide(recipe.b.values);
+}
+
+/// Random and exact distributions in turn; half of the turns are of one sign.
+check::Distribution distribution_of_turn(std::size_t turn) {
+    static const std::array turns{
+        check::Distribution::exact_grid, check::Distribution::abs_normal,      check::Distribution::normal,
+        check::Distribution::uniform,    check::Distribution::distinct_scales, check::Distribution::outliers,
+        check::Distribution::log_normal, check::Distribution::normal_cubed,    check::Distribution::ones,
+        check::Distribution::sparse};
+    return turns[turn % turns.size()];
+}
+
+/// Sizes that end within a block: 128 + 8 columns, 2 x 128 + 16 of k; even, so that e2m1 can be packed either way.
+void set_small_sizes(check::CaseSpec& spec) {
+    spec.m = 6;
+    spec.n = spec.recipe.b.granularity == Granularity::block_128x128 ? 136 : 18;
+    spec.k = 272;
+    spec.groups = 3;
+    spec.alignment = 8;
+    switch (spec.grouping) {
+        case Grouping::dense: spec.groups = 1; break;
+        case Grouping::m_grouped_indices:
+        case Grouping::m_grouped_offsets: spec.m = 16; break;
+        case Grouping::m_grouped_aligned_offsets: spec.m = 24; break;
+        case Grouping::k_grouped: spec.k = 400; break;
+        case Grouping::batched:
+        case Grouping::m_grouped_masked: break;
+    }
+}
+
+check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
+    set_small_sizes(spec);
+    spec.distribution = distribution_of_turn(turn);
+    spec.seed = turn + 1;
+    spec.with_c = turn % 3 == 1;
+    spec.in_place = spec.with_c && turn % 2 == 1;
+    spec.alpha = turn % 4 == 3 ? 0.5F : 1.0F;
+    return spec;
+}
+
+std::vector<Arithmetic> possible(std::vector<Arithmetic> arithmetics, const Recipe& recipe) {
+    if (only_fast(recipe)) std::erase(arithmetics, Arithmetic::bit_exact);
+    return arithmetics;
+}
+
+/// Neighbouring rows of the table take different models, variants of the recipe, and signs of the data.
+VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithmetics) {
+    const auto position = static_cast<std::size_t>(family.grouping) + static_cast<std::size_t>(family.a) * 3 +
+                          static_cast<std::size_t>(family.b);
+    const RealSize& size = real_sizes[position % real_sizes.size()];
+    const Recipe& recipe = family.recipes[position % family.recipes.size()];
+    check::CaseSpec spec{.grouping = family.grouping, .recipe = recipe, .m = 16, .n = size.n, .k = size.k, .groups = 2};
+    spec.alignment = 8;
+    spec.distribution = position % 2 == 0 ? check::Distribution::abs_normal : check::Distribution::normal;
+    spec.seed = position + 1;
+    if (family.grouping == Grouping::dense) spec.groups = 1;
+    if (family.grouping == Grouping::k_grouped) {  // the gradient of the weight over a few tokens
+        spec.m = size.k;
+        spec.k = 160;
+    }
+    return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .real_size = true};
+}
+
+}  // namespace
+
+std::string Family::recipe_name() const {
+    if (is_plain(*this)) return "plain";
+    const auto side = [](Granularity granularity) {
+        return granularity == Granularity::none ? std::string("plain") : std::string(name(granularity));
+    };
+    return side(a) + ":" + side(b);
+}
+
+std::vector<Family> all_families() {
+    std::vector<Family> families;
+    for (Grouping grouping : all_groupings()) {
+        const std::size_t first = families.size();
+        for (const Recipe& recipe : all_recipes()) {
+            const auto same = [&](const Family& family) {
+                return family.a == recipe.a.granularity && family.b == recipe.b.granularity;
+            };
+            auto family = std::find_if(families.begin() + static_cast<std::ptrdiff_t>(first), families.end(), same);
+            if (family == families.end()) {
+                families.push_back({.grouping = grouping, .a = recipe.a.granularity, .b = recipe.b.granularity});
+                family = families.end() - 1;
+            }
+            family->recipes.push_back(recipe);
+        }
+    }
+    return families;
+}
+
+std::vector<VerifyCase> cases_of(const Family& family, const std::vector<Arithmetic>& arithmetics, bool quick) {
+    std::vector<VerifyCase> cases;
+    std::size_t turn = 0;
+    const auto add = [&](const Recipe& recipe, Layout layout, Format output) {
+        cases.push_back({.spec = small_spec(
+                             {.grouping = family.grouping, .recipe = recipe, .layout = layout, .output = output}, turn),
+                         .arithmetics = possible(arithmetics, recipe)});
+        ++turn;
+    };
+    for (const Recipe& recipe : family.recipes) {
+        if (quick) {
+            add(recipe, all_layouts()[turn % all_layouts().size()], all_outputs()[turn % all_outputs().size()]);
+            continue;
+        }
+        for (Layout layout : all_layouts()) {
+            for (Format output : all_outputs()) add(recipe, layout, output);
+        }
+    }
+    if (!quick || family.grouping == Grouping::dense) cases.push_back(real_case(family, arithmetics));
+    return cases;
+}
+
+std::int64_t accepted_combinations(const std::vector<Arithmetic>& arithmetics) {
+    std::int64_t recipes = 0;
+    for (const Recipe& recipe : all_recipes()) {
+        recipes += std::count_if(arithmetics.begin(), arithmetics.end(), [&](Arithmetic arithmetic) {
+            return arithmetic == Arithmetic::fast || !only_fast(recipe);
+        });
+    }
+    return recipes * static_cast<std::int64_t>(all_groupings().size() * all_layouts().size() * all_outputs().size());
+}
+
+}  // namespace tilewright::verify

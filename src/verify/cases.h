@@ -1,0 +1,43 @@
+// What `tilewright verify` runs: every combination of operation, recipe, layout, output and arithmetic that a problem
+// accepts, on small sizes, and every operation and recipe family once on the sizes of real models.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "check/case.h"
+
+namespace tilewright::verify {
+
+/// A row of the table: an operation and a pair of granularities, with all value and scale formats that go with them.
+struct Family {
+    Grouping grouping = Grouping::dense;
+    Granularity a = Granularity::none;
+    Granularity b = Granularity::none;
+    std::vector<Recipe> recipes{};
+
+    /// "1x128:128x128"; "plain" for operands without scales.
+    std::string recipe_name() const;
+};
+
+/// All of them: the recipes in all_recipes() by granularity, for every grouping.
+std::vector<Family> all_families();
+
+/// The same data in each of the arithmetics.
+struct VerifyCase {
+    check::CaseSpec spec{};
+    std::vector<Arithmetic> arithmetics{};
+    bool real_size = false;  // of DeepSeek-V3, Qwen3-235B or gpt-oss
+};
+
+/// Every recipe of the family x layout x output, on small sizes that are no multiples of the blocks, then one size of a
+/// real model. Distributions, alpha and C change from case to case. `quick`: one layout and one output for each recipe,
+/// real sizes for dense only.
+std::vector<VerifyCase> cases_of(const Family& family, const std::vector<Arithmetic>& arithmetics, bool quick);
+
+/// How many combinations of operation x recipe x layout x output x arithmetic there are, counted from the definition
+/// of the recipes and not from the cases: f16 and f32 operands have `fast` arithmetic only.
+std::int64_t accepted_combinations(const std::vector<Arithmetic>& arithmetics);
+
+}  // namespace tilewright::verify

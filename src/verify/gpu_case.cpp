@@ -1,0 +1,100 @@
+#include "verify/gpu_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+
+#include "measure/span.h"
+
+namespace tilewright::verify {
+namespace {
+
+constexpr std::size_t alignment = 256;
+
+template <typename Function>
+void for_each_tensor(Problem& problem, const Function& function) {
+    function("a", problem.a.values);
+    function("a.scales", problem.a.scales);
+    function("a.tensor_scale", problem.a.tensor_scale);
+    function("b", problem.b.values);
+    function("b.scales", problem.b.scales);
+    function("b.tensor_scale", problem.b.tensor_scale);
+    function("groups.sizes", problem.groups.sizes);
+    function("c", problem.c);
+    function("d", problem.d);
+}
+
+std::size_t round_up(std::size_t value) { return (value + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+bool taken_by_gpu(Problem problem) {
+    for_each_tensor(problem, [](const char*, Tensor& tensor) { tensor.device = {.kind = DeviceId::Kind::cuda}; });
+    return validate(problem, Backend::hopper, Check::shapes).empty();
+}
+
+GpuCase::GpuCase(check::Case& original, measure::Device& device, std::int64_t shift)
+    : original_(original), problem_(original.problem()) {
+    const bool in_place = problem_.c.given() && problem_.c.data == problem_.d.data;
+    for_each_tensor(problem_, [&](const std::string& name, Tensor& tensor) {
+        if (!tensor.given() || (in_place && name == "c")) return;
+        const bool values = name == "a" || name == "b";  // TMA asks for 16 bytes there
+        place(name, tensor, values ? 0 : shift);
+    });
+    image_.resize(round_up(image_.size()) + check::guard_band, check::poison);
+    move_to_device();
+    if (in_place) {
+        const Tensor d = problem_.d;
+        problem_.c.data = d.data;
+        problem_.c.device = d.device;
+    }
+    device.synchronize();
+}
+
+void GpuCase::place(const std::string& name, Tensor& tensor, std::int64_t shift) {
+    const auto shifted = static_cast<std::size_t>(shift * bits(tensor.format) / 8);
+    const Placed placed{.name = name,
+                        .tensor = &tensor,
+                        .offset = round_up(image_.size() + check::guard_band) + shifted,
+                        .bytes = measure::span_bytes(tensor)};
+    image_.resize(placed.offset + placed.bytes, check::poison);
+    if (placed.bytes > 0) std::memcpy(image_.data() + placed.offset, tensor.data, placed.bytes);
+    placed_.push_back(placed);
+}
+
+void GpuCase::move_to_device() {
+    memory_ = measure::Buffer(image_.size());
+    memory_.upload(image_.data(), image_.size());
+    for (const Placed& placed : placed_) {
+        placed.tensor->data = memory_.data() + placed.offset;
+        placed.tensor->device = {.kind = DeviceId::Kind::cuda, .index = 0};
+    }
+}
+
+std::string GpuCase::damage_at(std::size_t offset) const {
+    for (const Placed& placed : placed_) {
+        if (offset < placed.offset) {
+            return fmt::format("the guard band {} bytes before {} was written", placed.offset - offset, placed.name);
+        }
+        if (offset < placed.offset + placed.bytes) {
+            return fmt::format("{}, an input, was written at byte {}", placed.name, offset - placed.offset);
+        }
+    }
+    return "the guard band behind " + placed_.back().name + " was written";
+}
+
+std::string GpuCase::collect() {
+    std::vector<std::byte> now(image_.size());
+    memory_.download(now.data(), now.size());
+    const Placed& d = placed_.back();
+    const auto begin = now.begin() + static_cast<std::ptrdiff_t>(d.offset);
+    const auto end = begin + static_cast<std::ptrdiff_t>(d.bytes);
+    original_.set_output({begin, end});
+    std::copy_n(image_.begin() + static_cast<std::ptrdiff_t>(d.offset), d.bytes, begin);
+    const auto [changed, was] = std::mismatch(now.begin(), now.end(), image_.begin());
+    return changed == now.end() ? "" : damage_at(static_cast<std::size_t>(changed - now.begin()));
+}
+
+}  // namespace tilewright::verify

@@ -1,0 +1,77 @@
+// `tilewright verify` leaves nothing out: its cases are all combinations, each once, and each family meets real sizes.
+#include "verify/cases.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "verify/choices.h"
+
+namespace tilewright::verify {
+namespace {
+
+std::string combination(const check::CaseSpec& spec, Arithmetic arithmetic) {
+    std::string text;
+    for (std::string_view word : {name(spec.grouping), name(spec.layout), name(spec.output), name(arithmetic)}) {
+        text += std::string(word) + " ";
+    }
+    return text + name(spec.recipe);
+}
+
+TEST(VerifyCases, AreEveryCombinationOnce) {
+    std::set<std::string> seen;
+    for (const Family& family : all_families()) {
+        for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), false)) {
+            if (verify_case.real_size) continue;
+            for (Arithmetic arithmetic : verify_case.arithmetics) {
+                EXPECT_TRUE(seen.insert(combination(verify_case.spec, arithmetic)).second);
+            }
+        }
+    }
+    // Written out here, apart from the cases: 7 operations, 4 layouts, 3 outputs.
+    std::size_t expected = 0;
+    for (const Recipe& recipe : all_recipes()) {
+        bool fast_only = false;
+        for (Format values : {recipe.a.values, recipe.b.values}) {
+            if (values == Format::f16 || values == Format::f32) fast_only = true;
+        }
+        expected += std::size_t{7} * 4 * 3 * (fast_only ? 1 : 2);
+    }
+    EXPECT_EQ(seen.size(), expected);
+    EXPECT_EQ(accepted_combinations(all_arithmetics()), static_cast<std::int64_t>(expected));
+}
+
+TEST(VerifyCases, MeetEveryDistributionAndARealSize) {
+    for (const Family& family : all_families()) {
+        SCOPED_TRACE(std::string(name(family.grouping)) + " " + family.recipe_name());
+        std::set<check::Distribution> distributions;
+        std::int64_t real = 0;
+        for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), false)) {
+            EXPECT_EQ(check::impossible(verify_case.spec), "");
+            if (verify_case.real_size) {
+                ++real;
+                EXPECT_GE(verify_case.spec.n * std::max(verify_case.spec.k, verify_case.spec.m), 1536 * 4096);
+            } else {
+                distributions.insert(verify_case.spec.distribution);
+            }
+        }
+        EXPECT_EQ(real, 1);
+        EXPECT_EQ(distributions.size(), check::random_distributions().size() + 2);
+    }
+}
+
+TEST(VerifyCases, AcceptedByValidate) {
+    for (const Family& family : all_families()) {
+        for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), true)) {
+            if (verify_case.real_size) continue;
+            check::Case test_case(verify_case.spec);
+            for (Arithmetic arithmetic : verify_case.arithmetics) {
+                test_case.problem().arithmetic = arithmetic;
+                for (const Finding& finding : validate(test_case.problem())) ADD_FAILURE() << finding.message();
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::verify
