@@ -1,4 +1,4 @@
-// The one exception type of the library, and the findings that it carries.
+// The exceptions of the library, and the findings that it carries.
 #pragma once
 
 #include <stdexcept>
@@ -29,6 +29,13 @@ public:
 
 private:
     std::vector<Finding> findings_;
+};
+
+/// The caller's callback ended the call (`RunOptions::cancelled`). Some of the output is written, the rest is as it
+/// was.
+class Cancelled : public Error {
+public:
+    Cancelled() : Error("cancelled by the caller; the output is written in part") {}
 };
 
 }  // namespace tilewright

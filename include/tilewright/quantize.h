@@ -4,6 +4,7 @@
 #include <tilewright/problem.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace tilewright {
@@ -39,6 +40,14 @@ struct QuantizeOptions {
     bool deep_gemm = false;
 };
 
+/// How the conversion itself runs; nothing here changes a result.
+struct ConversionOptions {
+    int threads = 0;  // OpenMP threads; 0 = OpenMP's own choice
+    /// Called by the calling thread about every 50 ms of a long call. Where it returns true, the call ends by
+    /// `Cancelled`; where it throws, by that exception. The output is then written in part.
+    std::function<bool()> cancelled{};
+};
+
 /// Shape of the scales of a logical operand [rows, k] or [groups, rows, k], as `Operand` documents it; with groups,
 /// `tensor` has [groups]. No dimensions for `none`.
 Dims scale_shape(Granularity granularity, const Dims& shape);
@@ -47,11 +56,12 @@ Dims scale_shape(Granularity granularity, const Dims& shape);
 /// which is f32, bf16 or f16 in any strides. `out` gives memory of the shapes that `Operand` documents; out.values has
 /// the shape of `source` in any strides (a transposed view stores the other layout) and must not share memory with it.
 /// Groups are quantised each on its own; a tensor scale of shape [1] is shared by all. Throws Error with every finding.
-void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out);
+void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out,
+              const ConversionOptions& how = {});
 
 /// The inverse: value * scale * tensor scale, rounded once. out [rows, k] or [groups, rows, k], f32, bf16 or f16, any
 /// strides. Throws Error with every finding.
-void dequantize(const Operand& operand, const Tensor& out);
+void dequantize(const Operand& operand, const Tensor& out, const ConversionOptions& how = {});
 
 /// An operand that owns its memory (row-major, no gaps; values, scales and tensor scale each aligned to 128 bytes).
 class OwnedOperand {
@@ -69,6 +79,6 @@ private:
 };
 
 /// Quantises into memory of its own.
-OwnedOperand quantize(const Tensor& source, const QuantizeOptions& options);
+OwnedOperand quantize(const Tensor& source, const QuantizeOptions& options, const ConversionOptions& how = {});
 
 }  // namespace tilewright

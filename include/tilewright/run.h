@@ -3,6 +3,8 @@
 
 #include <tilewright/problem.h>
 
+#include <functional>
+
 namespace tilewright {
 
 struct RunOptions {
@@ -13,6 +15,9 @@ struct RunOptions {
     /// dependent launch). The result is the same; what a sequence of short kernels gains, `tilewright bench --overlap`
     /// shows.
     bool overlap = false;
+    /// CPU: called by the calling thread about every 50 ms of a long call. Where it returns true, the call ends by
+    /// `Cancelled`; where it throws, by that exception. D is then written in part, never outside its elements.
+    std::function<bool()> cancelled{};
 };
 
 /// Computes D. Throws Error, before writing anything, with every finding of `validate`.

@@ -26,9 +26,10 @@ void run(const Problem& problem, const RunOptions& options) {
         cuda::run(problem, options);
     } else if (bit_exact) {
         const std::vector<std::int64_t> k_splits = planner::planned_cuts(problem);
-        cpu::run_exact(geometry(problem), {.threads = options.threads, .k_splits = k_splits});
+        cpu::run_exact(geometry(problem),
+                       {.threads = options.threads, .cancelled = options.cancelled, .k_splits = k_splits});
     } else {
-        cpu::run_fast(geometry(problem), {.threads = options.threads});
+        cpu::run_fast(geometry(problem), {.threads = options.threads, .cancelled = options.cancelled});
     }
 }
 

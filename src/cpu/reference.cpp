@@ -1,5 +1,6 @@
 #include "cpu/reference.h"
 
+#include "base/threads.h"
 #include "formats/element.h"
 
 namespace tilewright::cpu {
@@ -39,10 +40,12 @@ double reference_element(const Geometry& g, const Piece& piece, std::int64_t row
     return c + double{g.alpha} * (tensor_scale(g.a, piece.group) * tensor_scale(g.b, piece.group)) * sum;
 }
 
-void run_reference(const Geometry& g) {
+void run_reference(const Geometry& g, const std::function<bool()>& cancelled) {
+    Cancellation cancellation(cancelled);
     for (const Piece& piece : pieces(g)) {
         for (std::int64_t row = 0; row < piece.rows; ++row) {
             for (std::int64_t column = 0; column < g.n; ++column) {
+                if (cancellation.requested()) return cancellation.check();
                 const double value = reference_element(g, piece, row, column);
                 formats::store(g.d.data, g.output, output_index(g.d, piece.group, piece.row_begin + row, column),
                                value);

@@ -3,10 +3,13 @@
 
 #include "problem/geometry.h"
 
+#include <functional>
+
 namespace tilewright::cpu {
 
 /// Computes D of a validated problem in double and rounds once to the output format.
-void run_reference(const Geometry& geometry);
+/// On one thread. `cancelled` as in RunOptions.
+void run_reference(const Geometry& geometry, const std::function<bool()>& cancelled = {});
 
 /// One element in double, before the rounding: row and column count from the piece's beginning.
 double reference_element(const Geometry& geometry, const Piece& piece, std::int64_t row, std::int64_t column);

@@ -59,11 +59,11 @@ OwnedOperand::OwnedOperand(const Dims& shape, const OperandRecipe& recipe) {
     }
 }
 
-OwnedOperand quantize(const Tensor& source, const QuantizeOptions& options) {
+OwnedOperand quantize(const Tensor& source, const QuantizeOptions& options, const ConversionOptions& how) {
     std::vector<Finding> findings = formats::check_quantize(source, options);
     if (!findings.empty()) throw Error(std::move(findings));
     OwnedOperand out(source.shape, options.recipe);
-    quantize(source, options, out);
+    quantize(source, options, out, how);
     return out;
 }
 

@@ -1,4 +1,5 @@
 // Quantising and dequantising whole matrices: tile by tile, in parallel, whatever the strides.
+#include "base/threads.h"
 #include "formats/block_scale.h"
 #include "formats/element.h"
 #include "formats/matrix_view.h"
@@ -55,18 +56,38 @@ std::int64_t strip_rows(Granularity granularity, const MatrixView& in) {
     return turned || granularity == Granularity::block_128x128 ? 128 : 32;
 }
 
-/// Starting threads costs more than converting this many elements.
-bool deserves_threads(const MatrixView& view) { return view.groups * view.rows * view.columns > 32768; }
+/// The threads and the cancellation of one call.
+class Runner {
+public:
+    Runner(const MatrixView& source, const ConversionOptions& how)
+        : threads_(region_threads(how.threads, source.groups * source.rows * source.columns / elements_for_a_thread)),
+          cancellation_(how.cancelled) {}
+
+    template <class Item>
+    void for_each(std::int64_t count, Item item) {
+#pragma omp parallel for schedule(static) num_threads(threads_) if (threads_ > 1)
+        for (std::int64_t i = 0; i < count; ++i) {
+            if (!cancellation_.requested()) item(i);
+        }
+        cancellation_.check();
+    }
+
+private:
+    /// Starting a thread costs more than converting this many.
+    static constexpr std::int64_t elements_for_a_thread = 32768;
+
+    int threads_;
+    Cancellation cancellation_;
+};
 
 // ---- scales that need a look at all of k first ----
 
 /// The peak of each row of each group.
-std::vector<Peak> row_peaks(const MatrixView& source) {
+std::vector<Peak> row_peaks(const MatrixView& source, Runner& runner) {
     std::vector<Peak> peaks(static_cast<std::size_t>(source.groups * source.rows));
     const Regions regions(source, strip_rows(Granularity::row, source));
     const std::int64_t strips = regions.groups * regions.strips();
-#pragma omp parallel for schedule(static) if (deserves_threads(source))
-    for (std::int64_t strip = 0; strip < strips; ++strip) {
+    runner.for_each(strips, [&](std::int64_t strip) {
         Tile tile;
         for (std::int64_t chunk = 0; chunk < regions.chunks(); ++chunk) {
             const Region region = regions[strip * regions.chunks() + chunk];
@@ -76,13 +97,13 @@ std::vector<Peak> row_peaks(const MatrixView& source) {
                 peaks[static_cast<std::size_t>(row)].include(tile.row(i), region.columns);
             }
         }
-    }
+    });
     return peaks;
 }
 
 /// The peak of each group, or of all of them as if they were one.
-std::vector<Peak> group_peaks(const MatrixView& source, bool shared) {
-    const std::vector<Peak> rows = row_peaks(source);
+std::vector<Peak> group_peaks(const MatrixView& source, bool shared, Runner& runner) {
+    const std::vector<Peak> rows = row_peaks(source, runner);
     std::vector<Peak> groups(static_cast<std::size_t>(shared ? 1 : source.groups));
     for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
         groups[static_cast<std::size_t>(shared ? 0 : i / source.rows)].include(rows[static_cast<std::size_t>(i)]);
@@ -90,16 +111,16 @@ std::vector<Peak> group_peaks(const MatrixView& source, bool shared) {
     return groups;
 }
 
-void write_row_scales(const MatrixView& source, const ScaleRule& rule, const ScaleView& scales) {
-    const std::vector<Peak> peaks = row_peaks(source);
+void write_row_scales(const MatrixView& source, const ScaleRule& rule, const ScaleView& scales, Runner& runner) {
+    const std::vector<Peak> peaks = row_peaks(source, runner);
     for (std::int64_t i = 0; i < std::ssize(peaks); ++i) {
         scales.set(i / source.rows, i % source.rows, 0, rule.scale(peaks[static_cast<std::size_t>(i)], 1));
     }
 }
 
-void write_tensor_scales(const MatrixView& source, const ScaleRule& rule, const Tensor& out) {
+void write_tensor_scales(const MatrixView& source, const ScaleRule& rule, const Tensor& out, Runner& runner) {
     const ScaleView scales(out, Granularity::tensor);
-    const std::vector<Peak> peaks = group_peaks(source, out.shape[0] == 1);
+    const std::vector<Peak> peaks = group_peaks(source, out.shape[0] == 1, runner);
     for (std::int64_t group = 0; group < std::ssize(peaks); ++group) {
         const Peak& peak = peaks[static_cast<std::size_t>(group)];
         const bool two_levels = rule.recipe.granularity == Granularity::block_1x16;
@@ -197,7 +218,7 @@ struct Dequantizer {
 
 }  // namespace
 
-void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out) {
+void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out, const ConversionOptions& how) {
     std::vector<Finding> findings = check_quantize(source, options, out);
     if (!findings.empty()) throw Error(std::move(findings));
     const Granularity granularity = options.recipe.granularity;
@@ -206,20 +227,20 @@ void quantize(const Tensor& source, const QuantizeOptions& options, const Operan
                               .rule = {options.recipe, options.round_up, options.deep_gemm},
                               .scales = ScaleView(out.scales, granularity),
                               .tensor_scale = ScaleView(out.tensor_scale, Granularity::tensor)};
-    if (granularity == Granularity::row) write_row_scales(quantizer.source, quantizer.rule, quantizer.scales);
-    if (granularity == Granularity::tensor) write_tensor_scales(quantizer.source, quantizer.rule, out.scales);
-    if (granularity == Granularity::block_1x16) write_tensor_scales(quantizer.source, quantizer.rule, out.tensor_scale);
+    Runner runner(quantizer.source, how);
+    if (granularity == Granularity::row) write_row_scales(quantizer.source, quantizer.rule, quantizer.scales, runner);
+    if (granularity == Granularity::tensor) write_tensor_scales(quantizer.source, quantizer.rule, out.scales, runner);
+    if (granularity == Granularity::block_1x16)
+        write_tensor_scales(quantizer.source, quantizer.rule, out.tensor_scale, runner);
 
     const Regions regions(quantizer.source, strip_rows(granularity, quantizer.source));
-    const std::int64_t count = regions.count();
-#pragma omp parallel for schedule(static) if (deserves_threads(quantizer.source))
-    for (std::int64_t i = 0; i < count; ++i) {
+    runner.for_each(regions.count(), [&](std::int64_t i) {
         Tile tile;
         quantizer.quantize(regions[i], tile);
-    }
+    });
 }
 
-void dequantize(const Operand& operand, const Tensor& out) {
+void dequantize(const Operand& operand, const Tensor& out, const ConversionOptions& how) {
     std::vector<Finding> findings = check_dequantize(operand, out);
     if (!findings.empty()) throw Error(std::move(findings));
     const Dequantizer dequantizer{.values = matrix_view(operand.values),
@@ -227,12 +248,10 @@ void dequantize(const Operand& operand, const Tensor& out) {
                                   .scales = ScaleView(operand.scales, operand.granularity),
                                   .tensor_scale = ScaleView(operand.tensor_scale, Granularity::tensor)};
     const Regions regions(dequantizer.values, strip_rows(operand.granularity, dequantizer.values));
-    const std::int64_t count = regions.count();
-#pragma omp parallel for schedule(static) if (deserves_threads(dequantizer.values))
-    for (std::int64_t i = 0; i < count; ++i) {
+    Runner(dequantizer.values, how).for_each(regions.count(), [&](std::int64_t i) {
         Tile tile;
         dequantizer.dequantize(regions[i], tile);
-    }
+    });
 }
 
 }  // namespace tilewright

@@ -1,5 +1,6 @@
 #include "cpu/exact/exact.h"
 
+#include "base/threads.h"
 #include "cpu/exact/decode.h"
 #include "cpu/exact/kernels.h"
 #include "cpu/exact/output.h"
@@ -31,6 +32,7 @@ struct Call {
     TileLayout a_layout;
     TileLayout b_layout;
     bool exact_products;  // no product of a step is ever cut
+    Cancellation& cancellation;
 };
 
 /// One thread's memory: decoded operands, and a tile of accumulators in panels of columns ([panels, rows, panel]).
@@ -71,6 +73,7 @@ public:
             begin = cut;
         }
         add_slice(begin, k);
+        if (call_.cancellation.requested()) return;
         load_scales(0);
         write_outputs({.geometry = call_.geometry,
                        .place = place_,
@@ -85,7 +88,9 @@ private:
         std::fill_n(work_.chain.data(), sums_, 0.0F);
         std::fill_n(work_.slice.data(), sums_, 0.0F);
         general_ = false;
-        for (std::int64_t k = begin; k < end; k += tile_k) multiply(k, std::min<std::int64_t>(tile_k, end - k), end);
+        for (std::int64_t k = begin; k < end && !call_.cancellation.requested(); k += tile_k) {
+            multiply(k, std::min<std::int64_t>(tile_k, end - k), end);
+        }
         if (begin == 0) {
             std::copy_n(work_.slice.data(), sums_, work_.total.data());
         } else {
@@ -207,11 +212,10 @@ int threads_for(const std::vector<Piece>& list, std::int64_t n, std::int64_t til
         products += static_cast<double>(piece.rows) * static_cast<double>(n) * static_cast<double>(piece.k_count);
     }
     if (products < products_for_threads || tiles < 2) return 1;
-    const std::int64_t threads = wanted > 0 ? wanted : omp_get_max_threads();
-    return static_cast<int>(std::min(threads, tiles));
+    return region_threads(wanted, tiles);
 }
 
-Call call_of(const Geometry& g, const ExactOptions& options) {
+Call call_of(const Geometry& g, const ExactOptions& options, Cancellation& cancellation) {
     const Recipe recipe{g.a.recipe, g.b.recipe};
     const std::optional<CanonicalOrder> order = canonical_order(recipe, g.accumulation);
     if (!order) {
@@ -226,7 +230,8 @@ Call call_of(const Geometry& g, const ExactOptions& options) {
             .order = *order,
             .a_layout = rows_layout(order->step, kernels),
             .b_layout = panels_layout(order->step, kernels),
-            .exact_products = fp4 && order->step == StepKind::fp8};
+            .exact_products = fp4 && order->step == StepKind::fp8,
+            .cancellation = cancellation};
 }
 
 }  // namespace
@@ -241,7 +246,8 @@ const ExactKernels& exact_kernels(Isa isa) {
 }
 
 void run_exact(const Geometry& g, const ExactOptions& options) {
-    const Call call = call_of(g, options);
+    Cancellation cancellation(options.cancelled);
+    const Call call = call_of(g, options, cancellation);
     const std::vector<Piece> list = pieces(g);
     const std::vector<TilePlace> tiles = tiles_of(list, g.n);
     const auto count = static_cast<std::int64_t>(tiles.size());
@@ -251,6 +257,7 @@ void run_exact(const Geometry& g, const ExactOptions& options) {
     for (std::int64_t i = 0; i < count; ++i) {
         Tile(call, tiles[i], workspaces[static_cast<std::size_t>(omp_get_thread_num())]).compute();
     }
+    cancellation.check();
 }
 
 }  // namespace tilewright::cpu

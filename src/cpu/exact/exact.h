@@ -5,13 +5,15 @@
 #include "problem/geometry.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
 namespace tilewright::cpu {
 
 struct ExactOptions {
-    int threads = 0;  // 0: OpenMP's own choice
+    int threads = 0;                    // 0: OpenMP's own choice
+    std::function<bool()> cancelled{};  // as in RunOptions
     /// Where the GPU's plan splits k: ascending multiples of 128, counted from the beginning of each piece; those
     /// beyond its end have no effect. Each slice is summed from zero; the sums are added in ascending k.
     std::span<const std::int64_t> k_splits{};

@@ -26,14 +26,13 @@ const FastKernels& kernels_of(Isa isa) {
 Multiplier usual_multiplier(Isa isa) { return isa == Isa::baseline ? Multiplier::openblas : Multiplier::built_in; }
 
 /// Below this many items a parallel region costs more than it saves.
-int useful_threads(const Work& work, const Geometry& g, int threads) {
+int useful_threads(const Work& work, const Geometry& g, int wanted) {
     const double products = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    if (products < 32'768) return 1;
-    return static_cast<int>(std::clamp<std::int64_t>(work.item_count(), 1, threads));
+    return products < 32'768 ? 1 : region_threads(wanted, work.item_count());
 }
 
 void run_chunks(const Call& call, int threads, std::vector<ItemMemory>& memories) {
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
         ItemMemory& memory = memories[static_cast<std::size_t>(omp_get_thread_num())];
         for (const Chunk& chunk : call.work.chunks) {
@@ -41,10 +40,12 @@ void run_chunks(const Call& call, int threads, std::vector<ItemMemory>& memories
             const auto items = static_cast<std::int64_t>(chunk.items.size());
 #pragma omp for schedule(dynamic)
             for (std::int64_t i = 0; i < units; ++i) {
+                if (call.cancellation.requested()) continue;
                 decode_rows(call, chunk.units[static_cast<std::size_t>(i)], memory);
             }
 #pragma omp for schedule(dynamic)
             for (std::int64_t i = 0; i < items; ++i) {
+                if (call.cancellation.requested()) continue;
                 multiply_item(call, chunk.items[static_cast<std::size_t>(i)], memory);
             }
         }
@@ -61,17 +62,18 @@ void run_fast(const Geometry& geometry, const FastOptions& options) {
 
     Work work = plan_work(geometry, kernels, with_sgemm ? Method::sgemm : Method::panels);
     if (work.chunks.empty()) return;
-    const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
-    const int threads = useful_threads(work, geometry, wanted);
+    const int threads = useful_threads(work, geometry, options.threads);
     const std::unique_ptr<float[]> buffer(new float[static_cast<std::size_t>(work.buffer_floats())]);
     std::vector<ItemMemory> memories;
     memories.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) memories.emplace_back(kernels);
 
-    const Call call{geometry, kernels, work, buffer.get()};
+    Cancellation cancellation(options.cancelled);
+    const Call call{geometry, kernels, work, buffer.get(), cancellation};
     const std::optional<SingleBlasThread> single =
         with_sgemm ? std::optional<SingleBlasThread>(std::in_place) : std::nullopt;
     run_chunks(call, threads, memories);
+    cancellation.check();
 }
 
 }  // namespace tilewright::cpu

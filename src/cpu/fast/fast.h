@@ -5,6 +5,7 @@
 #include "problem/geometry.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace tilewright::cpu {
@@ -16,7 +17,8 @@ enum class Multiplier : std::uint8_t {
 };
 
 struct FastOptions {
-    int threads = 0;  // 0: OpenMP's own choice; the bits do not depend on it
+    int threads = 0;                    // 0: OpenMP's own choice; the bits do not depend on it
+    std::function<bool()> cancelled{};  // as in RunOptions
     // For tests and benchmarks.
     std::optional<Isa> isa{};                // without one the best this CPU has
     std::optional<Multiplier> multiplier{};  // without one the faster for the level

@@ -69,6 +69,7 @@ void multiply_panels(const Call& call, ItemView& view, ItemMemory& memory) {
     const auto lanes = static_cast<std::int64_t>(call.kernels.lanes);
     const std::int64_t sum_stride = padded_rows(call, view.part);
     for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
+        if (call.cancellation.requested()) return;
         const Block block = column_block(view, view.columns, k, panel_k);
         decode_columns(call, block, view, memory, stride);
         const int step = view.product.scaled ? scale_k : panel_k;
@@ -103,6 +104,7 @@ void multiply_dots(const Call& call, ItemView& view, ItemMemory& memory) {
         std::fill_n(memory.lane_sums.get(), lane_sums, 0.0F);
         std::fill_n(memory.columns.get() + columns.count * stride, (dot_tile_columns - columns.count) * stride, 0.0F);
         for (std::int64_t k = 0; k < view.product.k_count; k += dot_k) {
+            if (call.cancellation.requested()) return;
             const Block block = column_block(view, columns, k, dot_k);
             decode_columns(call, block, view, memory, stride);
             const int padded = (block.k_count + kernels.width - 1) / kernels.width * kernels.width;
@@ -149,6 +151,7 @@ void multiply_sgemm(const Call& call, ItemView& view, ItemMemory& memory) {
     const bool scaled = view.product.scaled;
     const int step = scaled ? scale_k : panel_k;
     for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
+        if (call.cancellation.requested()) return;
         const Block block = column_block(view, view.columns, k, panel_k);
         decode_columns(call, block, view, memory, stride);
         for (int i = 0; i < block.k_count; i += step) {
@@ -212,6 +215,7 @@ void decode_rows(const Call& call, const DecodeUnit& unit, ItemMemory& memory) {
     float* out = call.buffer + part.offset + unit.first_row * stride;
     const float gain = call.kernels.decode_gain(product.row_side.operand->recipe.values);
     for (std::int64_t k = 0; k < product.k_count; k += decode_k_limit) {
+        if (call.cancellation.requested()) return;
         const Block block{.side = product.row_side,
                           .rows = part.rows.part(unit.first_row, unit.rows),
                           .k = k,
@@ -251,6 +255,7 @@ void multiply_item(const Call& call, const Item& item, ItemMemory& memory) {
         case Method::panels: multiply_panels(call, view, memory); break;
         case Method::sgemm: multiply_sgemm(call, view, memory); break;
     }
+    if (call.cancellation.requested()) return;
 
     double row_scales[part_rows_limit];
     double column_scales[output_columns];

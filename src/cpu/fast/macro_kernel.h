@@ -1,6 +1,7 @@
 // The two kinds of work that threads of the fast backend take: decoding rows of a part, multiplying columns of one.
 #pragma once
 
+#include "base/threads.h"
 #include "cpu/fast/blocking.h"
 #include "cpu/fast/output.h"
 
@@ -15,6 +16,7 @@ struct Call {
     const FastKernels& kernels;
     Work& work;
     float* buffer = nullptr;  // the decoded rows of the present chunk
+    Cancellation& cancellation;
 };
 
 /// Memory of one thread: about 0.5 MiB, touched as far as it is used.

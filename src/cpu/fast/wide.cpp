@@ -102,6 +102,7 @@ void write_wide(const Call& call, const Item& item, ItemMemory& memory, const Ou
     for (std::int64_t r = 0; r < part.rows.count; r += call.kernels.lanes) {
         const Rows rows = part.rows.part(r, std::min<std::int64_t>(call.kernels.lanes, part.rows.count - r));
         for (int c = 0; c < item.columns; c += wide_columns) {
+            if (call.cancellation.requested()) return;
             const int count = std::min(wide_columns, item.columns - c);
             multiply(call.kernels, product, rows, product.columns.part(item.first_column + c, count), wide);
             OutputJob some = job;

@@ -1,0 +1,42 @@
+// How many threads a CPU call gets, and how its caller ends it early.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <thread>
+
+namespace tilewright {
+
+/// Threads for a parallel region: `wanted` (0: OpenMP's own choice), but no more than there are work items, and at
+/// least 1. A region of one thread must not be opened as a parallel one (`if (threads > 1)`).
+///
+/// Throws Error where the result is more than one and the process was forked from one in which this function had
+/// returned more than one: libgomp's threads do not survive a fork, and the child would wait for them forever.
+int region_threads(int wanted, std::int64_t items);
+
+/// One call that its caller may end early. The callback is called by the thread that made this object, not before
+/// `interval` has passed and then about as often; what it throws is kept for `check`.
+class Cancellation {
+public:
+    static constexpr std::chrono::milliseconds interval{50};
+
+    explicit Cancellation(const std::function<bool()>& callback) : callback_(callback) {}
+
+    /// For every thread of a region, before each work item: whether the rest should be left undone.
+    bool requested();
+
+    /// After the region, by the thread that made this: throws Cancelled, or what the callback threw.
+    void check() const;
+
+private:
+    const std::function<bool()>& callback_;
+    const std::thread::id caller_ = std::this_thread::get_id();
+    std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+    std::atomic<bool> requested_ = false;
+    std::exception_ptr thrown_;
+};
+
+}  // namespace tilewright

@@ -1,0 +1,125 @@
+// Forked children of a process that has computed on several threads: one thread goes on working, more are refused with
+// a message, and nothing hangs.
+#include "cpu/blas.h"
+#include "cpu/fast/fast.h"
+#include "problem/geometry.h"
+
+#include <tilewright/error.h>
+#include <tilewright/quantize.h>
+#include <tilewright/run.h>
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace tilewright {
+namespace {
+
+struct Product {
+    static constexpr std::int64_t size = 256;
+
+    explicit Product(Arithmetic arithmetic) : values(size * size, 0x3F80), d(size * size) {
+        problem.a.values = problem.b.values = row_major(values.data(), Format::bf16, {size, size});
+        problem.d = row_major(d.data(), Format::f32, {size, size});
+        problem.arithmetic = arithmetic;
+    }
+    bool is_right() const { return d.front() == size && d.back() == size; }
+
+    std::vector<std::uint16_t> values;  // ones
+    std::vector<float> d;
+    Problem problem{};
+};
+
+void quantize_something(int threads) {
+    std::vector<std::uint16_t> ones(512 * 512, 0x3F80);
+    std::vector<std::byte> values(ones.size());
+    std::vector<float> scales(512);
+    const Operand out{.values = row_major(values.data(), Format::e4m3, {512, 512}),
+                      .granularity = Granularity::row,
+                      .scales = row_major(scales.data(), Format::f32, {512})};
+    const OperandRecipe recipe{Format::e4m3, Granularity::row, Format::f32};
+    quantize(row_major(ones.data(), Format::bf16, {512, 512}), {.recipe = recipe}, out, {.threads = threads});
+}
+
+/// Whether `work` is refused with a message that names both ways out.
+template <class Work>
+bool is_refused(Work work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        const std::string text = error.what();
+        return text.find("threads=1") != std::string::npos && text.find("spawn") != std::string::npos;
+    }
+    return false;
+}
+
+/// The number that `work` returns in a forked child; -1 where it hangs for half a minute or crashes.
+template <class Work>
+int in_child(Work work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        _exit(work());
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Fork, AChildWorksOnOneThreadAndRefusesMore) {
+    for (Arithmetic arithmetic : {Arithmetic::fast, Arithmetic::bit_exact}) {
+        Product product(arithmetic);
+        run(product.problem, {.threads = 2});
+        ASSERT_TRUE(product.is_right());
+        const int failure = in_child([&] {
+            if (!is_refused([&] { run(product.problem, {.threads = 2}); })) return 1;
+            product.d.assign(product.d.size(), 0);
+            run(product.problem, {.threads = 1});
+            return product.is_right() ? 0 : 2;
+        });
+        EXPECT_EQ(failure, 0) << name(arithmetic);
+        run(product.problem, {.threads = 2});  // the parent goes on as before
+    }
+}
+
+TEST(Fork, AlsoForQuantisers) {
+    quantize_something(2);
+    const int failure = in_child([] {
+        if (!is_refused([] { quantize_something(2); })) return 1;
+        quantize_something(1);
+        return 0;
+    });
+    EXPECT_EQ(failure, 0);
+}
+
+/// OpenBLAS has handlers of its own for forks; that they do their work is a fact about it that we rely on.
+TEST(Fork, OpenBlasWorksInAChild) {
+    if (!cpu::blas_found()) GTEST_SKIP() << "no OpenBLAS on this machine: the built-in kernels multiply";
+    Product product(Arithmetic::fast);
+    cpu::set_blas_threads(2);
+    std::vector<float> x(512 * 512, 1.0F);
+    std::vector<float> y(512 * 512);
+    const cpu::SgemmArguments all_threads{.m = 512,
+                                          .n = 512,
+                                          .k = 512,
+                                          .a = x.data(),
+                                          .a_stride = 512,
+                                          .b = x.data(),
+                                          .b_stride = 512,
+                                          .c = y.data(),
+                                          .c_stride = 512};
+    cpu::sgemm(all_threads);  // its threads run
+    const int failure = in_child([&] {
+        const cpu::FastOptions options{.threads = 1, .multiplier = cpu::Multiplier::openblas};
+        cpu::run_fast(geometry(product.problem), options);
+        return product.is_right() ? 0 : 1;
+    });
+    EXPECT_EQ(failure, 0);
+}
+
+}  // namespace
+}  // namespace tilewright
