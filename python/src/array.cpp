@@ -1,11 +1,16 @@
 #include "array.h"
 
+#include "arguments.h"
+#include "element_type.h"
 #include "raw_array.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <tilewright/error.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace tilewright::python {
@@ -19,82 +24,32 @@ nb::dict& registry() {
     return *dtypes;
 }
 
-std::string class_name(nb::handle array) { return nb::cast<std::string>(nb::str(array.type().attr("__name__"))); }
-
-std::string dtype_name(nb::handle array) {
-    if (!nb::hasattr(array, "dtype")) return class_name(array);
-    const nb::object dtype = array.attr("dtype");
-    return nb::cast<std::string>(nb::str(nb::handle(dtype)));
+/// The strides that the array's library tells; nothing for libraries that are not known here.
+std::optional<Dims> own_strides(nb::handle array) {
+    const nb::object given = arrays_module().attr("strides")(array);
+    if (given.is_none()) return std::nullopt;
+    Dims strides;
+    for (const nb::handle stride : nb::borrow<nb::tuple>(given)) strides.push_back(nb::cast<std::int64_t>(stride));
+    return strides;
 }
 
-/// The format that a DLPack element type names by itself.
-std::optional<Format> named_format(nb::dlpack::dtype type) {
-    using Code = nb::dlpack::dtype_code;
-    if (type.lanes != 1) return std::nullopt;
-    switch (static_cast<Code>(type.code)) {
-        case Code::Float:
-            return type.bits == 32   ? std::optional(Format::f32)
-                   : type.bits == 16 ? std::optional(Format::f16)
-                                     : std::nullopt;
-        case Code::Bfloat: return Format::bf16;
-        case Code::Float8_E4M3FN: return Format::e4m3;
-        case Code::Float8_E5M2: return Format::e5m2;
-        case Code::Float8_E8M0FNU: return Format::ue8m0;
-        case Code::Int:
-            return type.bits == 32   ? std::optional(Format::i32)
-                   : type.bits == 64 ? std::optional(Format::i64)
-                                     : std::nullopt;
-        default: return std::nullopt;
-    }
-}
-
-/// Two e2m1 to a byte, as torch.float4_e2m1fn_x2 exports them.
-bool is_packed_e2m1(nb::dlpack::dtype type) {
-    return static_cast<nb::dlpack::dtype_code>(type.code) == nb::dlpack::dtype_code::Float4_E2M1FN && type.lanes == 2;
-}
-
-bool is_raw(nb::dlpack::dtype type, Format format) {
-    const int carrier_bits = format == Format::e2m1 ? 8 : bits(format);
-    const bool word = carrier_bits == 8 || carrier_bits == 16;
-    return static_cast<nb::dlpack::dtype_code>(type.code) == nb::dlpack::dtype_code::UInt && type.lanes == 1 && word &&
-           type.bits == carrier_bits;
-}
-
-/// An element type that names one format is also good for formats with the same codes.
-bool stands_for(Format given, Format expected) {
-    return given == expected || (given == Format::e4m3 && expected == Format::ue4m3);
-}
-
-std::string expected_text(const ArrayRole& role) {
-    if (role.integers) return "int32 or int64";
-    if (!role.format || role.only_codes) return "bfloat16, float16 or float32";
-    const std::string word(name(*role.format));
-    if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8";
-    const int size = bits(*role.format);
-    return size <= 16 ? word + ", or its codes as uint" + std::to_string(size) : word;
-}
-
-Format element_format(nb::dlpack::dtype type, std::optional<Format> registered, nb::handle array,
-                      const ArrayRole& role) {
-    std::optional<Format> given = registered ? registered : named_format(type);
-    if (is_packed_e2m1(type)) given = Format::e2m1;
-    if (role.format && (given ? stands_for(*given, *role.format) : is_raw(type, *role.format))) return *role.format;
-    const bool integer = given == Format::i32 || given == Format::i64;
-    if (given && integer == role.integers && (!role.format || role.only_codes)) return *given;
-    const bool is_double = dtype_name(array).find("float64") != std::string::npos;
-    refuse(role.operand, dtype_name(array), expected_text(role),
-           given || !is_double ? "" : "convert it, e.g. x.astype(numpy.float32)");
-}
-
-/// From bytes to elements: the dimension of stride 1 is the packed one.
-void count_packed_elements(Tensor& tensor, const ArrayRole& role) {
-    int packed = -1;
-    for (int i = 0; i < tensor.shape.kept(); ++i) {
-        const bool longer = packed < 0 || tensor.shape[i] > 1 || tensor.shape[packed] <= 1;
-        if (tensor.strides[i] == 1 && longer) packed = i;
-    }
+/// The dimension of stride 1, -1 if there is none. Where several have it or none, the library's own strides decide, for
+/// DLPack exporters may write other ones for a dimension with one element and for empty arrays. Where those are several
+/// too, the last one: [n, 1] and [1, n] bytes are then rows, never a transpose.
+int packed_dimension(const Tensor& tensor, nb::handle array) {
     const int last = tensor.shape.kept() - 1;
-    if (packed < 0 && last >= 0 && tensor.shape[last] <= 1) packed = last;
+    const bool ambiguous = std::count(tensor.strides.begin(), tensor.strides.end(), 1) != 1;
+    const Dims strides = ambiguous ? own_strides(array).value_or(tensor.strides) : tensor.strides;
+    for (int i = last; i >= 0; --i) {
+        if (strides[i] == 1) return i;
+    }
+    const bool is_empty = std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0;
+    return is_empty || tensor.shape[last] == 1 ? last : -1;
+}
+
+/// From bytes to elements.
+void count_packed_elements(Tensor& tensor, nb::handle array, const ArrayRole& role) {
+    const int packed = packed_dimension(tensor, array);
     if (packed < 0) {
         refuse(role.operand, "strides " + to_string(tensor.strides) + " in bytes", "one dimension of stride 1",
                "two e2m1 share a byte, and their pairs must be neighbours");
@@ -110,7 +65,7 @@ void count_packed_elements(Tensor& tensor, const ArrayRole& role) {
 }
 
 template <class Array>
-Tensor described(const Array& array, Format format, const ArrayRole& role) {
+Tensor described(const Array& array, Format format, nb::handle source, const ArrayRole& role) {
     Tensor tensor{.data = const_cast<void*>(static_cast<const void*>(array.data())), .format = format};
     for (std::size_t i = 0; i < array.ndim(); ++i) {
         tensor.shape.push_back(static_cast<std::int64_t>(array.shape(i)));
@@ -126,7 +81,7 @@ Tensor described(const Array& array, Format format, const ArrayRole& role) {
     } else if (device != nb::device::cpu::value && device != nb::device::cuda_host::value) {
         refuse(role.operand, "memory of DLPack device " + std::to_string(device), "CPU or CUDA memory");
     }
-    if (format == Format::e2m1) count_packed_elements(tensor, role);
+    if (format == Format::e2m1) count_packed_elements(tensor, source, role);
     return tensor;
 }
 
@@ -143,22 +98,41 @@ nb::object registered(nb::handle array) {
     return nb::borrow(entry);
 }
 
+/// The exact type numpy.ndarray, which has nothing that `refuse_state` looks for.
 bool is_numpy_array(nb::handle array) {
     static const PyTypeObject* const type =
         reinterpret_cast<PyTypeObject*>(nb::module_::import_("numpy").attr("ndarray").ptr());
     return Py_TYPE(array.ptr()) == type;
 }
 
-/// torch would compute a gradient through this tensor, and we have none to give. Asked of all but numpy's arrays, whose
-/// lack of the attribute would cost an exception a call.
-void refuse_gradient(nb::handle array, const ArrayRole& role) {
-    static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
-    const nb::object required = nb::steal(PyObject_GetAttr(array.ptr(), attribute));
-    if (!required.is_valid()) PyErr_Clear();
-    if (!required.is_valid() || required.is(Py_False)) return;
-    if (!nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) return;
-    refuse(role.operand, "a tensor that requires a gradient", "one that does not",
-           "pass x.detach(), or call it under torch.no_grad()");
+/// Calls a method of torch's tensors without arguments. Fails only where the tensor is not torch's.
+nb::object called(nb::handle tensor, PyObject* method) {
+    nb::object result = nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), method));
+    if (!result.is_valid()) PyErr_Clear();
+    return result;
+}
+
+/// Throws Error for what an array's memory alone does not say: a mask of numpy, torch's lazy negation, and a gradient that
+/// torch would compute, for which we have none. True for tensors of torch. Not asked of numpy's arrays, whose lack of the
+/// attribute would cost an exception a call.
+bool refuse_state(nb::handle array, const ArrayRole& role) {
+    static PyObject* const gradient = PyUnicode_InternFromString("requires_grad");
+    static PyObject* const negation = PyUnicode_InternFromString("is_neg");
+    const nb::object required = nb::steal(PyObject_GetAttr(array.ptr(), gradient));
+    if (!required.is_valid()) {
+        PyErr_Clear();
+        if (!nb::cast<bool>(arrays_module().attr("is_masked")(array))) return false;
+        refuse(role.operand, "a masked array", "an array without a mask", "pass x.filled(value), or x.data");
+    }
+    if (!required.is(Py_False) && nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) {
+        refuse(role.operand, "a tensor that requires a gradient", "one that does not",
+               "pass x.detach(), or call it under torch.no_grad()");
+    }
+    if (called(array, negation).is(Py_True)) {
+        refuse(role.operand, "a tensor with torch's negation bit, whose memory has the opposite signs",
+               "one without it", "pass x.resolve_neg()");
+    }
+    return true;
 }
 
 /// Why an array was not taken.
@@ -167,7 +141,12 @@ void refuse_gradient(nb::handle array, const ArrayRole& role) {
     if (role.writable && nb::try_cast(array, readable, false)) {
         refuse(role.operand, "a read-only array", "one that can be written");
     }
-    if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_text(role));
+    const nb::object reason = arrays_module().attr("reason_to_refuse")(array);
+    if (!reason.is_none()) {
+        const auto [given, expected, advice] = nb::cast<std::array<std::string, 3>>(reason);
+        refuse(role.operand, given, expected, advice);
+    }
+    if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_elements(role));
     refuse(role.operand, class_name(array), "an array that speaks DLPack or the buffer protocol (numpy, torch, ...)");
 }
 
@@ -195,7 +174,7 @@ std::optional<Format> import_memory(nb::handle array, bool is_numpy, const Array
         if (!entry.is_valid()) refuse_array(array, role);
     }
     const auto [format, carrier] = nb::cast<std::pair<std::string, nb::object>>(entry);
-    if (format.empty()) refuse(role.operand, dtype_name(array), expected_text(role), unpacked_e2m1);
+    if (format.empty()) refuse(role.operand, dtype_name(array), expected_elements(role), unpacked_e2m1);
     const nb::object codes = array.attr("view")(carrier);
     const bool lent = !is_numpy && is_lent(codes, role, out);
     if (!lent && !is_imported(codes, role, out)) refuse_array(array, role);
@@ -210,11 +189,6 @@ auto with_memory(const ArrayView& out, const ArrayRole& role, const Use& use) {
 }
 
 }  // namespace
-
-void refuse(const std::string& operand, const std::string& given, const std::string& expected,
-            const std::string& advice) {
-    throw Error(std::vector<Finding>{{operand, given, expected, advice}});
-}
 
 nb::handle arrays_module() {
     static PyObject* const module = nb::module_::import_("tilewright._arrays").release().ptr();
@@ -233,12 +207,19 @@ ArrayView view(nb::handle array, const ArrayRole& role) {
         return out;
     }
     const bool is_numpy = is_numpy_array(array);
-    if (!is_numpy) refuse_gradient(array, role);
+    if (!is_numpy) out.is_torch = refuse_state(array, role);
     const std::optional<Format> known = import_memory(array, is_numpy, role, out);
     out.tensor = with_memory(out, role, [&](const auto& memory) {
-        return described(memory, element_format(memory.dtype(), known, array, role), role);
+        return described(memory, element_format(memory.dtype(), known, array, role), array, role);
     });
     return out;
+}
+
+bool has_moved(const ArrayView& view) {
+    static PyObject* const address = PyUnicode_InternFromString("data_ptr");
+    if (!view.is_torch) return false;
+    const nb::object now = called(view.source, address);
+    return now.is_valid() && PyLong_AsVoidPtr(now.ptr()) != view.tensor.data;
 }
 
 nb::object new_array(nb::handle like, const Dims& shape, Format format, bool zeros) {

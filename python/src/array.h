@@ -25,12 +25,14 @@ struct ArrayRole {
     std::optional<Format> format{};
     bool only_codes = false;  // `format` is for such codes only; arrays that name another format keep it
     bool integers = false;    // int32 or int64
+    bool codes = false;       // any format; an array whose dtype names none needs `format`
 };
 
 /// A tensor and what keeps its memory where it is.
 struct ArrayView {
     Tensor tensor{};
     nb::object source{};        // the array as the caller gave it
+    bool is_torch = false;      // whose storage may be given away and moved
     BorrowedTensor borrowed{};  // one of these three holds the memory
     nb::ndarray<nb::ro> readable{};
     nb::ndarray<> writable{};
@@ -41,8 +43,7 @@ nb::handle arrays_module();
 
 /// Memory by its address, for libraries that speak no protocol; nothing keeps it where it is.
 struct RawArray {
-    RawArray(std::uintptr_t address, const std::vector<std::int64_t>& shape, std::string_view format,
-             const std::optional<std::vector<std::int64_t>>& strides, std::string_view device);
+    RawArray(nb::handle address, nb::handle shape, nb::handle format, nb::handle strides, nb::handle device);
 
     Tensor tensor{};
 };
@@ -51,15 +52,16 @@ struct RawArray {
 /// where it is to be written. None is a tensor that is not given. A zero-dimensional array becomes [1].
 ArrayView view(nb::handle array, const ArrayRole& role);
 
+/// Whether torch has given away the memory that was viewed, or has it elsewhere now: `untyped_storage().resize_(0)`, as
+/// FSDP does it. Never for other libraries.
+bool has_moved(const ArrayView& view);
+
 /// From now on arrays whose `dtype` equals `dtype` hold `format`, and are read through `array.view(carrier)`: for the
-/// element types that neither DLPack nor the buffer protocol can name. An empty format marks a type as not accepted.
+/// element types that neither DLPack nor the buffer protocol can name. An empty format: not accepted.
 void register_dtype(nb::object dtype, const std::string& format, nb::object carrier);
 
 /// A new array [shape] of the library that `like` comes from (numpy or torch), zeros if asked for; of torch on its
 /// device.
 nb::object new_array(nb::handle like, const Dims& shape, Format format, bool zeros);
-
-[[noreturn]] void refuse(const std::string& operand, const std::string& given, const std::string& expected,
-                         const std::string& advice = {});
 
 }  // namespace tilewright::python

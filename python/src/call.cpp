@@ -1,55 +1,10 @@
 #include "call.h"
 
-#include <tilewright/error.h>
-
-#include <array>
+#include <cctype>
 #include <utility>
 
 namespace tilewright::python {
 namespace {
-
-constexpr std::array layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
-constexpr std::array groupings{Grouping::dense,
-                               Grouping::batched,
-                               Grouping::m_grouped_indices,
-                               Grouping::m_grouped_offsets,
-                               Grouping::m_grouped_aligned_offsets,
-                               Grouping::m_grouped_masked,
-                               Grouping::k_grouped};
-constexpr std::array accumulations{Accumulation::promoted, Accumulation::unpromoted};
-constexpr std::array arithmetics{Arithmetic::fast, Arithmetic::bit_exact};
-constexpr std::array reproducibilities{Reproducibility::repeatable, Reproducibility::invariant};
-constexpr std::array backends{Backend::automatic, Backend::cpu, Backend::hopper};
-
-/// The member of `all` whose name is `text`.
-template <class All>
-auto word(const All& all, std::string_view text, const char* argument) {
-    std::string expected;
-    for (auto candidate : all) {
-        if (name(candidate) == text) return candidate;
-        expected += (expected.empty() ? "" : ", ") + std::string(name(candidate));
-    }
-    refuse(argument, "'" + std::string(text) + "'", "one of " + expected);
-}
-
-/// Null for a plain array.
-const PreparedOperand* prepared(nb::handle argument) {
-    static auto* const type = reinterpret_cast<PyTypeObject*>(nb::type<PreparedOperand>().ptr());
-    const bool is_one = PyObject_TypeCheck(argument.ptr(), type) != 0 && nb::inst_ready(argument);
-    return is_one ? nb::inst_ptr<PreparedOperand>(argument) : nullptr;
-}
-
-/// Values without scales, or what PreparedOperand holds.
-Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView>& arrays) {
-    if (const PreparedOperand* known = prepared(argument)) return known->operand;
-    arrays.push_back(view(argument, {.operand = which}));
-    return {.values = arrays.back().tensor};
-}
-
-nb::handle source_of(nb::handle argument) {
-    const PreparedOperand* known = prepared(argument);
-    return known != nullptr ? nb::handle(known->values.source) : argument;
-}
 
 /// Size of dimension `i` counted from the last; 0 where the tensor has no such dimension (validate will say so).
 std::int64_t size_from_last(const Tensor& tensor, int i) {
@@ -76,53 +31,42 @@ bool leaves_rows_unwritten(Grouping grouping) {
     return grouping != Grouping::dense && grouping != Grouping::batched && grouping != Grouping::k_grouped;
 }
 
+/// `text` with every whole word `from` as `to`.
+std::string with_word(std::string text, const std::string& from, const std::string& to) {
+    const auto is_inner = [&](std::size_t i) {
+        return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+    };
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+        const bool is_whole = (at == 0 || !is_inner(at - 1)) && !is_inner(at + from.size());
+        if (is_whole) text.replace(at, from.size(), to);
+        at += is_whole ? to.size() : 1;
+    }
+    return text;
+}
+
 }  // namespace
 
-OperandRecipe operand_recipe(std::string_view text, const std::string& operand) {
-    const std::optional<OperandRecipe> recipe = parse_operand_recipe(text);
-    if (recipe && is_accepted(*recipe)) return *recipe;
-    refuse(operand, "'" + std::string(text) + "'",
-           "a side of a recipe: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, bf16, f16, f32",
-           "or one with its formats written out, such as e5m2.row or 1x128.ue8m0");
-}
-
-Format format_word(std::string_view text, const std::string& operand) {
-    const std::optional<Format> format = parse_format(text);
-    if (format && *format != Format::i32 && *format != Format::i64) return *format;
-    refuse(operand, "'" + std::string(text) + "'", "one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32");
-}
-
-PreparedOperand::PreparedOperand(nb::object values_, std::string_view recipe_, nb::object scales_,
-                                 nb::object tensor_scale_)
-    : recipe(operand_recipe(recipe_, "recipe")) {
-    values = view(values_, {.operand = "values", .format = recipe.values});
-    scales = view(scales_, {.operand = "scales", .format = recipe.scales});
-    tensor_scale = view(tensor_scale_, {.operand = "tensor_scale", .format = Format::f32});
-    operand = {values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor};
-}
-
-Call::Call(const CallArguments& arguments)
-    : backend(word(backends, arguments.backend, "backend")), sizes_word_(arguments.sizes_word) {
-    problem.layout = word(layouts, arguments.layout, "layout");
-    problem.accumulation = word(accumulations, arguments.accumulation, "accumulation");
-    const bool old_name = arguments.arithmetic == "hopper";
-    problem.arithmetic = old_name ? Arithmetic::bit_exact : word(arithmetics, arguments.arithmetic, "arithmetic");
-    problem.reproducibility = word(reproducibilities, arguments.reproducibility, "reproducibility");
-    problem.alpha = arguments.alpha;
-    problem.expected_m = arguments.expected_m;
-    problem.sm_limit = arguments.sm_limit;
+Call::Call(nb::handle a, nb::handle b, const GroupOptions& groups, const CallOptions& options)
+    : backend(options.backend), sizes_word_(groups.word) {
+    problem.layout = options.layout;
+    problem.accumulation = options.accumulation;
+    problem.arithmetic = options.arithmetic;
+    problem.reproducibility = options.reproducibility;
+    problem.alpha = options.alpha;
+    problem.expected_m = groups.expected_m;
+    problem.sm_limit = options.sm_limit;
     arrays.reserve(5);  // a, b, sizes, d, c
-    problem.a = operand_of(arguments.a, "a", arrays);
-    problem.b = operand_of(arguments.b, "b", arrays);
-    problem.groups.grouping = word(groupings, arguments.grouping, "grouping");
-    problem.groups.alignment = arguments.alignment;
-    if (!arguments.sizes.is_none()) {
-        arrays.push_back(view(arguments.sizes, {.operand = sizes_word_, .integers = true}));
+    problem.a = operand_of(a, "a", arrays);
+    problem.b = operand_of(b, "b", arrays);
+    problem.groups.grouping = groups.grouping;
+    problem.groups.alignment = groups.alignment;
+    if (groups.sizes.is_valid()) {
+        arrays.push_back(view(groups.sizes, {.operand = sizes_word_, .integers = true}));
         problem.groups.sizes = arrays.back().tensor;
     }
-    make_result(arguments);
-    if (!arguments.c.is_none()) {
-        arrays.push_back(view(arguments.c, {.operand = "c", .format = problem.d.format, .only_codes = true}));
+    make_result(a, options);
+    if (options.c.is_valid()) {
+        arrays.push_back(view(options.c, {.operand = "c", .format = problem.d.format, .only_codes = true}));
         problem.c = arrays.back().tensor;
     }
 }
@@ -132,14 +76,13 @@ Call::~Call() {
     arrays.clear();
 }
 
-void Call::make_result(const CallArguments& arguments) {
-    std::optional<Format> format;
-    if (arguments.out_dtype) format = format_word(*arguments.out_dtype, "out_dtype");
-    own_result_ = arguments.out.is_none();
-    result = arguments.out;
+void Call::make_result(nb::handle a, const CallOptions& options) {
+    std::optional<Format> format = options.out_dtype;
+    own_result_ = !options.out.is_valid();
+    result = own_result_ ? nb::object(nb::none()) : nb::borrow(options.out);
     if (own_result_) {
         if (!format) format = Format::bf16;
-        const nb::handle like = source_of(arguments.a);
+        const nb::object like = values_of(a);
         const bool on_gpu = problem.a.values.device.kind == DeviceId::Kind::cuda;
         if (on_gpu && !nb::cast<bool>(arrays_module().attr("is_torch")(like))) {
             problem.d = row_major(static_cast<void*>(nullptr), *format, output_shape(problem));
@@ -163,10 +106,11 @@ std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) c
     std::vector<Finding> renamed;
     std::vector<Finding> about_own_result;
     for (Finding finding : found) {
-        const std::string& operand = finding.operand;
-        const bool about_d = operand == "d" || operand.rfind("d.", 0) == 0;
-        if (about_d) finding.operand = "out" + operand.substr(1);
-        if (operand == "groups.sizes" && !sizes_word_.empty()) finding.operand = sizes_word_;
+        const bool about_d = finding.operand == "d" || finding.operand.rfind("d.", 0) == 0;
+        for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
+            if (!sizes_word_.empty()) *text = with_word(std::move(*text), "groups.sizes", sizes_word_);
+            *text = with_word(std::move(*text), "d", "out");
+        }
         (about_d && own_result_ ? about_own_result : renamed).push_back(std::move(finding));
     }
     return renamed.empty() ? about_own_result : renamed;

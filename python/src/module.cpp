@@ -27,14 +27,15 @@ void translate_error(const std::exception_ptr& error, void*) {
     }
 }
 
-nb::object multiply(const CallArguments& arguments, int threads, nb::handle stream, bool overlap) {
-    Call call(arguments);
+nb::object multiply(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords) {
+    const CallOptions options(keywords);
+    Call call(a, b, GroupOptions(group_keywords), options);
     call.require_result();
-    void* const on = stream_of(call, stream);
-    if (threads < 0) refuse("threads", std::to_string(threads), "0 (all) or more");
+    void* const on = stream_of(call, options.stream);
     try {
         const nb::gil_scoped_release unlocked;
-        run(call.problem, {.backend = call.backend, .stream = on, .threads = threads, .overlap = overlap});
+        run(call.problem,
+            {.backend = call.backend, .stream = on, .threads = options.threads, .overlap = options.overlap});
     } catch (const Error& error) {
         if (error.findings().empty()) throw;
         throw Error(call.in_callers_words(error.findings()));
@@ -42,31 +43,15 @@ nb::object multiply(const CallArguments& arguments, int threads, nb::handle stre
     return call.result;
 }
 
-std::vector<Finding> check(const CallArguments& arguments) {
-    const Call call(arguments);
-    return call.in_callers_words(validate(call.problem, call.backend));
-}
-
-/// A function of a multiplication's arguments, and of more behind them.
-template <class Result, class... More, class... Names>
-void bind_call(nb::module_& m, const char* name, Result (*function)(const CallArguments&, More...), const char* text,
-               const Names&... names) {
-    m.def(
-        name,
-        [function](nb::object a, nb::object b, nb::object out, std::optional<std::string_view> out_dtype, nb::object c,
-                   float alpha, std::string_view layout, std::string_view grouping, nb::object sizes,
-                   std::string_view sizes_word, std::int64_t alignment, std::int64_t expected_m,
-                   std::string_view accumulation, std::string_view arithmetic, std::string_view reproducibility,
-                   std::string_view backend, int sm_limit, More... more) {
-            return function({std::move(a), std::move(b), std::move(out), out_dtype, std::move(c), alpha, layout,
-                             grouping, std::move(sizes), sizes_word, alignment, expected_m, accumulation, arithmetic,
-                             reproducibility, backend, sm_limit},
-                            more...);
-        },
-        nb::arg("a"), nb::arg("b"), nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("c").none(),
-        nb::arg("alpha"), nb::arg("layout"), nb::arg("grouping"), nb::arg("sizes").none(), nb::arg("sizes_word"),
-        nb::arg("alignment"), nb::arg("expected_m"), nb::arg("accumulation"), nb::arg("arithmetic"),
-        nb::arg("reproducibility"), nb::arg("backend"), nb::arg("sm_limit"), names..., text);
+std::vector<Finding> check(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords) {
+    try {
+        const CallOptions options(keywords);
+        const Call call(a, b, GroupOptions(group_keywords), options);
+        return call.in_callers_words(validate(call.problem, call.backend));
+    } catch (const Error& error) {
+        if (error.findings().empty()) throw;
+        return error.findings();
+    }
 }
 
 void bind_findings(nb::module_& m) {
@@ -80,37 +65,48 @@ void bind_findings(nb::module_& m) {
         .def("__repr__", [](const Finding& f) { return "<Finding: " + f.message() + ">"; });
 }
 
-void bind_arrays(nb::module_& m) {
+nb::typed<nb::tuple, int, nb::ellipsis> shape_of(const PreparedOperand& operand) {
+    nb::list sizes;
+    for (const std::int64_t size : operand.operand().values.shape) sizes.append(size);
+    return nb::typed<nb::tuple, int, nb::ellipsis>(nb::tuple(sizes));
+}
+
+std::vector<std::uintptr_t> addresses_of(const PreparedOperand& prepared) {
+    const auto address = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data); };
+    const Operand& operand = prepared.operand();
+    return {address(operand.values), address(operand.scales), address(operand.tensor_scale)};
+}
+
+void bind_operands(nb::module_& m) {
     m.def("register_dtype", &register_dtype, nb::arg("dtype"), nb::arg("format"), nb::arg("carrier").none(),
           "Arrays of `dtype` hold `format` and are read through `array.view(carrier)`; '' = not accepted.");
     nb::class_<PreparedOperand>(m, "Operand", "Values with their scales, viewed once.")
-        .def(nb::init<nb::object, std::string_view, nb::object, nb::object>(), nb::arg("values"), nb::arg("recipe"),
-             nb::arg("scales").none(), nb::arg("tensor_scale").none())
-        .def_prop_ro(
-            "shape",
-            [](const PreparedOperand& o) {
-                const Dims& shape = o.operand.values.shape;
-                nb::list sizes;
-                for (const std::int64_t size : shape) sizes.append(size);
-                return nb::typed<nb::tuple, int, nb::ellipsis>(nb::tuple(sizes));
-            },
-            "Sizes in elements (not bytes), as the values are stored.")
-        .def_prop_ro(
-            "addresses",
-            [](const PreparedOperand& o) {
-                const auto address = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data); };
-                return std::vector<std::uintptr_t>{address(o.operand.values), address(o.operand.scales),
-                                                   address(o.operand.tensor_scale)};
-            },
-            "Where values, scales and tensor scale lie: where the arrays have them, for nothing is copied.");
+        .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle>(), nb::arg("values").none(),
+             nb::arg("recipe").none(), nb::arg("scales").none(), nb::arg("tensor_scale").none())
+        .def_prop_ro("values", &PreparedOperand::values, "The array given as values.")
+        .def_prop_ro("scales", &PreparedOperand::scales, "The array given as scales; None without.")
+        .def_prop_ro("tensor_scale", &PreparedOperand::tensor_scale, "The array given as tensor scale; None without.")
+        .def_prop_ro("shape", &shape_of, "Sizes in elements (not bytes), as the values are stored.")
+        .def_prop_ro("addresses", &addresses_of,
+                     "Of values, scales and tensor scale: those of the arrays, for nothing is copied.");
 }
 
 void bind_calls(nb::module_& m) {
-    bind_call(m, "multiply", &multiply,
-              "Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.",
-              nb::arg("threads"), nb::arg("stream").none(), nb::arg("overlap"));
-    bind_call(m, "validate", &check, "All that is wrong with the call.");
-    bind_call(m, "explain", &explain_call, "What the planner would choose on `device`.", nb::arg("device"));
+    const auto bind = [&m](const char* name, auto function, const char* text) {
+        m.def(name, function, nb::arg("a").none(), nb::arg("b").none(), nb::arg("groups"), nb::arg("options"), text);
+    };
+    bind("multiply", &multiply,
+         "Computes D and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.");
+    bind("validate", &check, "All that is wrong with the call.");
+    m.def("explain", &explain_call, nb::arg("a").none(), nb::arg("b").none(), nb::arg("groups"), nb::arg("options"),
+          nb::arg("device").none(), "What the planner would choose on `device`.");
+    m.def(
+        "refuse",
+        [](const std::string& operand, const std::string& given, const std::string& expected,
+           const std::string& advice) { refuse(operand, given, expected, advice); },
+        nb::arg("operand"), nb::arg("given"), nb::arg("expected"), nb::arg("advice") = "",
+        nb::sig("def refuse(operand: str, given: str, expected: str, advice: str = '') -> typing.NoReturn"),
+        "Raises InvalidCall with one finding.");
 }
 
 }  // namespace
@@ -119,7 +115,7 @@ NB_MODULE(_core, m) {
     m.doc() = "The C++ half of tilewright. Use the functions of `tilewright` itself.";
     nb::register_exception_translator(translate_error);
     bind_findings(m);
-    bind_arrays(m);
+    bind_operands(m);
     bind_raw_arrays(m);
     bind_plans(m);
     bind_calls(m);

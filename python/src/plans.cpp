@@ -19,20 +19,25 @@ std::map<std::string, double> cost_terms(const Plan& plan) {
             {"reduction", cost.reduction}, {"seconds", cost.seconds}};
 }
 
-const DeviceDescription& device_named(std::string_view name) {
+const DeviceDescription& device_named(nb::handle name) {
     std::string expected;
     for (const DeviceDescription& device : known_devices()) {
-        if (device.name == name) return device;
-        expected += (expected.empty() ? "" : ", ") + device.name;
+        expected += (expected.empty() ? "one of " : ", ") + device.name;
     }
-    refuse("device", "'" + std::string(name) + "'", "one of " + expected);
+    const std::string_view word = text(name, "device", expected);
+    for (const DeviceDescription& device : known_devices()) {
+        if (device.name == word) return device;
+    }
+    refuse("device", "'" + std::string(word) + "'", expected);
 }
 
 }  // namespace
 
-Explanation explain_call(const CallArguments& arguments, std::string_view device) {
+Explanation explain_call(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords,
+                         nb::handle device) {
     const DeviceDescription& description = device_named(device);
-    const Call call(arguments);
+    const CallOptions options(keywords);
+    const Call call(a, b, GroupOptions(group_keywords), options);
     const std::vector<Finding> findings = call.in_callers_words(validate(call.problem, Backend::automatic));
     if (!findings.empty()) throw Error(findings);
     return explain(call.problem, description);

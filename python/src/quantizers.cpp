@@ -25,7 +25,13 @@ ArrayView fresh(nb::handle like, Dims shape, Format format, const char* operand)
     return made;
 }
 
-/// Runs `work` without the interpreter's lock; what it finds is said in the words of the Python functions.
+/// An array; None is none here.
+ArrayView given_view(nb::handle array, const ArrayRole& role) {
+    if (array.is_none()) refuse(role.operand, "None", "an array");
+    return view(array, role);
+}
+
+/// Runs `work` without the interpreter's lock; its findings get the words of the Python functions.
 template <class Work>
 void run_unlocked(Work&& work) {
     try {
@@ -49,9 +55,12 @@ using QuantizedArrays = nb::typed<nb::tuple, nb::object, nb::object, nb::object>
 
 nb::object made_array(const ArrayView& array) { return array.tensor.given() ? array.source : nb::object(nb::none()); }
 
-QuantizedArrays quantize_array(nb::object x, std::string_view recipe_text, bool round_up, bool deep_gemm) {
-    const OperandRecipe recipe = operand_recipe(recipe_text, "recipe");
-    const ArrayView source = view(x, {.operand = "x"});
+QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle round_up, nb::handle deep_gemm) {
+    const OperandRecipe recipe = operand_recipe(recipe_word, "recipe");
+    QuantizeOptions options{.recipe = recipe};
+    options.round_up = flag(round_up, "round_up");
+    options.deep_gemm = flag(deep_gemm, "deep_gemm");
+    const ArrayView source = given_view(x, {.operand = "x"});
     const Dims& shape = source.tensor.shape;
     if (shape.rank() < 2 || shape.rank() > 3) refuse("x", to_string(shape), "[rows, k] or [groups, rows, k]");
     if (recipe.values == Format::e2m1 && shape[shape.rank() - 1] % 2 != 0) {
@@ -68,29 +77,45 @@ QuantizedArrays quantize_array(nb::object x, std::string_view recipe_text, bool 
         tensor_scale = fresh(x, scale_shape(Granularity::tensor, shape), Format::f32, "tensor_scale");
     }
     run_unlocked([&] {
-        quantize(source.tensor, {.recipe = recipe, .round_up = round_up, .deep_gemm = deep_gemm},
-                 {values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor});
+        quantize(source.tensor, options, {values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor});
     });
     return nb::make_tuple(made_array(values), made_array(scales), made_array(tensor_scale));
 }
 
-nb::object dequantize_operand(const PreparedOperand& operand, std::string_view format_text) {
-    const ArrayView out =
-        fresh(operand.values.source, operand.operand.values.shape, format_word(format_text, "dtype"), "dtype");
-    run_unlocked([&] { dequantize(operand.operand, out.tensor); });
+nb::object dequantize_operand(nb::handle given, nb::handle dtype) {
+    const PreparedOperand* operand = prepared(given, "");
+    if (operand == nullptr) refuse("operand", shown(given), "a Quantized");
+    const Format format = format_word(dtype, "dtype", {Format::f32, Format::bf16, Format::f16});
+    const ArrayView out = fresh(operand->values(), operand->operand().values.shape, format, "dtype");
+    run_unlocked([&] { dequantize(operand->operand(), out.tensor); });
     return out.source;
-}
-
-void expect_row_major(const Tensor& tensor, const char* operand) {
-    if (tensor.strides == row_major_strides(tensor.format, tensor.shape)) return;
-    refuse(operand, "strides " + to_string(tensor.strides), "rows one after another without gaps",
-           "pass a contiguous array, e.g. numpy.ascontiguousarray(x)");
 }
 
 std::int64_t elements(const Tensor& tensor) {
     std::int64_t count = 1;
     for (const std::int64_t size : tensor.shape) count *= size;
     return count;
+}
+
+/// Memory of the host that holds all elements one after another: what encode and decode read.
+ArrayView contiguous_view(nb::handle array, const ArrayRole& role) {
+    ArrayView given = given_view(array, role);
+    const Tensor& tensor = given.tensor;
+    if (tensor.shape.rank() > Dims::capacity) {
+        refuse(role.operand, to_string(tensor.shape) + " and " + std::to_string(tensor.shape.rank()) + " dimensions",
+               "at most 3 dimensions");
+    }
+    if (tensor.device.kind != DeviceId::Kind::cpu) {
+        refuse(role.operand, "memory of cuda:" + std::to_string(tensor.device.index), "memory of the host",
+               "copy it first, e.g. x.cpu()");
+    }
+    if (elements(tensor) == 0) return given;
+    if (tensor.data == nullptr) refuse(role.operand, "a null pointer", "memory for " + to_string(tensor.shape));
+    if (tensor.strides != row_major_strides(tensor.format, tensor.shape)) {
+        refuse(role.operand, "strides " + to_string(tensor.strides), "rows one after another without gaps",
+               "pass a contiguous array, e.g. numpy.ascontiguousarray(x)");
+    }
+    return given;
 }
 
 /// Rows of e2m1 begin at whole bytes, everything else is one run of elements.
@@ -104,14 +129,18 @@ void for_each_run(const Tensor& packed, RowFunction&& function) {
     }
 }
 
-nb::object encode_array(nb::object x, std::string_view format_text, bool saturate) {
-    const Format format = format_word(format_text, "format");
-    const ArrayView source = view(x, {.operand = "x", .format = Format::f32});
-    if (source.tensor.shape.rank() > Dims::capacity)
-        refuse("x", to_string(source.tensor.shape), "at most 3 dimensions");
-    expect_row_major(source.tensor, "x");
+const std::vector<Format>& encoded_formats() {
+    static const std::vector<Format> formats{Format::e4m3,  Format::e5m2, Format::e2m1, Format::ue8m0,
+                                             Format::ue4m3, Format::bf16, Format::f16,  Format::f32};
+    return formats;
+}
+
+nb::object encode_array(nb::handle x, nb::handle format_given, nb::handle saturate) {
+    const Format format = format_word(format_given, "format", encoded_formats());
+    const auto overflow =
+        flag(saturate, "saturate") ? formats::Overflow::saturate : formats::Overflow::propagate;
+    const ArrayView source = contiguous_view(x, {.operand = "x", .format = Format::f32});
     const ArrayView out = fresh(x, source.tensor.shape, format, "format");
-    const auto overflow = saturate ? formats::Overflow::saturate : formats::Overflow::propagate;
     const nb::gil_scoped_release unlocked;
     for_each_run(out.tensor, [&](std::byte* to, std::int64_t begin, std::int64_t count) {
         formats::encode(format, static_cast<const float*>(source.tensor.data) + begin, count, to, overflow);
@@ -119,14 +148,10 @@ nb::object encode_array(nb::object x, std::string_view format_text, bool saturat
     return out.source;
 }
 
-nb::object decode_array(nb::object codes, std::optional<std::string_view> format_text) {
+nb::object decode_array(nb::handle codes, nb::handle format_given) {
     std::optional<Format> format;
-    if (format_text) format = format_word(*format_text, "format");
-    const ArrayView source = view(codes, {.operand = "codes", .format = format});
-    if (source.tensor.shape.rank() > Dims::capacity) {
-        refuse("codes", to_string(source.tensor.shape), "at most 3 dimensions");
-    }
-    expect_row_major(source.tensor, "codes");
+    if (!format_given.is_none()) format = format_word(format_given, "format", encoded_formats());
+    const ArrayView source = contiguous_view(codes, {.operand = "codes", .format = format, .codes = true});
     const ArrayView out = fresh(codes, source.tensor.shape, Format::f32, "codes");
     const nb::gil_scoped_release unlocked;
     for_each_run(source.tensor, [&](const std::byte* from, std::int64_t begin, std::int64_t count) {
@@ -138,11 +163,13 @@ nb::object decode_array(nb::object codes, std::optional<std::string_view> format
 }  // namespace
 
 void bind_quantizers(nb::module_& m) {
-    m.def("quantize", &quantize_array, nb::arg("x"), nb::arg("recipe"), nb::arg("round_up"), nb::arg("deep_gemm"),
-          "New arrays (values, scales or None, tensor_scale or None).");
-    m.def("dequantize", &dequantize_operand, nb::arg("operand"), nb::arg("dtype"), "A new array of `dtype`.");
-    m.def("encode", &encode_array, nb::arg("x"), nb::arg("format"), nb::arg("saturate"), "A new array of codes.");
-    m.def("decode", &decode_array, nb::arg("codes"), nb::arg("format").none(), "A new array of float32.");
+    m.def("quantize", &quantize_array, nb::arg("x").none(), nb::arg("recipe").none(), nb::arg("round_up").none(),
+          nb::arg("deep_gemm").none(), "New arrays (values, scales or None, tensor_scale or None).");
+    m.def("dequantize", &dequantize_operand, nb::arg("operand").none(), nb::arg("dtype").none(),
+          "A new array of `dtype`.");
+    m.def("encode", &encode_array, nb::arg("x").none(), nb::arg("format").none(), nb::arg("saturate").none(),
+          "A new array of codes.");
+    m.def("decode", &decode_array, nb::arg("codes").none(), nb::arg("format").none(), "A new array of float32.");
 }
 
 }  // namespace tilewright::python

@@ -1,8 +1,7 @@
 #include "raw_array.h"
 
-#include "call.h"
+#include "arguments.h"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,7 +11,9 @@ namespace tilewright::python {
 namespace {
 
 /// "cpu", "cuda" or "cuda:1".
-DeviceId device_word(std::string_view text) {
+DeviceId device_word(nb::handle value) {
+    const std::string expected = "cpu, cuda or cuda:<index>";
+    const std::string_view text = python::text(value, "device", expected);
     if (text == "cpu") return {};
     DeviceId device{.kind = DeviceId::Kind::cuda};
     if (text == "cuda") return device;
@@ -21,31 +22,35 @@ DeviceId device_word(std::string_view text) {
         const auto [rest, error] = std::from_chars(text.data() + 5, end, device.index);
         if (error == std::errc() && rest == end && device.index >= 0) return device;
     }
-    refuse("device", "'" + std::string(text) + "'", "cpu, cuda or cuda:<index>");
+    refuse("device", "'" + std::string(text) + "'", expected);
 }
 
-Format raw_format(std::string_view text) {
-    const std::optional<Format> format = parse_format(text);
-    if (format) return *format;
-    refuse("format", "'" + std::string(text) + "'", "one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32, i32, i64");
+void push_all(Dims& dims, const std::vector<std::int64_t>& numbers) {
+    for (const std::int64_t number : numbers) dims.push_back(number);
 }
 
 }  // namespace
 
-RawArray::RawArray(std::uintptr_t address, const std::vector<std::int64_t>& shape, std::string_view format,
-                   const std::optional<std::vector<std::int64_t>>& strides, std::string_view device) {
-    tensor.data = reinterpret_cast<void*>(address);
-    tensor.format = raw_format(format);
+RawArray::RawArray(nb::handle address, nb::handle shape, nb::handle format, nb::handle strides, nb::handle device) {
+    tensor.data = reinterpret_cast<void*>(integer(address, "address", 0));
+    tensor.format = format_word(format, "format");
     tensor.device = device_word(device);
-    for (const std::int64_t size : shape) tensor.shape.push_back(size);
-    tensor.strides = row_major_strides(tensor.format, tensor.shape);
-    if (!strides) return;
-    if (strides->size() != shape.size()) {
-        refuse("strides", std::to_string(strides->size()) + " strides",
-               std::to_string(shape.size()) + ", one a dimension");
+    std::vector<std::int64_t> sizes = integers(shape, "shape");
+    const std::size_t dimensions = sizes.size();
+    if (dimensions == 0) sizes.push_back(1);
+    push_all(tensor.shape, sizes);
+    for (const std::int64_t size : sizes) {
+        if (size < 0) refuse("shape", to_string(tensor.shape), "sizes from 0 up");
     }
+    tensor.strides = row_major_strides(tensor.format, tensor.shape);
+    if (strides.is_none()) return;
+    const std::vector<std::int64_t> given = integers(strides, "strides");
+    if (given.size() != dimensions) {
+        refuse("strides", std::to_string(given.size()) + " strides", std::to_string(dimensions) + ", one a dimension");
+    }
+    if (dimensions == 0) return;
     tensor.strides = {};
-    for (const std::int64_t stride : *strides) tensor.strides.push_back(stride);
+    push_all(tensor.strides, given);
 }
 
 Tensor raw_tensor(const RawArray& array, const ArrayRole& role) {
@@ -61,10 +66,11 @@ Tensor raw_tensor(const RawArray& array, const ArrayRole& role) {
 
 void bind_raw_arrays(nb::module_& m) {
     nb::class_<RawArray>(m, "RawArray", "Memory by its address, as an array.")
-        .def(nb::init<std::uintptr_t, const std::vector<std::int64_t>&, std::string_view,
-                      const std::optional<std::vector<std::int64_t>>&, std::string_view>(),
-             nb::arg("address"), nb::arg("shape"), nb::arg("format"), nb::arg("strides").none() = nb::none(),
-             nb::arg("device") = "cuda:0",
+        .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle>(), nb::arg("address").none(),
+             nb::arg("shape").none(), nb::arg("format").none(), nb::arg("strides") = nb::none(),
+             nb::arg("device").none() = "cuda:0",
+             nb::sig("def __init__(self, address: int, shape: collections.abc.Sequence[int], format: str, "
+                     "strides: collections.abc.Sequence[int] | None = None, device: str = 'cuda:0') -> None"),
              "Shape and strides count elements, of e2m1 too; without strides: row-major. The caller keeps the memory "
              "alive until the GPU is done with it.")
         .def_prop_ro(

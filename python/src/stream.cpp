@@ -7,7 +7,7 @@
 namespace tilewright::python {
 namespace {
 
-void* as_stream(nb::handle address) { return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(address)); }
+void* as_stream(nb::handle address) { return reinterpret_cast<void*>(integer(address, "stream", 0)); }
 
 void* given_stream(nb::handle stream) {
     if (nb::isinstance<nb::int_>(stream)) return as_stream(stream);
@@ -16,14 +16,13 @@ void* given_stream(nb::handle stream) {
     }
     // (version, address), as NVIDIA's cuda.core defines it
     if (nb::hasattr(stream, "__cuda_stream__")) return as_stream(nb::object(stream.attr("__cuda_stream__")())[1]);
-    refuse("stream", nb::cast<std::string>(nb::str(stream.type().attr("__name__"))),
-           "an address, or a stream of torch, cupy or cuda.core");
+    refuse("stream", class_name(stream), "an address, or a stream of torch, cupy or cuda.core");
 }
 
 }  // namespace
 
 void* stream_of(const Call& call, nb::handle given) {
-    if (!given.is_none()) return given_stream(given);
+    if (given.is_valid()) return given_stream(given);
     const DeviceId device = call.problem.d.device;
     if (device.kind != DeviceId::Kind::cuda) return nullptr;
     if (const std::optional<void*> stream = exchanged_stream(call.result, device.index)) return *stream;

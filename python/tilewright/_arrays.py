@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ _DTYPE_NAMES = {
     "f32": "float32",
 }
 _CARRIERS = {"e4m3": "uint8", "e5m2": "uint8", "ue8m0": "uint8", "bf16": "uint16"}
+_OTHER_BYTE_ORDER = ">" if sys.byteorder == "little" else "<"
 # Where a library has no dtype for a format, its codes travel in these.
 _CODES = {"bf16": "uint16"}
 
@@ -62,6 +64,52 @@ def is_torch(array: Array) -> bool:
 def wants_gradient(array: Array) -> bool:
     """Whether torch would follow this tensor through a computation."""
     return is_torch(array) and bool(array.requires_grad) and bool(sys.modules["torch"].is_grad_enabled())
+
+
+def is_masked(array: Array) -> bool:
+    return isinstance(array, np.ma.MaskedArray)
+
+
+def strides(array: Array) -> tuple[int, ...] | None:
+    """In elements, as numpy and torch tell them; None for other libraries."""
+    if isinstance(array, np.ndarray):
+        return tuple(stride // array.itemsize for stride in array.strides)
+    return tuple(array.stride()) if is_torch(array) else None
+
+
+def reason_to_refuse(array: Array) -> tuple[str, str, str] | None:
+    """Of an array that could not be read although its dtype may be right: what it is, what is expected, what to do."""
+    if isinstance(array, np.ndarray) and array.itemsize and any(stride % array.itemsize for stride in array.strides):
+        given = f"strides of {list(array.strides)} bytes for elements of {array.itemsize}"
+        return given, "strides that are multiples of the element size", "pass numpy.ascontiguousarray(x)"
+    if isinstance(array, np.ndarray) and array.dtype.byteorder == _OTHER_BYTE_ORDER:
+        return f"{array.dtype} in the other byte order", "the machine's byte order", "pass x.astype(x.dtype.newbyteorder())"
+    if not is_torch(array):
+        return None
+    torch = sys.modules["torch"]
+    if array.layout != torch.strided:
+        return f"a sparse tensor ({array.layout})", "a dense one", "pass x.to_dense()"
+    if array.device.type == "meta" or type(array).__name__ == "FakeTensor":
+        return "a tensor without memory (meta or fake)", "one with memory", "make it on the CPU or a GPU"
+    if torch._C._functorch.is_functorch_wrapped_tensor(array):
+        return "a tensor inside torch.func (vmap, grad)", "one with memory", "call it outside, with a batch of groups"
+    if array.device.type not in ("cpu", "cuda"):
+        return f"a tensor on {array.device}", "memory of the host or of a CUDA device", "copy it first, e.g. x.cpu()"
+    return None
+
+
+def integers(argument: str, sizes: Array) -> Array:
+    """A list or tuple as an array of int64, other arrays as they are."""
+    if not isinstance(sizes, list | tuple):
+        return sizes
+    for i, size in enumerate(sizes):
+        if type(size) is int and -(2**63) <= size < 2**63:
+            continue
+        if isinstance(size, bool | np.bool_) or not hasattr(type(size), "__index__"):
+            _core.refuse(f"{argument}[{i}]", repr(size), "an integer of 64 bits")
+        if not -(2**63) <= operator.index(size) < 2**63:
+            _core.refuse(f"{argument}[{i}]", repr(size), "an integer of 64 bits")
+    return np.array([operator.index(size) for size in sizes], np.int64)
 
 
 def new_array(like: Array, shape: tuple[int, ...], format: str, zeros: bool) -> Array:

@@ -2,19 +2,22 @@
 
 Common to all of them:
 
-a, b: `Quantized`, or a plain array of bfloat16, float16 or float32 (both sides the same, or one of them plain bf16 or
-    f16 beside an MX or NVFP4 side; `recipes()` lists the pairs).
+a, b: `Quantized`, or an array of bfloat16, float16 or float32 without scales (both operands in the same format, or bf16
+    or f16 with an MX or NVFP4 operand; `recipes()` lists the pairs).
 layout: how A and B are stored, as in BLAS: nt = A [m, k], B [n, k]; nn = B [k, n]; tn = A [k, m], B [k, n];
-    tt = A [k, m], B [n, k]. Groups stand in front. Any strides do.
+    tt = A [k, m], B [n, k]. The group is the first dimension. On the CPU any strides do.
 out: where D goes, bfloat16, float16 or float32; without it a new array of out_dtype (bf16): of torch if A is, on A's
     device, else of numpy (bf16 is ml_dtypes.bfloat16; where ml_dtypes is not installed, its codes as uint16). Arrays of
     other libraries on a GPU need `out`.
+out_dtype: "bf16", "f16" or "f32", for a new array; with `out`, what its elements are where its dtype does not say.
 c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
-arithmetic: "fast", or "bit_exact": bit for bit what a Hopper GPU returns (CPU only).
+alpha: D = C + alpha * A B^T, a number within float32's range.
+arithmetic: of the CPU: "fast", in whatever order is fastest, or "bit_exact", the bits that a Hopper GPU returns.
+    "hopper", the earlier name of "bit_exact", is still taken.
 accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
 reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only. None: what
     `set_invariant` chose for the process, "repeatable" at first.
-threads: of the CPU; 0 = all. The GIL is released meanwhile.
+threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call.
 sm_limit: streaming multiprocessors of a GPU that the call may use; 0 = all.
 backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
 stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: torch's current stream, for arrays of
@@ -25,61 +28,64 @@ overlap: of a GPU: the kernel may start while the one ahead of it in the stream 
 
 On a GPU all arrays are on it. Arrays are whatever speaks DLPack, or a `RawArray`, memory by its address.
 
-All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, and RuntimeError if
-the machine fails.
+All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, TypeError for an
+unknown keyword, and RuntimeError if the machine fails.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from tilewright import _core, _settings
-from tilewright._arrays import Array
+from tilewright import _core
+from tilewright._arrays import Array, integers
 from tilewright._core import Explanation, Finding
+from tilewright._options import (
+    Accumulation,
+    Arithmetic,
+    Backend,
+    Grouping,
+    Layout,
+    Options,
+    OutputFormat,
+    completed,
+    with_options,
+)
 from tilewright._quantize import Quantized
-from tilewright._settings import Reproducibility, reproducibility_of
+from tilewright._settings import Reproducibility
 
-Operand: TypeAlias = "Quantized | Array"
-Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
-OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
-Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
-Arithmetic: TypeAlias = Literal["fast", "bit_exact", "hopper"]
-Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
-Grouping: TypeAlias = Literal[
-    "dense",
-    "batched",
-    "m_grouped_indices",
-    "m_grouped_offsets",
-    "m_grouped_aligned_offsets",
-    "m_grouped_masked",
-    "k_grouped",
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "Accumulation",
+    "Arithmetic",
+    "Backend",
+    "Grouping",
+    "Layout",
+    "Operand",
+    "OutputFormat",
+    "Reproducibility",
+    "batched_gemm",
+    "explain",
+    "gemm",
+    "grouped_gemm",
+    "k_grouped_gemm",
+    "validate",
 ]
 
+Operand: TypeAlias = "Quantized | Array"
 
-def _integers(sizes: Array) -> Array:
-    return np.asarray(sizes, np.int64) if isinstance(sizes, list | tuple) else sizes
+_DENSE: dict[str, Any] = {}
+_BATCHED: dict[str, Any] = {"grouping": "batched"}
 
 
-def gemm(
-    a: Operand,
-    b: Operand,
-    *,
-    layout: Layout = "nt",
-    out: Array | None = None,
-    out_dtype: OutputFormat | None = None,
-    c: Array | None = None,
-    alpha: float = 1.0,
-    accumulation: Accumulation = "promoted",
-    arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility | None = None,
-    backend: Backend = "automatic",
-    threads: int = 0,
-    sm_limit: int = 0,
-    stream: object | None = None,
-    overlap: bool | None = None,
-) -> Array:
+def _groups(grouping: str, word: str, sizes: Array, **hints: int) -> dict[str, Any]:
+    """Groups as C++ reads them. word: the keyword that gave `sizes`, for messages."""
+    return {"grouping": grouping, "sizes": integers(word, sizes), "word": word, **hints}
+
+
+@with_options
+def gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
 
     >>> import numpy as np
@@ -89,39 +95,16 @@ def gemm(
     array([[1., 2., 3.],
            [3., 4., 7.]], dtype=float32)
     """
-    return _core.multiply(
-        a, b, out, out_dtype, c, alpha, layout, "dense", None, "", 0, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
-        _settings.overlap if overlap is None else overlap,
-    )  # fmt: skip
+    return _core.multiply(a, b, groups=_DENSE, options=completed(options))
 
 
-def batched_gemm(
-    a: Operand,
-    b: Operand,
-    *,
-    layout: Layout = "nt",
-    out: Array | None = None,
-    out_dtype: OutputFormat | None = None,
-    c: Array | None = None,
-    alpha: float = 1.0,
-    accumulation: Accumulation = "promoted",
-    arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility | None = None,
-    backend: Backend = "automatic",
-    threads: int = 0,
-    sm_limit: int = 0,
-    stream: object | None = None,
-    overlap: bool | None = None,
-) -> Array:
+@with_options
+def batched_gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
     """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
-    return _core.multiply(
-        a, b, out, out_dtype, c, alpha, layout, "batched", None, "", 0, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
-        _settings.overlap if overlap is None else overlap,
-    )  # fmt: skip
+    return _core.multiply(a, b, groups=_BATCHED, options=completed(options))
 
 
+@with_options
 def grouped_gemm(
     a: Operand,
     b: Operand,
@@ -132,19 +115,7 @@ def grouped_gemm(
     alignment: int = 128,
     counts: Array | None = None,
     expected_m: int = 0,
-    layout: Layout = "nt",
-    out: Array | None = None,
-    out_dtype: OutputFormat | None = None,
-    c: Array | None = None,
-    alpha: float = 1.0,
-    accumulation: Accumulation = "promoted",
-    arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility | None = None,
-    backend: Backend = "automatic",
-    threads: int = 0,
-    sm_limit: int = 0,
-    stream: object | None = None,
-    overlap: bool | None = None,
+    **options: Unpack[Options],
 ) -> Array:
     """Rows of A against the matrix of their group: the experts of a mixture, B [g, n, k] (layout nt).
 
@@ -178,46 +149,24 @@ def grouped_gemm(
     ]
     if len(given) != 1:
         words = ", ".join(word for word, _, _ in given) or "none"
-        raise ValueError(f"groups: {words} given, exactly one of indices, offsets, aligned_offsets, counts expected")
+        _core.refuse("groups", words, "exactly one of indices, offsets, aligned_offsets, counts")
     word, grouping, sizes = given[0]
-    return _core.multiply(
-        a, b, out, out_dtype, c, alpha, layout, grouping, _integers(sizes), word, alignment, expected_m,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
-        _settings.overlap if overlap is None else overlap,
-    )  # fmt: skip
+    groups = _groups(grouping, word, sizes, alignment=alignment, expected_m=expected_m)
+    return _core.multiply(a, b, groups=groups, options=completed(options))
 
 
-def k_grouped_gemm(
-    a: Operand,
-    b: Operand,
-    *,
-    offsets: Array,
-    layout: Layout = "nt",
-    out: Array | None = None,
-    out_dtype: OutputFormat | None = None,
-    c: Array | None = None,
-    alpha: float = 1.0,
-    accumulation: Accumulation = "promoted",
-    arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility | None = None,
-    backend: Backend = "automatic",
-    threads: int = 0,
-    sm_limit: int = 0,
-    stream: object | None = None,
-    overlap: bool | None = None,
-) -> Array:
+@with_options
+def k_grouped_gemm(a: Operand, b: Operand, *, offsets: Array, **options: Unpack[Options]) -> Array:
     """A product for each stretch of k, as for weight gradients: A [m, sum k] and B [n, sum k] (nt) to D [g, m, n].
 
     offsets: [g], the k at which each group ends; a group may be empty (its D is c, or zeros). Scale blocks start anew
         in each group and follow one another: [rows, sum over groups of ceil(k of the group / block)].
     """
-    return _core.multiply(
-        a, b, out, out_dtype, c, alpha, layout, "k_grouped", _integers(offsets), "offsets", 0, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit, threads, stream,
-        _settings.overlap if overlap is None else overlap,
-    )  # fmt: skip
+    groups = _groups("k_grouped", "offsets", offsets)
+    return _core.multiply(a, b, groups=groups, options=completed(options))
 
 
+@with_options
 def validate(
     a: Operand,
     b: Operand,
@@ -225,24 +174,14 @@ def validate(
     grouping: Grouping = "dense",
     sizes: Array | None = None,
     alignment: int = 128,
-    layout: Layout = "nt",
-    out: Array | None = None,
-    out_dtype: OutputFormat | None = None,
-    c: Array | None = None,
-    alpha: float = 1.0,
-    accumulation: Accumulation = "promoted",
-    arithmetic: Arithmetic = "fast",
-    reproducibility: Reproducibility | None = None,
-    backend: Backend = "automatic",
-    sm_limit: int = 0,
+    **options: Unpack[Options],
 ) -> list[Finding]:
     """All that is wrong with a call, empty if it can run. `sizes` is what the grouping's own argument would be."""
-    return _core.validate(
-        a, b, out, out_dtype, c, alpha, layout, grouping, _integers(sizes), "sizes", alignment, 0,
-        accumulation, arithmetic, reproducibility_of(reproducibility), backend, sm_limit,
-    )  # fmt: skip
+    groups = _groups(grouping, "sizes", sizes, alignment=alignment)
+    return _core.validate(a, b, groups=groups, options=completed(options))
 
 
+@with_options
 def explain(
     a: Operand,
     b: Operand,
@@ -251,10 +190,8 @@ def explain(
     sizes: Array | None = None,
     alignment: int = 128,
     expected_m: int = 0,
-    layout: Layout = "nt",
-    out_dtype: OutputFormat | None = None,
-    sm_limit: int = 0,
     device: str = "h200",
+    **options: Unpack[Options],
 ) -> Explanation:
     """How a GPU would compute a call, with the predicted time and what was rejected; needs no GPU.
 
@@ -264,7 +201,5 @@ def explain(
     >>> plan.grid > 0 and plan.cost["seconds"] == plan.seconds
     True
     """
-    return _core.explain(
-        a, b, None, out_dtype, None, 1.0, layout, grouping, _integers(sizes), "sizes", alignment,
-        expected_m, "promoted", "fast", "repeatable", "automatic", sm_limit, device,
-    )  # fmt: skip
+    groups = _groups(grouping, "sizes", sizes, alignment=alignment, expected_m=expected_m)
+    return _core.explain(a, b, groups=groups, options=completed(options), device=device)

@@ -1,4 +1,4 @@
-"""Quantised operands, quantisers, and the encoding of plain numbers."""
+"""Quantised operands, quantisers, and numbers as codes of a format."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from tilewright import _core
 from tilewright._arrays import Array
 
 Format: TypeAlias = Literal["e4m3", "e5m2", "e2m1", "ue8m0", "ue4m3", "bf16", "f16", "f32"]
+
+_READ_ONLY = frozenset(("values", "recipe", "scales", "tensor_scale", "shape", "addresses"))
 
 
 class Quantized(_core.Operand):
@@ -20,12 +22,14 @@ class Quantized(_core.Operand):
             fp8 as ml_dtypes or torch float8, or its codes as uint8; e2m1 as uint8, two to a byte along the dimension of
             stride 1, low nibble first, so [rows, k / 2].
         recipe: what the arrays are: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats written out:
-            e5m2.row, 1x128.ue8m0. bf16, f16 and f32 are plain values without scales.
+            e5m2.row, 1x128.ue8m0. bf16, f16 and f32 are values without scales.
         scales: float32 (tensor, row, 1x128, 128x128), ue8m0 (MX) or ue4m3 (NVFP4), the latter two also as uint8. They
             follow the logical operand, whatever the layout of the values, in any strides: tensor [1]; row [rows];
             1x128, mxfp8, mxfp4, nvfp4 [rows, ceil(k / block)]; 128x128 [ceil(rows / 128), ceil(k / 128)]. With groups
             in front: [groups, ...].
         tensor_scale: NVFP4 only: float32 [1], or [groups].
+
+    values, scales, tensor_scale and recipe can be read back, not replaced; calls see what is written into the arrays.
 
     Raises:
         ValueError: an array is of no use here; the message names it and says what it must be. Shapes are checked by
@@ -36,21 +40,24 @@ class Quantized(_core.Operand):
     (2, 32)
     """
 
-    __slots__ = ("recipe", "scales", "tensor_scale", "values")
-
-    values: Array
-    scales: Array | None
-    tensor_scale: Array | None
-    recipe: str
+    __slots__ = ("_recipe",)
+    _recipe: str
 
     def __init__(
         self, values: Array, recipe: str, scales: Array | None = None, tensor_scale: Array | None = None
     ) -> None:
         _core.Operand.__init__(self, values, recipe, scales, tensor_scale)
-        self.values = values
-        self.scales = scales
-        self.tensor_scale = tensor_scale
-        self.recipe = recipe
+        self._recipe = recipe
+
+    @property
+    def recipe(self) -> str:
+        """As it was given."""
+        return self._recipe
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _READ_ONLY:
+            raise AttributeError(f"Quantized.{name} is read-only: make a new Quantized, or write into the array")
+        super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[type[Quantized], tuple[Array, str, Array | None, Array | None]]:
         return type(self), (self.values, self.recipe, self.scales, self.tensor_scale)

@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias
 
 Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
 
-_default: Reproducibility = "repeatable"
+reproducibility: Reproducibility = "repeatable"
 overlap = False
-"""Of a call that says nothing itself."""
+"""Both: of a call that says nothing itself."""
 
 
 def set_invariant(invariant: bool = True) -> None:
@@ -21,18 +21,13 @@ def set_invariant(invariant: bool = True) -> None:
     True
     >>> set_invariant(False)
     """
-    global _default
-    _default = "invariant" if invariant else "repeatable"
+    global reproducibility
+    reproducibility = "invariant" if invariant else "repeatable"
 
 
 def is_invariant() -> bool:
     """What `set_invariant` chose."""
-    return _default == "invariant"
-
-
-def reproducibility_of(given: Reproducibility | None) -> Reproducibility:
-    """A call's own choice, or else the process's."""
-    return _default if given is None else given
+    return reproducibility == "invariant"
 
 
 def set_overlap(overlaps: bool = True) -> None:

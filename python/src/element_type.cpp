@@ -1,0 +1,80 @@
+#include "element_type.h"
+
+#include "arguments.h"
+
+#include <nanobind/stl/string.h>
+
+namespace tilewright::python {
+namespace {
+
+using Code = nb::dlpack::dtype_code;
+
+Code code_of(nb::dlpack::dtype type) { return static_cast<Code>(type.code); }
+
+/// The format that a DLPack element type names by itself.
+std::optional<Format> named_format(nb::dlpack::dtype type) {
+    const auto by_bits = [&](int low, Format narrow, int high, Format wide) {
+        return type.bits == low ? std::optional(narrow) : type.bits == high ? std::optional(wide) : std::nullopt;
+    };
+    if (code_of(type) == Code::Float4_E2M1FN && type.lanes == 2) return Format::e2m1;  // torch.float4_e2m1fn_x2
+    if (type.lanes != 1) return std::nullopt;
+    switch (code_of(type)) {
+        case Code::Float: return by_bits(16, Format::f16, 32, Format::f32);
+        case Code::Int: return by_bits(32, Format::i32, 64, Format::i64);
+        case Code::Bfloat: return Format::bf16;
+        case Code::Float8_E4M3FN: return Format::e4m3;
+        case Code::Float8_E5M2: return Format::e5m2;
+        case Code::Float8_E8M0FNU: return Format::ue8m0;
+        default: return std::nullopt;
+    }
+}
+
+/// Whether elements of this type are good as codes of `format`.
+bool holds_codes(nb::dlpack::dtype type, Format format) {
+    const int carrier_bits = format == Format::e2m1 ? 8 : bits(format);
+    return code_of(type) == Code::UInt && type.lanes == 1 && type.bits == carrier_bits && carrier_bits <= 16;
+}
+
+/// An element type that names one format also serves a format with the same codes.
+bool serves(Format given, Format expected) {
+    return given == expected || (given == Format::e4m3 && expected == Format::ue4m3);
+}
+
+std::string advice_for(nb::handle array, const ArrayRole& role) {
+    const std::string given = dtype_name(array);
+    if (role.codes && (given.find("int8") != std::string::npos || given.find("int16") != std::string::npos)) {
+        return "name the format of the codes, e.g. format='e4m3'";
+    }
+    if (given.find("float64") == std::string::npos) return {};
+    if (role.writable) return "make it with another dtype, e.g. float32";
+    return given.find("torch") == std::string::npos ? "convert it, e.g. x.astype(numpy.float32)"
+                                                    : "convert it, e.g. x.float()";
+}
+
+}  // namespace
+
+std::string dtype_name(nb::handle array) {
+    if (!nb::hasattr(array, "dtype")) return class_name(array);
+    const nb::object dtype = array.attr("dtype");
+    return nb::cast<std::string>(nb::str(nb::handle(dtype)));
+}
+
+std::string expected_elements(const ArrayRole& role) {
+    if (role.integers) return "int32 or int64";
+    if (role.codes && !role.format) return "an array whose dtype names its format, or codes with format=";
+    if (!role.format || role.only_codes) return "bfloat16, float16 or float32";
+    const std::string word(name(*role.format));
+    if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8";
+    const int size = bits(*role.format);
+    return size <= 16 ? word + ", or its codes as uint" + std::to_string(size) : word;
+}
+
+Format element_format(nb::dlpack::dtype type, std::optional<Format> known, nb::handle array, const ArrayRole& role) {
+    const std::optional<Format> given = known ? known : named_format(type);
+    if (role.format && (given ? serves(*given, *role.format) : holds_codes(type, *role.format))) return *role.format;
+    const bool integer = given == Format::i32 || given == Format::i64;
+    if (given && integer == role.integers && (!role.format || role.only_codes)) return *given;
+    refuse(role.operand, dtype_name(array), expected_elements(role), advice_for(array, role));
+}
+
+}  // namespace tilewright::python

@@ -1,0 +1,17 @@
+// Which format the elements of an array have: what its dtype says, and what the call asks for where that says too little.
+#pragma once
+
+#include "array.h"
+
+namespace tilewright::python {
+
+/// `known`: the format that the registry has for the array's dtype. Throws Error about role.operand.
+Format element_format(nb::dlpack::dtype type, std::optional<Format> known, nb::handle array, const ArrayRole& role);
+
+/// As messages name it: "float64", "torch.float32", or the class of an array without a dtype.
+std::string dtype_name(nb::handle array);
+
+/// What the elements must be.
+std::string expected_elements(const ArrayRole& role);
+
+}  // namespace tilewright::python

@@ -1,0 +1,79 @@
+#include "operand.h"
+
+#include "arguments.h"
+
+namespace tilewright::python {
+namespace {
+
+/// Null unless `argument` is a PreparedOperand; `is_kept`: of a derived class, Python's Quantized.
+PreparedOperand* instance(nb::handle argument, bool& is_kept) {
+    static auto* const type = reinterpret_cast<PyTypeObject*>(nb::type<PreparedOperand>().ptr());
+    is_kept = Py_TYPE(argument.ptr()) != type;
+    const bool is_one = PyObject_TypeCheck(argument.ptr(), type) != 0 && nb::inst_ready(argument);
+    return is_one ? nb::inst_ptr<PreparedOperand>(argument) : nullptr;
+}
+
+ArrayView view_kept(const nb::object& array, const std::string& operand, std::optional<Format> format) {
+    ArrayView kept = view(array, {.operand = operand, .format = format});
+    bool is_empty = !kept.tensor.given();
+    for (const std::int64_t size : kept.tensor.shape) is_empty = is_empty || size == 0;
+    if (kept.is_torch && kept.tensor.data == nullptr && !is_empty) {
+        refuse(operand, "a tensor whose memory was given away", "memory for " + to_string(kept.tensor.shape),
+               "make the call while its storage is there; sharded parameters have to be gathered first");
+    }
+    return kept;
+}
+
+}  // namespace
+
+PreparedOperand::PreparedOperand(nb::handle values, nb::handle recipe, nb::handle scales, nb::handle tensor_scale)
+    : recipe_(operand_recipe(recipe, "recipe")) {
+    if (values.is_none()) refuse("values", "None", "an array");
+    values_.source = nb::borrow(values);
+    scales_.source = nb::borrow(scales);
+    tensor_scale_.source = nb::borrow(tensor_scale);
+    view_all("");
+}
+
+void PreparedOperand::view_all(const std::string& prefix) {
+    values_ = view_kept(nb::object(values_.source), prefix + "values", recipe_.values);
+    scales_ = view_kept(nb::object(scales_.source), prefix + "scales", recipe_.scales);
+    tensor_scale_ = view_kept(nb::object(tensor_scale_.source), prefix + "tensor_scale", Format::f32);
+    operand_ = {values_.tensor, recipe_.granularity, scales_.tensor, tensor_scale_.tensor};
+}
+
+void PreparedOperand::follow(const std::string& prefix) {
+    if (has_moved(values_) || has_moved(scales_) || has_moved(tensor_scale_)) view_all(prefix);
+}
+
+const PreparedOperand* prepared(nb::handle argument, const std::string& prefix) {
+    bool is_kept = false;
+    PreparedOperand* const operand = instance(argument, is_kept);
+    if (operand != nullptr && is_kept) operand->follow(prefix);
+    return operand;
+}
+
+Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView>& arrays) {
+    if (const PreparedOperand* known = prepared(argument, std::string(which) + ".")) return known->operand();
+    if (argument.is_none()) refuse(which, "None", "a Quantized, or an array of bfloat16, float16 or float32");
+    arrays.push_back(view(argument, {.operand = which}));
+    return {.values = arrays.back().tensor};
+}
+
+nb::object values_of(nb::handle argument) {
+    bool is_kept = false;
+    const PreparedOperand* known = instance(argument, is_kept);
+    return known != nullptr ? known->values() : nb::borrow(argument);
+}
+
+OperandRecipe operand_recipe(nb::handle value, const char* argument) {
+    static const std::string expected =
+        "a side of a recipe: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, bf16, f16, f32";
+    const std::string_view word = text(value, argument, expected);
+    const std::optional<OperandRecipe> recipe = parse_operand_recipe(word);
+    if (recipe && is_accepted(*recipe)) return *recipe;
+    refuse(argument, "'" + std::string(word) + "'", expected,
+           "or one with its formats written out, such as e5m2.row or 1x128.ue8m0");
+}
+
+}  // namespace tilewright::python

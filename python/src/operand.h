@@ -1,0 +1,51 @@
+// One operand of a multiplication: values with their scales.
+#pragma once
+
+#include "array.h"
+
+#include <tilewright/problem.h>
+#include <tilewright/recipe.h>
+
+#include <string>
+#include <vector>
+
+namespace tilewright::python {
+
+/// Values with their scales, viewed once and kept: a quantised weight costs nothing to pass again.
+class PreparedOperand {
+public:
+    PreparedOperand(nb::handle values, nb::handle recipe, nb::handle scales, nb::handle tensor_scale);
+
+    const Operand& operand() const { return operand_; }
+    const OperandRecipe& recipe() const { return recipe_; }
+    nb::object values() const { return values_.source; }
+    nb::object scales() const { return scales_.source; }
+    nb::object tensor_scale() const { return tensor_scale_.source; }
+
+    /// Views the arrays again where one of them is elsewhere now. Throws Error about `prefix` + "values", ... where its
+    /// memory was given away.
+    void follow(const std::string& prefix);
+
+private:
+    void view_all(const std::string& prefix);
+
+    OperandRecipe recipe_{};
+    ArrayView values_{};
+    ArrayView scales_{};
+    ArrayView tensor_scale_{};
+    Operand operand_{};
+};
+
+/// Null unless `argument` is one. One that Python keeps (`Quantized`) follows its arrays; `prefix`: "a.", for messages.
+const PreparedOperand* prepared(nb::handle argument, const std::string& prefix);
+
+/// What `argument` says: of a PreparedOperand, or an array of values without scales, whose view goes to `arrays`.
+Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView>& arrays);
+
+/// The array of the values.
+nb::object values_of(nb::handle argument);
+
+/// Throws Error naming `argument` for what is no side of a recipe.
+OperandRecipe operand_recipe(nb::handle value, const char* argument);
+
+}  // namespace tilewright::python

@@ -1,0 +1,92 @@
+"""The keywords that all multiplications take, stated once: types for editors, a signature for help()."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+
+from tilewright import _settings
+from tilewright._arrays import Array
+from tilewright._settings import Reproducibility
+
+Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
+OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
+Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
+Arithmetic: TypeAlias = Literal["fast", "bit_exact", "hopper"]
+Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
+Grouping: TypeAlias = Literal[
+    "dense",
+    "batched",
+    "m_grouped_indices",
+    "m_grouped_offsets",
+    "m_grouped_aligned_offsets",
+    "m_grouped_masked",
+    "k_grouped",
+]
+
+
+class Options(TypedDict, total=False):
+    """What a multiplication is asked to do; `help(tilewright)` describes each. C++ reads it (options.cpp)."""
+
+    layout: Layout
+    out: Array | None
+    out_dtype: OutputFormat | None
+    c: Array | None
+    alpha: float
+    accumulation: Accumulation
+    arithmetic: Arithmetic
+    reproducibility: Reproducibility | None
+    backend: Backend
+    threads: int
+    sm_limit: int
+    stream: object | None
+    overlap: bool | None
+
+
+# As C++ has them; None for what the process chooses.
+DEFAULTS: Options = {
+    "layout": "nt",
+    "out": None,
+    "out_dtype": None,
+    "c": None,
+    "alpha": 1.0,
+    "accumulation": "promoted",
+    "arithmetic": "fast",
+    "reproducibility": None,
+    "backend": "automatic",
+    "threads": 0,
+    "sm_limit": 0,
+    "stream": None,
+    "overlap": None,
+}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def completed(options: Options) -> Options:
+    """The caller's options, with the choices of the process where they say nothing."""
+    if options.get("reproducibility") is None:
+        options["reproducibility"] = _settings.reproducibility
+    if options.get("overlap") is None:
+        options["overlap"] = _settings.overlap
+    return options
+
+
+def with_options(function: Function) -> Function:
+    """Shows every keyword of Options where `function` says `**options`: to help(), inspect and interactive shells."""
+    shown = inspect.signature(function)
+    own = [parameter for parameter in shown.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    annotations = Options.__annotations__
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_text(annotations[name]))
+        for name, default in DEFAULTS.items()
+    ]
+    function.__signature__ = shown.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
+    del function.__annotations__["options"]
+    function.__annotations__.update({parameter.name: parameter.annotation for parameter in common})
+    return function
+
+
+def _text(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else annotation.__forward_arg__
