@@ -32,7 +32,7 @@ struct ArrayRole {
 struct ArrayView {
     Tensor tensor{};
     nb::object source{};        // the array as the caller gave it
-    bool is_torch = false;      // whose storage may be given away and moved
+    bool is_torch = false;      // whose storage may be freed and moved
     BorrowedTensor borrowed{};  // one of these three holds the memory
     nb::ndarray<nb::ro> readable{};
     nb::ndarray<> writable{};
@@ -52,8 +52,8 @@ struct RawArray {
 /// where it is to be written. None is a tensor that is not given. A zero-dimensional array becomes [1].
 ArrayView view(nb::handle array, const ArrayRole& role);
 
-/// Whether torch has given away the memory that was viewed, or has it elsewhere now: `untyped_storage().resize_(0)`, as
-/// FSDP does it. Never for other libraries.
+/// Whether torch has freed the memory that was viewed, or moved it: `untyped_storage().resize_(0)`, as FSDP does it.
+/// Never for other libraries.
 bool has_moved(const ArrayView& view);
 
 /// From now on arrays whose `dtype` equals `dtype` hold `format`, and are read through `array.view(carrier)`: for the

@@ -1,4 +1,5 @@
-// Which format the elements of an array have: what its dtype says, and what the call asks for where that says too little.
+// Which format the elements of an array have: what its dtype says, and what the call asks for where that says too
+// little.
 #pragma once
 
 #include "array.h"

@@ -18,8 +18,8 @@ ArrayView view_kept(const nb::object& array, const std::string& operand, std::op
     bool is_empty = !kept.tensor.given();
     for (const std::int64_t size : kept.tensor.shape) is_empty = is_empty || size == 0;
     if (kept.is_torch && kept.tensor.data == nullptr && !is_empty) {
-        refuse(operand, "a tensor whose memory was given away", "memory for " + to_string(kept.tensor.shape),
-               "make the call while its storage is there; sharded parameters have to be gathered first");
+        refuse(operand, "a tensor whose storage was freed", "memory for " + to_string(kept.tensor.shape),
+               "gather sharded parameters before the call, or resize the storage back");
     }
     return kept;
 }

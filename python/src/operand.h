@@ -22,8 +22,8 @@ public:
     nb::object scales() const { return scales_.source; }
     nb::object tensor_scale() const { return tensor_scale_.source; }
 
-    /// Views the arrays again where one of them is elsewhere now. Throws Error about `prefix` + "values", ... where its
-    /// memory was given away.
+    /// Views the arrays again where one of them has moved. Throws Error about `prefix` + "values", ... where its
+    /// storage was freed.
     void follow(const std::string& prefix);
 
 private:

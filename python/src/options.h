@@ -1,4 +1,5 @@
-// What a call is asked to do besides its operands: keyword arguments of Python, read from the dictionaries that hold them.
+// What a call is asked to do besides its operands: keyword arguments of Python, read from the dictionaries that hold
+// them.
 #pragma once
 
 #include "arguments.h"
@@ -10,8 +11,8 @@
 
 namespace tilewright::python {
 
-/// The keywords that all multiplications take. The defaults are those that `tilewright._multiply` documents. Objects are
-/// borrowed from the dictionary.
+/// The keywords that all multiplications take. The defaults are those that `tilewright._multiply` documents. Objects
+/// are borrowed from the dictionary.
 struct CallOptions {
     /// Throws Error with a finding for every value that is none, and TypeError for an unknown keyword.
     explicit CallOptions(const nb::dict& given);
@@ -36,7 +37,7 @@ struct GroupOptions {
     explicit GroupOptions(const nb::dict& given);
 
     Grouping grouping = Grouping::dense;
-    nb::handle sizes{};           // null: none
+    nb::handle sizes{};          // null: none
     std::string word = "sizes";  // the keyword that gave `sizes`, for messages
     std::int64_t alignment = 128;
     std::int64_t expected_m = 0;

@@ -137,8 +137,7 @@ const std::vector<Format>& encoded_formats() {
 
 nb::object encode_array(nb::handle x, nb::handle format_given, nb::handle saturate) {
     const Format format = format_word(format_given, "format", encoded_formats());
-    const auto overflow =
-        flag(saturate, "saturate") ? formats::Overflow::saturate : formats::Overflow::propagate;
+    const auto overflow = flag(saturate, "saturate") ? formats::Overflow::saturate : formats::Overflow::propagate;
     const ArrayView source = contiguous_view(x, {.operand = "x", .format = Format::f32});
     const ArrayView out = fresh(x, source.tensor.shape, format, "format");
     const nb::gil_scoped_release unlocked;

@@ -1,6 +1,7 @@
 """The C++ half of tilewright. Use the functions of `tilewright` itself."""
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 
 class Finding:
@@ -37,7 +38,19 @@ def register_dtype(dtype: object, format: str, carrier: object | None) -> None:
 class Operand:
     """Values with their scales, viewed once."""
 
-    def __init__(self, values: object, recipe: str, scales: object | None, tensor_scale: object | None) -> None: ...
+    def __init__(self, values: object | None, recipe: object | None, scales: object | None, tensor_scale: object | None) -> None: ...
+
+    @property
+    def values(self) -> object:
+        """The array given as values."""
+
+    @property
+    def scales(self) -> object:
+        """The array given as scales; None without."""
+
+    @property
+    def tensor_scale(self) -> object:
+        """The array given as tensor scale; None without."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,7 +59,7 @@ class Operand:
     @property
     def addresses(self) -> list[int]:
         """
-        Where values, scales and tensor scale lie: where the arrays have them, for nothing is copied.
+        Of values, scales and tensor scale: those of the arrays, for nothing is copied.
         """
 
 class RawArray:
@@ -144,27 +157,30 @@ class Explanation:
     def rejected(self) -> list[RejectedTile]:
         """What could not."""
 
-def multiply(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int, threads: int, stream: object | None, overlap: bool) -> object:
+def multiply(a: object | None, b: object | None, groups: dict, options: dict) -> object:
     """
-    Computes D and returns it; on a GPU: enqueues that on `stream`, or else on the current one.
+    Computes D and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.
     """
 
-def validate(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int) -> list[Finding]:
+def validate(a: object | None, b: object | None, groups: dict, options: dict) -> list[Finding]:
     """All that is wrong with the call."""
 
-def explain(a: object, b: object, out: object | None, out_dtype: str | None, c: object | None, alpha: float, layout: str, grouping: str, sizes: object | None, sizes_word: str, alignment: int, expected_m: int, accumulation: str, arithmetic: str, reproducibility: str, backend: str, sm_limit: int, device: str) -> Explanation:
+def explain(a: object | None, b: object | None, groups: dict, options: dict, device: object | None) -> Explanation:
     """What the planner would choose on `device`."""
 
-def quantize(x: object, recipe: str, round_up: bool, deep_gemm: bool) -> tuple[object, object, object]:
+def refuse(operand: str, given: str, expected: str, advice: str = '') -> NoReturn:
+    """Raises InvalidCall with one finding."""
+
+def quantize(x: object | None, recipe: object | None, round_up: object | None, deep_gemm: object | None) -> tuple[object, object, object]:
     """New arrays (values, scales or None, tensor_scale or None)."""
 
-def dequantize(operand: Operand, dtype: str) -> object:
+def dequantize(operand: object | None, dtype: object | None) -> object:
     """A new array of `dtype`."""
 
-def encode(x: object, format: str, saturate: bool) -> object:
+def encode(x: object | None, format: object | None, saturate: object | None) -> object:
     """A new array of codes."""
 
-def decode(codes: object, format: str | None) -> object:
+def decode(codes: object | None, format: object | None) -> object:
     """A new array of float32."""
 
 def recipes() -> list[str]:

@@ -19,9 +19,9 @@ def calls(monkeypatch):
     """The SM limit, the reproducibility and the overlap of every call that reaches the library."""
     seen, real = [], _core.multiply
 
-    def recording(*arguments):
-        seen.append((arguments[16], arguments[14], arguments[19]))
-        return real(*arguments)
+    def recording(a, b, *, groups, options):
+        seen.append((options.get("sm_limit", 0), options["reproducibility"], options["overlap"]))
+        return real(a, b, groups=groups, options=options)
 
     monkeypatch.setattr(_core, "multiply", recording)
     monkeypatch.setitem(_settings.call_options, "overlap", None)  # as if no one had called set_pdl

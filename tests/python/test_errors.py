@@ -33,14 +33,14 @@ WRONG = {
         "a.values.strides: .* zero or more expected; copy the reversed view",
     ),
     "layout": (lambda: tw.gemm(A, B, layout="xy"), "layout: 'xy' given, one of nt, nn, tn, tt expected"),
-    "out_dtype": (lambda: tw.gemm(A, B, out_dtype="e4m3"), "^out: e4m3 given, bf16, f16 or f32 expected"),
+    "out_dtype": (lambda: tw.gemm(A, B, out_dtype="e4m3"), "^out_dtype: 'e4m3' given, one of bf16, f16, f32 expected"),
     "unknown out_dtype": (
         lambda: tw.gemm(A, B, out_dtype="half"),
-        "out_dtype: 'half' given, one of .*bf16, f16, f32 expected",
+        "^out_dtype: 'half' given, one of bf16, f16, f32 expected",
     ),
     "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: 'tpu' given, one of automatic, cpu, hopper expected"),
     "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: host memory given, memory of cuda:0"),
-    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: -1 given, 0 .* or more expected"),
+    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: -1 given, an integer from 0 up expected; 0 stands for all"),
     "shape of out": (
         lambda: tw.gemm(A, B, out=np.zeros((3, 3), np.float32)),
         r"out: \[3, 3\] given, \[2, 3\] expected",

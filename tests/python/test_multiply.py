@@ -157,7 +157,12 @@ def test_one_operand_serves_many_calls(rng):
 def test_overlap_is_the_calls_choice_or_else_the_process(rng, monkeypatch, own, process, expected):
     """It reaches the extension, which takes it, and changes nothing on the CPU."""
     seen, real = [], _core.multiply
-    monkeypatch.setattr(_core, "multiply", lambda *given: seen.append(given[-1]) or real(*given))
+
+    def recording(a, b, *, groups, options):
+        seen.append(options["overlap"])
+        return real(a, b, groups=groups, options=options)
+
+    monkeypatch.setattr(_core, "multiply", recording)
     x, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((4, 32), (2, 6, 32)))
     tw.set_overlap(process)
     try:
