@@ -41,6 +41,7 @@ public:
             decode(a_range(k, count), step(), a_);
             decode(b_range(k, count), step(), b_);
             add_exact(count);
+            spoil_overflows(count);
             if (order_) emulate(k, count);
         }
         finish();
@@ -92,6 +93,25 @@ private:
                     const double product = a * b[j];
                     sums[j] += product;
                     magnitudes[j] += std::fabs(product);
+                }
+            }
+        }
+    }
+
+    /// NaN where the product of two scales overflows fp32: every arithmetic has infinity times the products there.
+    void spoil_overflows(std::int64_t count) {
+        const auto largest = [](const std::vector<float>& scales) {
+            double found = 0;
+            for (const float scale : scales) found = std::fmax(found, std::fabs(scale));
+            return found;
+        };
+        const auto overflows = [](double x, double y) { return std::isinf(scale_product(x, y)); };
+        if (!overflows(largest(a_.scales), largest(b_.scales))) return;
+        for (std::int64_t i = 0; i < region_.rows; ++i) {
+            for (std::int64_t j = 0; j < region_.columns; ++j) {
+                double& sum = sums_[static_cast<std::size_t>(i * region_.columns + j)];
+                for (std::int64_t k = 0; k < count; k += slab_scale_k) {
+                    if (overflows(a_.scale(i, k), b_.scale(j, k)) && std::isfinite(sum)) sum = std::nan("");
                 }
             }
         }
@@ -156,7 +176,7 @@ private:
     }
 
     void finish() {
-        const double tensor_scales = tensor_scale(g_.a) * tensor_scale(g_.b);
+        const double factor = output_factor(g_.alpha, tensor_scale(g_.a), tensor_scale(g_.b));
         out_.emulated = order_.has_value();
         out_.exact.resize(sums_.size());
         if (order_) {
@@ -167,8 +187,8 @@ private:
             for (std::int64_t j = 0; j < region_.columns; ++j) {
                 const auto at = static_cast<std::size_t>(i * region_.columns + j);
                 const bool no_k = region_.piece.k_count == 0;
-                out_.exact[at] = no_k ? c_at(i, j) : c_at(i, j) + double{g_.alpha} * tensor_scales * sums_[at];
-                out_.magnitude[at] *= std::fabs(double{g_.alpha} * tensor_scales);
+                out_.exact[at] = no_k ? c_at(i, j) : c_at(i, j) + factor * sums_[at];
+                out_.magnitude[at] *= std::fabs(factor);
                 if (order_) finish_emulated(i, j, at);
             }
         }

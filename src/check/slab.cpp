@@ -61,7 +61,7 @@ void decode_row(const SlabRange& range, std::optional<StepKind> step, std::int64
             slab.exponents[at] = exponent_of(value, smallest);
             if (!std::isfinite(value)) slab.special[static_cast<std::size_t>(row)] = 1;
         }
-        for (std::int64_t k = begin; step && outside && k < end; k += slab_scale_k) {
+        for (std::int64_t k = begin; outside && k < end; k += slab_scale_k) {
             slab.scales[static_cast<std::size_t>((row * slab_k + k) / slab_scale_k)] = scale;
         }
     }
@@ -72,10 +72,10 @@ void decode_row(const SlabRange& range, std::optional<StepKind> step, std::int64
 void decode(const SlabRange& range, std::optional<StepKind> step, Slab& slab) {
     const auto count = static_cast<std::size_t>(range.rows * slab_k);
     slab.exact.assign(count, 0);
+    slab.scales.assign(count / static_cast<std::size_t>(slab_scale_k), 1);
     if (step) {
         slab.values.assign(count, 0);
         slab.exponents.assign(count, no_exponent);
-        slab.scales.assign(count / static_cast<std::size_t>(slab_scale_k), 1);
         slab.special.assign(static_cast<std::size_t>(range.rows), 0);
     }
     for (std::int64_t row = 0; row < range.rows; ++row) decode_row(range, step, row, slab);

@@ -46,7 +46,7 @@ struct Slab {
     }
 };
 
-/// Without a step (f16, f32): only `exact`.
+/// Without a step (f16, f32): only `exact` and `scales`.
 void decode(const SlabRange& range, std::optional<StepKind> step, Slab& slab);
 
 }  // namespace tilewright::check

@@ -2,19 +2,26 @@
 
 #include "base/threads.h"
 #include "formats/element.h"
+#include "problem/canonical_order.h"
 
 namespace tilewright::cpu {
 namespace {
 
-/// a(m, k) or b(n, k): the value times its scale. `row` and `k` are the piece's own, `row_begin` and `k_begin` its
-/// place.
-double scaled(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k_begin,
+/// a(m, k) or b(n, k), and the scale that is applied to the product of the two.
+struct Factor {
+    double value;
+    double scale;
+};
+
+/// `row` is the operand's; `k` counts from the piece's `k_begin`.
+Factor factor(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k_begin,
               std::int64_t k, std::int64_t block_begin) {
     const double value =
         formats::load(operand.values, operand.recipe.values, value_index(operand, group, row, k_begin + k));
-    if (operand.scales == nullptr) return value;
+    if (operand.scales == nullptr) return {value, 1};
     const std::int64_t block = operand.k_block() == 0 ? 0 : block_begin + k / operand.k_block();
-    return value * formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, block));
+    const double scale = formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, block));
+    return scaled_outside(operand.recipe.granularity) ? Factor{value, scale} : Factor{value * scale, 1};
 }
 
 double tensor_scale(const OperandGeometry& operand, std::int64_t group) {
@@ -34,10 +41,11 @@ double reference_element(const Geometry& g, const Piece& piece, std::int64_t row
 
     double sum = 0;
     for (std::int64_t k = 0; k < piece.k_count; ++k) {
-        sum += scaled(g.a, piece.group, a_row, piece.k_begin, k, piece.a_block_begin) *
-               scaled(g.b, piece.group, column, piece.k_begin, k, piece.b_block_begin);
+        const Factor a = factor(g.a, piece.group, a_row, piece.k_begin, k, piece.a_block_begin);
+        const Factor b = factor(g.b, piece.group, column, piece.k_begin, k, piece.b_block_begin);
+        sum += a.value * b.value * scale_product(a.scale, b.scale);
     }
-    return c + double{g.alpha} * (tensor_scale(g.a, piece.group) * tensor_scale(g.b, piece.group)) * sum;
+    return c + output_factor(g.alpha, tensor_scale(g.a, piece.group), tensor_scale(g.b, piece.group)) * sum;
 }
 
 void run_reference(const Geometry& g, const std::function<bool()>& cancelled) {

@@ -41,6 +41,21 @@ constexpr bool scaled_outside(Granularity granularity) {
     return granularity != Granularity::none && granularity != Granularity::block_1x16;
 }
 
+/// A product of scales (or of alpha and tensor scales) in float64: infinite where fp32 overflows. Every arithmetic
+/// applies products of scales, not one scale after the other, so that this is a property of the call and not of the
+/// order.
+constexpr double overflow_as_fp32(double product) {
+    constexpr double limit = 0x1.ffffffp127;  // from here on fp32 rounds to infinity
+    const bool finite = -limit < product && product < limit;
+    return finite ? product : product * __builtin_inf();
+}
+constexpr double scale_product(double a_scale, double b_scale) { return overflow_as_fp32(a_scale * b_scale); }
+
+/// What a sum is multiplied by at the end: alpha and NVFP4's tensor scales.
+constexpr double output_factor(float alpha, double a_tensor_scale, double b_tensor_scale) {
+    return overflow_as_fp32(double{alpha} * scale_product(a_tensor_scale, b_tensor_scale));
+}
+
 /// What the fp8 tensor core can take: fp8 itself, and MXFP4 as e4m3.
 constexpr bool multiplies_as_fp8(const OperandRecipe& side) {
     return is_fp8(side.values) || (side.values == Format::e2m1 && side.granularity == Granularity::block_1x32);

@@ -1,5 +1,7 @@
 #include "cpu/fast/blocking.h"
 
+#include "problem/canonical_order.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -48,7 +50,7 @@ Product make_product(const Geometry& g, const Piece& piece, const std::vector<st
               .columns = {.count = g.n},
               .k_count = piece.k_count};
     p.scaled = has_block_scales(p.row_side) || has_block_scales(p.column_side);
-    p.factor = double{g.alpha} * (tensor_scale(p.row_side) * tensor_scale(p.column_side));
+    p.factor = output_factor(g.alpha, tensor_scale(p.row_side), tensor_scale(p.column_side));
     if (!listed && p.columns.count < p.rows.count && p.columns.count <= dot_rows_limit) {
         std::swap(p.row_side, p.column_side);
         std::swap(p.rows, p.columns);

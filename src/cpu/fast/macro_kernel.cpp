@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 namespace tilewright::cpu {
 namespace {
@@ -188,6 +189,12 @@ bool all_finite(const ItemView& view) {
     return largest < 0x7F80'0000U;
 }
 
+/// Whether a scale of a row (or column) may overflow with a scale of a block of the other side.
+bool may_overflow(const Product& product, const double* scales, std::int64_t count) {
+    if (!varies_along_k(product.row_side) && !varies_along_k(product.column_side)) return false;
+    return std::any_of(scales, scales + count, [](double scale) { return std::fabs(scale) > largest_row_scale; });
+}
+
 OutputPlace place(const OutputGeometry& output, const Product& product) {
     const std::int64_t first = product.columns.first;
     const std::int64_t base = output.group_stride * product.row_side.group;
@@ -261,6 +268,9 @@ void multiply_item(const Call& call, const Item& item, ItemMemory& memory) {
     double column_scales[output_columns];
     for (std::int64_t r = 0; r < part.rows.count; ++r) row_scales[r] = remaining_scale(product.row_side, part.rows[r]);
     for (int c = 0; c < item.columns; ++c) column_scales[c] = remaining_scale(product.column_side, view.columns[c]);
+    if (may_overflow(product, row_scales, part.rows.count) || may_overflow(product, column_scales, item.columns)) {
+        view.extreme = true;
+    }
     const OutputJob job{.format = call.geometry.output,
                         .d = place(call.geometry.d, product),
                         .c = place(call.geometry.c, product),

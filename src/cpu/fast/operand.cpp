@@ -10,8 +10,6 @@
 namespace tilewright::cpu {
 namespace {
 
-bool varies_along_k(const Side& side) { return side.operand->k_block() != 0; }
-
 float scale_at(const OperandGeometry& operand, std::int64_t index) {
     if (operand.recipe.scales == Format::f32) {
         float scale = 0;
@@ -64,13 +62,16 @@ bool fold_blocks(const Block& block, float gain, float* out, int stride, At at) 
             if (is_moderate(scale, largest)) continue;
             const int begin = c * k_block;
             const int end = begin + k_block < block.k_count ? begin + k_block : block.k_count;
-            moderate = is_zero(block, row, begin, end) && moderate;
+            const bool may_overflow = std::fabs(scale) > largest;
+            moderate = !may_overflow && is_zero(block, row, begin, end) && moderate;
         }
     }
     return moderate;
 }
 
 }  // namespace
+
+bool varies_along_k(const Side& side) { return side.operand->k_block() != 0; }
 
 int scale_columns(const Block& block) {
     const int k_block = block.side.operand->k_block();

@@ -5,8 +5,8 @@
 // - f32 scales of blocks multiply the sum of a block of 128 k;
 // - one scale for a whole row multiplies the final sum, in double.
 // The first two are right while scales are moderate: then no decoded value, no product of scales and no sum leaves
-// fp32's normal range that need not. A block with a scale outside of that is reported, unless all its values are zero
-// (the scale of a zero block means nothing), and its tile is computed in double. A scale that is infinite or NaN is
+// fp32's normal range that need not. A block with a scale outside of that is reported, unless the scale is small and all
+// values of the block are zero, and its tile is computed in double. A scale that is infinite or NaN is
 // always folded in: 0 * Inf is NaN, whatever the other products of the block are.
 #pragma once
 
@@ -20,6 +20,8 @@ namespace tilewright::cpu {
 /// Moderate scales lie between the inverse of these and them.
 inline constexpr float largest_folded_scale = 0x1p38F;
 inline constexpr float largest_block_scale = 0x1p60F;
+/// Of a row, where the other side has a scale for each block: no product of the two overflows.
+inline constexpr double largest_row_scale = 0x1p67;
 
 /// Row numbers: a list in ascending order, or `first`, `first + 1`, ...
 struct Rows {
@@ -50,6 +52,9 @@ struct Block {
 
 /// Scale columns that `block` touches; 1 where scales do not vary along k.
 int scale_columns(const Block& block);
+
+/// Whether each block of k has a scale, of whatever format.
+bool varies_along_k(const Side& side);
 
 /// Whether the sums of blocks are to be multiplied by `block_scales`.
 bool has_block_scales(const Side& side);

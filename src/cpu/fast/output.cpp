@@ -1,6 +1,7 @@
 #include "cpu/fast/output.h"
 
 #include "formats/convert.h"
+#include "problem/canonical_order.h"
 
 #include <cmath>
 #include <cstring>
@@ -51,7 +52,8 @@ void write_d(const OutputJob& job, std::int64_t row, const float* values) {
 void scaled_sums(const OutputJob& job, std::int64_t r, double* values) {
     float sums[output_columns];
     for (int i = 0; i < job.columns; ++i) sums[i] = job.sums[r * job.row_stride + i * job.column_stride];
-    for (int i = 0; i < job.columns; ++i) values[i] = double{sums[i]} * (job.row_scales[r] * job.column_scales[i]);
+    for (int i = 0; i < job.columns; ++i)
+        values[i] = double{sums[i]} * scale_product(job.row_scales[r], job.column_scales[i]);
     if (job.wide == nullptr) return;
     for (int i = 0; i < job.columns; ++i) {
         if (job.all_wide || !std::isfinite(sums[i])) values[i] = job.wide[i * job.wide_stride + r];

@@ -1,8 +1,10 @@
 // Products in double: for scales that fp32 cannot carry, and for sums that overflowed in fp32 although the result may
 // not. Small blocks, decoded without scales.
 #include "cpu/fast/macro_kernel.h"
+#include "problem/canonical_order.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tilewright::cpu {
 namespace {
@@ -70,19 +72,59 @@ void widen_columns(const FastKernels& kernels, const Block& block, const WideMem
     }
 }
 
+/// The scales that are applied outside of the values, for every 32 of k.
+struct OutsideScales {
+    static constexpr int step = 32;
+
+    explicit OutsideScales(const Block& block) {
+        double scales[scale_columns_limit * scale_stride];
+        const bool outside = scaled_outside(block.side.operand->recipe.granularity);
+        if (outside) exact_scales(block, scales, scale_stride);
+        for (int k = 0; k < block.k_count; k += step) {
+            for (int r = 0; r < block.rows.count; ++r) {
+                const double scale = outside ? scales[scale_column(block, k) * scale_stride + r] : 1;
+                at[k / step][r] = scale;
+                largest = std::max(largest, std::fabs(scale));
+            }
+        }
+    }
+
+    double at[wide_k / step][scale_stride] = {};
+    double largest = 0;
+};
+
+/// NaN for the sums in which a product of scales overflows fp32 (a sum that is not zero may as well be infinite).
+void spoil_overflows(const Block& rows, const Block& columns, int lanes, double* sums) {
+    const OutsideScales row_scales(rows);
+    const OutsideScales column_scales(columns);
+    const auto overflows = [](double x, double y) { return std::isinf(scale_product(x, y)); };
+    if (!overflows(row_scales.largest, column_scales.largest)) return;
+    for (int k = 0; k < rows.k_count; k += OutsideScales::step) {
+        const int i = k / OutsideScales::step;
+        for (int c = 0; c < columns.rows.count; ++c) {
+            for (int r = 0; r < rows.rows.count; ++r) {
+                if (overflows(row_scales.at[i][r], column_scales.at[i][c])) sums[c * lanes + r] = std::nan("");
+            }
+        }
+    }
+}
+
 /// Sums of some rows with some columns, into memory.sums.
 void multiply(const FastKernels& kernels, const Product& product, const Rows& rows, const Rows& columns,
               const WideMemory& memory) {
     std::fill_n(memory.sums, wide_columns * kernels.lanes, 0.0);
     for (std::int64_t k = 0; k < product.k_count; k += wide_k) {
         const auto count = static_cast<int>(std::min<std::int64_t>(wide_k, product.k_count - k));
-        widen_rows(kernels, {.side = product.row_side, .rows = rows, .k = k, .k_count = count}, memory);
-        widen_columns(kernels, {.side = product.column_side, .rows = columns, .k = k, .k_count = count}, memory);
+        const Block row_block{.side = product.row_side, .rows = rows, .k = k, .k_count = count};
+        const Block column_block{.side = product.column_side, .rows = columns, .k = k, .k_count = count};
+        widen_rows(kernels, row_block, memory);
+        widen_columns(kernels, column_block, memory);
         kernels.multiply_wide({.rows = memory.rows,
                                .columns = memory.columns,
                                .column_count = static_cast<int>(columns.count),
                                .k_count = count,
                                .sums = memory.sums});
+        spoil_overflows(row_block, column_block, kernels.lanes, memory.sums);
     }
 }
 
