@@ -1,4 +1,4 @@
-// Quantisers and dequantisers: real matrices to values and scales, and back.
+// Quantisers and dequantisers: real matrices to values and scales, and back; encoding and decoding without scales.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -40,7 +40,7 @@ struct QuantizeOptions {
     bool deep_gemm = false;
 };
 
-/// How the conversion itself runs; nothing here changes a result.
+/// How a conversion runs; nothing here changes a result.
 struct ConversionOptions {
     int threads = 0;  // OpenMP threads; 0 = OpenMP's own choice
     /// Called by the calling thread about every 50 ms of a long call. Where it returns true, the call ends by
@@ -62,6 +62,15 @@ void quantize(const Tensor& source, const QuantizeOptions& options, const Operan
 /// The inverse: value * scale * tensor scale, rounded once. out [rows, k] or [groups, rows, k], f32, bf16 or f16, any
 /// strides. Throws Error with every finding.
 void dequantize(const Operand& operand, const Tensor& out, const ConversionOptions& how = {});
+
+/// Codes of f32 numbers, without scales: one rounding to nearest, ties to even (ue8m0: to the larger). A number beyond
+/// the format's largest becomes infinity, or NaN where there is none; with `saturate` the largest, which formats
+/// without both always do. source f32 and out of one shape, of one to three dimensions, row-major without gaps (rows of
+/// e2m1 begin at whole bytes); not i32 and i64. Throws Error with every finding.
+void encode(const Tensor& source, const Tensor& out, bool saturate = false, const ConversionOptions& how = {});
+
+/// The inverse, exact: any format but i32 and i64 to f32.
+void decode(const Tensor& source, const Tensor& out, const ConversionOptions& how = {});
 
 /// An operand that owns its memory (row-major, no gaps; values, scales and tensor scale each aligned to 128 bytes).
 class OwnedOperand {

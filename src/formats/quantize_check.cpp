@@ -95,6 +95,38 @@ public:
         }
     }
 
+    /// Elements one after another in host memory. False if the shape is of no use for further checks.
+    bool run(const std::string& operand, const Tensor& tensor, Use use) {
+        const int rank = tensor.shape.rank();
+        const bool negative = std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
+        if (rank < 1 || rank > Dims::capacity || negative) {
+            add({operand, rank == 0 ? "nothing" : to_string(tensor.shape), "one to three sizes of at least 0", ""});
+            return false;
+        }
+        memory(operand, tensor, use);
+        if (tensor.strides.rank() != rank || is_empty(tensor.shape)) return true;
+        const Dims expected = row_major_strides(tensor.format, tensor.shape);
+        for (int i = 0; i < rank; ++i) {
+            if (tensor.shape[i] == 1 || tensor.strides[i] == expected[i]) continue;
+            add({operand, "strides " + to_string(tensor.strides), to_string(expected) + ", rows without gaps",
+                 "pass a contiguous copy"});
+            break;
+        }
+        return true;
+    }
+
+    void codes(const std::string& operand, const Tensor& tensor) {
+        if (tensor.format != Format::i32 && tensor.format != Format::i64) return;
+        add({operand, std::string(name(tensor.format)), "a floating-point format", ""});
+    }
+
+    void conversion(const Tensor& source, const Tensor& out) {
+        const bool source_is_sound = run("source", source, Use::read);
+        const bool out_is_sound = run("out", out, Use::written);
+        if (!source_is_sound || !out_is_sound || source.shape == out.shape) return;
+        add({"out", to_string(out.shape), to_string(source.shape) + ", the shape of source", ""});
+    }
+
     void packing(const std::string& operand, const Tensor& tensor) {
         const int rank = tensor.shape.rank();
         if (tensor.format != Format::e2m1 || tensor.strides.rank() != rank || is_empty(tensor.shape)) return;
@@ -223,6 +255,24 @@ std::vector<Finding> check_dequantize(const Operand& operand, const Tensor& out)
     if (values_are_matrix && is_accepted(recipe)) {
         findings.scales("operand", operand, recipe, operand.values.shape, Use::read);
     }
+    return findings.take();
+}
+
+std::vector<Finding> check_encode(const Tensor& source, const Tensor& out) {
+    Findings findings;
+    if (source.given() && source.format != Format::f32) {
+        findings.add({"source", std::string(name(source.format)), "f32", ""});
+    }
+    findings.codes("out", out);
+    findings.conversion(source, out);
+    return findings.take();
+}
+
+std::vector<Finding> check_decode(const Tensor& source, const Tensor& out) {
+    Findings findings;
+    if (out.given() && out.format != Format::f32) findings.add({"out", std::string(name(out.format)), "f32", ""});
+    findings.codes("source", source);
+    findings.conversion(source, out);
     return findings.take();
 }
 

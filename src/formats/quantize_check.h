@@ -1,4 +1,4 @@
-// What can be wrong with a call to quantize or dequantize, in the caller's words.
+// What can be wrong with a call to quantize, dequantize, encode or decode, in the caller's words.
 #pragma once
 
 #include <tilewright/quantize.h>
@@ -11,6 +11,9 @@ std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions&
 /// Without `out`: into memory of the right shape.
 std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions& options);
 std::vector<Finding> check_dequantize(const Operand& operand, const Tensor& out);
+/// For encode (`out` holds the codes) and decode (`source` does).
+std::vector<Finding> check_encode(const Tensor& source, const Tensor& out);
+std::vector<Finding> check_decode(const Tensor& source, const Tensor& out);
 std::vector<Finding> check_owned(const Dims& shape, const OperandRecipe& recipe);
 
 }  // namespace tilewright::formats
