@@ -5,9 +5,9 @@
 // - f32 scales of blocks multiply the sum of a block of 128 k;
 // - one scale for a whole row multiplies the final sum, in double.
 // The first two are right while scales are moderate: then no decoded value, no product of scales and no sum leaves
-// fp32's normal range that need not. A block with a scale outside of that is reported, unless the scale is small and all
-// values of the block are zero, and its tile is computed in double. A scale that is infinite or NaN is
-// always folded in: 0 * Inf is NaN, whatever the other products of the block are.
+// fp32's normal range that need not. A block with a scale outside of that is reported, unless the scale is small and
+// all values of the block are zero, and its tile is computed in double. A scale that is infinite or NaN is always
+// folded in: 0 * Inf is NaN, whatever the other products of the block are.
 #pragma once
 
 #include "cpu/fast/decode.h"
