@@ -1,0 +1,74 @@
+"""Groups of source files that clang-tidy checks as one file, because reading the headers takes most of its time.
+
+    python tools/tidy_groups.py build/release build/tidy 'src|examples'
+
+Writes the groups' joint files and a compile_commands.json into build/tidy and prints a line for each group: its files, the
+joint file first where there is one. Files of a group have one folder, the same flags and no name in common between their
+anonymous namespaces.
+"""
+
+import json
+import os
+import re
+import sys
+
+FILES_IN_A_GROUP = 10
+NAME = re.compile(
+    r"^(?:template\b.*>\s*)?(?:struct|class|enum class|enum|union|using)\s+(\w+)"
+    r"|^(?=\w)(?!using|namespace)[\w:<>,*& \[\]]*?\b(\w+) *(?:\(|=|\{|;|\[)",
+    re.MULTILINE,
+)
+
+
+def own_names(path):
+    """What the file declares at the beginning of a line of its anonymous namespaces."""
+    with open(path) as file:
+        text = file.read()
+    regions = re.findall(r"^namespace \{\n(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL)
+    return {first or second for region in regions for first, second in NAME.findall(region)}
+
+
+def flags(entry):
+    """The command without what differs from file to file."""
+    command = entry["command"].replace(entry["file"], "")
+    return re.sub(r"-o \S+", "", command)
+
+
+def grouped(entries):
+    groups = []  # (folder and flags, names, files)
+    for file, entry in sorted(entries.items()):
+        kind, names = (os.path.dirname(file), flags(entry)), own_names(file)
+        for other, taken, files in groups:
+            if file.startswith("src/") and other == kind and len(files) < FILES_IN_A_GROUP and not names & taken:
+                taken |= names
+                files.append(file)
+                break
+        else:
+            groups.append((kind, names, [file]))
+    return [files for _, _, files in groups]
+
+
+def main():
+    build, target, folders = sys.argv[1:]
+    with open(f"{build}/compile_commands.json") as file:
+        # fmt's own code is not for us to check, and reading it takes a quarter of the time.
+        commands = json.loads(file.read().replace("-DFMT_HEADER_ONLY=1", ""))
+    entries = {os.path.relpath(entry["file"]): entry for entry in commands}
+    wanted = re.compile(rf"^(?:{folders})/(?!.*generated).*\.cpp$")
+    os.makedirs(target, exist_ok=True)
+    for files in grouped({f: e for f, e in entries.items() if wanted.match(f)}):
+        if len(files) == 1:
+            print(files[0])
+            continue
+        joint = os.path.abspath(f"{target}/{files[0].replace('/', '_')}")
+        with open(joint, "w") as file:
+            file.writelines(f'#include "{os.path.abspath(each)}"  // NOLINT\n' for each in files)
+        first = entries[files[0]]
+        commands.append({**first, "file": joint, "command": first["command"].replace(first["file"], joint)})
+        print(os.path.relpath(joint), *files)
+    with open(f"{target}/compile_commands.json", "w") as file:
+        json.dump(commands, file)
+
+
+if __name__ == "__main__":
+    main()
