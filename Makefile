@@ -44,7 +44,7 @@ test-bare:  ## `make run` and `make test` in bare systems, as root and as a user
 python-package: setup
 	tools/python-package
 
-bench: build  ## timings: the CPU backend beside OpenBLAS with its marks, the GPU's arithmetic, a model's layers
+bench: build  ## timings: the CPU backend and OpenBLAS and its targets, the GPU's arithmetic, a model's layers
 	build/release/benchmarks/cpu_gemm
 	build/release/benchmarks/cpu_bit_exact
 	$(program) bench --suite qwen3-235b --peers
@@ -54,7 +54,7 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 	cmake --build --preset release -j $(cpus)
 	tests/gpu/run_all build/release
 
-gpu-bench: build  ## on a Hopper GPU: the marks' shapes and recipes beside live cuBLASLt, appended to benchmarks/results
+gpu-bench: build  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
 	mkdir -p benchmarks/results
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --sa-layout k $(gpu-record)

@@ -136,3 +136,17 @@ def test_environment_variables_are_read_in_one_place():
     readers = [p.relative_to(ROOT).as_posix() for p in tracked("src/*.cpp", "src/*.h") if "getenv(" in p.read_text()]
     # HOME and XDG_CACHE_HOME, the usual defaults, are read next to TILEWRIGHT_CACHE_DIR.
     assert len(readers) <= 1, f"environment variables are read in {readers}; one file is enough"
+
+
+def test_the_arrows_of_design_md_are_the_table():
+    page = (ROOT / "docs/design.md").read_text()
+    block = page[page.index("Includes go from left to right") :].split("\n\n")[1]
+    arrows = 0
+    for path in re.split(r"\s{4,}|\n", block.strip()):
+        steps = [[room.strip() for room in step.split(",")] for step in path.split("->")]
+        for left, right in zip(steps, steps[1:]):
+            for above in left:
+                known = {name.split("/")[0] for name in MAY_INCLUDE.get(above, ["api"])}  # python knows api alone
+                assert set(right) <= known, f"docs/design.md: {above} -> {right}, but it may include {sorted(known)}"
+                arrows += 1
+    assert arrows >= 15
