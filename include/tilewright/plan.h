@@ -104,7 +104,7 @@ Plan plan(const Problem& problem, const DeviceDescription& device = h200());
 struct RejectedTile {
     PlannedTile tile;
     std::string rule;    // "wgmma", "registers", "shared memory", "cluster", "split k" or "kernel"
-    std::string reason;  // "256x128 with 5 stages needs 262 KB of shared memory, 227 KB exist"
+    std::string reason;  // "256x128 with 4 stages needs 261 KB of shared memory, 227 KB exist"
 };
 
 struct Explanation {

@@ -8,6 +8,7 @@
 
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
+#include "hopper/tile/budget.h"
 #include "launch/tile_code.h"
 #include "plan/devices.h"
 
@@ -89,9 +90,9 @@ KernelHandle Device::load(const hopper::Tile& tile) {
         "cuLibraryLoadData", index_);
     driver_.require(driver_.call.library_kernel(&kernel, library, compiled.name.c_str()), "cuLibraryGetKernel", index_);
     driver_.require(
-        driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, tile.shared_bytes(), kernel, handle_),
+        driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, shared_bytes(tile), kernel, handle_),
         "cuKernelSetAttribute", index_);
-    if (tile.blocks_per_sm() > 1) {
+    if (blocks_per_sm(tile) > 1) {
         driver_.require(driver_.call.kernel_set_attribute(attribute_shared_carveout, 100, kernel, handle_),
                         "cuKernelSetAttribute", index_);
     }

@@ -120,7 +120,7 @@ void Runtime::run(const Problem& problem, const InStream& order) {
     const int sms = chosen.device->sms();
     const int usable = problem.sm_limit > 0 ? std::min(problem.sm_limit, sms) : sms;
     const launch::Launch launch = launch::launch(geometry(problem), chosen.tile, usable);
-    KernelHandle& kernel = launch.tile.plain ? chosen.plain_kernel : chosen.kernel;
+    KernelHandle& kernel = is_fast(launch.tile) ? chosen.plain_kernel : chosen.kernel;
     if (kernel == nullptr && launch.blocks > 0) kernel = chosen.device->kernel(launch.tile);
     Repeatable& call =
         cache.calls.add({.problem = problem, .device = chosen.device, .ready = chosen.device->ready(kernel, launch)});

@@ -23,9 +23,9 @@
 // work_empty           block scale      load, row scale, store, multiply: they know it   a warp each
 #pragma once
 
+#include "hopper/epilogue/cluster_reduce.h"
 #include "hopper/mainloop/load.h"
 #include "hopper/mainloop/scales_load.h"
-#include "hopper/epilogue/cluster_reduce.h"
 
 namespace tilewright::hopper {
 
@@ -33,7 +33,7 @@ namespace tilewright::hopper {
 /// alone, so that lanes which each make one ready do it one after the other, in a loop.
 template <Tile tile>
 TILEWRIGHT_DEVICE void init_full(Shared<tile>& shared, const Arguments& arguments) {
-    const int arrivals = tile.full_arrivals(arguments.scales_by_tma);
+    const int arrivals = full_arrivals(tile, arguments.scales_by_tma);
 #pragma unroll
     for (int stage = 0; stage < tile.stages; ++stage) barrier_init(shared.full[stage], arrivals);
     barrier_init_fence();
@@ -46,25 +46,25 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
 #pragma unroll
         for (Barrier& barrier : barriers) barrier_init(barrier, arrivals);
     };
-    const int one = tile.arrivals(1), all = tile.arrivals(tile.consumer_warps());
-    init(shared.empty, tile.empty_arrivals());
+    const int one = arrivals_of(tile, 1), all = arrivals_of(tile, consumer_warps(tile));
+    init(shared.empty, empty_arrivals(tile));
     init(shared.stored, 1);
-    init(shared.staged, tile.arrivals(warpgroup_threads / warp_threads));
-    if constexpr (tile.scales_blocks()) {
+    init(shared.staged, arrivals_of(tile, warpgroup_threads / warp_threads));
+    if constexpr (has_block_scales(tile)) {
         init(shared.block_scales_full, one);
         init(shared.block_scales_empty, all);
     }
-    if constexpr (tile.scales_after()) {
+    if constexpr (has_epilogue_scales(tile)) {
         init(shared.final_scales_full, one);
         init(shared.final_scales_empty, all);
     }
-    if constexpr (tile.grouped()) {
+    if constexpr (is_grouped(tile)) {
         init(shared.work_full, 1);
-        init(shared.work_empty, tile.work_arrivals(arguments.scales_by_tma, arguments.stored_by_tma));
+        init(shared.work_empty, work_empty_arrivals(tile, arguments.scales_by_tma, arguments.stored_by_tma));
     }
-    if constexpr (tile.splits_k()) {
+    if constexpr (splits_k(tile)) {
         barrier_init(shared.slices_full, 1);
-        barrier_init(shared.slices_read, tile.consumer_warps() * tile.cluster);
+        barrier_init(shared.slices_read, consumer_warps(tile) * tile.cluster.size);
     }
     barrier_init_fence();
 }
@@ -75,14 +75,14 @@ enum class Meeting : u8 { producers = 1, consumers = 2 };
 
 template <Tile tile>
 constexpr int threads_of(Meeting meeting) {
-    return meeting == Meeting::producers ? warpgroup_threads : (tile.consumer_warps() + 1) * warp_threads;
+    return meeting == Meeting::producers ? warpgroup_threads : (consumer_warps(tile) + 1) * warp_threads;
 }
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void meet_cluster() {
     // With slices of k only those who send sums need to know that their peers are ready (split.h).
-    if constexpr (tile.cluster > 1) arrive_cluster_relaxed();
-    if constexpr (tile.multicast != Multicast::none) wait_cluster();
+    if constexpr (tile.cluster.size > 1) arrive_cluster_relaxed();
+    if constexpr (shares_operand(tile)) wait_cluster();
 }
 
 template <Tile tile>
@@ -111,22 +111,23 @@ TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, con
 
 template <Tile tile>
 TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const Tiles<tile>& tiles, int warp) {
-    if (tile.role(warp) == Role::load) return load<tile>(shared, arguments, tiles);
+    if (role_of(tile, warp) == Role::load) return load<tile>(shared, arguments, tiles);
     await_barriers<tile>(Meeting::producers);
-    switch (tile.role(warp)) {
-        case Role::block_scale: return TileScales<tile>(shared, arguments).run();
-        case Role::row_scale:
-            if constexpr (tile.scales_may_be_loaded()) {
+    switch (role_of(tile, warp)) {
+        case Role::scheduler:
+        case Role::block_and_epilogue_scales: return TileScales<tile>(shared, arguments).run();
+        case Role::row_scales:
+            if constexpr (may_load_row_scales(tile)) {
                 if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();
             }
             break;
         case Role::store:
-            if constexpr (tile.plain) return drain<tile, 2>(shared, arguments, tiles);
+            if constexpr (is_fast(tile)) return drain<tile, 2>(shared, arguments, tiles);
             if (!arguments.stored_by_tma) break;
             if (element_bytes(arguments.format) == 2) {
-                if constexpr (tile.stores_by_tma(2)) return drain<tile, 2>(shared, arguments, tiles);
+                if constexpr (can_store_by_tma(tile, 2)) return drain<tile, 2>(shared, arguments, tiles);
             } else {
-                if constexpr (tile.stores_by_tma(4)) return drain<tile, 4>(shared, arguments, tiles);
+                if constexpr (can_store_by_tma(tile, 4)) return drain<tile, 4>(shared, arguments, tiles);
             }
             break;
         default: break;
@@ -137,7 +138,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
 /// Whether any of the tile's rows in its piece are this warpgroup's.
 template <Tile tile>
 TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const Work& work) {
-    return !tile.skips_rows() || work.row + consumer.first_row() < work.row_end;
+    return !skips_rows(tile) || work.row + consumer.first_row() < work.row_end;
 }
 
 /// At the end of a tile: the lanes of the warp are together again, and known to be. Only then does the compiler keep
@@ -146,7 +147,7 @@ TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const Work& work
 template <Tile tile>
 TILEWRIGHT_DEVICE void stay_uniform(Consumer<tile>& consumer) {
     sync_warp();
-    if constexpr (!tile.plain || tile.splits_k()) consumer.ring.place = same_in_warp(consumer.ring.place);
+    if constexpr (!is_fast(tile) || splits_k(tile)) consumer.ring.place = same_in_warp(consumer.ring.place);
 }
 
 /// Multiplies a tile, then stores it.
@@ -156,7 +157,7 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, Tiles<tile>& ti
     Work work = tiles.first(consumer.patience);
     while (work.exists != 0) {
         Work next{};
-        if constexpr (tile.splits_k()) {
+        if constexpr (splits_k(tile)) {
             multiply<tile>(consumer, sums);
             next = tiles.next(consumer.patience);
             store_slices<tile>(consumer, sums, work, next.exists != 0);
@@ -197,8 +198,8 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>&
             next = tiles.next(consumer.patience);
         } else {
             // Where sizes lie on the device, the next tile may be handed out only when this one is under way.
-            if constexpr (!tile.grouped()) next = tiles.next(consumer.patience);
-            if constexpr (tile.chains() == 2) {
+            if constexpr (!is_grouped(tile)) next = tiles.next(consumer.patience);
+            if constexpr (partials_in_flight(tile) == 2) {
                 multiply_two_chains<tile>(consumer, sums, work.exists != 0, store_last);
                 if (work.exists == 0) break;
             } else {
@@ -207,7 +208,7 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, Tiles<tile>&
                 multiply_promoted<tile>(consumer, sums, chain, factors);
             }
             holds_sums = true;
-            if constexpr (tile.grouped()) next = tiles.next(consumer.patience);
+            if constexpr (is_grouped(tile)) next = tiles.next(consumer.patience);
         }
         work = next;
         stay_uniform<tile>(consumer);
@@ -224,13 +225,13 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .warpgroup = warpgroup,
         .warp = warp % 4,
         .lane = lane,
-        .row_in_tile = warpgroup * tile.rows_per_warpgroup() + warp % 4 * warp_rows + lane / 4,
+        .row_in_tile = warpgroup * rows_per_warpgroup(tile) + warp % 4 * warp_rows + lane / 4,
         .k_blocks = slice_of<tile>(arguments).count,
-        .first_operand = matrix_descriptor(shared.first[0] + warpgroup * tile.rows_per_warpgroup() * row_bytes),
+        .first_operand = matrix_descriptor(shared.first[0] + warpgroup * rows_per_warpgroup(tile) * row_bytes),
         .second_operand = matrix_descriptor(shared.second[0]),
         .by_tma = arguments.stored_by_tma,
     };
-    if constexpr (stores_while_multiplying<tile>) {
+    if constexpr (overlaps_epilogue(tile)) {
         consume_overlapped<tile>(consumer, tiles);
     } else {
         consume_in_turn<tile>(consumer, tiles);
@@ -239,12 +240,13 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
 }
 
 template <Tile tile>
-__global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
+__global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
     gemm(const __grid_constant__ Arguments arguments) {
-    static_assert(sizeof(Shared<tile>) <= tile.shared_bytes());
+    static_assert(is_consistent(tile));
+    static_assert(sizeof(Shared<tile>) == shared_bytes(tile));
     auto& shared = shared_memory<Shared<tile>>();
     const int warp = warp_index();
-    if (tile.role(warp) == Role::load && lane_index() == 0) {
+    if (role_of(tile, warp) == Role::load && lane_index() == 0) {
         tma_prefetch(arguments.a);
         tma_prefetch(arguments.b);
         init_full<tile>(shared, arguments);
@@ -258,17 +260,17 @@ __global__ void __launch_bounds__(tile.threads(), tile.blocks_per_sm())
 
     int patience = 0;
     if (warp < producer_warps) {
-        if constexpr (tile.hands_over_registers()) registers_give<tile.producer_registers()>();
+        if constexpr (moves_registers(tile)) registers_give<producer_registers(tile)>();
         patience = produce<tile>(shared, arguments, tiles, warp);
     } else {
-        if constexpr (tile.hands_over_registers()) registers_take<tile.consumer_registers()>();
+        if constexpr (moves_registers(tile)) registers_take<consumer_registers(tile)>();
         await_barriers<tile>(Meeting::consumers);
         patience = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (patience < 0)
         store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index())));
     // A peer's warps may still signal the barriers here. (With slices of k nobody does.)
-    if constexpr (tile.multicast != Multicast::none) sync_cluster();
+    if constexpr (shares_operand(tile)) sync_cluster();
 }
 
 }  // namespace tilewright::hopper

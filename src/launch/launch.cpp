@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "hopper/schedule/dense.h"
+#include "hopper/tile/roles.h"
+#include "hopper/tile/stage_layout.h"
 #include "launch/groups.h"
 #include "launch/maps.h"
 #include "plan/spread.h"
@@ -47,8 +49,8 @@ const void* aligned_down(const void* address) {
 
 /// All of the tile's, unless it is the only one along the rows and not full.
 std::int64_t rows_of_a_copy(const Geometry& g, const hopper::Tile& tile) {
-    const bool fewer = tile.may_bring_fewer_rows() && g.m > 0;
-    return fewer ? std::min<std::int64_t>(g.m, tile.rows()) : tile.rows();
+    const bool fewer = may_load_fewer_rows(tile) && g.m > 0;
+    return fewer ? std::min<std::int64_t>(g.m, d_rows(tile)) : d_rows(tile);
 }
 
 hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
@@ -79,40 +81,42 @@ bool is_common(const hopper::Arguments& arguments) {
 /// Whether every tile begins at a row whose scale TMA can begin with: loads of scales that began at no multiple of 16
 /// bytes were an "illegal instruction" on an H200.
 bool begins_aligned(const hopper::Tile& tile, const hopper::GroupSizes& sizes) {
-    if (!tile.grouped() || sizes.kind == hopper::SizeKind::counts) return true;
-    return sizes.kind == hopper::SizeKind::ends && sizes.alignment % 4 == 0 && tile.rows() % 4 == 0;
+    if (!is_grouped(tile) || sizes.kind == hopper::SizeKind::counts) return true;
+    return sizes.kind == hopper::SizeKind::ends && sizes.alignment % 4 == 0 && d_rows(tile) % 4 == 0;
 }
 
 /// Scales of rows by TMA: of both operands or of none, one flag of the kernel stands for both. And with them which
 /// kernel of the tile it is.
 void add_scale_maps(const Geometry& g, Launch& launch) {
     hopper::Tile& tile = launch.tile;
-    const hopper::Side a = tile.side_a();
-    const hopper::Side b = tile.side_b();
-    const bool needs_a = a.scaling == hopper::Scaling::row_128;
-    const bool needs_b = b.scaling == hopper::Scaling::row_128;
+    const hopper::OperandTile a = operand_a(tile);
+    const hopper::OperandTile b = operand_b(tile);
+    const bool needs_a = a.spec.scaling == hopper::Scaling::block_1x128;
+    const bool needs_b = b.spec.scaling == hopper::Scaling::block_1x128;
     const bool common = is_common(launch.arguments);
     const OperandSizes rows_of_a{.rows = g.m, .k = g.k, .batch = matrices(g)};
-    tile.scales_by_row = false;
+    tile.variant = hopper::Variant::general;
     if (needs_a && begins_aligned(tile, launch.arguments.sizes)) launch.a_scales = scale_map(g.a, rows_of_a, a.rows);
     if (needs_b) launch.b_scales = scale_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, b.rows);
-    if (needs_a && !launch.a_scales && common && !tile.plain_loads_scales()) {
-        tile.scales_by_row = true;
-        const bool fits = tile.shared_bytes() <= hopper::shared_bytes_limit;  // they take four times the room
-        if (fits) launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, tile.scale_chunk());
+    if (needs_a && !launch.a_scales && common && !fast_loads_row_scales(tile)) {
+        tile.variant = hopper::Variant::fast_k_major_scales;
+        const bool fits = shared_bytes(tile) <= hopper::shared_bytes_limit;  // they take four times the room
+        if (fits) launch.a_scales = scale_map_by_row(g.a, rows_of_a, a.rows, k_blocks_per_scale_copy(tile));
     }
     const bool all = launch.a_scales.has_value() == needs_a && launch.b_scales.has_value() == needs_b;
     launch.arguments.scales_by_tma = all && (needs_a || needs_b);
-    tile.plain = common && (all || tile.plain_loads_scales());
+    if (!common || (!all && !fast_loads_row_scales(tile))) {
+        tile.variant = hopper::Variant::general;
+    } else if (!has_k_major_scales(tile)) {
+        tile.variant = hopper::Variant::fast;
+    }
     if (all) return;
-    tile.scales_by_row = false;
     launch.a_scales.reset();
     launch.b_scales.reset();
 }
 
 hopper::Tile alone(hopper::Tile tile) {
-    tile.cluster = 1;
-    tile.multicast = hopper::Multicast::none;
+    tile.cluster = {};
     return tile;
 }
 
@@ -121,26 +125,26 @@ hopper::Tile alone(hopper::Tile tile) {
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
     const std::int64_t columns = few(divide_up(g.n, hopper::cluster_columns(tile)));
     const std::int64_t clusters = few(row_tiles(g, hopper::cluster_rows(tile))) * columns;
-    const int at_once = std::max(planner::slots(tile, sms), tile.cluster);
-    return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster, at_once));
+    const int at_once = std::max(planner::slots(tile, sms), tile.cluster.size);
+    return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster.size, at_once));
 }
 
 Launch launch(const Geometry& g, const hopper::Tile& tile, int sms) {
     Launch result{.tile = tile, .arguments = arguments(g, tile)};
-    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = matrices(g)}, tile, tile.side_a());
-    if (tile.may_bring_fewer_rows()) result.a.box[1] = static_cast<hopper::u32>(result.arguments.a_rows);
-    result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, tile.side_b());
+    result.a = value_map(g.a, {.rows = g.m, .k = g.k, .batch = matrices(g)}, tile, operand_a(tile));
+    if (may_load_fewer_rows(tile)) result.a.box[1] = static_cast<hopper::u32>(result.arguments.a_rows);
+    result.b = value_map(g.b, {.rows = g.n, .k = g.k, .batch = g.groups}, tile, operand_b(tile));
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
     result.d = output_map(g, tile);
     result.arguments.stored_by_tma = result.d.has_value();
     add_scale_maps(g, result);
     // Pairs of blocks that share an operand ship for common calls alone.
-    if (tile.multicast != hopper::Multicast::none && !result.tile.plain) return launch(g, alone(tile), sms);
+    if (shares_operand(tile) && !is_fast(result.tile)) return launch(g, alone(tile), sms);
     result.blocks = blocks(g, tile, sms);
-    result.cluster = tile.cluster;
-    result.threads = tile.threads();
-    result.shared_bytes = result.tile.shared_bytes();
+    result.cluster = tile.cluster.size;
+    result.threads = block_threads(tile);
+    result.shared_bytes = shared_bytes(result.tile);
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hopper/tile/output_tiling.h"
 #include "launch/groups.h"
 
 namespace tilewright::launch {
@@ -44,8 +45,8 @@ std::int64_t k_blocks(const OperandGeometry& operand, std::int64_t k) {
 }
 
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
-                                       const hopper::Tile& tile, const hopper::Side& side) {
-    const int bytes = hopper::bits(side.storage) / 8;
+                                       const hopper::Tile& tile, const hopper::OperandTile& side) {
+    constexpr int bytes = 1;  // of fp8
     // Without any k no row is ever copied, and its stride may be anything.
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
@@ -54,7 +55,7 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
         .element_bytes = bytes,
         .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
         .strides = {stride(operand.value_strides.row, rows, bytes), stride(operand.value_strides.group, batch, bytes)},
-        .box = {static_cast<hopper::u32>(tile.k), static_cast<hopper::u32>(tile.box_rows(side)), 1},
+        .box = {static_cast<hopper::u32>(tile.shape.k), static_cast<hopper::u32>(box_rows(tile, side)), 1},
         .swizzled = true};
 }
 
@@ -91,7 +92,7 @@ std::optional<hopper::TensorMapDescription> scale_map_by_row(const OperandGeomet
 
 std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
-    if (g.c.data != nullptr || !tile.stores_by_tma(bytes)) return {};
+    if (g.c.data != nullptr || !can_store_by_tma(tile, bytes)) return {};
     if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return {};
     // TMA writes 16 bytes at a time: the end of a row that is no multiple of them reaches into what lies behind it
     // (seen on an H200 in poisoned borders; loads do stop at the element).
@@ -104,8 +105,8 @@ std::optional<hopper::TensorMapDescription> output_map(const Geometry& g, const 
         .element_bytes = bytes,
         .sizes = {size(g.n), size(g.m), size(matrices(g))},
         .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, matrices(g), bytes)},
-        .box = {static_cast<hopper::u32>(tile.store_columns(bytes)), static_cast<hopper::u32>(tile.store_rows()), 1},
-        .swizzled = tile.store_swizzled(bytes)};
+        .box = {static_cast<hopper::u32>(store_columns(tile, bytes)), static_cast<hopper::u32>(store_rows(tile)), 1},
+        .swizzled = store_swizzled(tile, bytes)};
 }
 
 }  // namespace tilewright::launch

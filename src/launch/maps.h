@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "hopper/arguments.h"
+#include "hopper/tile/operands.h"
 #include "hopper/tile/tile.h"
 #include "problem/geometry.h"
 
@@ -18,7 +19,7 @@ struct OperandSizes {
 
 /// Values as (k, row, batch), swizzled.
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
-                                       const hopper::Tile& tile, const hopper::Side& side);
+                                       const hopper::Tile& tile, const hopper::OperandTile& side);
 
 /// Scales of rows as (k block * stride + row, 1, batch); nothing where TMA cannot fetch them. In one dimension, for a
 /// box that reaches beyond the rows of a k-block takes longer where it leaves the tensor.

@@ -7,10 +7,10 @@
 
 namespace tilewright::launch {
 
-/// "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 128, ...}>", with every field.
+/// "tilewright::hopper::gemm<tilewright::hopper::Tile{.shape = {.m = 128, ...}, ...}>", with every field.
 std::string kernel_expression(const hopper::Tile& tile);
 
-/// For people: "256x128x128 stages=4 cluster=2 multicast=b, e4m3 x e4m3, row_128 x block_128".
+/// For people: "256x128x128 stages=4 cluster=2 multicast=b, e4m3 x e4m3, 1x128 x 128x128, fast".
 std::string describe(const hopper::Tile& tile);
 
 /// The program that this expression is an instantiation of.

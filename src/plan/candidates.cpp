@@ -18,8 +18,8 @@ constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 17
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192};
 constexpr std::array stage_choices{3, 4, 5, 6, 8, 12, 16};
-constexpr std::array split_choices{2, 4, 8};
-constexpr std::array multicast_choices{hopper::Multicast::none, hopper::Multicast::a, hopper::Multicast::b};
+constexpr std::array cluster_choices{hopper::Cluster{},  hopper::share_a(2), hopper::share_b(2),
+                                     hopper::split_k(2), hopper::split_k(4), hopper::split_k(8)};
 
 void add_variants(const hopper::Tile& block, std::vector<hopper::Tile>& list) {
     hopper::Tile tile = block;
@@ -29,14 +29,8 @@ void add_variants(const hopper::Tile& block, std::vector<hopper::Tile>& list) {
             list.push_back(tile);
         }
     };
-    for (hopper::Multicast multicast : multicast_choices) {
-        tile.multicast = multicast;
-        tile.cluster = multicast == hopper::Multicast::none ? 1 : 2;
-        add_depths();
-    }
-    tile.multicast = hopper::Multicast::none;
-    for (int split : split_choices) {
-        tile.split_k = tile.cluster = split;
+    for (const hopper::Cluster& cluster : cluster_choices) {
+        tile.cluster = cluster;
         add_depths();
     }
 }
@@ -49,11 +43,11 @@ std::vector<hopper::Tile> candidates(const hopper::Tile& family) {
     for (bool swap : {false, true}) {
         tile.swap_ab = swap;
         for (const auto& [m, warpgroups] : row_choices) {
-            tile.m = m;
-            tile.warpgroups = warpgroups;
+            tile.shape.m = m;
+            tile.shape.warpgroups = warpgroups;
             const auto add = [&](const auto& columns) {
                 for (int n : columns) {
-                    tile.n = n;
+                    tile.shape.n = n;
                     add_variants(tile, list);
                 }
             };

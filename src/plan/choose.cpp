@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "hopper/tile/budget.h"
 #include "plan/candidates.h"
 #include "plan/cost.h"
 #include "plan/legality.h"
@@ -53,15 +54,14 @@ Plan model_choice(const Work& work, const DeviceDescription& device) {
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
 void apply_tuned_row(const TunedRow& row, const Work& work, const DeviceDescription& device, Explanation& explanation) {
-    const hopper::Tile tile = device_tile(row.tile, family_tile(work));
-    if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
+    if (std::optional<Objection> objection = why_illegal(row.tile, work, device)) {
         explanation.rejected.push_back(
             {row.tile, objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
         return;
     }
     explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
     explanation.model_choice = explanation.chosen;
-    explanation.chosen = plan_of(tile, work, device);
+    explanation.chosen = plan_of(device_tile(row.tile, family_tile(work)), work, device);
 }
 
 /// Among those that ship, if the chosen one does.
@@ -82,7 +82,7 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles) {
     const auto time = [](const PricedTile& each) {
-        return std::tuple(each.cost.seconds, each.tile.split_k, each.tile.cluster, -each.tile.stages);
+        return std::tuple(each.cost.seconds, k_slices(each.tile), each.tile.cluster.size, -each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
     if (fastest.cost.memory >= fastest.cost.compute) return fastest;
@@ -100,8 +100,8 @@ Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription
     plan.tiles = static_cast<std::int64_t>(std::min(over.tiles, 0x1p62));
     plan.waves = over.waves();
     plan.grid = over.grid();
-    plan.threads = tile.threads();
-    plan.shared_bytes = tile.shared_bytes();
+    plan.threads = block_threads(tile);
+    plan.shared_bytes = shared_bytes(tile);
     if (plan.grid > 0) plan.cost = cost(tile, work, device);
     return plan;
 }
@@ -109,8 +109,8 @@ Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription
 Plan choose(const Work& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     if (work.empty()) return plan_of(family_tile(work), work, device);
     if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
-        const hopper::Tile tile = device_tile(row->tile, family_tile(work));
-        if (!why_illegal(tile, work, device)) return plan_of(tile, work, device);
+        if (!why_illegal(row->tile, work, device))
+            return plan_of(device_tile(row->tile, family_tile(work)), work, device);
     }
     return model_choice(work, device);
 }

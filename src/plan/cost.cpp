@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hopper/tile/stage_layout.h"
 #include "plan/loop.h"
 
 namespace tilewright::planner {
@@ -37,9 +38,9 @@ std::int64_t whole(double value) { return static_cast<std::int64_t>(std::min(val
 
 /// Bytes of one stage that this block reads from L2 itself.
 double fetched_bytes(const hopper::Tile& tile) {
-    double bytes = tile.scale_bytes_per_stage();
-    for (const hopper::Side& side : {tile.side_a(), tile.side_b()}) {
-        bytes += tile.fetched_rows(side) * tile.k * hopper::bits(side.storage) / 8.0;
+    double bytes = scale_bytes_per_stage(tile);
+    for (const hopper::OperandTile& side : {operand_a(tile), operand_b(tile)}) {
+        bytes += loaded_rows(tile, side) * hopper::row_bytes;
     }
     return bytes;
 }
@@ -47,7 +48,7 @@ double fetched_bytes(const hopper::Tile& tile) {
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
 double delivery_seconds(const Call& call) {
     const auto& [tile, work, device, model, spread] = call;
-    const double arriving = tile.bytes_per_stage() + tile.scale_bytes_per_stage();
+    const double arriving = value_bytes_per_stage(tile) + scale_bytes_per_stage(tile);
     const double chip = fetched_bytes(tile) * spread.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double path = arriving / (device.l2_bytes_per_clock * device.boost_hertz);
     const double ring = device.memory_latency * model.latency_share / tile.stages;
@@ -60,10 +61,10 @@ double store_clocks(const Call& call) {
     const double output = bits(work.output) / 8.0;
     const double read_and_written = work.adds_c ? 2 * output : output;
     // Of a tile whose k is split each block stores a part.
-    const double clocks = tile.m * tile.n * read_and_written / model.store_bytes_per_clock / tile.split_k;
+    const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / k_slices(tile);
     const int element = static_cast<int>(output);
-    if (element == 2 && !tile.stores_by_tma(element)) return clocks * model.thread_store;
-    const double shortfall = static_cast<double>(hopper::store_row_bytes) / tile.store_pitch(element) - 1;
+    if (element == 2 && !can_store_by_tma(tile, element)) return clocks * model.thread_store;
+    const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_pitch(tile, element) - 1;
     return clocks * (1 + model.narrow_store * shortfall);
 }
 
@@ -90,7 +91,7 @@ Unit unit_of(const Call& call) {
     unit.promotion = spread.k_blocks * per_block.stall_clocks;
     unit.delivery = spread.k_blocks * delivery_seconds(call);
     unit.epilogue = epilogue;
-    if (tile.warpgroups > 1) {  // warpgroups may drift apart by the ring
+    if (tile.shape.warpgroups > 1) {  // warpgroups may drift apart by the ring
         const double slack = (tile.stages - 1) * (per_block.tensor_clocks + per_block.stall_clocks);
         unit.epilogue = std::min(epilogue, model.exposed_epilogue * epilogue + std::max(0.0, epilogue - slack));
     }
@@ -127,7 +128,7 @@ double crowding(const Call& call) {
     const double stages_beyond = tile.stages - spread.k_blocks;
     if (spread.rounds < 2 || stages_beyond <= 0) return 0;
     const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, spread.k_blocks);
-    const double stage = std::min(operands, spread.slots * static_cast<double>(tile.bytes_per_stage()));
+    const double stage = std::min(operands, spread.slots * static_cast<double>(value_bytes_per_stage(tile)));
     return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
 }
 
@@ -144,9 +145,9 @@ double overlap(const Call& call, const Unit& unit, const Cost& cost) {
 
 double reduction(const Call& call) {
     const auto& [tile, work, device, model, spread] = call;
-    if (!tile.splits_k()) return 0;
+    if (!splits_k(tile)) return 0;
     const double tile_seconds =
-        tile.slice_bytes() * tile.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
+        slice_bytes(tile) * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
     return spread.rounds * (model.reduction_seconds + tile_seconds);
 }
 
@@ -168,7 +169,7 @@ Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& d
     const Unit unit = unit_of(call);
     Cost cost;
     cost.launch = device.start_seconds + device.launch_seconds + model.start_seconds;
-    if (tile.cluster > 1) cost.launch += model.cluster_seconds;
+    if (tile.cluster.size > 1) cost.launch += model.cluster_seconds;
     cost.memory_bytes = whole(compulsory_bytes(work));
     cost.l2_bytes = whole(over.units * over.k_blocks * fetched_bytes(tile));
     cost.memory =

@@ -7,19 +7,18 @@
 namespace tilewright::planner {
 
 std::vector<std::int64_t> cuts(const hopper::Tile& tile, std::int64_t k) {
-    const int k_blocks = static_cast<int>((k + tile.k - 1) / tile.k);
+    const int k_blocks = static_cast<int>((k + tile.shape.k - 1) / tile.shape.k);
     std::vector<std::int64_t> result;
-    for (int slice = 1; slice < tile.split_k; ++slice) {
-        result.push_back(std::int64_t{tile.k} * hopper::slice_begin(k_blocks, tile.split_k, slice));
+    for (int slice = 1; slice < k_slices(tile); ++slice) {
+        result.push_back(std::int64_t{tile.shape.k} * hopper::slice_begin(k_blocks, k_slices(tile), slice));
     }
     return result;
 }
 
 std::vector<std::int64_t> planned_cuts(const Problem& problem, const DeviceDescription& device) {
     const Work work = describe(problem);
-    const hopper::Tile family = family_tile(work);
-    if (work.empty() || !has_kernel(family) || !obstacles(work).empty()) return {};
-    return cuts(device_tile(choose(work, device, tuned_rows()).tile, family), work.k);
+    if (work.empty() || !obstacles(work).empty()) return {};
+    return cuts(device_tile(choose(work, device, tuned_rows()).tile, family_tile(work)), work.k);
 }
 
 }  // namespace tilewright::planner

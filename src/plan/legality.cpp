@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "hopper/tile/mma_tiling.h"
 #include "plan/spread.h"
 #include "problem/hopper_rules.h"
 
@@ -14,90 +15,106 @@ namespace {
 using Reason = std::optional<std::string>;
 
 std::string block(const hopper::Tile& tile) {
-    return fmt::format("{}x{}{}", tile.m, tile.n, tile.swap_ab ? " swapped" : "");
+    return fmt::format("{}x{}{}", tile.shape.m, tile.shape.n, tile.swap_ab ? " swapped" : "");
 }
 
 constexpr std::int64_t kilobytes_up(std::int64_t bytes) { return (bytes + 1023) / 1024; }
 
 Reason wgmma_shape(const hopper::Tile& tile, const Work&, const DeviceDescription&) {
-    const int rows = tile.warpgroups * hopper::warpgroup_rows;
-    if (tile.m % rows != 0) {
-        return fmt::format("{}: {} warpgroups multiply multiples of {} rows", block(tile), tile.warpgroups, rows);
+    const int rows = tile.shape.warpgroups * hopper::wgmma_m;
+    if (tile.shape.m % rows != 0) {
+        return fmt::format("{}: {} warpgroups multiply multiples of {} rows", block(tile), tile.shape.warpgroups, rows);
     }
-    if (tile.n % 8 != 0 || tile.n > 256) {
+    if (tile.shape.n % 8 != 0 || tile.shape.n > 256) {
         return fmt::format("{}: wgmma has multiples of 8 columns, at most 256", block(tile));
     }
-    const int k = tile.multiplies_bf16() ? 64 : 128;
-    if (tile.k != k) return fmt::format("{}: a stage holds {} of k (128 bytes), not {}", block(tile), k, tile.k);
+    constexpr int k = hopper::row_bytes;
+    if (tile.shape.k != k)
+        return fmt::format("{}: a stage holds {} of k (128 bytes), not {}", block(tile), k, tile.shape.k);
     return std::nullopt;
 }
 
 Reason registers(const hopper::Tile& tile, const Work&, const DeviceDescription&) {
-    if (tile.accumulator_registers() <= tile.room()) return std::nullopt;
+    if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
         "{} needs {} accumulator registers a thread ({} for the sum, {} for a chain), {} exist beside "
         "{} others with {} warpgroup{}",
-        block(tile), tile.accumulator_registers(), tile.sum_registers(), tile.chain_registers(), tile.room(),
-        tile.consumer_registers() - tile.room(), tile.warpgroups, tile.warpgroups == 1 ? "" : "s");
+        block(tile), mma_registers(tile), accumulator_registers(tile), partial_registers(tile),
+        mma_register_budget(tile), consumer_registers(tile) - mma_register_budget(tile), tile.shape.warpgroups,
+        tile.shape.warpgroups == 1 ? "" : "s");
 }
 
 Reason shared_memory(const hopper::Tile& tile, const Work&, const DeviceDescription& device) {
-    if (tile.shared_bytes() <= device.shared_bytes_per_block) return std::nullopt;
+    if (shared_bytes(tile) <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory, {} KB exist", block(tile), tile.stages,
-                       kilobytes_up(tile.shared_bytes()), device.shared_bytes_per_block / 1024);
+                       kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);
 }
 
 /// The slices of a tile meet in the shared memory of a cluster, of which eight blocks is the portable limit.
 Reason slices_of_a_cluster(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     constexpr int limit = 8;
-    if (tile.split_k > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, tile.split_k);
-    if (tile.cluster != tile.split_k || tile.multicast != hopper::Multicast::none) {
-        return fmt::format("{} slices of k take a cluster of {} that shares no operand", tile.split_k, tile.split_k);
-    }
-    if (usable_sms(work, device) >= tile.split_k) return std::nullopt;
-    return fmt::format("a cluster of {} needs as many SMs, this call may use {}", tile.split_k,
+    if (k_slices(tile) > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, k_slices(tile));
+    if (usable_sms(work, device) >= k_slices(tile)) return std::nullopt;
+    return fmt::format("a cluster of {} needs as many SMs, this call may use {}", k_slices(tile),
                        usable_sms(work, device));
 }
 
 Reason cluster_size(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
-    const bool shares = tile.multicast != hopper::Multicast::none;
-    if (tile.splits_k()) return slices_of_a_cluster(tile, work, device);
-    if (tile.cluster > 2) return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster);
-    if (shares != (tile.cluster == 2)) return "a cluster of 2 shares one operand, a single block none";
-    if (!shares) return std::nullopt;
+    if (splits_k(tile)) return slices_of_a_cluster(tile, work, device);
+    if (tile.cluster.size > 2)
+        return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
+    if (!shares_operand(tile)) return std::nullopt;
     if (usable_sms(work, device) < 2) return "a cluster of 2 needs two SMs, this call may use one";
-    const hopper::Side side = tile.multicast == hopper::Multicast::a ? tile.side_a() : tile.side_b();
+    const hopper::OperandTile side =
+        tile.cluster.use == hopper::ClusterUse::share_a ? operand_a(tile) : operand_b(tile);
     if (side.rows % 16 == 0) return std::nullopt;  // each half in whole swizzle patterns of 8 rows
     return fmt::format("{}: half of the shared operand's {} rows is no multiple of 8", block(tile), side.rows);
 }
 
 /// Two blocks must never differ in the operand that they share.
 Reason pairs(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
-    const bool along_rows = tile.multicast == hopper::Multicast::b;
-    if (tile.multicast == hopper::Multicast::none) return std::nullopt;
-    if (along_rows && tile.grouped()) {
+    const bool along_rows = tile.cluster.use == hopper::ClusterUse::share_b;
+    if (!shares_operand(tile)) return std::nullopt;
+    if (along_rows && is_grouped(tile)) {
         return "blocks that share b lie along the rows, where another group may begin between them; share a instead";
     }
     const std::int64_t size = along_rows ? work.rows : work.columns;
-    const int step = along_rows ? tile.rows() : tile.columns();
+    const int step = along_rows ? d_rows(tile) : d_columns(tile);
     if (size > step) return std::nullopt;
     return fmt::format("sharing {} takes two tiles of {} along the {} of D; there {} {}", along_rows ? 'b' : 'a', step,
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
 Reason split(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
-    if (tile.split_k == 1) return std::nullopt;
+    if (k_slices(tile) == 1) return std::nullopt;
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
     }
     const std::int64_t blocks = (work.k + 127) / 128;  // slices are cut at multiples of 128
-    if (blocks >= tile.split_k) return std::nullopt;
-    return fmt::format("k = {} cuts into at most {} slices of 128, not {}", work.k, blocks, tile.split_k);
+    if (blocks >= k_slices(tile)) return std::nullopt;
+    return fmt::format("k = {} cuts into at most {} slices of 128, not {}", work.k, blocks, k_slices(tile));
+}
+
+/// A cluster has one use.
+std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
+    const bool shares = tile.multicast != Multicast::none;
+    if (tile.split_k > 1) {
+        if (tile.cluster == tile.split_k && !shares) return std::nullopt;
+        return Objection{"cluster", fmt::format("{} slices of k take a cluster of {} that shares no operand",
+                                                tile.split_k, tile.split_k)};
+    }
+    if (shares == (tile.cluster > 1)) return std::nullopt;
+    return Objection{"cluster", "a cluster of 2 shares one operand, a single block none"};
 }
 
 }  // namespace
 
-std::vector<Finding> obstacles(const Work& work) { return hopper_obstacles(work.recipe, work.layout); }
+std::vector<Finding> obstacles(const Work& work) { return hopper_obstacles(work.recipe, work.layout, work.grouping); }
+
+std::optional<Objection> why_illegal(const PlannedTile& tile, const Work& work, const DeviceDescription& device) {
+    if (auto objection = why_no_cluster(tile)) return objection;
+    return why_illegal(device_tile(tile, family_tile(work)), work, device);
+}
 
 std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     struct Rule {

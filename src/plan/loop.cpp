@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hopper/tile/mma_tiling.h"
+
 // All numbers are from one H200, CUDA 13.0, 2026-11-21: persistent synthetic loops on 132 SMs, operands from L2 by TMA
 // ("big": 8192x8192x8192), k-blocks of 128, no epilogue. Utilisation u = tensor clocks needed / clocks spent, so that
 // the stall is T * (1 / u - 1). tests/plan/loop_test.cpp holds the measured rows against this file.
@@ -18,13 +20,14 @@ double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * 
 /// spite of an eighth less to do): with one warpgroup, and between groups of columns, as the model has it.
 double promotion_stall(const hopper::Tile& tile, double tensor, const Model& model) {
     // Whole blocks of 128 columns cost nothing: one H200 runs 128x256 as fast as 256x128.
-    const int mixed = tile.scales_blocks() && tile.group_columns() < 128 ? tile.column_groups() - 1 : 0;
+    const int mixed =
+        has_block_scales(tile) && columns_per_block_scale(tile) < 128 ? block_scales_per_k_block(tile) - 1 : 0;
     const double groups = model.column_group_stall * mixed;
-    if (tile.chains() == 2) return (model.two_chains_stall + groups) * tensor;
-    if (tile.warpgroups == 1) return (model.one_warpgroup_stall + groups) * tensor;
-    if (tile.warpgroups > 2) return (0.19 + groups) * tensor;
-    if (tile.rows_per_warpgroup() > hopper::warpgroup_rows) return (0.177 + groups) * tensor;
-    return ((tile.n > 128 ? 0.17 : 0.26) + groups) * tensor;
+    if (partials_in_flight(tile) == 2) return (model.two_chains_stall + groups) * tensor;
+    if (tile.shape.warpgroups == 1) return (model.one_warpgroup_stall + groups) * tensor;
+    if (tile.shape.warpgroups > 2) return (0.19 + groups) * tensor;
+    if (rows_per_warpgroup(tile) > hopper::wgmma_m) return (0.177 + groups) * tensor;
+    return ((tile.shape.n > 128 ? 0.17 : 0.26) + groups) * tensor;
 }
 
 /// Scales of columns: every warp loads all of them in every k-block. Swapped 128x96 67.7 %, 128x128 66.5 %,
@@ -37,23 +40,24 @@ double row_and_column_scale_stall(double tensor) { return 0.72 * tensor; }
 }  // namespace
 
 Loop loop(const hopper::Tile& tile, const Model& model) {
-    // fp8: 4096 products a clock, so that 128 of k take m * n / 32 clocks; bf16: 2048, and half the k in a stage.
-    const double tensor = tile.m * tile.n / 32.0;
+    // 4096 products a clock, so that 128 of k take m * n / 32 clocks.
+    const double tensor = tile.shape.m * tile.shape.n / 32.0;
     Loop result{.tensor_clocks = tensor, .stall_clocks = latency_stall(tensor)};
-    const bool promoted = tile.chain() != 0;
-    if (promoted && tile.scales_columns()) {
-        result.stall_clocks += tile.scales_rows() ? row_and_column_scale_stall(tensor) : column_scale_stall(tensor);
+    const bool promoted = promotion_interval(tile) != 0;
+    if (promoted && scales_mma_columns(tile)) {
+        result.stall_clocks += scales_mma_rows(tile) ? row_and_column_scale_stall(tensor) : column_scale_stall(tensor);
     } else if (promoted) {
         result.stall_clocks += promotion_stall(tile, tensor, model);
     }
-    if (tile.swap_ab && tile.n <= 64)
-        result.stall_clocks = std::max(result.stall_clocks, model.swapped_block + model.swapped_column * tile.n);
+    if (tile.swap_ab && tile.shape.n <= 64)
+        result.stall_clocks = std::max(result.stall_clocks, model.swapped_block + model.swapped_column * tile.shape.n);
     result.stall_clocks = std::max(result.stall_clocks, model.least_block - tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
-    if (tile.cluster > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
+    if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock at which each loop ran under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy,
     // promoted 1.55 GHz at 84 %, with both scales 1.69 GHz at 58 %; column scales alone: inferred.
-    if (promoted) result.energy = tile.scales_columns() ? (tile.scales_rows() ? 1.31 : 1.25) : model.promoted_energy;
+    if (promoted)
+        result.energy = scales_mma_columns(tile) ? (scales_mma_rows(tile) ? 1.31 : 1.25) : model.promoted_energy;
     return result;
 }
 

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <iterator>
 
+#include "hopper/tile/operands.h"
+
 namespace tilewright::planner {
 namespace {
 
-using hopper::Multicast;
+using hopper::Cluster;
 using hopper::Scaling;
+using hopper::split_k;
 using hopper::Tile;
+using hopper::Variant;
 
 // Tiles that spill cannot ship; 192x128 does so with scales of both operands' rows (NVRTC 13.0).
 struct Mode {
@@ -23,20 +27,20 @@ struct Mode {
 // One warpgroup owns 64 rows or 128.
 const std::vector<Tile>& cuts() {
     static const std::vector<Tile> list{
-        {.m = 256, .n = 128, .stages = 3},
-        {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
-        {.m = 192, .n = 96, .stages = 4, .warpgroups = 3},
-        {.m = 128, .n = 192, .stages = 4},
-        {.m = 128, .n = 256, .stages = 3},
-        {.m = 128, .n = 224, .stages = 3},
-        {.m = 128, .n = 176, .stages = 4},
-        {.m = 128, .n = 144, .stages = 5},
-        {.m = 128, .n = 128, .stages = 5},
-        {.m = 128, .n = 112, .stages = 6},
-        {.m = 128, .n = 64, .stages = 8},
-        {.m = 64, .n = 192, .stages = 5, .warpgroups = 1},
-        {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
-        {.m = 64, .n = 64, .stages = 8, .warpgroups = 1},
+        {.shape = {.m = 256, .n = 128}, .stages = 3},
+        {.shape = {.m = 192, .n = 128, .warpgroups = 3}, .stages = 4},
+        {.shape = {.m = 192, .n = 96, .warpgroups = 3}, .stages = 4},
+        {.shape = {.m = 128, .n = 192}, .stages = 4},
+        {.shape = {.m = 128, .n = 256}, .stages = 3},
+        {.shape = {.m = 128, .n = 224}, .stages = 3},
+        {.shape = {.m = 128, .n = 176}, .stages = 4},
+        {.shape = {.m = 128, .n = 144}, .stages = 5},
+        {.shape = {.m = 128, .n = 128}, .stages = 5},
+        {.shape = {.m = 128, .n = 112}, .stages = 6},
+        {.shape = {.m = 128, .n = 64}, .stages = 8},
+        {.shape = {.m = 64, .n = 192, .warpgroups = 1}, .stages = 5},
+        {.shape = {.m = 64, .n = 128, .warpgroups = 1}, .stages = 8},
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8},
     };
     return list;
 }
@@ -45,42 +49,38 @@ const std::vector<Tile>& cuts() {
 /// 57 shapes of up to 400 rows, measured on one H200, come within 0.4 % of the best of 293 kernels in the mean, 5 % in
 /// the worst; one more tile would gain 0.1 % in the mean.
 const std::vector<Tile>& cuts_for_few_rows() {
-    static const std::vector<Tile> list = [] {
-        std::vector<Tile> tiles{
-            {.m = 64, .n = 64, .stages = 12, .warpgroups = 1},
-            {.m = 64, .n = 32, .stages = 8, .split_k = 2, .warpgroups = 1},
-            {.m = 64, .n = 48, .stages = 12, .split_k = 2, .warpgroups = 1},
-            {.m = 64, .n = 64, .stages = 12, .split_k = 2, .warpgroups = 1},
-            {.m = 64, .n = 8, .stages = 8, .swap_ab = true, .warpgroups = 1},
-            {.m = 64, .n = 8, .stages = 8, .swap_ab = true, .split_k = 2, .warpgroups = 1},
-            {.m = 64, .n = 16, .stages = 8, .swap_ab = true, .warpgroups = 1},
-            {.m = 64, .n = 16, .stages = 8, .swap_ab = true, .split_k = 2, .warpgroups = 1},
-            {.m = 64, .n = 16, .stages = 8, .swap_ab = true, .split_k = 4, .warpgroups = 1},
-            {.m = 64, .n = 32, .stages = 16, .swap_ab = true, .warpgroups = 1},
-            {.m = 64, .n = 32, .stages = 8, .swap_ab = true, .split_k = 4, .warpgroups = 1},
-            {.m = 128, .n = 16, .stages = 8, .swap_ab = true},
-            {.m = 128, .n = 16, .stages = 8, .swap_ab = true, .split_k = 2},
-            {.m = 128, .n = 32, .stages = 8, .swap_ab = true},
-        };
-        for (Tile& tile : tiles) tile.cluster = tile.split_k;
-        return tiles;
-    }();
+    static const std::vector<Tile> list{
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
+        {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(2)},
+        {.shape = {.m = 64, .n = 48, .warpgroups = 1}, .stages = 12, .cluster = split_k(2)},
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12, .cluster = split_k(2)},
+        {.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 8, .swap_ab = true},
+        {.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true},
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 16, .swap_ab = true},
+        {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(4)},
+        {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true},
+        {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
+        {.shape = {.m = 128, .n = 32}, .stages = 8, .swap_ab = true},
+    };
     return list;
 }
 
 /// Pairs of blocks pay where a tile brings much from L2.
-bool may_share(const Tile& tile) { return tile.m * tile.n >= 192 * 128; }
+bool may_share(const Tile& tile) { return tile.shape.m * tile.shape.n >= 192 * 128; }
 
 /// Groups end in the middle of tiles: what serves them besides the largest tiles are small ones.
 bool serves_groups(const Tile& tile) {
-    constexpr Tile grouped[] = {{.m = 256, .n = 128, .stages = 3},
-                                {.m = 192, .n = 128, .stages = 4, .warpgroups = 3},
-                                {.m = 128, .n = 192, .stages = 4},
-                                {.m = 128, .n = 256, .stages = 3},
-                                {.m = 128, .n = 128, .stages = 5},
-                                {.m = 64, .n = 128, .stages = 8, .warpgroups = 1},
-                                {.m = 64, .n = 64, .stages = 8, .warpgroups = 1},
-                                {.m = 128, .n = 32, .stages = 8, .swap_ab = true}};
+    constexpr Tile grouped[] = {{.shape = {.m = 256, .n = 128}, .stages = 3},
+                                {.shape = {.m = 192, .n = 128, .warpgroups = 3}, .stages = 4},
+                                {.shape = {.m = 128, .n = 192}, .stages = 4},
+                                {.shape = {.m = 128, .n = 256}, .stages = 3},
+                                {.shape = {.m = 128, .n = 128}, .stages = 5},
+                                {.shape = {.m = 64, .n = 128, .warpgroups = 1}, .stages = 8},
+                                {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8},
+                                {.shape = {.m = 128, .n = 32}, .stages = 8, .swap_ab = true}};
     return std::ranges::find(grouped, tile) != std::end(grouped);
 }
 
@@ -89,24 +89,25 @@ bool is_for_few_rows(const Tile& tile) {
 }
 
 /// More groups of columns with a 128x128 scale of their own cost more than a better fit gains.
-bool scales_of_blocks(const Tile& tile) { return tile.column_groups() <= 3; }
-bool promotes(const Tile& tile) { return !is_for_few_rows(tile) || (tile.swap_ab && !tile.splits_k() && tile.n == 16); }
-bool scales_of_both(const Tile& tile) {
-    return tile.m <= 128 && (tile.n == 64 || tile.n == 128) && !is_for_few_rows(tile);
+bool scales_of_blocks(const Tile& tile) { return block_scales_per_k_block(tile) <= 3; }
+bool promotes(const Tile& tile) {
+    return !is_for_few_rows(tile) || (tile.swap_ab && !splits_k(tile) && tile.shape.n == 16);
 }
-bool plain_sum(const Tile& tile) { return tile.warpgroups < 3 && tile.n >= 64 && !is_for_few_rows(tile); }
+bool scales_of_both(const Tile& tile) {
+    return tile.shape.m <= 128 && (tile.shape.n == 64 || tile.shape.n == 128) && !is_for_few_rows(tile);
+}
+bool plain_sum(const Tile& tile) { return tile.shape.warpgroups < 3 && tile.shape.n >= 64 && !is_for_few_rows(tile); }
 
-constexpr Mode modes[] = {{Scaling::after, Scaling::after, true, promotes},
-                          {Scaling::after, Scaling::after, false, plain_sum},
-                          {Scaling::row_128, Scaling::block_128, true, scales_of_blocks},
-                          {Scaling::row_128, Scaling::row_128, true, scales_of_both}};
+constexpr Mode modes[] = {{Scaling::epilogue, Scaling::epilogue, true, promotes},
+                          {Scaling::epilogue, Scaling::epilogue, false, plain_sum},
+                          {Scaling::block_1x128, Scaling::block_128x128, true, scales_of_blocks},
+                          {Scaling::block_1x128, Scaling::block_1x128, true, scales_of_both}};
 
 void add_pairs(Tile tile, std::vector<Tile>& list) {
     // The larger operand is shared. With three warpgroups the loop that scales rows has no register left for a
     // cluster's addresses (it spills), and the others were never the fastest.
-    if (!may_share(tile) || tile.warpgroups == 3 || !tile.plain) return;
-    tile.cluster = 2;
-    tile.multicast = tile.m > tile.n ? Multicast::a : Multicast::b;
+    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile)) return;
+    tile.cluster = tile.shape.m > tile.shape.n ? hopper::share_a(2) : hopper::share_b(2);
     list.push_back(tile);
 }
 
@@ -127,17 +128,17 @@ std::vector<Tile> pack() {
     for (const Mode& mode : modes) {
         for (Tile tile : all) {
             const bool groups = serves_groups(tile), serves = mode.serves(tile);
-            tile.a_scaling = mode.a;
-            tile.b_scaling = mode.b;
-            tile.promoted = mode.promoted;
+            tile.a.scaling = mode.a;
+            tile.b.scaling = mode.b;
+            tile.mma.promoted = mode.promoted;
             if (!serves) continue;
-            for (bool plain : {false, true}) {
-                tile.plain = plain;
+            for (const Variant variant : {Variant::general, Variant::fast}) {
+                tile.variant = variant;
                 add(tile, groups, list);
             }
             // Other tiles' plain kernels load such scales, launch.cpp.
-            if (mode.a != Scaling::row_128 || tile.swap_ab || tile.splits_k()) continue;
-            tile.scales_by_row = true;
+            if (mode.a != Scaling::block_1x128 || tile.swap_ab || splits_k(tile)) continue;
+            tile.variant = Variant::fast_k_major_scales;
             add(tile, groups, list);
         }
     }
@@ -149,12 +150,11 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
     std::vector<Tile> list;
     for (Tile tile : all) {
         // A tile ships in several kernels; which of them runs depends on the call.
-        tile.plain = tile.scales_by_row = false;
-        tile.a = family.a;
-        tile.b = family.b;
-        const bool serves = tile.k == family.k && tile.a_scaling == family.a_scaling &&
-                            tile.b_scaling == family.b_scaling && tile.promoted == family.promoted &&
-                            tile.family == family.family;
+        tile.variant = Variant::general;
+        tile.a.storage = family.a.storage;
+        tile.b.storage = family.b.storage;
+        const bool serves =
+            tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
     }
     return list;

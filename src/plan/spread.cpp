@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hopper/schedule/dense.h"
+#include "hopper/tile/budget.h"
 
 namespace tilewright::planner {
 namespace {
@@ -24,24 +25,24 @@ int usable_sms(const Work& work, const DeviceDescription& device) {
 int slots(const hopper::Tile& tile, int sms) {
     // One H200: clusters of 2 fill all 132 SMs; 30 clusters of 4 or 15 of 8 run at once with a block on each SM, so on
     // 120 of them, and 62 and 30 with two.
-    const int blocks = sms * tile.blocks_per_sm();
-    return (tile.cluster > 2 ? blocks * 10 / 11 : blocks) / tile.cluster * tile.cluster;
+    const int blocks = sms * blocks_per_sm(tile);
+    return (tile.cluster.size > 2 ? blocks * 10 / 11 : blocks) / tile.cluster.size * tile.cluster.size;
 }
 
 Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
     const int rows = hopper::cluster_rows(tile);
     const int columns = hopper::cluster_columns(tile);
-    const int blocks_along_rows = rows / tile.rows();
-    const int blocks_along_columns = columns / tile.columns();
+    const int blocks_along_rows = rows / d_rows(tile);
+    const int blocks_along_columns = columns / d_columns(tile);
     const int sms = usable_sms(work, device);
     Spread result;
     result.row_tiles =
-        tile.grouped() ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
+        is_grouped(tile) ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
-    result.units = result.tiles * tile.split_k;
-    result.k_blocks = std::ceil(tiles_of(work.k, tile.k) / tile.split_k);
-    result.slots = planner::slots(tile, tile.cluster == 2 ? std::min(sms, device.cluster_2_sms) : sms);
+    result.units = result.tiles * k_slices(tile);
+    result.k_blocks = std::ceil(tiles_of(work.k, tile.shape.k) / k_slices(tile));
+    result.slots = planner::slots(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.slots) / sms);
     result.rounds = result.slots == 0 ? 0 : std::ceil(result.units / result.slots);
     return result;

@@ -50,30 +50,23 @@ std::string key_of(const Problem& problem, const Geometry& g, const Work& work) 
 }
 
 hopper::Storage storage(Format format) {
-    switch (format) {
-        case Format::e5m2: return hopper::Storage::e5m2;
-        case Format::e2m1: return hopper::Storage::e2m1;
-        case Format::bf16: return hopper::Storage::bf16;
-        default: return hopper::Storage::e4m3;
-    }
+    return format == Format::e5m2 ? hopper::Storage::e5m2 : hopper::Storage::e4m3;
 }
 
 hopper::Scaling scaling(Granularity granularity) {
     switch (granularity) {
         case Granularity::none: return hopper::Scaling::none;
         case Granularity::tensor:
-        case Granularity::row: return hopper::Scaling::after;
-        case Granularity::block_1x128: return hopper::Scaling::row_128;
-        case Granularity::block_128x128: return hopper::Scaling::block_128;
-        case Granularity::block_1x32: return hopper::Scaling::row_32;
-        case Granularity::block_1x16: return hopper::Scaling::decoded;
+        case Granularity::row: return hopper::Scaling::epilogue;
+        case Granularity::block_1x128: return hopper::Scaling::block_1x128;
+        case Granularity::block_128x128: return hopper::Scaling::block_128x128;
+        default: return hopper::Scaling::none;
     }
-    return hopper::Scaling::none;
 }
 
 hopper::Family family(Grouping grouping) {
-    if (is_m_grouped(grouping) || grouping == Grouping::m_grouped_masked) return hopper::Family::m_grouped;
-    return grouping == Grouping::k_grouped ? hopper::Family::k_grouped : hopper::Family::dense;
+    const bool grouped = is_m_grouped(grouping) || grouping == Grouping::m_grouped_masked;
+    return grouped ? hopper::Family::m_grouped : hopper::Family::dense;
 }
 
 }  // namespace
@@ -96,40 +89,11 @@ Work describe(const Problem& problem) {
 
 hopper::Tile family_tile(const Work& work) {
     hopper::Tile tile;
-    tile.a = storage(work.recipe.a.values);
-    tile.b = storage(work.recipe.b.values);
-    tile.a_scaling = scaling(work.recipe.a.granularity);
-    tile.b_scaling = scaling(work.recipe.b.granularity);
-    tile.promoted = work.accumulation == Accumulation::promoted;
+    tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
+    tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
+    tile.mma.promoted = work.accumulation == Accumulation::promoted;
     tile.family = family(work.grouping);
-    tile.k = tile.a == hopper::Storage::bf16 || tile.b == hopper::Storage::bf16 ? 64 : 128;
     return tile;
-}
-
-hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family) {
-    hopper::Tile result = family;
-    result.m = tile.m;
-    result.n = tile.n;
-    result.k = tile.k;
-    result.stages = tile.stages;
-    result.cluster = tile.cluster;
-    result.multicast = static_cast<hopper::Multicast>(tile.multicast);
-    result.swap_ab = tile.swap_ab;
-    result.split_k = tile.split_k;
-    result.warpgroups = tile.warpgroups;
-    return result;
-}
-
-PlannedTile planned_tile(const hopper::Tile& tile) {
-    return {.m = tile.m,
-            .n = tile.n,
-            .k = tile.k,
-            .stages = tile.stages,
-            .warpgroups = tile.warpgroups,
-            .cluster = tile.cluster,
-            .multicast = static_cast<Multicast>(tile.multicast),
-            .swap_ab = tile.swap_ab,
-            .split_k = tile.split_k};
 }
 
 }  // namespace tilewright::planner

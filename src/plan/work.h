@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hopper/tile/tile.h"
+#include "plan/planned_tile.h"
 
 namespace tilewright::planner {
 
@@ -38,9 +39,5 @@ Work describe(const Problem& problem);
 
 /// Tile fields that follow from the work alone: formats, scaling, promotion, family, k. For work without obstacles.
 hopper::Tile family_tile(const Work& work);
-
-/// The kernel's tile for `tile`, with everything else from `family`; and back.
-hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family);
-PlannedTile planned_tile(const hopper::Tile& tile);
 
 }  // namespace tilewright::planner

@@ -13,17 +13,16 @@ constexpr const char* gpu = " for a Hopper GPU";
 constexpr const char* use_cpu = "run it on the CPU backend";
 
 void add_side(const char* operand, const OperandRecipe& side, std::vector<Finding>& findings) {
-    const bool fp8 = is_fp8(side.values) && side.granularity != Granularity::block_1x32;
-    if (fp8 || side.values == Format::bf16) return;
+    if (is_fp8(side.values) && side.granularity != Granularity::block_1x32) return;
     findings.push_back({.operand = operand,
                         .given = name(side),
-                        .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales, or bf16") + gpu,
+                        .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales") + gpu,
                         .advice = use_cpu});
 }
 
 }  // namespace
 
-std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout) {
+std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout, Grouping grouping) {
     std::vector<Finding> findings;
     add_side("a", recipe.a, findings);
     add_side("b", recipe.b, findings);
@@ -33,6 +32,12 @@ std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout) {
                             .expected = std::string("nt") + gpu,
                             .advice = "store a as [m, k] and b as [n, k], or run it on the CPU backend"});
     }
+    if (grouping == Grouping::k_grouped) {
+        findings.push_back({.operand = "groups.grouping",
+                            .given = std::string(name(grouping)),
+                            .expected = std::string("dense, batched or m_grouped") + gpu + " in this version",
+                            .advice = use_cpu});
+    }
     return findings;
 }
 
@@ -41,23 +46,6 @@ namespace {
 
 OperandRecipe recipe_of(const Operand& operand) {
     return {.values = operand.values.format, .granularity = operand.granularity, .scales = operand.scales.format};
-}
-
-/// Planned for, but not built yet.
-void check_built(const Problem& p, Findings& findings) {
-    for (const Operand* operand : {&p.a, &p.b}) {
-        if (!operand->values.given() || operand->values.format != Format::bf16) continue;
-        findings.add({.operand = operand == &p.a ? "a" : "b",
-                      .given = "bf16",
-                      .expected = std::string("fp8") + gpu + " in this version",
-                      .advice = use_cpu});
-    }
-    const Grouping grouping = p.groups.grouping;
-    if (grouping != Grouping::k_grouped) return;
-    findings.add({.operand = "groups.grouping",
-                  .given = std::string(name(grouping)),
-                  .expected = std::string("dense, batched or m_grouped") + gpu + " in this version",
-                  .advice = use_cpu});
 }
 
 void check_sizes(const NamedTensor& named, Findings& findings) {
@@ -107,11 +95,10 @@ void check_value_strides(const NamedTensor& named, Findings& findings) {
 
 void check_hopper(const Problem& p, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
-        for (Finding& obstacle : hopper_obstacles({recipe_of(p.a), recipe_of(p.b)}, p.layout)) {
+        for (Finding& obstacle : hopper_obstacles({recipe_of(p.a), recipe_of(p.b)}, p.layout, p.groups.grouping)) {
             findings.add(std::move(obstacle));
         }
     }
-    check_built(p, findings);
     for (const NamedTensor& named : tensors_of(p)) {
         const Tensor& tensor = *named.tensor;
         if (!tensor.given() || !has_sound_strides(tensor)) continue;

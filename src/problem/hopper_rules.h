@@ -7,8 +7,8 @@
 
 namespace tilewright {
 
-/// Recipes and layouts that no Hopper kernel serves, whatever the sizes: one finding for each obstacle.
-std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout);
+/// Recipes, layouts and groupings that no Hopper kernel serves, whatever the sizes: one finding for each obstacle.
+std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout, Grouping grouping);
 
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;

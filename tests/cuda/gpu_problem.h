@@ -43,13 +43,12 @@ inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x100000
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;
-        for (const hopper::Tile& tile :
-             planner::candidates({.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128})) {
-            if (!planner::has_kernel(tile)) continue;
+        for (const hopper::Tile& tile : planner::candidates(
+                 {.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}})) {
             hopper::Tile plain = tile;
-            plain.plain = true;
+            plain.variant = hopper::Variant::fast;
             hopper::Tile by_row = plain;
-            by_row.scales_by_row = true;
+            by_row.variant = hopper::Variant::fast_k_major_scales;
             for (const hopper::Tile& each : {tile, plain, by_row}) {
                 expressions.push_back(launch::kernel_expression(each));
             }

@@ -52,12 +52,10 @@ TEST(PtxasLog, ASpillIsFoundInWhatNvrtcSays) {
 }
 
 TEST(PtxasLog, AKernelOfThePackMayShip) {
-    const hopper::Tile tile{.m = 64,
-                            .n = 32,
+    const hopper::Tile tile{.shape = {.m = 64, .n = 32, .warpgroups = 1},
                             .stages = 8,
-                            .warpgroups = 1,
-                            .a_scaling = hopper::Scaling::row_128,
-                            .b_scaling = hopper::Scaling::block_128};
+                            .a = {.scaling = hopper::Scaling::block_1x128},
+                            .b = {.scaling = hopper::Scaling::block_128x128}};
     const Compilation compilation =
         Compiler(nvrtc_candidates())
             .compile({.text = launch::kernel_source, .expression = launch::kernel_expression(tile)});

@@ -46,13 +46,12 @@ TEST(Runtime, LaunchesOnTheCallersStream) {
 TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
     FakeMachine machine;
     const Geometry g = geometry(gpu_problem({.m = 4096, .n = 4096}));
-    hopper::Tile tile{.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128};
+    hopper::Tile tile{.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}};
     machine.runtime().run(g, tile, {.device = 1, .stream = stream(5), .sm_limit = 100});
     EXPECT_EQ(machine.fake().last.config.attribute_count, 0U);
     EXPECT_EQ(machine.fake().last.config.grid[0], 100U);
     EXPECT_EQ(machine.fake().last.device, 1);
-    tile.cluster = 2;
-    tile.multicast = hopper::Multicast::b;
+    tile.cluster = hopper::share_b(2);
     machine.runtime().run(g, tile, {});
     EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
     EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::cluster_dimension);

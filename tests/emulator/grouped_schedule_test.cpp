@@ -41,7 +41,7 @@ Met walk(const Mix& mix) {
         .m = static_cast<int>(g.m), .n = static_cast<int>(g.n), .batch = static_cast<int>(g.groups), .band = mix.band};
     const hopper::GroupSizes sizes = launch::group_sizes(g);
     Met met;
-    emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster, .threads = hopper::warp_threads}, [&] {
+    emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size, .threads = hopper::warp_threads}, [&] {
         hopper::GroupedSchedule<tile> schedule(sizes, extent, hopper::block_index(), hopper::block_count());
         for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0) {
@@ -55,14 +55,14 @@ Met walk(const Mix& mix) {
 template <Tile tile>
 Met expected(const Mix& mix) {
     const Geometry& g = mix.geometry;
-    constexpr int wide = tile.n * tile.cluster;
+    constexpr int wide = tile.shape.n * tile.cluster.size;
     const std::int64_t columns = (g.n + wide - 1) / wide * wide;
     Met met;
     for (const Piece& piece : pieces(g)) {
         const std::int64_t end = piece.row_begin + piece.rows;
-        for (std::int64_t row = piece.row_begin; row < end; row += tile.m) {
+        for (std::int64_t row = piece.row_begin; row < end; row += tile.shape.m) {
             const std::int64_t batch = g.grouping.grouping == Grouping::m_grouped_masked ? piece.group : 0;
-            for (std::int64_t column = 0; column < columns; column += tile.n) {
+            for (std::int64_t column = 0; column < columns; column += tile.shape.n) {
                 met.emplace(batch, piece.group, row, column, end);
             }
         }
@@ -77,7 +77,7 @@ Met without_cuts(const Met& met, const Mix& mix) {
     for (auto [batch, group, row, column, end] : met) {
         for (const Piece& piece : pieces(mix.geometry)) {
             const bool within = piece.group == group && piece.row_begin <= row && row < piece.row_begin + piece.rows;
-            if (within && (end - piece.row_begin) % (std::int64_t{mix.band} * tile.m) == 0) {
+            if (within && (end - piece.row_begin) % (std::int64_t{mix.band} * tile.shape.m) == 0) {
                 end = piece.row_begin + piece.rows;
             }
         }
@@ -122,7 +122,7 @@ void fill_entries(Mix& mix, std::mt19937_64& random) {
 
 template <Tile tile>
 void expect_every_tile_once(int mixes) {
-    std::mt19937_64 random(static_cast<std::uint64_t>(tile.m));
+    std::mt19937_64 random(static_cast<std::uint64_t>(tile.shape.m));
     for (int i = 0; i < mixes; ++i) {
         Mix mix;
         Geometry& g = mix.geometry;
@@ -130,8 +130,8 @@ void expect_every_tile_once(int mixes) {
         g.grouping.alignment = 1 + static_cast<std::int64_t>(random() % 200);
         g.groups = 1 + static_cast<std::int64_t>(random() % (random() % 4 == 0 ? 300 : 40));
         g.m = static_cast<std::int64_t>(random() % 1500);
-        g.n = 1 + static_cast<std::int64_t>(random() % (3 * tile.n));
-        mix.blocks = tile.cluster * (1 + static_cast<int>(random() % 7));
+        g.n = 1 + static_cast<std::int64_t>(random() % (3 * tile.shape.n));
+        mix.blocks = tile.cluster.size * (1 + static_cast<int>(random() % 7));
         mix.band = 1 + static_cast<int>(random() % 3);
         fill_entries(mix, random);
         ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
@@ -142,16 +142,17 @@ void expect_every_tile_once(int mixes) {
 
 TEST(GroupedSchedule, MeetsEveryTileOnce) {
     constexpr int mixes = TILEWRIGHT_GROUPED_MIXES;  // fewer under sanitizers
-    expect_every_tile_once<Tile{.m = 64, .n = 128, .warpgroups = 1, .family = hopper::Family::m_grouped}>(200 * mixes);
-    expect_every_tile_once<Tile{.m = 192, .n = 64, .warpgroups = 3, .family = hopper::Family::m_grouped}>(100 * mixes);
-    expect_every_tile_once<Tile{
-        .m = 128, .n = 32, .cluster = 2, .multicast = hopper::Multicast::a, .family = hopper::Family::m_grouped}>(
+    expect_every_tile_once<Tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped}>(
+        200 * mixes);
+    expect_every_tile_once<Tile{.shape = {.m = 192, .n = 64, .warpgroups = 3}, .family = hopper::Family::m_grouped}>(
         100 * mixes);
+    expect_every_tile_once<Tile{
+        .shape = {.m = 128, .n = 32}, .cluster = hopper::share_a(2), .family = hopper::Family::m_grouped}>(100 * mixes);
 }
 
 /// Where indices lie side by side, hundreds of rows are passed over at once.
 TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
-    constexpr Tile tile{.m = 64, .n = 128, .warpgroups = 1, .family = hopper::Family::m_grouped};
+    constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
     std::mt19937_64 random(1);
     for (int i = 0; i < 20 * TILEWRIGHT_GROUPED_MIXES; ++i) {
         Mix mix{.blocks = 2, .band = 20 + static_cast<int>(random() % 80)};
@@ -159,7 +160,7 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
         g.grouping.grouping = Grouping::m_grouped_indices;
         g.groups = 3;
         g.m = 2000 + static_cast<std::int64_t>(random() % 6000);
-        g.n = tile.n;
+        g.n = tile.shape.n;
         while (static_cast<std::int64_t>(mix.narrow_entries.size()) < g.m) {
             mix.narrow_entries.insert(mix.narrow_entries.end(), 1 + random() % 2500,
                                       static_cast<std::int32_t>(random() % 4) - 1);
@@ -172,7 +173,7 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
 
 /// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
 TEST(GroupedSchedule, BlocksTakeTheTailsOfPiecesInTurn) {
-    constexpr Tile tile{.m = 64, .n = 64, .warpgroups = 1, .family = hopper::Family::m_grouped};
+    constexpr Tile tile{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .family = hopper::Family::m_grouped};
     Mix mix;
     mix.geometry.groups = 32;
     mix.geometry.m = 32 * 80;
@@ -187,7 +188,7 @@ TEST(GroupedSchedule, BlocksTakeTheTailsOfPiecesInTurn) {
         hopper::GroupedSchedule<tile> schedule(sizes, {.m = 32 * 80, .n = 64 * 8, .batch = 32, .band = 8},
                                                hopper::block_index(), hopper::block_count());
         for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
-            if (hopper::lane_index() == 0 && work.row_end - work.row < tile.m) ++tails[hopper::block_index()];
+            if (hopper::lane_index() == 0 && work.row_end - work.row < tile.shape.m) ++tails[hopper::block_index()];
         }
     });
     for (const int count : tails) {

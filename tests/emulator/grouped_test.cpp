@@ -16,45 +16,47 @@ namespace {
 using check::CaseSpec;
 using emulator::Timing;
 using hopper::Family;
-using hopper::Multicast;
 using hopper::Scaling;
+using hopper::share_a;
+using hopper::split_k;
 using hopper::Tile;
+using hopper::Variant;
 
-constexpr Tile grouped(Tile tile, Scaling a, Scaling b, bool plain) {
+constexpr Tile grouped(Tile tile, Scaling a, Scaling b, bool fast) {
     tile.family = Family::m_grouped;
-    tile.a_scaling = a;
-    tile.b_scaling = b;
-    tile.plain = plain;
-    // Groups that begin anywhere take scales in this order alone from TMA.
-    tile.scales_by_row = plain && a == Scaling::row_128;
+    tile.a.scaling = a;
+    tile.b.scaling = b;
+    // Groups begin at any row: TMA takes 1x128 scales in this order only.
+    const Variant variant = a == Scaling::block_1x128 ? Variant::fast_k_major_scales : Variant::fast;
+    tile.variant = fast ? variant : Variant::general;
     return tile;
 }
 
 template <Tile cut>
 void add_modes(std::vector<Kernel>& list) {
-    add<grouped(cut, Scaling::row_128, Scaling::block_128, false)>(list);
-    add<grouped(cut, Scaling::row_128, Scaling::block_128, true)>(list);
-    add<grouped(cut, Scaling::row_128, Scaling::row_128, false)>(list);
-    add<grouped(cut, Scaling::row_128, Scaling::row_128, true)>(list);
-    add<grouped(cut, Scaling::after, Scaling::after, false)>(list);
-    add<grouped(cut, Scaling::after, Scaling::after, true)>(list);
+    add<grouped(cut, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
+    add<grouped(cut, Scaling::block_1x128, Scaling::block_128x128, true)>(list);
+    add<grouped(cut, Scaling::block_1x128, Scaling::block_1x128, false)>(list);
+    add<grouped(cut, Scaling::block_1x128, Scaling::block_1x128, true)>(list);
+    add<grouped(cut, Scaling::epilogue, Scaling::epilogue, false)>(list);
+    add<grouped(cut, Scaling::epilogue, Scaling::epilogue, true)>(list);
 }
 
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
-    add_modes<Tile{.m = 64, .n = 16, .stages = 3, .warpgroups = 1}>(list);
-    add_modes<Tile{.m = 128, .n = 48, .stages = 4, .warpgroups = 2}>(list);
-    constexpr Tile pair{.m = 128, .n = 32, .stages = 3, .cluster = 2, .multicast = Multicast::a};
-    add<grouped(pair, Scaling::row_128, Scaling::block_128, true)>(list);
-    add<grouped(pair, Scaling::row_128, Scaling::row_128, true)>(list);
-    add<grouped(pair, Scaling::after, Scaling::after, true)>(list);
-    constexpr Tile three{.m = 192, .n = 32, .stages = 3, .warpgroups = 3};
-    add<grouped(three, Scaling::row_128, Scaling::block_128, false)>(list);
-    add<grouped(three, Scaling::row_128, Scaling::block_128, true)>(list);
-    constexpr Tile swapped{.m = 64, .n = 64, .stages = 3, .swap_ab = true, .warpgroups = 1};
-    add<grouped(swapped, Scaling::row_128, Scaling::block_128, false)>(list);
-    constexpr Tile split{.m = 128, .n = 16, .stages = 3, .cluster = 2, .swap_ab = true, .split_k = 2};
-    add<grouped(split, Scaling::row_128, Scaling::block_128, false)>(list);
+    add_modes<Tile{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3}>(list);
+    add_modes<Tile{.shape = {.m = 128, .n = 48, .warpgroups = 2}, .stages = 4}>(list);
+    constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3, .cluster = share_a(2)};
+    add<grouped(pair, Scaling::block_1x128, Scaling::block_128x128, true)>(list);
+    add<grouped(pair, Scaling::block_1x128, Scaling::block_1x128, true)>(list);
+    add<grouped(pair, Scaling::epilogue, Scaling::epilogue, true)>(list);
+    constexpr Tile three{.shape = {.m = 192, .n = 32, .warpgroups = 3}, .stages = 3};
+    add<grouped(three, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
+    add<grouped(three, Scaling::block_1x128, Scaling::block_128x128, true)>(list);
+    constexpr Tile swapped{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .swap_ab = true};
+    add<grouped(swapped, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
+    constexpr Tile split{.shape = {.m = 128, .n = 16}, .stages = 3, .swap_ab = true, .cluster = split_k(2)};
+    add<grouped(split, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
     return list;
 }
 
@@ -62,8 +64,8 @@ constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_
                                Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};
 
 Recipe recipe(const Tile& tile) {
-    if (tile.a_scaling == Scaling::after) return parse_recipe("row:row").value();
-    return parse_recipe(tile.b_scaling == Scaling::row_128 ? "1x128:1x128" : "1x128:128x128").value();
+    if (tile.a.scaling == Scaling::epilogue) return parse_recipe("row:row").value();
+    return parse_recipe(tile.b.scaling == Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128").value();
 }
 
 /// What a plain kernel takes is what any kernel takes.
@@ -71,10 +73,10 @@ CaseSpec base(const Tile& tile, Grouping grouping) {
     return {.grouping = grouping,
             .recipe = recipe(tile),
             .m = 96,
-            .n = tile.columns() + 8,
-            .k = tile.scales_by_row ? 400 : 272,  // a pitch of scales that TMA can take
+            .n = d_columns(tile) + 8,
+            .k = has_k_major_scales(tile) ? 400 : 272,  // a pitch of scales that TMA can take
             .groups = 3,
-            .a_scales_transposed = !tile.scales_by_row,
+            .a_scales_transposed = !has_k_major_scales(tile),
             .b_scales_transposed = true};
 }
 
@@ -106,8 +108,8 @@ TEST_P(Grouped, AnySplit) {
         spec.m = 4 * (1 + static_cast<std::int64_t>(random() % 65));  // a pitch of scales that TMA can take
         spec.n = 8 * (1 + static_cast<std::int64_t>(random() % 10));
         // By row: 4 k-blocks, now and then 8, a pitch of scales that TMA can take.
-        const int least = !kernel.tile.scales_by_row ? 9 : i % 6 == 0 ? 57 : 25;
-        spec.k = 16 * (least + static_cast<std::int64_t>(random() % (kernel.tile.scales_by_row ? 8 : 20)));
+        const int least = !has_k_major_scales(kernel.tile) ? 9 : i % 6 == 0 ? 57 : 25;
+        spec.k = 16 * (least + static_cast<std::int64_t>(random() % (has_k_major_scales(kernel.tile) ? 8 : 20)));
         spec.alignment = std::array<std::int64_t, 5>{1, 3, 16, 64, 128}[random() % 5];
         spec.size_format = random() % 2 == 0 ? Format::i32 : Format::i64;
         spec.seed = random();
@@ -188,7 +190,7 @@ TEST_P(Grouped, IndicesInAnyOrder) {
 TEST_P(Grouped, OneRunOverManyWindows) {
     const Kernel kernel = this->kernel();
     CaseSpec spec = base(kernel.tile, Grouping::m_grouped_indices);
-    spec.m = 8 * kernel.tile.m * 2 + 40;
+    spec.m = 8 * kernel.tile.shape.m * 2 + 40;
     spec.n = 8;
     spec.k = 144;
     spec.group_sizes = {0, spec.m - 3, 2};
@@ -199,7 +201,7 @@ TEST_P(Grouped, NothingToMultiply) {
     const Kernel kernel = this->kernel();
     for (const Grouping grouping : groupings) {
         CaseSpec spec = base(kernel.tile, grouping);
-        if (kernel.tile.plain) continue;
+        if (is_fast(kernel.tile)) continue;
         spec.k = 0;
         expect_right(kernel, spec, conditions(1));
         spec.with_c = true;
@@ -213,7 +215,7 @@ TEST_P(Grouped, NothingToMultiply) {
 
 TEST_P(Grouped, EveryOutput) {
     const Kernel kernel = this->kernel();
-    if (kernel.tile.plain) return;
+    if (is_fast(kernel.tile)) return;
     std::uint64_t seed = 0;
     for (const Grouping grouping : groupings) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {

@@ -15,8 +15,9 @@ namespace {
 const char* word(hopper::Role role) {
     switch (role) {
         case hopper::Role::load: return "load";
-        case hopper::Role::block_scale: return "block scale";
-        case hopper::Role::row_scale: return "row scale";
+        case hopper::Role::scheduler: return "scheduler";
+        case hopper::Role::block_and_epilogue_scales: return "block and epilogue scales";
+        case hopper::Role::row_scales: return "row scales";
         case hopper::Role::store: return "store";
         case hopper::Role::spare: return "spare";
         case hopper::Role::multiply: return "multiply";
@@ -29,7 +30,7 @@ void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Condi
     if (launch.blocks == 0) return;
     hopper::Arguments& arguments = launch.arguments;
     // The general kernel, where launches would take the plain one: it knows no scales side by side along k.
-    if (!kernel.tile.plain && launch.tile.scales_by_row) arguments.scales_by_tma = false;
+    if (!is_fast(kernel.tile) && has_k_major_scales(launch.tile)) arguments.scales_by_tma = false;
     arguments.a = emulator::encode(launch.a);
     arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
@@ -42,8 +43,8 @@ void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Condi
                       .tma = run.tma,
                       .wgmma = run.wgmma,
                       .seed = run.seed,
-                      .registers = kernel.tile.launch_registers(),
-                      .role = [&](int warp) { return word(kernel.tile.role(warp)); }},
+                      .registers = launch_registers(kernel.tile),
+                      .role = [&](int warp) { return word(role_of(kernel.tile, warp)); }},
                      [&] { kernel.run(arguments); });
 }
 
@@ -79,7 +80,7 @@ std::string describe(const Conditions& run) {
 }
 
 bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
-    if (!kernel.tile.plain) return true;
+    if (!is_fast(kernel.tile)) return true;
     const check::Case test(spec);
     return launch::launch(test.geometry(), kernel.tile, 1).tile == kernel.tile;
 }

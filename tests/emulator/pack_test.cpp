@@ -39,40 +39,40 @@ constexpr std::array timings{std::pair{Timing::early, Timing::early}, std::pair{
 std::string operand(const Tile& tile, hopper::Storage storage, Scaling scaling, bool powers) {
     std::string text = storage == hopper::Storage::e5m2 ? "e5m2." : "";
     switch (scaling) {
-        case Scaling::row_128: text += "1x128"; break;
-        case Scaling::block_128: text += "128x128"; break;
-        default: return text + (tile.promoted ? "row" : "tensor");
+        case Scaling::block_1x128: text += "1x128"; break;
+        case Scaling::block_128x128: text += "128x128"; break;
+        default: return text + (tile.mma.promoted ? "row" : "tensor");
     }
     return powers ? text + ".ue8m0" : text;
 }
 
 Recipe recipe(const Tile& tile, bool powers) {
-    return parse_recipe(operand(tile, tile.a, tile.a_scaling, powers) + ":" +
-                        operand(tile, tile.b, tile.b_scaling, powers))
+    return parse_recipe(operand(tile, tile.a.storage, tile.a.scaling, powers) + ":" +
+                        operand(tile, tile.b.storage, tile.b.scaling, powers))
         .value();
 }
 
 /// Where groups begin anywhere, TMA takes scales by row alone.
 Grouping grouping(const Tile& tile) {
-    if (!tile.grouped()) return Grouping::dense;
-    const bool separate = tile.plain && tile.scales_rows() && !tile.scales_by_row;
+    if (!is_grouped(tile)) return Grouping::dense;
+    const bool separate = is_fast(tile) && scales_mma_rows(tile) && !has_k_major_scales(tile);
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }
 
 /// Rows and columns of D in a bit more than one tile of each block of a cluster, and a cut last k-block. Plain tiles
 /// get what TMA can store, with scales that it can fetch.
 CaseSpec tails(const Tile& tile) {
-    const bool along_m = tile.multicast == hopper::Multicast::b;
-    const bool plain = tile.plain;
+    const bool along_m = tile.cluster.use == hopper::ClusterUse::share_b;
+    const bool plain = is_fast(tile);
     return {.grouping = grouping(tile),
             .recipe = recipe(tile, false),
-            .m = tile.rows() * (along_m ? tile.cluster : 1) + (plain ? 36 : 37),
-            .n = tile.columns() * (along_m ? 1 : tile.cluster) + (plain ? 8 : 9),
-            .k = (tile.scales_by_row ? 7 : 3) * 128 + 48,
-            .groups = tile.grouped() ? 3 : 1,
-            .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+            .m = d_rows(tile) * (along_m ? tile.cluster.size : 1) + (plain ? 36 : 37),
+            .n = d_columns(tile) * (along_m ? 1 : tile.cluster.size) + (plain ? 8 : 9),
+            .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
+            .groups = is_grouped(tile) ? 3 : 1,
+            .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
             .d_gaps = {.row = plain ? 0 : 7},
-            .a_scales_transposed = plain && !tile.scales_by_row,
+            .a_scales_transposed = plain && !has_k_major_scales(tile),
             .b_scales_transposed = plain};
 }
 
@@ -91,9 +91,9 @@ const Shape shapes[] = {
      }},
     {"many waves on one cluster, stored by TMA",
      [](CaseSpec& s, Conditions& run, const Tile& tile) {
-         s.m = tile.rows() * 3 - 8;
-         s.n = tile.columns() * 2;
-         s.k = tile.scales_by_row ? 512 : 256;
+         s.m = d_rows(tile) * 3 - 8;
+         s.n = d_columns(tile) * 2;
+         s.k = has_k_major_scales(tile) ? 512 : 256;
          s.d_gaps = {};
          run.sms = 1;
      }},
@@ -109,14 +109,14 @@ const Shape shapes[] = {
      }},
     {"row indices",
      [](CaseSpec& s, Conditions&, const Tile& tile) {
-         if (tile.grouped()) s.grouping = Grouping::m_grouped_indices;
+         if (is_grouped(tile)) s.grouping = Grouping::m_grouped_indices;
      }},
     {"no rows", [](CaseSpec& s, Conditions&, const Tile&) { s.m = 0; }},
     {"f32, stored by TMA, power-of-two scales",
      [](CaseSpec& s, Conditions&, const Tile& tile) {
          s.output = Format::f32;
-         s.recipe = recipe(tile, tile.scaled_in_loop());
-         s.n = tile.columns() + 4;
+         s.recipe = recipe(tile, scales_in_mainloop(tile));
+         s.n = d_columns(tile) + 4;
          s.d_gaps = {};
          s.alpha = 0.3F;
      }},
@@ -129,10 +129,10 @@ const Shape shapes[] = {
      }},
     {"batch, strided everything",
      [](CaseSpec& s, Conditions&, const Tile& tile) {
-         s.grouping = tile.grouped() ? Grouping::m_grouped_masked : Grouping::batched;
+         s.grouping = is_grouped(tile) ? Grouping::m_grouped_masked : Grouping::batched;
          s.groups = 3;
          s.m = 40;
-         s.n = tile.columns() + 1;
+         s.n = d_columns(tile) + 1;
          s.k = 160;
          s.a_gaps = {.row = 16, .group = 32};
          s.b_gaps = {.row = 48, .group = 16};
@@ -155,7 +155,7 @@ TEST_P(Pack, TailsInEveryTiming) {
         spec.distribution = check::random_distributions()[(GetParam() + i) % check::random_distributions().size()];
         spec.seed = GetParam() * 4 + i;
         if (!serves(kernel, spec)) {
-            EXPECT_FALSE(kernel.tile.stores_by_tma(2))
+            EXPECT_FALSE(can_store_by_tma(kernel.tile, 2))
                 << launch::describe(kernel.tile) << " serves no call of this test";
             continue;
         }

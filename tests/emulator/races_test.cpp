@@ -105,12 +105,12 @@ TEST(Races, StagedRows) {
 template <hopper::Tile tile>
 int races_of_kernel(const char* recipe, bool transposed_scales) {
     const int before = reports;
-    const check::CaseSpec spec{.grouping = tile.grouped() ? Grouping::m_grouped_offsets : Grouping::dense,
+    const check::CaseSpec spec{.grouping = is_grouped(tile) ? Grouping::m_grouped_offsets : Grouping::dense,
                                .recipe = parse_recipe(recipe).value(),
-                               .m = tile.m * tile.cluster + 5,
-                               .n = tile.n * 2,
+                               .m = tile.shape.m * tile.cluster.size + 5,
+                               .n = tile.shape.n * 2,
                                .k = 400,
-                               .groups = tile.grouped() ? 6 : 1,
+                               .groups = is_grouped(tile) ? 6 : 1,
                                .a_scales_transposed = transposed_scales,
                                .b_scales_transposed = transposed_scales};
     const Kernel kernel{.tile = tile, .run = &hopper::gemm<tile>};
@@ -119,39 +119,35 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
 }
 
 constexpr hopper::Tile small(hopper::Scaling a, hopper::Scaling b) {
-    return {.m = 128, .n = 32, .stages = 3, .a_scaling = a, .b_scaling = b};
+    return {.shape = {.m = 128, .n = 32}, .stages = 3, .a = {.scaling = a}, .b = {.scaling = b}};
 }
 
 TEST(Races, TheKernelHasNone) {
     using hopper::Scaling;
-    constexpr hopper::Tile blocks = small(Scaling::row_128, Scaling::block_128);
-    constexpr hopper::Tile rows = small(Scaling::row_128, Scaling::row_128);
+    constexpr hopper::Tile blocks = small(Scaling::block_1x128, Scaling::block_128x128);
+    constexpr hopper::Tile rows = small(Scaling::block_1x128, Scaling::block_1x128);
     constexpr hopper::Tile pair{
-        .m = 64, .n = 64, .stages = 3, .cluster = 2, .multicast = hopper::Multicast::b, .warpgroups = 1};
+        .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = hopper::share_b(2)};
     for (const bool transposed : {false, true}) {
         EXPECT_EQ(races_of_kernel<blocks>("1x128:128x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
-    constexpr hopper::Tile slices{.m = 64,
-                                  .n = 16,
+    constexpr hopper::Tile slices{.shape = {.m = 64, .n = 16, .warpgroups = 1},
                                   .stages = 3,
-                                  .cluster = 2,
                                   .swap_ab = true,
-                                  .split_k = 2,
-                                  .warpgroups = 1,
-                                  .a_scaling = Scaling::row_128,
-                                  .b_scaling = Scaling::block_128};
+                                  .cluster = hopper::split_k(2),
+                                  .a = {.scaling = Scaling::block_1x128},
+                                  .b = {.scaling = Scaling::block_128x128}};
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
 }
 
 TEST(Races, NorHasTheGroupedKernel) {
     using hopper::Scaling;
-    constexpr hopper::Tile tile{.m = 128,
-                                .n = 32,
+    constexpr hopper::Tile tile{.shape = {.m = 128, .n = 32},
                                 .stages = 3,
-                                .a_scaling = Scaling::row_128,
-                                .b_scaling = Scaling::block_128,
+                                .a = {.scaling = Scaling::block_1x128},
+                                .b = {.scaling = Scaling::block_128x128},
                                 .family = hopper::Family::m_grouped};
     for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<tile>("1x128:128x128", transposed), 0);
 }

@@ -34,9 +34,9 @@ TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     for (const Shape& shape : shapes) {
         std::map<std::tuple<std::string, bool, Grouping, int>, std::unique_ptr<GpuCase>> cases;
         for (const hopper::Tile& tile : gpu_tiles()) {
-            const Accumulation accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+            const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
             std::unique_ptr<GpuCase>& gpu =
-                cases[{tile_recipe(tile), tile.promoted, tile_grouping(tile), tile.split_k}];
+                cases[{tile_recipe(tile), tile.mma.promoted, tile_grouping(tile), k_slices(tile)}];
             if (!gpu) {
                 gpu = std::make_unique<GpuCase>(check::CaseSpec{.grouping = tile_grouping(tile),
                                                                 .recipe = recipe_of(tile_recipe(tile)),

@@ -28,9 +28,9 @@ std::string repeat(const hopper::Tile& tile, const GpuCase& noise) {
                        .n = 520,
                        .k = depth,
                        .groups = tile_groups(tile),
-                       .alpha = tile.plain ? 1.0F : 2.0F,
-                       .accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted,
-                       .a_scales_transposed = !tile.scales_by_row,
+                       .alpha = is_fast(tile) ? 1.0F : 2.0F,
+                       .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+                       .a_scales_transposed = !has_k_major_scales(tile),
                        .b_scales_transposed = true},
                       planner::cuts(tile, depth));
     const Geometry geometry = gpu.geometry();

@@ -20,8 +20,8 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
         spec.groups = tile_groups(tile);
     }
     spec.recipe = recipe_of(tile_recipe(tile));
-    spec.accumulation = tile.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-    spec.alpha = tile.plain ? 1.0F : 2.0F;
+    spec.accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+    spec.alpha = is_fast(tile) ? 1.0F : 2.0F;
     const GpuCase gpu(spec, planner::cuts(tile, spec.k));
     cuda::run(gpu.geometry(), tile, 0, nullptr);
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
@@ -31,8 +31,8 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
 TEST(GpuTiles, EveryTile) {
     const CurrentDevice device;
     for (const hopper::Tile& tile : gpu_tiles()) {
-        const std::int64_t rows = tile.rows();
-        const std::int64_t columns = tile.columns();
+        const std::int64_t rows = d_rows(tile);
+        const std::int64_t columns = d_columns(tile);
         for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1008}}) {
             expect_bits(tile, {.m = rows, .n = columns, .k = k});
             expect_bits(tile, {.m = rows + 1, .n = columns - 1, .k = k});
@@ -43,24 +43,24 @@ TEST(GpuTiles, EveryTile) {
                            .k = 400,
                            .a_scales_transposed = true,
                            .b_scales_transposed = true});
-        expect_bits(tile, {.grouping = tile.grouped() ? Grouping::m_grouped_masked : Grouping::batched,
+        expect_bits(tile, {.grouping = is_grouped(tile) ? Grouping::m_grouped_masked : Grouping::batched,
                            .m = rows + 9,
                            .n = columns + 9,
                            .k = 272,
                            .groups = 37,
-                           .with_c = !tile.plain});
+                           .with_c = !is_fast(tile)});
     }
 }
 
 // Small, for compute-sanitizer's racecheck.
 TEST(GpuTiles, EveryLaneArrives) {
     const CurrentDevice device;
-    for (const auto& [a, b] : {std::pair{hopper::Scaling::row_128, hopper::Scaling::block_128},
-                               std::pair{hopper::Scaling::row_128, hopper::Scaling::row_128},
-                               std::pair{hopper::Scaling::after, hopper::Scaling::after}}) {
+    for (const auto& [a, b] : {std::pair{hopper::Scaling::block_1x128, hopper::Scaling::block_128x128},
+                               std::pair{hopper::Scaling::block_1x128, hopper::Scaling::block_1x128},
+                               std::pair{hopper::Scaling::epilogue, hopper::Scaling::epilogue}}) {
         for (const hopper::Family family : {hopper::Family::dense, hopper::Family::m_grouped}) {
-            hopper::Tile tile{.stages = 4, .a_scaling = a, .b_scaling = b, .family = family};
-            tile.every_lane_arrives = true;
+            hopper::Tile tile{.stages = 4, .a = {.scaling = a}, .b = {.scaling = b}, .family = family};
+            tile.debug.every_lane_arrives = true;
             expect_bits(tile, {.m = 300, .n = 264, .k = 784});
             expect_bits(tile, {.output = Format::f32, .m = 300, .n = 261, .k = 784});
         }

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "hopper/tile/operands.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -88,13 +89,12 @@ TEST(Groups, RowsLieInOneMatrixOrEachGroupHasOne) {
 TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
     EXPECT_EQ(launch(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132).a.box[1], 64U);
     hopper::Tile pair = tile();
-    pair.m = 192;
-    pair.warpgroups = 3;
-    EXPECT_EQ(pair.box_rows(pair.side_a()), 64);
-    pair.cluster = 2;
-    pair.multicast = hopper::Multicast::a;
-    EXPECT_EQ(pair.box_rows(pair.side_a()), 96) << "half of the tile is no multiple of 64 rows";
-    EXPECT_EQ(pair.box_rows(pair.side_b()), 128);
+    pair.shape.m = 192;
+    pair.shape.warpgroups = 3;
+    EXPECT_EQ(box_rows(pair, operand_a(pair)), 64);
+    pair.cluster = hopper::share_a(2);
+    EXPECT_EQ(box_rows(pair, operand_a(pair)), 96) << "half of the tile is no multiple of 64 rows";
+    EXPECT_EQ(box_rows(pair, operand_b(pair)), 128);
 }
 
 TEST(Groups, TheGridServesAnySizes) {

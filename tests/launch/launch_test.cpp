@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "hopper/tile/roles.h"
+#include "hopper/tile/stage_layout.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -34,8 +36,8 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(arguments.scales_a.k_blocks, 8);
     EXPECT_EQ(arguments.scales_b.rows, 2);
     EXPECT_EQ(arguments.scales_b.row_stride, 8);
-    EXPECT_EQ(launched.threads, block_scaled_tile().threads());
-    EXPECT_EQ(launched.shared_bytes, block_scaled_tile().shared_bytes());
+    EXPECT_EQ(launched.threads, block_threads(block_scaled_tile()));
+    EXPECT_EQ(launched.shared_bytes, shared_bytes(block_scaled_tile()));
 }
 
 TEST(Launch, ScaleColumnsLimitTheBlocksOfK) {
@@ -67,7 +69,7 @@ TEST(Launch, TheCommonCallIsPlain) {
     Geometry common = block_scaled(300, 200, 1000);
     test::transpose_scales(common.a, 304);
     const auto is_plain = [](const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
-        return launch(g, tile, 132).tile.plain;
+        return is_fast(launch(g, tile, 132).tile);
     };
     EXPECT_TRUE(is_plain(common));
     Geometry g = common;
@@ -87,7 +89,7 @@ TEST(Launch, TheCommonCallIsPlain) {
     g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
     EXPECT_TRUE(is_plain(g, hopper::Tile{})) << "scales that the loop does not need";
     hopper::Tile asked = block_scaled_tile();
-    asked.plain = true;
+    asked.variant = hopper::Variant::fast;
     common.alpha = 2;
     EXPECT_FALSE(is_plain(common, asked)) << "whatever was asked for";
 }
@@ -108,12 +110,11 @@ TEST(Launch, ABlockForEachTileUpToTheSms) {
 
 TEST(Launch, ClustersAreWholeAndFitTheSms) {
     hopper::Tile tile = block_scaled_tile();
-    tile.cluster = 2;
-    tile.multicast = hopper::Multicast::b;
+    tile.cluster = hopper::share_b(2);
     EXPECT_EQ(blocks(block_scaled(128, 128, 128), tile, 132), 2);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 4);
     EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 131), 130);
-    tile.multicast = hopper::Multicast::a;
+    tile.cluster = hopper::share_a(2);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 6);
 }
 

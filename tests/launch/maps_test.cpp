@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hopper/tile/output_tiling.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -32,10 +33,9 @@ TEST(Maps, ValuesAreSwizzledRowsOfK) {
 
 TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     hopper::Tile tile = block_scaled_tile();
-    tile.m = 256;
-    tile.cluster = 2;
-    tile.multicast = hopper::Multicast::b;
-    tile.a_scaling = tile.b_scaling = hopper::Scaling::after;
+    tile.shape.m = 256;
+    tile.cluster = hopper::share_b(2);
+    tile.a.scaling = tile.b.scaling = hopper::Scaling::epilogue;
     Geometry g = block_scaled(512, 512, 512);
     const Launch launched = launch(g, tile, 132);
     EXPECT_EQ(launched.cluster, 2);
@@ -108,8 +108,8 @@ TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
 TEST(Maps, ScalesSideBySideAlongKComeByTmaToPlainKernels) {
     Geometry g = block_scaled(300, 200, 1000);
     const Launch launched = launch(g, block_scaled_tile(), 132);
-    EXPECT_TRUE(launched.tile.plain);
-    EXPECT_TRUE(launched.tile.scales_by_row);
+    EXPECT_TRUE(is_fast(launched.tile));
+    EXPECT_TRUE(has_k_major_scales(launched.tile));
     EXPECT_TRUE(launched.arguments.scales_by_tma);
     ASSERT_TRUE(launched.a_scales.has_value());
     EXPECT_EQ(launched.a_scales->sizes[0], 8U);
@@ -119,9 +119,9 @@ TEST(Maps, ScalesSideBySideAlongKComeByTmaToPlainKernels) {
     EXPECT_EQ(launched.a_scales->box[1], 128U);
     g.alpha = 2;
     EXPECT_FALSE(launch(g, block_scaled_tile(), 132).arguments.scales_by_tma);
-    EXPECT_FALSE(launch(g, block_scaled_tile(), 132).tile.scales_by_row);
+    EXPECT_FALSE(has_k_major_scales(launch(g, block_scaled_tile(), 132).tile));
     g.alpha = 1;
-    EXPECT_FALSE(launch(block_scaled(300, 200, 900 + 128), block_scaled_tile(), 132).tile.plain) << "9 scales a row";
+    EXPECT_FALSE(is_fast(launch(block_scaled(300, 200, 900 + 128), block_scaled_tile(), 132).tile)) << "9 scales a row";
 }
 
 TEST(Maps, OtherScalesAreLoaded) {
@@ -143,7 +143,8 @@ TEST(Maps, OtherScalesAreLoaded) {
 }
 
 TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
-    const hopper::Tile tile{.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::row_128};
+    const hopper::Tile tile{.a = {.scaling = hopper::Scaling::block_1x128},
+                            .b = {.scaling = hopper::Scaling::block_1x128}};
     Geometry g = block_scaled(300, 200, 1000);
     g.b.recipe.granularity = Granularity::block_1x128;
     transpose_scales(g.a, 304);
@@ -167,7 +168,7 @@ TEST(Maps, AlignedOutputsAreStoredByTma) {
     EXPECT_EQ(launched.d->sizes[1], 300U);
     EXPECT_EQ(launched.d->strides[0], 400U);
     EXPECT_EQ(launched.d->box[0], 64U);
-    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(block_scaled_tile().store_rows()));
+    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(store_rows(block_scaled_tile())));
     EXPECT_TRUE(launched.d->swizzled);
     g.output = Format::f32;
     launched = launch(g, block_scaled_tile(), 132);
@@ -193,15 +194,15 @@ TEST(Maps, OtherOutputsAreStoredByThreads) {
     g.d.column_stride = 2;
     EXPECT_FALSE(by_tma(g)) << "columns apart";
     hopper::Tile tile = block_scaled_tile();
-    tile.n = 96;
+    tile.shape.n = 96;
     EXPECT_TRUE(by_tma(good, tile)) << "two stores of 48 columns";
-    tile.n = 72;
+    tile.shape.n = 72;
     EXPECT_FALSE(by_tma(good, tile)) << "no multiple of 16 columns";
-    tile.n = 128;
+    tile.shape.n = 128;
     g = good;
     g.output = Format::f32;
     EXPECT_TRUE(by_tma(g, tile)) << "staged in two parts";
-    tile.n = 80;
+    tile.shape.n = 80;
     EXPECT_FALSE(by_tma(g, tile)) << "no multiple of 32 columns of four bytes";
 }
 

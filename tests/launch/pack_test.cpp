@@ -40,7 +40,7 @@ TEST(Pack, TilesCanBeBuilt) {
 testing::AssertionResult ships(const Sizes& sizes, const PlannedTile& tile) {
     const Problem problem = problem_of(sizes);
     hopper::Tile wanted = device_tile(tile, family_tile(describe(problem)));
-    wanted.plain = true;
+    wanted.variant = hopper::Variant::fast;
     const std::vector<hopper::Tile> list = pack();
     if (std::ranges::find(list, wanted) != list.end()) return testing::AssertionSuccess();
     return testing::AssertionFailure() << "the pack lacks " << launch::describe(wanted);
@@ -76,39 +76,40 @@ TEST(Pack, HoldsWhatThePlannerPicksForThePeersShapes) {
 
 TEST(TileCode, EveryFieldIsInTheName) {
     using hopper::Tile;
+    using hopper::Variant;
     const std::vector<Tile> variants{Tile{},
-                                     {.m = 64},
-                                     {.n = 64},
-                                     {.k = 64},
+                                     {.shape = {.m = 64}},
+                                     {.shape = {.n = 64}},
+                                     {.shape = {.k = 64}},
+                                     {.shape = {.warpgroups = 3}},
                                      {.stages = 5},
-                                     {.cluster = 2},
-                                     {.multicast = hopper::Multicast::a},
-                                     {.multicast = hopper::Multicast::b},
                                      {.swap_ab = true},
-                                     {.split_k = 2},
-                                     {.warpgroups = 3},
-                                     {.a = hopper::Storage::e5m2},
-                                     {.b = hopper::Storage::e5m2},
-                                     {.a_scaling = hopper::Scaling::row_128},
-                                     {.b_scaling = hopper::Scaling::row_128},
-                                     {.promoted = false},
+                                     {.cluster = hopper::share_a(2)},
+                                     {.cluster = hopper::share_b(2)},
+                                     {.cluster = hopper::split_k(2)},
+                                     {.cluster = hopper::split_k(4)},
+                                     {.a = {.storage = hopper::Storage::e5m2}},
+                                     {.b = {.storage = hopper::Storage::e5m2}},
+                                     {.a = {.scaling = hopper::Scaling::block_1x128}},
+                                     {.b = {.scaling = hopper::Scaling::block_1x128}},
+                                     {.mma = {.promoted = false}},
                                      {.family = hopper::Family::m_grouped},
-                                     {.plain = true},
-                                     {.scales_by_row = true},
-                                     {.every_lane_arrives = true}};
+                                     {.variant = Variant::fast},
+                                     {.variant = Variant::fast_k_major_scales},
+                                     {.debug = {.every_lane_arrives = true}}};
     std::set<std::string> names;
     for (const Tile& tile : variants) names.insert(launch::kernel_expression(tile));
     EXPECT_EQ(names.size(), variants.size());
 }
 
 TEST(TileCode, IsAnInstantiationInFullWords) {
-    EXPECT_EQ(launch::kernel_expression({.m = 256, .warpgroups = 2, .a_scaling = hopper::Scaling::row_128}),
-              "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 256, .n = 128, .k = 128, .stages = 4, "
-              ".cluster = 1, .multicast = tilewright::hopper::Multicast(0), .swap_ab = false, .split_k = 1, "
-              ".warpgroups = 2, .a = tilewright::hopper::Storage(0), .b = tilewright::hopper::Storage(0), "
-              ".a_scaling = tilewright::hopper::Scaling(2), .b_scaling = tilewright::hopper::Scaling(1), "
-              ".promoted = true, .family = tilewright::hopper::Family(0), .plain = false, "
-              ".scales_by_row = false, .every_lane_arrives = false}>");
+    EXPECT_EQ(launch::kernel_expression({.shape = {.m = 256}, .a = {.scaling = hopper::Scaling::block_1x128}}),
+              "tilewright::hopper::gemm<tilewright::hopper::Tile{.shape = {.m = 256, .n = 128, .k = 128, .warpgroups "
+              "= 2}, .stages = 4, .swap_ab = false, .cluster = {.use = tilewright::hopper::ClusterUse(0), .size = 1}, "
+              ".a = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(2)}, "
+              ".b = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(1)}, "
+              ".mma = {.promoted = true}, .family = tilewright::hopper::Family(0), "
+              ".variant = tilewright::hopper::Variant(0)}>");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ inline void transpose_scales(OperandGeometry& operand, std::int64_t pitch) {
 }
 
 inline hopper::Tile block_scaled_tile() {
-    return {.a_scaling = hopper::Scaling::row_128, .b_scaling = hopper::Scaling::block_128};
+    return {.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}};
 }
 
 }  // namespace tilewright::test

@@ -27,16 +27,16 @@ void expect_every_tile_once(const Extent& extent, int blocks) {
     std::map<std::tuple<int, int, int>, int> met;
     for (int block = 0; block < blocks; ++block) {
         for (const Work& work : walk<tile>(extent, block, blocks)) {
-            EXPECT_EQ(work.row % tile.m, 0);
-            EXPECT_EQ(work.column % tile.n, 0);
+            EXPECT_EQ(work.row % tile.shape.m, 0);
+            EXPECT_EQ(work.column % tile.shape.n, 0);
             EXPECT_LT(work.batch, extent.batch);
             ++met[{work.batch, work.row, work.column}];
         }
     }
     for (const auto& [place, times] : met) EXPECT_EQ(times, 1);
     for (int batch = 0; batch < extent.batch; ++batch) {
-        for (int row = 0; row < extent.m; row += tile.m) {
-            for (int column = 0; column < extent.n; column += tile.n) {
+        for (int row = 0; row < extent.m; row += tile.shape.m) {
+            for (int column = 0; column < extent.n; column += tile.shape.n) {
                 EXPECT_EQ((met[{batch, row, column}]), 1) << extent.m << " x " << extent.n << ", " << blocks;
             }
         }
@@ -51,7 +51,7 @@ void expect_for_many_sizes() {
                 for (int band : {1, 2, 8}) {
                     for (int clusters : {1, 2, 7, 66}) {
                         expect_every_tile_once<tile>({.m = m, .n = n, .batch = batch, .band = band},
-                                                     clusters * tile.cluster);
+                                                     clusters * tile.cluster.size);
                     }
                 }
             }
@@ -59,12 +59,12 @@ void expect_for_many_sizes() {
     }
 }
 
-constexpr Tile pair_of(Multicast multicast) { return {.m = 64, .n = 32, .cluster = 2, .multicast = multicast}; }
+constexpr Tile pair_of(const Cluster& cluster) { return {.shape = {.m = 64, .n = 32}, .cluster = cluster}; }
 
 TEST(Schedule, MeetsEveryTileOnce) {
-    expect_for_many_sizes<Tile{.m = 64, .n = 32}>();
-    expect_for_many_sizes<pair_of(Multicast::a)>();
-    expect_for_many_sizes<pair_of(Multicast::b)>();
+    expect_for_many_sizes<Tile{.shape = {.m = 64, .n = 32}}>();
+    expect_for_many_sizes<pair_of(share_a(2))>();
+    expect_for_many_sizes<pair_of(share_b(2))>();
 }
 
 TEST(Schedule, HasNothingForEmptyOutputs) {
@@ -75,13 +75,13 @@ TEST(Schedule, HasNothingForEmptyOutputs) {
 
 TEST(Schedule, PairsShareWhatTheySay) {
     const Extent extent{.m = 300, .n = 200, .batch = 2, .band = 2};
-    const auto first = walk<pair_of(Multicast::a)>(extent, 2, 6), second = walk<pair_of(Multicast::a)>(extent, 3, 6);
+    const auto first = walk<pair_of(share_a(2))>(extent, 2, 6), second = walk<pair_of(share_a(2))>(extent, 3, 6);
     ASSERT_EQ(first.size(), second.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
         EXPECT_EQ(first[i].row, second[i].row);
         EXPECT_EQ(first[i].column + 32, second[i].column);
     }
-    const auto upper = walk<pair_of(Multicast::b)>(extent, 2, 6), lower = walk<pair_of(Multicast::b)>(extent, 3, 6);
+    const auto upper = walk<pair_of(share_b(2))>(extent, 2, 6), lower = walk<pair_of(share_b(2))>(extent, 3, 6);
     ASSERT_EQ(upper.size(), lower.size());
     for (std::size_t i = 0; i < upper.size(); ++i) {
         EXPECT_EQ(upper[i].column, lower[i].column);

@@ -11,9 +11,10 @@ namespace {
 
 TEST(Cuts, AreMultiplesOfAStageThatDivideKEvenly) {
     EXPECT_TRUE(cuts({}, 1000).empty());
-    EXPECT_EQ(cuts({.split_k = 4}, 1000), (std::vector<std::int64_t>{256, 512, 768}));
-    EXPECT_EQ(cuts({.split_k = 2}, 7168), (std::vector<std::int64_t>{3584}));
-    EXPECT_EQ(cuts({.split_k = 8}, 3 * 128), (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
+    EXPECT_EQ(cuts({.cluster = hopper::split_k(4)}, 1000), (std::vector<std::int64_t>{256, 512, 768}));
+    EXPECT_EQ(cuts({.cluster = hopper::split_k(2)}, 7168), (std::vector<std::int64_t>{3584}));
+    EXPECT_EQ(cuts({.cluster = hopper::split_k(8)}, 3 * 128),
+              (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
 }
 
 TEST(Cuts, OfAProblemAreThoseOfTheTileThatRuns) {

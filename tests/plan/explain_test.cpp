@@ -28,7 +28,6 @@ TEST(Explain, EveryKindOfRejectionOccurs) {
 
 TEST(Explain, FewTokensArePutOnN) {
     Sizes few = dense(8, 7168, 16384);
-    few.recipe = plain_bf16;
     const Explanation one = explain(problem_of(few));
     EXPECT_TRUE(one.chosen->tile.swap_ab) << name(one.chosen->tile);
     const Explanation many = explain(problem_of(dense(8192, 8192, 8192)));

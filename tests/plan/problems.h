@@ -23,6 +23,13 @@ inline constexpr std::array all_groupings{Grouping::dense,
                                           Grouping::m_grouped_aligned_offsets,
                                           Grouping::m_grouped_masked,
                                           Grouping::k_grouped};
+/// Those that a kernel serves.
+inline constexpr std::array planned_groupings{Grouping::dense,
+                                              Grouping::batched,
+                                              Grouping::m_grouped_indices,
+                                              Grouping::m_grouped_offsets,
+                                              Grouping::m_grouped_aligned_offsets,
+                                              Grouping::m_grouped_masked};
 inline constexpr std::array all_layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
 
 inline Sizes dense(std::int64_t m, std::int64_t n, std::int64_t k) {

@@ -33,13 +33,15 @@ void unchanged(Problem&) {}
 std::vector<Malformed> malformed_hopper() {
     std::vector<Malformed> list{
         on_gpu("formats of other GPUs", {.recipe = "mxfp8:nvfp4"}, unchanged,
-               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 expected for a Hopper GPU; run "
+               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
                 "it on the CPU backend",
-                "b: nvfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales, or bf16 expected for a Hopper GPU; run "
+                "b: nvfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
                 "it on the CPU backend"}),
         on_gpu("bf16, for which there is no kernel yet", {.recipe = "bf16:bf16"}, unchanged,
-               {"a: bf16 given, fp8 expected for a Hopper GPU in this version; run it on the CPU backend",
-                "b: bf16 given, fp8 expected for a Hopper GPU in this version; run it on the CPU backend"}),
+               {"a: bf16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
+                "CPU backend",
+                "b: bf16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
+                "CPU backend"}),
         on_gpu("a transposed layout", {.layout = Layout::tn}, unchanged,
                {"layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or run it on the "
                 "CPU backend"}),

@@ -10,10 +10,10 @@
 namespace tilewright::hopper {
 
 template <Tile tile>
-constexpr int units = tile.rows_per_warpgroup() / warpgroup_rows* tile.pieces();
+constexpr int units = rows_per_warpgroup(tile) / wgmma_m* wgmmas_along_n(tile);
 
 template <Tile tile>
-constexpr int unit_registers = tile.piece_columns() / 2;
+constexpr int unit_registers = wgmma_n(tile) / 2;
 
 /// A thread's share of the tile's sums: unit (half of the rows, piece of the columns), fragment as in ptx.h.
 template <Tile tile>
@@ -37,15 +37,15 @@ struct Consumer {
     MatrixDescriptor second_operand;
     bool by_tma;  // D is stored by TMA
     Ring<tile.stages> ring{};
-    Ring<block_scale_slots> blocks{};
-    Ring<final_scale_slots> finals{};
+    Ring<scale_chunk_slots> blocks{};
+    Ring<epilogue_scale_slots> finals{};
     Ring<1> staged{.parity = 1};
     Ring<1> slices{};
     int patience = all_patience;
     bool peers_ready = false;  // slices of k: to be sent sums
     bool arrived = false;      // the k-block in `ring` is known to be there
 
-    TILEWRIGHT_DEVICE int first_row() const { return warpgroup * tile.rows_per_warpgroup(); }
+    TILEWRIGHT_DEVICE int first_row() const { return warpgroup * rows_per_warpgroup(tile); }
 
     // ---- Stages
 
@@ -56,10 +56,10 @@ struct Consumer {
     }
 
     TILEWRIGHT_DEVICE void release(int stage) {
-        if constexpr (tile.multicast == Multicast::none) {
+        if constexpr (!shares_operand(tile)) {
             warp_arrives<tile>(shared.empty[stage], lane);
         } else {
-            if (lane < tile.cluster) barrier_arrive_peer(shared.empty[stage], lane);
+            if (lane < tile.cluster.size) barrier_arrive_peer(shared.empty[stage], lane);
         }
     }
 
@@ -79,13 +79,14 @@ struct Consumer {
     /// d (+)= the unit's rows of the first operand times its rows of the second, of the k-block in `ring`.
     TILEWRIGHT_DEVICE void issue(float (&d)[unit_registers<tile>], int unit, bool accumulate) {
         constexpr int descriptor_bytes = 16, k_bytes = 32;
-        const int rows = unit / tile.pieces() * warpgroup_rows, columns = unit % tile.pieces() * tile.piece_columns();
-        const MatrixDescriptor first = first_operand + (ring.place * tile.m + rows) * (row_bytes / descriptor_bytes);
+        const int rows = unit / wgmmas_along_n(tile) * wgmma_m, columns = unit % wgmmas_along_n(tile) * wgmma_n(tile);
+        const MatrixDescriptor first =
+            first_operand + (ring.place * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
         const MatrixDescriptor second =
-            second_operand + (ring.place * tile.n + columns) * (row_bytes / descriptor_bytes);
+            second_operand + (ring.place * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
 #pragma unroll
         for (int step = 0; step < row_bytes / k_bytes; ++step) {
-            wgmma<tile.piece_columns(), tile.first().storage, tile.second().storage>(
+            wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
                 d, first + step * (k_bytes / descriptor_bytes), second + step * (k_bytes / descriptor_bytes),
                 accumulate || step > 0);
         }
@@ -94,7 +95,7 @@ struct Consumer {
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void release_block_scales(Consumer<tile>& c) {
-    if constexpr (tile.scales_blocks()) {
+    if constexpr (has_block_scales(tile)) {
         sync_warp();
         warp_arrives<tile>(c.shared.block_scales_empty[c.blocks.place], c.lane);
         c.blocks.advance();
@@ -104,8 +105,8 @@ TILEWRIGHT_DEVICE void release_block_scales(Consumer<tile>& c) {
 /// The 128x128 scales that `k_block` begins, if it begins any.
 template <Tile tile>
 TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
-    if constexpr (tile.scales_blocks()) {
-        if (unsigned(k_block) % block_scale_columns != 0) return;
+    if constexpr (has_block_scales(tile)) {
+        if (unsigned(k_block) % scale_chunk_k_blocks != 0) return;
         if (k_block > 0) release_block_scales(c);
         barrier_wait(c.shared.block_scales_full[c.blocks.place], c.blocks.parity,
                      {c.patience, BarrierName::block_scales_full, c.blocks.place});

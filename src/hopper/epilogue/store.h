@@ -24,22 +24,22 @@ TILEWRIGHT_DEVICE void wait_final_scales(Consumer<tile>& c) {
 /// Scales that do not vary along k: sum * (scale of the row * scale of the column).
 template <Tile tile>
 TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
-    constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
+    constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
     const int place = c.finals.place;
     wait_final_scales<tile>(c);
     const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + lane / 4;
     float rows[halves][2];
 #pragma unroll
     for (int i = 0; i < 2 * halves; ++i) {
-        rows[i / 2][i % 2] = load_shared(c.shared.row_scales[place][first + i / 2 * warpgroup_rows + i % 2 * 8]);
+        rows[i / 2][i % 2] = load_shared(c.shared.row_scales[place][first + i / 2 * wgmma_m + i % 2 * 8]);
     }
 #pragma unroll
-    for (int column = 0; column < tile.n; column += 8) {
+    for (int column = 0; column < tile.shape.n; column += 8) {
         const float* pair = &c.shared.column_scales[place][column + lane % 4 * 2];
         const Pair columns = load_shared(*reinterpret_cast<const Pair*>(pair));
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
-            float* sum = &sums[half * tile.pieces() + column / tile.piece_columns()][column % tile.piece_columns() / 2];
+            float* sum = &sums[half * wgmmas_along_n(tile) + column / wgmma_n(tile)][column % wgmma_n(tile) / 2];
 #pragma unroll
             for (int i = 0; i < 4; ++i) sum[i] *= rows[half][i / 2] * (i % 2 == 0 ? columns.x : columns.y);
         }
@@ -50,7 +50,7 @@ TILEWRIGHT_DEVICE void scale_sums(Consumer<tile>& c, Sums<tile>& sums) {
 /// Of a tile in which the warpgroup has no rows.
 template <Tile tile>
 TILEWRIGHT_DEVICE void pass_over_final_scales(Consumer<tile>& c) {
-    if constexpr (tile.scales_after()) {
+    if constexpr (has_epilogue_scales(tile)) {
         wait_final_scales<tile>(c);
         release_final_scales(c);
     }
@@ -59,13 +59,13 @@ TILEWRIGHT_DEVICE void pass_over_final_scales(Consumer<tile>& c) {
 /// The fragment of columns `column` .. `column` + 7 of the tile, in the warp's 16 rows of `half`.
 template <Tile tile>
 TILEWRIGHT_DEVICE const float* fragment(const Sums<tile>& sums, int half, int column) {
-    return &sums[half * tile.pieces() + column / tile.piece_columns()][column % tile.piece_columns() / 2];
+    return &sums[half * wgmmas_along_n(tile) + column / wgmma_n(tile)][column % wgmma_n(tile) / 2];
 }
 
 /// Where row `row` of the warpgroup's share begins in the staged columns of store `index` of those at once.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
-    return c.shared.d[c.warpgroup] + (index * tile.share_rows() + row) * tile.store_pitch(bytes);
+    return c.shared.d[c.warpgroup] + (index * share_rows(tile) + row) * store_pitch(tile, bytes);
 }
 
 TILEWRIGHT_DEVICE u32 pack_16_bit(const float* pair, bool as_bf16) {
@@ -94,10 +94,10 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Sums<tile>& sums, int half, int begin, int count,
                                     int lane, bool as_bf16) {
     if constexpr (tile.swap_ab) return stage_transposed<tile>(c, sums, half, begin, count, lane, as_bf16);
-    constexpr int columns = tile.store_columns(2);
+    constexpr int columns = store_columns(tile, 2);
     const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
-    const int row = half * warpgroup_rows + c.warp * warp_rows + lane % 16;
-    const int swizzle = tile.store_swizzled(2) ? row % 8 : 0;
+    const int row = half * wgmma_m + c.warp * warp_rows + lane % 16;
+    const int swizzle = store_swizzled(tile, 2) ? row % 8 : 0;
 #pragma unroll
     for (int column = begin; column < begin + count; column += 16) {
         const float* low = fragment<tile>(sums, half, column);
@@ -118,7 +118,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, int column, int lane) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-        if (column + j * 8 >= tile.n) break;
+        if (column + j * 8 >= tile.shape.n) break;
         const float* value = fragment<tile>(sums, half, column + 8 * j);
         const int row = lane / 4, unit = j * 2 + lane % 4 / 2;
         u8* place = to + row * row_bytes + (unit ^ row) * 16 + lane % 2 * 8;
@@ -130,20 +130,20 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Sums<tile>& sums, u8* to, int half, in
 /// The warpgroup stages its rows for the storing warp (drain.h).
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums) {
-    constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
-    constexpr int columns = tile.store_columns(bytes), at_once = tile.stores_at_once(bytes);
+    constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
+    constexpr int columns = store_columns(tile, bytes), at_once = stores_at_once(tile, bytes);
     const int lane = lane_index();
 #pragma unroll
-    for (int begin = 0; begin < tile.stores(bytes); begin += at_once) {
+    for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {
         barrier_wait(c.shared.stored[c.warpgroup], c.staged.parity, {c.patience, BarrierName::stored, c.warpgroup});
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
             if constexpr (bytes == 2) {
-                stage_16_bit<tile>(c, sums, half, 0, tile.n, lane, c.arguments.format == OutputFormat::bf16);
+                stage_16_bit<tile>(c, sums, half, 0, tile.shape.n, lane, c.arguments.format == OutputFormat::bf16);
             } else {
-                const int row = half * warpgroup_rows + c.warp * warp_rows;
+                const int row = half * wgmma_m + c.warp * warp_rows;
 #pragma unroll
-                for (int i = 0; i < min(at_once, tile.stores(bytes) - begin); ++i) {
+                for (int i = 0; i < min(at_once, stores_per_share(tile, bytes) - begin); ++i) {
                     stage_32_bit<tile>(sums, staged_row<tile, 4>(c, i, row), half, (begin + i) * columns, lane);
                 }
             }
@@ -155,20 +155,14 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Sums<tile>& sums) {
     }
 }
 
-/// Whether a tile's D leaves its registers unit by unit, each while the next tile's product that takes its place is
-/// computed.
-template <Tile tile>
-constexpr bool stores_while_multiplying =
-    tile.plain && !tile.splits_k() && tile.chain() != 0 && tile.piece_columns() % 16 == 0;
-
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_unit(Consumer<tile>& c, Sums<tile>& sums, int unit) {
     const int lane = lane_index();
     if (unit == 0) {
-        if constexpr (tile.scales_after()) scale_sums<tile>(c, sums);
+        if constexpr (has_epilogue_scales(tile)) scale_sums<tile>(c, sums);
         barrier_wait(c.shared.stored[c.warpgroup], c.staged.parity, {c.patience, BarrierName::stored, c.warpgroup});
     }
-    stage_16_bit<tile>(c, sums, unit / tile.pieces(), unit % tile.pieces() * tile.piece_columns(), tile.piece_columns(),
+    stage_16_bit<tile>(c, sums, unit / wgmmas_along_n(tile), unit % wgmmas_along_n(tile) * wgmma_n(tile), wgmma_n(tile),
                        lane, true);
     if (unit < units<tile> - 1) return;
     fence_async_proxy();
@@ -202,7 +196,7 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const Work& wor
 /// store neighbouring columns of D. Swapped tiles: these are the pad's rows.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sums, const Work& work) {
-    constexpr int halves = tile.rows_per_warpgroup() / warpgroup_rows;
+    constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
     constexpr int columns = store_row_bytes / int(sizeof(float));
     const int lane = lane_index();
     // A lane's first row and only column of D in the pad.
@@ -211,17 +205,17 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
     u8* pad = c.shared.d[c.warpgroup] + c.warp * warp_rows * row_bytes;
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
-        const int first = c.first_row() + half * warpgroup_rows + c.warp * warp_rows;
+        const int first = c.first_row() + half * wgmma_m + c.warp * warp_rows;
 #pragma unroll
-        for (int begin = 0; begin < tile.n; begin += columns) {
+        for (int begin = 0; begin < tile.shape.n; begin += columns) {
             stage_32_bit<tile>(sums, pad, half, begin, lane);
             sync_warp();
             const int row_in_tile = tile.swap_ab ? begin : first, column_in_tile = tile.swap_ab ? first : begin;
             const int column = work.column + column_in_tile + lane_column;
             // The same in dense problems, where row_end would hold a register through the main loop.
-            const int rows = (tile.grouped() ? work.row_end : c.arguments.m) - work.row - row_in_tile;
-            const int rows_here = tile.swap_ab ? min(columns, tile.n - begin) : warp_rows;
-            const bool inside = (tile.swap_ab || begin + lane < tile.n) && column < c.arguments.n;
+            const int rows = (is_grouped(tile) ? work.row_end : c.arguments.m) - work.row - row_in_tile;
+            const int rows_here = tile.swap_ab ? min(columns, tile.shape.n - begin) : warp_rows;
+            const bool inside = (tile.swap_ab || begin + lane < tile.shape.n) && column < c.arguments.n;
 #pragma unroll 1
             for (int row = lane_row; row < rows_here && row < rows; row += rows_at_once) {
                 const int pad_row = tile.swap_ab ? lane_column : row, pad_column = tile.swap_ab ? row : lane_column;
@@ -236,8 +230,8 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Sums<tile>& sum
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const Work& work) {
-    if constexpr (tile.scales_after()) scale_sums<tile>(c, sums);
-    if constexpr (tile.plain) return store_by_tma<tile, 2>(c, sums);
+    if constexpr (has_epilogue_scales(tile)) scale_sums<tile>(c, sums);
+    if constexpr (is_fast(tile)) return store_by_tma<tile, 2>(c, sums);
     if (!c.by_tma) return store_by_element<tile>(c, sums, work);
     if (c.arguments.alpha != 1) {
 #pragma unroll
@@ -247,9 +241,9 @@ TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Sums<tile>& sums, const Work& wo
         }
     }
     if (element_bytes(c.arguments.format) == 2) {
-        if constexpr (tile.stores_by_tma(2)) store_by_tma<tile, 2>(c, sums);
+        if constexpr (can_store_by_tma(tile, 2)) store_by_tma<tile, 2>(c, sums);
     } else {
-        if constexpr (tile.stores_by_tma(4)) store_by_tma<tile, 4>(c, sums);
+        if constexpr (can_store_by_tma(tile, 4)) store_by_tma<tile, 4>(c, sums);
     }
 }
 

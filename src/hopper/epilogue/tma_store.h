@@ -15,20 +15,20 @@ constexpr int element_bytes(OutputFormat format) { return format == OutputFormat
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& arguments, const Work& work,
                                   int warpgroup, int begin, int stores) {
-    constexpr int unit_bytes = int(sizeof(Quad)), units = tile.store_pitch(bytes) / unit_bytes;
+    constexpr int unit_bytes = int(sizeof(Quad)), units = store_pitch(tile, bytes) / unit_bytes;
     constexpr int lanes = store_row_bytes / unit_bytes, rows_at_once = warp_threads / lanes, in_hand = 2;
-    static_assert(tile.share_rows() % (in_hand * rows_at_once) == 0);
+    static_assert(share_rows(tile) % (in_hand * rows_at_once) == 0);
     const OutputView& d = arguments.output;
     const int row_of_lane = lane_index() / lanes, unit = lane_index() % lanes;
-    const int first = work.row + tile.share_row(warpgroup);
-    const int rows = min(work.row_end - first, tile.share_rows());
+    const int first = work.row + share_row(tile, warpgroup);
+    const int rows = min(work.row_end - first, share_rows(tile));
     const i64 step = rows_at_once * d.row_stride * bytes;
 #pragma unroll 1
     for (int store = 0; store < stores; ++store) {
-        const int column = work.column + tile.share_column(warpgroup) + (begin + store) * tile.store_columns(bytes) +
+        const int column = work.column + share_column(tile, warpgroup) + (begin + store) * store_columns(tile, bytes) +
                            unit * (unit_bytes / bytes);
         if (unit >= units || column >= arguments.n) continue;
-        const u8* const from = shared.d[warpgroup] + store * tile.share_rows() * tile.store_pitch(bytes);
+        const u8* const from = shared.d[warpgroup] + store * share_rows(tile) * store_pitch(tile, bytes);
         u8* to = static_cast<u8*>(d.data) +
                  (work.batch * d.batch_stride + (first + row_of_lane) * d.row_stride + column) * bytes;
 #pragma unroll 1
@@ -37,9 +37,9 @@ TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& a
 #pragma unroll
             for (int i = 0; i < in_hand; ++i) {
                 const int at = row + i * rows_at_once;  // in the warpgroup's share, if not in the piece
-                const int place = tile.store_swizzled(bytes) ? unit ^ at % 8 : unit;
+                const int place = store_swizzled(tile, bytes) ? unit ^ at % 8 : unit;
                 values[i] = load_shared(
-                    *reinterpret_cast<const Quad*>(from + at * tile.store_pitch(bytes) + place * unit_bytes));
+                    *reinterpret_cast<const Quad*>(from + at * store_pitch(tile, bytes) + place * unit_bytes));
             }
 #pragma unroll
             for (int i = 0; i < in_hand; ++i, to += step) {
@@ -53,11 +53,11 @@ TILEWRIGHT_DEVICE void drain_rows(const Shared<tile>& shared, const Arguments& a
 /// Returns the patience that is left.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Tiles<tile> tiles) {
-    constexpr int halves = tile.share_rows() / tile.store_rows();
-    constexpr int at_once = tile.stores_at_once(bytes), pitch = tile.store_pitch(bytes);
+    constexpr int halves = share_rows(tile) / store_rows(tile);
+    constexpr int at_once = stores_at_once(tile, bytes), pitch = store_pitch(tile, bytes);
     // Half of the time that the tensor cores need for a tile: 4096 products a clock, at 1.7 GHz.
-    constexpr int stores_in_all = tile.stores(bytes) * halves * tile.warpgroups;
-    const int pace = slice_of<tile>(arguments).count * (tile.m * tile.n / 32) * 3 / 10 / stores_in_all;
+    constexpr int stores_in_all = stores_per_share(tile, bytes) * halves * tile.shape.warpgroups;
+    const int pace = slice_of<tile>(arguments).count * (tile.shape.m * tile.shape.n / 32) * 3 / 10 / stores_in_all;
     const bool issues = lane_index() == 0;
     int patience = all_patience;
     u32 parities = 0;  // a bit for each warpgroup
@@ -65,32 +65,32 @@ TILEWRIGHT_DEVICE int drain(Shared<tile>& shared, const Arguments& arguments, Ti
     while (work.exists != 0) {
         const Work next = tiles.next(patience);
         const auto rows_of = [&](int warpgroup) {
-            return tile.skips_rows() ? work.row_end - work.row - warpgroup * tile.rows_per_warpgroup() : tile.m;
+            return skips_rows(tile) ? work.row_end - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
         };
-        for (int begin = 0; begin < tile.stores(bytes); begin += at_once) {
-            const int stores = min(at_once, tile.stores(bytes) - begin);
-            for (int warpgroup = 0; warpgroup < tile.warpgroups; ++warpgroup) {
+        for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {
+            const int stores = min(at_once, stores_per_share(tile, bytes) - begin);
+            for (int warpgroup = 0; warpgroup < tile.shape.warpgroups; ++warpgroup) {
                 if (rows_of(warpgroup) <= 0) continue;
                 barrier_wait(shared.staged[warpgroup], parities >> warpgroup & 1,
                              {patience, BarrierName::staged, warpgroup});
-                const int row = work.row + tile.share_row(warpgroup);
-                if (tile.grouped() && row + tile.share_rows() > work.row_end) {
+                const int row = work.row + share_row(tile, warpgroup);
+                if (is_grouped(tile) && row + share_rows(tile) > work.row_end) {
                     drain_rows<tile, bytes>(shared, arguments, work, warpgroup, begin, stores);
                     continue;
                 }
                 for (int i = 0; i < stores * halves; ++i) {
                     if (issues) {
-                        tma_store(arguments.d, shared.d[warpgroup] + i * tile.store_rows() * pitch,
-                                  work.column + tile.share_column(warpgroup) +
-                                      (begin + i / halves) * tile.store_columns(bytes),
-                                  row + i % halves * tile.store_rows(), work.batch);
+                        tma_store(arguments.d, shared.d[warpgroup] + i * store_rows(tile) * pitch,
+                                  work.column + share_column(tile, warpgroup) +
+                                      (begin + i / halves) * store_columns(tile, bytes),
+                                  row + i % halves * store_rows(tile), work.batch);
                         tma_store_commit();
                     }
                     if (next.exists != 0) pause(pace);
                 }
             }
             if (issues) tma_store_wait_read();
-            for (int warpgroup = 0; warpgroup < tile.warpgroups; ++warpgroup) {
+            for (int warpgroup = 0; warpgroup < tile.shape.warpgroups; ++warpgroup) {
                 if (rows_of(warpgroup) <= 0) continue;
                 if (issues) barrier_arrive(shared.stored[warpgroup]);
                 parities ^= 1U << warpgroup;

@@ -16,14 +16,14 @@ struct Step {
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const Chain<tile>& chain,
                                const Factors<tile>& factors, int unit, const Step& step) {
-    const int in_chunk = step.in_four % tile.scale_chunk();
+    const int in_chunk = step.in_four % k_blocks_per_scale_copy(tile);
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
         for (int i = 0; i < unit_registers<tile> / 2; ++i) {
             const int j = i / 2, index = 4 * j + 2 * row + i % 2;
             const float before = step.first ? 0.0F : sum[index];
-            if constexpr (tile.scaled_in_loop()) {
+            if constexpr (scales_in_mainloop(tile)) {
                 sum[index] = fma(chain[index], factors.of(unit, in_chunk, j, 2 * row + i % 2), before);
             } else {
                 sum[index] = before + chain[index];
@@ -38,10 +38,10 @@ TILEWRIGHT_DEVICE void promote(float (&sum)[unit_registers<tile>], const Chain<t
 template <Tile tile, class StoreUnit>
 TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain<tile>& chain, Factors<tile>& factors,
                                       int k_block, const Step& step, bool exists, const StoreUnit& store_unit) {
-    constexpr bool by_row = tile.scales_by_row;
+    constexpr bool by_row = has_k_major_scales(tile);
     // Behind narrow products, which are soon done, scales would come late.
-    constexpr bool rows_first = !by_row && (tile.scales_columns() || tile.piece_columns() < 64);
-    const int stage = c.ring.place, in_chunk = step.in_four % tile.scale_chunk();
+    constexpr bool rows_first = !by_row && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
+    const int stage = c.ring.place, in_chunk = step.in_four % k_blocks_per_scale_copy(tile);
     if (exists) c.wait_full();
 #pragma unroll
     for (int unit = 0; unit < units<tile>; ++unit) {
@@ -57,7 +57,7 @@ TILEWRIGHT_DEVICE void multiply_block(Consumer<tile>& c, Sums<tile>& sums, Chain
         }
         store_unit(unit);
         if (unit == units<tile> - 1 && exists) c.advance();
-        if (!rows_first && in_chunk == 0 && unit % tile.pieces() == 0) factors.read_rows(c, stage, unit);
+        if (!rows_first && in_chunk == 0 && unit % wgmmas_along_n(tile) == 0) factors.read_rows(c, stage, unit);
         factors.combine(unit, in_chunk);
         wgmma_wait<0>();
         pin(chain);

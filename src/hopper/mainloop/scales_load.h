@@ -26,7 +26,9 @@ template <Tile tile>
 class RowScales {
 public:
     /// As many as the producer's registers hold.
-    static constexpr int k_blocks_at_once = tile.warpgroups > 2 ? 1 : tile.swap_ab && !tile.scales_rows() ? 4 : 2;
+    static constexpr int k_blocks_at_once = tile.shape.warpgroups > 2                ? 1
+                                            : tile.swap_ab && !scales_mma_rows(tile) ? 4
+                                                                                     : 2;
 
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments) {}
@@ -54,8 +56,8 @@ public:
 
 private:
     static constexpr int threads = warp_threads;
-    static constexpr int first_rows = tile.scales_rows() ? tile.m : 0;
-    static constexpr int second_rows = tile.scales_columns() ? tile.n : 0;
+    static constexpr int first_rows = scales_mma_rows(tile) ? tile.shape.m : 0;
+    static constexpr int second_rows = scales_mma_columns(tile) ? tile.shape.n : 0;
     static constexpr int rows_each = (first_rows + second_rows + threads - 1) / threads;
 
     TILEWRIGHT_DEVICE void read(const Work& work, int lane, int begin) {
@@ -116,8 +118,8 @@ public:
         HandedOutTiles<tile> tiles(shared_, arguments_);
         tiles.prepare();
         for (Work work = tiles.first(patience_); work.exists != 0; work = tiles.next(patience_)) {
-            if constexpr (tile.scales_after()) bring_final_scales(work);
-            if constexpr (tile.scales_blocks()) bring_block_scales(work);
+            if constexpr (has_epilogue_scales(tile)) bring_final_scales(work);
+            if constexpr (has_block_scales(tile)) bring_block_scales(work);
         }
         return patience_;
     }
@@ -128,8 +130,8 @@ private:
         barrier_wait(shared_.final_scales_empty[place], finals_.parity,
                      {patience_, BarrierName::final_scales_empty, place});
         float *rows = shared_.row_scales[place], *columns = shared_.column_scales[place];
-        bring<tile.rows()>(tile.swap_ab ? columns : rows, arguments_.scales_a, work.batch, work.row);
-        bring<tile.columns()>(tile.swap_ab ? rows : columns, arguments_.scales_b, work.group, work.column);
+        bring<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments_.scales_a, work.batch, work.row);
+        bring<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments_.scales_b, work.group, work.column);
         sync_warp();
         warp_arrives<tile>(shared_.final_scales_full[place], lane_index());
         finals_.advance();
@@ -152,12 +154,12 @@ private:
 
     TILEWRIGHT_DEVICE void bring_block_scales(const Work& work) {
         const Slice slice = slice_of<tile>(arguments_);
-        for (int begin = slice.begin; begin < slice.begin + slice.count; begin += block_scale_columns) {
+        for (int begin = slice.begin; begin < slice.begin + slice.count; begin += scale_chunk_k_blocks) {
             const int place = blocks_.place;
             barrier_wait(shared_.block_scales_empty[place], blocks_.parity,
                          {patience_, BarrierName::block_scales_empty, place});
-            for (int group = 0; group < tile.column_groups(); ++group) {
-                const int row_block = (work.column + group * tile.group_columns()) / 128;
+            for (int group = 0; group < block_scales_per_k_block(tile); ++group) {
+                const int row_block = (work.column + group * columns_per_block_scale(tile)) / 128;
                 const float value = scale_at(arguments_.scales_b, work.group, row_block, begin + lane_index());
                 store_shared(shared_.block_scales[place][group][lane_index()], value);
             }
@@ -170,8 +172,8 @@ private:
     Shared<tile>& shared_;
     const Arguments& arguments_;
     int patience_ = all_patience;
-    Ring<final_scale_slots> finals_{.parity = 1};
-    Ring<block_scale_slots> blocks_{.parity = 1};
+    Ring<epilogue_scale_slots> finals_{.parity = 1};
+    Ring<scale_chunk_slots> blocks_{.parity = 1};
 };
 
 }  // namespace tilewright::hopper

@@ -13,17 +13,17 @@ namespace tilewright::hopper {
 /// after its products were issued, and is multiplied while the tensor core works.
 template <Tile tile>
 struct Factors {
-    static constexpr int columns = tile.piece_columns();
-    static constexpr int group = tile.group_columns();
-    static constexpr int groups = tile.scales_blocks() && !tile.swap_ab ? tile.column_groups() : 1;
-    static constexpr int rows = tile.rows_per_warpgroup() / 32;  // of a thread: two in each 64
-    static constexpr int chunk = tile.scale_chunk();
+    static constexpr int columns = wgmma_n(tile);
+    static constexpr int group = columns_per_block_scale(tile);
+    static constexpr int groups = has_block_scales(tile) && !tile.swap_ab ? block_scales_per_k_block(tile) : 1;
+    static constexpr int rows = rows_per_warpgroup(tile) / 32;  // of a thread: two in each 64
+    static constexpr int chunk = k_blocks_per_scale_copy(tile);
     using Chunk = float[chunk];
 
-    Chunk row[tile.scales_rows() ? rows : 1];
+    Chunk row[scales_mma_rows(tile) ? rows : 1];
     Chunk block[groups];  // of groups of columns
     float product[2][groups];
-    float column[tile.scales_columns() ? columns / 4 : 1];  // of each column of the fragment
+    float column[scales_mma_columns(tile) ? columns / 4 : 1];  // of each column of the fragment
 
     TILEWRIGHT_DEVICE static void load(Chunk& to, const float* from) {
         if constexpr (chunk == 4) {
@@ -36,29 +36,30 @@ struct Factors {
     }
 
     TILEWRIGHT_DEVICE void read_blocks(const Consumer<tile>& c, int k_block) {
-        if constexpr (tile.scales_blocks()) {
+        if constexpr (has_block_scales(tile)) {
             const int first = tile.swap_ab ? c.first_row() / group : 0;
 #pragma unroll
             for (int i = 0; i < groups; ++i) {
                 load(block[i],
-                     &c.shared.block_scales[c.blocks.place][first + i][unsigned(k_block) % block_scale_columns]);
+                     &c.shared.block_scales[c.blocks.place][first + i][unsigned(k_block) % scale_chunk_k_blocks]);
             }
         }
     }
 
     /// Of the rows of one unit in the k-block (or the chunk that it begins) at `stage`.
     TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int unit) {
-        if constexpr (tile.scales_rows()) {
-            const int half = unit / tile.pieces();
-            const float* first = c.shared.first_scales[stage] + (c.row_in_tile + half * warpgroup_rows) * chunk;
+        if constexpr (scales_mma_rows(tile)) {
+            const int half = unit / wgmmas_along_n(tile);
+            const float* first = c.shared.first_scales[stage] + (c.row_in_tile + half * wgmma_m) * chunk;
             load(row[2 * half], first);
             load(row[2 * half + 1], first + 8 * chunk);
         }
     }
 
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int unit) {
-        if constexpr (tile.scales_columns()) {
-            const float* first = c.shared.second_scales[c.ring.place] + unit % tile.pieces() * columns + c.lane % 4 * 2;
+        if constexpr (scales_mma_columns(tile)) {
+            const float* first =
+                c.shared.second_scales[c.ring.place] + unit % wgmmas_along_n(tile) * columns + c.lane % 4 * 2;
 #pragma unroll
             for (int j = 0; j < columns / 8; ++j) {
                 const Pair scales = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
@@ -70,7 +71,7 @@ struct Factors {
 
     /// Of `k_block`, from those of its four; no index into registers is known at run time only.
     TILEWRIGHT_DEVICE void take(const Factors& four, int k_block) {
-        const int place = k_block % tile.scale_chunk();
+        const int place = k_block % k_blocks_per_scale_copy(tile);
         const auto pick = [&](const Chunk& from) {
             float value = from[0];
 #pragma unroll
@@ -80,26 +81,26 @@ struct Factors {
 #pragma unroll
         for (int i = 0; i < 2; ++i) row[i][0] = pick(four.row[i]);
 #pragma unroll
-        for (int i = 0; i < (tile.scales_blocks() ? groups : 0); ++i) block[i][0] = pick(four.block[i]);
+        for (int i = 0; i < (has_block_scales(tile) ? groups : 0); ++i) block[i][0] = pick(four.block[i]);
     }
 
     TILEWRIGHT_DEVICE void combine(int unit, int in_chunk) {
-        if constexpr (tile.scales_blocks() && tile.scales_rows()) {
+        if constexpr (has_block_scales(tile) && scales_mma_rows(tile)) {
 #pragma unroll
             for (int i = 0; i < 2 * groups; ++i) {
-                product[i % 2][i / 2] = row[unit / tile.pieces() * 2 + i % 2][in_chunk] * block[i / 2][in_chunk];
+                product[i % 2][i / 2] = row[unit / wgmmas_along_n(tile) * 2 + i % 2][in_chunk] * block[i / 2][in_chunk];
             }
         }
     }
 
     /// Of element `i` (0 .. 3) of the unit's j-th 8 columns.
     TILEWRIGHT_DEVICE float of(int unit, int in_chunk, int j, int i) const {
-        if constexpr (tile.swap_ab && tile.scales_blocks()) {
+        if constexpr (tile.swap_ab && has_block_scales(tile)) {
             return block[0][in_chunk] * column[2 * j + i % 2];
-        } else if constexpr (tile.scales_columns()) {
-            return row[unit / tile.pieces() * 2 + i / 2][in_chunk] * column[2 * j + i % 2];
+        } else if constexpr (scales_mma_columns(tile)) {
+            return row[unit / wgmmas_along_n(tile) * 2 + i / 2][in_chunk] * column[2 * j + i % 2];
         } else {
-            return product[i / 2][(unit % tile.pieces() * columns + j * 8) / group];
+            return product[i / 2][(unit % wgmmas_along_n(tile) * columns + j * 8) / group];
         }
     }
 };

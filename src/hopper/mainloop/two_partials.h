@@ -27,8 +27,8 @@ TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, InHand<tile>& block, bool exists
 template <Tile tile>
 TILEWRIGHT_DEVICE void read_factors(Consumer<tile>& c, Factors<tile>& factors, Factors<tile>& four, int k_block) {
     const int stage = c.ring.place;
-    if constexpr (tile.scales_by_row) {
-        if (k_block % tile.scale_chunk() == 0) {
+    if constexpr (has_k_major_scales(tile)) {
+        if (k_block % k_blocks_per_scale_copy(tile) == 0) {
             next_block_scales(c, k_block);
             four.read_blocks(c, k_block);
             four.read_rows(c, stage, 0);
@@ -97,11 +97,11 @@ TILEWRIGHT_DEVICE void multiply_two_chains(Consumer<tile>& c, Sums<tile>& sums, 
 /// The sums of one tile, before final scales.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Sums<tile>& sums) {
-    if constexpr (tile.chain() == 0) {
+    if constexpr (promotion_interval(tile) == 0) {
         multiply_unpromoted<tile>(c, sums);
     } else if (c.k_blocks == 0) {
         clear<tile>(sums);
-    } else if constexpr (tile.chains() == 2) {
+    } else if constexpr (partials_in_flight(tile) == 2) {
         multiply_two_chains<tile>(c, sums, true, [](int) {});
     } else {
         Chain<tile> chain;

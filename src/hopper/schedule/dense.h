@@ -45,10 +45,10 @@ constexpr int slice_begin(int k_blocks, int slices, int slice) {
 
 /// Rows and columns of D that the blocks of a cluster take at once.
 constexpr int cluster_rows(const Tile& tile) {
-    return tile.rows() * (tile.multicast == Multicast::b ? tile.cluster : 1);
+    return d_rows(tile) * (tile.cluster.use == ClusterUse::share_b ? tile.cluster.size : 1);
 }
 constexpr int cluster_columns(const Tile& tile) {
-    return tile.columns() * (tile.multicast == Multicast::a ? tile.cluster : 1);
+    return d_columns(tile) * (tile.cluster.use == ClusterUse::share_a ? tile.cluster.size : 1);
 }
 
 /// Division by a number that the host knows: code that is met once a tile takes the time of its instructions, and a
@@ -100,7 +100,10 @@ template <Tile tile>
 class Schedule {
 public:
     constexpr Schedule(const Walk& walk, int block, int blocks)
-        : walk_(walk), rank_(block % tile.cluster), next_(block / tile.cluster), step_(blocks / tile.cluster) {}
+        : walk_(walk),
+          rank_(block % tile.cluster.size),
+          next_(block / tile.cluster.size),
+          step_(blocks / tile.cluster.size) {}
 
     constexpr Work next() {
         if (next_ >= walk_.tiles) return {};
@@ -113,10 +116,10 @@ public:
         const Divisor& rows = band < walk_.full_bands ? walk_.band : walk_.last_band;
         int n = rows.quotient(rest);
         int m = band * walk_.band.value + rest - n * rows.value;
-        if (tile.multicast == Multicast::b) m = m * tile.cluster + rank_;
-        if (tile.multicast == Multicast::a) n = n * tile.cluster + rank_;
-        return {.row = m * tile.rows(),
-                .column = n * tile.columns(),
+        if (tile.cluster.use == ClusterUse::share_b) m = m * tile.cluster.size + rank_;
+        if (tile.cluster.use == ClusterUse::share_a) n = n * tile.cluster.size + rank_;
+        return {.row = m * d_rows(tile),
+                .column = n * d_columns(tile),
                 .batch = batch,
                 .group = batch,
                 .row_end = walk_.rows,

@@ -2,8 +2,8 @@
 // of its block are told (tiles.h).
 #pragma once
 
-#include "hopper/schedule/group_sizes.h"
 #include "hopper/schedule/dense.h"
+#include "hopper/schedule/group_sizes.h"
 
 namespace tilewright::hopper {
 
@@ -12,18 +12,18 @@ namespace tilewright::hopper {
 /// round to round: the last tiles of pieces cost less, and would always meet the same blocks.
 template <Tile tile>
 class GroupedSchedule {
-    static_assert(tile.multicast != Multicast::b, "blocks along the rows may meet different groups");
+    static_assert(tile.cluster.use != ClusterUse::share_b, "blocks along the rows may meet different groups");
 
 public:
     TILEWRIGHT_DEVICE GroupedSchedule(const GroupSizes& sizes, const Extent& extent, int block, int blocks)
-        : pieces_(sizes, extent.batch, extent.m, extent.band * tile.rows()),
+        : pieces_(sizes, extent.batch, extent.m, extent.band * d_rows(tile)),
           separate_(sizes.kind == SizeKind::counts),
           band_(extent.band),
-          rank_(block % tile.cluster),
+          rank_(block % tile.cluster.size),
           tiles_n_(tiles_along(extent.n, cluster_columns(tile))),
-          place_(block / tile.cluster),
+          place_(block / tile.cluster.size),
           next_(place_),
-          step_(blocks / tile.cluster) {
+          step_(blocks / tile.cluster.size) {
         pieces_.prefetch(block, blocks);
     }
 
@@ -39,7 +39,7 @@ public:
 
 private:
     TILEWRIGHT_DEVICE static int tiles_m(const RowPiece& piece) {
-        return tiles_along(piece.end - piece.begin, tile.rows());
+        return tiles_along(piece.end - piece.begin, d_rows(tile));
     }
 
     /// The next tile, which lies in the piece of this lane.
@@ -50,12 +50,13 @@ private:
         const int begin = from_lane(tiles_, lane) - tiles_m(piece) * tiles_n_;
         const auto [m, n] = place_in_bands(next_ - begin, tiles_m(piece), tiles_n_, band_);
         advance();
-        return {.row = piece.begin + m * tile.rows(),
-                .column = (tile.multicast == Multicast::a ? n * tile.cluster + rank_ : n) * tile.columns(),
-                .batch = separate_ ? piece.group : 0,
-                .group = piece.group,
-                .row_end = piece.end,
-                .exists = 1};
+        return {
+            .row = piece.begin + m * d_rows(tile),
+            .column = (tile.cluster.use == ClusterUse::share_a ? n * tile.cluster.size + rank_ : n) * d_columns(tile),
+            .batch = separate_ ? piece.group : 0,
+            .group = piece.group,
+            .row_end = piece.end,
+            .exists = 1};
     }
 
     TILEWRIGHT_DEVICE void advance() {

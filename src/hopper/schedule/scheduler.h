@@ -2,8 +2,8 @@
 // sizes and hands tiles out through a ring in shared memory.
 #pragma once
 
-#include "hopper/schedule/grouped.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/schedule/grouped.h"
 
 namespace tilewright::hopper {
 
@@ -12,7 +12,7 @@ TILEWRIGHT_DEVICE Extent extent_of(const Arguments& arguments) {
 }
 
 /// A role's tiles: `first`, then `next` until none exists.
-template <Tile tile, bool grouped = tile.grouped()>
+template <Tile tile, bool grouped = is_grouped(tile)>
 class Tiles {
 public:
     TILEWRIGHT_DEVICE Tiles(Shared<tile>& /*shared*/, const Arguments& arguments)
@@ -39,7 +39,7 @@ public:
     TILEWRIGHT_DEVICE Work next(int& patience) {
         const int slot = ring_.place;
         barrier_wait(shared_.work_full[slot], ring_.parity, {patience, BarrierName::work_full, slot});
-        const int(&words)[work_words] = shared_.work[slot];
+        const int(&words)[work_tile_words] = shared_.work[slot];
         Work work{.row = same_in_warp(load_shared(words[0])),
                   .column = same_in_warp(load_shared(words[1])),
                   .batch = same_in_warp(load_shared(words[2])),
@@ -55,11 +55,11 @@ public:
 
 private:
     Shared<tile>& shared_;
-    Ring<work_slots> ring_{};
+    Ring<work_tile_slots> ring_{};
 };
 
 /// The tiles of the warp that hands them out, if one does.
-template <Tile tile, bool grouped = tile.grouped()>
+template <Tile tile, bool grouped = is_grouped(tile)>
 class HandedOutTiles : public Tiles<tile> {
     using Tiles<tile>::Tiles;
 };
@@ -77,7 +77,7 @@ public:
         const int slot = ring_.place;
         barrier_wait(shared_.work_empty[slot], ring_.parity, {patience, BarrierName::work_empty, slot});
         if (lane_index() == 0) {
-            int(&words)[work_words] = shared_.work[slot];
+            int(&words)[work_tile_words] = shared_.work[slot];
             store_shared(words[0], work.row);
             store_shared(words[1], work.column);
             store_shared(words[2], work.batch);
@@ -94,7 +94,7 @@ public:
 private:
     Shared<tile>& shared_;
     GroupedSchedule<tile> schedule_;
-    Ring<work_slots> ring_{.parity = 1};
+    Ring<work_tile_slots> ring_{.parity = 1};
 };
 
 }  // namespace tilewright::hopper

@@ -1,0 +1,38 @@
+// Registers of each thread and blocks on each SM.
+#pragma once
+
+#include "hopper/tile/roles.h"
+#include "hopper/tile/stage_layout.h"
+
+namespace tilewright::hopper {
+
+inline constexpr int registers_per_sm = 65536;  // 32-bit (CUDA C++ programming guide, 17.7)
+inline constexpr int other_registers = 32;      // of a consumer thread: addresses, scales, loop state
+
+/// Blocks that an SM holds at once. Two where k is split and they fit: clusters of 4 and 8 leave some SMs without a
+/// block.
+constexpr int blocks_per_sm(const Tile& tile) {
+    const bool fit = 2 * (shared_bytes(tile) + 1024) <= shared_bytes_per_sm;
+    return splits_k(tile) && tile.shape.warpgroups == 1 && fit ? 2 : 1;
+}
+/// What a launch gives every thread, in steps of 8. setmaxnreg can only move what the launch allocated.
+constexpr int launch_registers(const Tile& tile) {
+    return min(registers_per_sm / (block_threads(tile) * blocks_per_sm(tile)) / 8 * 8, 248);
+}
+/// Whether setmaxnreg moves registers from producers to consumers; one consumer warpgroup has enough without.
+constexpr bool moves_registers(const Tile& tile) { return tile.shape.warpgroups > 1; }
+constexpr int producer_registers(const Tile& tile) {
+    if (!moves_registers(tile)) return launch_registers(tile);
+    return tile.shape.warpgroups == 2 ? 40 : 32;
+}
+constexpr int consumer_registers(const Tile& tile) {
+    if (!moves_registers(tile)) return launch_registers(tile);
+    const int pool = launch_registers(tile) * block_threads(tile) - producer_registers(tile) * warpgroup_threads;
+    return min(pool / (tile.shape.warpgroups * warpgroup_threads) / 8 * 8, 240);
+}
+/// What the mma may use of a consumer thread's. Epilogue scales take some more where alpha and C do too.
+constexpr int mma_register_budget(const Tile& tile) {
+    return consumer_registers(tile) - other_registers - (has_epilogue_scales(tile) && !is_fast(tile) ? 16 : 0);
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,56 @@
+// How a warpgroup's share is cut into wgmmas: 64 rows and wgmma_n columns each, a subtile.
+#pragma once
+
+#include "hopper/tile/budget.h"
+
+namespace tilewright::hopper {
+
+/// Products that a partial accumulator adds before it is promoted to fp32 registers; 0: all of k.
+constexpr int promotion_interval(const Tile& tile) { return scales_in_mainloop(tile) || tile.mma.promoted ? 128 : 0; }
+
+// ---- Registers of each consumer thread
+
+constexpr int accumulator_registers(const Tile& tile) {
+    return rows_per_warpgroup(tile) * tile.shape.n / warpgroup_threads;
+}
+/// Of one partial accumulator, and the scales of its columns, which are read before its wgmma is issued.
+constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
+    const int columns = tile.shape.n / wgmmas_along_n;
+    return columns / 2 + (scales_mma_columns(tile) ? columns / 4 : 0);
+}
+/// Where accumulators are promoted, n is cut until a partial accumulator fits beside them. (Two of them, one promoted
+/// while the next is multiplied, gained nothing: docs/tried.md.)
+constexpr int wgmmas_along_n(const Tile& tile) {
+    if (promotion_interval(tile) == 0) return 1;
+    int count = 1;
+    const auto fits = [&] {
+        return accumulator_registers(tile) + registers_per_partial(tile, count) <= mma_register_budget(tile);
+    };
+    while (count < 4 && !fits() && tile.shape.n % (16 * count) == 0) count *= 2;
+    return count;
+}
+constexpr int wgmma_n(const Tile& tile) { return tile.shape.n / wgmmas_along_n(tile); }
+constexpr int subtiles_per_warpgroup(const Tile& tile) {
+    return rows_per_warpgroup(tile) / wgmma_m * wgmmas_along_n(tile);
+}
+/// Partial accumulators that the tensor core works on at once (mainloop/two_partials.h). Tiles of several subtiles, and
+/// warpgroups of 128x128, fill each other's pauses.
+constexpr int partials_in_flight(const Tile& tile) {
+    const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
+    const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
+                        tile.shape.n * tile.shape.warpgroups <= 192;
+    const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1);
+    return one_subtile && pauses && needed <= mma_register_budget(tile) ? 2 : 1;
+}
+constexpr int partial_registers(const Tile& tile) {
+    if (promotion_interval(tile) == 0) return 0;
+    return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile));
+}
+constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
+
+/// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs.
+constexpr bool overlaps_epilogue(const Tile& tile) {
+    return is_fast(tile) && !splits_k(tile) && promotion_interval(tile) != 0 && wgmma_n(tile) % 16 == 0;
+}
+
+}  // namespace tilewright::hopper

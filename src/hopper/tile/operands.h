@@ -1,0 +1,84 @@
+// The operands of a tile as the loads see them, and where their scales enter.
+#pragma once
+
+#include "hopper/tile/tile.h"
+
+namespace tilewright::hopper {
+
+inline constexpr int tile_alignment = 1024;  // of swizzled shared memory
+inline constexpr int box_rows_limit = 256;   // of one TMA box
+
+/// One operand's rows in a stage.
+struct OperandTile {
+    OperandSpec spec{};
+    int rows = 0;
+    bool shared = false;  // by the blocks of a cluster
+    int box_limit = box_rows_limit;
+
+    constexpr bool scaled_in_mainloop() const {
+        return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_128x128;
+    }
+    constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
+    constexpr int value_bytes() const { return round_up(rows * row_bytes, tile_alignment); }
+    /// In a stage. 128x128 scales have a ring of chunks instead (stage_layout.h).
+    constexpr int scale_bytes() const { return has_row_scales() ? rows * 4 : 0; }
+};
+
+constexpr OperandTile operand_a(const Tile& tile) {
+    const int box = skips_rows(tile) ? rows_per_warpgroup(tile) : skips_boxes(tile) ? token_box_rows : box_rows_limit;
+    return {tile.a, d_rows(tile), tile.cluster.use == ClusterUse::share_a, box};
+}
+constexpr OperandTile operand_b(const Tile& tile) {
+    return {tile.b, d_columns(tile), tile.cluster.use == ClusterUse::share_b};
+}
+constexpr OperandTile mma_a(const Tile& tile) { return tile.swap_ab ? operand_b(tile) : operand_a(tile); }
+constexpr OperandTile mma_b(const Tile& tile) { return tile.swap_ab ? operand_a(tile) : operand_b(tile); }
+
+/// Rows that this block loads of an operand itself; its peers load the rest of a shared one.
+constexpr int loaded_rows(const Tile& tile, const OperandTile& operand) {
+    return operand.shared ? operand.rows / tile.cluster.size : operand.rows;
+}
+constexpr int box_rows(const Tile& tile, const OperandTile& operand) {
+    const int rows = loaded_rows(tile, operand);
+    return rows % operand.box_limit == 0 ? operand.box_limit : rows;
+}
+/// One TMA box holds all rows of A, and may hold fewer where D has fewer.
+constexpr bool may_load_fewer_rows(const Tile& tile) {
+    return !is_grouped(tile) && box_rows(tile, operand_a(tile)) == d_rows(tile);
+}
+
+// ---- Scales
+
+constexpr bool scales_in_mainloop(const Tile& tile) {
+    return operand_a(tile).scaled_in_mainloop() || operand_b(tile).scaled_in_mainloop();
+}
+constexpr bool scales_mma_rows(const Tile& tile) { return mma_a(tile).has_row_scales(); }
+/// The costly ones: every warp reads the scales of all columns of the accumulators.
+constexpr bool scales_mma_columns(const Tile& tile) { return mma_b(tile).has_row_scales(); }
+constexpr bool has_row_scales(const Tile& tile) { return scales_mma_rows(tile) || scales_mma_columns(tile); }
+constexpr bool has_block_scales(const Tile& tile) { return tile.b.scaling == Scaling::block_128x128; }
+constexpr bool has_epilogue_scales(const Tile& tile) {
+    return tile.a.scaling == Scaling::epilogue || tile.b.scaling == Scaling::epilogue;
+}
+
+/// Columns of D that have one 128x128 scale wherever the tile begins: a power of two.
+constexpr int columns_per_block_scale(const Tile& tile) {
+    int columns = 128;
+    while (d_columns(tile) % columns != 0) columns /= 2;
+    return columns;
+}
+constexpr int block_scales_per_k_block(const Tile& tile) { return d_columns(tile) / columns_per_block_scale(tile); }
+
+/// Swapped and split-k tiles ship one fast kernel for all orders of 1x128 scales, so it keeps the ordinary loads.
+constexpr bool fast_loads_row_scales(const Tile& tile) { return tile.swap_ab || splits_k(tile); }
+/// Whether the kernel holds code that loads 1x128 scales without TMA.
+constexpr bool may_load_row_scales(const Tile& tile) { return !is_fast(tile) || fast_loads_row_scales(tile); }
+
+/// k-blocks whose scales of A one TMA copy loads, with the stage of the first: TMA moves at least 16 bytes of a row.
+constexpr int k_blocks_per_scale_copy(const Tile& tile) { return has_k_major_scales(tile) ? 4 : 1; }
+constexpr int a_scale_copy_bytes(const Tile& tile) {
+    return operand_a(tile).scale_bytes() * k_blocks_per_scale_copy(tile);
+}
+constexpr int b_scale_copy_bytes(const Tile& tile) { return operand_b(tile).scale_bytes(); }
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,68 @@
+// How D leaves a tile: each warpgroup's share, the TMA stores that it is cut into, and the fragments of split k.
+#pragma once
+
+#include "hopper/tile/operands.h"
+
+namespace tilewright::hopper {
+
+inline constexpr int store_row_bytes = row_bytes;  // of D in one TMA store, at most
+
+/// A warpgroup's share of the tile of D, and where it begins.
+constexpr int share_rows(const Tile& tile) { return tile.swap_ab ? tile.shape.n : rows_per_warpgroup(tile); }
+constexpr int share_columns(const Tile& tile) { return tile.swap_ab ? rows_per_warpgroup(tile) : tile.shape.n; }
+constexpr int share_row(const Tile& tile, int warpgroup) { return tile.swap_ab ? 0 : warpgroup * share_rows(tile); }
+constexpr int share_column(const Tile& tile, int warpgroup) {
+    return tile.swap_ab ? warpgroup * share_columns(tile) : 0;
+}
+
+// ---- Split k. A fragment is 64 rows and 8 columns of a warpgroup's accumulators, four elements a thread.
+
+constexpr int fragments_per_warpgroup(const Tile& tile) {
+    return rows_per_warpgroup(tile) / wgmma_m * (tile.shape.n / 8);
+}
+/// That a block reduces; the last block may have fewer.
+constexpr int fragments_per_block(const Tile& tile) { return ceil_div(fragments_per_warpgroup(tile), k_slices(tile)); }
+/// Of one warpgroup's fragments, from all slices.
+constexpr int slice_bytes(const Tile& tile) {
+    return k_slices(tile) * fragments_per_block(tile) * warpgroup_threads * 16;
+}
+
+// ---- TMA stores
+
+/// Shared memory for each warpgroup's D: 16-bit elements of its whole share, or 16 rows of 128 bytes a warp. Split k:
+/// the fragments that the block reduces.
+constexpr int staging_bytes(const Tile& tile) {
+    const int scratch = warpgroup_warps * warp_rows * row_bytes;
+    const int share = splits_k(tile) ? slice_bytes(tile) : share_rows(tile) * share_columns(tile) * 2;
+    return round_up(max(share, scratch), tile_alignment);
+}
+
+/// A store has 64 rows (swapped: those of all tokens), and as many columns as fit in 128 bytes and divide the share.
+constexpr int store_rows(const Tile& tile) { return tile.swap_ab ? tile.shape.n : wgmma_m; }
+constexpr int store_columns(const Tile& tile, int element_bytes) {
+    int columns = store_row_bytes / element_bytes;
+    while (share_columns(tile) % columns != 0) columns -= 8;
+    return columns;
+}
+constexpr int store_pitch(const Tile& tile, int element_bytes) {
+    return store_columns(tile, element_bytes) * element_bytes;
+}
+constexpr bool store_swizzled(const Tile& tile, int element_bytes) {
+    return store_pitch(tile, element_bytes) == store_row_bytes;
+}
+/// Along the share's columns; a warpgroup of 128 rows has two of each.
+constexpr int stores_per_share(const Tile& tile, int element_bytes) {
+    return share_columns(tile) / store_columns(tile, element_bytes);
+}
+/// Of them, as many as are staged together.
+constexpr int stores_at_once(const Tile& tile, int element_bytes) {
+    const int fit = staging_bytes(tile) / (share_rows(tile) * store_pitch(tile, element_bytes));
+    return min(fit, stores_per_share(tile, element_bytes));
+}
+/// 16-bit elements are staged 16 columns at a time, 32-bit ones 32; stmatrix transposes 16-bit elements only.
+constexpr bool can_store_by_tma(const Tile& tile, int element_bytes) {
+    if (tile.swap_ab || splits_k(tile)) return element_bytes == 2;
+    return tile.shape.n % (element_bytes == 2 ? 16 : 32) == 0;
+}
+
+}  // namespace tilewright::hopper

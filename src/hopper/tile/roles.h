@@ -1,0 +1,60 @@
+// What each warp of a block does, and how many arrivals complete a phase of each barrier. gemm.h has both as tables.
+#pragma once
+
+#include "hopper/tile/operands.h"
+
+namespace tilewright::hopper {
+
+/// The duties of a warp.
+enum class Role : unsigned char {
+    load,       // operands, and 1x128 scales if TMA can: by TMA
+    scheduler,  // grouped: reads the group sizes and produces work tiles; also loads 128x128 and epilogue scales
+    block_and_epilogue_scales,  // loads them, where no scheduler does
+    row_scales,                 // loads 1x128 scales, where TMA cannot
+    store,                      // D from shared memory, by TMA
+    spare,
+    multiply,
+};
+
+inline constexpr int producer_warps = 4;  // one warpgroup, so that setmaxnreg can take its registers
+
+constexpr int consumer_warps(const Tile& tile) { return tile.shape.warpgroups * warpgroup_warps; }
+constexpr int block_threads(const Tile& tile) { return (producer_warps + consumer_warps(tile)) * warp_threads; }
+
+constexpr Role role_of(const Tile& tile, int warp) {
+    if (warp >= producer_warps) return Role::multiply;
+    if (warp == 0) return Role::load;
+    if (warp == 1) {
+        if (is_grouped(tile)) return Role::scheduler;
+        const bool loads_scales = has_block_scales(tile) || has_epilogue_scales(tile);
+        return loads_scales ? Role::block_and_epilogue_scales : Role::spare;
+    }
+    if (warp == 2) return has_row_scales(tile) ? Role::row_scales : Role::spare;
+    return splits_k(tile) ? Role::spare : Role::store;
+}
+
+// ---- Arrivals
+
+/// Of `warps` warps, once their lanes are synchronised.
+constexpr int arrivals_of(const Tile& tile, int warps) {
+    return tile.debug.every_lane_arrives ? warps * warp_threads : warps;
+}
+/// Warps that load 1x128 scales.
+constexpr int row_scale_warps(const Tile& tile, bool scales_by_tma) {
+    return has_row_scales(tile) && !scales_by_tma ? 1 : 0;
+}
+/// The loading thread, which expects the bytes, and the warp that loads row scales.
+constexpr int full_arrivals(const Tile& tile, bool scales_by_tma) {
+    return 1 + arrivals_of(tile, row_scale_warps(tile, scales_by_tma));
+}
+/// Each consumer warp, in every block whose loads wait for this stage.
+constexpr int empty_arrivals(const Tile& tile) {
+    return arrivals_of(tile, consumer_warps(tile)) * (shares_operand(tile) ? tile.cluster.size : 1);
+}
+/// Each warp that takes work tiles from the scheduler.
+constexpr int work_empty_arrivals(const Tile& tile, bool scales_by_tma, bool stored_by_tma) {
+    const int stores = stored_by_tma && !splits_k(tile) ? 1 : 0;
+    return arrivals_of(tile, 1 + row_scale_warps(tile, scales_by_tma) + consumer_warps(tile) + stores);
+}
+
+}  // namespace tilewright::hopper

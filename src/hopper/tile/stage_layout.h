@@ -1,0 +1,56 @@
+// The shared memory of a block: what a stage holds, and the sizes of all arrays of block/shared_memory.h.
+#pragma once
+
+#include "hopper/tile/output_tiling.h"
+
+namespace tilewright::hopper {
+
+inline constexpr int shared_bytes_limit = 232448;   // of one block on sm_90 (CUDA C++ programming guide, 17.7)
+inline constexpr int shared_bytes_per_sm = 233472;  // a block takes 1 KB more than it asks for (same section)
+inline constexpr int epilogue_scale_slots = 2;      // tiles whose epilogue scales are loaded ahead
+inline constexpr int scale_chunk_slots = 4;         // chunks of 128x128 scales that are loaded ahead
+inline constexpr int scale_chunk_k_blocks = 32;     // k-blocks in a chunk: one for each lane
+inline constexpr int work_tile_slots = 4;           // work tiles that the scheduler produces ahead
+inline constexpr int work_tile_words = 8;           // of one of them
+
+/// What a full barrier waits for, whichever block loads it. Without scales.
+constexpr int value_bytes_per_stage(const Tile& tile) { return (tile.shape.m + tile.shape.n) * row_bytes; }
+/// That a k-block needs.
+constexpr int scale_bytes_per_stage(const Tile& tile) { return mma_a(tile).scale_bytes() + mma_b(tile).scale_bytes(); }
+
+// ---- Elements of arrays in shared memory; no array has none
+
+constexpr int at_least_one(int count) { return max(count, 1); }
+/// Scales in a stage; TMA writes to multiples of 128 bytes.
+constexpr int mma_a_scales_per_stage(const Tile& tile) {
+    return at_least_one(scales_mma_rows(tile) ? round_up(tile.shape.m * k_blocks_per_scale_copy(tile), 32) : 0);
+}
+constexpr int mma_b_scales_per_stage(const Tile& tile) {
+    return at_least_one(scales_mma_columns(tile) ? round_up(tile.shape.n, 32) : 0);
+}
+constexpr int scale_chunk_rows(const Tile& tile) {
+    return at_least_one(has_block_scales(tile) ? block_scales_per_k_block(tile) : 0);
+}
+constexpr int scale_chunk_columns(const Tile& tile) { return has_block_scales(tile) ? scale_chunk_k_blocks : 1; }
+constexpr int epilogue_row_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.m : 1; }
+constexpr int epilogue_column_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.n : 1; }
+constexpr int work_slots(const Tile& tile) { return is_grouped(tile) ? work_tile_slots : 1; }
+
+/// sizeof(Shared<tile>), which gemm.h asserts: its members in order, each at a multiple of its alignment.
+constexpr int shared_bytes(const Tile& tile) {
+    constexpr int word = 4, barrier = 8;
+    const int warpgroups = tile.shape.warpgroups;
+    int bytes = tile.stages * (mma_a(tile).value_bytes() + mma_b(tile).value_bytes());
+    bytes += warpgroups * staging_bytes(tile);
+    bytes = round_up(bytes, 128) + tile.stages * mma_a_scales_per_stage(tile) * word;
+    bytes = round_up(bytes, 128) + tile.stages * mma_b_scales_per_stage(tile) * word;
+    bytes = round_up(bytes, 16) + scale_chunk_slots * scale_chunk_rows(tile) * scale_chunk_columns(tile) * word;
+    bytes += epilogue_scale_slots * epilogue_row_scales(tile) * word;
+    bytes = round_up(bytes, 8) + epilogue_scale_slots * epilogue_column_scales(tile) * word;
+    bytes = round_up(bytes, barrier);
+    bytes += 2 * (warpgroups + tile.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(tile)) * barrier;
+    bytes += work_slots(tile) * work_tile_words * word;
+    return round_up(round_up(bytes, barrier) + 2 * barrier, tile_alignment);
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,34 @@
+#include "plan/planned_tile.h"
+
+namespace tilewright::planner {
+
+hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family) {
+    hopper::Tile result = family;
+    result.shape = {.m = tile.m, .n = tile.n, .k = tile.k, .warpgroups = tile.warpgroups};
+    result.stages = tile.stages;
+    result.swap_ab = tile.swap_ab;
+    switch (tile.multicast) {
+        case Multicast::none: result.cluster = hopper::split_k(tile.split_k); break;
+        case Multicast::a: result.cluster = hopper::share_a(tile.cluster); break;
+        case Multicast::b: result.cluster = hopper::share_b(tile.cluster); break;
+    }
+    return result;
+}
+
+PlannedTile planned_tile(const hopper::Tile& tile) {
+    const auto multicast = [&] {
+        if (!shares_operand(tile)) return Multicast::none;
+        return tile.cluster.use == hopper::ClusterUse::share_a ? Multicast::a : Multicast::b;
+    };
+    return {.m = tile.shape.m,
+            .n = tile.shape.n,
+            .k = tile.shape.k,
+            .stages = tile.stages,
+            .warpgroups = tile.shape.warpgroups,
+            .cluster = tile.cluster.size,
+            .multicast = multicast(),
+            .swap_ab = tile.swap_ab,
+            .split_k = k_slices(tile)};
+}
+
+}  // namespace tilewright::planner
