@@ -1,6 +1,7 @@
 #include "emulator/machine.h"
 
 #include "emulator/race.h"
+#include "hopper/tile/budget.h"
 
 #include <fmt/format.h>
 
@@ -74,7 +75,7 @@ void launch(const Launch& launch, const std::function<void()>& kernel) {
 Machine::Machine(const Launch& options, const std::function<void()>& kernel)
     : options_(options), kernel_(kernel), random_(options.seed) {
     if (options_.registers == 0) options_.registers = default_registers(options_.threads);
-    const std::size_t each = hopper::round_up(options_.shared_bytes, hopper::tile_alignment) + spare_bytes;
+    const std::size_t each = round_up(options_.shared_bytes, hopper::tile_alignment) + spare_bytes;
     memory_ = static_cast<u8*>(std::aligned_alloc(hopper::tile_alignment, each * options_.cluster));
     if (memory_ == nullptr) throw std::bad_alloc();
     running_machine = this;

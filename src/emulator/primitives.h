@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hopper/ptx/ptx.h"
+#include "hopper/tile/operands.h"
 
 namespace tilewright::emulator {
 
@@ -30,7 +31,6 @@ namespace tilewright::hopper {
 template <int n, Storage a, Storage b>
 void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
-    static_assert(bits(a) == 8 && bits(b) == 8, "wgmma: both operands are fp8");
     emulator::start_wgmma(d, {n, a, b, a_rows, b_rows, accumulate});
 }
 

@@ -15,7 +15,7 @@
 namespace tilewright::emulator {
 namespace {
 
-constexpr int rows = hopper::warpgroup_rows;
+constexpr int rows = hopper::wgmma_m;
 constexpr int step = 32;        // bytes of k
 constexpr int row_bytes = 128;  // of an operand in shared memory
 constexpr u32 descriptor_limit = 1U << 14;

@@ -12,7 +12,7 @@
 namespace tilewright::emulator {
 namespace {
 
-constexpr int rows = hopper::warpgroup_rows;
+constexpr int rows = hopper::wgmma_m;
 constexpr int group_threads = hopper::warpgroup_threads;
 constexpr u32 undefined = 0x7FC0'DEAD;  // a NaN that no kernel writes
 

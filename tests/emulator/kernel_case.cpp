@@ -1,5 +1,6 @@
 #include "emulator/kernel_case.h"
 
+#include "hopper/tile/budget.h"
 #include "cpu/exact/exact.h"
 #include "launch/launch.h"
 #include "plan/cuts.h"

@@ -3,7 +3,7 @@
 
 #include <tilewright/problem.h>
 
-#include "hopper/tile/tile.h"
+#include "hopper/tile/operands.h"
 
 namespace tilewright::test {
 
