@@ -1,7 +1,7 @@
 #include "emulator/kernel_case.h"
 
-#include "hopper/tile/budget.h"
 #include "cpu/exact/exact.h"
+#include "hopper/tile/budget.h"
 #include "launch/launch.h"
 #include "plan/cuts.h"
 

@@ -1,8 +1,8 @@
 // Every kernel of the pack on the emulator: tails, one tile, many waves, nothing to do, each output and scale format,
 // in all four kinds of timing and with threads out of order. Each bit as the CPU's arithmetic `bit_exact` has it.
 #include "plan/pack.h"
-#include "hopper/tile/output_tiling.h"
 #include "emulator/kernel_case.h"
+#include "hopper/tile/output_tiling.h"
 #include "launch/tile_code.h"
 
 #include <gtest/gtest.h>
