@@ -69,10 +69,15 @@ def allowed():
     return [Phrase(r["files"], re.compile(r["phrase"]), r["why"]) for r in rows("words_allowed.tsv")]
 
 
-def tracked():
+def files():
+    """All files of the tree, those that git does not know yet among them."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
-    return [n for n in sorted(set(names)) if (ROOT / n).is_file() and not SKIPPED.search(n)]
+    return [n for n in sorted(set(names)) if (ROOT / n).is_file()]
+
+
+def tracked():
+    return [n for n in files() if not SKIPPED.search(n)]
 
 
 def room_of(name):
