@@ -21,6 +21,7 @@ COMMENT_START = "\x02"
 class Word:
     pattern: str
     regex: re.Pattern
+    core: re.Pattern  # the same without its boundaries: a quick look whether a file has it at all
     rooms: tuple[str, ...]
     say: str
 
@@ -62,7 +63,10 @@ def word_regex(pattern):
 
 
 def words():
-    return [Word(r["pattern"], word_regex(r["pattern"]), tuple(r["rooms"].split(",")), r["say"]) for r in rows("words.tsv")]
+    return [
+        Word(r["pattern"], word_regex(r["pattern"]), re.compile(r["pattern"].replace("~", "")), tuple(r["rooms"].split(",")), r["say"])
+        for r in rows("words.tsv")
+    ]
 
 
 def allowed():
@@ -113,7 +117,7 @@ def scan(name, text, forbidden, phrases, used=None):
     lines = text.split("\n")
     hits = []
     for word in forbidden:
-        if not word.forbidden_in(room):
+        if not word.forbidden_in(room) or not word.core.search(marked):
             continue
         for match in word.regex.finditer(marked):
             line = marked.count("\n", 0, match.start())
