@@ -171,6 +171,34 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
     }
 }
 
+/// The warp that reads the sizes skips 32 empty groups at a time.
+TEST(GroupedSchedule, SkipsEmptyGroups) {
+    constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
+    std::mt19937_64 random(2);
+    for (int i = 0; i < 60 * TILEWRIGHT_GROUPED_MIXES; ++i) {
+        Mix mix{.blocks = 2, .band = 1 + static_cast<int>(random() % 3)};
+        Geometry& g = mix.geometry;
+        g.grouping.grouping = groupings[static_cast<std::size_t>(i) % 3];  // those with a size for each group
+        g.grouping.alignment = 1 + static_cast<std::int64_t>(random() % 200);
+        g.groups = 1 + static_cast<std::int64_t>(random() % 700);
+        g.m = 1 + static_cast<std::int64_t>(random() % 5000);
+        g.n = tile.shape.n;
+        mix.entries.resize(static_cast<std::size_t>(g.groups));
+        const std::uint64_t sparsity = std::array{40, 200, 1000}[random() % 3];
+        const bool is_count = g.grouping.grouping == Grouping::m_grouped_masked;
+        std::int64_t last = 0;
+        for (std::int64_t& entry : mix.entries) {
+            if (random() % sparsity == 0) last += 1 + static_cast<std::int64_t>(random() % 100);
+            entry = last;
+            if (is_count) last = 0;
+        }
+        g.grouping.sizes = row_major(mix.entries.data(), Format::i64, {g.groups});
+        if (random() % 2 == 0) narrow_entries(mix, random);
+        ASSERT_EQ(walk<tile>(mix), expected<tile>(mix))
+            << name(g.grouping.grouping) << ", " << g.groups << " groups, mix " << i;
+    }
+}
+
 /// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
 TEST(GroupedSchedule, BlocksTakeTheTailsOfPiecesInTurn) {
     constexpr Tile tile{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .family = hopper::Family::m_grouped};

@@ -25,6 +25,16 @@ TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
     prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.stride * size_bytes(sizes));
 }
 
+/// Fetches the first `count` sizes into L2. Each block fetches a part: all blocks will read all sizes, at about the
+/// same time.
+TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int block, int blocks) {
+    const int sizes_per_sector = 32 / size_bytes(sizes);  // one prefetch fetches 32 bytes
+    const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
+    for (i64 index = lane * sizes_per_sector; index < count; index += lanes * sizes_per_sector) {
+        prefetch_size(sizes, int(index));
+    }
+}
+
 /// Of this lane and all before it.
 TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
     const int lane = lane_index();
@@ -52,15 +62,6 @@ public:
     /// Long runs are cut every `longest` rows, so that work on one begins before its end is found.
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
-
-    /// The grid brings all indices to L2, each block some: all blocks will read them, at about the same time.
-    TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
-        const int rows_of_sector = 32 / size_bytes(sizes_);  // one prefetch brings 32 bytes
-        const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
-        for (i64 row = lane * rows_of_sector; row < rows_; row += lanes * rows_of_sector) {
-            prefetch_size(sizes_, int(row));
-        }
-    }
 
     /// For each lane a run, often of no rows. False: all rows have been seen.
     TILEWRIGHT_DEVICE bool next(RowPiece& run) {
@@ -200,22 +201,60 @@ public:
 
     /// Once, before the first, by all blocks of the grid.
     TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
-        if (sizes_.kind == SizeKind::indices) runs_.prefetch(block, blocks);
+        prefetch_sizes(sizes_, sizes_.kind == SizeKind::indices ? rows_ : groups_, block, blocks);
     }
 
     /// For each lane a piece, or no rows. False: there are no more.
     TILEWRIGHT_DEVICE bool next(RowPiece& piece) {
         if (sizes_.kind == SizeKind::indices) return runs_.next(piece);
-        if (group_ >= groups_) return false;
-        const int group = group_ + lane_index();
-        const int size = group < groups_ ? clamped(size_at(sizes_, group)) : 0;
-        piece = {.begin = 0, .end = size, .group = group};
-        if (sizes_.kind == SizeKind::ends) begin_where_others_end(piece);
-        group_ += warp_threads;
-        return true;
+        while (group_ < groups_) {
+            if (group_ % groups_at_once == 0) read_sizes();
+            const int size = size_of_lane();
+            const int group = group_ + lane_index();
+            group_ += warp_threads;
+            if (ballot(size > begin_) == 0) continue;  // 32 empty groups: nothing to sum up
+            piece = {.begin = 0, .end = size, .group = group};
+            if (sizes_.kind == SizeKind::ends) begin_where_others_end(piece);
+            return true;
+        }
+        return false;
     }
 
 private:
+    static constexpr int sizes_per_lane = 4;
+    static constexpr int groups_at_once = sizes_per_lane * warp_threads;
+
+    /// Sizes of the next 128 groups. All loads are issued before the first result is used: most of 512 groups may be
+    /// empty, and the latency of memory for each 32 of them would be longer than the product of the others.
+    TILEWRIGHT_DEVICE void read_sizes() {
+        if (sizes_.is_64_bit) {
+            read_sizes_as<i64>();
+        } else {
+            read_sizes_as<int>();
+        }
+    }
+    template <class Size>
+    TILEWRIGHT_DEVICE void read_sizes_as() {
+        const Size* const from = static_cast<const Size*>(sizes_.data);
+        Size sizes[sizes_per_lane];
+#pragma unroll
+        for (int i = 0; i < sizes_per_lane; ++i) {
+            const int group = group_ + i * warp_threads + lane_index();
+            sizes[i] = group < groups_ ? load_global(from + group * sizes_.stride) : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < sizes_per_lane; ++i) sizes_read_[i] = clamped(sizes[i]);
+    }
+
+    /// The size of this lane's group among the 32 from `group_` on; no register index is known at run time only.
+    TILEWRIGHT_DEVICE int size_of_lane() const {
+        const int place = group_ % groups_at_once / warp_threads;
+        int size = sizes_read_[0];
+#pragma unroll
+        for (int i = 1; i < sizes_per_lane; ++i) size = place == i ? sizes_read_[i] : size;
+        return size;
+    }
+
     TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < rows_ ? int(size) : rows_; }
 
     /// The next multiple, or behind the last row if that comes first.
@@ -238,6 +277,7 @@ private:
     int rows_;
     int group_ = 0;  // of the next piece
     int begin_ = 0;  // where it begins
+    int sizes_read_[sizes_per_lane] = {};
     IndexRuns runs_;
 };
 
