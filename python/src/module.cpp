@@ -4,6 +4,7 @@
 #include "quantizers.h"
 #include "raw_array.h"
 #include "stream.h"
+#include "unlocked.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -32,14 +33,13 @@ nb::object multiply(nb::handle a, nb::handle b, const nb::dict& group_keywords, 
     Call call(a, b, GroupOptions(group_keywords), options);
     call.require_result();
     void* const on = stream_of(call, options.stream);
-    try {
-        const nb::gil_scoped_release unlocked;
-        run(call.problem,
-            {.backend = call.backend, .stream = on, .threads = options.threads, .overlap = options.overlap});
-    } catch (const Error& error) {
-        if (error.findings().empty()) throw;
-        throw Error(call.in_callers_words(error.findings()));
-    }
+    const RunOptions how{.backend = call.backend,
+                         .stream = on,
+                         .threads = options.threads,
+                         .overlap = options.overlap,
+                         .cancelled = &signal_arrived};
+    run_unlocked([&] { run(call.problem, how); },
+                 [&](const std::vector<Finding>& found) { return call.in_callers_words(found); });
     return call.result;
 }
 

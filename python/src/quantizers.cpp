@@ -1,13 +1,13 @@
 #include "quantizers.h"
 
-#include "call.h"
+#include "arguments.h"
 #include "formats/convert.h"
+#include "operand.h"
+#include "unlocked.h"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string_view.h>
-#include <tilewright/error.h>
 #include <tilewright/quantize.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,31 +31,30 @@ ArrayView given_view(nb::handle array, const ArrayRole& role) {
     return view(array, role);
 }
 
-/// Runs `work` without the interpreter's lock; its findings get the words of the Python functions.
-template <class Work>
-void run_unlocked(Work&& work) {
-    try {
-        const nb::gil_scoped_release unlocked;
-        work();
-    } catch (const Error& error) {
-        if (error.findings().empty()) throw;
-        std::vector<Finding> findings = error.findings();
-        for (Finding& finding : findings) {
-            std::string& operand = finding.operand;
-            if (operand.rfind("source", 0) == 0) operand.replace(0, 6, "x");
-            for (const std::string prefix : {"options.", "operand."}) {
-                if (operand.rfind(prefix, 0) == 0) operand.erase(0, prefix.size());
-            }
+/// Findings of the library in the words of the Python functions.
+std::vector<Finding> in_python_words(std::vector<Finding> findings) {
+    for (Finding& finding : findings) {
+        std::string& operand = finding.operand;
+        if (operand.rfind("source", 0) == 0) operand.replace(0, 6, "x");
+        for (const std::string prefix : {"options.", "operand."}) {
+            if (operand.rfind(prefix, 0) == 0) operand.erase(0, prefix.size());
         }
-        throw Error(std::move(findings));
     }
+    return findings;
+}
+
+ConversionOptions conversion(nb::handle threads) {
+    const std::int64_t count = integer(threads, "threads", 0, std::numeric_limits<int>::max(), "0 stands for all");
+    return {.threads = static_cast<int>(count), .cancelled = &signal_arrived};
 }
 
 using QuantizedArrays = nb::typed<nb::tuple, nb::object, nb::object, nb::object>;
 
 nb::object made_array(const ArrayView& array) { return array.tensor.given() ? array.source : nb::object(nb::none()); }
 
-QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle round_up, nb::handle deep_gemm) {
+QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle round_up, nb::handle deep_gemm,
+                               nb::handle threads) {
+    const ConversionOptions how = conversion(threads);
     const OperandRecipe recipe = operand_recipe(recipe_word, "recipe");
     QuantizeOptions options{.recipe = recipe};
     options.round_up = flag(round_up, "round_up");
@@ -76,18 +75,18 @@ QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle 
     if (recipe.granularity == Granularity::block_1x16) {
         tensor_scale = fresh(x, scale_shape(Granularity::tensor, shape), Format::f32, "tensor_scale");
     }
-    run_unlocked([&] {
-        quantize(source.tensor, options, {values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor});
-    });
+    const Operand out{values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor};
+    run_unlocked([&] { quantize(source.tensor, options, out, how); }, &in_python_words);
     return nb::make_tuple(made_array(values), made_array(scales), made_array(tensor_scale));
 }
 
-nb::object dequantize_operand(nb::handle given, nb::handle dtype) {
+nb::object dequantize_operand(nb::handle given, nb::handle dtype, nb::handle threads) {
+    const ConversionOptions how = conversion(threads);
     const PreparedOperand* operand = prepared(given, "");
     if (operand == nullptr) refuse("operand", shown(given), "a Quantized");
     const Format format = format_word(dtype, "dtype", {Format::f32, Format::bf16, Format::f16});
     const ArrayView out = fresh(operand->values(), operand->operand().values.shape, format, "dtype");
-    run_unlocked([&] { dequantize(operand->operand(), out.tensor); });
+    run_unlocked([&] { dequantize(operand->operand(), out.tensor, how); }, &in_python_words);
     return out.source;
 }
 
@@ -163,9 +162,10 @@ nb::object decode_array(nb::handle codes, nb::handle format_given) {
 
 void bind_quantizers(nb::module_& m) {
     m.def("quantize", &quantize_array, nb::arg("x").none(), nb::arg("recipe").none(), nb::arg("round_up").none(),
-          nb::arg("deep_gemm").none(), "New arrays (values, scales or None, tensor_scale or None).");
+          nb::arg("deep_gemm").none(), nb::arg("threads").none(),
+          "New arrays (values, scales or None, tensor_scale or None).");
     m.def("dequantize", &dequantize_operand, nb::arg("operand").none(), nb::arg("dtype").none(),
-          "A new array of `dtype`.");
+          nb::arg("threads").none(), "A new array of `dtype`.");
     m.def("encode", &encode_array, nb::arg("x").none(), nb::arg("format").none(), nb::arg("saturate").none(),
           "A new array of codes.");
     m.def("decode", &decode_array, nb::arg("codes").none(), nb::arg("format").none(), "A new array of float32.");

@@ -171,10 +171,10 @@ def explain(a: object | None, b: object | None, groups: dict, options: dict, dev
 def refuse(operand: str, given: str, expected: str, advice: str = '') -> NoReturn:
     """Raises InvalidCall with one finding."""
 
-def quantize(x: object | None, recipe: object | None, round_up: object | None, deep_gemm: object | None) -> tuple[object, object, object]:
+def quantize(x: object | None, recipe: object | None, round_up: object | None, deep_gemm: object | None, threads: object | None) -> tuple[object, object, object]:
     """New arrays (values, scales or None, tensor_scale or None)."""
 
-def dequantize(operand: object | None, dtype: object | None) -> object:
+def dequantize(operand: object | None, dtype: object | None, threads: object | None) -> object:
     """A new array of `dtype`."""
 
 def encode(x: object | None, format: object | None, saturate: object | None) -> object:

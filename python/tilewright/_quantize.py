@@ -62,15 +62,20 @@ class Quantized(_core.Operand):
     def __reduce__(self) -> tuple[type[Quantized], tuple[Array, str, Array | None, Array | None]]:
         return type(self), (self.values, self.recipe, self.scales, self.tensor_scale)
 
-    def dequantize(self, dtype: Format = "f32") -> Array:
-        """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16. Not for transposed values."""
-        return _core.dequantize(self, dtype)
+    def dequantize(self, dtype: Format = "f32", *, threads: int = 0) -> Array:
+        """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16. Not for transposed values.
+
+        threads: of the CPU; 0 = all.
+        """
+        return _core.dequantize(self, dtype, threads)
 
     def __repr__(self) -> str:
         return f"<Quantized {self.recipe} {list(self.shape)}>"
 
 
-def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False) -> Quantized:
+def quantize(
+    x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0
+) -> Quantized:
     """Quantises a real matrix along its last dimension.
 
     Args:
@@ -80,6 +85,7 @@ def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool =
         round_up: round scales up to a power of two; for MX scales in place of OCP's floor rule, which saturates the
             largest values of a block.
         deep_gemm: DeepGEMM's casts: amax floored at 1e-4, s = amax / 448, values encode(x * (1 / s)).
+        threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call.
 
     Returns:
         New arrays in a `Quantized`: of torch for a torch tensor, else of numpy with dtypes of ml_dtypes (codes as uint8
@@ -95,7 +101,7 @@ def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool =
     >>> q.dequantize()
     array([[  1. ,  -2. , 448. ,   0.5]], dtype=float32)
     """
-    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, deep_gemm)
+    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, deep_gemm, threads)
     return Quantized(values, recipe, scales, tensor_scale)
 
 
