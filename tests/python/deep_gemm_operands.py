@@ -14,7 +14,7 @@ def scaled(rng, shape, granularity):
     return (values, torch.from_numpy(given.scales)), torch.from_numpy(real)
 
 
-def plain(rng, shape):
+def unscaled(rng, shape):
     """(bf16, the same in float64)."""
     real = torch.from_numpy(operands.exact(rng, shape, "f32").real)
     return real.to(BF16), real

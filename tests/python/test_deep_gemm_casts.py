@@ -1,4 +1,4 @@
-"""Casts and layouts of scale factors: bit for bit against plain loops over numbers."""
+"""Casts and layouts of scale factors: bit for bit against loops over numbers."""
 
 import ml_dtypes
 import numpy as np

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, bits_equal, integers, plain, rounded, scaled, sentinel
+from deep_gemm_operands import BF16, F32, bits_equal, integers, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -53,7 +53,7 @@ def test_a_layer_stays_one_graph(rng):
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compilers_see_what_is_written(rng, backend):
     """Operators that write into d survive functionalisation, in place and not."""
-    (x, real_x), (w, real_w) = plain(rng, (M, K)), plain(rng, (N, K))
+    (x, real_x), (w, real_w) = unscaled(rng, (M, K)), unscaled(rng, (N, K))
     (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "128x128")
 
     def function(x, w, a, b, d):
@@ -87,7 +87,7 @@ def test_token_counts_may_vary(rng):
 
 def test_grouped_calls_stay_in_the_graph(rng):
     a, experts = scaled(rng, (M, K), "1x128")[0], scaled(rng, (G, N, K), "128x128")[0]
-    x, w = plain(rng, (M, K))[0], plain(rng, (G, N, K))[0]
+    x, w = unscaled(rng, (M, K))[0], unscaled(rng, (G, N, K))[0]
     groups, counts = torch.zeros(M, dtype=INT), torch.full((G,), 5, dtype=INT)
 
     def function(d, by_group, total):
@@ -141,7 +141,7 @@ def test_whoever_watches_operators_sees_them(rng):
 
 def arguments(rng, name):
     a, b = scaled(rng, (M, K), "1x128")[0], scaled(rng, (N, K), "128x128")[0]
-    experts, x, w = scaled(rng, (G, N, K), "128x128")[0], plain(rng, (M, K))[0], plain(rng, (G, N, K))[0]
+    experts, x, w = scaled(rng, (G, N, K), "128x128")[0], unscaled(rng, (M, K))[0], unscaled(rng, (G, N, K))[0]
     d, groups = sentinel(M, N), torch.zeros(M, dtype=INT)
     by_group, counts = sentinel(G, M, N), torch.full((G,), 5, dtype=INT)
     per_row = (b[0].flatten(), scaled(rng, (N, K), "1x128")[0][1])

@@ -5,7 +5,7 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, SENTINEL, bits_equal, integers, plain, rounded, scaled, sentinel
+from deep_gemm_operands import BF16, F32, SENTINEL, bits_equal, integers, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
 LAYOUTS = ("nt", "nn", "tn", "tt")
@@ -119,7 +119,7 @@ def test_zero_k_leaves_c_or_zeros(rng, function):
 @pytest.mark.parametrize("dtype", [BF16, F32])
 @pytest.mark.parametrize("name", ["bf16_gemm", "cublaslt_gemm"])
 def test_bf16(rng, layout, dtype, name):
-    (a, real_a), (b, real_b) = plain(rng, (M, K)), plain(rng, (N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (M, K)), unscaled(rng, (N, K))
     function, given = getattr(deep_gemm, f"{name}_{layout}"), in_layout(layout, a, b)
     d, c = sentinel(M, N, dtype=dtype), integers(rng, M, N, dtype=dtype)
     function(*given, d)
@@ -132,7 +132,7 @@ def test_bf16(rng, layout, dtype, name):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_cublaslt_takes_e4m3_without_factors(rng, layout):
-    (a, real_a), (b, real_b) = plain(rng, (M, K)), plain(rng, (N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (M, K)), unscaled(rng, (N, K))
     given = in_layout(layout, a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn))
     d, c = sentinel(M, N, dtype=F32), integers(rng, M, N, dtype=F32)
     getattr(deep_gemm, f"cublaslt_gemm_{layout}")(*given, d, c)
@@ -170,8 +170,8 @@ def test_ue8m0_factors_and_fp4(rng, gran_k, packed):
 
 def test_parameters_need_no_detaching(rng):
     """DeepGEMM knows no gradients: weights that ask for one are multiplied all the same."""
-    a, real_a = plain(rng, (4, 32))
-    weight = torch.nn.Parameter(plain(rng, (8, 32))[0])
+    a, real_a = unscaled(rng, (4, 32))
+    weight = torch.nn.Parameter(unscaled(rng, (8, 32))[0])
     d = torch.empty(4, 8, dtype=BF16)
     deep_gemm.bf16_gemm_nt(a, weight, d)
     assert torch.equal(d, rounded(real_a @ weight.detach().double().T, BF16)) and not d.requires_grad

@@ -4,13 +4,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, integers, plain, rounded, scaled, sentinel
+from deep_gemm_operands import BF16, F32, integers, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
 
 @pytest.mark.parametrize("batches", [1, 7, 96, 130])
 def test_sum_of_products(rng, batches):
-    (a, real_a), (b, real_b) = plain(rng, (batches, 24, 40)), plain(rng, (batches, 16, 40))
+    (a, real_a), (b, real_b) = unscaled(rng, (batches, 24, 40)), unscaled(rng, (batches, 16, 40))
     total = torch.einsum("bmk,bnk->mn", real_a, real_b)
     d = integers(rng, 24, 16, dtype=F32)
     expected = rounded(d.double() + total, F32)
@@ -33,7 +33,7 @@ def test_batched(rng, expr, use_cublaslt):
     b, h, d, r = 5, 3, 24, 40
     sizes = {"b": b, "h": h, "d": d, "r": r}
     left, _, out = expr.replace("->", ",").split(",")
-    (x, real_x), (y, real_y) = plain(rng, [sizes[i] for i in left]), plain(rng, (h, d, r + 8))
+    (x, real_x), (y, real_y) = unscaled(rng, [sizes[i] for i in left]), unscaled(rng, (h, d, r + 8))
     z = sentinel(*(sizes[i] for i in out))
     deep_gemm.einsum(expr, x, y[:, :, :r], z, use_cublaslt=use_cublaslt)
     assert torch.equal(z, rounded(torch.einsum(expr, real_x, real_y[:, :, :r]), BF16))

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, SENTINEL, plain, scaled, sentinel
+from deep_gemm_operands import BF16, F32, SENTINEL, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
 INT = torch.int32
@@ -22,7 +22,7 @@ def call(rng):
     per_row = (b[0].flatten(), scaled(rng, (N, K), "1x128")[0][1])
     right = {
         "fp8_gemm_nt": {"a": a, "b": b, "d": sentinel(M, N)},
-        "bf16_gemm_nt": {"a": plain(rng, (M, K))[0], "b": plain(rng, (N, K))[0], "d": sentinel(M, N)},
+        "bf16_gemm_nt": {"a": unscaled(rng, (M, K))[0], "b": unscaled(rng, (N, K))[0], "d": sentinel(M, N)},
         "fp8_gemm_nt_skip_head_mid": {"a": a, "b": b, "d": sentinel(M, N + 8), "head_splits": (36, 4, 32)},
         "m_grouped_fp8_gemm_nt_contiguous": {"a": a, "b": experts, "d": sentinel(M, N), "grouped_layout": rows},
         "m_grouped_fp8_gemm_nt_masked": {
@@ -87,7 +87,7 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
         (MASKED, "expected_m", lambda _: 0, r"^expected_m: 0 given, a positive number expected"),
         (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: \[8, 256\] given, \[groups, m, k\] expected"),
         (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^ks_cpu: 100 given, multiples of 128 from 0 on expected"),
-        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: 1 numbers given, 2, one for each group of d expected"),
+        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: 1 numbers given, 2, as d has groups, expected"),
         (K_GROUPED, "ks_cpu", lambda _: None, r"^ks_cpu: None given, the k of each group expected; Hopper"),
         (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: \[34816\] given, contiguous \[17408\]"),
         (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: .* torch.bfloat16 given, \[groups, m, n\] of torch.float32"),
@@ -104,9 +104,9 @@ def test_wrong_arguments(call, name, argument, change, message):
 
 
 def test_two_recipes(call):
-    with pytest.raises(ValueError, match=r"recipe: .* nothing beside recipe_a and recipe_b"):
+    with pytest.raises(ValueError, match=r"recipe: .* None with recipe_a and recipe_b"):
         call(DENSE, recipe=(1, 128, 128), recipe_a=(1, 128), recipe_b=(128, 128))
-    with pytest.raises(TypeError, match="grouped_layout: nothing given"):
+    with pytest.raises(ValueError, match="grouped_layout: nothing given, the group of each row"):
         call(INDEXED, grouped_layout=None)
 
 

@@ -5,7 +5,7 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, bits_equal, integers, plain, rounded, scaled, sentinel
+from deep_gemm_operands import BF16, F32, bits_equal, integers, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
@@ -129,7 +129,7 @@ def test_k_groups(rng):
 @pytest.mark.parametrize("layout", ["nt", "nn", "tn", "tt"])
 @pytest.mark.parametrize("dtype", [BF16, F32])
 def test_bf16(rng, name, layout, dtype):
-    (a, real_a), (b, real_b) = plain(rng, (M, K)), plain(rng, (N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (M, K)), unscaled(rng, (N, K))
     sides = [
         x.cuda().T.contiguous() if turned else x.cuda() for x, turned in ((a, layout[0] == "t"), (b, layout[1] == "n"))
     ]
@@ -144,7 +144,7 @@ def test_bf16(rng, name, layout, dtype):
 
 @pytest.mark.parametrize("dtype", [BF16, F32])
 def test_cublaslt_takes_e4m3(rng, dtype):
-    (a, real_a), (b, real_b) = plain(rng, (M, 640)), plain(rng, (256, 640))
+    (a, real_a), (b, real_b) = unscaled(rng, (M, 640)), unscaled(rng, (256, 640))
     sides = [x.to(torch.float8_e4m3fn).cuda() for x in (a, b)]
     c = integers(rng, M, 256, dtype=dtype)
     for given in (None, c.cuda()):
@@ -156,7 +156,7 @@ def test_cublaslt_takes_e4m3(rng, dtype):
 
 @pytest.mark.parametrize("groups", [[0] * 90 + [2] * 60 + [3] * 50, [3, 1, -1, 0] * 50])
 def test_bf16_groups(rng, groups):
-    (a, real_a), (b, real_b) = plain(rng, (M, K)), plain(rng, (G, N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (M, K)), unscaled(rng, (G, N, K))
     d = sentinel(M, N).cuda()
     deep_gemm.m_grouped_bf16_gemm_nt_contiguous(a.cuda(), b.cuda(), d, torch.tensor(groups, dtype=INT).cuda())
     for row, group in enumerate(groups):
@@ -175,7 +175,7 @@ def test_bf16_groups(rng, groups):
 @pytest.mark.parametrize("most, expected_m", [(50, 22), (160, 22), (160, 160)])
 def test_bf16_groups_in_a_graph(rng, most, expected_m):
     """Sizes and rows of the replay are not those of the capture."""
-    (a, real_a), (b, real_b) = plain(rng, (G, most, K)), plain(rng, (G, N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (G, most, K)), unscaled(rng, (G, N, K))
     on_gpu, weights, d = torch.zeros_like(a).cuda(), b.cuda(), sentinel(G, most, N).cuda()
     counts = torch.zeros(G, dtype=INT).cuda()
     indices, rows = torch.zeros(most, dtype=INT).cuda(), sentinel(most, N).cuda()
@@ -202,11 +202,11 @@ def test_bf16_groups_in_a_graph(rng, most, expected_m):
 
 
 def test_einsum(rng):
-    (x, real_x), (y, real_y) = plain(rng, (30, 4, 128)), plain(rng, (4, 64, 136))
+    (x, real_x), (y, real_y) = unscaled(rng, (30, 4, 128)), unscaled(rng, (4, 64, 136))
     z = sentinel(30, 4, 64).cuda()
     deep_gemm.einsum("bhr,hdr->bhd", x.cuda(), y.cuda()[:, :, :128], z)
     assert torch.equal(z.cpu(), rounded(torch.einsum("bhr,hdr->bhd", real_x, real_y[:, :, :128]), BF16))
-    (x, real_x), (y, real_y) = plain(rng, (129, 64, 128)), plain(rng, (129, 32, 128))
+    (x, real_x), (y, real_y) = unscaled(rng, (129, 64, 128)), unscaled(rng, (129, 32, 128))
     d = integers(rng, 64, 32, dtype=F32)
     expected = rounded(d.double() + torch.einsum("bmk,bnk->mn", real_x, real_y), F32)
     d = d.cuda()

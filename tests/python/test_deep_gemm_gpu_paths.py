@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, SENTINEL, plain, rounded, sentinel
+from deep_gemm_operands import BF16, F32, SENTINEL, rounded, sentinel, unscaled
 from tilewright.deep_gemm import _bf16
 from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor, mn_major_strides
@@ -30,7 +30,7 @@ def grouped_product(monkeypatch):
 @pytest.mark.parametrize("groups", [[0, 0, 1, 1, 3], [3, 0, 0, 99, 1, -1, 2, 2, 0], [-1] * 3, [2], [1, -1, -7, 4]])
 def test_rows_by_index(rng, groups):
     """Any order; rows of no group are zero."""
-    (a, real_a), (b, real_b) = plain(rng, (len(groups), K)), plain(rng, (G, N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (len(groups), K)), unscaled(rng, (G, N, K))
     d = sentinel(len(groups), N)
     _bf16._by_index(a, b, d, torch.tensor(groups, dtype=torch.int32))
     wide = sentinel(len(groups), N + 3)
@@ -43,7 +43,7 @@ def test_rows_by_index(rng, groups):
 
 @pytest.mark.parametrize("counts", [[3, 0, 5, 1], [0, 0, 0, 0], [5, 5, 5, 5], [-3, 99, 0, 2]])
 def test_masked_rows(rng, counts):
-    (a, real_a), (b, real_b) = plain(rng, (G, 5, K)), plain(rng, (G, N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (G, 5, K)), unscaled(rng, (G, N, K))
     d = sentinel(G, 5, N)
     _bf16._by_count(a, b, d, torch.tensor(counts, dtype=torch.int32))
     for group, count in enumerate(counts):
@@ -55,7 +55,7 @@ def test_masked_rows(rng, counts):
                                              ([5, -2, 99, 3], 4)])  # fmt: skip
 def test_rows_by_aligned_ends(rng, ends, alignment):
     """Ends that go back or beyond the rows stay inside the buffers."""
-    (a, real_a), (b, real_b) = plain(rng, (40, K)), plain(rng, (G, N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (40, K)), unscaled(rng, (G, N, K))
     d = sentinel(40, N)
     _bf16._by_aligned_ends(a, b, d, torch.tensor(ends, dtype=torch.int32), alignment)
     if sorted(ends) != ends:
@@ -71,7 +71,7 @@ def test_torchs_grouped_product_is_what_we_take_it_for(rng, monkeypatch):
     monkeypatch.undo()
     if not hasattr(torch.nn.functional, "grouped_mm") and not hasattr(torch, "_grouped_mm"):
         pytest.skip("this torch has no grouped product")
-    (a, real_a), (b, real_b) = plain(rng, (16, K)), plain(rng, (2, N, K))
+    (a, real_a), (b, real_b) = unscaled(rng, (16, K)), unscaled(rng, (2, N, K))
     ends = torch.tensor([7, 16])
     product = _bf16._grouped(a, b, ends)
     assert torch.equal(product, _bf16._grouped(a, b.mT.contiguous().mT, ends))

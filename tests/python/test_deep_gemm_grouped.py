@@ -5,7 +5,7 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, SENTINEL, bits_equal, integers, plain, rounded, scaled, sentinel
+from deep_gemm_operands import BF16, F32, SENTINEL, bits_equal, integers, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
 G, N, K = 4, 72, 272
@@ -20,11 +20,11 @@ def small_alignment():
 
 
 def groups_of_b(rng, kind, n=N, k=K):
-    return scaled(rng, (G, n, k), "128x128") if kind == "fp8" else plain(rng, (G, n, k))
+    return scaled(rng, (G, n, k), "128x128") if kind == "fp8" else unscaled(rng, (G, n, k))
 
 
 def rows_of_a(rng, kind, *shape):
-    return scaled(rng, shape, "1x128") if kind == "fp8" else plain(rng, shape)
+    return scaled(rng, shape, "1x128") if kind == "fp8" else unscaled(rng, shape)
 
 
 def by_row(real_a, real_b, groups):

@@ -8,7 +8,7 @@ from tilewright import _core
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, plain, scaled
+from deep_gemm_operands import BF16, scaled, unscaled
 from tilewright import deep_gemm
 from tilewright.deep_gemm import _settings, testing, utils
 from tilewright.deep_gemm.testing.bench import kernel_seconds
@@ -92,7 +92,7 @@ def test_pdl_makes_every_call_overlap(rng, calls):
     rows, experts = scaled(rng, (3, 128), "1x128")[0], scaled(rng, (2, 16, 128), "128x128")[0]
     d = torch.empty(3, 16, dtype=BF16)
     deep_gemm.m_grouped_fp8_gemm_nt_contiguous(rows, experts, d, torch.zeros(3, dtype=torch.int32))
-    x, y, z = plain(rng, (2, 3, 8))[0], plain(rng, (3, 4, 8))[0], torch.empty(2, 3, 4, dtype=BF16)
+    x, y, z = unscaled(rng, (2, 3, 8))[0], unscaled(rng, (3, 4, 8))[0], torch.empty(2, 3, 4, dtype=BF16)
     deep_gemm.einsum("bhr,hdr->bhd", x, y, z)
     tw.gemm(torch.ones(2, 8), torch.ones(2, 8))  # no call of this module
     deep_gemm.set_pdl(False)
@@ -250,7 +250,7 @@ def gather_on_rank(rank, ranks, folder):
 
 
 def test_bf16_takes_the_limit_too(rng, calls):
-    a, b = plain(rng, (4, 32))[0], plain(rng, (8, 32))[0]
+    a, b = unscaled(rng, (4, 32))[0], unscaled(rng, (8, 32))[0]
     deep_gemm.set_num_sms(32)
     deep_gemm.bf16_gemm_nt(a, b, torch.empty(4, 8, dtype=BF16))
     assert [limit for limit, _, _ in calls] == [32]

@@ -176,9 +176,9 @@ def test_explain_names_the_rejected_and_the_unavailable():
     assert explanation.chosen.seconds >= explanation.legal[0].seconds  # the cheapest may not ship
     assert explanation.chosen.seconds <= explanation.next_best.seconds
     assert all(rejected.rule and rejected.reason for rejected in explanation.rejected)
-    plain = np.ones((64, 512), np.float32)
-    assert tw.explain(plain, plain).unavailable and tw.explain(plain, plain).chosen is None
+    without_scales = np.ones((64, 512), np.float32)
+    assert tw.explain(without_scales, without_scales).unavailable and tw.explain(without_scales, without_scales).chosen is None
     with pytest.raises(ValueError, match="device: 'h1' given, one of h200"):
         tw.explain(a, b, device="h1")
     with pytest.raises(ValueError, match=r"b\.values"):
-        tw.explain(a, plain[:, :100])
+        tw.explain(a, without_scales[:, :100])

@@ -88,9 +88,9 @@ def test_sources_and_views(rng, recipe, dtype):
     for view in (x, x[::3, 1:65], x.T[:64, ::2]):
         view = view[:, : view.shape[1] // 2 * 2]
         ours = tw.quantize(view, recipe)
-        plain = tw.quantize(np.ascontiguousarray(view.astype(np.float32)), recipe)
-        np.testing.assert_array_equal(ours.values.view(np.uint8), plain.values.view(np.uint8))
-        np.testing.assert_array_equal(ours.dequantize(), plain.dequantize())
+        of_copy = tw.quantize(np.ascontiguousarray(view.astype(np.float32)), recipe)
+        np.testing.assert_array_equal(ours.values.view(np.uint8), of_copy.values.view(np.uint8))
+        np.testing.assert_array_equal(ours.dequantize(), of_copy.dequantize())
 
 
 def test_dequantize_formats(rng):

@@ -15,7 +15,8 @@ from torch import Tensor
 from tilewright._multiply import gemm, grouped_gemm
 from tilewright._quantize import Quantized
 from tilewright.deep_gemm import _fp8
-from tilewright.deep_gemm._operands import call, refuse, shape_text
+from tilewright.deep_gemm._checks import refuse, shape_text
+from tilewright.deep_gemm._operands import call, check_dense
 from tilewright.deep_gemm._scale_order import has_tma_strides
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
@@ -166,8 +167,15 @@ def k_grouped(
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
     groups, m, n = d.shape
     _fp8.check_ks(ks, groups, layout, multiple)
+    _fp8.check_c(c, d)
     for name, values, rows in (("a", a, m), ("b", b, n)):
         if list(values.shape) != [sum(ks), rows]:
             refuse(name, shape_text(values), f"[{sum(ks)}, {rows}] for sum(ks_cpu) = {sum(ks)}")
-    for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0))):
-        dense(a[start:end].T, b[start:end].T, d[group], None if c is None else c[group])
+    calls = [
+        (a[start:end].T, b[start:end].T, d[group], None if c is None else c[group])
+        for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0)))
+    ]
+    for part in calls:
+        _check_sizes(*part) if a.is_cuda else check_dense(*part)
+    for part in calls:
+        dense(*part)

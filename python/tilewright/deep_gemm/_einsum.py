@@ -10,7 +10,8 @@ from torch import Tensor
 from tilewright._multiply import batched_gemm
 from tilewright.deep_gemm import _fp8
 from tilewright.deep_gemm._bf16 import check_types
-from tilewright.deep_gemm._operands import call, refuse, shape_text
+from tilewright.deep_gemm._checks import refuse, shape_text
+from tilewright.deep_gemm._operands import call
 
 _SUMMED = "bmk,bnk->mn"
 _BATCHED = ("bhr,hdr->bhd", "bhd,hdr->bhr")

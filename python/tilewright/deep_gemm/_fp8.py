@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tilewright._multiply import batched_gemm, gemm, grouped_gemm
-from tilewright.deep_gemm._operands import call, operands, refuse, shape_text
+from tilewright.deep_gemm._checks import refuse, shape_text
+from tilewright.deep_gemm._operands import call, check_dense, operands
 from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
@@ -110,7 +111,7 @@ def m_grouped_masked(
 
 def check_ks(ks: Sequence[int], groups: int, grouped_layout: Tensor | None, multiple: int) -> None:
     if len(ks) != groups:
-        refuse("ks_cpu", f"{len(ks)} numbers", f"{groups}, one for each group of d")
+        refuse("ks_cpu", f"{len(ks)} numbers", f"{groups}, as d has groups,")
     for k in ks:
         if k < 0 or k % multiple != 0:
             refuse("ks_cpu", k, f"multiples of {multiple} from 0 on", "pad each group's k with zeros")
@@ -118,32 +119,69 @@ def check_ks(ks: Sequence[int], groups: int, grouped_layout: Tensor | None, mult
         check_layout("grouped_layout", grouped_layout, groups, "ks_cpu on the device")
 
 
+def check_c(c: Tensor | None, d: Tensor) -> None:
+    if c is not None and (c.shape != d.shape or c.dtype != d.dtype):
+        refuse("c", f"{shape_text(c)} of {c.dtype}", f"{shape_text(d)} of {d.dtype}, like d")
+
+
+def _widths(sf: Tensor, ks: Sequence[int], gran_k: int) -> list[int]:
+    """Columns of factors of each group. Four packed UE8M0 share one; groups start in a new one."""
+    share = gran_k * (4 if sf.dtype == torch.int32 else 1)
+    return [-(-k // share) for k in ks]
+
+
+def _check_factors(name: str, sf: Tensor, rows: int, ks: Sequence[int], gran_k: int, flat: bool) -> None:
+    expected = [rows, sum(_widths(sf, ks, gran_k))]
+    expected = expected if flat else expected[::-1]
+    if list(sf.shape) != expected:
+        packed = "four packed factors" if sf.dtype == torch.int32 else "a factor"
+        refuse(f"{name}[1]", shape_text(sf), f"{expected}, {packed} for each row and {gran_k} of each group's k")
+
+
 def k_grouped(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
     ks: Sequence[int], layout: Tensor | None, flat: bool, multiple: int, recipe: Sequence[int],
 ) -> None:  # fmt: skip
-    """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn]."""
+    """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn].
+
+    All groups are checked before the first one runs.
+    """
     if d.dim() != 3 or d.dtype != torch.float32:
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
+    if len(recipe) != 3 or recipe[2] <= 0:
+        refuse("recipe", tuple(recipe), "(gran_m, gran_n, gran_k)")
     groups, m, n = d.shape
     check_ks(ks, groups, layout, multiple)
-    for name, values, rows in (("a", a, m), ("b", b, n)):
+    check_c(c, d)
+    for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
         expected = [rows * sum(ks)] if flat else [sum(ks), rows]
         if (list(values.shape) if not flat else [values.numel()]) != expected or not values.is_contiguous():
             refuse(f"{name}[0]", shape_text(values), f"contiguous {expected} for sum(ks_cpu) = {sum(ks)}")
+        _check_factors(name, sf, rows, ks, recipe[2], flat)
     if not flat:
         sfa, sfb = sfa.T, sfb.T
-    gran_k = recipe[2]
     if d.is_cuda:
         sfa, sfb = factors_of_rows(sfa, sfb, d, c)  # once, and not for each group
-    for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0))):
-        part = [
-            values.view(-1)[rows * start : rows * end].view(rows, end - start) if flat else values[start:end].T
-            for values, rows in ((a, m), (b, n))
-        ]
-        factors = [sf[:, start // gran_k : -(-end // gran_k)] for sf in (sfa, sfb)]
-        added = None if c is None else c[group]
-        dense(part[0], factors[0], part[1], factors[1], d[group], added, recipe, None, None)
+    starts = list(pairwise(accumulate(ks, initial=0)))
+    values = [[_group_values(x, rows, group, flat) for group in starts] for x, rows in ((a, m), (b, n))]
+    factors = [_group_factors(sf, ks, recipe[2]) for sf in (sfa, sfb)]
+    calls = [
+        (operands(va, fa, vb, fb, (recipe, None, None), d[i], None if c is None else c[i]), d[i], c if c is None else c[i])
+        for i, (va, fa, vb, fb) in enumerate(zip(values[0], factors[0], values[1], factors[1], strict=True))
+    ]
+    for pair, out, added in calls:
+        check_dense(*pair, out, added)
+    for pair, out, added in calls:
+        call(gemm, *pair, out=out, c=added)
+
+
+def _group_values(values: Tensor, rows: int, group: tuple[int, int], flat: bool) -> Tensor:
+    start, end = group
+    return values.view(-1)[rows * start : rows * end].view(rows, end - start) if flat else values[start:end].T
+
+
+def _group_factors(sf: Tensor, ks: Sequence[int], gran_k: int) -> list[Tensor]:
+    return list(sf.split(_widths(sf, ks, gran_k), 1))
 
 
 def batched(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Sequence[int]) -> None:

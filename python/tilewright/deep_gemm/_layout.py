@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tilewright.deep_gemm._operands import refuse, shape_text
+from tilewright.deep_gemm._checks import refuse, shape_text
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 from tilewright.deep_gemm.utils.math import ceil_div
 

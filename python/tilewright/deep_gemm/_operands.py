@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from tilewright import _core
+from tilewright._core import Finding
 from tilewright._errors import InvalidCall
+from tilewright._multiply import validate
+from tilewright.deep_gemm._checks import refuse, shape_text, whole_numbers
 from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm._settings import call_options
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents
@@ -30,22 +33,13 @@ _AS_GIVEN = {
 }
 
 
-def refuse(operand: str, given: object, expected: str, advice: str = "") -> NoReturn:
-    """Every error of this package that the library does not find itself."""
-    raise ValueError(f"{operand}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
-
-
-def shape_text(tensor: torch.Tensor) -> str:
-    return str(list(tensor.shape))
-
-
 def _numbers(name: str, given: Sequence[int] | None, length: int) -> tuple[int, ...] | None:
     if given is None:
         return None
     if len(given) != length:
         what = "(gran_m, gran_n, gran_k)" if length == 3 else "(gran_mn, gran_k)"
         refuse(name, tuple(given), what, "pass `recipe` for both operands, or `recipe_a` and `recipe_b`")
-    return tuple(given)
+    return tuple(whole_numbers(name, given))
 
 
 def _granularities(sfb: torch.Tensor, recipes: Recipes) -> tuple[Granularity, Granularity]:
@@ -58,7 +52,7 @@ def _granularities(sfb: torch.Tensor, recipes: Recipes) -> tuple[Granularity, Gr
         refuse("recipe_a" if of_a is None else "recipe_b", None, "both of recipe_a, recipe_b or none of them")
     if of_a is not None and of_b is not None:
         if both is not None:
-            refuse("recipe", both, "nothing beside recipe_a and recipe_b", "leave one of them out")
+            refuse("recipe", both, "None with recipe_a and recipe_b", "leave recipe out, or the other two")
         return (of_a[0], of_a[1]), (of_b[0], of_b[1])
     assert both is not None
     return (both[0], both[2]), (both[1], both[2])
@@ -68,10 +62,11 @@ def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int
     """UE8M0 codes, one to a byte, from int32 with four of them, the first in the lowest byte."""
     if granularity[0] != 1:
         refuse(f"{name}[1]", "packed UE8M0 (int32)", f"float32 for blocks of {granularity[0]} rows")
-    codes = as_bytes(sf)
-    if codes.shape[-1] < blocks:
-        refuse(f"{name}[1]", shape_text(sf), f"{-(-blocks // 4)} packed columns for {blocks} scale factors of a row")
-    return codes[..., :blocks]
+    columns = -(-blocks // 4)
+    if sf.dim() == 0 or sf.shape[-1] != columns:
+        expected = f"{columns} columns of packed UE8M0 (int32) for {blocks} scale factors of a row"
+        refuse(f"{name}[1]", shape_text(sf), expected, "float32 factors keep their dtype, one to a column")
+    return as_bytes(sf)[..., :blocks]
 
 
 def _as_ue8m0(name: str, sf: torch.Tensor) -> torch.Tensor:
@@ -111,7 +106,7 @@ def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Gra
     try:
         return _core.Operand(values, recipe, sf, None)
     except InvalidCall as error:
-        raise _renamed(error, name) from None
+        raise _in_our_words(error.findings, name, has_factors=True) from None
 
 
 def _converted(
@@ -136,26 +131,26 @@ def _converted(
     return values, scales, recipe
 
 
-# the library's words: as they begin a message about one side alone, and anywhere else
-_SIDE_WORDS = {"values": "{}[0]", "scales": "{}[1]", "recipe": "the recipe of {}"}
+# The library's words: where a message about one operand alone begins, and anywhere else.
+_OPERAND_WORDS = {"values": "{}[0]", "scales": "{}[1]", "recipe": "the recipe of {}"}
 _WORDS = (
     (re.compile(r"\b([ab])\.values\b"), r"\1[0]"),
     (re.compile(r"\b([ab])\.scales\b"), r"\1[1]"),
-    (re.compile(r"^out\b"), "d"),
+    (re.compile(r"\bout\b"), "d"),
 )
 
 
-def _renamed(error: InvalidCall, side: str = "", plain: bool = False) -> InvalidCall:
-    """The same findings about a[0], a[1], b[0], b[1] (plain: a, b) and d."""
+def _in_our_words(findings: Sequence[Finding], operand: str, has_factors: bool) -> InvalidCall:
+    """The findings about a[0], a[1], b[0], b[1] (without factors: a, b) and d."""
     lines = []
-    for finding in error.findings:
+    for finding in findings:
         line = finding.message()
-        if side:
-            line = _SIDE_WORDS.get(finding.operand, "{}").format(side) + line[len(finding.operand) :]
+        if operand:
+            line = _OPERAND_WORDS.get(finding.operand, "{}").format(operand) + line[len(finding.operand) :]
         for word, ours in _WORDS:
-            line = word.sub(r"\1" if plain and ours == r"\1[0]" else ours, line)
+            line = word.sub(r"\1" if not has_factors and ours == r"\1[0]" else ours, line)
         lines.append(line)
-    return InvalidCall("\n".join(lines), error.findings)
+    return InvalidCall("\n".join(lines), list(findings))
 
 
 def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
@@ -163,4 +158,11 @@ def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
     try:
         function(a, b, **call_options, **options)
     except InvalidCall as error:
-        raise _renamed(error, plain=not isinstance(a, _core.Operand)) from None
+        raise _in_our_words(error.findings, "", isinstance(a, _core.Operand)) from None
+
+
+def check_dense(a: Any, b: Any, out: torch.Tensor, c: torch.Tensor | None) -> None:
+    """Raises what `call(gemm, a, b, out=out, c=c)` would, and runs nothing."""
+    findings = validate(a, b, out=out, c=c, **call_options)
+    if findings:
+        raise _in_our_words(findings, "", isinstance(a, _core.Operand))

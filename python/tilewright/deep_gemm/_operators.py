@@ -14,12 +14,13 @@ import torch
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from tilewright.deep_gemm import _bf16, _einsum, _fp8
+from tilewright.deep_gemm._checks import refuse_all_but_tensors
 
 _FP8 = "Tensor a, Tensor sfa, Tensor b, Tensor sfb, Tensor(d!) d"
 _BF16 = "Tensor a, Tensor b, Tensor(d!) d"
 _RECIPES = "int[]? recipe, int[]? recipe_a, int[]? recipe_b"
 
-# A compiler may not lay inputs out anew: kernels on a GPU read along k.
+# A compiler may not change the strides of inputs: kernels on a GPU read along k.
 _TAGS = tuple(
     getattr(torch.Tag, name) for name in ("needs_exact_strides", "needs_fixed_stride_order") if hasattr(torch.Tag, name)
 )[:1]
@@ -28,7 +29,8 @@ _library = torch.library.Library("tilewright", "DEF")
 
 
 _NO_TENSORS = {type(None), bool, int, str, list, tuple}
-_PLAIN = {torch.Tensor, torch.nn.Parameter, *_NO_TENSORS}
+_TENSORS = {torch.Tensor, torch.nn.Parameter}
+_KNOWN = _TENSORS | _NO_TENSORS
 
 
 def _is_watched(given: tuple[Any, ...]) -> bool:
@@ -37,7 +39,7 @@ def _is_watched(given: tuple[Any, ...]) -> bool:
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
         or is_in_torch_dispatch_mode()
-        or not _PLAIN.issuperset(map(type, given))
+        or not _KNOWN.issuperset(map(type, given))
     )
 
 
@@ -67,10 +69,28 @@ def _define(name: str, arguments: str, function: Callable[..., None]) -> Callabl
     torch.library.register_fake(f"tilewright::{name}", lambda *given: None, lib=_library)
     operator = getattr(torch.ops.tilewright, name).default
 
+    named = _tensor_arguments(arguments)
+    first, last = min(named), max(i for i, (_, optional) in named.items() if not optional) + 1
+
     def entry(*given: Any) -> None:
-        (operator if _is_watched(given) else without_gradient)(*given)
+        watched = _is_watched(given)
+        if (watched or not _TENSORS.issuperset(map(type, given[first:last]))) and not torch.compiler.is_compiling():
+            refuse_all_but_tensors([*named.values()], [given[i] for i in named])
+        (operator if watched else without_gradient)(*given)
 
     return entry
+
+
+def _tensor_arguments(arguments: str) -> dict[int, tuple[str, bool]]:
+    """Position -> the caller's name for it, and whether it may be None."""
+    words = [argument.rsplit(" ", 1) for argument in arguments.split(", ")]
+    has_factors = any(name == "sfa" for _, name in words)
+    ours = {"sfa": "a[1]", "sfb": "b[1]", "layout": "grouped_layout"} | (
+        {"a": "a[0]", "b": "b[0]"} if has_factors else {}
+    )
+    return {
+        i: (ours.get(name, name), kind == "Tensor?") for i, (kind, name) in enumerate(words) if kind.startswith("Tensor")
+    }
 
 
 fp8_gemm = _define("fp8_gemm", f"{_FP8}, Tensor? c, {_RECIPES}", _fp8.dense)

@@ -2,8 +2,10 @@
 
 FP8: a = (e4m3 [m, k], float32 [m, ceil(k / 128)]), b = (e4m3 [n, k], float32 [ceil(n / 128), ceil(k / 128)], or
 [n, ceil(k / 128)] with recipe=(1, 1, 128)), d [m, n] of bf16 or f32. The nn, tn and tt forms take b, both, or a as
-the transposed views. On a GPU k must have stride 1 in a[0] and b[0] all the same. compiled_dims and
-disable_ue8m0_cast change nothing here.
+the transposed views. On a GPU k must have stride 1 in a[0] and b[0] all the same. compiled_dims (letters of m, n, k)
+and disable_ue8m0_cast (a bool) are checked and have no effect.
+
+All raise InvalidCall, a ValueError, before anything is written.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from tilewright.deep_gemm import _operators
+from tilewright.deep_gemm._checks import check_unused, pair
 
 Scaled = tuple[Tensor, Tensor]
 Recipe = Sequence[int] | None
@@ -24,7 +27,9 @@ def fp8_fp4_gemm_nt(
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
     """d = c + a @ b.T."""
-    _operators.fp8_gemm(a[0], a[1], b[0], b[1], d, c, recipe, recipe_a, recipe_b)
+    (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
+    check_unused(compiled_dims, disable_ue8m0_cast)
+    _operators.fp8_gemm(values_a, sf_a, values_b, sf_b, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_fp4_gemm_nn(
@@ -33,7 +38,9 @@ def fp8_fp4_gemm_nn(
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
     """d = c + a @ b, with b [k, n] and its factors [ceil(k / 128), ceil(n / 128)]."""
-    _operators.fp8_gemm(a[0], a[1], b[0].T, b[1].T, d, c, recipe, recipe_a, recipe_b)
+    (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
+    check_unused(compiled_dims, disable_ue8m0_cast)
+    _operators.fp8_gemm(values_a, sf_a, values_b.T, sf_b.T, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_fp4_gemm_tn(
@@ -42,7 +49,9 @@ def fp8_fp4_gemm_tn(
     compiled_dims: str = "mn", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
     """d = c + a.T @ b, with a [k, m], b [k, n] and their factors transposed likewise."""
-    _operators.fp8_gemm(a[0].T, a[1].T, b[0].T, b[1].T, d, c, recipe, recipe_a, recipe_b)
+    (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
+    check_unused(compiled_dims, disable_ue8m0_cast)
+    _operators.fp8_gemm(values_a.T, sf_a.T, values_b.T, sf_b.T, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_fp4_gemm_tt(
@@ -51,34 +60,41 @@ def fp8_fp4_gemm_tt(
     compiled_dims: str = "mn", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
     """d = c + a.T @ b.T, with a [k, m] and its factors transposed likewise."""
-    _operators.fp8_gemm(a[0].T, a[1].T, b[0], b[1], d, c, recipe, recipe_a, recipe_b)
+    (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
+    check_unused(compiled_dims, disable_ue8m0_cast)
+    _operators.fp8_gemm(values_a.T, sf_a.T, values_b, sf_b, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_gemm_nt_skip_head_mid(
     a: Scaled, b: Scaled, d: Tensor, head_splits: tuple[int, int, int], recipe: Recipe = None,
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
-    """d = a @ b.T, whose left + right columns of each head stand in d as left, mid and right: mid is not written."""
-    _operators.fp8_gemm_skip_head_mid(a[0], a[1], b[0], b[1], d, head_splits, recipe)
+    """d = a @ b.T, whose left + right columns of each head are in d as left, mid and right: mid is not written."""
+    check_unused(compiled_dims, disable_ue8m0_cast)
+    _operators.fp8_gemm_skip_head_mid(*pair("a", a), *pair("b", b), d, head_splits, recipe)
 
 
 def bf16_gemm_nt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "nk") -> None:
     """d = c + a @ b.T in bf16 with float32 sums; d of bf16 or f32."""
+    check_unused(compiled_dims)
     _operators.bf16_gemm(a, b, d, c)
 
 
 def bf16_gemm_nn(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "nk") -> None:
     """d = c + a @ b."""
+    check_unused(compiled_dims)
     _operators.bf16_gemm(a, b.T, d, c)
 
 
 def bf16_gemm_tn(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "mn") -> None:
     """d = c + a.T @ b."""
+    check_unused(compiled_dims)
     _operators.bf16_gemm(a.T, b.T, d, c)
 
 
 def bf16_gemm_tt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "mn") -> None:
     """d = c + a.T @ b.T."""
+    check_unused(compiled_dims)
     _operators.bf16_gemm(a.T, b, d, c)
 
 
@@ -111,7 +127,7 @@ def fp8_einsum(
     expr: str, a: Scaled, b: Scaled, d: Tensor, c: Tensor | None = None, recipe: Sequence[int] = (1, 128, 128)
 ) -> None:
     """FP8: 'bhr,hdr->bhd'; on the CPU also 'bhd,hdr->bhr' and, with recipe=(1, 1, 128), 'bhd,bhr->hdr'."""
-    _operators.fp8_einsum(expr, a[0], a[1], b[0], b[1], d, c, recipe)
+    _operators.fp8_einsum(expr, *pair("a", a), *pair("b", b), d, c, recipe)
 
 
 fp8_gemm_nt = fp8_fp4_gemm_nt

@@ -1,7 +1,9 @@
 """Grouped products: rows of a against the b of their group (m-grouped), and one product for each stretch of k.
 
-FP8 operands are (values, scale factors) as in `dense`, b with the groups in front. They write into d and return
-nothing. Group sizes may lie on a GPU and are not read by the host.
+FP8 operands are (values, scale factors) as in `dense`; the group is the first dimension of b. They write into d and
+return nothing. Group sizes may be on a GPU and are not read by the host. compiled_dims, disable_ue8m0_cast and
+ensure_zero_padding are checked and have no effect. All raise InvalidCall, a ValueError, before anything is written;
+k-grouped products check every group before the first one runs.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from tilewright.deep_gemm import _operators
-from tilewright.deep_gemm._operands import refuse
+from tilewright.deep_gemm._checks import check_unused, pair, refuse, whole_numbers
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 from tilewright.deep_gemm.dense import Recipe, Scaled
 
@@ -20,7 +22,7 @@ def _layout(grouped_layout: Tensor | None, older: Tensor | None) -> Tensor:
     """The argument was called m_indices up to DeepGEMM 2.1."""
     layout = grouped_layout if older is None else older
     if layout is None:
-        raise TypeError("grouped_layout: nothing given, the group of each row or (psum) the end of each group expected")
+        refuse("grouped_layout", "nothing", "the group of each row or (psum) the end of each group")
     return layout
 
 
@@ -37,8 +39,9 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     aligned block of 128 is computed with the block's first row. With use_psum_layout int32 [groups]: the row at which
     each group ends; the next starts at a multiple of the alignment.
     """
+    check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_fp8_gemm_contiguous(
-        a[0], a[1], b[0], b[1], d, _layout(grouped_layout, m_indices), use_psum_layout,
+        *pair("a", a), *pair("b", b), d, _layout(grouped_layout, m_indices), use_psum_layout,
         expected_m_for_psum_layout or 0, recipe, recipe_a, recipe_b,
     )  # fmt: skip
 
@@ -50,9 +53,11 @@ def m_grouped_fp8_fp4_gemm_nn_contiguous(
     use_psum_layout: bool = False, ensure_zero_padding: bool = True,
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The same with b [groups, k, n] and its factors transposed likewise."""
+    """The same with b [groups, k, n] and its factors transposed in the same way."""
+    check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)
+    values, factors = pair("b", b)
     _operators.m_grouped_fp8_gemm_contiguous(
-        a[0], a[1], b[0].mT, b[1].mT, d, _layout(grouped_layout, m_indices), use_psum_layout, 0,
+        *pair("a", a), values.mT, factors.mT, d, _layout(grouped_layout, m_indices), use_psum_layout, 0,
         recipe, recipe_a, recipe_b,
     )  # fmt: skip
 
@@ -66,9 +71,10 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
 
     expected_m, rows that a group usually has, is a hint.
     """
+    check_unused(compiled_dims, disable_ue8m0_cast)
     _operators.m_grouped_fp8_gemm_masked(
-        a[0], a[1], b[0], b[1], d, masked_m, expected_m, recipe, recipe_a, recipe_b
-    )  # fmt: skip
+        *pair("a", a), *pair("b", b), d, masked_m, expected_m, recipe, recipe_a, recipe_b
+    )
 
 
 def m_grouped_bf16_gemm_nt_contiguous(
@@ -77,6 +83,7 @@ def m_grouped_bf16_gemm_nt_contiguous(
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
     """As m_grouped_fp8_fp4_gemm_nt_contiguous, of bf16."""
+    check_unused(compiled_dims, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_bf16_gemm_contiguous(
         a, b, d, _layout(grouped_layout, m_indices), use_psum_layout, expected_m_for_psum_layout or 0
     )
@@ -88,6 +95,7 @@ def m_grouped_bf16_gemm_nn_contiguous(
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
     """The same with b [groups, k, n]."""
+    check_unused(compiled_dims, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_bf16_gemm_contiguous(a, b.mT, d, _layout(grouped_layout, m_indices), use_psum_layout, 0)
 
 
@@ -95,6 +103,7 @@ def m_grouped_bf16_gemm_nt_masked(
     a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int, compiled_dims: str = "nk"
 ) -> None:
     """As m_grouped_fp8_fp4_gemm_nt_masked, of bf16."""
+    check_unused(compiled_dims)
     _operators.m_grouped_bf16_gemm_masked(a, b, d, masked_m, expected_m)
 
 
@@ -105,7 +114,7 @@ def _ks(function: str, ks_cpu: Sequence[int] | None, older: Sequence[int] | None
     given = ks_cpu if older is None else older
     if given is None or len(given) == 0:
         refuse("ks_cpu", given, "the k of each group", "Hopper needs them on the host")
-    return [int(k) for k in given]
+    return whole_numbers("ks_cpu", given)
 
 
 def k_grouped_fp8_gemm_nt_contiguous(
@@ -116,11 +125,13 @@ def k_grouped_fp8_gemm_nt_contiguous(
 ) -> None:  # fmt: skip
     """d[g] = c[g] + a_g @ b_g.T in f32, with a_g [m, k of g] and b_g [n, k of g] one after another in flat a[0], b[0].
 
-    Factors: float32 [m, sum k / 128], [n, sum k / 128]. Each k is a multiple of 128; 0 is allowed. One launch a group.
+    Factors: float32 [m, sum k / 128], [n, sum k / 128], or int32 with four packed UE8M0, [m, sum of ceil(k / 512)] and
+    [n, ...]. Each k is a multiple of 128; 0 is allowed. One launch a group.
     """
+    check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
-    _operators.k_grouped_fp8_gemm(a[0], a[1], b[0], b[1], d, c, numbers, layout, True, 128, recipe)
+    _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, True, 128, recipe)
 
 
 def k_grouped_fp8_gemm_tn_contiguous(
@@ -130,11 +141,12 @@ def k_grouped_fp8_gemm_tn_contiguous(
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
     """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum k / 128, m or n]. CPU only."""
-    if a[0].is_cuda:
+    if pair("a", a)[0].is_cuda:
         raise NotImplementedError("k_grouped_fp8_gemm_tn_contiguous: Hopper reads FP8 along k; use the nt form")
+    check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
-    _operators.k_grouped_fp8_gemm(a[0], a[1], b[0], b[1], d, c, numbers, layout, False, recipe[2], recipe)
+    _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, False, recipe[2], recipe)
 
 
 def k_grouped_bf16_gemm_tn_contiguous(
@@ -143,6 +155,7 @@ def k_grouped_bf16_gemm_tn_contiguous(
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
     """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. One launch a group."""
+    check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_bf16_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
     alignment = get_mk_alignment_for_contiguous_layout()

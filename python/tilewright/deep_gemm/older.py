@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from torch import Tensor
 
+from tilewright._errors import InvalidCall
+from tilewright.deep_gemm import _operators
+from tilewright.deep_gemm._checks import pair, whole_numbers
 from tilewright.deep_gemm.dense import Scaled, fp8_gemm_nt
 from tilewright.deep_gemm.grouped import m_grouped_fp8_gemm_nt_contiguous, m_grouped_fp8_gemm_nt_masked
 
@@ -27,26 +32,38 @@ def m_grouped_gemm_fp8_fp8_bf16_nt_masked(
     m_grouped_fp8_gemm_nt_masked(lhs, rhs, out, masked_m, expected_m)
 
 
-def _by_row(sf: Tensor, rows: int) -> Tensor:
-    """[rows, k blocks] also from [k blocks, rows]."""
-    return sf if sf.shape[0] == rows else sf.T
+_OURS = {"a": "lhs", "b": "rhs", "d": "out", "c": "out", "ks_cpu": "batch_sizes"}
+
+
+@contextmanager
+def _in_older_words() -> Iterator[None]:
+    """Errors about lhs, rhs and out."""
+    try:
+        yield
+    except InvalidCall as error:
+        lines = (re.sub(r"^(ks_cpu|[abcd])\b", lambda word: _OURS[word[1]], line) for line in str(error).splitlines())
+        raise InvalidCall("\n".join(lines), error.findings) from None
+
+
+def _by_row(given: Scaled, name: str) -> Scaled:
+    """Factors [rows, k blocks], also from [k blocks, rows]."""
+    values, sf = pair(name, given)
+    return values, sf if sf.shape[0] == values.shape[0] else sf.mT
 
 
 def wgrad_gemm_fp8_fp8_fp32_nt(lhs: Scaled, rhs: Scaled, out: Tensor) -> None:
     """out += lhs @ rhs.T in f32, both with a factor for each row and 128 of k (or these factors transposed)."""
-    a, b = ((values, _by_row(sf, values.shape[0])) for values, sf in (lhs, rhs))
-    fp8_gemm_nt(a, b, out, out, recipe=(1, 1, 128))
+    a, b = _by_row(lhs, "lhs"), _by_row(rhs, "rhs")
+    with _in_older_words():
+        fp8_gemm_nt(a, b, out, out, recipe=(1, 1, 128))
 
 
 def k_grouped_wgrad_gemm_fp8_fp8_fp32_nt(lhs: Scaled, rhs: Scaled, out: Tensor, batch_sizes: Sequence[int]) -> None:
-    """wgrad_gemm_fp8_fp8_fp32_nt for each out[i], with flat values and factors [k blocks of all, rows]."""
-    _, m, n = out.shape
-    start = block = 0
-    for i, k in enumerate(batch_sizes):
-        blocks = slice(block, block - (-k // 128))
-        sides = [
-            (values.view(-1)[rows * start : rows * (start + k)].view(rows, k), sf[blocks].T)
-            for (values, sf), rows in ((lhs, m), (rhs, n))
-        ]
-        fp8_gemm_nt(sides[0], sides[1], out[i], out[i], recipe=(1, 1, 128))
-        start, block = start + k, blocks.stop
+    """wgrad_gemm_fp8_fp8_fp32_nt for each out[i], with flat values and factors [k blocks of all groups, rows].
+
+    All groups are checked before the first one runs.
+    """
+    (a, sfa), (b, sfb) = pair("lhs", lhs), pair("rhs", rhs)
+    sizes = whole_numbers("batch_sizes", batch_sizes)
+    with _in_older_words():
+        _operators.k_grouped_fp8_gemm(a, sfa.mT, b, sfb.mT, out, out, sizes, None, True, 1, (1, 1, 128))
