@@ -61,7 +61,8 @@ std::string dtype_name(nb::handle array) {
 
 std::string expected_elements(const ArrayRole& role) {
     if (role.integers) return "int32 or int64";
-    if (role.codes && !role.format) return "an array whose dtype names its format, or codes with format=";
+    if (role.codes && !role.format)
+        return "an array whose dtype is a float format, or its codes (uint8, uint16) with format=";
     if (!role.format || role.only_codes) return "bfloat16, float16 or float32";
     const std::string word(name(*role.format));
     if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8";

@@ -40,8 +40,9 @@ auto word(const All& all, nb::handle value, const char* argument) {
 
 /// "hopper" was the name of bit_exact, and is still taken.
 Arithmetic arithmetic_word(nb::handle value) {
-    const bool old_name = nb::isinstance<nb::str>(value) && text(value, "arithmetic", {}) == "hopper";
-    return old_name ? Arithmetic::bit_exact : word(arithmetics, value, "arithmetic");
+    constexpr std::string_view old_name = "hopper";
+    const bool is_old = nb::isinstance<nb::str>(value) && text(value, "arithmetic", {}) == old_name;
+    return is_old ? Arithmetic::bit_exact : word(arithmetics, value, "arithmetic");
 }
 
 nb::handle given_or_null(nb::handle value) { return value.is_none() ? nb::handle() : value; }
@@ -73,8 +74,7 @@ constexpr std::array common_keywords{
     Keyword<Common>{"reproducibility",
                     [](Common& o, nb::handle v) { o.reproducibility = word(reproducibilities, v, "reproducibility"); }},
     Keyword<Common>{"backend", [](Common& o, nb::handle v) { o.backend = word(backends, v, "backend"); }},
-    Keyword<Common>{"threads",
-                    [](Common& o, nb::handle v) { o.threads = small_count(v, "threads", "0 stands for all"); }},
+    Keyword<Common>{"threads", [](Common& o, nb::handle v) { o.threads = small_count(v, "threads", "0 means all"); }},
     Keyword<Common>{"sm_limit",
                     [](Common& o, nb::handle v) { o.sm_limit = small_count(v, "sm_limit", "0 lifts the limit"); }},
     Keyword<Common>{"stream", [](Common& o, nb::handle v) { o.stream = given_or_null(v); }},

@@ -1,12 +1,12 @@
 #include "quantizers.h"
 
 #include "arguments.h"
-#include "formats/convert.h"
 #include "operand.h"
 #include "unlocked.h"
 
 #include <tilewright/quantize.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -31,11 +31,14 @@ ArrayView given_view(nb::handle array, const ArrayRole& role) {
     return view(array, role);
 }
 
-/// Findings of the library in the words of the Python functions.
-std::vector<Finding> in_python_words(std::vector<Finding> findings) {
+/// Findings of the library in the words of the Python functions, without complaints about the new arrays. source: the
+/// argument that is read.
+std::vector<Finding> in_python_words(std::vector<Finding> findings, const std::string& source) {
+    const auto about_result = [](const Finding& finding) { return finding.operand.rfind("out", 0) == 0; };
+    if (!std::all_of(findings.begin(), findings.end(), about_result)) std::erase_if(findings, about_result);
     for (Finding& finding : findings) {
         std::string& operand = finding.operand;
-        if (operand.rfind("source", 0) == 0) operand.replace(0, 6, "x");
+        if (operand.rfind("source", 0) == 0) operand.replace(0, 6, source);
         for (const std::string prefix : {"options.", "operand."}) {
             if (operand.rfind(prefix, 0) == 0) operand.erase(0, prefix.size());
         }
@@ -44,7 +47,7 @@ std::vector<Finding> in_python_words(std::vector<Finding> findings) {
 }
 
 ConversionOptions conversion(nb::handle threads) {
-    const std::int64_t count = integer(threads, "threads", 0, std::numeric_limits<int>::max(), "0 stands for all");
+    const std::int64_t count = integer(threads, "threads", 0, std::numeric_limits<int>::max(), "0 means all");
     return {.threads = static_cast<int>(count), .cancelled = &signal_arrived};
 }
 
@@ -76,7 +79,8 @@ QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle 
         tensor_scale = fresh(x, scale_shape(Granularity::tensor, shape), Format::f32, "tensor_scale");
     }
     const Operand out{values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor};
-    run_unlocked([&] { quantize(source.tensor, options, out, how); }, &in_python_words);
+    run_unlocked([&] { quantize(source.tensor, options, out, how); },
+                 [](const std::vector<Finding>& found) { return in_python_words(found, "x"); });
     return nb::make_tuple(made_array(values), made_array(scales), made_array(tensor_scale));
 }
 
@@ -86,46 +90,9 @@ nb::object dequantize_operand(nb::handle given, nb::handle dtype, nb::handle thr
     if (operand == nullptr) refuse("operand", shown(given), "a Quantized");
     const Format format = format_word(dtype, "dtype", {Format::f32, Format::bf16, Format::f16});
     const ArrayView out = fresh(operand->values(), operand->operand().values.shape, format, "dtype");
-    run_unlocked([&] { dequantize(operand->operand(), out.tensor, how); }, &in_python_words);
+    run_unlocked([&] { dequantize(operand->operand(), out.tensor, how); },
+                 [](const std::vector<Finding>& found) { return in_python_words(found, "x"); });
     return out.source;
-}
-
-std::int64_t elements(const Tensor& tensor) {
-    std::int64_t count = 1;
-    for (const std::int64_t size : tensor.shape) count *= size;
-    return count;
-}
-
-/// Memory of the host that holds all elements one after another: what encode and decode read.
-ArrayView contiguous_view(nb::handle array, const ArrayRole& role) {
-    ArrayView given = given_view(array, role);
-    const Tensor& tensor = given.tensor;
-    if (tensor.shape.rank() > Dims::capacity) {
-        refuse(role.operand, to_string(tensor.shape) + " and " + std::to_string(tensor.shape.rank()) + " dimensions",
-               "at most 3 dimensions");
-    }
-    if (tensor.device.kind != DeviceId::Kind::cpu) {
-        refuse(role.operand, "memory of cuda:" + std::to_string(tensor.device.index), "memory of the host",
-               "copy it first, e.g. x.cpu()");
-    }
-    if (elements(tensor) == 0) return given;
-    if (tensor.data == nullptr) refuse(role.operand, "a null pointer", "memory for " + to_string(tensor.shape));
-    if (tensor.strides != row_major_strides(tensor.format, tensor.shape)) {
-        refuse(role.operand, "strides " + to_string(tensor.strides), "rows one after another without gaps",
-               "pass a contiguous array, e.g. numpy.ascontiguousarray(x)");
-    }
-    return given;
-}
-
-/// Rows of e2m1 begin at whole bytes, everything else is one run of elements.
-template <class RowFunction>
-void for_each_run(const Tensor& packed, RowFunction&& function) {
-    const std::int64_t all = elements(packed);
-    const std::int64_t row = packed.format == Format::e2m1 ? packed.shape[packed.shape.rank() - 1] : all;
-    for (std::int64_t i = 0, begin = 0; begin < all; ++i, begin += row) {
-        const std::int64_t bytes = (row * bits(packed.format) + 7) / 8;
-        function(static_cast<std::byte*>(packed.data) + i * bytes, begin, row);
-    }
 }
 
 const std::vector<Format>& encoded_formats() {
@@ -136,25 +103,21 @@ const std::vector<Format>& encoded_formats() {
 
 nb::object encode_array(nb::handle x, nb::handle format_given, nb::handle saturate) {
     const Format format = format_word(format_given, "format", encoded_formats());
-    const auto overflow = flag(saturate, "saturate") ? formats::Overflow::saturate : formats::Overflow::propagate;
-    const ArrayView source = contiguous_view(x, {.operand = "x", .format = Format::f32});
+    const bool saturates = flag(saturate, "saturate");
+    const ArrayView source = given_view(x, {.operand = "x", .format = Format::f32});
     const ArrayView out = fresh(x, source.tensor.shape, format, "format");
-    const nb::gil_scoped_release unlocked;
-    for_each_run(out.tensor, [&](std::byte* to, std::int64_t begin, std::int64_t count) {
-        formats::encode(format, static_cast<const float*>(source.tensor.data) + begin, count, to, overflow);
-    });
+    run_unlocked([&] { encode(source.tensor, out.tensor, saturates, {.cancelled = &signal_arrived}); },
+                 [](const std::vector<Finding>& found) { return in_python_words(found, "x"); });
     return out.source;
 }
 
 nb::object decode_array(nb::handle codes, nb::handle format_given) {
     std::optional<Format> format;
     if (!format_given.is_none()) format = format_word(format_given, "format", encoded_formats());
-    const ArrayView source = contiguous_view(codes, {.operand = "codes", .format = format, .codes = true});
+    const ArrayView source = given_view(codes, {.operand = "codes", .format = format, .codes = true});
     const ArrayView out = fresh(codes, source.tensor.shape, Format::f32, "codes");
-    const nb::gil_scoped_release unlocked;
-    for_each_run(source.tensor, [&](const std::byte* from, std::int64_t begin, std::int64_t count) {
-        formats::decode(source.tensor.format, from, count, static_cast<float*>(out.tensor.data) + begin);
-    });
+    run_unlocked([&] { decode(source.tensor, out.tensor, {.cancelled = &signal_arrived}); },
+                 [](const std::vector<Finding>& found) { return in_python_words(found, "codes"); });
     return out.source;
 }
 

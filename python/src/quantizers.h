@@ -1,4 +1,4 @@
-// Quantisers, dequantisers and the encoding of plain numbers, bound.
+// Quantisers, dequantisers and the conversion of numbers to codes, bound.
 #pragma once
 
 #include <nanobind/nanobind.h>

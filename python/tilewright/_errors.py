@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class InvalidCall(ValueError):
-    """A call that cannot be carried out as it stands. `findings` has every mistake, the message one line for each."""
+    """A call that cannot be carried out. `findings` has every mistake, the message one line for each."""
 
     def __init__(self, message: str, findings: list[Finding]) -> None:
         super().__init__(message)

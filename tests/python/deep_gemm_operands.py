@@ -8,7 +8,7 @@ SENTINEL = 2.0**100  # no product here is so large
 
 
 def scaled(rng, shape, granularity):
-    """((e4m3, float32 factors), the matrix they stand for in float64)."""
+    """((e4m3, float32 factors), the matrix that they describe, in float64)."""
     given, real = operands.exact(rng, shape, granularity)
     values = torch.from_numpy(given.values.view("uint8")).view(torch.float8_e4m3fn)
     return (values, torch.from_numpy(given.scales)), torch.from_numpy(real)

@@ -1,7 +1,7 @@
 """Operands whose products are exact: small integers, scales that are powers of two.
 
 Made with ml_dtypes and numpy alone, so that they check Tilewright's own formats too. `real` is the matrix that an
-operand stands for, in float64.
+operand describes, in float64.
 """
 
 from typing import NamedTuple

@@ -47,7 +47,7 @@ def test_the_result_goes_into_out(rng):
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32])
-def test_views_of_plain_arrays(rng, dtype):
+def test_views_of_arrays_without_scales(rng, dtype):
     wide = rng.integers(-2, 3, (8, 70)).astype(dtype)
     b = rng.integers(-2, 3, (5, 33)).astype(dtype)
     for a in (wide[::2, 1:34], wide[2:6, 3:69:2], wide[:4, :33], np.asfortranarray(wide[:4, 7:40])):

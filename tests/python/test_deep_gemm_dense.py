@@ -61,7 +61,7 @@ def test_bits_are_the_librarys(rng):
 
 
 @pytest.mark.parametrize("dtype", [BF16, F32])
-def test_c_beside_d_and_in_place(rng, dtype):
+def test_c_apart_from_d_and_in_place(rng, dtype):
     (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "128x128")
     c = integers(rng, M, N, dtype=dtype)
     expected = rounded(c.double() + real_a @ real_b.T, dtype)

@@ -52,7 +52,7 @@ def test_fp8_heads(rng):
 
 
 def test_fp8_expressions_of_other_gpus(rng):
-    """On the CPU values may lie across k."""
+    """On the CPU k need not be the dimension of stride 1."""
     b, h, d, r = 128, 2, 136, 144
     (x, real_x), (y, real_y) = scaled(rng, (b * h, d), "1x128"), scaled(rng, (h, d, r), "128x128")
     x, real_x = (x[0].view(b, h, d), x[1].view(b, h, -1)), real_x.view(b, h, d)

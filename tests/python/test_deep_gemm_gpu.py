@@ -68,7 +68,7 @@ ROWS_FIRST, ALONG_K = deep_gemm.get_mn_major_tma_aligned_tensor, torch.Tensor.co
 @pytest.mark.parametrize("k", [512, K])
 @pytest.mark.parametrize("b_recipe", ["1x128", "128x128"])
 def test_factors_in_either_order(rng, b_recipe, k):
-    """The same bits; copies only where both sides have factors for each row, and TMA cannot bring both."""
+    """The same bits; copies only where both sides have factors for each row, and TMA cannot load both."""
     (a, real_a), (b, real_b) = scaled(rng, (M, k), "1x128"), scaled(rng, (N, k), b_recipe)
     both, expected = b_recipe == "1x128", rounded(real_a @ real_b.T, BF16)
     for order_a in (ROWS_FIRST, ALONG_K):

@@ -1,4 +1,4 @@
-"""What tilewright.deep_gemm does on GPUs beside the library, where it can be run on the CPU too."""
+"""What tilewright.deep_gemm computes by torch on GPUs, where it can be run on the CPU too."""
 
 import pytest
 

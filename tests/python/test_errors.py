@@ -40,7 +40,7 @@ WRONG = {
     ),
     "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: 'tpu' given, one of automatic, cpu, hopper expected"),
     "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: host memory given, memory of cuda:0"),
-    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: -1 given, an integer from 0 up expected; 0 stands for all"),
+    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: -1 given, an integer from 0 up expected; 0 means all"),
     "shape of out": (
         lambda: tw.gemm(A, B, out=np.zeros((3, 3), np.float32)),
         r"out: \[3, 3\] given, \[2, 3\] expected",
@@ -86,7 +86,7 @@ WRONG = {
     ),
     "number of offsets": (lambda: tw.grouped_gemm(A, EXPERTS, offsets=[1, 2]), r"offsets: \[2\] given, \[5\] expected"),
     "decode": (lambda: tw.decode(np.zeros(4, np.uint8)), "codes: uint8 given"),
-    "gaps in codes": (lambda: tw.encode(A[:, ::2], "e4m3"), r"x: strides \[4, 2\] given, rows one after another"),
+    "gaps in codes": (lambda: tw.encode(A[:, ::2], "e4m3"), r"x: strides \[4, 2\] given, \[2, 1\], rows without gaps expected"),
 }
 
 

@@ -30,7 +30,7 @@ def on_gpu(code, bits):
     "make", [lambda: on_gpu(dlpack.E4M3FN, 8), lambda: tw.RawArray(4096, (4,), "e4m3", device="cuda:0")]
 )
 def test_decode_refuses_memory_of_a_gpu(make):
-    expected = "codes: memory of cuda:0 given, memory of the host expected; copy it first, e.g. x.cpu()"
+    expected = "codes: memory of GPU 0 given, host memory expected; copy it to the host"
     assert message(lambda: tw.decode(make())) == expected
 
 
@@ -38,7 +38,7 @@ def test_decode_refuses_memory_of_a_gpu(make):
     "make", [lambda: on_gpu(dlpack.FLOAT, 32), lambda: tw.RawArray(4096, (4,), "f32", device="cuda:0")]
 )
 def test_encode_refuses_memory_of_a_gpu(make):
-    assert message(lambda: tw.encode(make(), "e4m3")).startswith("x: memory of cuda:0 given, memory of the host")
+    assert message(lambda: tw.encode(make(), "e4m3")).startswith("x: memory of GPU 0 given, host memory")
 
 
 def test_null_pointers():
@@ -109,9 +109,9 @@ def test_which_dimension_of_bytes_is_packed():
         ({"out_dtype": "float"}, "out_dtype: 'float' given, one of bf16, f16, f32 expected"),
         ({"layout": 3}, "layout: 3 given, one of nt, nn, tn, tt expected"),
         ({"arithmetic": "exact"}, "arithmetic: 'exact' given, one of fast, bit_exact expected"),
-        ({"threads": 1.5}, "threads: 1.5 given, an integer from 0 up expected; 0 stands for all"),
-        ({"threads": True}, "threads: True given, an integer from 0 up expected; 0 stands for all"),
-        ({"threads": 2**40}, "threads: 1099511627776 given, an integer from 0 up expected; 0 stands for all"),
+        ({"threads": 1.5}, "threads: 1.5 given, an integer from 0 up expected; 0 means all"),
+        ({"threads": True}, "threads: True given, an integer from 0 up expected; 0 means all"),
+        ({"threads": 2**40}, "threads: 1099511627776 given, an integer from 0 up expected; 0 means all"),
         ({"sm_limit": "8"}, "sm_limit: '8' given, an integer from 0 up expected; 0 lifts the limit"),
         ({"overlap": "no"}, "overlap: 'no' given, True or False expected"),
         ({"backend": None}, "backend: None given, one of automatic, cpu, hopper expected"),
@@ -160,7 +160,7 @@ def test_no_operand():
         (lambda: tw.encode(A, "e4m3", saturate=2), "saturate: 2 given, True or False expected"),
         (
             lambda: tw.decode(np.zeros(4, np.uint8)),
-            "codes: uint8 given, an array whose dtype names its format, or codes with format= expected; name the format",
+            "codes: uint8 given, an array whose dtype is a float format, or its codes (uint8, uint16) with format= expected; name",
         ),
         (lambda: tw.gemm(A, A, out=np.zeros((4, 4))), "out: float64 given, bfloat16, float16 or float32 expected; make"),
         (lambda: tw.gemm(A, A, stream=True), "stream: True given, an integer from 0 up expected"),

@@ -109,7 +109,7 @@ def _by_index(a: Tensor, b: Tensor, d: Tensor, indices: Tensor) -> None:
     outside = (indices < 0) | (indices >= groups)
     group, order = torch.where(outside, groups, indices).sort(stable=True)
     ends = torch.searchsorted(group, torch.arange(groups, device=a.device, dtype=group.dtype), right=True)
-    # one row more, which is zero and stands for all rows of no group
+    # one row more, which is zero: the result of all rows of no group
     product = _grouped(a.index_select(0, torch.cat((order, order[:1]))), b, ends)
     product[rows].zero_()
     place = torch.empty_like(order).index_copy_(0, order, torch.arange(rows, device=a.device))

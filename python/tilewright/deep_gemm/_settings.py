@@ -46,7 +46,7 @@ def get_num_sms() -> int:
 
 def set_tc_util(new_tc_util: int) -> None:
     """Kept only: no kernel here holds its tensor cores back."""
-    _values["tc_util"] = _whole("new_tc_util", new_tc_util, 0, 100, "it is a percentage, 0 stands for 100")
+    _values["tc_util"] = _whole("new_tc_util", new_tc_util, 0, 100, "it is a percentage, 0 means 100")
 
 
 def get_tc_util() -> int:
