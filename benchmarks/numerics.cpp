@@ -41,7 +41,7 @@ void measure(const CaseSpec& spec, Errors& errors) {
     cpu::run_exact(test_case.geometry());
     const Geometry g = test_case.geometry();
     const Expected right =
-        expected(g, {.piece = test_case.pieces().front(), .rows = spec.m, .columns = spec.n}, {.emulate = false});
+        expected(g, {.gemm = test_case.gemms().front(), .rows = spec.m, .columns = spec.n}, {.emulate = false});
     double squares = 0;
     double error_squares = 0;
     double sizes = 0;

@@ -8,6 +8,7 @@
 #include <tilewright/recipe.h>
 #include <tilewright/tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -82,6 +83,20 @@ enum class Backend : std::uint8_t {
     cpu,        // any recipe, layout and grouping; tensors in host memory
     hopper,     // a GPU of compute capability 9.0; all tensors on it
 };
+
+// Every member of each choice, in the order in which lists and messages name them.
+inline constexpr std::array all_layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
+inline constexpr std::array all_groupings{Grouping::dense,
+                                          Grouping::batched,
+                                          Grouping::m_grouped_indices,
+                                          Grouping::m_grouped_offsets,
+                                          Grouping::m_grouped_aligned_offsets,
+                                          Grouping::m_grouped_masked,
+                                          Grouping::k_grouped};
+inline constexpr std::array all_accumulations{Accumulation::promoted, Accumulation::unpromoted};
+inline constexpr std::array all_arithmetics{Arithmetic::fast, Arithmetic::bit_exact};
+inline constexpr std::array all_reproducibilities{Reproducibility::repeatable, Reproducibility::invariant};
+inline constexpr std::array all_backends{Backend::automatic, Backend::cpu, Backend::hopper};
 
 /// All that the host knows of a call.
 struct Problem {

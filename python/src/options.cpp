@@ -8,19 +8,6 @@
 namespace tilewright::python {
 namespace {
 
-constexpr std::array layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
-constexpr std::array groupings{Grouping::dense,
-                               Grouping::batched,
-                               Grouping::m_grouped_indices,
-                               Grouping::m_grouped_offsets,
-                               Grouping::m_grouped_aligned_offsets,
-                               Grouping::m_grouped_masked,
-                               Grouping::k_grouped};
-constexpr std::array accumulations{Accumulation::promoted, Accumulation::unpromoted};
-constexpr std::array arithmetics{Arithmetic::fast, Arithmetic::bit_exact};
-constexpr std::array reproducibilities{Reproducibility::repeatable, Reproducibility::invariant};
-constexpr std::array backends{Backend::automatic, Backend::cpu, Backend::hopper};
-
 /// The member of `all` whose name is the value.
 template <class All>
 auto word(const All& all, nb::handle value, const char* argument) {
@@ -42,7 +29,7 @@ auto word(const All& all, nb::handle value, const char* argument) {
 Arithmetic arithmetic_word(nb::handle value) {
     constexpr std::string_view old_name = "hopper";
     const bool is_old = nb::isinstance<nb::str>(value) && text(value, "arithmetic", {}) == old_name;
-    return is_old ? Arithmetic::bit_exact : word(arithmetics, value, "arithmetic");
+    return is_old ? Arithmetic::bit_exact : word(all_arithmetics, value, "arithmetic");
 }
 
 nb::handle given_or_null(nb::handle value) { return value.is_none() ? nb::handle() : value; }
@@ -59,7 +46,7 @@ struct Keyword {
 
 using Common = CallOptions;
 constexpr std::array common_keywords{
-    Keyword<Common>{"layout", [](Common& o, nb::handle v) { o.layout = word(layouts, v, "layout"); }},
+    Keyword<Common>{"layout", [](Common& o, nb::handle v) { o.layout = word(all_layouts, v, "layout"); }},
     Keyword<Common>{"out", [](Common& o, nb::handle v) { o.out = given_or_null(v); }},
     Keyword<Common>{"out_dtype",
                     [](Common& o, nb::handle v) {
@@ -69,11 +56,12 @@ constexpr std::array common_keywords{
     Keyword<Common>{"c", [](Common& o, nb::handle v) { o.c = given_or_null(v); }},
     Keyword<Common>{"alpha", [](Common& o, nb::handle v) { o.alpha = number(v, "alpha"); }},
     Keyword<Common>{"accumulation",
-                    [](Common& o, nb::handle v) { o.accumulation = word(accumulations, v, "accumulation"); }},
+                    [](Common& o, nb::handle v) { o.accumulation = word(all_accumulations, v, "accumulation"); }},
     Keyword<Common>{"arithmetic", [](Common& o, nb::handle v) { o.arithmetic = arithmetic_word(v); }},
-    Keyword<Common>{"reproducibility",
-                    [](Common& o, nb::handle v) { o.reproducibility = word(reproducibilities, v, "reproducibility"); }},
-    Keyword<Common>{"backend", [](Common& o, nb::handle v) { o.backend = word(backends, v, "backend"); }},
+    Keyword<Common>{
+        "reproducibility",
+        [](Common& o, nb::handle v) { o.reproducibility = word(all_reproducibilities, v, "reproducibility"); }},
+    Keyword<Common>{"backend", [](Common& o, nb::handle v) { o.backend = word(all_backends, v, "backend"); }},
     Keyword<Common>{"threads", [](Common& o, nb::handle v) { o.threads = small_count(v, "threads", "0 means all"); }},
     Keyword<Common>{"sm_limit",
                     [](Common& o, nb::handle v) { o.sm_limit = small_count(v, "sm_limit", "0 lifts the limit"); }},
@@ -83,7 +71,7 @@ constexpr std::array common_keywords{
 
 using Groups = GroupOptions;
 constexpr std::array group_keywords{
-    Keyword<Groups>{"grouping", [](Groups& o, nb::handle v) { o.grouping = word(groupings, v, "grouping"); }},
+    Keyword<Groups>{"grouping", [](Groups& o, nb::handle v) { o.grouping = word(all_groupings, v, "grouping"); }},
     Keyword<Groups>{"sizes", [](Groups& o, nb::handle v) { o.sizes = given_or_null(v); }},
     Keyword<Groups>{"word", [](Groups& o, nb::handle v) { o.word = text(v, "word", "text"); }},
     Keyword<Groups>{"alignment", [](Groups& o, nb::handle v) { o.alignment = integer(v, "alignment"); }},

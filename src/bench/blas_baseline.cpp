@@ -44,9 +44,9 @@ std::size_t append_dequantised(const OperandGeometry& operand, const Part& part,
 double BlasPeer::bytes(const Geometry& g) {
     const bool along_k = g.grouping.grouping == Grouping::k_grouped;
     double elements = 0;
-    for (const Piece& piece : pieces(g)) {
-        elements += static_cast<double>(piece.rows * (piece.k_count + g.n));
-        if (along_k) elements += static_cast<double>(g.n * piece.k_count);
+    for (const GroupGemm& gemm : group_gemms(g)) {
+        elements += static_cast<double>(gemm.rows * (gemm.k_count + g.n));
+        if (along_k) elements += static_cast<double>(g.n * gemm.k_count);
     }
     if (!along_k) elements += static_cast<double>(g.groups * g.n * g.k);
     return elements * sizeof(float);
@@ -55,25 +55,25 @@ double BlasPeer::bytes(const Geometry& g) {
 BlasPeer::BlasPeer(const Geometry& g, int threads) : n_(static_cast<int>(g.n)), threads_(threads) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> b_at;  // by group and where its k begins
     std::size_t d_size = 0;
-    for (const Piece& piece : pieces(g)) {
-        const Part a{.group = piece.group,
-                     .row_begin = piece.row_begin,
-                     .rows = piece.rows,
-                     .k_begin = piece.k_begin,
-                     .k_count = piece.k_count,
-                     .block_begin = piece.a_block_begin};
+    for (const GroupGemm& gemm : group_gemms(g)) {
+        const Part a{.group = gemm.group,
+                     .row_begin = gemm.row_begin,
+                     .rows = gemm.rows,
+                     .k_begin = gemm.k_begin,
+                     .k_count = gemm.k_count,
+                     .block_begin = gemm.a_block_begin};
         Part b = a;
         b.row_begin = 0;
         b.rows = g.n;
-        b.block_begin = piece.b_block_begin;
-        const auto [where, is_new] = b_at.try_emplace({piece.group, piece.k_begin}, 0);
+        b.block_begin = gemm.b_block_begin;
+        const auto [where, is_new] = b_at.try_emplace({gemm.group, gemm.k_begin}, 0);
         if (is_new) where->second = append_dequantised(g.b, b, b_);
-        products_.push_back({.rows = static_cast<int>(piece.rows),
-                             .k = static_cast<int>(piece.k_count),
+        products_.push_back({.rows = static_cast<int>(gemm.rows),
+                             .k = static_cast<int>(gemm.k_count),
                              .a = append_dequantised(g.a, a, a_),
                              .b = where->second,
                              .d = d_size});
-        d_size += static_cast<std::size_t>(piece.rows * g.n);
+        d_size += static_cast<std::size_t>(gemm.rows * g.n);
     }
     d_.resize(d_size);
 }

@@ -12,7 +12,7 @@ public:
     /// Dequantises; needs 4 bytes for each element of both operands and of D.
     BlasPeer(const Geometry& geometry, int threads);
 
-    /// Multiplies all pieces.
+    /// Multiplies all GEMMs.
     void run();
 
     /// Bytes that the constructor would take.

@@ -85,13 +85,13 @@ Work compulsory_work(const Geometry& g) {
     Work work;
     std::set<std::int64_t> b_read;
     const bool along_k = g.grouping.grouping == Grouping::k_grouped;
-    for (const Piece& piece : pieces(g)) {
+    for (const GroupGemm& gemm : group_gemms(g)) {
         work.flops +=
-            2.0 * static_cast<double>(piece.rows) * static_cast<double>(g.n) * static_cast<double>(piece.k_count);
-        work.bytes += operand_bytes(g.a, piece.rows, piece.k_count);
-        const bool first = b_read.insert(piece.group).second;
-        if (first || along_k) work.bytes += operand_bytes(g.b, g.n, piece.k_count);
-        work.bytes += elements_to_bytes(piece.rows * g.n, g.output) * (g.c.data == nullptr ? 1 : 2);
+            2.0 * static_cast<double>(gemm.rows) * static_cast<double>(g.n) * static_cast<double>(gemm.k_count);
+        work.bytes += operand_bytes(g.a, gemm.rows, gemm.k_count);
+        const bool first = b_read.insert(gemm.group).second;
+        if (first || along_k) work.bytes += operand_bytes(g.b, g.n, gemm.k_count);
+        work.bytes += elements_to_bytes(gemm.rows * g.n, g.output) * (g.c.data == nullptr ? 1 : 2);
     }
     return work;
 }

@@ -1,5 +1,6 @@
 #include "check/case.h"
 
+#include "base/math.h"
 #include "check/data.h"
 #include "check/sizes.h"
 #include "formats/element.h"
@@ -54,16 +55,14 @@ std::int64_t extent(const Tensor& tensor) {
 
 std::int64_t extent_bytes(const Tensor& tensor) { return (extent(tensor) * bits(tensor.format) + 7) / 8; }
 
-std::int64_t ceil_divide(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
-
 /// Scale columns along k; in a k-grouped call blocks start anew in each group.
 std::int64_t scale_columns(const CaseSpec& spec, const std::vector<std::int64_t>& entries, int block) {
-    if (spec.grouping != Grouping::k_grouped) return ceil_divide(spec.k, block);
+    if (spec.grouping != Grouping::k_grouped) return ceil_div<std::int64_t>(spec.k, block);
     std::int64_t columns = 0;
     std::int64_t begin = 0;
     for (std::int64_t entry : entries) {
         const std::int64_t end = std::clamp(entry, begin, spec.k);
-        columns += ceil_divide(end - begin, block);
+        columns += ceil_div<std::int64_t>(end - begin, block);
         begin = end;
     }
     return columns;
@@ -88,7 +87,7 @@ Tensor scale_tensor(const CaseSpec& spec, const std::vector<std::int64_t>& entri
         }
         default: break;
     }
-    const std::int64_t row_blocks = ceil_divide(rows, row_block(recipe.granularity));
+    const std::int64_t row_blocks = ceil_div<std::int64_t>(rows, row_block(recipe.granularity));
     const std::int64_t columns = scale_columns(spec, entries, k_block(recipe.granularity));
     if (!as_columns) return strided(recipe.scales, with_group(grouped, spec.groups, row_blocks, columns), gaps);
     return transposed(strided(recipe.scales, with_group(grouped, spec.groups, columns, row_blocks), gaps));
@@ -155,9 +154,9 @@ Case::Case(const CaseSpec& spec) : spec_(spec) {
     place_output();
 
     const Geometry g = geometry();
-    pieces_ = tilewright::pieces(g);
-    fill_operand(spec_, g, pieces_, Side::a);
-    fill_operand(spec_, g, pieces_, Side::b);
+    gemms_ = tilewright::group_gemms(g);
+    fill_operand(spec_, g, gemms_, Side::a);
+    fill_operand(spec_, g, gemms_, Side::b);
     if (spec_.with_c) fill_c();
     pristine_.assign(output_.with_bands().begin(), output_.with_bands().end());
     for (Input& input : inputs_) input.hash = hash(input.memory.with_bands());
@@ -206,11 +205,11 @@ void Case::place_output() {
 
 void Case::fill_c() {
     const Geometry g = geometry();
-    for (const Piece& piece : pieces_) {
-        for (std::int64_t row = piece.row_begin; row < piece.row_begin + piece.rows; ++row) {
+    for (const GroupGemm& gemm : gemms_) {
+        for (std::int64_t row = gemm.row_begin; row < gemm.row_begin + gemm.rows; ++row) {
             for (std::int64_t column = 0; column < g.n; ++column) {
-                formats::store(g.c.data, g.output, output_index(g.c, piece.group, row, column),
-                               c_value(spec_, piece.group, row, column));
+                formats::store(g.c.data, g.output, output_index(g.c, gemm.group, row, column),
+                               c_value(spec_, gemm.group, row, column));
             }
         }
     }

@@ -105,8 +105,8 @@ public:
     Geometry geometry() const { return tilewright::geometry(problem_); }
     /// The same, but with C as it was before the run, also where D was written over it: what the gates judge.
     Geometry judged_geometry() const;
-    /// What pieces(geometry()) says: the rows that are computed.
-    const std::vector<Piece>& pieces() const { return pieces_; }
+    /// What group_gemms(geometry()) says: the rows that are computed.
+    const std::vector<GroupGemm>& gemms() const { return gemms_; }
 
     /// D as it was before the first run: 0xFF everywhere, or C where C is D.
     void reset_output();
@@ -139,7 +139,7 @@ private:
     CaseSpec spec_;
     std::vector<std::int64_t> entries_;
     Problem problem_;
-    std::vector<Piece> pieces_;
+    std::vector<GroupGemm> gemms_;
     std::vector<Input> inputs_;
     Memory output_;
     std::vector<std::byte> pristine_;  // all of output_, bands included

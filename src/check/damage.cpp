@@ -30,11 +30,11 @@ std::string Case::output_damage() const {
     const std::int64_t before = output_.data() - output_.with_bands().data();
     const Geometry g = geometry();
     const auto bytes = static_cast<std::size_t>(bits(g.output) / 8);
-    for (const Piece& piece : pieces_) {
-        for (std::int64_t row = piece.row_begin; row < piece.row_begin + piece.rows; ++row) {
+    for (const GroupGemm& gemm : gemms_) {
+        for (std::int64_t row = gemm.row_begin; row < gemm.row_begin + gemm.rows; ++row) {
             for (std::int64_t column = 0; column < g.n; ++column) {
                 const std::size_t at = static_cast<std::size_t>(before) +
-                                       static_cast<std::size_t>(output_index(g.d, piece.group, row, column)) * bytes;
+                                       static_cast<std::size_t>(output_index(g.d, gemm.group, row, column)) * bytes;
                 std::memcpy(now.data() + at, pristine_.data() + at, bytes);
             }
         }

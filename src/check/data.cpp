@@ -1,5 +1,6 @@
 #include "check/data.h"
 
+#include "base/math.h"
 #include "check/random.h"
 #include "formats/codec.h"
 #include "formats/element.h"
@@ -48,7 +49,7 @@ std::vector<float> make_draws(Distribution distribution) {
     return list;
 }
 
-/// The part of an operand that one piece reads.
+/// The part of an operand that one GEMM reads.
 struct Span {
     std::int64_t group = 0;
     std::int64_t row_begin = 0;
@@ -58,19 +59,19 @@ struct Span {
     std::int64_t block_begin = 0;
 };
 
-std::vector<Span> spans(const Geometry& g, const std::vector<Piece>& pieces, Side side) {
+std::vector<Span> spans(const Geometry& g, const std::vector<GroupGemm>& gemms, Side side) {
     std::vector<Span> list;
     std::set<std::int64_t> seen;
-    for (const Piece& piece : pieces) {
-        Span span{.group = piece.group, .k_begin = piece.k_begin, .k_count = piece.k_count};
+    for (const GroupGemm& gemm : gemms) {
+        Span span{.group = gemm.group, .k_begin = gemm.k_begin, .k_count = gemm.k_count};
         if (side == Side::a) {
-            span.row_begin = piece.row_begin;
-            span.row_end = piece.row_begin + piece.rows;
-            span.block_begin = piece.a_block_begin;
+            span.row_begin = gemm.row_begin;
+            span.row_end = gemm.row_begin + gemm.rows;
+            span.block_begin = gemm.a_block_begin;
         } else {
-            if (!seen.insert(piece.group).second) continue;
+            if (!seen.insert(gemm.group).second) continue;
             span.row_end = g.n;
-            span.block_begin = piece.b_block_begin;
+            span.block_begin = gemm.b_block_begin;
         }
         list.push_back(span);
     }
@@ -109,7 +110,7 @@ public:
 private:
     std::int64_t k_blocks(const Span& span) const {
         const int block = operand_.k_block();
-        return block == 0 ? 1 : (span.k_count + block - 1) / block;
+        return block == 0 ? 1 : ceil_div<std::int64_t>(span.k_count, block);
     }
     std::int64_t slot(const Span& span, std::int64_t row, std::int64_t block) const {
         return scale_index(operand_, span.group, row, operand_.k_block() == 0 ? 0 : span.block_begin + block);
@@ -122,7 +123,7 @@ private:
     template <class Function>
     void over_chunks(const Span& span, Function function) {
         const std::int64_t first = span.row_begin / chunk_rows;
-        const std::int64_t last = (span.row_end + chunk_rows - 1) / chunk_rows;
+        const std::int64_t last = ceil_div(span.row_end, chunk_rows);
         const bool large = (span.row_end - span.row_begin) * span.k_count >= worth_threads;
 #pragma omp parallel for schedule(static) if (large)
         for (std::int64_t chunk = first; chunk < last; ++chunk) {
@@ -280,8 +281,8 @@ double c_value(const CaseSpec& spec, std::int64_t group, std::int64_t row, std::
     return draws(Distribution::normal)[random >> (64 - draw_bits)] * std::sqrt(static_cast<double>(spec.k) + 1);
 }
 
-void fill_operand(const CaseSpec& spec, const Geometry& geometry, const std::vector<Piece>& pieces, Side side) {
-    Filler(spec, geometry, side).fill(spans(geometry, pieces, side));
+void fill_operand(const CaseSpec& spec, const Geometry& geometry, const std::vector<GroupGemm>& gemms, Side side) {
+    Filler(spec, geometry, side).fill(spans(geometry, gemms, side));
 }
 
 }  // namespace tilewright::check

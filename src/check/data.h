@@ -9,8 +9,8 @@ namespace tilewright::check {
 
 enum class Side : std::uint8_t { a, b };
 
-/// Writes values, scales and tensor scale of one operand wherever a piece reads it, and nothing elsewhere.
-void fill_operand(const CaseSpec& spec, const Geometry& geometry, const std::vector<Piece>& pieces, Side side);
+/// Writes values, scales and tensor scale of one operand wherever a GEMM reads it, and nothing elsewhere.
+void fill_operand(const CaseSpec& spec, const Geometry& geometry, const std::vector<GroupGemm>& gemms, Side side);
 
 /// C at one place, before it is rounded to the output's format.
 double c_value(const CaseSpec& spec, std::int64_t group, std::int64_t row, std::int64_t column);

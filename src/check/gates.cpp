@@ -28,7 +28,7 @@ std::uint32_t rounded(Format output, double value) {
 }
 
 std::int64_t d_index(const Geometry& g, const Region& region, std::int64_t i, std::int64_t j) {
-    return output_index(g.d, region.piece.group, region.piece.row_begin + region.row + i, region.column + j);
+    return output_index(g.d, region.gemm.group, region.gemm.row_begin + region.row + i, region.column + j);
 }
 
 /// Every element of a region, with its place in the arrays of `Expected`.
@@ -42,7 +42,7 @@ void for_each(const Region& region, Function function) {
 }
 
 std::string place(const Region& region, std::int64_t i, std::int64_t j) {
-    return fmt::format("group {}, row {}, column {}", region.piece.group, region.piece.row_begin + region.row + i,
+    return fmt::format("group {}, row {}, column {}", region.gemm.group, region.gemm.row_begin + region.row + i,
                        region.column + j);
 }
 
@@ -104,7 +104,7 @@ void RunningBoundGate::add(const Geometry& g, const Region& region, const Expect
         const double exact = expected.exact[at];
         const double given = formats::load(g.d.data, g.output, d_index(g, region, i, j));
         const double sum_bound =
-            emulated ? expected.bound[at] : fast_bound(expected.magnitude[at], region.piece.k_count);
+            emulated ? expected.bound[at] : fast_bound(expected.magnitude[at], region.gemm.k_count);
         const double bound = output_bound(g.output, exact, sum_bound);
         const double error = given_error(g.output, given, exact, bound);
         const double ratio = error == 0 ? 0 : error / bound;
@@ -171,13 +171,13 @@ void AggregateGate::add(const Geometry& g, const Region& region, const Expected&
     output_ = g.output;
     class_ = error_class({g.a.recipe, g.b.recipe}, g.accumulation, arithmetic_);
     for (std::int64_t i = 0; i < region.rows; ++i) {
-        Score row{.k = region.piece.k_count};
+        Score row{.k = region.gemm.k_count};
         for (std::int64_t j = 0; j < region.columns; ++j) {
             const auto at = static_cast<std::size_t>(i * region.columns + j);
             row.add(g.output, formats::load(g.d.data, g.output, d_index(g, region, i, j)), expected.exact[at],
                     expected.magnitude[at]);
         }
-        groups_[region.piece.group].add(row);
+        groups_[region.gemm.group].add(row);
         if (region.columns < shortest_scored_row) continue;
         judge(row, true,
               [&] { return fmt::format("{}..{}", place(region, i, 0), region.column + region.columns - 1); });

@@ -75,7 +75,7 @@ std::vector<GateReport> run_gates(std::span<const Gate> gates, const Geometry& g
     const std::vector<Region> list = regions(geometry, options.effort);
     const auto count = static_cast<std::int64_t>(list.size());
     std::int64_t multiply_adds = 0;
-    for (const Region& region : list) multiply_adds += region.rows * region.columns * region.piece.k_count;
+    for (const Region& region : list) multiply_adds += region.rows * region.columns * region.gemm.k_count;
     const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
     const int threads = multiply_adds < worth_threads ? 1 : wanted;
 #pragma omp parallel for schedule(dynamic) num_threads(threads) ordered
@@ -104,12 +104,12 @@ GateReport full_emulation_gate(const Geometry& geometry, std::span<const std::in
     cpu::run_exact(emulated, {.threads = threads, .k_splits = k_splits});
 
     EmulationGate gate;
-    for (const Piece& piece : pieces(geometry)) {
-        for (std::int64_t row = 0; row < piece.rows; ++row) {
-            const Region region{.piece = piece, .row = row, .rows = 1, .columns = geometry.n};
+    for (const GroupGemm& gemm : group_gemms(geometry)) {
+        for (std::int64_t row = 0; row < gemm.rows; ++row) {
+            const Region region{.gemm = gemm, .row = row, .rows = 1, .columns = geometry.n};
             Expected values{.emulated = true};
             for (std::int64_t j = 0; j < geometry.n; ++j) {
-                const std::int64_t index = output_index(geometry.d, piece.group, piece.row_begin + row, j);
+                const std::int64_t index = output_index(geometry.d, gemm.group, gemm.row_begin + row, j);
                 values.value.push_back(static_cast<float>(formats::load(memory.data(), geometry.output, index)));
             }
             gate.add(geometry, region, values);

@@ -2,18 +2,13 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/math.h"
 
 #include <cstring>
 #include <new>
 #include <utility>
 
 namespace tilewright::check {
-namespace {
-
-std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-}  // namespace
-
 Memory::Memory(std::size_t bytes, bool guard_pages) : size_(bytes) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t band = round_up(guard_band, page);

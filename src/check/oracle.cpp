@@ -35,7 +35,7 @@ public:
     }
 
     Expected compute() {
-        const std::int64_t k_count = region_.piece.k_count;
+        const std::int64_t k_count = region_.gemm.k_count;
         for (std::int64_t k = 0; k < k_count; k += slab_k) {
             const std::int64_t count = std::min(slab_k, k_count - k);
             decode(a_range(k, count), step(), a_);
@@ -52,24 +52,24 @@ private:
     std::optional<StepKind> step() const { return order_ ? std::optional(order_->step) : std::nullopt; }
 
     SlabRange a_range(std::int64_t k, std::int64_t count) const {
-        const Piece& piece = region_.piece;
+        const GroupGemm& gemm = region_.gemm;
         return {.operand = g_.a,
-                .group = piece.group,
-                .row = piece.row_begin + region_.row,
+                .group = gemm.group,
+                .row = gemm.row_begin + region_.row,
                 .rows = region_.rows,
-                .k_begin = piece.k_begin,
-                .block_begin = piece.a_block_begin,
+                .k_begin = gemm.k_begin,
+                .block_begin = gemm.a_block_begin,
                 .k = k,
                 .k_count = count};
     }
     SlabRange b_range(std::int64_t k, std::int64_t count) const {
-        const Piece& piece = region_.piece;
+        const GroupGemm& gemm = region_.gemm;
         return {.operand = g_.b,
-                .group = piece.group,
+                .group = gemm.group,
                 .row = region_.column,
                 .rows = region_.columns,
-                .k_begin = piece.k_begin,
-                .block_begin = piece.b_block_begin,
+                .k_begin = gemm.k_begin,
+                .block_begin = gemm.b_block_begin,
                 .k = k,
                 .k_count = count};
     }
@@ -123,7 +123,7 @@ private:
         const int products = step_products(order_->step);
         for (std::int64_t at = 0; at < count; at += products) {
             const std::int64_t end = k + at + products;  // may lie beyond k_count
-            const bool last = end >= region_.piece.k_count;
+            const bool last = end >= region_.gemm.k_count;
             const bool cut = is_cut(end);
             const bool chain_ends = last || cut || (order_->chain != 0 && end % order_->chain == 0);
             for (std::int64_t i = 0; i < region_.rows; ++i) {
@@ -166,13 +166,13 @@ private:
 
     double tensor_scale(const OperandGeometry& operand) const {
         if (operand.tensor_scale == nullptr) return 1;
-        return formats::load(operand.tensor_scale, Format::f32, region_.piece.group * operand.tensor_scale_stride);
+        return formats::load(operand.tensor_scale, Format::f32, region_.gemm.group * operand.tensor_scale_stride);
     }
 
     double c_at(std::int64_t i, std::int64_t j) const {
         if (g_.c.data == nullptr) return 0;
-        const std::int64_t row = region_.piece.row_begin + region_.row + i;
-        return formats::load(g_.c.data, g_.output, output_index(g_.c, region_.piece.group, row, region_.column + j));
+        const std::int64_t row = region_.gemm.row_begin + region_.row + i;
+        return formats::load(g_.c.data, g_.output, output_index(g_.c, region_.gemm.group, row, region_.column + j));
     }
 
     void finish() {
@@ -186,7 +186,7 @@ private:
         for (std::int64_t i = 0; i < region_.rows; ++i) {
             for (std::int64_t j = 0; j < region_.columns; ++j) {
                 const auto at = static_cast<std::size_t>(i * region_.columns + j);
-                const bool no_k = region_.piece.k_count == 0;
+                const bool no_k = region_.gemm.k_count == 0;
                 out_.exact[at] = no_k ? c_at(i, j) : c_at(i, j) + factor * sums_[at];
                 out_.magnitude[at] *= std::fabs(factor);
                 if (order_) finish_emulated(i, j, at);
@@ -198,7 +198,7 @@ private:
         Running& element = running_[at];
         float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
         double bound = element.bound;
-        if (!order_->scales_along_k && region_.piece.k_count != 0) {
+        if (!order_->scales_along_k && region_.gemm.k_count != 0) {
             const float a_scale = a_.scale(i, 0);
             const float b_scale = b_.scale(j, 0);
             sum *= a_scale * b_scale;
@@ -208,7 +208,7 @@ private:
         const auto b_tensor = static_cast<float>(tensor_scale(g_.b));
         const float alpha = g_.alpha * (a_tensor * b_tensor);
         const auto c = static_cast<float>(c_at(i, j));
-        if (region_.piece.k_count == 0) {
+        if (region_.gemm.k_count == 0) {
             out_.value[at] = c;
         } else {
             out_.value[at] = g_.c.data == nullptr ? alpha * sum : std::fma(alpha, sum, c);

@@ -12,7 +12,7 @@ namespace tilewright::check {
 
 struct OracleOptions {
     bool emulate = true;  // else only `exact` and `magnitude`; also where the recipe has no canonical order
-    /// Where a plan splits k: ascending multiples of 128 from each piece's beginning.
+    /// Where a plan splits k: ascending multiples of 128 from each GEMM's beginning.
     std::span<const std::int64_t> k_splits{};
     /// A planted mistake, for the test of the tests: the sum of chains is rounded to bf16 after each.
     bool round_sums = false;

@@ -8,16 +8,16 @@
 
 namespace tilewright::check {
 
-/// Rows and columns of one piece; `row` counts from the piece's beginning.
+/// Rows and columns of one GEMM; `row` counts from the GEMM's beginning.
 struct Region {
-    Piece piece;
+    GroupGemm gemm;
     std::int64_t row = 0;
     std::int64_t rows = 0;
     std::int64_t column = 0;
     std::int64_t columns = 0;
 };
 
-/// How much is judged. Above either limit: the first and last rows and columns of each piece, and `tiles` seeded ones.
+/// How much is judged. Above either limit: the first and last rows and columns of each GEMM, and `tiles` seeded ones.
 struct Effort {
     std::int64_t elements = std::int64_t{1} << 20;
     std::int64_t multiply_adds = std::int64_t{1} << 28;

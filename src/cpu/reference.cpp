@@ -13,7 +13,7 @@ struct Factor {
     double scale;
 };
 
-/// `row` is the operand's; `k` counts from the piece's `k_begin`.
+/// `row` is the operand's; `k` counts from the GEMM's `k_begin`.
 Factor factor(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k_begin,
               std::int64_t k, std::int64_t block_begin) {
     const double value =
@@ -31,31 +31,31 @@ double tensor_scale(const OperandGeometry& operand, std::int64_t group) {
 
 }  // namespace
 
-double reference_element(const Geometry& g, const Piece& piece, std::int64_t row, std::int64_t column) {
-    const std::int64_t a_row = piece.row_begin + row;
+double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t row, std::int64_t column) {
+    const std::int64_t a_row = gemm.row_begin + row;
     double c = 0;
     if (g.c.data != nullptr) {
-        c = formats::load(g.c.data, g.output, output_index(g.c, piece.group, a_row, column));
+        c = formats::load(g.c.data, g.output, output_index(g.c, gemm.group, a_row, column));
     }
-    if (piece.k_count == 0) return c;  // also with infinite scales
+    if (gemm.k_count == 0) return c;  // also with infinite scales
 
     double sum = 0;
-    for (std::int64_t k = 0; k < piece.k_count; ++k) {
-        const Factor a = factor(g.a, piece.group, a_row, piece.k_begin, k, piece.a_block_begin);
-        const Factor b = factor(g.b, piece.group, column, piece.k_begin, k, piece.b_block_begin);
+    for (std::int64_t k = 0; k < gemm.k_count; ++k) {
+        const Factor a = factor(g.a, gemm.group, a_row, gemm.k_begin, k, gemm.a_block_begin);
+        const Factor b = factor(g.b, gemm.group, column, gemm.k_begin, k, gemm.b_block_begin);
         sum += a.value * b.value * scale_product(a.scale, b.scale);
     }
-    return c + output_factor(g.alpha, tensor_scale(g.a, piece.group), tensor_scale(g.b, piece.group)) * sum;
+    return c + output_factor(g.alpha, tensor_scale(g.a, gemm.group), tensor_scale(g.b, gemm.group)) * sum;
 }
 
 void run_reference(const Geometry& g, const std::function<bool()>& cancelled) {
     Cancellation cancellation(cancelled);
-    for (const Piece& piece : pieces(g)) {
-        for (std::int64_t row = 0; row < piece.rows; ++row) {
+    for (const GroupGemm& gemm : group_gemms(g)) {
+        for (std::int64_t row = 0; row < gemm.rows; ++row) {
             for (std::int64_t column = 0; column < g.n; ++column) {
                 if (cancellation.requested()) return cancellation.check();
-                const double value = reference_element(g, piece, row, column);
-                formats::store(g.d.data, g.output, output_index(g.d, piece.group, piece.row_begin + row, column),
+                const double value = reference_element(g, gemm, row, column);
+                formats::store(g.d.data, g.output, output_index(g.d, gemm.group, gemm.row_begin + row, column),
                                value);
             }
         }

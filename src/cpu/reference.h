@@ -11,7 +11,7 @@ namespace tilewright::cpu {
 /// On one thread. `cancelled` as in RunOptions.
 void run_reference(const Geometry& geometry, const std::function<bool()>& cancelled = {});
 
-/// One element in double, before the rounding: row and column count from the piece's beginning.
-double reference_element(const Geometry& geometry, const Piece& piece, std::int64_t row, std::int64_t column);
+/// One element in double, before the rounding: row and column count from the GEMM's beginning.
+double reference_element(const Geometry& geometry, const GroupGemm& gemm, std::int64_t row, std::int64_t column);
 
 }  // namespace tilewright::cpu

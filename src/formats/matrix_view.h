@@ -2,6 +2,7 @@
 // contiguous dimension, whichever it is, are converted at once.
 #pragma once
 
+#include "base/math.h"
 #include "formats/codec.h"
 
 #include <tilewright/tensor.h>
@@ -71,7 +72,7 @@ struct Regions {
 
     Regions(const MatrixView& view, std::int64_t rows_of_a_strip)
         : groups(view.groups), rows(view.rows), columns(view.columns), strip_rows(rows_of_a_strip) {}
-    std::int64_t strips() const { return (rows + strip_rows - 1) / strip_rows; }
+    std::int64_t strips() const { return ceil_div(rows, strip_rows); }
     std::int64_t chunks() const { return (columns + Tile::max_columns - 1) / Tile::max_columns; }
     std::int64_t count() const { return groups * strips() * chunks(); }
     Region operator[](std::int64_t index) const;

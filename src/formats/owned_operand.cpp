@@ -1,4 +1,5 @@
 // An operand with memory of its own, and the shapes of scales.
+#include "base/math.h"
 #include "formats/quantize_check.h"
 
 #include <tilewright/error.h>
@@ -12,8 +13,7 @@ namespace {
 constexpr std::int64_t alignment = 128;
 
 std::int64_t aligned_bytes(const Tensor& tensor) {
-    const std::int64_t bytes = row_major_bytes(tensor.format, tensor.shape);
-    return (bytes + alignment - 1) / alignment * alignment;
+    return round_up(row_major_bytes(tensor.format, tensor.shape), alignment);
 }
 
 }  // namespace
@@ -26,8 +26,8 @@ Dims scale_shape(Granularity granularity, const Dims& shape) {
     Dims scales;
     if (granularity == Granularity::none) return scales;
     if (shape.rank() == 3) scales.push_back(shape[0]);
-    if (row_count > 0) scales.push_back((rows + row_count - 1) / row_count);
-    if (k_count > 0) scales.push_back((k + k_count - 1) / k_count);
+    if (row_count > 0) scales.push_back(ceil_div<std::int64_t>(rows, row_count));
+    if (k_count > 0) scales.push_back(ceil_div<std::int64_t>(k, k_count));
     if (scales.rank() == 0) scales.push_back(1);
     return scales;
 }

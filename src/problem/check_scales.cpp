@@ -1,6 +1,8 @@
 // Scales: there or not, and of the shape that their granularity, the operand and the grouping ask for.
 #include "problem/checks.h"
 
+#include <tilewright/quantize.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -46,26 +48,18 @@ std::optional<Logical> logical_shape(const Side& side, const Problem& p, const S
     return logical;
 }
 
-std::int64_t blocks(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
-
 /// The shapes that fit; of block scales in k_grouped calls more columns may be given.
 std::vector<Dims> scale_shapes(const Logical& logical, Granularity granularity) {
-    const int row_block = tilewright::row_block(granularity);
-    const int k_block = tilewright::k_block(granularity);
-    const bool in_front = logical.has_groups || logical.k_grouped;
     if (granularity == Granularity::tensor) {
+        const bool in_front = logical.has_groups || logical.k_grouped;
         if (in_front && logical.groups != 1) return {{1}, {logical.groups}};
         return {{1}};
     }
-    if (granularity == Granularity::row) {
-        if (logical.k_grouped) return {{logical.rows}, {logical.groups, logical.rows}};
-        if (logical.has_groups) return {{logical.groups, logical.rows}};
-        return {{logical.rows}};
-    }
-    const std::int64_t rows = blocks(logical.rows, row_block);
-    const std::int64_t columns = blocks(logical.k, k_block);
-    if (logical.has_groups) return {{logical.groups, rows, columns}};
-    return {{rows, columns}};
+    const bool has_groups = logical.has_groups;
+    const Dims usual = scale_shape(
+        granularity, has_groups ? Dims{logical.groups, logical.rows, logical.k} : Dims{logical.rows, logical.k});
+    if (granularity == Granularity::row && logical.k_grouped) return {usual, {logical.groups, logical.rows}};
+    return {usual};
 }
 
 bool fits(const Dims& given, const Logical& logical, Granularity granularity) {

@@ -1,5 +1,6 @@
 #include "problem/geometry.h"
 
+#include "base/math.h"
 #include "formats/element.h"
 #include "problem/axes.h"
 
@@ -48,10 +49,10 @@ OutputGeometry output_geometry(const Tensor& tensor) {
             .column_stride = tensor.strides[first + 1]};
 }
 
-std::int64_t blocks(std::int64_t k, int block) { return block == 0 ? 0 : (k + block - 1) / block; }
+std::int64_t blocks(std::int64_t k, int block) { return block == 0 ? 0 : ceil_div<std::int64_t>(k, block); }
 
 /// The next multiple, or `limit` if that comes first; no sum overflows.
-std::int64_t round_up(std::int64_t value, std::int64_t multiple, std::int64_t limit) {
+std::int64_t round_up_to(std::int64_t value, std::int64_t multiple, std::int64_t limit) {
     const std::int64_t missing = (multiple - value % multiple) % multiple;
     return missing <= limit - value ? value + missing : limit;
 }
@@ -62,8 +63,8 @@ std::int64_t size_entry(const Geometry& g, std::int64_t index) {
 }
 
 /// Runs of rows with the same group; rows of no group are left out.
-std::vector<Piece> index_pieces(const Geometry& g) {
-    std::vector<Piece> list;
+std::vector<GroupGemm> index_gemms(const Geometry& g) {
+    std::vector<GroupGemm> list;
     for (std::int64_t row = 0; row < g.m; ++row) {
         const std::int64_t group = size_entry(g, row);
         if (group < 0 || group >= g.groups) continue;
@@ -76,13 +77,13 @@ std::vector<Piece> index_pieces(const Geometry& g) {
     return list;
 }
 
-std::vector<Piece> offset_pieces(const Geometry& g, std::int64_t alignment) {
-    std::vector<Piece> list;
+std::vector<GroupGemm> offset_gemms(const Geometry& g, std::int64_t alignment) {
+    std::vector<GroupGemm> list;
     std::int64_t begin = 0;
     for (std::int64_t group = 0; group < g.groups; ++group) {
         const std::int64_t end = std::clamp(size_entry(g, group), begin, g.m);
         list.push_back({.group = group, .row_begin = begin, .rows = end - begin, .k_count = g.k});
-        begin = round_up(end, alignment, g.m);
+        begin = round_up_to(end, alignment, g.m);
     }
     return list;
 }
@@ -95,23 +96,23 @@ std::int64_t served_k(const OperandGeometry& operand, std::int64_t first_block, 
 }
 
 /// Sizes that need more scale columns than there are lose the k beyond the last one: clamped like everything else.
-std::vector<Piece> k_pieces(const Geometry& g) {
-    std::vector<Piece> list;
-    Piece piece{.rows = g.m};
-    for (piece.group = 0; piece.group < g.groups; ++piece.group) {
-        const std::int64_t end = std::clamp(size_entry(g, piece.group), piece.k_begin, g.k);
-        piece.k_count = served_k(g.a, piece.a_block_begin, end - piece.k_begin);
-        piece.k_count = served_k(g.b, piece.b_block_begin, piece.k_count);
-        list.push_back(piece);
-        piece.k_begin = end;
-        piece.a_block_begin += blocks(piece.k_count, g.a.k_block());
-        piece.b_block_begin += blocks(piece.k_count, g.b.k_block());
+std::vector<GroupGemm> k_gemms(const Geometry& g) {
+    std::vector<GroupGemm> list;
+    GroupGemm gemm{.rows = g.m};
+    for (gemm.group = 0; gemm.group < g.groups; ++gemm.group) {
+        const std::int64_t end = std::clamp(size_entry(g, gemm.group), gemm.k_begin, g.k);
+        gemm.k_count = served_k(g.a, gemm.a_block_begin, end - gemm.k_begin);
+        gemm.k_count = served_k(g.b, gemm.b_block_begin, gemm.k_count);
+        list.push_back(gemm);
+        gemm.k_begin = end;
+        gemm.a_block_begin += blocks(gemm.k_count, g.a.k_block());
+        gemm.b_block_begin += blocks(gemm.k_count, g.b.k_block());
     }
     return list;
 }
 
-std::vector<Piece> group_pieces(const Geometry& g, bool masked) {
-    std::vector<Piece> list;
+std::vector<GroupGemm> group_gemms(const Geometry& g, bool masked) {
+    std::vector<GroupGemm> list;
     for (std::int64_t group = 0; group < g.groups; ++group) {
         const std::int64_t rows = masked ? std::clamp<std::int64_t>(size_entry(g, group), 0, g.m) : g.m;
         list.push_back({.group = group, .rows = rows, .k_count = g.k});
@@ -119,15 +120,15 @@ std::vector<Piece> group_pieces(const Geometry& g, bool masked) {
     return list;
 }
 
-std::vector<Piece> all_pieces(const Geometry& g) {
+std::vector<GroupGemm> all_gemms(const Geometry& g) {
     switch (g.grouping.grouping) {
         case Grouping::dense:
-        case Grouping::batched: return group_pieces(g, false);
-        case Grouping::m_grouped_masked: return group_pieces(g, true);
-        case Grouping::m_grouped_indices: return index_pieces(g);
-        case Grouping::m_grouped_offsets: return offset_pieces(g, 1);
-        case Grouping::m_grouped_aligned_offsets: return offset_pieces(g, g.grouping.alignment);
-        case Grouping::k_grouped: return k_pieces(g);
+        case Grouping::batched: return group_gemms(g, false);
+        case Grouping::m_grouped_masked: return group_gemms(g, true);
+        case Grouping::m_grouped_indices: return index_gemms(g);
+        case Grouping::m_grouped_offsets: return offset_gemms(g, 1);
+        case Grouping::m_grouped_aligned_offsets: return offset_gemms(g, g.grouping.alignment);
+        case Grouping::k_grouped: return k_gemms(g);
     }
     return {};
 }
@@ -155,9 +156,9 @@ Geometry geometry(const Problem& p) {
     return g;
 }
 
-std::vector<Piece> pieces(const Geometry& g) {
-    std::vector<Piece> list = all_pieces(g);
-    std::erase_if(list, [](const Piece& piece) { return piece.rows <= 0; });
+std::vector<GroupGemm> group_gemms(const Geometry& g) {
+    std::vector<GroupGemm> list = all_gemms(g);
+    std::erase_if(list, [](const GroupGemm& gemm) { return gemm.rows <= 0; });
     return list;
 }
 

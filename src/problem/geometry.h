@@ -1,5 +1,5 @@
 // A validated problem without its names: what every backend computes from. Layouts have become strides, groupings a
-// list of pieces, each a plain product of some rows of A with one B.
+// list of GEMMs, each a plain product of some rows of A with one B.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -54,7 +54,7 @@ struct Geometry {
 
 /// Rows row_begin .. row_begin + rows of A (and D) against group `group` of B, over k_begin .. k_begin + k_count.
 /// Operands without a group dimension have a group stride of zero, so `group` may be applied to both.
-struct Piece {
+struct GroupGemm {
     std::int64_t group = 0;
     std::int64_t row_begin = 0;
     std::int64_t rows = 0;
@@ -67,11 +67,11 @@ struct Piece {
 /// The geometry of a problem for which `validate` found nothing.
 Geometry geometry(const Problem& problem);
 
-/// The pieces, in ascending order of rows and groups; sizes are read from host memory and clamped into the buffers.
-/// Pieces without rows are left out; pieces without k stay (their D is C, or zeros).
-std::vector<Piece> pieces(const Geometry& geometry);
+/// The GEMMs, in ascending order of rows and groups; sizes are read from host memory and clamped into the buffers.
+/// GEMMs without rows are left out; GEMMs without k stay (their D is C, or zeros).
+std::vector<GroupGemm> group_gemms(const Geometry& geometry);
 
-/// Where element (row, k) of the piece lies, in elements from `values`; row and k count from the piece's beginning.
+/// Where element (row, k) of the GEMM lies, in elements from `values`; row and k count from the GEMM's beginning.
 inline std::int64_t value_index(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k) {
     return group * operand.value_strides.group + row * operand.value_strides.row + k * operand.value_strides.k;
 }

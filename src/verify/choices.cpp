@@ -3,18 +3,12 @@
 namespace tilewright::verify {
 
 const std::vector<Grouping>& all_groupings() {
-    static const std::vector<Grouping> list{Grouping::dense,
-                                            Grouping::batched,
-                                            Grouping::m_grouped_indices,
-                                            Grouping::m_grouped_offsets,
-                                            Grouping::m_grouped_aligned_offsets,
-                                            Grouping::m_grouped_masked,
-                                            Grouping::k_grouped};
+    static const std::vector<Grouping> list(tilewright::all_groupings.begin(), tilewright::all_groupings.end());
     return list;
 }
 
 const std::vector<Layout>& all_layouts() {
-    static const std::vector<Layout> list{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
+    static const std::vector<Layout> list(tilewright::all_layouts.begin(), tilewright::all_layouts.end());
     return list;
 }
 
@@ -24,7 +18,7 @@ const std::vector<Format>& all_outputs() {
 }
 
 const std::vector<Arithmetic>& all_arithmetics() {
-    static const std::vector<Arithmetic> list{Arithmetic::fast, Arithmetic::bit_exact};
+    static const std::vector<Arithmetic> list(tilewright::all_arithmetics.begin(), tilewright::all_arithmetics.end());
     return list;
 }
 

@@ -72,11 +72,11 @@ TEST(Case, IsAValidProblemThatTheReferenceComputesForEveryRecipeAndGrouping) {
             test_case.reset_output();
             cpu::run_reference(test_case.geometry());
             ASSERT_EQ(test_case.damage(), "");
-            for (const Piece& piece : test_case.pieces()) {
-                for (std::int64_t row = 0; row < piece.rows; ++row) {
+            for (const GroupGemm& gemm : test_case.gemms()) {
+                for (std::int64_t row = 0; row < gemm.rows; ++row) {
                     for (std::int64_t column = 0; column < spec.n; ++column) {
                         // Poison that was read would be NaN here.
-                        ASSERT_TRUE(std::isfinite(test_case.output_at(piece.group, piece.row_begin + row, column)));
+                        ASSERT_TRUE(std::isfinite(test_case.output_at(gemm.group, gemm.row_begin + row, column)));
                     }
                 }
             }
@@ -101,8 +101,8 @@ TEST(Case, SeededSplitsHoldAGroupOfNoneAndAGroupOfOne) {
             const Case test_case(spec);
             std::vector<std::int64_t> sizes(static_cast<std::size_t>(groups), 0);
             const bool of_k = grouping == Grouping::k_grouped;
-            for (const Piece& piece : test_case.pieces()) {
-                sizes[static_cast<std::size_t>(piece.group)] += of_k ? piece.k_count : piece.rows;
+            for (const GroupGemm& gemm : test_case.gemms()) {
+                sizes[static_cast<std::size_t>(gemm.group)] += of_k ? gemm.k_count : gemm.rows;
             }
             EXPECT_EQ(std::ranges::count(sizes, 0) > 0, true);
             EXPECT_EQ(std::ranges::count(sizes, 1) > 0, true);
@@ -125,10 +125,10 @@ TEST(Case, ExplicitSizesAreThePiecesOfTheGeometry) {
         SCOPED_TRACE(describe(spec));
         std::vector<std::int64_t> seen(sizes.size(), 0);
         const Case test_case(spec);
-        for (const Piece& piece : test_case.pieces()) {
-            seen[static_cast<std::size_t>(piece.group)] += grouping == Grouping::k_grouped ? piece.k_count : piece.rows;
+        for (const GroupGemm& gemm : test_case.gemms()) {
+            seen[static_cast<std::size_t>(gemm.group)] += grouping == Grouping::k_grouped ? gemm.k_count : gemm.rows;
             if (grouping == Grouping::m_grouped_aligned_offsets) {
-                EXPECT_EQ(piece.row_begin % 8, 0);
+                EXPECT_EQ(gemm.row_begin % 8, 0);
             }
         }
         EXPECT_EQ(seen, sizes);
@@ -141,10 +141,10 @@ std::vector<double> reference_numbers(const CaseSpec& spec) {
     test_case.reset_output();
     cpu::run_reference(test_case.geometry());
     std::vector<double> numbers;
-    for (const Piece& piece : test_case.pieces()) {
-        for (std::int64_t row = 0; row < piece.rows; ++row) {
+    for (const GroupGemm& gemm : test_case.gemms()) {
+        for (std::int64_t row = 0; row < gemm.rows; ++row) {
             for (std::int64_t column = 0; column < spec.n; ++column) {
-                numbers.push_back(test_case.output_at(piece.group, piece.row_begin + row, column));
+                numbers.push_back(test_case.output_at(gemm.group, gemm.row_begin + row, column));
             }
         }
     }

@@ -152,7 +152,7 @@ TEST(GateRules, TheMagnitudeFallbackHoldsForRightResults) {
             const Geometry g = test_case.geometry();
             const double limit =
                 limits(error_class({g.a.recipe, g.b.recipe}, g.accumulation, Arithmetic::bit_exact), g.k).magnitude;
-            const Expected values = expected(g, {.piece = test_case.pieces().front(), .rows = 4, .columns = 64});
+            const Expected values = expected(g, {.gemm = test_case.gemms().front(), .rows = 4, .columns = 64});
             for (std::size_t i = 0; i < values.exact.size(); ++i) {
                 const double given = formats::load(g.d.data, Format::f32, static_cast<std::int64_t>(i));
                 ASSERT_LE(std::fabs(given - values.exact[i]), 0x1p-24 * std::fabs(given) + limit * values.magnitude[i])

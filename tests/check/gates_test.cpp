@@ -25,7 +25,7 @@ void expect_pass(const CaseSpec& spec) {
     const Judgement judgement = judge(test_case);
     ASSERT_TRUE(judgement.pass()) << describe(spec) << "\n" << judgement.text();
     std::int64_t elements = 0;
-    for (const Piece& piece : test_case.pieces()) elements += piece.rows * spec.n;
+    for (const GroupGemm& gemm : test_case.gemms()) elements += gemm.rows * spec.n;
     for (const GateReport& report : judgement.reports) {
         if (report.gate != Gate::aggregates && report.gate != Gate::damage) {
             ASSERT_EQ(report.judged, elements);
@@ -158,7 +158,7 @@ TEST(Gates, FullEmulationSeesOneBitAnywhere) {
     test_case.reset_output();
     cpu::run_exact(test_case.geometry());
     EXPECT_TRUE(full_emulation_gate(test_case.judged_geometry()).pass());
-    const Piece& last = test_case.pieces().back();
+    const GroupGemm& last = test_case.gemms().back();
     const Dims& strides = test_case.problem().d.strides;
     auto* const d = static_cast<std::uint16_t*>(test_case.problem().d.data);
     d[last.group * strides[0] + (last.rows - 1) * strides[1] + 49] ^= 1;

@@ -49,7 +49,7 @@ TEST(Oracle, ExactIsTheReferenceToTheBit) {
             for (std::int64_t i = 0; i < region.rows; ++i) {
                 for (std::int64_t j = 0; j < region.columns; ++j) {
                     ASSERT_EQ(values.exact[static_cast<std::size_t>(i * region.columns + j)],
-                              cpu::reference_element(g, region.piece, region.row + i, region.column + j));
+                              cpu::reference_element(g, region.gemm, region.row + i, region.column + j));
                 }
             }
         }
@@ -153,7 +153,7 @@ TEST(Oracle, EmulationHasTheBitsOfTheBackendForEveryRecipe) {
                     for (std::int64_t j = 0; j < region.columns; ++j) {
                         const float value = values.value[static_cast<std::size_t>(i * region.columns + j)];
                         ASSERT_EQ(std::bit_cast<std::uint32_t>(value),
-                                  test_case.output_bits(region.piece.group, region.piece.row_begin + region.row + i,
+                                  test_case.output_bits(region.gemm.group, region.gemm.row_begin + region.row + i,
                                                         region.column + j))
                             << i << " " << j;
                         ++compared;

@@ -1,5 +1,5 @@
 // The walk over the tiles of groups: for thousands of mixes of sizes, sensible or not, the blocks of a grid meet every
-// tile of every piece once, as src/problem has the pieces, and no other.
+// tile of every GEMM once, as src/problem has the GEMMs, and no other.
 #include "hopper/schedule/grouped.h"
 
 #include <gtest/gtest.h>
@@ -58,12 +58,12 @@ Met expected(const Mix& mix) {
     constexpr int wide = tile.shape.n * tile.cluster.size;
     const std::int64_t columns = (g.n + wide - 1) / wide * wide;
     Met met;
-    for (const Piece& piece : pieces(g)) {
-        const std::int64_t end = piece.row_begin + piece.rows;
-        for (std::int64_t row = piece.row_begin; row < end; row += tile.shape.m) {
-            const std::int64_t batch = g.grouping.grouping == Grouping::m_grouped_masked ? piece.group : 0;
+    for (const GroupGemm& gemm : group_gemms(g)) {
+        const std::int64_t end = gemm.row_begin + gemm.rows;
+        for (std::int64_t row = gemm.row_begin; row < end; row += tile.shape.m) {
+            const std::int64_t batch = g.grouping.grouping == Grouping::m_grouped_masked ? gemm.group : 0;
             for (std::int64_t column = 0; column < columns; column += tile.shape.n) {
-                met.emplace(batch, piece.group, row, column, end);
+                met.emplace(batch, gemm.group, row, column, end);
             }
         }
     }
@@ -75,10 +75,10 @@ template <Tile tile>
 Met without_cuts(const Met& met, const Mix& mix) {
     Met joined;
     for (auto [batch, group, row, column, end] : met) {
-        for (const Piece& piece : pieces(mix.geometry)) {
-            const bool within = piece.group == group && piece.row_begin <= row && row < piece.row_begin + piece.rows;
-            if (within && (end - piece.row_begin) % (std::int64_t{mix.band} * tile.shape.m) == 0) {
-                end = piece.row_begin + piece.rows;
+        for (const GroupGemm& gemm : group_gemms(mix.geometry)) {
+            const bool within = gemm.group == group && gemm.row_begin <= row && row < gemm.row_begin + gemm.rows;
+            if (within && (end - gemm.row_begin) % (std::int64_t{mix.band} * tile.shape.m) == 0) {
+                end = gemm.row_begin + gemm.rows;
             }
         }
         joined.emplace(batch, group, row, column, end);

@@ -15,7 +15,7 @@
 namespace tilewright::fuzz {
 namespace {
 
-// Large results are judged in part: corners of every piece and a few tiles.
+// Large results are judged in part: corners of every GEMM and a few tiles.
 constexpr check::Effort effort{.elements = 8192, .multiply_adds = std::int64_t{1} << 20, .tiles = 4};
 
 std::string messages(const std::vector<Finding>& findings) {
@@ -37,13 +37,13 @@ std::string compare_with_reference(const Geometry& g) {
         for (std::int64_t at = 0; at < region.rows * region.columns && left > 0; ++at, --left) {
             const std::int64_t row = region.row + at / region.columns;
             const std::int64_t column = region.column + at % region.columns;
-            const double reference = cpu::reference_element(g, region.piece, row, column);
+            const double reference = cpu::reference_element(g, region.gemm, row, column);
             const double exact = expected.exact[static_cast<std::size_t>(at)];
             const double slack = 1e-12 * (expected.magnitude[static_cast<std::size_t>(at)] + std::fabs(reference));
             const bool both_odd = !std::isfinite(reference) && !std::isfinite(exact);
             if (both_odd || std::fabs(reference - exact) <= slack) continue;
             return fmt::format("oracle and reference differ: group {}, row {}, column {}: {} and {}\n",
-                               region.piece.group, region.piece.row_begin + row, column, exact, reference);
+                               region.gemm.group, region.gemm.row_begin + row, column, exact, reference);
         }
     }
     return {};

@@ -1,4 +1,4 @@
-// Pieces of every grouping, with sizes no one should pass, and the strides that layouts become.
+// GEMMs of every grouping, with sizes no one should pass, and the strides that layouts become.
 #include "problem/geometry.h"
 
 #include "problem/sample.h"
@@ -21,15 +21,15 @@ using Row =
 
 std::vector<Row> rows_of(const Problem& p) {
     std::vector<Row> rows;
-    for (const Piece& x : pieces(geometry(p))) {
+    for (const GroupGemm& x : group_gemms(geometry(p))) {
         rows.emplace_back(x.group, x.row_begin, x.rows, x.k_begin, x.k_count, x.a_block_begin, x.b_block_begin);
     }
     return rows;
 }
 
-/// The pieces of a problem whose sizes are `sizes`.
+/// The GEMMs of a problem whose sizes are `sizes`.
 template <class Integer = std::int64_t>
-std::vector<Row> pieces_with(SampleSpec spec, std::vector<Integer> sizes, std::int64_t alignment = 128) {
+std::vector<Row> gemms_with(SampleSpec spec, std::vector<Integer> sizes, std::int64_t alignment = 128) {
     Problem p = sample(spec);
     constexpr Format format = sizeof(Integer) == 4 ? Format::i32 : Format::i64;
     p.groups.sizes = row_major(sizes.data(), format, {static_cast<std::int64_t>(sizes.size())});
@@ -38,72 +38,72 @@ std::vector<Row> pieces_with(SampleSpec spec, std::vector<Integer> sizes, std::i
     return rows_of(p);
 }
 
-/// Pieces of consecutive rows, all of k.
+/// GEMMs of consecutive rows, all of k.
 Row rows(std::int64_t group, std::int64_t begin, std::int64_t count) { return {group, begin, count, 0, 512, 0, 0}; }
 
 using Rows = std::vector<Row>;
 
-TEST(Pieces, Dense) {
+TEST(Gemms, Dense) {
     EXPECT_EQ(rows_of(sample({})), (Rows{rows(0, 0, 64)}));
     EXPECT_EQ(rows_of(sample({.m = 0})), Rows{});
     EXPECT_EQ(rows_of(sample({.k = 0})), (Rows{{0, 0, 64, 0, 0, 0, 0}})) << "k = 0 still writes C or zeros";
 }
 
-TEST(Pieces, Batched) {
+TEST(Gemms, Batched) {
     EXPECT_EQ(rows_of(sample({.grouping = Grouping::batched, .groups = 2})), (Rows{rows(0, 0, 64), rows(1, 0, 64)}));
     EXPECT_EQ(rows_of(sample({.grouping = Grouping::batched, .groups = 0})), Rows{});
 }
 
-TEST(Pieces, Indices) {
+TEST(Gemms, Indices) {
     const SampleSpec spec{.grouping = Grouping::m_grouped_indices, .m = 8, .groups = 3};
-    EXPECT_EQ(pieces_with(spec, {0, 0, 0, 1, 1, 2, 2, 2}), (Rows{rows(0, 0, 3), rows(1, 3, 2), rows(2, 5, 3)}));
-    EXPECT_EQ(pieces_with(spec, {-1, 0, 0, -1, 0, 2, -1, -1}), (Rows{rows(0, 1, 2), rows(0, 4, 1), rows(2, 5, 1)}));
-    EXPECT_EQ(pieces_with(spec, {2, 1, 0, 0, 1, 2, 2, 1}),
+    EXPECT_EQ(gemms_with(spec, {0, 0, 0, 1, 1, 2, 2, 2}), (Rows{rows(0, 0, 3), rows(1, 3, 2), rows(2, 5, 3)}));
+    EXPECT_EQ(gemms_with(spec, {-1, 0, 0, -1, 0, 2, -1, -1}), (Rows{rows(0, 1, 2), rows(0, 4, 1), rows(2, 5, 1)}));
+    EXPECT_EQ(gemms_with(spec, {2, 1, 0, 0, 1, 2, 2, 1}),
               (Rows{rows(2, 0, 1), rows(1, 1, 1), rows(0, 2, 2), rows(1, 4, 1), rows(2, 5, 2), rows(1, 7, 1)}));
-    EXPECT_EQ(pieces_with(spec, {3, -2, highest, lowest, 1, 3, -1, 100}), (Rows{rows(1, 4, 1)}));
-    EXPECT_EQ(pieces_with<std::int32_t>(spec, {-1, -1, -1, -1, -1, -1, -1, -1}), Rows{});
-    EXPECT_EQ(pieces_with<std::int32_t>(spec, {0, 0, 0, 0, 0, 0, 0, 1 << 30}), (Rows{rows(0, 0, 7)}));
-    EXPECT_EQ(pieces_with<std::int32_t>({.grouping = Grouping::m_grouped_indices, .m = 3, .groups = 0}, {0, 1, -1}),
+    EXPECT_EQ(gemms_with(spec, {3, -2, highest, lowest, 1, 3, -1, 100}), (Rows{rows(1, 4, 1)}));
+    EXPECT_EQ(gemms_with<std::int32_t>(spec, {-1, -1, -1, -1, -1, -1, -1, -1}), Rows{});
+    EXPECT_EQ(gemms_with<std::int32_t>(spec, {0, 0, 0, 0, 0, 0, 0, 1 << 30}), (Rows{rows(0, 0, 7)}));
+    EXPECT_EQ(gemms_with<std::int32_t>({.grouping = Grouping::m_grouped_indices, .m = 3, .groups = 0}, {0, 1, -1}),
               Rows{});
 }
 
-TEST(Pieces, Offsets) {
+TEST(Gemms, Offsets) {
     const SampleSpec spec{.grouping = Grouping::m_grouped_offsets, .m = 10, .groups = 4};
-    EXPECT_EQ(pieces_with(spec, {3, 3, 4, 10}), (Rows{rows(0, 0, 3), rows(2, 3, 1), rows(3, 4, 6)}));
-    EXPECT_EQ(pieces_with(spec, {0, 0, 0, 0}), Rows{});
-    EXPECT_EQ(pieces_with(spec, {2, 4, 4, 8}), (Rows{rows(0, 0, 2), rows(1, 2, 2), rows(3, 4, 4)})) << "rows left over";
-    EXPECT_EQ(pieces_with(spec, {5, 2, 7, 6}), (Rows{rows(0, 0, 5), rows(2, 5, 2)})) << "descending ends are empty";
-    EXPECT_EQ(pieces_with(spec, {lowest, highest, 3, lowest}), (Rows{rows(1, 0, 10)}));
-    EXPECT_EQ(pieces_with<std::int32_t>(spec, {-5, 11, 11, 11}), (Rows{rows(1, 0, 10)}));
+    EXPECT_EQ(gemms_with(spec, {3, 3, 4, 10}), (Rows{rows(0, 0, 3), rows(2, 3, 1), rows(3, 4, 6)}));
+    EXPECT_EQ(gemms_with(spec, {0, 0, 0, 0}), Rows{});
+    EXPECT_EQ(gemms_with(spec, {2, 4, 4, 8}), (Rows{rows(0, 0, 2), rows(1, 2, 2), rows(3, 4, 4)})) << "rows left over";
+    EXPECT_EQ(gemms_with(spec, {5, 2, 7, 6}), (Rows{rows(0, 0, 5), rows(2, 5, 2)})) << "descending ends are empty";
+    EXPECT_EQ(gemms_with(spec, {lowest, highest, 3, lowest}), (Rows{rows(1, 0, 10)}));
+    EXPECT_EQ(gemms_with<std::int32_t>(spec, {-5, 11, 11, 11}), (Rows{rows(1, 0, 10)}));
 }
 
-TEST(Pieces, AlignedOffsets) {
+TEST(Gemms, AlignedOffsets) {
     const SampleSpec spec{.grouping = Grouping::m_grouped_aligned_offsets, .m = 600, .groups = 3};
-    EXPECT_EQ(pieces_with(spec, {100, 256, 300}), (Rows{rows(0, 0, 100), rows(1, 128, 128), rows(2, 256, 44)}));
-    EXPECT_EQ(pieces_with(spec, {0, 128, 129}), (Rows{rows(1, 0, 128), rows(2, 128, 1)}));
-    EXPECT_EQ(pieces_with(spec, {1, 100, 130}), (Rows{rows(0, 0, 1), rows(2, 128, 2)})) << "an end before its start";
-    EXPECT_EQ(pieces_with(spec, {513, 600, 600}), (Rows{rows(0, 0, 513)})) << "no room for the next start";
-    EXPECT_EQ(pieces_with(spec, {1, 200, 300}, 1), (Rows{rows(0, 0, 1), rows(1, 1, 199), rows(2, 200, 100)}));
-    EXPECT_EQ(pieces_with(spec, {1, 600, 600}, highest), (Rows{rows(0, 0, 1)})) << "an alignment beyond every row";
-    EXPECT_EQ(pieces_with(spec, {highest, lowest, highest}), (Rows{rows(0, 0, 600)}));
+    EXPECT_EQ(gemms_with(spec, {100, 256, 300}), (Rows{rows(0, 0, 100), rows(1, 128, 128), rows(2, 256, 44)}));
+    EXPECT_EQ(gemms_with(spec, {0, 128, 129}), (Rows{rows(1, 0, 128), rows(2, 128, 1)}));
+    EXPECT_EQ(gemms_with(spec, {1, 100, 130}), (Rows{rows(0, 0, 1), rows(2, 128, 2)})) << "an end before its start";
+    EXPECT_EQ(gemms_with(spec, {513, 600, 600}), (Rows{rows(0, 0, 513)})) << "no room for the next start";
+    EXPECT_EQ(gemms_with(spec, {1, 200, 300}, 1), (Rows{rows(0, 0, 1), rows(1, 1, 199), rows(2, 200, 100)}));
+    EXPECT_EQ(gemms_with(spec, {1, 600, 600}, highest), (Rows{rows(0, 0, 1)})) << "an alignment beyond every row";
+    EXPECT_EQ(gemms_with(spec, {highest, lowest, highest}), (Rows{rows(0, 0, 600)}));
 }
 
-TEST(Pieces, Masked) {
+TEST(Gemms, Masked) {
     const SampleSpec spec{.grouping = Grouping::m_grouped_masked, .m = 10, .groups = 5};
-    EXPECT_EQ(pieces_with(spec, {0, 10, 3, -1, 11}), (Rows{rows(1, 0, 10), rows(2, 0, 3), rows(4, 0, 10)}));
-    EXPECT_EQ(pieces_with(spec, {lowest, highest, 0, 0, 1}), (Rows{rows(1, 0, 10), rows(4, 0, 1)}));
+    EXPECT_EQ(gemms_with(spec, {0, 10, 3, -1, 11}), (Rows{rows(1, 0, 10), rows(2, 0, 3), rows(4, 0, 10)}));
+    EXPECT_EQ(gemms_with(spec, {lowest, highest, 0, 0, 1}), (Rows{rows(1, 0, 10), rows(4, 0, 1)}));
 }
 
-TEST(Pieces, KGrouped) {
+TEST(Gemms, KGrouped) {
     const SampleSpec spec{.grouping = Grouping::k_grouped, .recipe = "bf16:bf16", .m = 8, .k = 512, .groups = 4};
     EXPECT_EQ(
-        pieces_with(spec, {100, 100, 300, 512}),
+        gemms_with(spec, {100, 100, 300, 512}),
         (Rows{{0, 0, 8, 0, 100, 0, 0}, {1, 0, 8, 100, 0, 0, 0}, {2, 0, 8, 100, 200, 0, 0}, {3, 0, 8, 300, 212, 0, 0}}));
-    EXPECT_EQ(pieces_with(spec, {lowest, 600, 3, highest}),
+    EXPECT_EQ(gemms_with(spec, {lowest, 600, 3, highest}),
               (Rows{{0, 0, 8, 0, 0, 0, 0}, {1, 0, 8, 0, 512, 0, 0}, {2, 0, 8, 512, 0, 0, 0}, {3, 0, 8, 512, 0, 0, 0}}));
 }
 
-TEST(Pieces, KGroupedBlocksStartAnewInEachGroup) {
+TEST(Gemms, KGroupedBlocksStartAnewInEachGroup) {
     SampleSpec spec{.grouping = Grouping::k_grouped, .recipe = "1x128:mxfp4", .m = 8, .n = 4, .k = 512, .groups = 3};
     Problem p = sample(spec);
     std::vector<std::int64_t> ends{130, 130, 512};
@@ -118,7 +118,7 @@ TEST(Pieces, KGroupedBlocksStartAnewInEachGroup) {
     EXPECT_EQ(rows_of(p), (Rows{{0, 0, 8, 0, 1, 0, 0}, {1, 0, 8, 1, 1, 1, 1}, {2, 0, 8, 2, 256, 2, 2}}));
 }
 
-TEST(Pieces, SizesInStrides) {
+TEST(Gemms, SizesInStrides) {
     std::vector<std::int32_t> sizes{2, -7, 5, -7};
     Problem p = sample({.grouping = Grouping::m_grouped_offsets, .m = 8, .groups = 2});
     p.groups.sizes = row_major(sizes.data(), Format::i32, {2});

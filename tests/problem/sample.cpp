@@ -1,6 +1,7 @@
 #include "problem/sample.h"
 
 #include <gtest/gtest.h>
+#include "base/math.h"
 
 #include <atomic>
 #include <bit>
@@ -8,8 +9,6 @@
 
 namespace tilewright::test {
 namespace {
-
-std::int64_t ceil_divide(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 Dims with_groups(bool grouped, std::int64_t groups, Dims inner) {
     if (!grouped) return inner;
@@ -29,17 +28,21 @@ Operand operand(const OperandRecipe& recipe, bool transposed, bool grouped, cons
         case Granularity::tensor: result.scales = placed(recipe.scales, {grouped ? s.groups : 1}); break;
         case Granularity::row: result.scales = placed(recipe.scales, with_groups(grouped, s.groups, {rows})); break;
         case Granularity::block_128x128:
-            result.scales =
-                placed(recipe.scales, with_groups(grouped, s.groups, {ceil_divide(rows, 128), ceil_divide(s.k, 128)}));
+            result.scales = placed(
+                recipe.scales,
+                with_groups(grouped, s.groups, {ceil_div<std::int64_t>(rows, 128), ceil_div<std::int64_t>(s.k, 128)}));
             break;
         case Granularity::block_1x128:
-            result.scales = placed(recipe.scales, with_groups(grouped, s.groups, {rows, ceil_divide(s.k, 128)}));
+            result.scales =
+                placed(recipe.scales, with_groups(grouped, s.groups, {rows, ceil_div<std::int64_t>(s.k, 128)}));
             break;
         case Granularity::block_1x32:
-            result.scales = placed(recipe.scales, with_groups(grouped, s.groups, {rows, ceil_divide(s.k, 32)}));
+            result.scales =
+                placed(recipe.scales, with_groups(grouped, s.groups, {rows, ceil_div<std::int64_t>(s.k, 32)}));
             break;
         case Granularity::block_1x16:
-            result.scales = placed(recipe.scales, with_groups(grouped, s.groups, {rows, ceil_divide(s.k, 16)}));
+            result.scales =
+                placed(recipe.scales, with_groups(grouped, s.groups, {rows, ceil_div<std::int64_t>(s.k, 16)}));
             result.tensor_scale = placed(Format::f32, {grouped ? s.groups : 1});
             break;
     }

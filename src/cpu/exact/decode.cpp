@@ -52,7 +52,7 @@ std::int64_t tile_index(const TileLayout& layout, std::int64_t row) {
     return row / layout.panel * tile_k * layout.panel + row % layout.panel;
 }
 
-/// Reads along the dimension in which the operand's elements lie closer together.
+/// Reads along the dimension of the smaller stride.
 template <class Read>
 void copy(const OperandRange& range, const TileLayout& layout, Read read, float* out) {
     const Strides& strides = range.operand.value_strides;
@@ -112,8 +112,8 @@ void apply_block_scales(const OperandRange& range, const TileLayout& layout, flo
 /// NaN and infinities; in bf16 also what leads out of fp32's range.
 bool needs_general_kernel(const Extent& extent, StepKind step) {
     constexpr auto infinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
-    constexpr auto above = std::bit_cast<std::int32_t>(formats::power_of_two(bf16_plain_exponent + 1));
-    constexpr auto least = std::bit_cast<std::int32_t>(formats::power_of_two(-bf16_plain_exponent));
+    constexpr auto above = std::bit_cast<std::int32_t>(formats::power_of_two(bf16_range_exponent + 1));
+    constexpr auto least = std::bit_cast<std::int32_t>(formats::power_of_two(-bf16_range_exponent));
     if (step == StepKind::fp8) return extent.largest >= infinity;
     return extent.largest >= above || extent.smallest < least;
 }

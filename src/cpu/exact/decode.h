@@ -14,20 +14,20 @@ namespace tilewright::cpu {
 /// k that is decoded at a time: every scale block and every chain that is not all of k divides it.
 inline constexpr int tile_k = promotion_interval;
 
-/// Rows and k of one operand, within one piece.
+/// Rows and k of one operand, within one GEMM.
 struct OperandRange {
     const OperandGeometry& operand;
     std::int64_t group = 0;
     std::int64_t row_begin = 0;
     std::int64_t rows = 0;
-    std::int64_t k_begin = 0;      // of the piece
-    std::int64_t block_begin = 0;  // scale columns before the piece
-    std::int64_t k = 0;            // from the piece's beginning
+    std::int64_t k_begin = 0;      // of the GEMM
+    std::int64_t block_begin = 0;  // scale columns before the GEMM
+    std::int64_t k = 0;            // from the GEMM's beginning
     std::int64_t k_count = 0;      // at most tile_k
 };
 
-/// Rows lie in panels: element (row, k) at ((row / panel) * tile_k + k) * panel + row % panel. Panels of one row are a
-/// row-major matrix, which is how the kernels read A; panels of several vectors serve B.
+/// Rows are stored in panels: element (row, k) at ((row / panel) * tile_k + k) * panel + row % panel. Panels of one row
+/// are a row-major matrix, which is how the kernels read A; panels of several vectors serve B.
 struct TileLayout {
     StepKind step = StepKind::fp8;
     const ExactKernels* kernels = nullptr;

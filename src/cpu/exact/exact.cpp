@@ -17,10 +17,11 @@
 namespace tilewright::cpu {
 namespace {
 
-/// Multiply-adds below which a second thread costs more than it brings.
+/// Multiply-adds below which a second thread costs more time than it saves.
 constexpr std::int64_t products_for_threads = 1 << 20;
 
-/// Outputs of one tile: large enough that decoding costs little beside multiplying, small enough for a core's L2.
+/// Outputs of one tile: large enough that decoding costs little compared with multiplying, small enough for a core's
+/// L2.
 constexpr std::int64_t tile_rows = 128;
 constexpr std::int64_t tile_columns = 128;
 
@@ -65,7 +66,7 @@ public:
           sums_(panels_ * call.b_layout.panel * place.rows) {}
 
     void compute() {
-        const std::int64_t k = place_.piece.k_count;
+        const std::int64_t k = place_.gemm.k_count;
         std::int64_t begin = 0;
         for (const std::int64_t cut : call_.k_splits) {
             if (cut <= begin || cut >= k) continue;
@@ -99,24 +100,24 @@ private:
     }
 
     OperandRange a_range(std::int64_t k, std::int64_t k_count) const {
-        const Piece& piece = place_.piece;
+        const GroupGemm& gemm = place_.gemm;
         return {.operand = call_.geometry.a,
-                .group = piece.group,
-                .row_begin = piece.row_begin + place_.row,
+                .group = gemm.group,
+                .row_begin = gemm.row_begin + place_.row,
                 .rows = place_.rows,
-                .k_begin = piece.k_begin,
-                .block_begin = piece.a_block_begin,
+                .k_begin = gemm.k_begin,
+                .block_begin = gemm.a_block_begin,
                 .k = k,
                 .k_count = k_count};
     }
     OperandRange b_range(std::int64_t k, std::int64_t k_count) const {
-        const Piece& piece = place_.piece;
+        const GroupGemm& gemm = place_.gemm;
         return {.operand = call_.geometry.b,
-                .group = piece.group,
+                .group = gemm.group,
                 .row_begin = place_.column,
                 .rows = place_.columns,
-                .k_begin = piece.k_begin,
-                .block_begin = piece.b_block_begin,
+                .k_begin = gemm.k_begin,
+                .block_begin = gemm.b_block_begin,
                 .k = k,
                 .k_count = k_count};
     }
@@ -157,7 +158,7 @@ private:
         (call_.exact_products ? call_.kernels.fp8_exact : call_.kernels.fp8)(arguments);
     }
 
-    /// The chain that began at k of the piece joins the slice's sum.
+    /// The chain that began at k of the GEMM joins the slice's sum.
     void end_chain(std::int64_t k) {
         const int panel = call_.b_layout.panel;
         if (call_.order.scales_along_k) load_scales(k);
@@ -171,11 +172,11 @@ private:
         }
     }
 
-    /// The outside scales of the blocks at k of the piece; 1 where there are none.
+    /// The outside scales of the blocks at k of the GEMM; 1 where there are none.
     void load_scales(std::int64_t k) {
         std::ranges::fill(work_.a_scales, 1.0F);
         std::ranges::fill(work_.b_scales, 1.0F);
-        if (place_.piece.k_count == 0) return;
+        if (place_.gemm.k_count == 0) return;
         if (call_.order.a_scaled_outside) cpu::load_scales(a_range(k, 0), work_.a_scales.data());
         if (call_.order.b_scaled_outside) cpu::load_scales(b_range(k, 0), work_.b_scales.data());
     }
@@ -190,14 +191,14 @@ private:
     bool general_ = false;
 };
 
-std::vector<TilePlace> tiles_of(const std::vector<Piece>& list, std::int64_t n) {
+std::vector<TilePlace> tiles_of(const std::vector<GroupGemm>& list, std::int64_t n) {
     std::vector<TilePlace> tiles;
-    for (const Piece& piece : list) {
+    for (const GroupGemm& gemm : list) {
         for (std::int64_t column = 0; column < n; column += tile_columns) {
-            for (std::int64_t row = 0; row < piece.rows; row += tile_rows) {
-                tiles.push_back({.piece = piece,
+            for (std::int64_t row = 0; row < gemm.rows; row += tile_rows) {
+                tiles.push_back({.gemm = gemm,
                                  .row = row,
-                                 .rows = std::min(tile_rows, piece.rows - row),
+                                 .rows = std::min(tile_rows, gemm.rows - row),
                                  .column = column,
                                  .columns = std::min(tile_columns, n - column)});
             }
@@ -206,10 +207,10 @@ std::vector<TilePlace> tiles_of(const std::vector<Piece>& list, std::int64_t n) 
     return tiles;
 }
 
-int threads_for(const std::vector<Piece>& list, std::int64_t n, std::int64_t tiles, int wanted) {
+int threads_for(const std::vector<GroupGemm>& list, std::int64_t n, std::int64_t tiles, int wanted) {
     double products = 0;
-    for (const Piece& piece : list) {
-        products += static_cast<double>(piece.rows) * static_cast<double>(n) * static_cast<double>(piece.k_count);
+    for (const GroupGemm& gemm : list) {
+        products += static_cast<double>(gemm.rows) * static_cast<double>(n) * static_cast<double>(gemm.k_count);
     }
     if (products < products_for_threads || tiles < 2) return 1;
     return region_threads(wanted, tiles);
@@ -248,7 +249,7 @@ const ExactKernels& exact_kernels(Isa isa) {
 void run_exact(const Geometry& g, const ExactOptions& options) {
     Cancellation cancellation(options.cancelled);
     const Call call = call_of(g, options, cancellation);
-    const std::vector<Piece> list = pieces(g);
+    const std::vector<GroupGemm> list = group_gemms(g);
     const std::vector<TilePlace> tiles = tiles_of(list, g.n);
     const auto count = static_cast<std::int64_t>(tiles.size());
     const int threads = threads_for(list, g.n, count, options.threads);

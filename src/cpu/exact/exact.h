@@ -14,7 +14,7 @@ namespace tilewright::cpu {
 struct ExactOptions {
     int threads = 0;                    // 0: OpenMP's own choice
     std::function<bool()> cancelled{};  // as in RunOptions
-    /// Where the GPU's plan splits k: ascending multiples of 128, counted from the beginning of each piece; those
+    /// Where the GPU's plan splits k: ascending multiples of 128, counted from the beginning of each GEMM; those
     /// beyond its end have no effect. Each slice is summed from zero; the sums are added in ascending k.
     std::span<const std::int64_t> k_splits{};
     /// For tests: the instruction level; without one the best this CPU has. All levels return the same bits.

@@ -145,7 +145,7 @@ inline Floats cut_sum_to_fp32(const SignedWords& sum, Ints unit) {
     return (Floats)((Words)magnitude | sign);
 }
 
-/// bf16 products may lie far outside fp32's range: significands and exponents go separate ways.
+/// bf16 products may be far outside fp32's range: significands and exponents are computed apart.
 inline Floats add_wide_products(const StepArguments& s, std::int64_t row, int group, Floats c, Words largest) {
     constexpr int none = -1000;
     constexpr int bias = 2 * bf16_codes.bias;
@@ -186,7 +186,7 @@ void general_step(const StepArguments& s) {
     }
 }
 
-/// Without cuts a step is a plain sum that fp32 holds exactly in any order.
+/// Where nothing is truncated, fp32 holds the sum of a step exactly, in any order.
 template <int rows>
 inline void exact_rows(const StepArguments& s, std::int64_t row) {
     constexpr int panel = Fp8::panel;

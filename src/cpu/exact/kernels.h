@@ -17,7 +17,7 @@ namespace tilewright::cpu {
 struct ExponentCode {
     int bits;                // of one code
     int bias;                // code of 2^0
-    int smallest_of_result;  // of a product of two nonzero operands, in `plain` steps
+    int smallest_of_result;  // of a product of two nonzero operands, without general numbers
 
     constexpr int columns_per_word() const { return 32 / bits; }
     /// Times a code: the code in all the fields of a word.
@@ -25,9 +25,10 @@ struct ExponentCode {
 };
 inline constexpr ExponentCode fp8_codes{.bits = 8, .bias = 44, .smallest_of_result = -28};
 
-/// Plain bf16 steps take operands from 2^-50 to below 2^51 (and 0): no product, sum or scale leaves fp32's range.
-inline constexpr int bf16_plain_exponent = 50;
-inline constexpr ExponentCode bf16_codes{.bits = 16, .bias = 380, .smallest_of_result = -2 * bf16_plain_exponent};
+/// The range of bf16 operands whose products, sums and scales all stay within fp32: 2^-50 to below 2^51, and 0. Steps
+/// with other operands are `general`.
+inline constexpr int bf16_range_exponent = 50;
+inline constexpr ExponentCode bf16_codes{.bits = 16, .bias = 380, .smallest_of_result = -2 * bf16_range_exponent};
 
 /// One step, in place in the accumulators c. k runs over the step's 32 or 16 products.
 struct StepArguments {
@@ -69,7 +70,7 @@ struct ExactKernels {
 
     /// No NaN or infinity, c zero or the result of such steps.
     void (*fp8)(const StepArguments&);
-    /// The same; and bf16 operands within the plain range.
+    /// The same; and bf16 operands within that range.
     void (*bf16)(const StepArguments&);
     /// Any operands.
     void (*fp8_general)(const StepArguments&);
@@ -88,7 +89,7 @@ struct ExactKernels {
 /// The kernels of a level that this CPU has.
 const ExactKernels& exact_kernels(Isa isa);
 
-// One definition for each level. The functions of codes.cpp, which the table names, stand beside it.
+// One definition for each level. The functions of codes.cpp, which the table names, are declared in kinds.h.
 namespace baseline {
 const ExactKernels& exact_kernels();
 }

@@ -41,10 +41,10 @@ void store(void* data, Format format, std::int64_t index, float value) {
 
 void write_outputs(const TileSums& tile) {
     const Geometry& g = tile.geometry;
-    const Piece& piece = tile.place.piece;
-    const float alpha = g.alpha * (tensor_scale(g.a, piece.group) * tensor_scale(g.b, piece.group));
+    const GroupGemm& gemm = tile.place.gemm;
+    const float alpha = g.alpha * (tensor_scale(g.a, gemm.group) * tensor_scale(g.b, gemm.group));
     for (std::int64_t i = 0; i < tile.place.rows; ++i) {
-        const std::int64_t row = piece.row_begin + tile.place.row + i;
+        const std::int64_t row = gemm.row_begin + tile.place.row + i;
         for (std::int64_t j = 0; j < tile.place.columns; ++j) {
             const std::int64_t column = tile.place.column + j;
             float sum = tile.sums[(j / tile.panel * tile.place.rows + i) * tile.panel + j % tile.panel];
@@ -52,12 +52,12 @@ void write_outputs(const TileSums& tile) {
             float value = alpha * sum;
             if (g.c.data != nullptr) {
                 const auto c =
-                    static_cast<float>(formats::load(g.c.data, g.output, output_index(g.c, piece.group, row, column)));
-                value = piece.k_count == 0 ? c : std::fma(alpha, sum, c);
-            } else if (piece.k_count == 0) {
+                    static_cast<float>(formats::load(g.c.data, g.output, output_index(g.c, gemm.group, row, column)));
+                value = gemm.k_count == 0 ? c : std::fma(alpha, sum, c);
+            } else if (gemm.k_count == 0) {
                 value = 0;
             }
-            store(g.d.data, g.output, output_index(g.d, piece.group, row, column), value);
+            store(g.d.data, g.output, output_index(g.d, gemm.group, row, column), value);
         }
     }
 }

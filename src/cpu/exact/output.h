@@ -7,9 +7,9 @@
 
 namespace tilewright::cpu {
 
-/// Rows and columns of D within one piece.
+/// Rows and columns of D within one GEMM.
 struct TilePlace {
-    Piece piece;
+    GroupGemm gemm;
     std::int64_t row = 0;
     std::int64_t rows = 0;
     std::int64_t column = 0;

@@ -1,5 +1,5 @@
-// How many bits the tensor core's adder keeps, measured on an H200 (tests/data/README.md). Plain constants: sources
-// that are compiled for several instruction levels include them.
+// How many bits the tensor core's adder keeps, measured on an H200 (tests/data/README.md). Constants only, no
+// functions: sources that are compiled for several instruction levels include them.
 #pragma once
 
 namespace tilewright::cpu {

@@ -1,5 +1,5 @@
 // Vectors of one instruction level, in GCC's vector extension: the few operations these kernels need. Everything
-// lies in the level's own namespace: the linker must not give one level's function to another.
+// is in the level's own namespace: the linker must not give one level's function to another.
 #pragma once
 
 #include <cstdint>

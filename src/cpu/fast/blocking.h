@@ -1,6 +1,7 @@
-// How a call of the fast backend is cut: pieces into products, products into parts whose row side is decoded and kept,
-// parts into chunks that fit the memory we allow ourselves, and each part into items, the unit of parallel work.
-// Nothing here depends on the number of threads, and so no result does.
+// The blocking of a call, in the words of BLIS: each GEMM is a product; blocks of its rows are packed (decoded into
+// micro-panels and kept); macro-tiles are a packed block times some columns, and what one thread computes at a time. A
+// pass packs as many blocks as the buffer holds, then computes their macro-tiles. Nothing here depends on the number of
+// threads, and so no result does.
 #pragma once
 
 #include "cpu/fast/micro_kernels.h"
@@ -12,15 +13,15 @@ namespace tilewright::cpu {
 
 enum class Method : std::uint8_t {
     none,    // no k: D is C, or zeros
-    dots,    // few rows: both sides along k
-    panels,  // the built-in kernel: rows in panels of `lanes`
-    sgemm,   // OpenBLAS: both sides along k
+    dots,    // few rows: rows and columns both along k
+    panels,  // the built-in micro-kernel: rows in panels of `lanes`
+    sgemm,   // OpenBLAS: rows and columns both along k
 };
 
-/// One plain product. Rows are those of A and columns those of B, or the other way round where B has few.
+/// One GEMM. Rows are those of A and columns those of B; exchanged where B has few.
 struct Product {
-    Side row_side;
-    Side column_side;
+    OperandSlice row_operand;
+    OperandSlice column_operand;
     Rows rows;
     Rows columns;
     std::int64_t k_count = 0;
@@ -30,52 +31,53 @@ struct Product {
     double factor = 1;    // alpha and tensor scales
 };
 
-struct Part {
+/// Rows of a product whose decoded values, all of k, are in the buffer.
+struct PackedBlock {
     int product = 0;
     Rows rows;
-    std::int64_t offset = 0;        // of its decoded rows, in floats from the chunk's buffer
+    std::int64_t offset = 0;        // of its decoded rows, in floats from the buffer's beginning
     std::int64_t scale_offset = 0;  // of their block scales, [blocks of k, rows up to a multiple of lanes]
-    bool extreme = false;           // has a scale that is not moderate; set while decoding
+    bool extreme = false;           // has a scale that is not moderate; set while packing
 };
 
-/// Rows of a part that one thread decodes.
-struct DecodeUnit {
-    int part = 0;
+/// Rows of a block that one thread packs.
+struct PackTask {
+    int block = 0;
     int first_row = 0;
     int rows = 0;
 };
 
-/// Columns of a part that one thread multiplies.
-struct Item {
-    int part = 0;
+/// A packed block times some columns.
+struct MacroTile {
+    int block = 0;
     std::int64_t first_column = 0;
     int columns = 0;
 };
 
-/// Parts that are decoded together, then multiplied together.
-struct Chunk {
-    std::vector<DecodeUnit> units;
-    std::vector<Item> items;
-    std::int64_t floats = 0;
+/// Blocks that are packed together, then multiplied together.
+struct Pass {
+    std::vector<PackTask> pack_tasks;
+    std::vector<MacroTile> tiles;
+    std::int64_t floats = 0;  // of the buffer
 };
 
-struct Work {
-    std::vector<std::int64_t> row_numbers;
+struct Blocking {
+    std::vector<std::int64_t> row_numbers;  // of products whose rows are not neighbours
     std::vector<Product> products;
-    std::vector<Part> parts;
-    std::vector<Chunk> chunks;
+    std::vector<PackedBlock> packed_blocks;
+    std::vector<Pass> passes;
 
     std::int64_t buffer_floats() const;
-    std::int64_t item_count() const;
+    std::int64_t tile_count() const;
 };
 
 /// `large` is what multiplies products of more than a few rows.
-Work plan_work(const Geometry& geometry, const FastKernels& kernels, Method large);
+Blocking plan_blocking(const Geometry& geometry, const FastKernels& kernels, Method large);
 
 /// Floats between the decoded rows (dots, sgemm) of a product.
 std::int64_t row_floats(const Product& product, const FastKernels& kernels);
 
 inline constexpr int dot_rows_limit = 8;
-inline constexpr int part_rows_limit = 512;
+inline constexpr int packed_rows_limit = 512;
 
 }  // namespace tilewright::cpu

@@ -47,7 +47,7 @@ public:
     void run() {
         for (int r = 0; r < job_.row_count; r += width) {
             const int rows = smaller(width, job_.row_count - r);
-            if (lies_along_rows(r, rows)) {
+            if (is_gapless_along_rows(r, rows)) {
                 if (job_.out_row_stride == 1) {
                     rows_to_rows(r);
                 } else {
@@ -77,13 +77,13 @@ private:
         return job_.scales[r + (job_.k_block == 0 ? 0 : k / job_.k_block * job_.scale_stride)];
     }
 
-    bool lies_along_rows(int r, int rows) const {
+    bool is_gapless_along_rows(int r, int rows) const {
         if (job_.row_stride != 1 || rows < width || job_.k_stride == 1) return false;
         if (!whole_bytes(index(r, 0)) || !whole_bytes(job_.k_stride)) return false;
         return row(r + width - 1) == row(r) + width - 1;
     }
 
-    /// Where each row's codes lie along k without gaps: in place, or gathered into the buffer.
+    /// The address of each row's codes along k, without gaps: in place, or gathered into the buffer.
     void find_rows(int r, int rows, const std::byte** sources) {
         const bool in_place = job_.k_stride == 1 && whole_bytes(job_.row_stride) && whole_bytes(job_.base);
         for (int i = 0; i < rows; ++i) {

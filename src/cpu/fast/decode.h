@@ -36,7 +36,7 @@ struct DecodeJob {
     std::int64_t out_k_stride = 0;
 };
 
-/// The numbers that the codes of an 8-bit (256 codes) or 4-bit (16) format stand for; null for others.
+/// The numbers that the codes of an 8-bit (256 codes) or 4-bit (16) format mean; null for others.
 const float* code_values(Format format);
 
 // One definition for each instruction level. What decode writes is the number times its scale divided by the gain of

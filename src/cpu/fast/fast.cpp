@@ -25,28 +25,28 @@ const FastKernels& kernels_of(Isa isa) {
 /// Measured: the panel kernels beat sgemm on tiles where we have vector kernels (benchmarks/cpu_gemm.cpp).
 Multiplier usual_multiplier(Isa isa) { return isa == Isa::baseline ? Multiplier::openblas : Multiplier::built_in; }
 
-/// Below this many items a parallel region costs more than it saves.
-int useful_threads(const Work& work, const Geometry& g, int wanted) {
+/// Below this many multiply-adds a parallel region costs more than it saves.
+int useful_threads(const Blocking& blocking, const Geometry& g, int wanted) {
     const double products = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    return products < 32'768 ? 1 : region_threads(wanted, work.item_count());
+    return products < 32'768 ? 1 : region_threads(wanted, blocking.tile_count());
 }
 
-void run_chunks(const Call& call, int threads, std::vector<ItemMemory>& memories) {
+void run_passes(const Call& call, int threads, std::vector<ThreadMemory>& memories) {
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        ItemMemory& memory = memories[static_cast<std::size_t>(omp_get_thread_num())];
-        for (const Chunk& chunk : call.work.chunks) {
-            const auto units = static_cast<std::int64_t>(chunk.units.size());
-            const auto items = static_cast<std::int64_t>(chunk.items.size());
+        ThreadMemory& memory = memories[static_cast<std::size_t>(omp_get_thread_num())];
+        for (const Pass& pass : call.blocking.passes) {
+            const auto pack_tasks = static_cast<std::int64_t>(pass.pack_tasks.size());
+            const auto tiles = static_cast<std::int64_t>(pass.tiles.size());
 #pragma omp for schedule(dynamic)
-            for (std::int64_t i = 0; i < units; ++i) {
+            for (std::int64_t i = 0; i < pack_tasks; ++i) {
                 if (call.cancellation.requested()) continue;
-                decode_rows(call, chunk.units[static_cast<std::size_t>(i)], memory);
+                pack_rows(call, pass.pack_tasks[static_cast<std::size_t>(i)], memory);
             }
 #pragma omp for schedule(dynamic)
-            for (std::int64_t i = 0; i < items; ++i) {
+            for (std::int64_t i = 0; i < tiles; ++i) {
                 if (call.cancellation.requested()) continue;
-                multiply_item(call, chunk.items[static_cast<std::size_t>(i)], memory);
+                multiply_tile(call, pass.tiles[static_cast<std::size_t>(i)], memory);
             }
         }
     }
@@ -60,19 +60,19 @@ void run_fast(const Geometry& geometry, const FastOptions& options) {
     const Multiplier multiplier = options.multiplier.value_or(usual_multiplier(isa));
     const bool with_sgemm = multiplier == Multiplier::openblas && blas_found();
 
-    Work work = plan_work(geometry, kernels, with_sgemm ? Method::sgemm : Method::panels);
-    if (work.chunks.empty()) return;
-    const int threads = useful_threads(work, geometry, options.threads);
-    const std::unique_ptr<float[]> buffer(new float[static_cast<std::size_t>(work.buffer_floats())]);
-    std::vector<ItemMemory> memories;
+    Blocking blocking = plan_blocking(geometry, kernels, with_sgemm ? Method::sgemm : Method::panels);
+    if (blocking.passes.empty()) return;
+    const int threads = useful_threads(blocking, geometry, options.threads);
+    const std::unique_ptr<float[]> buffer(new float[static_cast<std::size_t>(blocking.buffer_floats())]);
+    std::vector<ThreadMemory> memories;
     memories.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) memories.emplace_back(kernels);
 
     Cancellation cancellation(options.cancelled);
-    const Call call{geometry, kernels, work, buffer.get(), cancellation};
+    const Call call{geometry, kernels, blocking, buffer.get(), cancellation};
     const std::optional<SingleBlasThread> single =
         with_sgemm ? std::optional<SingleBlasThread>(std::in_place) : std::nullopt;
-    run_chunks(call, threads, memories);
+    run_passes(call, threads, memories);
     cancellation.check();
 }
 

@@ -1,5 +1,6 @@
 #include "cpu/fast/macro_kernel.h"
 
+#include "base/math.h"
 #include "cpu/blas.h"
 
 #include <algorithm>
@@ -9,17 +10,18 @@
 namespace tilewright::cpu {
 namespace {
 
-/// k of one decoded tile of columns. A row of it is a little longer, so that rows do not share cache sets.
+/// k of the columns that are packed at a time. Between two packed columns are `gap` floats, so that they do not share
+/// cache sets.
 constexpr int panel_k = 256;
 constexpr int dot_k = 512;
 constexpr int gap = 16;
-constexpr int dot_tile_columns = 8;
+constexpr int dot_micro_columns = 8;
 constexpr int scale_floats = output_columns * (decode_k_limit / 16);
 
-/// An item with everything it refers to, and the sums it has made.
-struct ItemView {
+/// A macro-tile with everything it refers to, and its sums.
+struct TileView {
     const Product& product;
-    const Part& part;
+    const PackedBlock& packed;
     Rows columns;
     const float* rows;        // decoded
     const float* row_scales;  // of blocks; null: none
@@ -34,17 +36,17 @@ struct ItemView {
     }
 };
 
-Block column_block(const ItemView& view, const Rows& columns, std::int64_t k, int k_limit) {
-    return {.side = view.product.column_side,
+OperandBlock column_block(const TileView& view, const Rows& columns, std::int64_t k, int k_limit) {
+    return {.slice = view.product.column_operand,
             .rows = columns,
             .k = k,
             .k_count = static_cast<int>(std::min<std::int64_t>(k_limit, view.product.k_count - k))};
 }
 
 /// Decodes columns along k, `stride` floats apart, and finds their block scales.
-void decode_columns(const Call& call, const Block& block, ItemView& view, ItemMemory& memory, int stride) {
+void pack_columns(const Call& call, const OperandBlock& block, TileView& view, ThreadMemory& memory, int stride) {
     float* scales = memory.scales.get();
-    const float gain = call.kernels.decode_gain(block.side.operand->recipe.values);
+    const float gain = call.kernels.decode_gain(block.slice.operand->recipe.values);
     if (!fold_scales(block, gain, scales, output_columns)) view.extreme = true;
     if (view.product.scaled) block_scales(block, memory.block_scales.get(), output_columns);
     DecodeJob job = decode_job(block);
@@ -56,28 +58,27 @@ void decode_columns(const Call& call, const Block& block, ItemView& view, ItemMe
     call.kernels.decode(job);
 }
 
-std::int64_t padded_rows(const Call& call, const Part& part) {
+std::int64_t padded_rows(const Call& call, const PackedBlock& packed) {
     const std::int64_t lanes = call.kernels.lanes;
-    return (part.rows.count + lanes - 1) / lanes * lanes;
+    return round_up(packed.rows.count, lanes);
 }
 
-void multiply_panels(const Call& call, ItemView& view, ItemMemory& memory) {
+void multiply_panels(const Call& call, TileView& view, ThreadMemory& memory) {
     const auto count = static_cast<int>(view.columns.count);
-    const int padded =
-        (count + call.kernels.panel_columns - 1) / call.kernels.panel_columns * call.kernels.panel_columns;
+    const int padded = round_up(count, call.kernels.panel_columns);
     constexpr int stride = panel_k + gap;
     std::fill(memory.columns.get() + count * stride, memory.columns.get() + padded * stride, 0.0F);
     const auto lanes = static_cast<std::int64_t>(call.kernels.lanes);
-    const std::int64_t sum_stride = padded_rows(call, view.part);
+    const std::int64_t sum_stride = padded_rows(call, view.packed);
     for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
         if (call.cancellation.requested()) return;
-        const Block block = column_block(view, view.columns, k, panel_k);
-        decode_columns(call, block, view, memory, stride);
+        const OperandBlock block = column_block(view, view.columns, k, panel_k);
+        pack_columns(call, block, view, memory, stride);
         const int step = view.product.scaled ? scale_k : panel_k;
         for (int i = 0; i < block.k_count; i += step) {
             call.kernels.multiply_panels({.panels = view.rows + (k + i) * lanes,
                                           .panel_stride = view.product.k_count * lanes,
-                                          .rows = static_cast<int>(view.part.rows.count),
+                                          .rows = static_cast<int>(view.packed.rows.count),
                                           .columns = memory.columns.get() + i,
                                           .column_stride = stride,
                                           .column_count = padded,
@@ -94,22 +95,22 @@ void multiply_panels(const Call& call, ItemView& view, ItemMemory& memory) {
     view.column_stride = sum_stride;
 }
 
-/// A few columns at a time, decoded into the first-level cache.
-void multiply_dots(const Call& call, ItemView& view, ItemMemory& memory) {
+/// A few columns at a time, packed into the first-level cache.
+void multiply_dots(const Call& call, TileView& view, ThreadMemory& memory) {
     constexpr int stride = dot_k + gap;
     const FastKernels& kernels = call.kernels;
-    const auto rows = static_cast<int>(view.part.rows.count);
-    const std::int64_t lane_sums = std::int64_t{dot_tile_columns} * rows * kernels.width;
-    for (std::int64_t c = 0; c < view.columns.count; c += dot_tile_columns) {
-        const Rows columns = view.columns.part(c, std::min<std::int64_t>(dot_tile_columns, view.columns.count - c));
+    const auto rows = static_cast<int>(view.packed.rows.count);
+    const std::int64_t lane_sums = std::int64_t{dot_micro_columns} * rows * kernels.width;
+    for (std::int64_t c = 0; c < view.columns.count; c += dot_micro_columns) {
+        const Rows columns = view.columns.slice(c, std::min<std::int64_t>(dot_micro_columns, view.columns.count - c));
         std::fill_n(memory.lane_sums.get(), lane_sums, 0.0F);
-        std::fill_n(memory.columns.get() + columns.count * stride, (dot_tile_columns - columns.count) * stride, 0.0F);
+        std::fill_n(memory.columns.get() + columns.count * stride, (dot_micro_columns - columns.count) * stride, 0.0F);
         for (std::int64_t k = 0; k < view.product.k_count; k += dot_k) {
             if (call.cancellation.requested()) return;
-            const Block block = column_block(view, columns, k, dot_k);
-            decode_columns(call, block, view, memory, stride);
-            const int padded = (block.k_count + kernels.width - 1) / kernels.width * kernels.width;
-            for (int i = 0; i < dot_tile_columns; ++i) {
+            const OperandBlock block = column_block(view, columns, k, dot_k);
+            pack_columns(call, block, view, memory, stride);
+            const int padded = round_up(block.k_count, kernels.width);
+            for (int i = 0; i < dot_micro_columns; ++i) {
                 float* column = memory.columns.get() + i * stride;
                 std::fill(column + block.k_count, column + padded, 0.0F);
             }
@@ -118,7 +119,7 @@ void multiply_dots(const Call& call, ItemView& view, ItemMemory& memory) {
                                    .row_count = rows,
                                    .columns = memory.columns.get(),
                                    .column_stride = stride,
-                                   .column_count = dot_tile_columns,
+                                   .column_count = dot_micro_columns,
                                    .k_count = padded,
                                    .row_scales = view.block_row_scales(k),
                                    .row_scale_stride = view.row_scale_stride,
@@ -134,12 +135,12 @@ void multiply_dots(const Call& call, ItemView& view, ItemMemory& memory) {
 }
 
 /// sums += products times the scales of their block.
-void add_block(const ItemView& view, const ItemMemory& memory, std::int64_t k, int i) {
+void add_block(const TileView& view, const ThreadMemory& memory, std::int64_t k, int i) {
     const float* row_scales = view.block_row_scales(k + i);
     const float* column_scales = memory.block_scales.get() + i / scale_k * output_columns;
-    for (std::int64_t r = 0; r < view.part.rows.count; ++r) {
-        float* sums = memory.sums.get() + r * item_columns_limit;
-        const float* products = memory.products.get() + r * item_columns_limit;
+    for (std::int64_t r = 0; r < view.packed.rows.count; ++r) {
+        float* sums = memory.sums.get() + r * macro_columns_limit;
+        const float* products = memory.products.get() + r * macro_columns_limit;
         for (std::int64_t c = 0; c < view.columns.count; ++c) {
             const float product = products[c] * (row_scales[r] * column_scales[c]);
             sums[c] = k + i == 0 ? product : sums[c] + product;
@@ -147,16 +148,16 @@ void add_block(const ItemView& view, const ItemMemory& memory, std::int64_t k, i
     }
 }
 
-void multiply_sgemm(const Call& call, ItemView& view, ItemMemory& memory) {
+void multiply_sgemm(const Call& call, TileView& view, ThreadMemory& memory) {
     constexpr int stride = panel_k + gap;
     const bool scaled = view.product.scaled;
     const int step = scaled ? scale_k : panel_k;
     for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
         if (call.cancellation.requested()) return;
-        const Block block = column_block(view, view.columns, k, panel_k);
-        decode_columns(call, block, view, memory, stride);
+        const OperandBlock block = column_block(view, view.columns, k, panel_k);
+        pack_columns(call, block, view, memory, stride);
         for (int i = 0; i < block.k_count; i += step) {
-            sgemm({.m = static_cast<int>(view.part.rows.count),
+            sgemm({.m = static_cast<int>(view.packed.rows.count),
                    .n = static_cast<int>(view.columns.count),
                    .k = std::min(step, block.k_count - i),
                    .a = view.rows + k + i,
@@ -165,19 +166,19 @@ void multiply_sgemm(const Call& call, ItemView& view, ItemMemory& memory) {
                    .b_stride = stride,
                    .beta = scaled || k == 0 ? 0.0F : 1.0F,
                    .c = scaled ? memory.products.get() : memory.sums.get(),
-                   .c_stride = item_columns_limit});
+                   .c_stride = macro_columns_limit});
             if (scaled) add_block(view, memory, k, i);
         }
     }
     view.sums = memory.sums.get();
-    view.row_stride = item_columns_limit;
+    view.row_stride = macro_columns_limit;
     view.column_stride = 1;
 }
 
-bool all_finite(const ItemView& view) {
+bool all_finite(const TileView& view) {
     const bool along_rows = view.row_stride == 1;
-    const std::int64_t outer = along_rows ? view.columns.count : view.part.rows.count;
-    const std::int64_t inner = along_rows ? view.part.rows.count : view.columns.count;
+    const std::int64_t outer = along_rows ? view.columns.count : view.packed.rows.count;
+    const std::int64_t inner = along_rows ? view.packed.rows.count : view.columns.count;
     const std::int64_t stride = along_rows ? view.column_stride : view.row_stride;
     std::uint32_t largest = 0;
     for (std::int64_t i = 0; i < outer; ++i) {
@@ -189,15 +190,15 @@ bool all_finite(const ItemView& view) {
     return largest < 0x7F80'0000U;
 }
 
-/// Whether a scale of a row (or column) may overflow with a scale of a block of the other side.
+/// Whether a scale of a row (or column) may overflow with a scale of a block of the other slice.
 bool may_overflow(const Product& product, const double* scales, std::int64_t count) {
-    if (!varies_along_k(product.row_side) && !varies_along_k(product.column_side)) return false;
+    if (!varies_along_k(product.row_operand) && !varies_along_k(product.column_operand)) return false;
     return std::any_of(scales, scales + count, [](double scale) { return std::fabs(scale) > largest_row_scale; });
 }
 
 OutputPlace place(const OutputGeometry& output, const Product& product) {
     const std::int64_t first = product.columns.first;
-    const std::int64_t base = output.group_stride * product.row_side.group;
+    const std::int64_t base = output.group_stride * product.row_operand.group;
     if (product.swapped)
         return {output.data, base + first * output.row_stride, output.column_stride, output.row_stride};
     return {output.data, base, output.row_stride, output.column_stride};
@@ -205,30 +206,31 @@ OutputPlace place(const OutputGeometry& output, const Product& product) {
 
 }  // namespace
 
-ItemMemory::ItemMemory(const FastKernels& kernels)
+ThreadMemory::ThreadMemory(const FastKernels& kernels)
     : scales(new float[scale_floats]),
       block_scales(new float[std::size_t{output_columns} * (decode_k_limit / scale_k)]),
-      columns(new float[std::size_t{item_columns_limit} * (dot_k + gap)]),
-      sums(new float[std::size_t{item_columns_limit} * part_rows_limit]),
-      lane_sums(new float[std::size_t{dot_tile_columns} * dot_rows_limit * static_cast<std::size_t>(kernels.width)]),
-      products(new float[std::size_t{item_columns_limit} * part_rows_limit]),
+      columns(new float[std::size_t{macro_columns_limit} * (dot_k + gap)]),
+      sums(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
+      lane_sums(new float[std::size_t{dot_micro_columns} * dot_rows_limit * static_cast<std::size_t>(kernels.width)]),
+      products(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
       wide(new double[wide_doubles(kernels)]) {}
 
-void decode_rows(const Call& call, const DecodeUnit& unit, ItemMemory& memory) {
-    Part& part = call.work.parts[static_cast<std::size_t>(unit.part)];
-    const Product& product = call.work.products[static_cast<std::size_t>(part.product)];
+void pack_rows(const Call& call, const PackTask& task, ThreadMemory& memory) {
+    PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(task.block)];
+    const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
     const bool panels = product.method == Method::panels;
     const std::int64_t stride = row_floats(product, call.kernels);
-    float* out = call.buffer + part.offset + unit.first_row * stride;
-    const float gain = call.kernels.decode_gain(product.row_side.operand->recipe.values);
+    float* out = call.buffer + packed.offset + task.first_row * stride;
+    const float gain = call.kernels.decode_gain(product.row_operand.operand->recipe.values);
     for (std::int64_t k = 0; k < product.k_count; k += decode_k_limit) {
         if (call.cancellation.requested()) return;
-        const Block block{.side = product.row_side,
-                          .rows = part.rows.part(unit.first_row, unit.rows),
-                          .k = k,
-                          .k_count = static_cast<int>(std::min<std::int64_t>(decode_k_limit, product.k_count - k))};
+        const OperandBlock block{
+            .slice = product.row_operand,
+            .rows = packed.rows.slice(task.first_row, task.rows),
+            .k = k,
+            .k_count = static_cast<int>(std::min<std::int64_t>(decode_k_limit, product.k_count - k))};
         if (!fold_scales(block, gain, memory.scales.get(), output_columns)) {
-            std::atomic_ref(part.extreme).store(true, std::memory_order_relaxed);
+            std::atomic_ref(packed.extreme).store(true, std::memory_order_relaxed);
         }
         DecodeJob job = decode_job(block);
         job.scales = memory.scales.get();
@@ -238,24 +240,24 @@ void decode_rows(const Call& call, const DecodeUnit& unit, ItemMemory& memory) {
         job.out_k_stride = panels ? call.kernels.lanes : 1;
         call.kernels.decode(job);
         if (!product.scaled) continue;
-        const std::int64_t scale_stride = padded_rows(call, part);
-        float* scales = call.buffer + part.scale_offset + k / scale_k * scale_stride + unit.first_row;
+        const std::int64_t scale_stride = padded_rows(call, packed);
+        float* scales = call.buffer + packed.scale_offset + k / scale_k * scale_stride + task.first_row;
         block_scales(block, scales, static_cast<int>(scale_stride));
     }
     if (panels) return;
-    for (int r = 0; r < unit.rows; ++r) std::fill(out + r * stride + product.k_count, out + (r + 1) * stride, 0.0F);
+    for (int r = 0; r < task.rows; ++r) std::fill(out + r * stride + product.k_count, out + (r + 1) * stride, 0.0F);
 }
 
-void multiply_item(const Call& call, const Item& item, ItemMemory& memory) {
-    const Part& part = call.work.parts[static_cast<std::size_t>(item.part)];
-    const Product& product = call.work.products[static_cast<std::size_t>(part.product)];
-    ItemView view{.product = product,
-                  .part = part,
-                  .columns = product.columns.part(item.first_column, item.columns),
-                  .rows = call.buffer + part.offset,
-                  .row_scales = product.scaled ? call.buffer + part.scale_offset : nullptr,
-                  .row_scale_stride = padded_rows(call, part),
-                  .extreme = part.extreme};
+void multiply_tile(const Call& call, const MacroTile& tile, ThreadMemory& memory) {
+    const PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(tile.block)];
+    const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
+    TileView view{.product = product,
+                  .packed = packed,
+                  .columns = product.columns.slice(tile.first_column, tile.columns),
+                  .rows = call.buffer + packed.offset,
+                  .row_scales = product.scaled ? call.buffer + packed.scale_offset : nullptr,
+                  .row_scale_stride = padded_rows(call, packed),
+                  .extreme = packed.extreme};
     switch (product.method) {
         case Method::none: break;
         case Method::dots: multiply_dots(call, view, memory); break;
@@ -264,19 +266,20 @@ void multiply_item(const Call& call, const Item& item, ItemMemory& memory) {
     }
     if (call.cancellation.requested()) return;
 
-    double row_scales[part_rows_limit];
+    double row_scales[packed_rows_limit];
     double column_scales[output_columns];
-    for (std::int64_t r = 0; r < part.rows.count; ++r) row_scales[r] = remaining_scale(product.row_side, part.rows[r]);
-    for (int c = 0; c < item.columns; ++c) column_scales[c] = remaining_scale(product.column_side, view.columns[c]);
-    if (may_overflow(product, row_scales, part.rows.count) || may_overflow(product, column_scales, item.columns)) {
+    for (std::int64_t r = 0; r < packed.rows.count; ++r)
+        row_scales[r] = remaining_scale(product.row_operand, packed.rows[r]);
+    for (int c = 0; c < tile.columns; ++c) column_scales[c] = remaining_scale(product.column_operand, view.columns[c]);
+    if (may_overflow(product, row_scales, packed.rows.count) || may_overflow(product, column_scales, tile.columns)) {
         view.extreme = true;
     }
     const OutputJob job{.format = call.geometry.output,
                         .d = place(call.geometry.d, product),
                         .c = place(call.geometry.c, product),
-                        .rows = part.rows,
-                        .first_column = item.first_column,
-                        .columns = item.columns,
+                        .rows = packed.rows,
+                        .first_column = tile.first_column,
+                        .columns = tile.columns,
                         .sums = view.sums,
                         .row_stride = view.row_stride,
                         .column_stride = view.column_stride,
@@ -285,7 +288,7 @@ void multiply_item(const Call& call, const Item& item, ItemMemory& memory) {
                         .factor = product.factor,
                         .all_wide = view.extreme};
     if (product.method != Method::none && (view.extreme || !all_finite(view))) {
-        write_wide(call, item, memory, job);
+        write_wide(call, tile, memory, job);
     } else {
         write_output(job);
     }

@@ -1,7 +1,7 @@
 // The inner loops of the arithmetic `fast`, on tiles that decode.h has made: compiled once for each instruction level.
 //
-// The two sides of a product are called rows (decoded once, kept; the side with fewer) and columns (decoded tile by
-// tile, on the way past). All sums of one output run in ascending k, whatever tile it lies in.
+// The two operands of a product are called rows (decoded once, kept; the side with fewer) and columns (decoded tile by
+// tile, when they are needed). All sums of one output run in ascending k, whatever tile it is in.
 #pragma once
 
 #include "cpu/fast/decode.h"

@@ -1,4 +1,4 @@
-// One side of a product as the fast backend sees it: which rows, which k, and what becomes of its scales.
+// One operand of a product as the fast backend reads it: which rows, which k, and what becomes of its scales.
 //
 // Where each scale goes, so that fp32 rounds no more often than the canonical order does (docs/numerics.md):
 // - ue8m0 and ue4m3 are folded into the decoded floats, which stay short numbers: nothing is rounded;
@@ -17,10 +17,10 @@
 
 namespace tilewright::cpu {
 
-/// Moderate scales lie between the inverse of these and them.
+/// Moderate scales are between the inverse of these and them.
 inline constexpr float largest_folded_scale = 0x1p38F;
 inline constexpr float largest_block_scale = 0x1p60F;
-/// Of a row, where the other side has a scale for each block: no product of the two overflows.
+/// The largest scale of a row, where the other operand has a scale for each block: no product of the two overflows.
 inline constexpr double largest_row_scale = 0x1p67;
 
 /// Row numbers: a list in ascending order, or `first`, `first + 1`, ...
@@ -30,52 +30,53 @@ struct Rows {
     std::int64_t count = 0;
 
     std::int64_t operator[](std::int64_t i) const { return list == nullptr ? first + i : list[i]; }
-    Rows part(std::int64_t begin, std::int64_t size) const {
+    Rows slice(std::int64_t begin, std::int64_t size) const {
         return {.list = list == nullptr ? nullptr : list + begin, .first = first + begin, .count = size};
     }
 };
 
-struct Side {
+/// An operand of one GEMM.
+struct OperandSlice {
     const OperandGeometry* operand = nullptr;
     std::int64_t group = 0;
     std::int64_t k_begin = 0;
     std::int64_t block_begin = 0;
 };
 
-/// Some rows and some k (a multiple of 128 from the piece's beginning) of a side.
-struct Block {
-    Side side;
+/// Some rows and some k (a multiple of 128 from the GEMM's beginning) of a slice.
+struct OperandBlock {
+    OperandSlice slice;
     Rows rows;
     std::int64_t k = 0;
     int k_count = 0;
 };
 
 /// Scale columns that `block` touches; 1 where scales do not vary along k.
-int scale_columns(const Block& block);
+int scale_columns(const OperandBlock& block);
 
 /// Whether each block of k has a scale, of whatever format.
-bool varies_along_k(const Side& side);
+bool varies_along_k(const OperandSlice& slice);
 
 /// Whether the sums of blocks are to be multiplied by `block_scales`.
-bool has_block_scales(const Side& side);
+bool has_block_scales(const OperandSlice& slice);
 
-/// out[r + c * stride] = the scale of row r and the c-th 128 of k; 1 if the side has no block scales.
-void block_scales(const Block& block, float* out, int stride);
+/// out[r + c * stride] = the scale of row r and the c-th 128 of k; 1 if the operand has none.
+void block_scales(const OperandBlock& block, float* out, int stride);
 
 /// For each row r and scale column c: out[r + c * stride] = gain times the scale that the decoder folds in. False if
 /// the block has a scale, of whatever kind, that is not moderate.
-bool fold_scales(const Block& block, float gain, float* out, int stride);
+bool fold_scales(const OperandBlock& block, float gain, float* out, int stride);
 
 /// out[r + c * stride] = the whole scale of row r (but the tensor scale of NVFP4), which the double path folds in.
-void exact_scales(const Block& block, double* out, int stride);
+void exact_scales(const OperandBlock& block, double* out, int stride);
 
 /// The scale of a row that is left for the end.
-double remaining_scale(const Side& side, std::int64_t row);
+double remaining_scale(const OperandSlice& slice, std::int64_t row);
 
 /// NVFP4's scale of the whole tensor; 1 for others.
-double tensor_scale(const Side& side);
+double tensor_scale(const OperandSlice& slice);
 
 /// The decoder's view of the block, without scales and output.
-DecodeJob decode_job(const Block& block);
+DecodeJob decode_job(const OperandBlock& block);
 
 }  // namespace tilewright::cpu

@@ -9,7 +9,7 @@ namespace tilewright::cpu {
 
 inline constexpr int output_columns = 128;  // most columns of one OutputJob
 
-/// Where element (row, column) of a product lies in D or C.
+/// The place of element (row, column) of a product in D or C.
 struct OutputPlace {
     void* data = nullptr;
     std::int64_t base = 0;

@@ -13,7 +13,7 @@ constexpr int scale_columns_limit = wide_k / 16;
 constexpr int scale_stride = 32;  // at least the lanes of any level, and wide_columns
 static_assert(scale_stride >= wide_columns);
 
-/// How ItemMemory::wide is divided.
+/// How ThreadMemory::wide is divided.
 struct WideMemory {
     WideMemory(const FastKernels& kernels, double* memory)
         : rows(memory),
@@ -32,8 +32,8 @@ struct WideMemory {
 };
 
 /// Decodes a block without its scales; `row_stride` 1 or k_stride 1.
-void decode_plain(const FastKernels& kernels, const Block& block, const WideMemory& memory, bool along_rows) {
-    const float gain = kernels.decode_gain(block.side.operand->recipe.values);
+void decode_unscaled(const FastKernels& kernels, const OperandBlock& block, const WideMemory& memory, bool along_rows) {
+    const float gain = kernels.decode_gain(block.slice.operand->recipe.values);
     std::fill_n(memory.gains, scale_stride, gain);
     DecodeJob job = decode_job(block);
     job.scales = memory.gains;
@@ -44,14 +44,14 @@ void decode_plain(const FastKernels& kernels, const Block& block, const WideMemo
     kernels.decode(job);
 }
 
-int scale_column(const Block& block, int k) {
-    const int k_block = block.side.operand->k_block();
+int scale_column(const OperandBlock& block, int k) {
+    const int k_block = block.slice.operand->k_block();
     return k_block == 0 ? 0 : k / k_block;
 }
 
-void widen_rows(const FastKernels& kernels, const Block& block, const WideMemory& memory) {
+void widen_rows(const FastKernels& kernels, const OperandBlock& block, const WideMemory& memory) {
     const int lanes = kernels.lanes;
-    decode_plain(kernels, block, memory, true);
+    decode_unscaled(kernels, block, memory, true);
     exact_scales(block, memory.scales, scale_stride);
     for (int k = 0; k < block.k_count; ++k) {
         const double* scales = memory.scales + scale_column(block, k) * scale_stride;
@@ -61,8 +61,8 @@ void widen_rows(const FastKernels& kernels, const Block& block, const WideMemory
     }
 }
 
-void widen_columns(const FastKernels& kernels, const Block& block, const WideMemory& memory) {
-    decode_plain(kernels, block, memory, false);
+void widen_columns(const FastKernels& kernels, const OperandBlock& block, const WideMemory& memory) {
+    decode_unscaled(kernels, block, memory, false);
     exact_scales(block, memory.scales, scale_stride);
     for (int c = 0; c < block.rows.count; ++c) {
         for (int k = 0; k < block.k_count; ++k) {
@@ -76,9 +76,9 @@ void widen_columns(const FastKernels& kernels, const Block& block, const WideMem
 struct OutsideScales {
     static constexpr int step = 32;
 
-    explicit OutsideScales(const Block& block) {
+    explicit OutsideScales(const OperandBlock& block) {
         double scales[scale_columns_limit * scale_stride];
-        const bool outside = scaled_outside(block.side.operand->recipe.granularity);
+        const bool outside = scaled_outside(block.slice.operand->recipe.granularity);
         if (outside) exact_scales(block, scales, scale_stride);
         for (int k = 0; k < block.k_count; k += step) {
             for (int r = 0; r < block.rows.count; ++r) {
@@ -94,7 +94,7 @@ struct OutsideScales {
 };
 
 /// NaN for the sums in which a product of scales overflows fp32 (a sum that is not zero may as well be infinite).
-void spoil_overflows(const Block& rows, const Block& columns, int lanes, double* sums) {
+void spoil_overflows(const OperandBlock& rows, const OperandBlock& columns, int lanes, double* sums) {
     const OutsideScales row_scales(rows);
     const OutsideScales column_scales(columns);
     const auto overflows = [](double x, double y) { return std::isinf(scale_product(x, y)); };
@@ -115,8 +115,8 @@ void multiply(const FastKernels& kernels, const Product& product, const Rows& ro
     std::fill_n(memory.sums, wide_columns * kernels.lanes, 0.0);
     for (std::int64_t k = 0; k < product.k_count; k += wide_k) {
         const auto count = static_cast<int>(std::min<std::int64_t>(wide_k, product.k_count - k));
-        const Block row_block{.side = product.row_side, .rows = rows, .k = k, .k_count = count};
-        const Block column_block{.side = product.column_side, .rows = columns, .k = k, .k_count = count};
+        const OperandBlock row_block{.slice = product.row_operand, .rows = rows, .k = k, .k_count = count};
+        const OperandBlock column_block{.slice = product.column_operand, .rows = columns, .k = k, .k_count = count};
         widen_rows(kernels, row_block, memory);
         widen_columns(kernels, column_block, memory);
         kernels.multiply_wide({.rows = memory.rows,
@@ -137,16 +137,16 @@ std::size_t wide_doubles(const FastKernels& kernels) {
     return doubles + (std::max<std::size_t>(lanes, wide_columns) * wide_k + scale_stride + 1) / 2;
 }
 
-void write_wide(const Call& call, const Item& item, ItemMemory& memory, const OutputJob& job) {
-    const Part& part = call.work.parts[static_cast<std::size_t>(item.part)];
-    const Product& product = call.work.products[static_cast<std::size_t>(part.product)];
+void write_wide(const Call& call, const MacroTile& tile, ThreadMemory& memory, const OutputJob& job) {
+    const PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(tile.block)];
+    const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
     const WideMemory wide(call.kernels, memory.wide.get());
-    for (std::int64_t r = 0; r < part.rows.count; r += call.kernels.lanes) {
-        const Rows rows = part.rows.part(r, std::min<std::int64_t>(call.kernels.lanes, part.rows.count - r));
-        for (int c = 0; c < item.columns; c += wide_columns) {
+    for (std::int64_t r = 0; r < packed.rows.count; r += call.kernels.lanes) {
+        const Rows rows = packed.rows.slice(r, std::min<std::int64_t>(call.kernels.lanes, packed.rows.count - r));
+        for (int c = 0; c < tile.columns; c += wide_columns) {
             if (call.cancellation.requested()) return;
-            const int count = std::min(wide_columns, item.columns - c);
-            multiply(call.kernels, product, rows, product.columns.part(item.first_column + c, count), wide);
+            const int count = std::min(wide_columns, tile.columns - c);
+            multiply(call.kernels, product, rows, product.columns.slice(tile.first_column + c, count), wide);
             OutputJob some = job;
             some.rows = rows;
             some.first_column += c;

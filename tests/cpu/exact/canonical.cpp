@@ -104,22 +104,22 @@ std::uint32_t rounded(Format format, float value) {
 
 }  // namespace
 
-std::uint32_t canonical_bits(const Geometry& g, const Piece& piece, std::int64_t row, std::int64_t column,
+std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int64_t row, std::int64_t column,
                              std::span<const std::int64_t> k_splits) {
     const Element element{
-        .a = {g.a, piece.group, piece.row_begin + row, piece.k_begin, piece.a_block_begin},
-        .b = {g.b, piece.group, column, piece.k_begin, piece.b_block_begin},
+        .a = {g.a, gemm.group, gemm.row_begin + row, gemm.k_begin, gemm.a_block_begin},
+        .b = {g.b, gemm.group, column, gemm.k_begin, gemm.b_block_begin},
         .promoted = g.accumulation == Accumulation::promoted,
     };
     float c = 0;
     const bool with_c = g.c.data != nullptr;
     if (with_c)
-        c = float(formats::load(g.c.data, g.output, output_index(g.c, piece.group, piece.row_begin + row, column)));
-    if (piece.k_count == 0) return rounded(g.output, c);
+        c = float(formats::load(g.c.data, g.output, output_index(g.c, gemm.group, gemm.row_begin + row, column)));
+    if (gemm.k_count == 0) return rounded(g.output, c);
 
     std::vector<std::int64_t> ends(k_splits.begin(), k_splits.end());
-    std::erase_if(ends, [&](std::int64_t cut) { return cut <= 0 || cut >= piece.k_count; });
-    ends.push_back(piece.k_count);
+    std::erase_if(ends, [&](std::int64_t cut) { return cut <= 0 || cut >= gemm.k_count; });
+    ends.push_back(gemm.k_count);
     float sum = element.slice(0, ends[0]);
     for (std::size_t i = 1; i < ends.size(); ++i) sum = sum + element.slice(ends[i - 1], ends[i]);
     if (!element.scaled_along_k()) sum = sum * (element.a.outside_scale(0) * element.b.outside_scale(0));

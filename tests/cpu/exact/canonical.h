@@ -9,8 +9,8 @@
 
 namespace tilewright::tests {
 
-/// The bits of D at (row, column) of the piece, in the output's format. `k_splits` as in cpu::ExactOptions.
-std::uint32_t canonical_bits(const Geometry& geometry, const Piece& piece, std::int64_t row, std::int64_t column,
+/// The bits of D at (row, column) of the GEMM, in the output's format. `k_splits` as in cpu::ExactOptions.
+std::uint32_t canonical_bits(const Geometry& geometry, const GroupGemm& gemm, std::int64_t row, std::int64_t column,
                              std::span<const std::int64_t> k_splits = {});
 
 }  // namespace tilewright::tests

@@ -46,13 +46,13 @@ const std::vector<Recipe>& hopper_recipes() {
 /// The canonical result, element by element, against what stands in D.
 std::string difference(const Case& test, std::span<const std::int64_t> k_splits = {}) {
     const Geometry g = test.geometry();
-    for (const Piece& piece : test.pieces()) {
-        for (std::int64_t row = 0; row < piece.rows; ++row) {
+    for (const GroupGemm& gemm : test.gemms()) {
+        for (std::int64_t row = 0; row < gemm.rows; ++row) {
             for (std::int64_t column = 0; column < g.n; ++column) {
-                const std::uint32_t given = test.output_bits(piece.group, piece.row_begin + row, column);
-                const std::uint32_t expected = canonical_bits(g, piece, row, column, k_splits);
+                const std::uint32_t given = test.output_bits(gemm.group, gemm.row_begin + row, column);
+                const std::uint32_t expected = canonical_bits(g, gemm, row, column, k_splits);
                 if (given == expected) continue;
-                return "group " + std::to_string(piece.group) + " row " + std::to_string(row) + " column " +
+                return "group " + std::to_string(gemm.group) + " row " + std::to_string(row) + " column " +
                        std::to_string(column) + ": bits " + std::to_string(given) + ", canonical " +
                        std::to_string(expected);
             }

@@ -54,11 +54,11 @@ void expect_canonical(Case& test, const std::string& what) {
         test.reset_output();
         cpu::run_exact(g, cpu::ExactOptions{.isa = isa});
         int different = 0;
-        for (const Piece& piece : test.pieces()) {
-            for (std::int64_t row = 0; row < piece.rows; ++row) {
+        for (const GroupGemm& gemm : test.gemms()) {
+            for (std::int64_t row = 0; row < gemm.rows; ++row) {
                 for (std::int64_t column = 0; column < g.n; ++column) {
-                    const std::uint32_t given = test.output_bits(piece.group, piece.row_begin + row, column);
-                    const std::uint32_t expected = canonical_bits(g, piece, row, column);
+                    const std::uint32_t given = test.output_bits(gemm.group, gemm.row_begin + row, column);
+                    const std::uint32_t expected = canonical_bits(g, gemm, row, column);
                     different += given == expected ? 0 : 1;
                     if (given != expected && different == 1) {
                         ADD_FAILURE() << what << ": level " << static_cast<int>(isa) << " row " << row << " column "

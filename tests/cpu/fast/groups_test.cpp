@@ -97,13 +97,13 @@ TEST(FastGroups, WorkIsCutForManyCores) {
         .d = row_major(static_cast<void*>(nullptr), Format::bf16, {32, 4096}),
         .groups = {.grouping = Grouping::m_grouped_offsets, .sizes = row_major(entries.data(), Format::i64, {256})}};
     const Geometry g = geometry(problem);
-    const cpu::Work hot = cpu::plan_work(g, cpu::baseline::fast_kernels(), cpu::Method::panels);
-    ASSERT_EQ(hot.chunks.size(), 1U);
-    EXPECT_GE(hot.chunks[0].items.size(), 64U);
+    const cpu::Blocking hot = cpu::plan_blocking(g, cpu::baseline::fast_kernels(), cpu::Method::panels);
+    ASSERT_EQ(hot.passes.size(), 1U);
+    EXPECT_GE(hot.passes[0].tiles.size(), 64U);
 
     for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = static_cast<std::int64_t>(i / 8);
-    const cpu::Work many = cpu::plan_work(g, cpu::baseline::fast_kernels(), cpu::Method::panels);
-    EXPECT_EQ(many.chunks.size(), 1U);
+    const cpu::Blocking many = cpu::plan_blocking(g, cpu::baseline::fast_kernels(), cpu::Method::panels);
+    EXPECT_EQ(many.passes.size(), 1U);
 }
 
 TEST(FastRepeats, SameBitsFromRunToRunAndForAnyNumberOfThreads) {

@@ -70,11 +70,11 @@ void expect_right(const Case& test_case, const std::string& what) {
     const check::GateReport report = check::run_gate(check::Gate::running_bound, test_case.judged_geometry(), options);
     EXPECT_TRUE(report.pass()) << check::describe(test_case.spec()) << " (" << what << ")\n" << report.text();
     const std::uint32_t canonical = test_case.spec().output == Format::f32 ? 0x7FFF'FFFFU : 0x7FFFU;
-    for (const Piece& piece : test_case.pieces()) {
-        for (std::int64_t row = piece.row_begin; row < piece.row_begin + piece.rows; ++row) {
+    for (const GroupGemm& gemm : test_case.gemms()) {
+        for (std::int64_t row = gemm.row_begin; row < gemm.row_begin + gemm.rows; ++row) {
             for (std::int64_t column = 0; column < test_case.spec().n; ++column) {
-                if (!std::isnan(test_case.output_at(piece.group, row, column))) continue;
-                ASSERT_EQ(test_case.output_bits(piece.group, row, column), canonical);
+                if (!std::isnan(test_case.output_at(gemm.group, row, column))) continue;
+                ASSERT_EQ(test_case.output_bits(gemm.group, row, column), canonical);
             }
         }
     }
