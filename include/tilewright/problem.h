@@ -1,7 +1,7 @@
 // A call, described: operands, output, layout, grouping, options. `validate` finds every mistake before anything runs.
 //
-//     D[m, n] = C[m, n] + alpha * sum over k of  a(m, k) * b(n, k)      a(m, k) = A[m, k] * scale of the block of (m,
-//     k)
+//     D[m, n] = C[m, n] + alpha * sum over k of  a(m, k) * b(n, k)
+//     a(m, k) = A[m, k] * scale of the block of (m, k), b(n, k) likewise
 #pragma once
 
 #include <tilewright/error.h>
@@ -119,7 +119,7 @@ struct Problem {
 enum class Check : std::uint8_t { shapes, call };
 std::vector<Finding> validate(const Problem& problem, Backend backend = Backend::automatic, Check check = Check::call);
 
-/// The backend that runs the problem: `backend` itself, or what `automatic` stands for.
+/// The backend that runs the problem: `backend` itself, or what `automatic` means.
 Backend resolve(const Problem& problem, Backend backend);
 
 std::string_view name(Layout layout);

@@ -17,7 +17,7 @@ namespace tilewright {
 ///   scales f32       s = amax / largest (448 for e4m3, 57344 for e5m2), at least 2^-126, rounded to f32
 ///   scales ue8m0     tensor, row, 128: the smallest power of two that is at least amax / largest, and at least 2^-126
 ///   1x32 (MX)        s = 2^(floor(log2(amax)) - emax), emax = 8 (e4m3), 15 (e5m2), 2 (e2m1), at least 2^-127. Source:
-///                    OCP Microscaling Formats 1.0, 6.3. What lies above the largest number then saturates
+///                    OCP Microscaling Formats 1.0, 6.3. Numbers above the largest then saturate
 ///   1x16 (NVFP4)     tensor scale t = amax of the tensor / (448 * 6), at least 2^-117; block scale = ue4m3 of
 ///                    (amax / 6) / t, at least 2^-9; s = block scale * t. Source: Pretraining Large Language Models
 ///                    with NVFP4 (arXiv 2509.25149), appendix on NVFP4 quantization

@@ -12,7 +12,7 @@ namespace tilewright {
 
 /// How many elements share one scale, as rows x k of the logical operand.
 enum class Granularity : std::uint8_t {
-    none,           // plain values without scales: bf16, f16, f32
+    none,           // values without scales: bf16, f16, f32
     tensor,         // one scale for the operand (one for each group, if so given)
     row,            // one for each row of A, or each row of B (a column of D)
     block_1x128,    // one for each row and 128 of k
@@ -66,11 +66,11 @@ struct Recipe {
 /// e4m3, e5m2 or e2m1 with 1x32 ue8m0; e2m1 with 1x16 ue4m3; bf16, f16, f32 with none.
 bool is_accepted(const OperandRecipe& side);
 
-/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, a plain
+/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, a scale-less
 /// format with itself, and 1x32 or 1x16 on one side with anything on the other (128x128 on B only).
 bool is_accepted(const Recipe& recipe);
 
-/// Every accepted recipe, plain formats last.
+/// Every accepted recipe, scale-less ones last.
 const std::vector<Recipe>& all_recipes();
 
 /// The short name that `parse_recipe` reads back: "1x128:128x128", "row:row", "mxfp8:mxfp4", "bf16:nvfp4",
@@ -79,7 +79,7 @@ const std::vector<Recipe>& all_recipes();
 std::string name(const OperandRecipe& side);
 std::string name(const Recipe& recipe);
 
-/// Nothing if the text is no recipe; one side alone ("row") stands for both. Does not ask whether it is accepted.
+/// Nothing if the text is no recipe; one side alone ("row") means both. Does not ask whether it is accepted.
 std::optional<OperandRecipe> parse_operand_recipe(std::string_view text);
 std::optional<Recipe> parse_recipe(std::string_view text);
 

@@ -60,7 +60,7 @@ struct Tensor {
     Dims strides{};
     DeviceId device{};
 
-    /// False for a default-constructed tensor, which stands for "not given".
+    /// False for a default-constructed tensor, which means "not given".
     constexpr bool given() const { return shape.rank() > 0; }
 };
 

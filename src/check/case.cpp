@@ -158,8 +158,8 @@ Case::Case(const CaseSpec& spec) : spec_(spec) {
     fill_operand(spec_, g, gemms_, Side::a);
     fill_operand(spec_, g, gemms_, Side::b);
     if (spec_.with_c) fill_c();
-    pristine_.assign(output_.with_bands().begin(), output_.with_bands().end());
-    for (Input& input : inputs_) input.hash = hash(input.memory.with_bands());
+    pristine_.assign(output_.with_guards().begin(), output_.with_guards().end());
+    for (Input& input : inputs_) input.hash = hash(input.memory.with_guards());
 }
 
 Tensor Case::place(const std::string& name, Tensor tensor) {
@@ -218,11 +218,11 @@ void Case::fill_c() {
 Geometry Case::judged_geometry() const {
     Geometry g = geometry();
     if (spec_.in_place)
-        g.c.data = const_cast<std::byte*>(pristine_.data()) + (output_.data() - output_.with_bands().data());
+        g.c.data = const_cast<std::byte*>(pristine_.data()) + (output_.data() - output_.with_guards().data());
     return g;
 }
 
-void Case::reset_output() { std::memcpy(output_.with_bands().data(), pristine_.data(), pristine_.size()); }
+void Case::reset_output() { std::memcpy(output_.with_guards().data(), pristine_.data(), pristine_.size()); }
 
 std::vector<std::byte> Case::output() const { return {output_.bytes().begin(), output_.bytes().end()}; }
 

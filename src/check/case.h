@@ -142,7 +142,7 @@ private:
     std::vector<GroupGemm> gemms_;
     std::vector<Input> inputs_;
     Memory output_;
-    std::vector<std::byte> pristine_;  // all of output_, bands included
+    std::vector<std::byte> pristine_;  // all of output_, guard bands included
 };
 
 }  // namespace tilewright::check

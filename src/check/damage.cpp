@@ -26,8 +26,8 @@ std::string Case::describe_offset(std::int64_t offset) const {
 }
 
 std::string Case::output_damage() const {
-    std::vector<std::byte> now(output_.with_bands().begin(), output_.with_bands().end());
-    const std::int64_t before = output_.data() - output_.with_bands().data();
+    std::vector<std::byte> now(output_.with_guards().begin(), output_.with_guards().end());
+    const std::int64_t before = output_.data() - output_.with_guards().data();
     const Geometry g = geometry();
     const auto bytes = static_cast<std::size_t>(bits(g.output) / 8);
     for (const GroupGemm& gemm : gemms_) {
@@ -45,7 +45,7 @@ std::string Case::output_damage() const {
 
 std::string Case::damage() const {
     for (const Input& input : inputs_) {
-        if (hash(input.memory.with_bands()) != input.hash)
+        if (hash(input.memory.with_guards()) != input.hash)
             return input.name + ": an input, or its surroundings, was written";
     }
     return output_damage();

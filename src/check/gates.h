@@ -6,7 +6,7 @@
 //     3 running bound   each |D - exact| is within what the cuts of its own sum can have taken
 //     4 aggregates      relL2 of rows, groups and the whole
 //
-// A geometry says where D lies; `Case` knows what C was if D was written over it.
+// A geometry has the address of D; `Case` knows what C was if D was written over it.
 #pragma once
 
 #include "check/case.h"

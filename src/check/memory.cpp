@@ -11,9 +11,9 @@
 namespace tilewright::check {
 Memory::Memory(std::size_t bytes, bool guard_pages) : size_(bytes) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t band = round_up(guard_band, page);
+    const std::size_t guard = round_up(guard_band, page);
     const std::size_t room = round_up(bytes, page);
-    mapped_ = page + band + room + band + page;
+    mapped_ = page + guard + room + guard + page;
     mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping_ == MAP_FAILED) {
         mapping_ = nullptr;
@@ -21,13 +21,13 @@ Memory::Memory(std::size_t bytes, bool guard_pages) : size_(bytes) {
     }
     std::byte* const inside = static_cast<std::byte*>(mapping_) + page;
     if (guard_pages) {
-        std::byte* const end = inside + band + room;
+        std::byte* const end = inside + guard + room;
         mprotect(mapping_, page, PROT_NONE);
-        mprotect(end, band + page, PROT_NONE);
+        mprotect(end, guard + page, PROT_NONE);
         data_ = end - bytes;
         whole_ = {inside, end};
     } else {
-        data_ = inside + band;
+        data_ = inside + guard;
         whole_ = {data_ - guard_band, data_ + bytes + guard_band};
     }
     std::memset(whole_.data(), std::to_integer<int>(poison), whole_.size());

@@ -24,8 +24,8 @@ public:
     std::byte* data() const { return data_; }
     std::size_t size() const { return size_; }
     std::span<std::byte> bytes() const { return {data_, size_}; }
-    /// The bytes and the guard bands; behind them there is no band where there are guard pages.
-    std::span<std::byte> with_bands() const { return whole_; }
+    /// The bytes and the guard bands; where there are guard pages, none follows the bytes.
+    std::span<std::byte> with_guards() const { return whole_; }
 
 private:
     void* mapping_ = nullptr;

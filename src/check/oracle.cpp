@@ -122,7 +122,7 @@ private:
     void emulate(std::int64_t k, std::int64_t count) {
         const int products = step_products(order_->step);
         for (std::int64_t at = 0; at < count; at += products) {
-            const std::int64_t end = k + at + products;  // may lie beyond k_count
+            const std::int64_t end = k + at + products;  // may be beyond k_count
             const bool last = end >= region_.gemm.k_count;
             const bool cut = is_cut(end);
             const bool chain_ends = last || cut || (order_->chain != 0 && end % order_->chain == 0);

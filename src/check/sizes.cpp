@@ -12,7 +12,7 @@ using Sizes = std::vector<std::int64_t>;
 
 constexpr std::uint64_t size_stream = 0x51;
 
-/// What lies between the beginnings of two groups is a multiple of this.
+/// The distance between the beginnings of two groups is a multiple of this.
 std::int64_t unit(const CaseSpec& spec) {
     return spec.grouping == Grouping::m_grouped_aligned_offsets ? spec.alignment : spec.size_multiple;
 }

@@ -36,7 +36,7 @@ float load_scale(const SlabRange& range, std::int64_t row, std::int64_t k) {
                                             scale_index(operand, range.group, range.row + row, block)));
 }
 
-/// Stretches of k with one scale. Plain values and scales per row or tensor: the whole slab.
+/// Stretches of k with one scale. Without scales, or with one for a row or tensor: the whole slab.
 std::int64_t scale_stretch(const OperandGeometry& operand) {
     return operand.k_block() == 0 ? slab_k : std::min<std::int64_t>(operand.k_block(), slab_k);
 }

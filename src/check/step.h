@@ -9,7 +9,7 @@
 
 namespace tilewright::check {
 
-/// Stands for the exponent of a zero, which has none: below every other, also in a sum of two.
+/// The exponent of a zero, which has none: below every other, also in a sum of two.
 inline constexpr std::int32_t no_exponent = -100000;
 
 /// The largest exponent of a step's addends counts as at least this.

@@ -55,8 +55,7 @@ void run_reference(const Geometry& g, const std::function<bool()>& cancelled) {
             for (std::int64_t column = 0; column < g.n; ++column) {
                 if (cancellation.requested()) return cancellation.check();
                 const double value = reference_element(g, gemm, row, column);
-                formats::store(g.d.data, g.output, output_index(g.d, gemm.group, gemm.row_begin + row, column),
-                               value);
+                formats::store(g.d.data, g.output, output_index(g.d, gemm.group, gemm.row_begin + row, column), value);
             }
         }
     }

@@ -40,7 +40,7 @@ double nvfp4_scale(const ScaleRule& rule, float amax, float tensor_scale) {
     return std::max<double>(rounded, smallest);
 }
 
-double plain_scale(const ScaleRule& rule, float amax) {
+double amax_scale(const ScaleRule& rule, float amax) {
     const float largest = largest_value(rule.recipe.values);
     const bool power = rule.round_up || rule.recipe.scales == Format::ue8m0;
     const double scale = power ? power_above(amax / double{largest}) : double{amax / largest};
@@ -102,7 +102,7 @@ double ScaleRule::scale(const Peak& peak, float tensor_scale) const {
     switch (recipe.granularity) {
         case Granularity::block_1x32: return mx_scale(*this, amax);
         case Granularity::block_1x16: return nvfp4_scale(*this, amax, tensor_scale);
-        default: return plain_scale(*this, amax);
+        default: return amax_scale(*this, amax);
     }
 }
 

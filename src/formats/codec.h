@@ -1,4 +1,4 @@
-// Encode and decode one number of any format. Plain C++20 without standard headers: the library, the emulator, the
+// Encode and decode one number of any format. C++20 without standard headers: the library, the emulator, the
 // kernels (NVRTC) and the tests share it. constexpr throughout.
 //
 // A format is described by its fields (sign, exponent, mantissa) and by what its largest exponent means; one decoder
@@ -11,7 +11,7 @@ namespace tilewright::formats {
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-/// What codes with the largest exponent stand for.
+/// What codes with the largest exponent mean.
 enum class Special {
     infinity_and_nan,  // as IEEE: mantissa 0 is infinity, others NaN
     nan_only,          // only exponent and mantissa all ones is NaN, the rest are numbers

@@ -137,7 +137,7 @@ struct Quantizer {
     ScaleView scales;
     ScaleView tensor_scale;
 
-    /// One block that lies within the tile: its scale is found, or read where it was written before.
+    /// One block within the tile: its scale is found, or read where it was written before.
     void divide_block(const Region& block, const Region& region, Tile& tile) const {
         const float over = static_cast<float>(tensor_scale.get(block.group, 0, 0));
         const std::int64_t i = block.row - region.row;

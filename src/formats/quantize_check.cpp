@@ -199,8 +199,8 @@ private:
 };
 
 OperandRecipe recipe_of(const Operand& operand) {
-    const bool plain = operand.granularity == Granularity::none;
-    return {operand.values.format, operand.granularity, plain ? Format::f32 : operand.scales.format};
+    const bool scaleless = operand.granularity == Granularity::none;
+    return {operand.values.format, operand.granularity, scaleless ? Format::f32 : operand.scales.format};
 }
 
 /// True if the source is of use for further checks.

@@ -20,8 +20,8 @@ struct Side {
 
     OperandRecipe recipe() const {
         // Without scales their format has no meaning, whatever an empty tensor says.
-        const bool plain = operand->granularity == Granularity::none;
-        return {operand->values.format, operand->granularity, plain ? Format::f32 : operand->scales.format};
+        const bool scaleless = operand->granularity == Granularity::none;
+        return {operand->values.format, operand->granularity, scaleless ? Format::f32 : operand->scales.format};
     }
     bool takes(const OperandRecipe& side) const {
         return is_accepted(side) && (takes_128x128 || side.granularity != Granularity::block_128x128);
@@ -100,16 +100,16 @@ void add_once(std::vector<std::string>& words, const std::string& word) {
 
 void check_pair(const Recipe& recipe, Findings& findings) {
     if (is_accepted(recipe)) return;
-    std::vector<std::string> beside_a;
-    std::vector<std::string> beside_b;
+    std::vector<std::string> with_a;
+    std::vector<std::string> with_b;
     for (const Recipe& other : all_recipes()) {
-        if (other.a == recipe.a) add_once(beside_a, short_name(recipe.a) + ":" + short_name(other.b));
-        if (other.b == recipe.b) add_once(beside_b, short_name(other.a) + ":" + short_name(recipe.b));
+        if (other.a == recipe.a) add_once(with_a, short_name(recipe.a) + ":" + short_name(other.b));
+        if (other.b == recipe.b) add_once(with_b, short_name(other.a) + ":" + short_name(recipe.b));
     }
-    for (const std::string& word : beside_b) add_once(beside_a, word);
+    for (const std::string& word : with_b) add_once(with_a, word);
     findings.add({.operand = "recipe",
                   .given = short_name(recipe.a) + ":" + short_name(recipe.b),
-                  .expected = either(beside_a),
+                  .expected = either(with_a),
                   .advice = {}});
 }
 

@@ -1,4 +1,5 @@
-// Where the tensors lie: pointers that can be used, on devices that the backend reaches, and an output of its own.
+// The memory of the tensors: pointers that can be used, on devices that the backend reaches, and an output that shares
+// memory with no input.
 #include "problem/checks.h"
 #include "problem/strided.h"
 

@@ -118,9 +118,9 @@ void add_missing(const std::string& operand, const std::string& expected, Findin
 }
 
 void add_superfluous(const std::string& operand, const Tensor& tensor, const Operand& side, Findings& findings) {
-    const bool plain = side.granularity == Granularity::none;
-    const std::string purpose =
-        plain ? std::string(name(side.values.format)) + " values" : std::string(name(side.granularity)) + " scaling";
+    const bool scaleless = side.granularity == Granularity::none;
+    const std::string purpose = scaleless ? std::string(name(side.values.format)) + " values"
+                                          : std::string(name(side.granularity)) + " scaling";
     findings.add(
         {.operand = operand, .given = to_string(tensor.shape), .expected = "nothing for " + purpose, .advice = {}});
 }

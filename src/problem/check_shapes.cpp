@@ -15,7 +15,7 @@ struct Expectation {
     NamedTensor named;
     Axes axes;
     std::string purpose;      // "dense nt"
-    std::string other_way{};  // what to do about a transposed tensor, beside passing another view
+    std::string other_way{};  // what to do about a transposed tensor, other than passing another view
 
     const Tensor& tensor() const { return *named.tensor; }
     bool has_rank() const { return has_sound_shape(tensor()) && tensor().shape.rank() == axes.rank(); }

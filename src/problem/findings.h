@@ -38,7 +38,7 @@ bool has_sound_shape(const Tensor& tensor);
 /// a few offsets cannot overflow.
 bool has_sound_strides(const Tensor& tensor);
 
-/// Of a sound shape.
+/// Whether a tensor of sound shape has no elements.
 bool is_empty(const Tensor& tensor);
 
 }  // namespace tilewright::validation

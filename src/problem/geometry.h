@@ -1,5 +1,5 @@
 // A validated problem without its names: what every backend computes from. Layouts have become strides, groupings a
-// list of GEMMs, each a plain product of some rows of A with one B.
+// list of GEMMs, each a product of some rows of A with one B.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -71,12 +71,12 @@ Geometry geometry(const Problem& problem);
 /// GEMMs without rows are left out; GEMMs without k stay (their D is C, or zeros).
 std::vector<GroupGemm> group_gemms(const Geometry& geometry);
 
-/// Where element (row, k) of the GEMM lies, in elements from `values`; row and k count from the GEMM's beginning.
+/// Where element (row, k) of the GEMM is, in elements from `values`; row and k count from the GEMM's beginning.
 inline std::int64_t value_index(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k) {
     return group * operand.value_strides.group + row * operand.value_strides.row + k * operand.value_strides.k;
 }
 
-/// Where the scale of logical row `row` and scale column `k_block` lies, in elements from `scales`.
+/// Where the scale of logical row `row` and scale column `k_block` is, in elements from `scales`.
 inline std::int64_t scale_index(const OperandGeometry& operand, std::int64_t group, std::int64_t row,
                                 std::int64_t k_block) {
     const int rows = operand.row_block();

@@ -17,7 +17,7 @@ Format usual_scales(Granularity granularity) {
     return Format::f32;
 }
 
-bool is_plain(Format format) { return format == Format::bf16 || format == Format::f16 || format == Format::f32; }
+bool is_scaleless(Format format) { return format == Format::bf16 || format == Format::f16 || format == Format::f32; }
 
 bool is_micro_scaled(const OperandRecipe& side) {
     return side.granularity == Granularity::block_1x32 || side.granularity == Granularity::block_1x16;
@@ -70,7 +70,7 @@ std::string_view name(Granularity granularity) {
 
 bool is_accepted(const OperandRecipe& side) {
     switch (side.granularity) {
-        case Granularity::none: return is_plain(side.values) && side.scales == Format::f32;
+        case Granularity::none: return is_scaleless(side.values) && side.scales == Format::f32;
         case Granularity::tensor:
         case Granularity::row: return is_fp8(side.values) && side.scales == Format::f32;
         case Granularity::block_1x128:
@@ -96,12 +96,13 @@ const std::vector<Recipe>& all_recipes() {
     static const std::vector<Recipe> list = [] {
         std::vector<Recipe> recipes;
         const std::vector<OperandRecipe> sides = all_sides();
-        for (bool plain : {false, true}) {
+        for (bool scaleless : {false, true}) {
             for (const OperandRecipe& a : sides) {
                 for (const OperandRecipe& b : sides) {
                     const Recipe recipe{a, b};
-                    const bool both_plain = a.granularity == Granularity::none && b.granularity == Granularity::none;
-                    if (both_plain == plain && is_accepted(recipe)) recipes.push_back(recipe);
+                    const bool neither_scaled =
+                        a.granularity == Granularity::none && b.granularity == Granularity::none;
+                    if (neither_scaled == scaleless && is_accepted(recipe)) recipes.push_back(recipe);
                 }
             }
         }
@@ -134,7 +135,7 @@ std::optional<OperandRecipe> parse_operand_recipe(std::string_view text) {
     std::vector<std::string_view> parts = split(text, '.');
     std::optional<Format> values = parse_format(parts.front());
     if (values && parts.size() == 1) {
-        if (!is_plain(*values)) return std::nullopt;
+        if (!is_scaleless(*values)) return std::nullopt;
         return OperandRecipe{*values, Granularity::none, Format::f32};
     }
     if (values) parts.erase(parts.begin());

@@ -38,7 +38,7 @@ public:
         }
     }
 
-    /// Some sum of all steps lies in the interval, or the search was given up.
+    /// Whether some sum of all steps is in the interval; true also where the search takes too long.
     bool reaches(Interval target) { return reaches(0, target); }
 
 private:

@@ -5,7 +5,7 @@
 
 namespace tilewright::validation {
 
-/// Two elements of the tensor lie at one address. Needs sound strides.
+/// Whether two elements of the tensor have one address. Needs sound strides.
 bool overlaps_itself(const Tensor& tensor);
 
 /// Some byte belongs to both. Exact for interleaved views of one buffer too; only strides so odd that the search

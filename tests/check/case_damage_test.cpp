@@ -31,7 +31,7 @@ TEST(Damage, IsNoneAfterARightRun) {
     EXPECT_EQ(test_case.damage(), "");
 }
 
-TEST(Damage, NamesGuardBandsGapsAndRowsOfNoGroup) {
+TEST(Damage, NamesGuardsGapsAndRowsOfNoGroup) {
     Case test_case(masked);
     const auto damage_at = [&](std::byte* address) {
         test_case.reset_output();
@@ -85,7 +85,7 @@ TEST_F(GuardPagesDeathTest, EndRightBehindTheLastByte) {
     EXPECT_DEATH(static_cast<void>(b[5 * 7 * 2]), "");
 }
 
-TEST(Damage, ResetBringsBackPoisonOrC) {
+TEST(Damage, ResetRestoresPoisonOrC) {
     CaseSpec spec = masked;
     Case poisoned(spec);
     cpu::run_reference(poisoned.geometry());

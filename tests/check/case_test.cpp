@@ -30,7 +30,7 @@ std::string findings(const Problem& problem) {
     return text;
 }
 
-/// Every option in turn, so that a walk over recipes and groupings meets all of them.
+/// Every option in turn, so that a loop over recipes and groupings has all of them.
 CaseSpec varied(const Recipe& recipe, Grouping grouping, int number) {
     const Distribution distributions[] = {Distribution::normal, Distribution::exact_grid, Distribution::uniform,
                                           Distribution::distinct_scales, Distribution::sparse};
@@ -110,7 +110,7 @@ TEST(Case, SeededSplitsHoldAGroupOfNoneAndAGroupOfOne) {
     }
 }
 
-TEST(Case, ExplicitSizesAreThePiecesOfTheGeometry) {
+TEST(Case, ExplicitSizesAreTheGemmsOfTheGeometry) {
     const std::vector<std::int64_t> sizes{5, 0, 17, 1, 30};
     for (Grouping grouping : groupings) {
         if (!is_grouped(grouping)) continue;
@@ -154,16 +154,16 @@ std::vector<double> reference_numbers(const CaseSpec& spec) {
 TEST(Case, LayoutsAndStridesDoNotChangeTheNumbers) {
     for (const char* recipe : {"1x128:128x128", "row:row", "mxfp8:mxfp4", "nvfp4:nvfp4", "bf16"}) {
         for (Grouping grouping : groupings) {
-            const CaseSpec plain{.grouping = grouping,
-                                 .recipe = *parse_recipe(recipe),
-                                 .output = Format::f32,
-                                 .m = 26,
-                                 .n = 20,
-                                 .k = 140,
-                                 .groups = 3,
-                                 .alignment = 4,
-                                 .with_c = true};
-            CaseSpec other = plain;
+            const CaseSpec simple{.grouping = grouping,
+                                  .recipe = *parse_recipe(recipe),
+                                  .output = Format::f32,
+                                  .m = 26,
+                                  .n = 20,
+                                  .k = 140,
+                                  .groups = 3,
+                                  .alignment = 4,
+                                  .with_c = true};
+            CaseSpec other = simple;
             other.layout = Layout::tn;
             other.a_gaps = {.row = 6, .group = 2};
             other.b_gaps = {.row = 2, .group = 8};
@@ -172,7 +172,7 @@ TEST(Case, LayoutsAndStridesDoNotChangeTheNumbers) {
             other.a_scales_transposed = other.b_scales_transposed = true;
             other.in_place = true;
             other.guard_pages = true;
-            EXPECT_EQ(reference_numbers(plain), reference_numbers(other)) << describe(other);
+            EXPECT_EQ(reference_numbers(simple), reference_numbers(other)) << describe(other);
         }
     }
 }

@@ -46,8 +46,8 @@ void quantize_something(int threads) {
 }
 
 /// Whether `work` is refused with a message that names both ways out.
-template <class Work>
-bool is_refused(Work work) {
+template <class Function>
+bool is_refused(Function work) {
     try {
         work();
     } catch (const Error& error) {
@@ -58,8 +58,8 @@ bool is_refused(Work work) {
 }
 
 /// The number that `work` returns in a forked child; -1 where it hangs for half a minute or crashes.
-template <class Work>
-int in_child(Work work) {
+template <class Function>
+int in_child(Function work) {
     const pid_t child = fork();
     if (child == 0) {
         alarm(30);

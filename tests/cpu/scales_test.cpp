@@ -44,7 +44,7 @@ void fill(const Tensor& scales, double value) {
     for (std::int64_t i = 0; i < count; ++i) formats::store(scales.data, scales.format, i, value);
 }
 
-/// Scales of 1 on side A but for `row` (or the block of rows that it lies in), and of `b_scale` on side B.
+/// Scales of 1 on side A but for `row` (or its block of rows), and of `b_scale` on side B.
 void set_scales(Case& c, std::int64_t row, double a_scale, double b_scale) {
     const Operand& a = c.problem().a;
     fill(a.scales, 1);

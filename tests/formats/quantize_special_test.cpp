@@ -109,7 +109,7 @@ TEST_P(Scaled, NothingButNanIsNan) {
 }
 
 TEST_P(Scaled, TinyNumbersNeitherSaturateNorDivideByZero) {
-    // From the smallest subnormal of f32 upwards; a second, larger element stands beside.
+    // From the smallest subnormal of f32 upwards; a second element is larger.
     const Fields& f = fields(recipe().values);
     for (const bool round_up : {false, true}) {
         for (int exponent = -149; exponent < -90; ++exponent) {
@@ -158,7 +158,7 @@ TEST(Quantize, MxFollowsTheFloorRule) {
     EXPECT_EQ(row.back(), (std::vector<double>{512, 1, -512, 3}));
 }
 
-TEST(Quantize, PlainFormatsOverflowToInfinity) {
+TEST(Quantize, FormatsWithoutScalesOverflowToInfinity) {
     Row row({1e30, -70000, 1, not_a_number});
     row.quantize({.recipe = side("f16")});
     EXPECT_EQ(row.value(0), infinity);

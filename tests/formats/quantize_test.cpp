@@ -110,8 +110,8 @@ void expect_as_documented(const Matrix& source, const QuantizeOptions& options, 
         for (std::int64_t row = 0; row < source.rows(); row += rows) {
             for (std::int64_t column = 0; column < source.columns(); column += columns) {
                 const double amax = amax_of(source, g, row, column, rows, columns);
-                const bool plain = granularity == Granularity::none;
-                const double scale = plain ? 1 : expected_scale(options, amax, over) * over;
+                const bool scaleless = granularity == Granularity::none;
+                const double scale = scaleless ? 1 : expected_scale(options, amax, over) * over;
                 ASSERT_EQ(scale_of(out, g, row, column), scale) << row << ", " << column << " amax " << amax;
                 for (std::int64_t i = row; i < std::min(row + rows, source.rows()); ++i) {
                     for (std::int64_t j = column; j < std::min(column + columns, source.columns()); ++j) {

@@ -116,7 +116,7 @@ TEST(Encode, OfNothing) {
 }
 
 /// Every recipe with as little as it can take: no rows, no k, two k, one row.
-TEST(SmallShapes, AreQuantizedMultipliedAndBroughtBack) {
+TEST(SmallShapes, AreQuantizedMultipliedAndDequantized) {
     int products = 0;
     for (const Recipe& recipe : all_recipes()) {
         for (const Dims& shape : {Dims{4, 2}, Dims{1, 2}, Dims{4, 0}, Dims{0, 4}, Dims{0, 0}, Dims{2, 4}}) {

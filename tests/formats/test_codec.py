@@ -149,7 +149,7 @@ def test_nan_becomes_the_canonical_nan(name, overflow):
     codes = np.unique(encoded(name, numbers, overflow))
     assert len(codes) == 1
     if name == "e2m1":
-        # e2m1 has no NaN. ml_dtypes makes NaN a zero, which hides it; ours is 6, the largest, and the quantisers mark
+        # e2m1 has no NaN. ml_dtypes makes NaN a zero, which hides it; ours is 6, the largest, and the quantisers signal
         # the block by a NaN scale.
         assert codes[0] == 7
     else:

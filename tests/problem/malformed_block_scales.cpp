@@ -79,7 +79,7 @@ std::vector<Malformed> dense_blocks() {  // NOLINT(readability-function-size): a
              },
          .messages = {"b.scales: [4, 2] given, [2, 4] expected for 128x128 scaling of b [256, 512]; pass the "
                       "transposed view"}},
-        {.mistake = "scales of one sound side beside values that do not fit",
+        {.mistake = "scales of one sound side with values that do not fit",
          .spec = {},
          .make =
              [](Problem& p) {

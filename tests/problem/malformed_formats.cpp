@@ -133,27 +133,27 @@ std::vector<Malformed> sides() {
 
 std::vector<Malformed> pairs() {
     return {
-        {.mistake = "row beside tensor",
+        {.mistake = "row with tensor",
          .spec = {.recipe = "row:tensor"},
          .make = [](Problem&) {},
          .messages = {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x32:tensor or "
                       "1x16:tensor expected"}},
-        {.mistake = "1x128 beside row",
+        {.mistake = "1x128 with row",
          .spec = {.recipe = "1x128:row"},
          .make = [](Problem&) {},
          .messages = {"recipe: 1x128:row given, 1x128:1x128, 1x128:128x128, 1x128:1x32, 1x128:1x16, row:row, 1x32:row "
                       "or 1x16:row expected"}},
-        {.mistake = "row beside 128x128",
+        {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},
          .messages = {"recipe: row:128x128 given, row:row, row:1x32, row:1x16, 1x128:128x128, 1x32:128x128 or "
                       "1x16:128x128 expected"}},
-        {.mistake = "two plain formats",
+        {.mistake = "two formats without scales",
          .spec = {.recipe = "bf16:f16"},
          .make = [](Problem&) {},
          .messages =
              {"recipe: bf16:f16 given, bf16:1x32, bf16:1x16, bf16:bf16, 1x32:f16, 1x16:f16 or f16:f16 expected"}},
-        {.mistake = "bf16 beside per-tensor fp8",
+        {.mistake = "bf16 with per-tensor fp8",
          .spec = {.recipe = "bf16:tensor"},
          .make = [](Problem&) {},
          .messages = {"recipe: bf16:tensor given, bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x32:tensor or "

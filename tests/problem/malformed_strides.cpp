@@ -119,7 +119,7 @@ std::vector<Malformed> outputs() {
                  p.d.strides = {255, 1};
              },
          .messages = {"d.strides: [255, 1] given, an address of its own expected for each element of [64, 256]"}},
-        {.mistake = "output strides that meet now and then",
+        {.mistake = "output strides that sometimes give two elements one address",
          .spec = {.m = 4, .n = 3},
          .make =
              [](Problem& p) {

@@ -38,7 +38,7 @@ std::set<std::string> listed() {
         cross(micro, anything);
         if (anything != square) cross(anything, micro);
     }
-    for (const char* plain : {"bf16", "f16", "f32"}) cross({plain}, {plain});
+    for (const char* format : {"bf16", "f16", "f32"}) cross({format}, {format});
     return pairs;
 }
 
@@ -56,7 +56,7 @@ TEST(Recipes, AcceptedIsListedAndNothingElse) {
     for (int values = 0; values <= static_cast<int>(Format::i64); ++values) {
         for (int granularity = 0; granularity <= static_cast<int>(Granularity::block_1x16); ++granularity) {
             for (int scales = 0; scales <= static_cast<int>(Format::i64); ++scales) {
-                // Without scales their format has no meaning; one stands for all.
+                // Without scales their format has no meaning; one serves all.
                 if (granularity == 0 && scales != static_cast<int>(Format::f32)) continue;
                 sides.push_back(
                     {static_cast<Format>(values), static_cast<Granularity>(granularity), static_cast<Format>(scales)});
@@ -71,13 +71,14 @@ TEST(Recipes, AcceptedIsListedAndNothingElse) {
     }
 }
 
-TEST(Recipes, PlainFormatsComeLast) {
+TEST(Recipes, FormatsWithoutScalesAreLast) {
     const std::vector<Recipe>& all = all_recipes();
-    const auto is_plain = [](const Recipe& recipe) {
+    const auto is_scaleless = [](const Recipe& recipe) {
         return recipe.a.granularity == Granularity::none && recipe.b.granularity == Granularity::none;
     };
-    EXPECT_TRUE(std::is_partitioned(all.begin(), all.end(), [&](const Recipe& recipe) { return !is_plain(recipe); }));
-    EXPECT_EQ(std::count_if(all.begin(), all.end(), is_plain), 3);
+    EXPECT_TRUE(
+        std::is_partitioned(all.begin(), all.end(), [&](const Recipe& recipe) { return !is_scaleless(recipe); }));
+    EXPECT_EQ(std::count_if(all.begin(), all.end(), is_scaleless), 3);
 }
 
 TEST(RecipeNames, ReadBack) {
@@ -91,7 +92,7 @@ TEST(RecipeNames, ReadBack) {
     }
 }
 
-TEST(RecipeNames, OneSideStandsForBoth) {
+TEST(RecipeNames, OneSideMeansBoth) {
     for (const char* side : {"row", "tensor", "1x128", "mxfp8", "mxfp4", "nvfp4", "bf16", "e5m2.1x128.ue8m0"}) {
         const std::optional<Recipe> both = parse_recipe(side);
         ASSERT_TRUE(both.has_value()) << side;

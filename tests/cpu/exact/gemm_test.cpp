@@ -1,4 +1,4 @@
-// The arithmetic `bit_exact` against its plain transcription (canonical.h): every output bit, for every recipe,
+// The arithmetic `bit_exact` against its transcription (canonical.h): every output bit, for every recipe,
 // grouping, layout and output format, and where ranges, tails and specials make it hard.
 #include "check/case.h"
 #include "cpu/exact/canonical.h"
@@ -43,7 +43,7 @@ const std::vector<Recipe>& hopper_recipes() {
     return list;
 }
 
-/// The canonical result, element by element, against what stands in D.
+/// The canonical result, element by element, against what is in D.
 std::string difference(const Case& test, std::span<const std::int64_t> k_splits = {}) {
     const Geometry g = test.geometry();
     for (const GroupGemm& gemm : test.gemms()) {
@@ -71,7 +71,7 @@ void expect_canonical(Case& test, const cpu::ExactOptions& options = {}) {
     EXPECT_EQ(difference(test, options.k_splits), "") << check::describe(test.spec());
 }
 
-TEST(HopperGemm, EveryRecipeAndGroupingInEveryLayoutAndOutput) {
+TEST(ExactGemm, EveryRecipeAndGroupingInEveryLayoutAndOutput) {
     ASSERT_GT(hopper_recipes().size(), 100U);
     std::uint64_t seed = 0;
     for (const Recipe& recipe : hopper_recipes()) {
@@ -112,11 +112,11 @@ const std::vector<Recipe>& one_recipe_of_each_kind() {
     return list;
 }
 
-TEST(HopperGemm, TheListOfKindsIsAccepted) {
+TEST(ExactGemm, TheListOfKindsIsAccepted) {
     for (const Recipe& recipe : one_recipe_of_each_kind()) EXPECT_TRUE(is_accepted(recipe)) << name(recipe);
 }
 
-TEST(HopperGemm, TailsOfEverySize) {
+TEST(ExactGemm, TailsOfEverySize) {
     for (const Recipe& recipe : one_recipe_of_each_kind()) {
         for (const std::int64_t k : {2, 14, 16, 18, 30, 32, 34, 96, 126, 128, 130, 160, 256, 258, 290}) {
             Case test({.recipe = recipe, .output = Format::f32, .m = 2, .n = 2, .k = k, .seed = std::uint64_t(k)});
@@ -131,7 +131,7 @@ TEST(HopperGemm, TailsOfEverySize) {
     }
 }
 
-TEST(HopperGemm, OddSizesAndGapsBetweenEverything) {
+TEST(ExactGemm, OddSizesAndGapsBetweenEverything) {
     for (const Recipe& recipe : one_recipe_of_each_kind()) {
         const bool packed = recipe.a.values == Format::e2m1 || recipe.b.values == Format::e2m1;
         for (const Layout layout : layouts) {
@@ -160,7 +160,7 @@ TEST(HopperGemm, OddSizesAndGapsBetweenEverything) {
     }
 }
 
-TEST(HopperGemm, UnpromotedSumsAllOfKInTheTensorCore) {
+TEST(ExactGemm, UnpromotedSumsAllOfKInTheTensorCore) {
     for (const char* text : {"tensor:tensor", "row:row", "e5m2.tensor:tensor", "e5m2.row:e5m2.row"}) {
         for (const Distribution distribution : check::random_distributions()) {
             CaseSpec spec{.recipe = parse_recipe(text).value(),
@@ -180,7 +180,7 @@ TEST(HopperGemm, UnpromotedSumsAllOfKInTheTensorCore) {
     }
 }
 
-TEST(HopperGemm, WithoutAnyKDIsCOrZeros) {
+TEST(ExactGemm, WithoutAnyKDIsCOrZeros) {
     for (const Recipe& recipe : one_recipe_of_each_kind()) {
         for (const bool with_c : {false, true}) {
             for (const Format output : outputs) {
@@ -202,7 +202,7 @@ TEST(HopperGemm, WithoutAnyKDIsCOrZeros) {
     }
 }
 
-TEST(HopperGemm, SplittingKAddsSlicesInOrder) {
+TEST(ExactGemm, SplittingKAddsSlicesInOrder) {
     const std::vector<std::int64_t> k_splits{128, 512, 640, 1024};
     int different = 0;
     for (const Recipe& recipe : one_recipe_of_each_kind()) {
@@ -216,7 +216,7 @@ TEST(HopperGemm, SplittingKAddsSlicesInOrder) {
     EXPECT_GT(different, 3);  // elsewhere these few sums are exact in fp32
 }
 
-TEST(HopperGemm, LevelsAndThreadsReturnTheSameBits) {
+TEST(ExactGemm, LevelsAndThreadsReturnTheSameBits) {
     for (const Recipe& recipe : one_recipe_of_each_kind()) {
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets}) {
             CaseSpec spec{.grouping = grouping, .recipe = recipe, .m = 150, .n = 140, .k = 320};
@@ -236,7 +236,7 @@ TEST(HopperGemm, LevelsAndThreadsReturnTheSameBits) {
     }
 }
 
-TEST(HopperGemm, RefusesRecipesWithoutACanonicalOrder) {
+TEST(ExactGemm, RefusesRecipesWithoutACanonicalOrder) {
     for (const char* text : {"f16:f16", "f32:f32", "f16:mxfp8"}) {
         Case test({.recipe = parse_recipe(text).value(), .m = 2, .n = 2, .k = 32});
         EXPECT_THROW(cpu::run_exact(test.geometry(), cpu::ExactOptions{}), std::invalid_argument) << text;

@@ -101,7 +101,7 @@ template <class Results>
     return ::testing::AssertionSuccess();
 }
 
-TEST(HopperRecords, EveryInstructionLevelReturnsTheirBits) {
+TEST(MmaRecords, EveryInstructionLevelReturnsTheirBits) {
     const std::vector<MmaRecord> records = read_mma_records();
     ASSERT_EQ(records.size(), 144U);
     for (const Isa isa : instruction_levels()) {
@@ -114,8 +114,8 @@ TEST(HopperRecords, EveryInstructionLevelReturnsTheirBits) {
     }
 }
 
-/// The general bf16 kernel takes any operands and accumulators. (fp8 ones never meet accumulators beyond their sums.)
-TEST(HopperRecords, TheGeneralKernelReturnsTheBitsOfExtremeBf16Records) {
+/// The general bf16 kernel takes any operands and accumulators. (fp8 ones never have accumulators beyond their sums.)
+TEST(MmaRecords, TheGeneralKernelReturnsTheBitsOfExtremeBf16Records) {
     int count = 0;
     for (const MmaRecord& record : read_extreme_records()) {
         if (record.a_format != Format::bf16) continue;
@@ -128,7 +128,7 @@ TEST(HopperRecords, TheGeneralKernelReturnsTheBitsOfExtremeBf16Records) {
 }
 
 /// Chains from zero of four fp8 steps are promotion blocks; bf16 chains are GEMMs at any length, fp8 ones unpromoted.
-TEST(HopperRecords, ChainsFromZeroAreGemmsOfThePublicApi) {
+TEST(MmaRecords, ChainsFromZeroAreGemmsOfThePublicApi) {
     int promotion_blocks = 0;
     int others = 0;
     for (const MmaRecord& record : read_mma_records()) {

@@ -75,7 +75,7 @@ CaseSpec small(const char* recipe, std::int64_t k = 290) {
     return {.recipe = parse_recipe(recipe).value(), .output = Format::f32, .m = 9, .n = 12, .k = k};
 }
 
-TEST(HopperSpecial, EveryCodeAnywhere) {
+TEST(ExactSpecial, EveryCodeAnywhere) {
     Random random(1);
     for (const char* recipe : recipes) {
         for (const std::int64_t k : {2, 16, 32, 128, 290}) {
@@ -87,7 +87,7 @@ TEST(HopperSpecial, EveryCodeAnywhere) {
     }
 }
 
-TEST(HopperSpecial, OneSpecialElementTouchesItsRowOrColumnOnly) {
+TEST(ExactSpecial, OneSpecialElementTouchesItsRowOrColumnOnly) {
     for (const char* recipe : {"tensor:tensor", "e5m2.row:e5m2.row", "bf16:bf16", "bf16:mxfp8", "e5m2.1x128:nvfp4"}) {
         for (const float special : {nan_value, infinity, -infinity}) {
             Case test(small(recipe));
@@ -107,7 +107,7 @@ TEST(HopperSpecial, OneSpecialElementTouchesItsRowOrColumnOnly) {
     }
 }
 
-TEST(HopperSpecial, EveryScale) {
+TEST(ExactSpecial, EveryScale) {
     Random random(2);
     constexpr std::array scales{0.0F,     -0.0F,     1e-40F, -1.0F, 1e-23F,    1e23F,
                                 infinity, nan_value, 3e38F,  1.0F,  -infinity, 1.17e-38F};
@@ -136,7 +136,7 @@ std::uint32_t bf16_code(Random& random, int center, int spread) {
     return (random() & 1U) << 15 | field << 7 | (random() & 127U);
 }
 
-TEST(HopperSpecial, Bf16OverItsWholeRange) {
+TEST(ExactSpecial, Bf16OverItsWholeRange) {
     Random random(3);
     for (const char* recipe : {"bf16:bf16", "bf16:mxfp8", "bf16:nvfp4"}) {
         for (const int center : {-126, -100, -75, -63, -51, 0, 49, 63, 100, 127}) {
@@ -152,8 +152,8 @@ TEST(HopperSpecial, Bf16OverItsWholeRange) {
     }
 }
 
-/// Tiny rows meet huge columns: products of all sizes from factors at both ends.
-TEST(HopperSpecial, Bf16ProductsOfOppositeEnds) {
+/// Tiny rows times huge columns: products of all sizes from factors at both ends.
+TEST(ExactSpecial, Bf16ProductsOfOppositeEnds) {
     Random random(4);
     for (const int distance : {40, 50, 51, 60, 100, 126}) {
         for (const bool same_k : {false, true}) {
@@ -174,7 +174,7 @@ TEST(HopperSpecial, Bf16ProductsOfOppositeEnds) {
 }
 
 /// The largest sum of 16 products needs 31 bits before the accumulator joins it.
-TEST(HopperSpecial, Bf16SumsThatFillTheAdder) {
+TEST(ExactSpecial, Bf16SumsThatFillTheAdder) {
     for (const std::uint32_t a : {0x3FFFU, 0xBFFFU, 0x3F80U}) {
         for (const std::uint32_t b : {0x3FFFU, 0xBFFFU, 0x3FFEU}) {
             Random random(5);
@@ -187,7 +187,7 @@ TEST(HopperSpecial, Bf16SumsThatFillTheAdder) {
 }
 
 /// Accumulators with more exponent than the products that follow, and the reverse.
-TEST(HopperSpecial, AccumulatorsMuchLargerAndSmallerThanTheProducts) {
+TEST(ExactSpecial, AccumulatorsMuchLargerAndSmallerThanTheProducts) {
     for (const char* recipe : {"tensor:tensor", "e5m2.tensor:tensor", "e5m2.row:e5m2.row", "bf16:bf16"}) {
         for (const bool unpromoted : {false, true}) {
             for (const int direction : {-1, 1}) {
