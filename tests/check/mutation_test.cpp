@@ -115,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(OnDataThatCancelAndThatDoNot, MutationStudy,
                          });
 
 TEST(Mutations, TheScoreOfDeepGemmMissesSomeOfThem) {
+    int judged = 0;
     for (Distribution distribution : {Distribution::normal, Distribution::abs_normal}) {
         Study study("1x128:128x128", distribution, Arithmetic::bit_exact);
         for (const Mutation& mutation : mutations()) {
@@ -124,8 +125,10 @@ TEST(Mutations, TheScoreOfDeepGemmMissesSomeOfThem) {
                                 mutation.name == "running sums rounded to bf16";
             if (!missed) continue;
             EXPECT_LT(study.judge(mutation.result(study.spec(), study.source())).score, 1e-3) << mutation.name;
+            ++judged;
         }
     }
+    EXPECT_EQ(judged, 2 * 4);
 }
 
 }  // namespace
