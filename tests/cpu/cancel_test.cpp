@@ -118,7 +118,7 @@ TEST(Cancel, EndsALongConversion) {
     std::vector<float> source(k, 1.0F);
     const Tensor same_rows{.data = source.data(), .format = Format::f32, .shape = {rows, k}, .strides = {0, 1}};
     const Reserved bytes(std::size_t{rows} * k);
-    std::vector<float> scales(rows * (k / 128));
+    const Reserved scales(std::size_t{rows} * (k / 128) * sizeof(float));
     const Operand out{.values = row_major(bytes.data(), Format::e4m3, {rows, k}),
                       .granularity = Granularity::block_1x128,
                       .scales = row_major(scales.data(), Format::f32, {rows, k / 128})};
