@@ -134,6 +134,10 @@ std::int64_t row_floats(const Product& product, const FastKernels& kernels) {
     return product.method == Method::panels ? product.k_count : round_up<std::int64_t>(product.k_count, kernels.width);
 }
 
+std::int64_t padded_rows(const PackedBlock& block, const FastKernels& kernels) {
+    return round_up<std::int64_t>(block.rows.count, kernels.lanes);
+}
+
 Blocking plan_blocking(const Geometry& g, const FastKernels& kernels, Method large) {
     Blocking blocking;
     Partitioner partitioner(blocking, kernels);

@@ -77,6 +77,9 @@ Blocking plan_blocking(const Geometry& geometry, const FastKernels& kernels, Met
 /// Floats between the decoded rows (dots, sgemm) of a product.
 std::int64_t row_floats(const Product& product, const FastKernels& kernels);
 
+/// Rows of a packed block, up to whole panels.
+std::int64_t padded_rows(const PackedBlock& block, const FastKernels& kernels);
+
 inline constexpr int dot_rows_limit = 8;
 inline constexpr int packed_rows_limit = 512;
 

@@ -4,7 +4,6 @@
 #include "cpu/blas.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 namespace tilewright::cpu {
@@ -58,18 +57,13 @@ void pack_columns(const Call& call, const OperandBlock& block, TileView& view, T
     call.kernels.decode(job);
 }
 
-std::int64_t padded_rows(const Call& call, const PackedBlock& packed) {
-    const std::int64_t lanes = call.kernels.lanes;
-    return round_up(packed.rows.count, lanes);
-}
-
 void multiply_panels(const Call& call, TileView& view, ThreadMemory& memory) {
     const auto count = static_cast<int>(view.columns.count);
     const int padded = round_up(count, call.kernels.panel_columns);
     constexpr int stride = panel_k + gap;
     std::fill(memory.columns.get() + count * stride, memory.columns.get() + padded * stride, 0.0F);
     const auto lanes = static_cast<std::int64_t>(call.kernels.lanes);
-    const std::int64_t sum_stride = padded_rows(call, view.packed);
+    const std::int64_t sum_stride = padded_rows(view.packed, call.kernels);
     for (std::int64_t k = 0; k < view.product.k_count; k += panel_k) {
         if (call.cancellation.requested()) return;
         const OperandBlock block = column_block(view, view.columns, k, panel_k);
@@ -204,68 +198,10 @@ OutputPlace place(const OutputGeometry& output, const Product& product) {
     return {output.data, base, output.row_stride, output.column_stride};
 }
 
-}  // namespace
-
-ThreadMemory::ThreadMemory(const FastKernels& kernels)
-    : scales(new float[scale_floats]),
-      block_scales(new float[std::size_t{output_columns} * (decode_k_limit / scale_k)]),
-      columns(new float[std::size_t{macro_columns_limit} * (dot_k + gap)]),
-      sums(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
-      lane_sums(new float[std::size_t{dot_micro_columns} * dot_rows_limit * static_cast<std::size_t>(kernels.width)]),
-      products(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
-      wide(new double[wide_doubles(kernels)]) {}
-
-void pack_rows(const Call& call, const PackTask& task, ThreadMemory& memory) {
-    PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(task.block)];
-    const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
-    const bool panels = product.method == Method::panels;
-    const std::int64_t stride = row_floats(product, call.kernels);
-    float* out = call.buffer + packed.offset + task.first_row * stride;
-    const float gain = call.kernels.decode_gain(product.row_operand.operand->recipe.values);
-    for (std::int64_t k = 0; k < product.k_count; k += decode_k_limit) {
-        if (call.cancellation.requested()) return;
-        const OperandBlock block{
-            .slice = product.row_operand,
-            .rows = packed.rows.slice(task.first_row, task.rows),
-            .k = k,
-            .k_count = static_cast<int>(std::min<std::int64_t>(decode_k_limit, product.k_count - k))};
-        if (!fold_scales(block, gain, memory.scales.get(), output_columns)) {
-            std::atomic_ref(packed.extreme).store(true, std::memory_order_relaxed);
-        }
-        DecodeJob job = decode_job(block);
-        job.scales = memory.scales.get();
-        job.scale_stride = output_columns;
-        job.out = panels ? out + k * call.kernels.lanes : out + k;
-        job.out_row_stride = panels ? 1 : stride;
-        job.out_k_stride = panels ? call.kernels.lanes : 1;
-        call.kernels.decode(job);
-        if (!product.scaled) continue;
-        const std::int64_t scale_stride = padded_rows(call, packed);
-        float* scales = call.buffer + packed.scale_offset + k / scale_k * scale_stride + task.first_row;
-        block_scales(block, scales, static_cast<int>(scale_stride));
-    }
-    if (panels) return;
-    for (int r = 0; r < task.rows; ++r) std::fill(out + r * stride + product.k_count, out + (r + 1) * stride, 0.0F);
-}
-
-void multiply_tile(const Call& call, const MacroTile& tile, ThreadMemory& memory) {
-    const PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(tile.block)];
-    const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
-    TileView view{.product = product,
-                  .packed = packed,
-                  .columns = product.columns.slice(tile.first_column, tile.columns),
-                  .rows = call.buffer + packed.offset,
-                  .row_scales = product.scaled ? call.buffer + packed.scale_offset : nullptr,
-                  .row_scale_stride = padded_rows(call, packed),
-                  .extreme = packed.extreme};
-    switch (product.method) {
-        case Method::none: break;
-        case Method::dots: multiply_dots(call, view, memory); break;
-        case Method::panels: multiply_panels(call, view, memory); break;
-        case Method::sgemm: multiply_sgemm(call, view, memory); break;
-    }
-    if (call.cancellation.requested()) return;
-
+/// D from the sums: the scales that are left, alpha and C.
+void write_tile(const Call& call, const MacroTile& tile, TileView& view, ThreadMemory& memory) {
+    const PackedBlock& packed = view.packed;
+    const Product& product = view.product;
     double row_scales[packed_rows_limit];
     double column_scales[output_columns];
     for (std::int64_t r = 0; r < packed.rows.count; ++r)
@@ -292,6 +228,36 @@ void multiply_tile(const Call& call, const MacroTile& tile, ThreadMemory& memory
     } else {
         write_output(job);
     }
+}
+
+}  // namespace
+
+ThreadMemory::ThreadMemory(const FastKernels& kernels)
+    : scales(new float[scale_floats]),
+      block_scales(new float[std::size_t{output_columns} * (decode_k_limit / scale_k)]),
+      columns(new float[std::size_t{macro_columns_limit} * (dot_k + gap)]),
+      sums(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
+      lane_sums(new float[std::size_t{dot_micro_columns} * dot_rows_limit * static_cast<std::size_t>(kernels.width)]),
+      products(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
+      wide(new double[wide_doubles(kernels)]) {}
+
+void multiply_tile(const Call& call, const MacroTile& tile, ThreadMemory& memory) {
+    const PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(tile.block)];
+    const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
+    TileView view{.product = product,
+                  .packed = packed,
+                  .columns = product.columns.slice(tile.first_column, tile.columns),
+                  .rows = call.buffer + packed.offset,
+                  .row_scales = product.scaled ? call.buffer + packed.scale_offset : nullptr,
+                  .row_scale_stride = padded_rows(packed, call.kernels),
+                  .extreme = packed.extreme};
+    switch (product.method) {
+        case Method::none: break;
+        case Method::dots: multiply_dots(call, view, memory); break;
+        case Method::panels: multiply_panels(call, view, memory); break;
+        case Method::sgemm: multiply_sgemm(call, view, memory); break;
+    }
+    if (!call.cancellation.requested()) write_tile(call, tile, view, memory);
 }
 
 }  // namespace tilewright::cpu
