@@ -121,8 +121,8 @@ const char* name_of(hopper::BarrierName name) {
         case BarrierName::stored: return "stored";
         case BarrierName::full: return "full";
         case BarrierName::empty: return "empty";
-        case BarrierName::final_scales_full: return "final_scales_full";
-        case BarrierName::final_scales_empty: return "final_scales_empty";
+        case BarrierName::epilogue_scales_full: return "epilogue_scales_full";
+        case BarrierName::epilogue_scales_empty: return "epilogue_scales_empty";
         case BarrierName::block_scales_full: return "block_scales_full";
         case BarrierName::block_scales_empty: return "block_scales_empty";
         case BarrierName::work_full: return "work_full";

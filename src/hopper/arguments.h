@@ -1,22 +1,12 @@
-// What a kernel is given: plain data, the same for the GPU, the host that fills it in and the emulator.
+// The parameter of a kernel: the same struct for the GPU, the host that fills it in and the emulator.
 #pragma once
 
+#include "hopper/ptx/types.h"
 #include "hopper/schedule/dense.h"
 
 namespace tilewright::hopper {
 
-using u8 = unsigned char;
-using u16 = unsigned short;
-using u32 = unsigned int;
-using u64 = unsigned long long;
-using i64 = long long;
-
-/// The hardware's description of a tensor for TMA, opaque here (PTX ISA, "Tensor-map").
-struct alignas(64) TensorMap {
-    u64 words[16];
-};
-
-/// What a tensor map says, before the driver (or the emulator) encodes it. Dimension 0 is the contiguous one.
+/// A tensor map before the driver (or the emulator) encodes it. Dimension 0 is the contiguous one.
 struct TensorMapDescription {
     const void* base;
     int element_bytes;  // 1, 2 or 4
@@ -40,6 +30,7 @@ struct ScaleView {
 };
 
 enum class OutputFormat : u8 { bf16, f16, f32 };
+constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
 struct OutputView {
     void* data;  // null: C is not given
@@ -48,25 +39,8 @@ struct OutputView {
     i64 column_stride;
 };
 
-/// For messages.
-enum class BarrierName : u8 {
-    none,
-    staged,
-    stored,
-    full,
-    empty,
-    final_scales_full,
-    final_scales_empty,
-    block_scales_full,
-    block_scales_empty,
-    work_full,
-    work_empty,
-    slices_full,
-    slices_read
-};
-
-/// A thread that waited too long, in one word; zero: none did. In host memory, so that the host sees it without asking
-/// the GPU.
+/// A thread whose waits took too long, in one word; zero: there is none. In host memory, so that the host reads it
+/// without a copy.
 struct TimeoutReport {
     u64 word;
 
@@ -75,14 +49,14 @@ struct TimeoutReport {
     constexpr int thread() const { return int(word & 0xFFFF); }
 };
 
-/// What the entries of GroupSizes say.
+/// What the entries of GroupSizes mean.
 enum class SizeKind : u8 {
     ends,     // the row at which each group ends; the next begins there, rounded up to the alignment
     counts,   // rows of each group, each in a matrix of its own
     indices,  // the group of each row
 };
 
-/// The rows of groups, in memory of the device, and clamped wherever they are read.
+/// The rows of groups, in the device's memory. They are clamped wherever they are read.
 struct GroupSizes {
     const void* data;
     i64 stride;     // elements
@@ -110,10 +84,10 @@ struct Arguments {
     int m;
     int n;
     int k;
-    int batch;   // or groups
-    int a_rows;  // that a copy of A brings: a tile's, or, of a single tile of rows, those that exist
-    int band;    // tiles along m that are walked before n advances: so many rows of A stay in L2
-    Walk walk;   // of dense problems
+    int batch;                  // or groups
+    int a_rows;                 // in the TMA box of A: the tile's, or those that exist where D has one tile of rows
+    int raster_width;           // of grouped problems: Extent::raster_width
+    SchedulerParams scheduler;  // of dense problems
     TimeoutReport* report;
     GroupSizes sizes;  // of grouped problems
 };

@@ -66,8 +66,9 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.k = static_cast<int>(g.k);
     result.batch = static_cast<int>(g.groups);
     result.a_rows = static_cast<int>(rows_of_a_copy(g, tile));
-    result.band = band;
-    result.walk = hopper::walk_of(tile, {.m = result.m, .n = result.n, .batch = result.batch, .band = band});
+    result.raster_width = raster_width;
+    result.scheduler = hopper::scheduler_params(
+        tile, {.m = result.m, .n = result.n, .batch = result.batch, .raster_width = raster_width});
     result.sizes = group_sizes(g);
     return result;
 }

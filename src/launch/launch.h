@@ -10,8 +10,8 @@
 
 namespace tilewright::launch {
 
-/// Tiles along m that are walked before n advances.
-inline constexpr int band = 8;
+/// Tiles along m that are taken before n advances.
+inline constexpr int raster_width = 8;
 
 struct Launch {
     hopper::Tile tile;  // as asked for; `plain` and `scales_by_row` where the call is, without its pair where it is not

@@ -18,7 +18,7 @@ namespace tilewright::tests {
 namespace {
 
 using hopper::Tile;
-using hopper::Work;
+using hopper::WorkTile;
 
 constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_masked,
                                Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};
@@ -28,7 +28,7 @@ struct Mix {
     std::vector<std::int64_t> entries;
     std::vector<std::int32_t> narrow_entries;
     int blocks = 1;
-    int band = 1;
+    int raster_width = 1;
 };
 
 /// Batch, group, row, column, end of the rows that are stored.
@@ -37,13 +37,15 @@ using Met = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, s
 template <Tile tile>
 Met walk(const Mix& mix) {
     const Geometry& g = mix.geometry;
-    const hopper::Extent extent{
-        .m = static_cast<int>(g.m), .n = static_cast<int>(g.n), .batch = static_cast<int>(g.groups), .band = mix.band};
+    const hopper::Extent extent{.m = static_cast<int>(g.m),
+                                .n = static_cast<int>(g.n),
+                                .batch = static_cast<int>(g.groups),
+                                .raster_width = mix.raster_width};
     const hopper::GroupSizes sizes = launch::group_sizes(g);
     Met met;
     emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size, .threads = hopper::warp_threads}, [&] {
         hopper::GroupedSchedule<tile> schedule(sizes, extent, hopper::block_index(), hopper::block_count());
-        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+        for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0) {
                 met.emplace(work.batch, work.group, work.row, work.column, work.row_end);
             }
@@ -70,14 +72,14 @@ Met expected(const Mix& mix) {
     return met;
 }
 
-/// Long runs are cut where a band ends, which changes no tile: only where rows that are stored end is said otherwise.
+/// Long runs are cut where a raster ends, which changes no tile: only where rows that are stored end is said otherwise.
 template <Tile tile>
 Met without_cuts(const Met& met, const Mix& mix) {
     Met joined;
     for (auto [batch, group, row, column, end] : met) {
         for (const GroupGemm& gemm : group_gemms(mix.geometry)) {
             const bool within = gemm.group == group && gemm.row_begin <= row && row < gemm.row_begin + gemm.rows;
-            if (within && (end - gemm.row_begin) % (std::int64_t{mix.band} * tile.shape.m) == 0) {
+            if (within && (end - gemm.row_begin) % (std::int64_t{mix.raster_width} * tile.shape.m) == 0) {
                 end = gemm.row_begin + gemm.rows;
             }
         }
@@ -132,7 +134,7 @@ void expect_every_tile_once(int mixes) {
         g.m = static_cast<std::int64_t>(random() % 1500);
         g.n = 1 + static_cast<std::int64_t>(random() % (3 * tile.shape.n));
         mix.blocks = tile.cluster.size * (1 + static_cast<int>(random() % 7));
-        mix.band = 1 + static_cast<int>(random() % 3);
+        mix.raster_width = 1 + static_cast<int>(random() % 3);
         fill_entries(mix, random);
         ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
             << name(g.grouping.grouping) << ", " << g.groups << " groups, m " << g.m << ", n " << g.n << ", "
@@ -155,7 +157,7 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
     constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
     std::mt19937_64 random(1);
     for (int i = 0; i < 20 * TILEWRIGHT_GROUPED_MIXES; ++i) {
-        Mix mix{.blocks = 2, .band = 20 + static_cast<int>(random() % 80)};
+        Mix mix{.blocks = 2, .raster_width = 20 + static_cast<int>(random() % 80)};
         Geometry& g = mix.geometry;
         g.grouping.grouping = Grouping::m_grouped_indices;
         g.groups = 3;
@@ -176,7 +178,7 @@ TEST(GroupedSchedule, SkipsEmptyGroups) {
     constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
     std::mt19937_64 random(2);
     for (int i = 0; i < 60 * TILEWRIGHT_GROUPED_MIXES; ++i) {
-        Mix mix{.blocks = 2, .band = 1 + static_cast<int>(random() % 3)};
+        Mix mix{.blocks = 2, .raster_width = 1 + static_cast<int>(random() % 3)};
         Geometry& g = mix.geometry;
         g.grouping.grouping = groupings[static_cast<std::size_t>(i) % 3];  // those with a size for each group
         g.grouping.alignment = 1 + static_cast<std::int64_t>(random() % 200);
@@ -213,9 +215,9 @@ TEST(GroupedSchedule, BlocksTakeTheTailsOfPiecesInTurn) {
     std::array<int, blocks> tails{};
     const hopper::GroupSizes sizes = launch::group_sizes(mix.geometry);
     emulator::launch({.blocks = blocks, .threads = hopper::warp_threads}, [&] {
-        hopper::GroupedSchedule<tile> schedule(sizes, {.m = 32 * 80, .n = 64 * 8, .batch = 32, .band = 8},
+        hopper::GroupedSchedule<tile> schedule(sizes, {.m = 32 * 80, .n = 64 * 8, .batch = 32, .raster_width = 8},
                                                hopper::block_index(), hopper::block_count());
-        for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) {
+        for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0 && work.row_end - work.row < tile.shape.m) ++tails[hopper::block_index()];
         }
     });

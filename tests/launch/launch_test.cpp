@@ -25,8 +25,8 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(arguments.n, 200);
     EXPECT_EQ(arguments.k, 1000);
     EXPECT_EQ(arguments.alpha, 2.5F);
-    EXPECT_EQ(arguments.walk.tiles, 3 * 2);
-    EXPECT_EQ(arguments.walk.band.value, 3) << "no more than there are rows of tiles";
+    EXPECT_EQ(arguments.scheduler.tiles, 3 * 2);
+    EXPECT_EQ(arguments.scheduler.raster.value, 3) << "no more than there are rows of tiles";
     EXPECT_EQ(arguments.format, hopper::OutputFormat::f16);
     EXPECT_EQ(arguments.output.data, g.d.data);
     EXPECT_EQ(arguments.output.row_stride, 200);

@@ -13,11 +13,11 @@ namespace tilewright::hopper {
 namespace {
 
 template <Tile tile>
-std::vector<Work> walk(const Extent& extent, int block, int blocks) {
-    const Walk ready = walk_of(tile, extent);
+std::vector<WorkTile> walk(const Extent& extent, int block, int blocks) {
+    const SchedulerParams ready = scheduler_params(tile, extent);
     Schedule<tile> schedule(ready, block, blocks);
-    std::vector<Work> list;
-    for (Work work = schedule.next(); work.exists != 0; work = schedule.next()) list.push_back(work);
+    std::vector<WorkTile> list;
+    for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) list.push_back(work);
     return list;
 }
 
@@ -26,7 +26,7 @@ template <Tile tile>
 void expect_every_tile_once(const Extent& extent, int blocks) {
     std::map<std::tuple<int, int, int>, int> met;
     for (int block = 0; block < blocks; ++block) {
-        for (const Work& work : walk<tile>(extent, block, blocks)) {
+        for (const WorkTile& work : walk<tile>(extent, block, blocks)) {
             EXPECT_EQ(work.row % tile.shape.m, 0);
             EXPECT_EQ(work.column % tile.shape.n, 0);
             EXPECT_LT(work.batch, extent.batch);
@@ -48,9 +48,9 @@ void expect_for_many_sizes() {
     for (int m : {1, 64, 65, 300, 2112}) {
         for (int n : {1, 128, 129, 1000}) {
             for (int batch : {1, 3}) {
-                for (int band : {1, 2, 8}) {
+                for (int raster_width : {1, 2, 8}) {
                     for (int clusters : {1, 2, 7, 66}) {
-                        expect_every_tile_once<tile>({.m = m, .n = n, .batch = batch, .band = band},
+                        expect_every_tile_once<tile>({.m = m, .n = n, .batch = batch, .raster_width = raster_width},
                                                      clusters * tile.cluster.size);
                     }
                 }
@@ -69,12 +69,12 @@ TEST(Schedule, MeetsEveryTileOnce) {
 
 TEST(Schedule, HasNothingForEmptyOutputs) {
     for (const auto& [m, n] : {std::pair{0, 64}, std::pair{64, 0}}) {
-        EXPECT_TRUE(walk<Tile{}>({.m = m, .n = n, .batch = 1, .band = 8}, 0, 1).empty());
+        EXPECT_TRUE(walk<Tile{}>({.m = m, .n = n, .batch = 1, .raster_width = 8}, 0, 1).empty());
     }
 }
 
 TEST(Schedule, PairsShareWhatTheySay) {
-    const Extent extent{.m = 300, .n = 200, .batch = 2, .band = 2};
+    const Extent extent{.m = 300, .n = 200, .batch = 2, .raster_width = 2};
     const auto first = walk<pair_of(share_a(2))>(extent, 2, 6), second = walk<pair_of(share_a(2))>(extent, 3, 6);
     ASSERT_EQ(first.size(), second.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
@@ -89,10 +89,10 @@ TEST(Schedule, PairsShareWhatTheySay) {
     }
 }
 
-TEST(Schedule, WalksABandBeforeTheNext) {
-    const auto list = walk<Tile{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .band = 2}, 0, 1);
+TEST(Schedule, TakesARasterBeforeTheNext) {
+    const auto list = walk<Tile{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .raster_width = 2}, 0, 1);
     std::vector<std::pair<int, int>> order;
-    for (const Work& work : list) order.emplace_back(work.row / 128, work.column / 128);
+    for (const WorkTile& work : list) order.emplace_back(work.row / 128, work.column / 128);
     EXPECT_EQ(order, (std::vector<std::pair<int, int>>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}}));
 }
 

@@ -33,7 +33,7 @@ struct PrimitiveShared {
 template <Storage a_format, Storage b_format>
 __global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
-    int patience = all_patience;
+    int budget = wait_budget;
     if (thread_index() == 0) {
         barrier_init(shared.full, 1);
         barrier_init_fence();
@@ -42,7 +42,7 @@ __global__ void multiply_box(const __grid_constant__ PrimitiveArguments argument
         tma_load(shared.b, arguments.b, shared.full, arguments.x, arguments.y, 0);
     }
     sync_block();
-    barrier_wait(shared.full, 0, {patience, BarrierName::full, 0});
+    barrier_wait(shared.full, 0, {budget, BarrierName::full, 0});
     float d[32];
     const MatrixDescriptor a = matrix_descriptor(shared.a), b = matrix_descriptor(shared.b);
     pin(d);
@@ -101,7 +101,7 @@ inline __global__ void stage_transposed_and_store(const __grid_constant__ Primit
 /// Two blocks load half of a box each and give it to both, which write down what has arrived, byte for byte.
 inline __global__ void share_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
-    int patience = all_patience;
+    int budget = wait_budget;
     const int rank = block_rank();
     if (thread_index() == 0) {
         barrier_init(shared.full, 1);
@@ -114,7 +114,7 @@ inline __global__ void share_box(const __grid_constant__ PrimitiveArguments argu
         tma_load_multicast(shared.a + rank * 32 * 128, arguments.a, shared.full, arguments.x, arguments.y + 32 * rank,
                            0, 3);
     }
-    barrier_wait(shared.full, 0, {patience, BarrierName::full, 0});
+    barrier_wait(shared.full, 0, {budget, BarrierName::full, 0});
     const auto* arrived = reinterpret_cast<const float*>(shared.a);
     for (int i = thread_index(); i < 64 * 32; i += 128) {
         store_global(arguments.out + rank * 64 * 32 + i, load_shared(arrived[i]));
@@ -126,7 +126,7 @@ inline __global__ void share_box(const __grid_constant__ PrimitiveArguments argu
 /// block, while bytes and an arrival of the other block are missing, and when all is there.
 inline __global__ void walk_phases(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
-    int patience = all_patience;
+    int budget = wait_budget;
     u64 seen = 0;
     int notes = 0;
     const bool leads = block_rank() == 0 && thread_index() == 0;
@@ -154,7 +154,7 @@ inline __global__ void walk_phases(const __grid_constant__ PrimitiveArguments ar
     sync_cluster();
     if (block_rank() == 1 && thread_index() == 0) barrier_arrive_peer(shared.full, 0);
     if (leads) {
-        barrier_wait(shared.full, 1, {patience, BarrierName::full, 0});
+        barrier_wait(shared.full, 1, {budget, BarrierName::full, 0});
         note(1);
         note(0);
         store_global(arguments.words, seen);

@@ -1,11 +1,11 @@
-// The vocabulary of device code: every instruction that kernels use beyond plain C++, declared once. ptx_sm90.h defines
-// them for the GPU (NVRTC, in PTX), src/emulator for the host, where threads are fibers and every copy and product is
-// as early or as late as a test wants. Kernels include this file only; who compiles a kernel includes the definitions.
+// Every instruction that kernels use beyond C++, declared once. ptx_sm90.h defines them for the GPU (NVRTC, in PTX),
+// src/emulator for the host, where threads are fibers and each copy and product completes as early or as late as a test
+// wants. Kernels include this file; whatever compiles a kernel includes the definitions too.
 //
-// Names follow the instruction they stand for (PTX ISA). "Together" means that all threads of the named group call it.
+// Names follow the instructions (PTX ISA). "Together": all threads of the named group must call it.
 #pragma once
 
-#include "hopper/arguments.h"
+#include "hopper/ptx/types.h"
 #include "hopper/tile/tile.h"
 
 #ifdef __CUDACC_RTC__
@@ -19,7 +19,7 @@
 
 namespace tilewright::hopper {
 
-// ---- Who am I
+// ---- Indices
 
 int thread_index();  // in the block
 int warp_index();    // in the block, in a form that the compiler knows to be the same for the whole warp
@@ -30,7 +30,7 @@ int block_rank();  // in the cluster
 
 /// The value of the first lane, in a form that the compiler knows to be the same for the whole warp.
 int same_in_warp(int value);
-/// The block's shared memory, at an address that the compiler computes once and not wherever it is used.
+/// The block's shared memory, at an address that the compiler computes once, in place of at each use.
 template <class Shared>
 TILEWRIGHT_DEVICE Shared& known_address(Shared& shared);
 
@@ -38,7 +38,7 @@ TILEWRIGHT_DEVICE Shared& known_address(Shared& shared);
 
 /// The value of lane `lane` % 32.
 int from_lane(int value, int lane);
-/// Bit i: what lane i says.
+/// Bit i: lane i's argument.
 u32 ballot(bool yes);
 
 int lowest_bit(u32 bits);  // its index; `bits` is not 0
@@ -48,56 +48,56 @@ int highest_bit(u32 bits);
 
 void sync_block();
 void sync_warp();
-/// `threads` threads of the block meet; id 1 .. 15.
+/// Waits until `threads` threads of the block have arrived at named barrier `id` (1 .. 15).
 void sync_named(int id, int threads);
-/// Counts as one of those threads, and goes on.
+/// Arrives as one of those threads without waiting.
 void arrive_named(int id, int threads);
-/// All threads of the cluster meet: both of the next two. Who waits for nobody may leave the second out.
+/// Synchronises all threads of the cluster: the next two in turn. A thread that need not wait may omit the second.
 void sync_cluster();
 void arrive_cluster();
-void arrive_cluster_relaxed();  // tells of initialised mbarriers alone
+void arrive_cluster_relaxed();  // orders initialised mbarriers only
 void wait_cluster();
-/// Programmatic dependent launch: waits until what runs ahead in the stream has ended and its writes are seen; at once
-/// where the launch does not overlap.
+/// Programmatic dependent launch: waits until earlier kernels of the stream have ended and their writes are visible; no
+/// wait where the launch does not overlap.
 void wait_for_earlier_kernels();
-/// The next kernel of the stream may take SMs as they fall free, if it is launched to overlap.
+/// The next kernel of the stream may start on SMs that become free, if it is launched to overlap.
 void let_next_kernel_start();
-/// Lets some time pass, about this much.
+/// Suspends the thread for about this time.
 void pause(int nanoseconds);
 
-// ---- mbarriers, in shared memory. A phase completes when all arrivals and all announced bytes are in; phases
-// alternate between parity 0 and 1, and waiting for the parity before the first phase returns at once.
+// ---- mbarriers, in shared memory. A phase completes with its last arrival and its last expected byte. Phases
+// alternate between parity 0 and 1; a wait for the parity before the first phase returns at once.
 
 struct alignas(8) Barrier {
     u64 state;
 };
 
-/// How often a thread asks in vain, all its waits together, before it gives up: seconds, far beyond any kernel that
-/// works. Then it no longer waits at all, so that the kernel ends; its results are wrong.
-inline constexpr int all_patience = 1 << 26;
+/// Unsuccessful tries of all waits of a thread together before it times out: seconds, far more than any kernel takes.
+/// Then it no longer waits, so that the kernel ends, with a wrong result and a report.
+inline constexpr int wait_budget = 1 << 26;
 
-/// What is waited for, and how much patience is left: negative after giving up.
+/// For a wait: the tries that are left (negative after a time-out), and what is waited for.
 struct Waiting {
-    int& patience;
+    int& budget;
     BarrierName barrier;
     int stage;
 };
 
-/// One thread initialises, then announces it with `barrier_init_fence`, then all meet.
+/// One thread initialises, then calls `barrier_init_fence`, then all synchronise.
 void barrier_init(Barrier& barrier, int arrivals);
 void barrier_init_fence();
 void barrier_arrive(Barrier& barrier);
 /// The same barrier in the shared memory of block `rank` of the cluster.
 void barrier_arrive_peer(Barrier& barrier, int rank);
-/// Arrives, and announces bytes that TMA will deliver in this phase.
+/// Arrives, and expects bytes that TMA will write in this phase.
 void barrier_arrive_expect(Barrier& barrier, int bytes);
 /// Whether the phase of this parity is complete; does not wait.
 bool barrier_test(Barrier& barrier, u32 parity);
-/// Waits until it is, or patience ends.
+/// Waits until it is, or until the budget is used up.
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting);
 
 // ---- TMA: boxes of a tensor to shared memory and back. Coordinates count elements, x along the contiguous dimension;
-// what lies outside the tensor is read as zero and not written. One thread issues.
+// what is outside of the tensor is read as zero and not written. One thread issues.
 
 void tma_prefetch(const TensorMap& map);
 /// The bytes arrive at `barrier`. `to` is aligned to 128 bytes (1024 if swizzled).
@@ -109,15 +109,15 @@ void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
 void tma_store_commit();
 void tma_store_wait_read();  // shared memory has been read
 void tma_store_wait();       // global memory has been written
-/// Orders earlier writes to shared memory by this thread before later TMA stores of whoever it meets next.
+/// Orders earlier writes to shared memory by this thread before TMA stores by threads that it synchronises with later.
 void fence_async_proxy();
 
 // ---- wgmma: 64 x n products of k 32, by a warpgroup together. Thread t of the warpgroup holds of each 8 columns j
 //   d[4 j + 0, 1]: row 16 (t / 32) + t % 32 / 4,     columns 8 j + 2 (t % 4) + 0, 1
 //   d[4 j + 2, 3]: row 16 (t / 32) + t % 32 / 4 + 8, the same columns
 
-/// Where an operand lies: rows of 128 bytes, swizzled; only what varies of the 64-bit descriptor (PTX ISA, "Matrix
-/// Descriptor Format"): start address / 16.
+/// An operand in swizzled rows of 128 bytes: the part of the 64-bit descriptor that varies (PTX ISA, "Matrix Descriptor
+/// Format"), start address / 16.
 using MatrixDescriptor = u32;
 
 MatrixDescriptor matrix_descriptor(const void* shared);
@@ -134,7 +134,7 @@ TILEWRIGHT_DEVICE void wgmma_wait();
 template <int count>
 TILEWRIGHT_DEVICE void pin(float (&d)[count]);
 
-/// setmaxnreg, by a warpgroup together: this many registers for each thread from here on.
+/// setmaxnreg, by a warpgroup together: so many registers for each thread from here on.
 template <int registers>
 TILEWRIGHT_DEVICE void registers_give();
 template <int registers>
@@ -159,15 +159,15 @@ float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
 int load_shared(const int& from);
-/// To the same place in block `rank` of the cluster; the bytes arrive at its `barrier`.
+/// st.async to the same place in block `rank` of the cluster; the bytes complete a phase of its `barrier`.
 void store_peer(Quad& to, Quad value, Barrier& barrier, int rank);
 void store_shared(int& to, int value);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);
 /// stmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
-/// i / 8, and holds of each matrix row i / 4, columns 2 (i % 4) and the next.
+/// i / 8, and has of each matrix row i / 4, columns 2 (i % 4) and the next.
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth);
-/// The same, but what a lane holds are of each matrix column i / 4, rows 2 (i % 4) and the next.
+/// The same, but a lane has of each matrix column i / 4, rows 2 (i % 4) and the next.
 void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fourth);
 
 /// Read-only for the whole kernel.

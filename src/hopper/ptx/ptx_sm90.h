@@ -112,7 +112,7 @@ TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting&
     if (barrier_try(barrier, parity)) return;
 #pragma unroll 1
     while (!barrier_try(barrier, parity)) {
-        if (--waiting.patience < 0) return;
+        if (--waiting.budget < 0) return;
     }
 }
 

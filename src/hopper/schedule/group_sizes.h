@@ -1,13 +1,13 @@
-// Group sizes in memory become pieces, some rows of A against one group of B each: 32 at a time, one for each lane of a
-// warp. Sizes are never trusted: what they say is clamped into the rows that there are, as src/problem/geometry.cpp
-// does.
+// Group sizes in the device's memory become ranges of rows, each with one group of B: 32 at a time, one for each lane
+// of a warp. Sizes are never trusted: they are clamped to the rows that exist, as in src/problem/geometry.cpp.
 #pragma once
 
+#include "hopper/arguments.h"
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {
 
-struct RowPiece {
+struct RowRange {
     int begin;
     int end;
     int group;
@@ -35,7 +35,7 @@ TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int bl
     }
 }
 
-/// Of this lane and all before it.
+/// The sum over this lane and all before it.
 TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
     const int lane = lane_index();
 #pragma unroll
@@ -46,6 +46,7 @@ TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
     return value;
 }
 
+/// The largest of this lane and all before it.
 TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
     const int lane = lane_index();
 #pragma unroll
@@ -56,27 +57,27 @@ TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
     return value;
 }
 
-/// Runs of equal indices, in ascending order.
+/// Runs of equal row indices, in ascending order of rows.
 class IndexRuns {
 public:
-    /// Long runs are cut every `longest` rows, so that work on one begins before its end is found.
+    /// A run is cut every `longest` rows, so that work on it begins before its end is found.
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
 
-    /// For each lane a run, often of no rows. False: all rows have been seen.
-    TILEWRIGHT_DEVICE bool next(RowPiece& run) {
+    /// A run for each lane, often of no rows. False: no rows are left.
+    TILEWRIGHT_DEVICE bool next(RowRange& run) {
         while (true) {
             if (last_ >= 0 && row_ - begin_ > longest_) {
                 run = {.begin = begin_, .end = lane_index() == 0 ? begin_ + longest_ : begin_, .group = last_};
                 begin_ += longest_;
                 return true;
             }
-            if (row_ > rows_) return false;  // behind the last row, the last run has ended
-            if (row_ % rows_at_once == 0) look();
+            if (row_ > rows_) return false;  // the last run has ended
+            if (row_ % rows_at_once == 0) find_ends();
             const int place = row_ % rows_at_once / warp_threads;
             if (ending_ == 0) {
                 row_ += rows_at_once;
-                if (last_ < 0 || row_ - begin_ >= leap) pass_over();
+                if (last_ < 0 || row_ - begin_ >= leap) skip_rows();
             } else if ((ending_ >> place & 1) != 0) {
                 run = take_runs(place);
                 if (ballot(run.end > run.begin) != 0) return true;
@@ -87,12 +88,12 @@ public:
     }
 
 private:
-    static constexpr int at_once = 4;  // rows that a lane looks at
+    static constexpr int at_once = 4;  // rows that a lane reads
     static constexpr int rows_at_once = at_once * warp_threads;
-    static constexpr int quads = 4;  // of rows that it passes over at once
+    static constexpr int quads = 4;  // of rows that it compares at once inside of a long run
     static constexpr int leap = quads * 4 * warp_threads;
-    static constexpr int no_group = -1;  // any index out of range
-    static constexpr int behind = -2;    // the last row
+    static constexpr int no_group = -1;      // any index out of range
+    static constexpr int past_the_end = -2;  // no row
 
     TILEWRIGHT_DEVICE bool is_packed() const { return sizes_.stride == 1 && !sizes_.is_64_bit; }
     TILEWRIGHT_DEVICE const int* packed() const { return static_cast<const int*>(sizes_.data); }
@@ -110,18 +111,18 @@ private:
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int at = first + i * warp_threads;
-            to[i] = at < rows_ ? group_of(size_at(sizes_, at)) : behind;
+            to[i] = at < rows_ ? group_of(size_at(sizes_, at)) : past_the_end;
         }
     }
 
-    /// Of the row before this lane's, of 32 rows behind one of index `open`.
+    /// The index of the row before this lane's, where `open` is that of the row before lane 0's.
     TILEWRIGHT_DEVICE static int index_before(int index, int open) {
         const int left = from_lane(index, lane_index() - 1);
         return lane_index() == 0 ? open : left;
     }
 
-    /// Finds where runs end among the next rows.
-    TILEWRIGHT_DEVICE void look() {
+    /// Finds where runs end among the next rows_at_once rows.
+    TILEWRIGHT_DEVICE void find_ends() {
         if (row_ == 0) read(later_, 0);
         bool differs = false;
 #pragma unroll
@@ -140,8 +141,8 @@ private:
         }
     }
 
-    /// Rows that belong to the open run, many at a time.
-    TILEWRIGHT_DEVICE void pass_over() {
+    /// Skips rows of the open run, many at a time.
+    TILEWRIGHT_DEVICE void skip_rows() {
         if (!is_packed() || reinterpret_cast<u64>(packed()) % sizeof(IntQuad) != 0) return;
         const int end = last_ < 0 || rows_ - begin_ < longest_ ? rows_ : begin_ + longest_;
 #pragma unroll 1
@@ -166,14 +167,14 @@ private:
         read(later_, row_);
     }
 
-    /// For each lane the run that ends before its row, of the 32 from row_ on, which advances.
-    TILEWRIGHT_DEVICE RowPiece take_runs(int place) {
+    /// For each lane the run that ends before its row, one of the 32 from row_ on; row_ advances.
+    TILEWRIGHT_DEVICE RowRange take_runs(int place) {
         int index = now_[0];
 #pragma unroll
         for (int i = 1; i < at_once; ++i) index = place == i ? now_[i] : index;
         const int lane = lane_index(), before = index_before(index, last_);
         const u32 ends = ballot(index != before), earlier = ends & ((1U << lane) - 1);
-        RowPiece run{.begin = earlier != 0 ? row_ + highest_bit(earlier) : begin_, .end = row_ + lane, .group = before};
+        RowRange run{.begin = earlier != 0 ? row_ + highest_bit(earlier) : begin_, .end = row_ + lane, .group = before};
         if (index == before || before < 0) run.end = run.begin;
         last_ = from_lane(index, warp_threads - 1);
         begin_ = row_ + highest_bit(ends);
@@ -185,36 +186,36 @@ private:
     int groups_;
     int rows_;
     int longest_;
-    int row_ = 0;          // the first that was not looked at
-    int begin_ = 0;        // of the run that is open,
-    int last_ = no_group;  // and its group
+    int row_ = 0;          // the first whose run has not ended
+    int begin_ = 0;        // of the open run
+    int last_ = no_group;  // its group
     int now_[at_once] = {};
-    int ending_ = 0;  // a bit for each 32 of them: whether a run ends there
+    int ending_ = 0;  // a bit for each 32 of them: whether a run ends among them
     int later_[at_once] = {};
 };
 
-/// The pieces of one problem, whatever its sizes say.
-class GroupPieces {
+/// The row ranges of one problem, in any of the ways that sizes are given.
+class GroupRanges {
 public:
-    TILEWRIGHT_DEVICE GroupPieces(const GroupSizes& sizes, int groups, int rows, int longest)
+    TILEWRIGHT_DEVICE GroupRanges(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, rows, longest) {}
 
-    /// Once, before the first, by all blocks of the grid.
+    /// By all blocks of the grid, before the first range.
     TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
         prefetch_sizes(sizes_, sizes_.kind == SizeKind::indices ? rows_ : groups_, block, blocks);
     }
 
-    /// For each lane a piece, or no rows. False: there are no more.
-    TILEWRIGHT_DEVICE bool next(RowPiece& piece) {
-        if (sizes_.kind == SizeKind::indices) return runs_.next(piece);
+    /// A range for each lane, maybe of no rows. False: there are no more.
+    TILEWRIGHT_DEVICE bool next(RowRange& range) {
+        if (sizes_.kind == SizeKind::indices) return runs_.next(range);
         while (group_ < groups_) {
             if (group_ % groups_at_once == 0) read_sizes();
             const int size = size_of_lane();
             const int group = group_ + lane_index();
             group_ += warp_threads;
             if (ballot(size > begin_) == 0) continue;  // 32 empty groups: nothing to sum up
-            piece = {.begin = 0, .end = size, .group = group};
-            if (sizes_.kind == SizeKind::ends) begin_where_others_end(piece);
+            range = {.begin = 0, .end = size, .group = group};
+            if (sizes_.kind == SizeKind::ends) begin_where_last_ends(range);
             return true;
         }
         return false;
@@ -257,17 +258,17 @@ private:
 
     TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < rows_ ? int(size) : rows_; }
 
-    /// The next multiple, or behind the last row if that comes first.
+    /// The next multiple of the alignment, but no more than the number of rows.
     TILEWRIGHT_DEVICE int aligned(int row) const {
         const int rest = row % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
         return missing <= rows_ - row ? row + missing : rows_;
     }
 
-    TILEWRIGHT_DEVICE void begin_where_others_end(RowPiece& piece) {
-        const int furthest = largest_of_lanes(aligned(piece.end));
+    TILEWRIGHT_DEVICE void begin_where_last_ends(RowRange& range) {
+        const int furthest = largest_of_lanes(aligned(range.end));
         const int before = from_lane(furthest, lane_index() - 1);
-        piece.begin = lane_index() > 0 && before > begin_ ? before : begin_;
-        if (piece.end < piece.begin) piece.end = piece.begin;
+        range.begin = lane_index() > 0 && before > begin_ ? before : begin_;
+        if (range.end < range.begin) range.end = range.begin;
         const int last = from_lane(furthest, warp_threads - 1);
         begin_ = last > begin_ ? last : begin_;
     }
@@ -275,7 +276,7 @@ private:
     const GroupSizes& sizes_;
     int groups_;
     int rows_;
-    int group_ = 0;  // of the next piece
+    int group_ = 0;  // of the next range
     int begin_ = 0;  // where it begins
     int sizes_read_[sizes_per_lane] = {};
     IndexRuns runs_;

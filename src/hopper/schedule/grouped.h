@@ -1,79 +1,93 @@
-// Which tile of D comes next where the rows of groups lie in memory of the device: a warp finds them, the other roles
-// of its block are told (tiles.h).
+// The tiles of groups whose rows only the device knows: one warp finds them and tells the other roles of its block
+// (scheduler.h).
 #pragma once
 
-#include "hopper/schedule/dense.h"
 #include "hopper/schedule/group_sizes.h"
+#include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
 
-/// The tiles of one block, as Schedule has them: piece after piece, every `blocks`-th tile from `block` on. A tile
-/// begins where its piece does, or a multiple of its rows later. Which of a round of tiles a block takes changes from
-/// round to round: the last tiles of pieces cost less, and would always meet the same blocks.
+struct TilePosition {
+    int m;
+    int n;
+};
+
+/// Tile `index` of `tiles_m` x `tiles_n`, in the order that dense.h computes with prepared divisions. (One formula for
+/// both changes the machine code of all grouped kernels.)
+constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int raster_width) {
+    const int begin = index / (raster_width * tiles_n) * raster_width;
+    const int rows = raster_width < tiles_m - begin ? raster_width : tiles_m - begin;
+    const int rest = index - begin * tiles_n;
+    return {.m = begin + rest % rows, .n = rest / rows};
+}
+
+/// The tiles of one block, as Schedule has them: range after range of rows, every `blocks`-th tile from `block` on. A
+/// tile begins where its range does, or a multiple of its rows later. The block-to-tile mapping rotates each wave, so
+/// that cheap tail tiles do not always fall to the same blocks.
 template <Tile tile>
 class GroupedSchedule {
-    static_assert(tile.cluster.use != ClusterUse::share_b, "blocks along the rows may meet different groups");
+    static_assert(tile.cluster.use != ClusterUse::share_b, "blocks along the rows may have different groups");
 
 public:
     TILEWRIGHT_DEVICE GroupedSchedule(const GroupSizes& sizes, const Extent& extent, int block, int blocks)
-        : pieces_(sizes, extent.batch, extent.m, extent.band * d_rows(tile)),
+        : ranges_(sizes, extent.batch, extent.m, extent.raster_width * d_rows(tile)),
           separate_(sizes.kind == SizeKind::counts),
-          band_(extent.band),
+          raster_width_(extent.raster_width),
           rank_(block % tile.cluster.size),
           tiles_n_(tiles_along(extent.n, cluster_columns(tile))),
           place_(block / tile.cluster.size),
           next_(place_),
           step_(blocks / tile.cluster.size) {
-        pieces_.prefetch(block, blocks);
+        ranges_.prefetch(block, blocks);
     }
 
-    TILEWRIGHT_DEVICE Work next() {
+    TILEWRIGHT_DEVICE WorkTile next() {
         while (true) {
             const u32 reach = ballot(next_ < tiles_);
             if (reach != 0) return take(lowest_bit(reach));
-            if (!pieces_.next(piece_)) return {};
+            if (!ranges_.next(range_)) return {};
             const int before = from_lane(tiles_, warp_threads - 1);
-            tiles_ = before + sum_of_lanes(tiles_m(piece_) * tiles_n_);
+            tiles_ = before + sum_of_lanes(tiles_m(range_) * tiles_n_);
         }
     }
 
 private:
-    TILEWRIGHT_DEVICE static int tiles_m(const RowPiece& piece) {
-        return tiles_along(piece.end - piece.begin, d_rows(tile));
+    TILEWRIGHT_DEVICE static int tiles_m(const RowRange& range) {
+        return tiles_along(range.end - range.begin, d_rows(tile));
     }
 
-    /// The next tile, which lies in the piece of this lane.
-    TILEWRIGHT_DEVICE Work take(int lane) {
-        const RowPiece piece{.begin = from_lane(piece_.begin, lane),
-                             .end = from_lane(piece_.end, lane),
-                             .group = from_lane(piece_.group, lane)};
-        const int begin = from_lane(tiles_, lane) - tiles_m(piece) * tiles_n_;
-        const auto [m, n] = place_in_bands(next_ - begin, tiles_m(piece), tiles_n_, band_);
+    /// The next tile, which the range of lane `lane` has.
+    TILEWRIGHT_DEVICE WorkTile take(int lane) {
+        const RowRange range{.begin = from_lane(range_.begin, lane),
+                             .end = from_lane(range_.end, lane),
+                             .group = from_lane(range_.group, lane)};
+        const int begin = from_lane(tiles_, lane) - tiles_m(range) * tiles_n_;
+        const auto [m, n] = raster_position(next_ - begin, tiles_m(range), tiles_n_, raster_width_);
         advance();
         return {
-            .row = piece.begin + m * d_rows(tile),
+            .row = range.begin + m * d_rows(tile),
             .column = (tile.cluster.use == ClusterUse::share_a ? n * tile.cluster.size + rank_ : n) * d_columns(tile),
-            .batch = separate_ ? piece.group : 0,
-            .group = piece.group,
-            .row_end = piece.end,
+            .batch = separate_ ? range.group : 0,
+            .group = range.group,
+            .row_end = range.end,
             .exists = 1};
     }
 
     TILEWRIGHT_DEVICE void advance() {
         const int further = (step_ * 5 / 16) | 1, left = step_ - place_;
-        next_ += left;  // the beginning of the next round
+        next_ += left;  // the beginning of the next wave
         place_ = further < left ? place_ + further : further - left;
         next_ += place_;
     }
 
-    GroupPieces pieces_;
-    RowPiece piece_{};  // of this lane
-    int tiles_ = 0;     // of all pieces up to this lane's
-    bool separate_;     // each group's rows are a matrix of their own
-    int band_;
+    GroupRanges ranges_;
+    RowRange range_{};  // of this lane
+    int tiles_ = 0;     // of all ranges up to this lane's
+    bool separate_;     // the rows of each group are a matrix
+    int raster_width_;
     int rank_;
     int tiles_n_;
-    int place_;  // in a round of `step_` tiles
+    int place_;  // in a wave of `step_` tiles
     int next_;
     int step_;
 };

@@ -51,6 +51,17 @@ constexpr int full_arrivals(const Tile& tile, bool scales_by_tma) {
 constexpr int empty_arrivals(const Tile& tile) {
     return arrivals_of(tile, consumer_warps(tile)) * (shares_operand(tile) ? tile.cluster.size : 1);
 }
+/// The warps of the warpgroup that stages; the thread that stores.
+constexpr int staged_arrivals(const Tile& tile) { return arrivals_of(tile, warpgroup_warps); }
+constexpr int stored_arrivals(const Tile&) { return 1; }
+/// Of block and epilogue scales: the warp that loads them, the warps that read them.
+constexpr int scales_full_arrivals(const Tile& tile) { return arrivals_of(tile, 1); }
+constexpr int scales_empty_arrivals(const Tile& tile) { return arrivals_of(tile, consumer_warps(tile)); }
+/// Split k: the thread that expects the bytes; each consumer warp of the cluster.
+constexpr int slices_full_arrivals(const Tile&) { return 1; }
+constexpr int slices_read_arrivals(const Tile& tile) { return consumer_warps(tile) * tile.cluster.size; }
+/// One thread of the scheduler.
+constexpr int work_full_arrivals(const Tile&) { return 1; }
 /// Each warp that takes work tiles from the scheduler.
 constexpr int work_empty_arrivals(const Tile& tile, bool scales_by_tma, bool stored_by_tma) {
     const int stores = stored_by_tma && !splits_k(tile) ? 1 : 0;

@@ -1,0 +1,22 @@
+// The k-blocks that a block multiplies of each of its tiles: all, or its slice where k is split.
+#pragma once
+
+#include "hopper/arguments.h"
+#include "hopper/ptx/ptx.h"
+
+namespace tilewright::hopper {
+
+struct KSlice {
+    int begin;
+    int count;
+};
+
+template <Tile tile>
+TILEWRIGHT_DEVICE KSlice k_slice_of(const Arguments& arguments) {
+    const int k_blocks = (arguments.k + tile.shape.k - 1) / tile.shape.k;
+    if constexpr (!splits_k(tile)) return {.begin = 0, .count = k_blocks};
+    const int begin = k_slice_begin(k_blocks, k_slices(tile), block_rank());
+    return {.begin = begin, .count = k_slice_begin(k_blocks, k_slices(tile), block_rank() + 1) - begin};
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,69 @@
+// D element by element, with C, in any strides and formats: where TMA cannot store it.
+#pragma once
+
+#include "hopper/epilogue/stage.h"
+#include "hopper/schedule/work_tile.h"
+
+namespace tilewright::hopper {
+
+/// D = C + alpha * sum of one element, rounded once. `fast`: bf16, alpha 1, no C.
+template <bool fast = false>
+TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const WorkTile& work, int row, int column, float sum) {
+    const OutputView &d = arguments.output, &c = arguments.addend;
+    const i64 to = work.batch * d.batch_stride + row * d.row_stride + column * d.column_stride;
+    if constexpr (fast) return store_global(static_cast<u16*>(d.data) + to, to_bf16(sum));
+    const i64 from = work.batch * c.batch_stride + row * c.row_stride + column * c.column_stride;
+    const float alpha = arguments.alpha;
+    if (arguments.format == OutputFormat::f32) {
+        const float addend = c.data == nullptr ? 0 : load_global(static_cast<const float*>(c.data) + from);
+        const float value = c.data == nullptr ? alpha * sum : fma(alpha, sum, addend);
+        store_global(static_cast<float*>(d.data) + to, value);
+    } else {
+        const bool is_bf16 = arguments.format == OutputFormat::bf16;
+        const u16 code = c.data == nullptr ? u16{0} : load_global(static_cast<const u16*>(c.data) + from);
+        const float addend = is_bf16 ? from_bf16(code) : from_f16(code);
+        const float value = c.data == nullptr ? alpha * sum : fma(alpha, sum, addend);
+        store_global(static_cast<u16*>(d.data) + to, is_bf16 ? to_bf16(value) : to_f16(value));
+    }
+}
+
+/// Any D: 16 rows and 32 columns of accumulators at a time pass through the warp's scratch memory, so that neighbouring
+/// lanes store neighbouring columns of D (swapped: rows of the scratch memory).
+template <Tile tile>
+TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Accumulators<tile>& accumulators,
+                                        const WorkTile& work) {
+    constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
+    constexpr int columns = store_row_bytes / int(sizeof(float));
+    const int lane = lane_index();
+    // A lane's first row and only column of D in the scratch memory.
+    const int lane_row = tile.swap_ab ? lane / warp_rows : 0, lane_column = tile.swap_ab ? lane % warp_rows : lane;
+    constexpr int rows_at_once = tile.swap_ab ? warp_threads / warp_rows : 1;
+    u8* scratch = c.shared.d[c.warpgroup] + c.warp * warp_rows * row_bytes;
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+        const int first = c.first_row() + half * wgmma_m + c.warp * warp_rows;
+#pragma unroll
+        for (int begin = 0; begin < tile.shape.n; begin += columns) {
+            stage_32_bit<tile>(accumulators, scratch, half, begin, lane);
+            sync_warp();
+            const int row_in_tile = tile.swap_ab ? begin : first, column_in_tile = tile.swap_ab ? first : begin;
+            const int column = work.column + column_in_tile + lane_column;
+            // Dense: row_end is m, but would occupy a register during the mainloop.
+            const int rows = (is_grouped(tile) ? work.row_end : c.arguments.m) - work.row - row_in_tile;
+            const int rows_here = tile.swap_ab ? min(columns, tile.shape.n - begin) : warp_rows;
+            const bool inside = (tile.swap_ab || begin + lane < tile.shape.n) && column < c.arguments.n;
+#pragma unroll 1
+            for (int row = lane_row; row < rows_here && row < rows; row += rows_at_once) {
+                const int scratch_row = tile.swap_ab ? lane_column : row,
+                          scratch_column = tile.swap_ab ? row : lane_column;
+                const u8* place = scratch + scratch_row * row_bytes + (scratch_column / 4 ^ scratch_row % 8) * 16 +
+                                  scratch_column % 4 * 4;
+                const float sum = load_shared(*reinterpret_cast<const float*>(place));
+                if (inside) store_element(c.arguments, work, work.row + row_in_tile + row, column, sum);
+            }
+            sync_warp();
+        }
+    }
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,39 @@
+// Epilogue scales by ordinary loads: those of each row and column of a tile, which multiply its finished accumulators.
+#pragma once
+
+#include "hopper/block/pipeline.h"
+#include "hopper/block/scale_view.h"
+#include "hopper/block/shared_memory.h"
+#include "hopper/schedule/work_tile.h"
+
+namespace tilewright::hopper {
+
+/// All loads are issued before the first result is stored: one after the other they would take a latency each.
+template <int count>
+TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, int first) {
+    constexpr int each = (count + warp_threads - 1) / warp_threads;
+    float values[each];
+    const int lane = lane_index();
+#pragma unroll
+    for (int i = 0; i < each; ++i) values[i] = scale_at(view, batch, first + i * warp_threads + lane, 0);
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+        const int index = i * warp_threads + lane;
+        if (index < count) store_shared(to[index], values[i]);
+    }
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Arguments& arguments, const WorkTile& work,
+                                            PipelineState<epilogue_scale_slots>& state, int& budget) {
+    const int slot = state.stage;
+    barrier_wait(shared.epilogue_scales_empty[slot], state.phase, {budget, BarrierName::epilogue_scales_empty, slot});
+    float *rows = shared.row_scales[slot], *columns = shared.column_scales[slot];
+    load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
+    load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b, work.group, work.column);
+    sync_warp();
+    warp_arrives<tile>(shared.epilogue_scales_full[slot], lane_index());
+    state.advance();
+}
+
+}  // namespace tilewright::hopper

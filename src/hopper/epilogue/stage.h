@@ -1,0 +1,119 @@
+// Accumulators to D's staging in shared memory, as 16-bit or f32 elements, by consumer warps.
+#pragma once
+
+#include "hopper/epilogue/accumulators.h"
+
+namespace tilewright::hopper {
+
+/// Row `row` of the warpgroup's share, in store `index` of those that are staged together.
+template <Tile tile, int bytes>
+TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
+    return c.shared.d[c.warpgroup] + (index * share_rows(tile) + row) * store_pitch(tile, bytes);
+}
+
+TILEWRIGHT_DEVICE u32 pack_16_bit(const float* pair, bool as_bf16) {
+    return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
+}
+
+/// Swapped tiles: the 16 rows of the accumulators are columns of D, their `count` columns from `begin` on rows of D.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
+                                        int begin, int count, int lane, bool as_bf16) {
+    const int chunk = c.warp * 2 + lane / 8 % 2;  // of 16 bytes
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 16) {
+        const bool is_pair = column + 8 < begin + count;  // the last of an odd number of 8 columns is written twice
+        const float* low = fragment<tile>(accumulators, half, column);
+        const float* high = is_pair ? fragment<tile>(accumulators, half, column + 8) : low;
+        const int row = column + lane % 8 + (is_pair ? lane / 16 * 8 : 0);
+        store_matrix_transposed(staged_row<tile, 2>(c, half, row) + (chunk ^ row % 8) * 16, pack_16_bit(low, as_bf16),
+                                pack_16_bit(low + 2, as_bf16), pack_16_bit(high, as_bf16),
+                                pack_16_bit(high + 2, as_bf16));
+    }
+}
+
+/// Stages a warp's 16 rows of `half` in `count` columns from `begin` on, as bf16 or f16.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
+                                    int begin, int count, int lane, bool as_bf16) {
+    if constexpr (tile.swap_ab) return stage_transposed<tile>(c, accumulators, half, begin, count, lane, as_bf16);
+    constexpr int columns = store_columns(tile, 2);
+    const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
+    const int row = half * wgmma_m + c.warp * warp_rows + lane % 16;
+    const int swizzle = store_swizzled(tile, 2) ? row % 8 : 0;
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 16) {
+        const float* low = fragment<tile>(accumulators, half, column);
+        const float* high = fragment<tile>(accumulators, half, column + 8);
+        // Lanes 0 .. 15 have the addresses of the rows in the first 8 columns, the others in the second.
+        u8* place = staged_row<tile, 2>(c, column / columns, row);
+        int chunk = column % columns / 8 + lane / 16;
+        if (column / columns != (column + 8) / columns && lane >= 16) {
+            place = staged_row<tile, 2>(c, (column + 8) / columns, row);
+            chunk = 0;
+        }
+        store_matrix(place + (chunk ^ swizzle) * 16, pack(low), pack(low + 2), pack(high), pack(high + 2));
+    }
+}
+
+/// Stages 16 rows and 32 columns (fewer at the tile's end) as f32, in swizzled rows of 128 bytes.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_32_bit(const Accumulators<tile>& accumulators, u8* to, int half, int column, int lane) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        if (column + j * 8 >= tile.shape.n) break;
+        const float* value = fragment<tile>(accumulators, half, column + 8 * j);
+        const int row = lane / 4, chunk = j * 2 + lane % 4 / 2;
+        u8* place = to + row * row_bytes + (chunk ^ row) * 16 + lane % 2 * 8;
+        store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
+        store_shared(*reinterpret_cast<Pair*>(place + 8 * row_bytes), {value[2], value[3]});
+    }
+}
+
+/// Stages the warpgroup's share for the store warp (tma_store.h).
+template <Tile tile, int bytes>
+TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Accumulators<tile>& accumulators) {
+    constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
+    constexpr int columns = store_columns(tile, bytes), at_once = stores_at_once(tile, bytes);
+    const int lane = lane_index();
+#pragma unroll
+    for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {
+        barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
+#pragma unroll
+        for (int half = 0; half < halves; ++half) {
+            if constexpr (bytes == 2) {
+                stage_16_bit<tile>(c, accumulators, half, 0, tile.shape.n, lane,
+                                   c.arguments.format == OutputFormat::bf16);
+            } else {
+                const int row = half * wgmma_m + c.warp * warp_rows;
+#pragma unroll
+                for (int i = 0; i < min(at_once, stores_per_share(tile, bytes) - begin); ++i) {
+                    stage_32_bit<tile>(accumulators, staged_row<tile, 4>(c, i, row), half, (begin + i) * columns, lane);
+                }
+            }
+        }
+        fence_async_proxy();
+        sync_warp();
+        warp_arrives<tile>(c.shared.staged[c.warpgroup], lane);
+        c.staged.advance();
+    }
+}
+
+/// Stages one subtile, for epilogues that overlap the next tile's mainloop.
+template <Tile tile>
+TILEWRIGHT_DEVICE void store_subtile(Consumer<tile>& c, Accumulators<tile>& accumulators, int subtile) {
+    const int lane = lane_index();
+    if (subtile == 0) {
+        if constexpr (has_epilogue_scales(tile)) scale_accumulators<tile>(c, accumulators);
+        barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
+    }
+    stage_16_bit<tile>(c, accumulators, subtile / wgmmas_along_n(tile), subtile % wgmmas_along_n(tile) * wgmma_n(tile),
+                       wgmma_n(tile), lane, true);
+    if (subtile < subtiles<tile> - 1) return;
+    fence_async_proxy();
+    sync_warp();
+    warp_arrives<tile>(c.shared.staged[c.warpgroup], lane);
+    c.staged.advance();
+}
+
+}  // namespace tilewright::hopper

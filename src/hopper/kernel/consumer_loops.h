@@ -1,0 +1,118 @@
+// The consumer warps: a tile's mainloop and epilogue in turn, or the epilogue during the next tile's mainloop.
+#pragma once
+
+#include "hopper/block/k_slice.h"
+#include "hopper/epilogue/cluster_reduce.h"
+#include "hopper/epilogue/store.h"
+#include "hopper/mainloop/mainloop.h"
+#include "hopper/schedule/scheduler.h"
+
+namespace tilewright::hopper {
+
+/// Whether the tile has rows of this warpgroup before the end of its group.
+template <Tile tile>
+TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const WorkTile& work) {
+    return !skips_rows(tile) || work.row + consumer.first_row() < work.row_end;
+}
+
+/// At the end of a tile the lanes of a warp are together again. The compiler keeps the loop's state, and with it the
+/// descriptors of wgmma, in uniform registers only if it knows this; after stores that branch it must also be told that
+/// the stage is the same in all lanes.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stay_uniform(Consumer<tile>& consumer) {
+    sync_warp();
+    if constexpr (!is_fast(tile) || splits_k(tile)) consumer.ring.stage = same_in_warp(consumer.ring.stage);
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
+    Accumulators<tile> accumulators;
+    WorkTile work = tiles.first(consumer.budget);
+    while (work.exists != 0) {
+        WorkTile next{};
+        if constexpr (splits_k(tile)) {
+            multiply<tile>(consumer, accumulators);
+            next = tiles.next(consumer.budget);
+            store_slices<tile>(consumer, accumulators, work, next.exists != 0);
+        } else {
+            if (has_rows<tile>(consumer, work)) {
+                multiply<tile>(consumer, accumulators);
+                store<tile>(consumer, accumulators, work);
+            } else {
+                skip_tile<tile>(consumer);
+                skip_epilogue_scales<tile>(consumer);
+            }
+            next = tiles.next(consumer.budget);
+        }
+        work = next;
+        stay_uniform<tile>(consumer);
+    }
+}
+
+/// Stages a tile's D during the first k-block of the next tile.
+template <Tile tile>
+TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
+    Accumulators<tile> accumulators;
+    Partial<tile> partial;           // where there is one
+    PromotionScales<tile> scales{};  // read even if there is no tile at all
+    WorkTile work = tiles.first(consumer.budget);
+    bool holds_last = false;  // the accumulators of the last tile
+    const auto store_last = [&](int subtile) {
+        if (holds_last) store_subtile<tile>(consumer, accumulators, subtile);
+    };
+    while (true) {
+        WorkTile next{};
+        if (work.exists != 0 && !has_rows<tile>(consumer, work)) {
+#pragma unroll
+            for (int subtile = 0; subtile < subtiles<tile>; ++subtile) store_last(subtile);
+            holds_last = false;
+            skip_tile<tile>(consumer);
+            skip_epilogue_scales<tile>(consumer);
+            next = tiles.next(consumer.budget);
+        } else {
+            // Grouped: the scheduler may produce the next tile only once this one has begun.
+            if constexpr (!is_grouped(tile)) next = tiles.next(consumer.budget);
+            if constexpr (partials_in_flight(tile) == 2) {
+                multiply_two_partials<tile>(consumer, accumulators, work.exists != 0, store_last);
+                if (work.exists == 0) break;
+            } else {
+                multiply_k_block<tile>(consumer, accumulators, partial, scales, 0, {.first = true}, work.exists != 0,
+                                       store_last);
+                if (work.exists == 0) break;
+                multiply_promoted<tile>(consumer, accumulators, partial, scales);
+            }
+            holds_last = true;
+            if constexpr (is_grouped(tile)) next = tiles.next(consumer.budget);
+        }
+        work = next;
+        stay_uniform<tile>(consumer);
+    }
+}
+
+/// Returns the wait budget that is left.
+template <Tile tile>
+TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, WorkTiles<tile> tiles, int warp) {
+    const int warpgroup = warp / 4;
+    const int lane = lane_index();
+    Consumer<tile> consumer{
+        .shared = shared,
+        .arguments = arguments,
+        .warpgroup = warpgroup,
+        .warp = warp % 4,
+        .lane = lane,
+        .row_in_tile = warpgroup * rows_per_warpgroup(tile) + warp % 4 * warp_rows + lane / 4,
+        .k_blocks = k_slice_of<tile>(arguments).count,
+        .mma_a_descriptor =
+            matrix_descriptor(shared.mma_a_values[0] + warpgroup * rows_per_warpgroup(tile) * row_bytes),
+        .mma_b_descriptor = matrix_descriptor(shared.mma_b_values[0]),
+        .by_tma = arguments.stored_by_tma,
+    };
+    if constexpr (overlaps_epilogue(tile)) {
+        consume_overlapped<tile>(consumer, tiles);
+    } else {
+        consume_in_turn<tile>(consumer, tiles);
+    }
+    return consumer.budget;
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,78 @@
+// The producer warps: what each role runs. All return the wait budget that is left.
+#pragma once
+
+#include "hopper/epilogue/scales_load.h"
+#include "hopper/epilogue/tma_store.h"
+#include "hopper/kernel/barriers.h"
+#include "hopper/mainloop/load.h"
+#include "hopper/mainloop/scales_load.h"
+#include "hopper/schedule/scheduler.h"
+
+namespace tilewright::hopper {
+
+template <Tile tile>
+TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles) {
+    Loader<tile> loader(shared, arguments, tiles);
+    if constexpr (loads_early<tile>) loader.begin();
+    if (lane_index() == 0) init_barriers<tile>(shared, arguments);
+    sync_warp();
+    arrive_initialised<tile>();
+    return loader.run();
+}
+
+/// Loads the scales that serve a whole tile or many of its k-blocks, ahead of the tile. As the scheduler it also
+/// produces the work tiles, which it is the first to know.
+template <Tile tile>
+class SchedulerAndScales {
+public:
+    TILEWRIGHT_DEVICE SchedulerAndScales(Shared<tile>& shared, const Arguments& arguments)
+        : shared_(shared), arguments_(arguments) {}
+
+    TILEWRIGHT_DEVICE int run() {
+        ProducedWorkTiles<tile> tiles(shared_, arguments_);
+        tiles.prepare();
+        for (WorkTile work = tiles.first(budget_); work.exists != 0; work = tiles.next(budget_)) {
+            if constexpr (has_epilogue_scales(tile)) {
+                load_epilogue_scales<tile>(shared_, arguments_, work, epilogue_scales_, budget_);
+            }
+            if constexpr (has_block_scales(tile)) load_block_scales<tile>(shared_, arguments_, work, chunks_, budget_);
+        }
+        return budget_;
+    }
+
+private:
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+    int budget_ = wait_budget;
+    PipelineState<epilogue_scale_slots> epilogue_scales_{.phase = 1};
+    PipelineState<scale_chunk_slots> chunks_{.phase = 1};
+};
+
+template <Tile tile>
+TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles,
+                              int warp) {
+    if (role_of(tile, warp) == Role::load) return load<tile>(shared, arguments, tiles);
+    sync_initialised<tile>(NamedBarrier::producers);
+    switch (role_of(tile, warp)) {
+        case Role::scheduler:
+        case Role::block_and_epilogue_scales: return SchedulerAndScales<tile>(shared, arguments).run();
+        case Role::row_scales:
+            if constexpr (may_load_row_scales(tile)) {
+                if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();
+            }
+            break;
+        case Role::store:
+            if constexpr (is_fast(tile)) return store_tiles<tile, 2>(shared, arguments, tiles);
+            if (!arguments.stored_by_tma) break;
+            if (element_bytes(arguments.format) == 2) {
+                if constexpr (can_store_by_tma(tile, 2)) return store_tiles<tile, 2>(shared, arguments, tiles);
+            } else {
+                if constexpr (can_store_by_tma(tile, 4)) return store_tiles<tile, 4>(shared, arguments, tiles);
+            }
+            break;
+        default: break;
+    }
+    return wait_budget;
+}
+
+}  // namespace tilewright::hopper

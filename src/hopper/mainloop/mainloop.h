@@ -1,0 +1,40 @@
+// The mainloop of a tile: which of the three runs, and what a warpgroup without rows does in its place.
+#pragma once
+
+#include "hopper/mainloop/promoted.h"
+#include "hopper/mainloop/two_partials.h"
+#include "hopper/mainloop/unpromoted.h"
+
+namespace tilewright::hopper {
+
+/// The accumulators of one tile, before epilogue scales.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    if constexpr (promotion_interval(tile) == 0) {
+        multiply_unpromoted<tile>(c, accumulators);
+    } else if (c.k_blocks == 0) {
+        clear<tile>(accumulators);
+    } else if constexpr (partials_in_flight(tile) == 2) {
+        multiply_two_partials<tile>(c, accumulators, true, [](int) {});
+    } else {
+        Partial<tile> partial;
+        PromotionScales<tile> scales;
+        multiply_k_block<tile>(c, accumulators, partial, scales, 0, {.first = true}, true, [](int) {});
+        multiply_promoted<tile>(c, accumulators, partial, scales);
+    }
+}
+
+/// A tile in which this warpgroup has no row: its stages are released unread.
+template <Tile tile>
+TILEWRIGHT_DEVICE void skip_tile(Consumer<tile>& c) {
+    for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
+        next_block_scales(c, k_block);
+        c.wait_full();
+        sync_warp();  // no wgmma keeps the lanes together here
+        c.release(c.ring.stage);
+        c.ring.advance();
+    }
+    if (c.k_blocks > 0) release_block_scales(c);
+}
+
+}  // namespace tilewright::hopper

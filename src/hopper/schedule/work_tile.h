@@ -1,0 +1,60 @@
+// A tile of D that a block computes, and the order in which tiles are taken: plain C++, for the kernels, the host and
+// tests that prove that every tile is taken once.
+#pragma once
+
+#include "hopper/tile/tile.h"
+
+namespace tilewright::hopper {
+
+struct WorkTile {
+    int row;  // the first of D
+    int column;
+    int batch;    // of A, D and C
+    int group;    // of B
+    int row_end;  // of the group: rows from here on are not stored
+    int exists;   // 0: the block has no more tiles
+};
+
+/// D's size and the order of its tiles.
+struct Extent {
+    int m;
+    int n;
+    int batch;
+    int raster_width;  // tiles along m that are taken before n advances, so that their rows of A stay in L2
+};
+
+/// Numbers of tiles are 32-bit: no memory holds 2^31 tiles of D.
+constexpr int tiles_along(int size, int step) { return size / step + (size % step != 0); }
+
+/// Rows and columns of D that the blocks of a cluster take at once.
+constexpr int cluster_rows(const Tile& tile) {
+    return d_rows(tile) * (tile.cluster.use == ClusterUse::share_b ? tile.cluster.size : 1);
+}
+constexpr int cluster_columns(const Tile& tile) {
+    return d_columns(tile) * (tile.cluster.use == ClusterUse::share_a ? tile.cluster.size : 1);
+}
+
+/// The k-block at which a slice of k begins.
+constexpr int k_slice_begin(int k_blocks, int slices, int slice) {
+    return static_cast<int>(static_cast<long long>(k_blocks) * slice / slices);
+}
+
+/// Division by a number that the host knows, in a multiplication: a block divides once for each tile, and a division
+/// takes about twenty instructions. With l = ceil(log2 d), ceil(2^(31 + l) / d) * i / 2^(31 + l) is i / d for all
+/// i < 2^31 (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994).
+struct FastDivmod {
+    unsigned multiplier = 0;
+    int shift = 0;
+    int value = 0;
+
+    constexpr FastDivmod() = default;
+    constexpr explicit FastDivmod(int divisor) : shift(31), value(divisor) {
+        while ((1ULL << (shift - 31)) < static_cast<unsigned>(divisor)) ++shift;
+        multiplier = static_cast<unsigned>(((1ULL << shift) + static_cast<unsigned>(divisor) - 1) / divisor);
+    }
+    constexpr int quotient(int i) const {
+        return static_cast<int>(static_cast<unsigned long long>(multiplier) * static_cast<unsigned>(i) >> shift);
+    }
+};
+
+}  // namespace tilewright::hopper

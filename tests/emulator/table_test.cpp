@@ -1,0 +1,130 @@
+// The two tables that open src/hopper/gemm.h, against the roles, registers and arrivals that the code computes.
+#include "hopper/kernel/barriers.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "emulator/emulator.h"
+#include "emulator/primitives.h"
+#include "hopper/tile/budget.h"
+
+namespace tilewright::hopper {
+namespace {
+
+using Row = std::vector<std::string>;
+
+std::string trimmed(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(' ');
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+/// The rows of the comment's table that begins with the column `head`, by their first cell.
+std::map<std::string, Row> table(const std::string& head) {
+    std::ifstream file(TILEWRIGHT_GEMM);
+    std::map<std::string, Row> rows;
+    std::size_t columns = 0;
+    for (std::string line; std::getline(file, line);) {
+        Row cells;
+        std::istringstream text(line.substr(0, 3) == "// " ? line.substr(3) : "");
+        for (std::string cell; std::getline(text, cell, '|');) cells.push_back(trimmed(cell));
+        if (cells.size() > 1 && cells[0] == head) {
+            columns = cells.size();
+            continue;
+        }
+        if (columns == 0) continue;
+        if (cells.size() != columns) return rows;
+        rows[cells[0]] = cells;
+    }
+    return rows;
+}
+
+const char* word(Role role) {
+    switch (role) {
+        case Role::load: return "load";
+        case Role::scheduler: return "scheduler";
+        case Role::block_and_epilogue_scales: return "block_and_epilogue_scales";
+        case Role::row_scales: return "row_scales";
+        case Role::store: return "store";
+        case Role::spare: return "spare";
+        case Role::multiply: return "multiply";
+    }
+    return "?";
+}
+
+constexpr Tile shown{.shape = {.m = 256, .n = 128},
+                     .stages = 3,
+                     .a = {.scaling = Scaling::block_1x128},
+                     .b = {.scaling = Scaling::block_128x128}};
+
+TEST(Tables, WarpsHaveTheRolesAndRegistersThatTheCodeComputes) {
+    const std::map<std::string, Row> rows = table("warp");
+    int warps = 0;
+    for (const auto& [name, row] : rows) {
+        ASSERT_EQ(row.size(), 5U) << name;
+        const int first = std::stoi(name);
+        const std::size_t dash = name.find('-');
+        const int last = dash == std::string::npos ? first : std::stoi(name.substr(dash + 1));
+        for (int warp = first; warp <= last; ++warp, ++warps) {
+            EXPECT_EQ(row[1], word(role_of(shown, warp))) << "warp " << warp;
+            const int registers = warp < producer_warps ? producer_registers(shown) : consumer_registers(shown);
+            EXPECT_EQ(row[4], std::to_string(registers)) << "warp " << warp;
+        }
+    }
+    EXPECT_EQ(warps, block_threads(shown) / warp_threads);
+    Tile grouped = shown;
+    grouped.family = Family::m_grouped;
+    EXPECT_EQ(role_of(grouped, 1), Role::scheduler);
+}
+
+/// What the words of the column `arrivals` mean.
+int arrivals(const std::string& words, const Tile& tile, bool by_tma) {
+    if (words == "1") return 1;
+    if (words == "1 + row scale warps") return 1 + row_scale_warps(tile, by_tma);
+    if (words == "warps of a warpgroup") return warpgroup_warps;
+    if (words == "consumer warps") return consumer_warps(tile);
+    if (words == "consumer warps x cluster") return consumer_warps(tile) * tile.cluster.size;
+    if (words == "warps that take tiles") return 1 + row_scale_warps(tile, by_tma) + consumer_warps(tile) + 1;
+    return -1;
+}
+
+TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
+    Tile pair = shown, grouped = shown, split = shown;
+    pair.cluster = share_b(2);
+    grouped.family = Family::m_grouped;
+    split.cluster = split_k(4);
+    const std::map<std::string, Row> rows = table("barrier");
+    std::set<std::string> seen;
+    const auto expect = [&](const char* name, int computed, const Tile& tile, bool by_tma = false) {
+        const auto row = rows.find(name);
+        ASSERT_NE(row, rows.end()) << name;
+        ASSERT_EQ(row->second.size(), 4U) << name;
+        EXPECT_EQ(arrivals(row->second[3], tile, by_tma), computed) << name;
+        seen.insert(name);
+    };
+    for (const bool by_tma : {false, true}) {
+        expect("full", full_arrivals(shown, by_tma), shown, by_tma);
+        expect("work_empty", work_empty_arrivals(grouped, by_tma, true), grouped, by_tma);
+    }
+    for (const Tile& tile : {shown, pair}) expect("empty", empty_arrivals(tile), tile);
+    expect("staged", staged_arrivals(shown), shown);
+    expect("stored", stored_arrivals(shown), shown);
+    for (const char* full : {"block_scales_full", "epilogue_scales_full"})
+        expect(full, scales_full_arrivals(shown), shown);
+    for (const char* empty : {"block_scales_empty", "epilogue_scales_empty"}) {
+        expect(empty, scales_empty_arrivals(shown), shown);
+    }
+    expect("work_full", work_full_arrivals(grouped), grouped);
+    expect("slices_full", slices_full_arrivals(split), split);
+    expect("slices_read", slices_read_arrivals(split), split);
+    EXPECT_EQ(seen.size(), rows.size()) << "a row that nothing computes";
+    EXPECT_EQ(rows.size(), static_cast<std::size_t>(BarrierName::slices_read)) << "a barrier without a row";
+}
+
+}  // namespace
+}  // namespace tilewright::hopper
