@@ -1,4 +1,4 @@
-// Compiled once for each instruction level; see the rule in isa_vector.h.
+// Compiled once for each instruction level; see the rule in vector.h.
 #include "cpu/fast/micro_kernels.h"
 
 #include "cpu/fast/vector.h"
