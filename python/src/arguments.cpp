@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t longest_shown = 60;
 
-/// Types whose text is short and says all.
+/// Types whose repr is short and complete.
 bool is_shown_in_full(nb::handle value) {
     return value.is_none() || nb::isinstance<nb::str>(value) || nb::isinstance<nb::int_>(value) ||
            nb::isinstance<nb::float_>(value) || class_name(value) == "dtype";

@@ -1,4 +1,4 @@
-// Values of keyword arguments, checked and named: whatever a caller passes, the message says which argument it was.
+// Values of keyword arguments: checked, and named in the message where they are wrong.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,7 +23,7 @@ std::string shown(nb::handle value);
 
 std::string class_name(nb::handle value);
 
-/// Each throws Error about `argument` unless the value is what it says.
+/// Each throws Error about `argument` where the value is of another kind.
 std::string_view text(nb::handle value, const char* argument, const std::string& expected);
 bool flag(nb::handle value, const char* argument);
 

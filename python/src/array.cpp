@@ -24,7 +24,7 @@ nb::dict& registry() {
     return *dtypes;
 }
 
-/// The strides that the array's library tells; nothing for libraries that are not known here.
+/// The strides of a numpy array or torch tensor; nothing for other libraries.
 std::optional<Dims> own_strides(nb::handle array) {
     const nb::object given = arrays_module().attr("strides")(array);
     if (given.is_none()) return std::nullopt;
@@ -85,7 +85,7 @@ Tensor described(const Array& array, Format format, nb::handle source, const Arr
     return tensor;
 }
 
-/// What the registry knows of the array's dtype: (format, carrier), or nothing.
+/// The registry's entry for the array's dtype: (format, carrier), or nothing.
 nb::object registered(nb::handle array) {
     PyObject* dtype = PyObject_GetAttrString(array.ptr(), "dtype");
     if (dtype == nullptr) {
@@ -155,10 +155,10 @@ void refuse_negation(nb::handle array, const Tensor& tensor, const ArrayRole& ro
         refuse(role.operand, given, expected, advice);
     }
     if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_elements(role));
-    refuse(role.operand, class_name(array), "an array that speaks DLPack or the buffer protocol (numpy, torch, ...)");
+    refuse(role.operand, class_name(array), "an array with DLPack or the buffer protocol (numpy, torch, ...)");
 }
 
-/// Whether the array's library lends its memory to `out`.
+/// Borrows the memory through DLPack's C exchange; false where the library does not offer it.
 bool is_lent(nb::handle array, const ArrayRole& role, ArrayView& out) {
     out.borrowed = borrow(array);
     if (out.borrowed.is_valid() && role.writable && out.borrowed.is_read_only()) {
@@ -171,7 +171,7 @@ bool is_imported(nb::handle array, const ArrayRole& role, ArrayView& out) {
     return role.writable ? nb::try_cast(array, out.writable, false) : nb::try_cast(array, out.readable, false);
 }
 
-/// Fills the member of `out` that holds the memory, and returns the format where the registry knows it.
+/// Fills the member of `out` that holds the memory, and returns the format where the registry has the dtype.
 std::optional<Format> import_memory(nb::handle array, bool is_numpy, const ArrayRole& role, ArrayView& out) {
     if (!is_numpy && is_lent(array, role, out)) return std::nullopt;
     nb::object entry = registered(array);

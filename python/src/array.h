@@ -1,4 +1,4 @@
-// Python arrays as tensors, without a copy: whatever speaks DLPack (numpy, torch, ...) or the buffer protocol.
+// Python arrays as tensors, without a copy: any array with DLPack (numpy, torch, ...) or the buffer protocol.
 #pragma once
 
 #include "exchange.h"
@@ -20,7 +20,7 @@ namespace nb = nanobind;
 struct ArrayRole {
     std::string operand;  // as messages name it: "b.scales"
     bool writable = false;
-    /// What the elements are. Needed where the array cannot say: bytes that hold fp8, packed e2m1 or scales, 16-bit
+    /// What the elements are. Needed where the dtype does not tell: bytes that hold fp8, packed e2m1 or scales, 16-bit
     /// words that hold bf16 or f16.
     std::optional<Format> format{};
     bool only_codes = false;  // `format` is for such codes only; arrays that name another format keep it
@@ -38,10 +38,10 @@ struct ArrayView {
     nb::ndarray<> writable{};
 };
 
-/// tilewright._arrays, which knows the array libraries. Never given back: the interpreter may be gone by then.
+/// tilewright._arrays, which has the facts about array libraries. Never released: the interpreter may be gone by then.
 nb::handle arrays_module();
 
-/// Memory by its address, for libraries that speak no protocol; nothing keeps it where it is.
+/// Memory by its address, for libraries without a protocol; the caller keeps it alive.
 struct RawArray {
     RawArray(nb::handle address, nb::handle shape, nb::handle format, nb::handle strides, nb::handle device);
 

@@ -6,7 +6,7 @@
 namespace tilewright::python {
 namespace {
 
-/// Size of dimension `i` counted from the last; 0 where the tensor has no such dimension (validate will say so).
+/// Size of dimension `i` counted from the last; 0 where the tensor has no such dimension (`validate` finds that).
 std::int64_t size_from_last(const Tensor& tensor, int i) {
     const int rank = tensor.shape.kept();
     return i < rank ? tensor.shape[rank - 1 - i] : 0;

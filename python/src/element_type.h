@@ -1,4 +1,4 @@
-// Which format the elements of an array have: what its dtype says, and what the call asks for where that says too
+// Which format the elements of an array have: that of its dtype, or what the call asks for where the dtype has too
 // little.
 #pragma once
 

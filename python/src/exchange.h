@@ -1,4 +1,4 @@
-// DLPack's C exchange: tensors of libraries that offer it (torch from 2.9 on) come in without a call of Python code.
+// DLPack's C exchange: tensors of libraries that offer it (torch from 2.9 on) are viewed without a call of Python code.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,7 +12,7 @@ namespace tilewright::python {
 
 struct ManagedTensor;
 
-/// A tensor that its library lends until this ends. Speaks like nanobind's ndarray.
+/// A tensor borrowed from its library for the lifetime of this object. Has the interface of nanobind's ndarray.
 class BorrowedTensor {
 public:
     BorrowedTensor() = default;

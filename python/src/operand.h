@@ -39,7 +39,7 @@ private:
 /// Null unless `argument` is one. One that Python keeps (`Quantized`) follows its arrays; `prefix`: "a.", for messages.
 const PreparedOperand* prepared(nb::handle argument, const std::string& prefix);
 
-/// What `argument` says: of a PreparedOperand, or an array of values without scales, whose view goes to `arrays`.
+/// The operand of a PreparedOperand, or of an array of values without scales, whose view is added to `arrays`.
 Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView>& arrays);
 
 /// The array of the values.

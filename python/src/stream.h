@@ -6,7 +6,7 @@
 namespace tilewright::python {
 
 /// `given` if it is not null: an address, or an object of torch, cupy or any that has __cuda_stream__. Else the one
-/// that the library of `out` works on now; null, the default stream, for libraries that do not say. Null on the CPU.
+/// that the library of `out` works on now; null, the default stream, for libraries that do not tell. Null on the CPU.
 void* stream_of(const Call& call, nb::handle given);
 
 }  // namespace tilewright::python

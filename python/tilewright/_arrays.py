@@ -12,7 +12,7 @@ import numpy as np
 from tilewright import _core
 
 Array: TypeAlias = Any
-"""Anything that speaks DLPack or the buffer protocol: a numpy array (ml_dtypes dtypes too), a torch tensor, ..."""
+"""Anything with DLPack or the buffer protocol: a numpy array (ml_dtypes dtypes too), a torch tensor, ..."""
 
 # Our formats, as ml_dtypes and torch call them. e2m1 is packed, two to a byte, and so uint8 everywhere; ue4m3 has the
 # codes of e4m3 and no name of its own.
@@ -71,19 +71,23 @@ def is_masked(array: Array) -> bool:
 
 
 def strides(array: Array) -> tuple[int, ...] | None:
-    """In elements, as numpy and torch tell them; None for other libraries."""
+    """Of a numpy array or torch tensor, in elements; None for other libraries."""
     if isinstance(array, np.ndarray):
         return tuple(stride // array.itemsize for stride in array.strides)
     return tuple(array.stride()) if is_torch(array) else None
 
 
 def reason_to_refuse(array: Array) -> tuple[str, str, str] | None:
-    """Of an array that could not be read although its dtype may be right: what it is, what is expected, what to do."""
+    """Why an array of a right dtype could not be read: what it is, what is expected, what to do. None: unknown."""
     if isinstance(array, np.ndarray) and array.itemsize and any(stride % array.itemsize for stride in array.strides):
         given = f"strides of {list(array.strides)} bytes for elements of {array.itemsize}"
         return given, "strides that are multiples of the element size", "pass numpy.ascontiguousarray(x)"
     if isinstance(array, np.ndarray) and array.dtype.byteorder == _OTHER_BYTE_ORDER:
-        return f"{array.dtype} in the other byte order", "the machine's byte order", "pass x.astype(x.dtype.newbyteorder())"
+        return (
+            f"{array.dtype} in the other byte order",
+            "the machine's byte order",
+            "pass x.astype(x.dtype.newbyteorder())",
+        )
     if not is_torch(array):
         return None
     torch = sys.modules["torch"]

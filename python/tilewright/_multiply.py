@@ -28,7 +28,8 @@ overlap: of a GPU: the kernel may start while the one ahead of it in the stream 
     (programmatic dependent launch). The result is the same; a sequence of short calls takes less time. None: what
     `set_overlap` chose for the process, False at first.
 
-On a GPU all arrays are on it. Arrays are whatever speaks DLPack, or a `RawArray`, memory by its address.
+On a GPU all arrays are on it. Arrays are anything with DLPack or the buffer protocol, or a `RawArray`, memory by its
+address.
 
 All of them raise InvalidCall, a ValueError that lists every mistake, before anything is written, TypeError for an
 unknown keyword, and RuntimeError if the machine fails.

@@ -65,7 +65,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def completed(options: Options) -> Options:
-    """The caller's options, with the choices of the process where they say nothing."""
+    """The caller's options; where they leave one out or pass None, the setting of the process."""
     if options.get("reproducibility") is None:
         options["reproducibility"] = _settings.reproducibility
     if options.get("overlap") is None:
@@ -74,7 +74,7 @@ def completed(options: Options) -> Options:
 
 
 def with_options(function: Function) -> Function:
-    """Shows every keyword of Options where `function` says `**options`: to help(), inspect and interactive shells."""
+    """Replaces `**options` by every keyword of Options in the signature that help(), inspect and shells show."""
     shown = inspect.signature(function)
     own = [parameter for parameter in shown.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     annotations = Options.__annotations__

@@ -73,9 +73,7 @@ class Quantized(_core.Operand):
         return f"<Quantized {self.recipe} {list(self.shape)}>"
 
 
-def quantize(
-    x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0
-) -> Quantized:
+def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0) -> Quantized:
     """Quantises a real matrix along its last dimension.
 
     Args:

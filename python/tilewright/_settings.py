@@ -1,4 +1,4 @@
-"""What holds for all calls of the process that do not say otherwise."""
+"""Settings of the process: the values of options that a call leaves out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
 
 reproducibility: Reproducibility = "repeatable"
 overlap = False
-"""Both: of a call that says nothing itself."""
+"""Both: of a call that leaves the option out."""
 
 
 def set_invariant(invariant: bool = True) -> None:
-    """Makes calls invariant unless they name their own `reproducibility`: for all threads, from their next call on.
+    """Makes calls invariant unless they have their own `reproducibility`: for all threads, from their next call on.
 
     Invariant: an element of D depends on its own row, column, scales and C only, whatever else is in the batch.
 
@@ -31,7 +31,7 @@ def is_invariant() -> bool:
 
 
 def set_overlap(overlaps: bool = True) -> None:
-    """Lets calls overlap on a GPU unless they say `overlap` themselves: for all threads, from their next call on.
+    """Lets calls overlap on a GPU unless they pass `overlap`: for all threads, from their next call on.
 
     >>> set_overlap()
     >>> is_overlapping()

@@ -1,4 +1,4 @@
-"""Calls of tilewright.deep_gemm that went wrong without a word, or half way: each is refused before anything is written."""
+"""Wrong calls of tilewright.deep_gemm that ran in part or gave wrong results: refused before anything is written."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,8 @@ def test_wgrad_takes_any_k(rng):
     ks, d = [100, 44], torch.zeros(2, M, N)
     real = [rng.integers(-2, 3, (rows * sum(ks),)).astype(np.float32) for rows in (M, N)]
     sides = [
-        (torch.from_numpy(x).to(torch.float8_e4m3fn), torch.full((2, rows), 2.0)) for x, rows in zip(real, (M, N), strict=True)
+        (torch.from_numpy(x).to(torch.float8_e4m3fn), torch.full((2, rows), 2.0))
+        for x, rows in zip(real, (M, N), strict=True)
     ]
     deep_gemm.k_grouped_wgrad_gemm_fp8_fp8_fp32_nt(*sides, d, ks)
     starts = [0, 100]
@@ -133,7 +134,9 @@ def test_packed_factors_of_k_groups(rng):
         values = torch.cat([part[0].view(torch.uint8).flatten() for part in parts]).view(torch.float8_e4m3fn)
         sf = torch.cat([part[1] for part in parts], 1)
         sides.append((values, sf))
-        in_groups = deep_gemm.get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(sf.T.contiguous(), layout, ks, 128, 128)
+        in_groups = deep_gemm.get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
+            sf.T.contiguous(), layout, ks, 128, 128
+        )
         packed.append((values, in_groups.T))
     expected, d = torch.empty(3, M, N), torch.empty(3, M, N)
     deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*sides, expected, ks, layout)
@@ -193,4 +196,6 @@ def test_recipes_are_numbers(dense):
 def test_messages_speak_of_d(dense):
     memory = sentinel(2 * M * N)
     d, c = memory[: M * N].view(M, N), memory[N : N + M * N].view(M, N)
-    refused(lambda: deep_gemm.fp8_gemm_nt(dense["a"], dense["b"], d, c), "^c: memory that overlaps d given.*d's strides", d)
+    refused(
+        lambda: deep_gemm.fp8_gemm_nt(dense["a"], dense["b"], d, c), "^c: memory that overlaps d given.*d's strides", d
+    )

@@ -17,7 +17,7 @@ def message(call):
 
 
 WRONG = {
-    "no array": (lambda: tw.gemm(A, "x"), "b: str given, an array that speaks DLPack or the buffer protocol"),
+    "no array": (lambda: tw.gemm(A, "x"), "b: str given, an array with DLPack or the buffer protocol"),
     "float64": (
         lambda: tw.gemm(A.astype(float), B),
         "a: float64 given, bfloat16, float16 or float32 expected; convert it",
@@ -86,7 +86,10 @@ WRONG = {
     ),
     "number of offsets": (lambda: tw.grouped_gemm(A, EXPERTS, offsets=[1, 2]), r"offsets: \[2\] given, \[5\] expected"),
     "decode": (lambda: tw.decode(np.zeros(4, np.uint8)), "codes: uint8 given"),
-    "gaps in codes": (lambda: tw.encode(A[:, ::2], "e4m3"), r"x: strides \[4, 2\] given, \[2, 1\], rows without gaps expected"),
+    "gaps in codes": (
+        lambda: tw.encode(A[:, ::2], "e4m3"),
+        r"x: strides \[4, 2\] given, \[2, 1\], rows without gaps expected",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""What callers get wrong: memory that cannot be read, values of the wrong kind, attributes that are not to be replaced."""
+"""What callers get wrong: memory that cannot be read, values of the wrong kind, attributes that are read-only."""
 
 import copy
 import pickle
@@ -160,9 +160,12 @@ def test_no_operand():
         (lambda: tw.encode(A, "e4m3", saturate=2), "saturate: 2 given, True or False expected"),
         (
             lambda: tw.decode(np.zeros(4, np.uint8)),
-            "codes: uint8 given, an array whose dtype is a float format, or its codes (uint8, uint16) with format= expected; name",
+            "codes: uint8 given, an array whose dtype is a float format, or its codes (uint8, uint16) with format=",
         ),
-        (lambda: tw.gemm(A, A, out=np.zeros((4, 4))), "out: float64 given, bfloat16, float16 or float32 expected; make"),
+        (
+            lambda: tw.gemm(A, A, out=np.zeros((4, 4))),
+            "out: float64 given, bfloat16, float16 or float32 expected; make",
+        ),
         (lambda: tw.gemm(A, A, stream=True), "stream: True given, an integer from 0 up expected"),
     ],
 )

@@ -177,7 +177,10 @@ def test_explain_names_the_rejected_and_the_unavailable():
     assert explanation.chosen.seconds <= explanation.next_best.seconds
     assert all(rejected.rule and rejected.reason for rejected in explanation.rejected)
     without_scales = np.ones((64, 512), np.float32)
-    assert tw.explain(without_scales, without_scales).unavailable and tw.explain(without_scales, without_scales).chosen is None
+    assert (
+        tw.explain(without_scales, without_scales).unavailable
+        and tw.explain(without_scales, without_scales).chosen is None
+    )
     with pytest.raises(ValueError, match="device: 'h1' given, one of h200"):
         tw.explain(a, b, device="h1")
     with pytest.raises(ValueError, match=r"b\.values"):

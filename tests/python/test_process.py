@@ -65,7 +65,9 @@ def test_a_handler_that_returns_does_not_end_the_call():
     a = tw.quantize(np.ones((512, 4096), np.float32), "row")
     try:
         process = os.getpid()
-        subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(.1); os.kill({process}, {int(signal.SIGUSR1)})"])
+        subprocess.Popen(
+            [sys.executable, "-c", f"import os, time; time.sleep(.1); os.kill({process}, {int(signal.SIGUSR1)})"]
+        )
         expected = tw.gemm(a, a, arithmetic="bit_exact", threads=1)
         deadline = time.monotonic() + SECONDS
         while not seen and time.monotonic() < deadline:
@@ -96,7 +98,12 @@ def forked(parent, child):
 
 
 @pytest.mark.parametrize(
-    "call", ["tw.gemm(a, a, threads=2)", "tw.gemm(a, a, threads=2, arithmetic='bit_exact')", "tw.quantize(x, 'row', threads=2)"]
+    "call",
+    [
+        "tw.gemm(a, a, threads=2)",
+        "tw.gemm(a, a, threads=2, arithmetic='bit_exact')",
+        "tw.quantize(x, 'row', threads=2)",
+    ],
 )
 def test_a_forked_child_is_told_to_use_one_thread(call):
     child = f"""

@@ -76,7 +76,9 @@ def test_a_storage_that_is_freed(name):
         (lambda: tw.gemm(b, q), f"b.{name}"),
         (q.dequantize, name),
     ):
-        with pytest.raises(tw.InvalidCall, match=f"^{operand}: a tensor whose storage was freed given, memory expected for"):
+        with pytest.raises(
+            tw.InvalidCall, match=f"^{operand}: a tensor whose storage was freed given, memory expected for"
+        ):
             call()
     blocker = torch.ones(4, 64)  # takes the old address, if the allocator gives it
     storage.resize_(size)

@@ -28,7 +28,7 @@ def check_types(a: Tensor, b: Tensor, *types: torch.dtype) -> None:
 
 
 def _check_sizes(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
-    """What torch would say in other words."""
+    """Sizes and dtypes, before torch finds them wrong in its own words."""
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
         refuse("b", shape_text(b), f"[n, k] with the k of a {shape_text(a)}")
     for name, tensor in (("d", d), ("c", c)):

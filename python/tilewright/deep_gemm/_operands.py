@@ -154,7 +154,7 @@ def _in_our_words(findings: Sequence[Finding], operand: str, has_factors: bool) 
 
 
 def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
-    """One multiplication of the library, under the settings of the process."""
+    """One multiplication of the library, with the settings of the process."""
     try:
         function(a, b, **call_options, **options)
     except InvalidCall as error:

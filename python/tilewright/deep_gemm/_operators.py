@@ -1,6 +1,6 @@
 """torch operators of all products, torch.ops.tilewright.*: torch.compile and CUDA graphs keep them as they are.
 
-They write into d and return nothing, so their fake implementations have nothing to do. Where nobody watches operators
+They write into d and return nothing, so their fake implementations have nothing to do. Where nothing observes operators
 (no compiler, tracer, mode or subclass of tensors), calls go past torch's dispatcher, which takes longer than all the
 rest of a call.
 """
@@ -34,7 +34,7 @@ _KNOWN = _TENSORS | _NO_TENSORS
 
 
 def _is_watched(given: tuple[Any, ...]) -> bool:
-    """Whether someone but the caller wants to know which operators run."""
+    """Whether a compiler, tracer, dispatch mode or tensor subclass observes which operators run."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
@@ -89,7 +89,9 @@ def _tensor_arguments(arguments: str) -> dict[int, tuple[str, bool]]:
         {"a": "a[0]", "b": "b[0]"} if has_factors else {}
     )
     return {
-        i: (ours.get(name, name), kind == "Tensor?") for i, (kind, name) in enumerate(words) if kind.startswith("Tensor")
+        i: (ours.get(name, name), kind == "Tensor?")
+        for i, (kind, name) in enumerate(words)
+        if kind.startswith("Tensor")
     }
 
 

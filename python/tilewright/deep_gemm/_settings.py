@@ -1,4 +1,4 @@
-"""DeepGEMM's settings of the process. What has no meaning here is kept and given back, so that callers find it."""
+"""DeepGEMM's settings of the process. Those without an effect here are stored, so that callers read what they set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOPPER_SMS = 132  # of an H100 or H200 in SXM form
 _values = {"tc_util": 0, "alignment": DEFAULT_ALIGNMENT}
 
 call_options: dict[str, Any] = {"sm_limit": 0, "overlap": None}
-"""What every call of the library is given."""
+"""Options of every call of the library."""
 
 
 def _whole(name: str, value: int, low: int, high: int | None, advice: str) -> int:
