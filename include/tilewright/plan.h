@@ -87,8 +87,17 @@ struct Cost {
     std::int64_t tensor_clocks = 0;  // of all tiles together, padding included
 };
 
+/// A tile ships in up to three kernels, which return the same bits.
+enum class KernelVariant : std::uint8_t {
+    general,              // any call
+    fast,                 // D is bf16 and stored by TMA, alpha is 1, there is no C, 1x128 scales are loaded by TMA
+    fast_k_major_scales,  // the same, with 1x128 scales of A whose k blocks are neighbours in memory
+};
+std::string_view name(KernelVariant variant);
+
 struct Plan {
     PlannedTile tile;
+    KernelVariant variant = KernelVariant::general;  // which of the tile's kernels; addresses and strides decide
     std::int64_t tiles = 0;  // of D, all groups; grouped sizes live on the device: what the planner expects
     double waves = 0;        // tiles and slices over the blocks that run at once
     int grid = 0;            // thread blocks, persistent; 0: nothing to launch
@@ -100,6 +109,15 @@ struct Plan {
 /// The plan with the smallest predicted time, or the tuned one. The problem is one for which `validate` finds nothing.
 /// Throws Error, with one Finding a reason, where no kernel serves the problem.
 Plan plan(const Problem& problem, const DeviceDescription& device = h200());
+
+/// 1x128 scales of both operands: TMA loads those of both or of neither, and without it the product takes twice the
+/// time (docs/tried.md). Which of them TMA would load if they were copied so that the scales of neighbouring rows are
+/// neighbours in memory; none where they are fine, where no copy helps, and for any other recipe.
+struct ScalesToCopy {
+    bool a = false;
+    bool b = false;
+};
+ScalesToCopy scales_to_copy(const Problem& problem);
 
 struct RejectedTile {
     PlannedTile tile;

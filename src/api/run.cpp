@@ -7,25 +7,28 @@
 #include "cpu/exact/exact.h"
 #include "cpu/fast/fast.h"
 #include "cuda/backend.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 #include "problem/addresses.h"
 #include "problem/geometry.h"
 
 namespace tilewright {
 
+const DeviceDescription& default_device() { return cuda::present_device(); }
+
 void run(const Problem& problem, const RunOptions& options) {
     const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
-    if (on_gpu && cuda::repeat(problem, options)) return;
-    const bool known = on_gpu && cuda::knows_kind(problem);
+    const cuda::Known known = on_gpu ? cuda::repeat(problem, options) : cuda::Known::nothing;
+    if (known == cuda::Known::launched) return;
     std::vector<Finding> findings =
-        known ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
+        known == cuda::Known::kind ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
     if (!findings.empty()) throw Error(std::move(findings));
     const bool bit_exact =
         problem.arithmetic == Arithmetic::bit_exact || problem.reproducibility == Reproducibility::invariant;
     if (on_gpu) {
         cuda::run(problem, options);
     } else if (bit_exact) {
-        const std::vector<std::int64_t> k_splits = planner::planned_cuts(problem);
+        const DeviceDescription& device = options.device != nullptr ? *options.device : default_device();
+        const std::vector<std::int64_t> k_splits = planner::planned_k_splits(problem, device);
         cpu::run_exact(geometry(problem),
                        {.threads = options.threads, .cancelled = options.cancelled, .k_splits = k_splits});
     } else {

@@ -10,7 +10,7 @@
 #include "bench/blas_baseline.h"
 #include "check/gates.h"
 #include "cpu/blas.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 
 namespace tilewright::bench {
 namespace {
@@ -70,7 +70,7 @@ BenchResult run_bench(const BenchShape& shape, const BenchSettings& settings) {
     run(bench_case.problem(), options);
     BenchResult result{.shape = shape, .work = compulsory_work(bench_case.geometry())};
     const check::Judgement judgement =
-        check::judge(bench_case, bench_effort, planner::planned_cuts(bench_case.problem()));
+        check::judge(bench_case, bench_effort, planner::planned_k_splits(bench_case.problem(), default_device()));
     if (!judgement.pass()) {
         result.failure = judgement.worst().text();
         return result;

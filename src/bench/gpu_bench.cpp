@@ -12,8 +12,8 @@
 #include "check/gates.h"
 #include "check/sizes.h"
 #include "cuda/runtime.h"
-#include "launch/choose.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
+#include "plan/runnable.h"
 #include "problem/geometry.h"
 
 namespace tilewright::bench {
@@ -80,7 +80,7 @@ bool has_stream_peer(const BenchShape& shape, const GpuSettings& settings) {
 
 }  // namespace
 
-planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
+ProblemSizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
     const check::CaseSpec spec = grouped_case(shape);
     return {.grouping = shape.grouping,
             .recipe = settings.recipe,
@@ -102,7 +102,7 @@ GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {
 std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile) {
     constexpr std::array gates{check::Gate::emulation, check::Gate::running_bound};
     const Geometry host = geometry(operands.host());
-    const std::vector<std::int64_t> k_splits = planner::cuts(tile, host.k);
+    const std::vector<std::int64_t> k_splits = planner::k_splits(tile, host.k);
     for (const check::GateReport& report : check::run_gates(
              gates, host, {.arithmetic = Arithmetic::bit_exact, .effort = sampled, .k_splits = k_splits})) {
         if (!report.pass()) return report.text();
@@ -125,8 +125,8 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
     GpuResult result{.shape = shape, .work = compulsory_work(geometry(operands.host()))};
-    result.tile = settings.tile ? *settings.tile : launch::runnable_plans(problem, description_).front().tile;
-    const hopper::Tile tile = launch::runnable_tile(result.tile, problem, description_);
+    result.tile = settings.tile ? *settings.tile : planner::runnable_plans(problem, description_).front().tile;
+    const hopper::Tile tile = planner::runnable_tile(result.tile, problem, description_);
     const Geometry on_device = geometry(problem);
     const auto enqueue = [&](cuda::StreamHandle stream, bool overlap) {
         cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit, .overlap = overlap});

@@ -60,7 +60,7 @@ private:
     DeviceDescription description_;
 };
 
-planner::Sizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings);
+ProblemSizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings);
 
 /// For what `validate` takes.
 GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings);

@@ -114,9 +114,9 @@ Tensor Mirrored::on_device() const {
     return view;
 }
 
-GpuOperands::GpuOperands(const planner::Sizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
+GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
     : sizes_(sizes) {
-    const Problem shapes = planner::problem_of(sizes);
+    const Problem shapes = problem_of(sizes);
     a_ = Mirrored(values_shape(shapes.a.values));
     b_ = Mirrored(values_shape(shapes.b.values));
     a_scales_ = Mirrored(scale_shape(shapes.a, scales));

@@ -9,7 +9,7 @@
 
 #include "measure/blas_lt.h"
 #include "measure/device.h"
-#include "plan/sizes.h"
+#include "problem/problem_sizes.h"
 
 namespace tilewright::bench {
 
@@ -41,7 +41,7 @@ private:
 class GpuOperands {
 public:
     /// nt, fp8; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
-    GpuOperands(const planner::Sizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
+    GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
 
     Problem host() const {
         return problem([](const Mirrored& tensor) { return tensor.host(); });
@@ -62,7 +62,7 @@ private:
     template <typename View>
     Problem problem(const View& view) const;
 
-    planner::Sizes sizes_;
+    ProblemSizes sizes_;
     Mirrored a_;
     Mirrored b_;
     Mirrored a_scales_;

@@ -7,10 +7,10 @@
 #include <map>
 
 #include "cuda/runtime.h"
-#include "launch/choose.h"
 #include "output/table.h"
 #include "plan/pack.h"
-#include "plan/work.h"
+#include "plan/runnable.h"
+#include "plan/workload.h"
 #include "problem/geometry.h"
 
 namespace tilewright::bench {
@@ -27,7 +27,7 @@ public:
           sum_(sizeof(std::uint64_t)) {}
 
     hopper::Tile kernel(const PlannedTile& tile) const {
-        return launch::runnable_tile(tile, problem_, bench_.description());
+        return planner::runnable_tile(tile, problem_, bench_.description());
     }
 
     measure::Contestant contestant(const PlannedTile& tile) const {
@@ -98,7 +98,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSetting
     const Problem problem = operands.on_device();
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
-    std::vector<Plan> plans = launch::runnable_plans(problem, bench.description());
+    std::vector<Plan> plans = planner::runnable_plans(problem, bench.description());
     Trial trial(bench, operands, settings);
     if (candidates.packed) {
         const auto compiled = [&](const Plan& plan) { return !planner::ships(trial.kernel(plan.tile)); };

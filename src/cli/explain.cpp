@@ -33,17 +33,6 @@ struct ExplainArguments {
     bool json = false;
 };
 
-std::vector<std::string> device_names() {
-    std::vector<std::string> list;
-    for (const DeviceDescription& device : known_devices()) list.push_back(device.name);
-    return list;
-}
-
-const DeviceDescription& device_of(const std::string& word) {
-    const auto& devices = known_devices();
-    return *std::find_if(devices.begin(), devices.end(), [&](const auto& device) { return device.name == word; });
-}
-
 bool is_recipe(const std::string& text) {
     const std::optional<Recipe> recipe = parse_recipe(text);
     return recipe && is_accepted(*recipe);
@@ -55,7 +44,7 @@ std::string usual_recipes() {
            "anything, and those with other formats, as in e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
 }
 
-planner::Sizes sizes_of(const ExplainArguments& arguments) {
+ProblemSizes sizes_of(const ExplainArguments& arguments) {
     return {.grouping = parse_grouping(arguments.grouping).value(),
             .recipe = parse_recipe(arguments.recipe).value(),
             .layout = parse_layout(arguments.layout).value(),
@@ -72,8 +61,8 @@ planner::Sizes sizes_of(const ExplainArguments& arguments) {
 }
 
 void explain_command(const ExplainArguments& arguments) {
-    const planner::Sizes sizes = sizes_of(arguments);
-    const Problem problem = planner::problem_of(sizes);
+    const ProblemSizes sizes = sizes_of(arguments);
+    const Problem problem = problem_of(sizes);
     const std::vector<Finding> findings = validate(problem, Backend::automatic, Check::shapes);
     if (!findings.empty()) {
         std::vector<std::string> messages;
@@ -81,7 +70,7 @@ void explain_command(const ExplainArguments& arguments) {
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
-    const DeviceDescription& device = device_of(arguments.device);
+    const DeviceDescription& device = device_named(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {
         fmt::print("{}\n", explanation_json(explained).dump(2));
@@ -123,8 +112,8 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_option("--output", arguments.output, output::joined(output_words()))
         ->check(one_of("output", output_words()))
         ->capture_default_str();
-    command.add_option("--device", arguments.device, output::joined(device_names()))
-        ->check(one_of("device", device_names()))
+    command.add_option("--device", arguments.device, output::joined(device_words()))
+        ->check(one_of("device", device_words()))
         ->capture_default_str();
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
     command.add_flag("--invariant", arguments.invariant, "Bits that depend on an element's row and column only");

@@ -127,6 +127,7 @@ ordered_json plan_json(const Plan& plan) {
     const Cost& cost = plan.cost;
     constexpr double us = 1e6;
     return {{"tile", tile_json(plan.tile)},
+            {"variant", name(plan.variant)},
             {"tiles", plan.tiles},
             {"waves", plan.waves},
             {"grid", plan.grid},
@@ -154,7 +155,7 @@ ordered_json optional_plan_json(const std::optional<Plan>& plan) { return plan ?
 
 }  // namespace
 
-std::string sizes_text(const planner::Sizes& sizes) {
+std::string sizes_text(const ProblemSizes& sizes) {
     std::string text = fmt::format("{} {} {} {}, m {}, n {}, k {}", name(sizes.grouping), name(sizes.recipe),
                                    name(sizes.layout), name(sizes.output), sizes.m, sizes.n, sizes.k);
     if (sizes.grouping != Grouping::dense) text += fmt::format(", {} groups", sizes.groups);
@@ -179,7 +180,8 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     }
     const Plan& chosen = *explanation.chosen;
     if (chosen.grid == 0) return text + "D is empty: nothing is launched\n";
-    text += fmt::format("chosen     {}\n           {}\n", name(chosen.tile), plan_text(chosen));
+    text += fmt::format("chosen     {}, {} kernel\n           {}\n", name(chosen.tile), name(chosen.variant),
+                        plan_text(chosen));
     if (explanation.model_choice) {
         text += fmt::format("           by a tuned row, {}\n", explanation.tuned_by);
         text += comparison("the model", *explanation.model_choice, chosen);
@@ -190,7 +192,7 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
 
 ordered_json explanation_json(const ExplainedProblem& problem) {
     const Explanation& explanation = problem.explanation;
-    const planner::Sizes& sizes = problem.sizes;
+    const ProblemSizes& sizes = problem.sizes;
     ordered_json unavailable = ordered_json::array();
     for (const Finding& finding : explanation.unavailable) unavailable.push_back(finding.message());
     ordered_json rejected = ordered_json::array();

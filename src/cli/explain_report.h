@@ -6,18 +6,18 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "plan/sizes.h"
+#include "problem/problem_sizes.h"
 
 namespace tilewright::cli {
 
 struct ExplainedProblem {
-    planner::Sizes sizes;
+    ProblemSizes sizes;
     DeviceDescription device;
     Explanation explanation;
 };
 
 /// "dense 1x128:128x128 nt bf16, m 4096, n 7168, k 2048"
-std::string sizes_text(const planner::Sizes& sizes);
+std::string sizes_text(const ProblemSizes& sizes);
 
 /// `all_reasons`: every reason for which a candidate was rejected, not a few of each kind.
 std::string explanation_text(const ExplainedProblem& problem, bool all_reasons);

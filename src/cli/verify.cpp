@@ -26,6 +26,7 @@ struct VerifyArguments {
     std::string filter;
     std::string arithmetic = "both";
     std::string backend = "automatic";
+    std::string device;
     std::string json_path;
 };
 
@@ -183,6 +184,7 @@ void verify_command(const VerifyArguments& arguments) {
     verify::VerifySettings settings{
         .backend = backend.backend, .arithmetics = verify::all_arithmetics(), .quick = arguments.quick};
     if (arguments.arithmetic != "both") settings.arithmetics = {parse_arithmetic(arguments.arithmetic).value()};
+    if (!arguments.device.empty()) settings.device = &device_named(arguments.device);
     std::optional<measure::Device> gpu;
     if (backend.backend == Backend::hopper) {
         if (arguments.arithmetic == "fast") throw UsageError("verify: a GPU has one arithmetic, bit_exact");
@@ -243,6 +245,10 @@ void add_verify(CLI::App& program) {
     command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
         ->check(one_of("backend", backend_words()))
         ->capture_default_str();
+    command
+        ->add_option("--device", arguments->device,
+                     "Whose bits: where k is split follows this device's plans; default: the GPU's, h200 without one")
+        ->check(one_of("device", device_words()));
     command->add_option("--json", arguments->json_path, "Also write the table to this file as JSON");
     command->callback([arguments] { verify_command(*arguments); });
 }

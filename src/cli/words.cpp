@@ -1,5 +1,7 @@
 #include "cli/words.h"
 
+#include <tilewright/plan.h>
+
 #include "verify/choices.h"
 
 namespace tilewright::cli {
@@ -30,6 +32,12 @@ std::vector<std::string> layout_words() { return words_of(verify::all_layouts())
 std::vector<std::string> output_words() { return words_of(verify::all_outputs()); }
 std::vector<std::string> arithmetic_words() { return words_of(verify::all_arithmetics()); }
 std::vector<std::string> backend_words() { return words_of(all_backends); }
+
+std::vector<std::string> device_words() {
+    std::vector<std::string> list;
+    for (const DeviceDescription& device : known_devices()) list.push_back(device.name);
+    return list;
+}
 
 std::optional<Grouping> parse_grouping(const std::string& word) { return parse(verify::all_groupings(), word); }
 std::optional<Layout> parse_layout(const std::string& word) { return parse(verify::all_layouts(), word); }

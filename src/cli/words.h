@@ -14,6 +14,7 @@ std::vector<std::string> layout_words();
 std::vector<std::string> output_words();
 std::vector<std::string> arithmetic_words();
 std::vector<std::string> backend_words();
+std::vector<std::string> device_words();
 
 std::optional<Grouping> parse_grouping(const std::string& word);
 std::optional<Layout> parse_layout(const std::string& word);

@@ -1,5 +1,7 @@
 #include "cuda/backend.h"
 
+#include <tilewright/error.h>
+
 #include <atomic>
 
 #include "cuda/runtime.h"
@@ -15,21 +17,32 @@ InStream order(const RunOptions& options) { return {handle(options.stream), opti
 
 }  // namespace
 
-bool repeat(const Problem& problem, const RunOptions& options) {
-    return has_run.load(std::memory_order_relaxed) && runtime().repeat(problem, order(options));
-}
-
-bool knows_kind(const Problem& problem) {
-    return has_run.load(std::memory_order_relaxed) && runtime().knows_kind(problem);
+Known repeat(const Problem& problem, const RunOptions& options) {
+    if (!has_run.load(std::memory_order_relaxed) || options.device != nullptr) return Known::nothing;
+    Runtime& shared = runtime();
+    if (shared.repeat(problem, order(options))) return Known::launched;
+    return shared.knows_kind(problem) ? Known::kind : Known::nothing;
 }
 
 void run(const Problem& problem, const RunOptions& options) {
+    if (options.device != nullptr) return runtime().run_as(problem, *options.device, order(options));
     runtime().run(problem, order(options));
     has_run.store(true, std::memory_order_relaxed);
 }
 
 void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream) {
     runtime().run(geometry, tile, {.device = device, .stream = handle(stream)});
+}
+
+const DeviceDescription& present_device() {
+    static const DeviceDescription device = [] {
+        try {
+            return describe_device(driver(), 0);
+        } catch (const Error&) {
+            return h200();
+        }
+    }();
+    return device;
 }
 
 }  // namespace tilewright::cuda

@@ -1,7 +1,6 @@
-// The Hopper backend: on the GPU that the tensors lie on, on the caller's stream (a CUstream; null: the default one).
+// The Hopper backend: on the GPU that holds the tensors, on the caller's stream (a CUstream; null: the default one).
 #pragma once
 
-#include <tilewright/error.h>
 #include <tilewright/run.h>
 
 #include "hopper/tile/tile.h"
@@ -9,18 +8,23 @@
 
 namespace tilewright::cuda {
 
-/// Launches a problem that, but for an alpha other than 1, this thread ran a moment ago; false if it is none of those.
-/// The fast path: no allocation, no lock, and nothing is validated again.
-bool repeat(const Problem& problem, const RunOptions& options);
+/// What this thread's last calls say of a problem.
+enum class Known : unsigned char {
+    launched,  // but for an alpha other than 1, it is one of them, and was launched again: nothing is left to do
+    kind,      // one of them differs in addresses and alpha only, so that its shapes need no second validation
+    nothing,
+};
 
-/// Whether this thread ran a problem lately that differs from this one in addresses and alpha only, so that its shapes
-/// need no second validation.
-bool knows_kind(const Problem& problem);
+/// Launches a repetition at once: no allocation, no lock, no validation.
+Known repeat(const Problem& problem, const RunOptions& options);
 
 /// For a problem in which `validate` finds nothing for the backend hopper. Throws Error where the machine fails.
 void run(const Problem& problem, const RunOptions& options);
 
 /// This very tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
 void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream);
+
+/// GPU 0 if the driver can be opened and it is a Hopper, the H200 otherwise. Decided at the first call; no context.
+const DeviceDescription& present_device();
 
 }  // namespace tilewright::cuda

@@ -16,54 +16,61 @@ namespace tilewright::cuda {
 namespace {
 
 // CUdevice_attribute, CUfunction_attribute and the flags of cuMemHostAlloc.
-constexpr int attribute_clock_rate = 13;
+constexpr int attribute_clock_kilohertz = 13;
 constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int attribute_shared_carveout = 9;  // percent of what an SM has
 constexpr unsigned portable_and_mapped = 1 | 2;
 
-}  // namespace
-
-Device::Device(const Driver& driver, KernelStore& store, int index) : driver_(driver), store_(store), index_(index) {
+int handle_of(const Driver& driver, int index) {
     int count = 0;
+    int handle = 0;
     driver.require(driver.call.device_count(&count), "cuDeviceGetCount", index);
     if (index < 0 || index >= count) {
         throw Error(fmt::format("cuda:{}: there is no such device, the driver sees {}; see what `nvidia-smi` lists",
                                 index, count));
     }
-    driver.require(driver.call.device_get(&handle_, index), "cuDeviceGet", index);
-    find_chip();
-    const RelaxedCapture relaxed(driver);
-    driver.require(driver.call.primary_context_retain(&context_, handle_), "cuDevicePrimaryCtxRetain", index);
-    allocate_report();
+    driver.require(driver.call.device_get(&handle, index), "cuDeviceGet", index);
+    return handle;
 }
 
-void Device::find_chip() {
-    std::array<char, 256> text{};
-    int major = 0;
-    int minor = 0;
-    int sms = 0;
-    int clock = 0;  // kHz
-    int l2_bytes = 0;
-    const auto attribute = [&](int which, int& value) {
-        driver_.require(driver_.call.device_attribute(&value, which, handle_), "cuDeviceGetAttribute", index_);
+}  // namespace
+
+DeviceDescription describe_device(const Driver& driver, int index) {
+    const int handle = handle_of(driver, index);
+    const auto attribute = [&](int which) {
+        int value = 0;
+        driver.require(driver.call.device_attribute(&value, which, handle), "cuDeviceGetAttribute", index);
+        return value;
     };
-    driver_.require(driver_.call.device_name(text.data(), static_cast<int>(text.size()) - 1, handle_),
-                    "cuDeviceGetName", index_);
-    attribute(attribute_capability_major, major);
-    attribute(attribute_capability_minor, minor);
-    attribute(attribute_multiprocessor_count, sms);
-    attribute(attribute_clock_rate, clock);
-    attribute(attribute_l2_bytes, l2_bytes);
+    std::array<char, 256> text{};
+    driver.require(driver.call.device_name(text.data(), static_cast<int>(text.size()) - 1, handle), "cuDeviceGetName",
+                   index);
     const std::string chip = text.data();
+    const int major = attribute(attribute_capability_major);
+    const int minor = attribute(attribute_capability_minor);
     if (major != 9 || minor != 0) {
         throw Error(
             fmt::format("cuda:{}: {} has compute capability {}.{}, the GPU kernels need 9.0 (H100, H200, "
                         "GH200); copy the tensors to the host and use the CPU backend",
-                        index_, chip, major, minor));
+                        index, chip, major, minor));
     }
-    description_ = planner::recognise({.name = chip, .sms = sms, .clock_hertz = clock * 1e3, .l2_bytes = l2_bytes});
+    return planner::recognise({.name = chip,
+                               .sms = attribute(attribute_multiprocessor_count),
+                               .clock_hertz = attribute(attribute_clock_kilohertz) * 1e3,
+                               .l2_bytes = attribute(attribute_l2_bytes)});
+}
+
+Device::Device(const Driver& driver, KernelStore& store, int index)
+    : driver_(driver),
+      store_(store),
+      index_(index),
+      handle_(handle_of(driver, index)),
+      description_(describe_device(driver, index)) {
+    const RelaxedCapture relaxed(driver);
+    driver.require(driver.call.primary_context_retain(&context_, handle_), "cuDevicePrimaryCtxRetain", index);
+    allocate_report();
 }
 
 void Device::allocate_report() {
@@ -103,10 +110,10 @@ KernelHandle Device::load(const hopper::Tile& tile) {
 
 KernelHandle Device::kernel(const hopper::Tile& tile) {
     const std::lock_guard lock(mutex_);
-    const std::string expression = launch::kernel_expression(tile);
-    const auto found = kernels_.find(expression);
-    if (found != kernels_.end()) return found->second;
-    return kernels_.emplace(expression, load(tile)).first->second;
+    for (const auto& [known, kernel] : kernels_) {
+        if (known == tile) return kernel;
+    }
+    return kernels_.emplace_back(tile, load(tile)).second;
 }
 
 ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) const {
@@ -152,10 +159,10 @@ void Device::check_report() {
     std::atomic_ref<hopper::u64> word(report_->word);
     if (word.load(std::memory_order_relaxed) == 0) return;
     const hopper::TimeoutReport report{word.exchange(0)};
-    throw Error(
-        fmt::format("cuda:{}: an earlier kernel stood still and gave up, its result is wrong: thread {} of block {} "
-                    "waited too long; please report this with the call",
-                    index_, report.thread(), report.block()));
+    throw Error(fmt::format(
+        "cuda:{}: an earlier kernel timed out (deadlock); its output is invalid: thread {} of block {} waited "
+        "too long; please report this with the call",
+        index_, report.thread(), report.block()));
 }
 
 }  // namespace tilewright::cuda

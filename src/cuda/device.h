@@ -1,11 +1,11 @@
-// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that stood still.
+// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that timed out.
 #pragma once
 
 #include <tilewright/plan.h>
 
-#include <map>
 #include <mutex>
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda/driver.h"
 #include "cuda/kernel_store.h"
@@ -23,6 +23,9 @@ struct ReadyLaunch {
     int shared_bytes = 0;
 };
 
+/// What the planner is told of this GPU, without a context on it. Throws Error if there is no such GPU, or no Hopper.
+DeviceDescription describe_device(const Driver& driver, int index);
+
 class Device {
 public:
     /// Throws Error if there is no such GPU, or if it is no Hopper. Driver and store outlive the device.
@@ -39,7 +42,7 @@ public:
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
 
-    /// Throws Error if the driver refuses, or if an earlier kernel on this device reported that it stood still.
+    /// Throws Error if the driver refuses, or if an earlier kernel on this device timed out.
     /// No allocation, no lock.
     void launch(ReadyLaunch& ready, const InStream& order);
 
@@ -47,7 +50,6 @@ public:
     void check_report();
 
 private:
-    void find_chip();
     void allocate_report();
     KernelHandle load(const hopper::Tile& tile);
 
@@ -60,7 +62,7 @@ private:
     hopper::TimeoutReport* report_ = nullptr;  // in host memory that the GPU can write to
     hopper::TimeoutReport* report_on_device_ = nullptr;
     std::mutex mutex_;
-    std::map<std::string, KernelHandle> kernels_;  // by expression
+    std::vector<std::pair<hopper::Tile, KernelHandle>> kernels_;
 };
 
 }  // namespace tilewright::cuda

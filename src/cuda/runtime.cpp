@@ -4,11 +4,13 @@
 #include <tilewright/error.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "cuda/environment.h"
 #include "cuda/library_search.h"
 #include "cuda/same_problem.h"
-#include "launch/choose.h"
+#include "plan/runnable.h"
+#include "plan/variant.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -43,6 +45,8 @@ private:
     int size_ = 0;
     int next_ = 0;
 };
+
+int usable_sms(const Device& device, int limit) { return limit > 0 ? std::min(limit, device.sms()) : device.sms(); }
 
 }  // namespace
 
@@ -81,7 +85,7 @@ Runtime::ThreadCache& Runtime::thread_cache() const {
 
 bool Runtime::repeat(const Problem& problem, const InStream& order) {
     Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
-        // A kernel for plain calls knows no alpha.
+        // The fast variant knows no alpha.
         return same_addresses(call.problem, problem) && same_kind(call.problem, problem) &&
                (call.problem.alpha == 1) == (problem.alpha == 1);
     });
@@ -95,7 +99,7 @@ bool Runtime::knows_kind(const Problem& problem) const {
     return thread_cache().kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); }) != nullptr;
 }
 
-Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
+Runtime::Chosen Runtime::choose_shared(const Problem& problem, const Geometry& geometry) {
     Device& on = device(device_of(problem));
     const std::lock_guard lock(mutex_);
     const std::size_t hash = kind_hash(problem);
@@ -103,35 +107,47 @@ Runtime::Chosen Runtime::choose_shared(const Problem& problem) {
     for (auto known = begin; known != end; ++known) {
         if (same_kind(known->second.problem, problem)) return known->second;
     }
-    Chosen chosen{.problem = problem, .device = &on, .tile = launch::chosen_tile(problem, on.description())};
+    Chosen chosen{.problem = problem, .device = &on, .tile = planner::chosen_tile(problem, geometry, on.description())};
     if (chosen_.size() >= kind_limit) chosen_.clear();
     chosen_.emplace(hash, chosen);
     return chosen;
 }
 
-Runtime::Chosen& Runtime::choose(const Problem& problem, ThreadCache& cache) {
+Runtime::Chosen& Runtime::choose(const Problem& problem, const Geometry& geometry, ThreadCache& cache) {
     Chosen* known = cache.kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); });
-    return known != nullptr ? *known : cache.kinds.add(choose_shared(problem));
+    return known != nullptr ? *known : cache.kinds.add(choose_shared(problem, geometry));
+}
+
+KernelHandle Runtime::Chosen::kernel(const hopper::Tile& variant) {
+    for (LoadedKernel& known : kernels) {
+        if (known.kernel == nullptr) known = {variant, device->kernel(variant)};
+        if (known.tile == variant) return known.kernel;
+    }
+    throw std::logic_error("a tile has more variants than a call remembers");
+}
+
+void Runtime::run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order) {
+    const Geometry described = geometry(problem);
+    run(described, planner::chosen_tile(problem, described, planned_for),
+        {.device = device_of(problem), .stream = order.stream, .sm_limit = problem.sm_limit, .overlap = order.overlap});
 }
 
 void Runtime::run(const Problem& problem, const InStream& order) {
     ThreadCache& cache = thread_cache();
-    Chosen& chosen = choose(problem, cache);
-    const int sms = chosen.device->sms();
-    const int usable = problem.sm_limit > 0 ? std::min(problem.sm_limit, sms) : sms;
-    const launch::Launch launch = launch::launch(geometry(problem), chosen.tile, usable);
-    KernelHandle& kernel = is_fast(launch.tile) ? chosen.plain_kernel : chosen.kernel;
-    if (kernel == nullptr && launch.blocks > 0) kernel = chosen.device->kernel(launch.tile);
-    Repeatable& call =
-        cache.calls.add({.problem = problem, .device = chosen.device, .ready = chosen.device->ready(kernel, launch)});
-    chosen.device->launch(call.ready, order);
+    const Geometry described = geometry(problem);
+    Chosen& chosen = choose(problem, described, cache);
+    Device& on = *chosen.device;
+    const hopper::Tile tile = planner::variant(described, chosen.tile);
+    const launch::Launch lowered = launch::lower(described, tile, usable_sms(on, problem.sm_limit));
+    const KernelHandle kernel = lowered.blocks > 0 ? chosen.kernel(tile) : nullptr;
+    Repeatable& call = cache.calls.add({.problem = problem, .device = &on, .ready = on.ready(kernel, lowered)});
+    on.launch(call.ready, order);
 }
 
 void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Target& target) {
     Device& on = device(target.device);
-    const int usable = target.sm_limit > 0 ? std::min(target.sm_limit, on.sms()) : on.sms();
-    const launch::Launch launch = launch::launch(geometry, tile, usable);
-    ReadyLaunch ready = on.ready(on.kernel(launch.tile), launch);
+    const hopper::Tile kernel = planner::variant(geometry, tile);
+    ReadyLaunch ready = on.ready(on.kernel(kernel), launch::lower(geometry, kernel, usable_sms(on, target.sm_limit)));
     on.launch(ready, {target.stream, target.overlap});
 }
 

@@ -38,20 +38,29 @@ public:
     /// thread, no allocation and no lock.
     void run(const Problem& problem, const InStream& order);
 
-    /// This very tile, legal for the problem: for tuning, benchmarks and tests.
+    /// As the planner would on another device, planned anew at each call: for its bits.
+    void run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order);
+
+    /// This very tile, legal for the problem, in the variant that serves it: for tuning, benchmarks and tests.
     void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);
 
     /// Opened on first use.
     Device& device(int index);
 
 private:
+    struct LoadedKernel {
+        hopper::Tile tile;
+        KernelHandle kernel = nullptr;
+    };
+    /// What calls of one kind run: a tile, and those of its variants that were needed so far.
     struct Chosen {
         Problem problem;
         Device* device = nullptr;
         hopper::Tile tile;
-        // Loaded when first needed: addresses and alpha decide between them.
-        KernelHandle kernel = nullptr;
-        KernelHandle plain_kernel = nullptr;
+        std::array<LoadedKernel, 3> kernels{};
+
+        /// Loaded when first needed.
+        KernelHandle kernel(const hopper::Tile& variant);
     };
     struct Repeatable {
         Problem problem;
@@ -61,8 +70,8 @@ private:
     struct ThreadCache;
 
     ThreadCache& thread_cache() const;
-    Chosen& choose(const Problem& problem, ThreadCache& cache);
-    Chosen choose_shared(const Problem& problem);
+    Chosen& choose(const Problem& problem, const Geometry& geometry, ThreadCache& cache);
+    Chosen choose_shared(const Problem& problem, const Geometry& geometry);
 
     const Driver& driver_;
     KernelStore store_;

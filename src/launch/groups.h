@@ -1,4 +1,4 @@
-// Groups as a launch sees them: how many matrices there are, where their sizes lie, how many tiles they can have.
+// Groups as a launch sees them: where their sizes are, and how many tiles they can have.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -7,11 +7,11 @@
 
 namespace tilewright::launch {
 
-/// Of A, D and C. The rows of contiguous groups lie in one matrix.
-std::int64_t matrices(const Geometry& geometry);
-
 /// For the kernel, which alone reads them; nothing where there are none.
 hopper::GroupSizes group_sizes(const Geometry& geometry);
+
+/// At most what is enough for any GPU; three such counts multiply without overflow.
+std::int64_t clamp_count(std::int64_t count);
 
 /// Row tiles of all groups together, at most; in a cluster along the rows, in pairs.
 std::int64_t row_tiles(const Geometry& geometry, int rows);

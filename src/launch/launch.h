@@ -1,5 +1,5 @@
-// What a kernel is launched with: from a validated problem and a tile, without a GPU. The GPU and the emulator encode
-// the tensor maps each in their own way and run the rest as it stands.
+// What a kernel is launched with: a tile that the planner decided on, lowered to arguments, tensor maps and a grid. No
+// CUDA: the GPU and the emulator each encode the tensor maps in their own way.
 #pragma once
 
 #include <optional>
@@ -14,24 +14,24 @@ namespace tilewright::launch {
 inline constexpr int raster_width = 8;
 
 struct Launch {
-    hopper::Tile tile;  // as asked for; `plain` and `scales_by_row` where the call is, without its pair where it is not
     hopper::Arguments arguments{};  // tensor maps and the report are filled in by who launches
     hopper::TensorMapDescription a{};
     hopper::TensorMapDescription b{};
     std::optional<hopper::TensorMapDescription> d{};         // if stored_by_tma
     std::optional<hopper::TensorMapDescription> a_scales{};  // if scales_by_tma and A has scales of rows in the loop
-    std::optional<hopper::TensorMapDescription> b_scales{};  // likewise
+    std::optional<hopper::TensorMapDescription> b_scales{};  // the same of B
     int blocks = 0;                                          // persistent; 0: nothing to launch
     int cluster = 1;
     int threads = 0;
     int shared_bytes = 0;
 };
 
-/// For a problem in which `validate` finds nothing for the backend hopper, a tile of its formats and scaling, and a GPU
-/// with `sms` SMs (or fewer, if the call may not use all).
-Launch launch(const Geometry& geometry, const hopper::Tile& tile, int sms);
+/// For a problem in which `validate` finds nothing for the backend hopper, the tile in a variant that serves it
+/// (planner::variant), and as many SMs as the call may use. Throws std::logic_error where the variant contradicts the
+/// call.
+Launch lower(const Geometry& geometry, const hopper::Tile& tile, int sms);
 
-/// The blocks of `launch` alone.
+/// Thread blocks of that launch.
 int blocks(const Geometry& geometry, const hopper::Tile& tile, int sms);
 
 }  // namespace tilewright::launch

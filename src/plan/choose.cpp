@@ -11,6 +11,7 @@
 #include "plan/cost.h"
 #include "plan/legality.h"
 #include "plan/pack.h"
+#include "plan/variant.h"
 
 namespace tilewright::planner {
 namespace {
@@ -22,7 +23,7 @@ bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
     return !(left == right);
 }
 
-void judge_candidates(const Work& work, const DeviceDescription& device, Explanation& explanation) {
+void judge_candidates(const Workload& work, const DeviceDescription& device, Explanation& explanation) {
     for (const hopper::Tile& tile : candidates(family_tile(work))) {
         if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
             explanation.rejected.push_back(
@@ -35,25 +36,25 @@ void judge_candidates(const Work& work, const DeviceDescription& device, Explana
 }
 
 /// The best of those that can run.
-std::optional<Plan> best_plan(const std::vector<hopper::Tile>& tiles, const Work& work,
-                              const DeviceDescription& device) {
+std::optional<hopper::Tile> best_tile(const std::vector<hopper::Tile>& tiles, const Workload& work,
+                                      const DeviceDescription& device) {
     std::vector<PricedTile> priced;
     for (const hopper::Tile& tile : tiles) {
         if (!why_illegal(tile, work, device)) priced.push_back({tile, cost(tile, work, device)});
     }
     if (priced.empty()) return std::nullopt;
-    return plan_of(best_of(priced).tile, work, device);
+    return best_of(priced).tile;
 }
 
 /// Among the tiles that ship; among all where none does.
-Plan model_choice(const Work& work, const DeviceDescription& device) {
+hopper::Tile model_choice(const Workload& work, const DeviceDescription& device) {
     const hopper::Tile family = family_tile(work);
-    if (const auto plan = best_plan(shipped_tiles(family), work, device)) return *plan;
-    return best_plan(candidates(family), work, device).value();  // tests/plan: 64-row tiles are legal on any device
+    if (const auto tile = best_tile(shipped_tiles(family), work, device)) return *tile;
+    return best_tile(candidates(family), work, device).value();  // tests/plan: 64-row tiles are legal on any device
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
-void apply_tuned_row(const TunedRow& row, const Work& work, const DeviceDescription& device, Explanation& explanation) {
+void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDescription& device, Explanation& explanation) {
     if (std::optional<Objection> objection = why_illegal(row.tile, work, device)) {
         explanation.rejected.push_back(
             {row.tile, objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
@@ -93,10 +94,12 @@ const PricedTile& best_of(const std::vector<PricedTile>& tiles) {
     return *std::ranges::min_element(tiles, {}, bytes);
 }
 
-Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
-    const Spread over = spread(tile, work, device);
+Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescription& device) {
+    const hopper::Tile tile = variant(work.geometry, wanted);
+    const TileDistribution over = tile_distribution(tile, work, device);
     Plan plan;
     plan.tile = planned_tile(tile);
+    plan.variant = variant_of(tile);
     plan.tiles = static_cast<std::int64_t>(std::min(over.tiles, 0x1p62));
     plan.waves = over.waves();
     plan.grid = over.grid();
@@ -106,17 +109,16 @@ Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription
     return plan;
 }
 
-Plan choose(const Work& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    if (work.empty()) return plan_of(family_tile(work), work, device);
+hopper::Tile choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    if (work.empty()) return family_tile(work);
     if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
-        if (!why_illegal(row->tile, work, device))
-            return plan_of(device_tile(row->tile, family_tile(work)), work, device);
+        if (!why_illegal(row->tile, work, device)) return device_tile(row->tile, family_tile(work));
     }
     return model_choice(work, device);
 }
 
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    const Work work = describe(problem);
+    const Workload work = describe(problem);
     Explanation explanation;
     explanation.unavailable = obstacles(work);
     if (!explanation.unavailable.empty()) return explanation;
@@ -125,7 +127,7 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
         return explanation;
     }
     judge_candidates(work, device, explanation);
-    explanation.chosen = model_choice(work, device);
+    explanation.chosen = plan_of(model_choice(work, device), work, device);
     if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
         apply_tuned_row(*row, work, device, explanation);
     }
@@ -142,10 +144,10 @@ Explanation explain(const Problem& problem, const DeviceDescription& device) {
 }
 
 Plan plan(const Problem& problem, const DeviceDescription& device) {
-    const planner::Work work = planner::describe(problem);
+    const planner::Workload work = planner::describe(problem);
     if (std::vector<Finding> obstacles = planner::obstacles(work); !obstacles.empty())
         throw Error(std::move(obstacles));
-    return planner::choose(work, device, planner::tuned_rows());
+    return planner::plan_of(planner::choose(work, device, planner::tuned_rows()), work, device);
 }
 
 }  // namespace tilewright

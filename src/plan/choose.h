@@ -4,15 +4,15 @@
 #include <vector>
 
 #include "plan/tuned.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 
 namespace tilewright::planner {
 
 /// `explain` with other tuned rows than those that ship.
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
-/// The plan that runs: the tuned one, or the model's choice. For work that is not impossible (`obstacles`).
-Plan choose(const Work& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
+/// The tile that runs, but for its variant: the tuned one, or the model's choice. For work without `obstacles`.
+hopper::Tile choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
 struct PricedTile {
     hopper::Tile tile;
@@ -23,12 +23,11 @@ struct PricedTile {
 /// 1.005 to 1.02 chooses better than 1 (docs/tried.md).
 inline constexpr double no_difference = 1.01;
 
-/// The one to take of some for the same work: the fastest; where that makes no difference, no split, no cluster, a
-/// deeper ring. Of work that memory does not bound: first the one that brings the fewest bytes to the SMs, for the
-/// model does not know their energy.
+/// The cheapest. Where compute is the bound, tiles within `no_difference` of it count as equal, and the one with the
+/// fewest L2 bytes is taken, for the model does not know their energy. Exact ties: no split, no cluster, more stages.
 const PricedTile& best_of(const std::vector<PricedTile>& tiles);
 
-/// The plan that runs `tile`, whether it is legal or not.
-Plan plan_of(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
+/// The plan that runs `tile` in the variant for this call, whether it is legal or not.
+Plan plan_of(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
 
 }  // namespace tilewright::planner

@@ -10,12 +10,12 @@ namespace tilewright::planner {
 namespace {
 
 /// What a cost is made from.
-struct Call {
+struct CostInputs {
     const hopper::Tile& tile;
-    const Work& work;
+    const Workload& work;
     const DeviceDescription& device;
     const Model& model;
-    Spread spread;
+    TileDistribution over;
 };
 
 /// Bytes of one operand, values and scales, with `rows` rows in all products together.
@@ -30,7 +30,7 @@ double operand_bytes(const OperandRecipe& side, double rows, double k, double pr
 }
 
 /// Bytes of D.
-double written_bytes(const Work& work) {
+double written_bytes(const Workload& work) {
     return work.total_rows * static_cast<double>(work.columns) * bits(work.output) / 8;
 }
 
@@ -46,18 +46,18 @@ double fetched_bytes(const hopper::Tile& tile) {
 }
 
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
-double delivery_seconds(const Call& call) {
-    const auto& [tile, work, device, model, spread] = call;
+double delivery_seconds(const CostInputs& inputs) {
+    const auto& [tile, work, device, model, over] = inputs;
     const double arriving = value_bytes_per_stage(tile) + scale_bytes_per_stage(tile);
-    const double chip = fetched_bytes(tile) * spread.grid() / (device.l2_bytes_per_second * model.l2_share);
+    const double chip = fetched_bytes(tile) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double path = arriving / (device.l2_bytes_per_clock * device.boost_hertz);
     const double ring = device.memory_latency * model.latency_share / tile.stages;
     return std::max({chip, path, ring});
 }
 
 /// Clocks to bring a tile of D from registers to L2, C read on the way.
-double store_clocks(const Call& call) {
-    const auto& [tile, work, device, model, spread] = call;
+double store_clocks(const CostInputs& inputs) {
+    const auto& [tile, work, device, model, over] = inputs;
     const double output = bits(work.output) / 8.0;
     const double read_and_written = work.adds_c ? 2 * output : output;
     // Of a tile whose k is split each block stores a part.
@@ -79,17 +79,17 @@ struct Unit {
     double clocks() const { return tensor + promotion + epilogue; }
 };
 
-Unit unit_of(const Call& call) {
-    const auto& [tile, work, device, model, spread] = call;
+Unit unit_of(const CostInputs& inputs) {
+    const auto& [tile, work, device, model, over] = inputs;
     const Loop per_block = loop(tile, model);
-    const double epilogue = model.epilogue_clocks + store_clocks(call);
+    const double epilogue = model.epilogue_clocks + store_clocks(inputs);
     Unit unit;
     // Clocks of a loop are the H200's, whose SMs multiply 4096 pairs of fp8 in each; all other Hopper chips but the H20
     // do the same.
     const double slower = static_cast<double>(h200().fp8_products_per_clock) / device.fp8_products_per_clock;
-    unit.tensor = spread.k_blocks * per_block.tensor_clocks * slower * spread.sharing;
-    unit.promotion = spread.k_blocks * per_block.stall_clocks;
-    unit.delivery = spread.k_blocks * delivery_seconds(call);
+    unit.tensor = over.k_blocks * per_block.tensor_clocks * slower * over.sharing;
+    unit.promotion = over.k_blocks * per_block.stall_clocks;
+    unit.delivery = over.k_blocks * delivery_seconds(inputs);
     unit.epilogue = epilogue;
     if (tile.shape.warpgroups > 1) {  // warpgroups may drift apart by the ring
         const double slack = (tile.stages - 1) * (per_block.tensor_clocks + per_block.stall_clocks);
@@ -102,58 +102,58 @@ Unit unit_of(const Call& call) {
 /// Time of the busiest block. Power slows all SMs down together: time is the root of squares of what the boost clock
 /// would take and of what the energy of all tensor clocks alone would take, which fits the clocks of the measured
 /// loops from 53 to 100 % busy. L2 has a clock of its own, so its time bounds the result from outside.
-void add_compute(const Call& call, const Unit& unit, Cost& cost) {
-    const auto& [tile, work, device, model, spread] = call;
-    const double even = spread.waves();
-    const double at_boost = (spread.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
-    const double tensor_clocks = spread.units * unit.tensor / spread.sharing;
+void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
+    const auto& [tile, work, device, model, over] = inputs;
+    const double even = over.waves();
+    const double at_boost = (over.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
+    const double tensor_clocks = over.units * unit.tensor / over.sharing;
     const double at_power = tensor_clocks * loop(tile, model).energy / (device.sms * device.power_hertz);
     const double computing = std::hypot(at_boost, at_power);
     const double clock = device.boost_hertz * at_boost / computing;
-    const double epilogues = (spread.rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
-    cost.compute = std::max(computing, spread.rounds * unit.delivery + epilogues);
+    const double epilogues = (over.rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
+    cost.compute = std::max(computing, over.rounds * unit.delivery + epilogues);
     cost.clock_hertz = clock;
     cost.tensor_clocks = whole(tensor_clocks);
     cost.tensor = even * unit.tensor / clock;
     cost.promotion = even * unit.promotion / clock;
     cost.epilogue = (even * unit.epilogue + unit.last_epilogue) / clock;
-    cost.waves = (spread.rounds - even) * unit.clocks() / clock;
+    cost.waves = (over.rounds - even) * unit.clocks() / clock;
     cost.delivery = cost.compute - computing;
 }
 
 /// Seconds by which a ring that holds more than one tile delays the first tiles, and with them the first stores: memory
 /// brings operands of the second ones before.
-double crowding(const Call& call) {
-    const auto& [tile, work, device, model, spread] = call;
-    const double stages_beyond = tile.stages - spread.k_blocks;
-    if (spread.rounds < 2 || stages_beyond <= 0) return 0;
-    const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, spread.k_blocks);
-    const double stage = std::min(operands, spread.slots * static_cast<double>(value_bytes_per_stage(tile)));
+double crowding(const CostInputs& inputs) {
+    const auto& [tile, work, device, model, over] = inputs;
+    const double stages_beyond = tile.stages - over.k_blocks;
+    if (over.rounds < 2 || stages_beyond <= 0) return 0;
+    const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, over.k_blocks);
+    const double stage = std::min(operands, over.resident_blocks * static_cast<double>(value_bytes_per_stage(tile)));
     return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
 }
 
 /// What neither memory nor the SMs hide: some of the shorter one, and after the last operands have come the last
 /// k-block and the last tiles' stores.
-double overlap(const Call& call, const Unit& unit, const Cost& cost) {
-    const double last_stores = written_bytes(call.work) / call.spread.rounds / call.device.memory_bytes_per_second;
-    const double last_block = (unit.tensor + unit.promotion) / std::max(1.0, call.spread.k_blocks);
-    const double tail = (last_block + unit.epilogue + unit.last_epilogue) / call.device.boost_hertz;
-    const double until_last = cost.memory - last_stores + crowding(call) + tail;
-    return call.model.imperfect_overlap * std::min(cost.memory, cost.compute) +
+double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
+    const double last_stores = written_bytes(inputs.work) / inputs.over.rounds / inputs.device.memory_bytes_per_second;
+    const double last_block = (unit.tensor + unit.promotion) / std::max(1.0, inputs.over.k_blocks);
+    const double tail = (last_block + unit.epilogue + unit.last_epilogue) / inputs.device.boost_hertz;
+    const double until_last = cost.memory - last_stores + crowding(inputs) + tail;
+    return inputs.model.imperfect_overlap * std::min(cost.memory, cost.compute) +
            std::max(0.0, until_last - std::max(cost.memory, cost.compute));
 }
 
-double reduction(const Call& call) {
-    const auto& [tile, work, device, model, spread] = call;
+double reduction(const CostInputs& inputs) {
+    const auto& [tile, work, device, model, over] = inputs;
     if (!splits_k(tile)) return 0;
     const double tile_seconds =
         slice_bytes(tile) * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
-    return spread.rounds * (model.reduction_seconds + tile_seconds);
+    return over.rounds * (model.reduction_seconds + tile_seconds);
 }
 
 }  // namespace
 
-double compulsory_bytes(const Work& work) {
+double compulsory_bytes(const Workload& work) {
     const double products = static_cast<double>(work.products);
     const double columns = static_cast<double>(work.columns);
     const bool shared_operands = work.grouping == Grouping::k_grouped;
@@ -163,10 +163,10 @@ double compulsory_bytes(const Work& work) {
            operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1);
 }
 
-Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& device, const Model& model) {
-    const Call call{tile, work, device, model, spread(tile, work, device)};
-    const Spread& over = call.spread;
-    const Unit unit = unit_of(call);
+Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device, const Model& model) {
+    const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};
+    const TileDistribution& over = inputs.over;
+    const Unit unit = unit_of(inputs);
     Cost cost;
     cost.launch = device.start_seconds + device.launch_seconds + model.start_seconds;
     if (tile.cluster.size > 1) cost.launch += model.cluster_seconds;
@@ -174,9 +174,9 @@ Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& d
     cost.l2_bytes = whole(over.units * over.k_blocks * fetched_bytes(tile));
     cost.memory =
         (compulsory_bytes(work) + (model.written_byte - 1) * written_bytes(work)) / device.memory_bytes_per_second;
-    add_compute(call, unit, cost);
-    cost.overlap = overlap(call, unit, cost);
-    cost.reduction = reduction(call);
+    add_compute(inputs, unit, cost);
+    cost.overlap = overlap(inputs, unit, cost);
+    cost.reduction = reduction(inputs);
     cost.seconds = cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
     return cost;
 }

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "plan/model.h"
-#include "plan/spread.h"
+#include "plan/tile_distribution.h"
 
 namespace tilewright::planner {
 
-Cost cost(const hopper::Tile& tile, const Work& work, const DeviceDescription& device,
+Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device,
           const Model& model = fitted_model);
 
 /// Bytes that every implementation moves through HBM: operands, scales and C read once, D written once.
-double compulsory_bytes(const Work& work);
+double compulsory_bytes(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "hopper/tile/mma_tiling.h"
-#include "plan/spread.h"
+#include "plan/tile_distribution.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
@@ -20,7 +20,7 @@ std::string block(const hopper::Tile& tile) {
 
 constexpr std::int64_t kilobytes_up(std::int64_t bytes) { return (bytes + 1023) / 1024; }
 
-Reason wgmma_shape(const hopper::Tile& tile, const Work&, const DeviceDescription&) {
+Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     const int rows = tile.shape.warpgroups * hopper::wgmma_m;
     if (tile.shape.m % rows != 0) {
         return fmt::format("{}: {} warpgroups multiply multiples of {} rows", block(tile), tile.shape.warpgroups, rows);
@@ -34,7 +34,7 @@ Reason wgmma_shape(const hopper::Tile& tile, const Work&, const DeviceDescriptio
     return std::nullopt;
 }
 
-Reason registers(const hopper::Tile& tile, const Work&, const DeviceDescription&) {
+Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
         "{} needs {} accumulator registers a thread ({} for the sum, {} for a chain), {} exist beside "
@@ -44,14 +44,14 @@ Reason registers(const hopper::Tile& tile, const Work&, const DeviceDescription&
         tile.shape.warpgroups == 1 ? "" : "s");
 }
 
-Reason shared_memory(const hopper::Tile& tile, const Work&, const DeviceDescription& device) {
+Reason shared_memory(const hopper::Tile& tile, const Workload&, const DeviceDescription& device) {
     if (shared_bytes(tile) <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory, {} KB exist", block(tile), tile.stages,
                        kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);
 }
 
 /// The slices of a tile meet in the shared memory of a cluster, of which eight blocks is the portable limit.
-Reason slices_of_a_cluster(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
+Reason slices_of_a_cluster(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
     constexpr int limit = 8;
     if (k_slices(tile) > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, k_slices(tile));
     if (usable_sms(work, device) >= k_slices(tile)) return std::nullopt;
@@ -59,7 +59,7 @@ Reason slices_of_a_cluster(const hopper::Tile& tile, const Work& work, const Dev
                        usable_sms(work, device));
 }
 
-Reason cluster_size(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
+Reason cluster_size(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
     if (splits_k(tile)) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster.size > 2)
         return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
@@ -72,7 +72,7 @@ Reason cluster_size(const hopper::Tile& tile, const Work& work, const DeviceDesc
 }
 
 /// Two blocks must never differ in the operand that they share.
-Reason pairs(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
+Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescription&) {
     const bool along_rows = tile.cluster.use == hopper::ClusterUse::share_b;
     if (!shares_operand(tile)) return std::nullopt;
     if (along_rows && is_grouped(tile)) {
@@ -85,7 +85,7 @@ Reason pairs(const hopper::Tile& tile, const Work& work, const DeviceDescription
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
-Reason split(const hopper::Tile& tile, const Work& work, const DeviceDescription&) {
+Reason split(const hopper::Tile& tile, const Workload& work, const DeviceDescription&) {
     if (k_slices(tile) == 1) return std::nullopt;
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
@@ -109,17 +109,17 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 
 }  // namespace
 
-std::vector<Finding> obstacles(const Work& work) { return hopper_obstacles(work.recipe, work.layout, work.grouping); }
+std::vector<Finding> obstacles(const Workload& work) { return hopper_obstacles(work.recipe, work.layout, work.grouping); }
 
-std::optional<Objection> why_illegal(const PlannedTile& tile, const Work& work, const DeviceDescription& device) {
+std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
     if (auto objection = why_no_cluster(tile)) return objection;
     return why_illegal(device_tile(tile, family_tile(work)), work, device);
 }
 
-std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
+std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
     struct Rule {
         const char* name;
-        Reason (*check)(const hopper::Tile&, const Work&, const DeviceDescription&);
+        Reason (*check)(const hopper::Tile&, const Workload&, const DeviceDescription&);
     };
     constexpr std::array rules{
         Rule{"wgmma", wgmma_shape},    Rule{"registers", registers}, Rule{"shared memory", shared_memory},

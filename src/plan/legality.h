@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "plan/work.h"
+#include "plan/workload.h"
 
 namespace tilewright::planner {
 
 /// Why no Hopper kernel serves the problem, whatever the tile; empty if one does.
-std::vector<Finding> obstacles(const Work& work);
+std::vector<Finding> obstacles(const Workload& work);
 
 struct Objection {
     std::string rule;  // as RejectedTile has it
@@ -18,9 +18,9 @@ struct Objection {
 };
 
 /// Why this tile cannot be built, or not for this work on this device; nothing if it can.
-std::optional<Objection> why_illegal(const hopper::Tile& tile, const Work& work, const DeviceDescription& device);
+std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
 
 /// The same for a tile that a person or a tuned row named, whose fields may contradict each other.
-std::optional<Objection> why_illegal(const PlannedTile& tile, const Work& work, const DeviceDescription& device);
+std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device);
 
 }  // namespace tilewright::planner

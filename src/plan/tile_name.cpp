@@ -65,6 +65,11 @@ std::string name(const PlannedTile& tile) {
     return text;
 }
 
+std::string_view name(KernelVariant variant) {
+    constexpr std::array names{"general", "fast", "fast, k-major scales"};
+    return names[static_cast<std::size_t>(variant)];
+}
+
 std::optional<PlannedTile> parse_tile(std::string_view text) {
     PlannedTile tile;
     bool block_given = false;

@@ -11,7 +11,7 @@ namespace tilewright::planner {
 
 struct TunedRow {
     std::string device;
-    std::string problem;  // the `key` of a Work
+    std::string problem;  // the `key` of a Workload
     PlannedTile tile;
     std::string date;
     std::string command;

@@ -11,7 +11,7 @@
 
 #include "check/gates.h"
 #include "cuda/runtime.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 #include "verify/gpu_case.h"
 
 namespace tilewright::verify {
@@ -38,10 +38,11 @@ std::string one_line(std::string text) {
 }
 
 /// What it wrote that it must not, beyond what the case itself sees; the time of the call goes to `seconds`.
-std::string run_on_gpu(check::Case& test_case, measure::Device& device, double& seconds) {
+std::string run_on_gpu(check::Case& test_case, measure::Device& device, const DeviceDescription* planned_for,
+                       double& seconds) {
     GpuCase gpu_case(test_case, device, static_cast<std::int64_t>(test_case.spec().seed % 8));
     const auto begin = Clock::now();
-    run(gpu_case.problem(), {.backend = Backend::hopper, .stream = device.stream()});
+    run(gpu_case.problem(), {.backend = Backend::hopper, .stream = device.stream(), .device = planned_for});
     device.synchronize();
     seconds = since(begin);
     cuda::runtime().device(0).check_report();
@@ -55,13 +56,14 @@ Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const Veri
         test_case.problem().arithmetic = arithmetic;
         test_case.reset_output();
         if (settings.gpu != nullptr) {
-            outcome.failure = run_on_gpu(test_case, *settings.gpu, outcome.seconds);
+            outcome.failure = run_on_gpu(test_case, *settings.gpu, settings.device, outcome.seconds);
         } else {
             const auto begin = Clock::now();
-            run(test_case.problem(), {.backend = settings.backend, .stream = nullptr, .threads = 1});
+            run(test_case.problem(), {.backend = settings.backend, .threads = 1, .device = settings.device});
             outcome.seconds = since(begin);
         }
-        const std::vector<std::int64_t> k_splits = planner::planned_cuts(test_case.problem());
+        const DeviceDescription& device = settings.device != nullptr ? *settings.device : default_device();
+        const std::vector<std::int64_t> k_splits = planner::planned_k_splits(test_case.problem(), device);
         const check::Judgement judgement = check::judge(test_case, effort, k_splits);
         outcome.worst = judgement.worst();
         if (!judgement.pass()) outcome.failure = outcome.worst.text();

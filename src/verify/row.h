@@ -1,6 +1,8 @@
 // Runs the cases of one row of `tilewright verify` and judges each by the gates of src/check.
 #pragma once
 
+#include <tilewright/plan.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,7 +17,8 @@ struct VerifySettings {
     Backend backend = Backend::cpu;
     std::vector<Arithmetic> arithmetics{};
     bool quick = false;
-    measure::Device* gpu = nullptr;  // backend hopper: where it runs
+    measure::Device* gpu = nullptr;             // backend hopper: where it runs
+    const DeviceDescription* device = nullptr;  // whose plans are followed; null: the GPU's, or default_device()
 };
 
 struct RowResult {

@@ -12,7 +12,7 @@
 #include "launch/tile_code.h"
 #include "plan/candidates.h"
 #include "plan/legality.h"
-#include "plan/sizes.h"
+#include "problem/problem_sizes.h"
 
 namespace tilewright::test {
 
@@ -25,11 +25,11 @@ struct GpuSizes {
 
 /// 1x128 x 128x128, at addresses that nobody reads; `base` tells calls of one kind apart.
 inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x10000000) {
-    Problem p = planner::problem_of({.recipe = {{Format::e4m3, Granularity::block_1x128, Format::f32},
-                                                {Format::e4m3, Granularity::block_128x128, Format::f32}},
-                                     .m = sizes.m,
-                                     .n = sizes.n,
-                                     .k = sizes.k});
+    Problem p = problem_of({.recipe = {{Format::e4m3, Granularity::block_1x128, Format::f32},
+                                       {Format::e4m3, Granularity::block_128x128, Format::f32}},
+                            .m = sizes.m,
+                            .n = sizes.n,
+                            .k = sizes.k});
     std::uintptr_t address = base;
     for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) {
         tensor->data = reinterpret_cast<void*>(address);

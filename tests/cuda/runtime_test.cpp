@@ -221,7 +221,7 @@ TEST(Runtime, LoadingDoesNotDisturbACapture) {
     EXPECT_EQ(machine.fake().strict_loads, 0);
 }
 
-TEST(Runtime, AKernelThatStoodStillIsReportedOnce) {
+TEST(Runtime, AKernelThatTimedOutIsReportedOnce) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
     machine.runtime().run(p, nullptr);
@@ -231,7 +231,7 @@ TEST(Runtime, AKernelThatStoodStillIsReportedOnce) {
         ADD_FAILURE() << "no report";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
-                     "cuda:0: an earlier kernel stood still and gave up, its result is wrong: thread 260 of block 17 "
+                     "cuda:0: an earlier kernel timed out (deadlock); its output is invalid: thread 260 of block 17 "
                      "waited too long; please report this with the call");
     }
     EXPECT_EQ(machine.fake().launches, 1);

@@ -3,7 +3,8 @@
 #include "cpu/exact/exact.h"
 #include "hopper/tile/budget.h"
 #include "launch/launch.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
+#include "plan/variant.h"
 
 #include <fmt/format.h>
 
@@ -27,11 +28,9 @@ const char* word(hopper::Role role) {
 }
 
 void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run) {
-    launch::Launch launch = launch::launch(geometry, kernel.tile, run.sms);
+    launch::Launch launch = launch::lower(geometry, kernel.tile, run.sms);
     if (launch.blocks == 0) return;
     hopper::Arguments& arguments = launch.arguments;
-    // The general kernel, where launches would take the plain one: it knows no scales side by side along k.
-    if (!is_fast(kernel.tile) && has_k_major_scales(launch.tile)) arguments.scales_by_tma = false;
     arguments.a = emulator::encode(launch.a);
     arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
@@ -83,13 +82,13 @@ std::string describe(const Conditions& run) {
 bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
     if (!is_fast(kernel.tile)) return true;
     const check::Case test(spec);
-    return launch::launch(test.geometry(), kernel.tile, 1).tile == kernel.tile;
+    return planner::serves(test.geometry(), kernel.tile);
 }
 
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
     const Geometry g = test.geometry();
-    const std::vector<std::int64_t> k_splits = planner::cuts(kernel.tile, spec.k);
+    const std::vector<std::int64_t> k_splits = planner::k_splits(kernel.tile, spec.k);
     cpu::run_exact(g, cpu::ExactOptions{.threads = 1, .k_splits = k_splits});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();

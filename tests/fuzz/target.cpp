@@ -3,7 +3,7 @@
 #include "check/gates.h"
 #include "cpu/reference.h"
 #include "fuzz/random_case.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 
 #include <tilewright/error.h>
 #include <tilewright/run.h>
@@ -66,14 +66,14 @@ std::string run_and_judge(RandomCase& random, Arithmetic arithmetic, int threads
     std::vector<std::byte> first;
     for (int repetition = 0; repetition < 2; ++repetition) {
         c.reset_output();
-        run(p, {.backend = Backend::cpu, .threads = threads});
+        run(p, {.backend = Backend::cpu, .threads = threads, .device = &h200()});
         if (const std::string damage = c.damage(); !damage.empty()) failure += damage + "\n";
         if (repetition == 0) first = c.output();
     }
     if (c.output() != first) failure += "the same call gave other bits\n";
 
     const std::vector<check::Gate> gates = gates_for(random, random.is_exact(), bit_exact);
-    const std::vector<std::int64_t> k_splits = planner::planned_cuts(p);
+    const std::vector<std::int64_t> k_splits = planner::planned_k_splits(p, h200());
     const check::JudgeOptions options{.arithmetic = bit_exact ? Arithmetic::bit_exact : Arithmetic::fast,
                                       .effort = effort,
                                       .k_splits = k_splits,

@@ -11,7 +11,7 @@
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
 #include "launch/tile_code.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 
 namespace tilewright::test {
 namespace {
@@ -45,7 +45,7 @@ TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
                                                                 .k = shape.k,
                                                                 .groups = tile_groups(tile),
                                                                 .accumulation = accumulation},
-                                                planner::cuts(tile, shape.k));
+                                                planner::k_splits(tile, shape.k));
             }
             for (const int sms : sm_limits) {
                 gpu->reset();

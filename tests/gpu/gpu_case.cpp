@@ -12,7 +12,7 @@
 
 #include "cpu/exact/exact.h"
 #include "cuda/runtime.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 
 namespace tilewright::test {
 namespace {
@@ -98,7 +98,7 @@ GpuCase::GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<st
     place("D", case_.output());
     d_ = places_.back();
     // Cases that run side by side take a core each.
-    const std::vector<std::int64_t> used = cuts ? *cuts : planner::planned_cuts(case_.problem());
+    const std::vector<std::int64_t> used = cuts ? *cuts : planner::planned_k_splits(case_.problem(), default_device());
     cpu::run_exact(case_.geometry(), {.threads = omp_in_parallel() != 0 ? 1 : 0, .k_splits = used});
     expected_ = pristine_;
     std::ranges::copy(case_.output(), expected_.begin() + static_cast<std::ptrdiff_t>(d_.begin));

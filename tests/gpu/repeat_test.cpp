@@ -10,7 +10,7 @@
 #include "gpu/tile_recipe.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 
 namespace tilewright::test {
 namespace {
@@ -32,9 +32,9 @@ std::string repeat(const hopper::Tile& tile, const GpuCase& noise) {
                        .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                        .a_scales_transposed = !has_k_major_scales(tile),
                        .b_scales_transposed = true},
-                      planner::cuts(tile, depth));
+                      planner::k_splits(tile, depth));
     const Geometry geometry = gpu.geometry();
-    if (launch::launch(geometry, tile, 132).tile != tile) return launch::describe(tile) + ": another kernel would run";
+    if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";
     for (int launch = 0; launch < launches; ++launch) {
         gpu.poison_output(stream.handle());
         if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, beside.handle());

@@ -61,7 +61,7 @@ TEST(GpuTime, FewerRowsDoNotTakeLonger) {
 }
 
 /// Seconds of a grouped call; `entries` is what its sizes or indices say.
-double seconds_of(const planner::Sizes& sizes, const std::vector<std::int64_t>& entries) {
+double seconds_of(const ProblemSizes& sizes, const std::vector<std::int64_t>& entries) {
     const measure::Device device;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);
     const bench::GpuOperands operands(sizes, bench::ScaleLayout::k, entries);

@@ -12,6 +12,7 @@ namespace tilewright::launch {
 namespace {
 
 using test::address;
+using test::lowered;
 
 Geometry grouped(Grouping grouping, std::int64_t m, std::int64_t groups) {
     Geometry g = test::block_scaled(m, 256, 1024);
@@ -33,7 +34,7 @@ hopper::Tile tile() {
 
 TEST(Groups, TheKernelIsToldWhereSizesLieAndWhatTheySay) {
     Geometry g = grouped(Grouping::m_grouped_offsets, 1000, 7);
-    hopper::GroupSizes sizes = launch(g, tile(), 132).arguments.sizes;
+    hopper::GroupSizes sizes = lowered(g, tile(), 132).arguments.sizes;
     EXPECT_EQ(sizes.data, address(0x60000));
     EXPECT_EQ(sizes.stride, 1);
     EXPECT_EQ(sizes.kind, hopper::SizeKind::ends);
@@ -64,7 +65,7 @@ TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
         Geometry g = grouped(grouping, 1000, 7);
         test::transpose_scales(g.a, 1000);
         g.grouping.alignment = alignment;
-        return launch(g, tile(), 132).arguments.scales_by_tma;
+        return lowered(g, tile(), 132).arguments.scales_by_tma;
     };
     EXPECT_TRUE(by_tma(Grouping::m_grouped_masked, 1));
     EXPECT_TRUE(by_tma(Grouping::m_grouped_aligned_offsets, 128));
@@ -74,20 +75,20 @@ TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
 }
 
 TEST(Groups, RowsLieInOneMatrixOrEachGroupHasOne) {
-    Launch launched = launch(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132);
+    Launch launched = lowered(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 1U);
     EXPECT_EQ(launched.b.sizes[2], 7U);
     EXPECT_EQ(launched.arguments.batch, 7);
     ASSERT_TRUE(launched.d.has_value());
     EXPECT_EQ(launched.d->sizes[2], 1U);
-    launched = launch(grouped(Grouping::m_grouped_masked, 1000, 7), tile(), 132);
+    launched = lowered(grouped(Grouping::m_grouped_masked, 1000, 7), tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 7U);
     EXPECT_EQ(launched.d->sizes[2], 7U);
 }
 
 /// A warpgroup's rows at a time, so that those behind a group's end need not be.
 TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
-    EXPECT_EQ(launch(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132).a.box[1], 64U);
+    EXPECT_EQ(lowered(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132).a.box[1], 64U);
     hopper::Tile pair = tile();
     pair.shape.m = 192;
     pair.shape.warpgroups = 3;

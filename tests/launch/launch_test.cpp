@@ -14,12 +14,13 @@ namespace {
 
 using test::block_scaled;
 using test::block_scaled_tile;
+using test::lowered;
 
 TEST(Launch, CarriesSizesStridesAndScales) {
     Geometry g = block_scaled(300, 200, 1000);
     g.alpha = 2.5F;
     g.output = Format::f16;
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     const hopper::Arguments& arguments = launched.arguments;
     EXPECT_EQ(arguments.m, 300);
     EXPECT_EQ(arguments.n, 200);
@@ -44,7 +45,7 @@ TEST(Launch, ScaleColumnsLimitTheBlocksOfK) {
     Geometry g = block_scaled(64, 64, 1024);
     g.a.scale_columns = 5;
     g.b.scale_columns = 12;
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.arguments.scales_a.k_blocks, 5);
     EXPECT_EQ(launched.arguments.scales_b.k_blocks, 8);
 }
@@ -55,7 +56,7 @@ TEST(Launch, OneScaleIsFoundFromEveryRow) {
     g.a.scale_strides = {};
     g.b.recipe = {Format::e4m3, Granularity::row, Format::ue8m0};
     g.b.scale_strides = {.group = 0, .row = 3, .k = 0};
-    const Launch launched = launch(g, hopper::Tile{}, 132);
+    const Launch launched = lowered(g, hopper::Tile{}, 132);
     EXPECT_EQ(launched.arguments.scales_a.rows, 300);
     EXPECT_EQ(launched.arguments.scales_a.row_stride, 0);
     EXPECT_EQ(launched.arguments.scales_a.k_blocks, 1);
@@ -65,33 +66,24 @@ TEST(Launch, OneScaleIsFoundFromEveryRow) {
     EXPECT_FALSE(launched.arguments.scales_by_tma);
 }
 
-TEST(Launch, TheCommonCallIsPlain) {
-    Geometry common = block_scaled(300, 200, 1000);
-    test::transpose_scales(common.a, 304);
-    const auto is_plain = [](const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
-        return is_fast(launch(g, tile, 132).tile);
-    };
-    EXPECT_TRUE(is_plain(common));
-    Geometry g = common;
+TEST(Launch, WithoutKNoScaleMatters) {
+    Geometry g = block_scaled(300, 200, 0);
+    for (const Granularity granularity : {Granularity::tensor, Granularity::row}) {
+        g.a.recipe.granularity = g.b.recipe.granularity = granularity;
+        const Launch launched = lowered(g, hopper::Tile{}, 132);
+        EXPECT_EQ(launched.arguments.scales_a.data, nullptr) << "a null view scales by 1";
+        EXPECT_EQ(launched.arguments.scales_b.data, nullptr);
+        EXPECT_GT(launched.blocks, 0) << "D is C, or zeros";
+    }
+}
+
+TEST(Launch, AVariantThatContradictsTheCallIsRefused) {
+    Geometry g = block_scaled(300, 200, 1000);
+    hopper::Tile tile = planner::variant(g, block_scaled_tile());
+    EXPECT_NO_THROW((void)lower(g, tile, 132));
+    EXPECT_NO_THROW((void)lower(g, block_scaled_tile(), 132)) << "the general kernel serves every call";
     g.alpha = 2;
-    EXPECT_FALSE(is_plain(g)) << "alpha";
-    g = common;
-    g.output = Format::f32;
-    EXPECT_FALSE(is_plain(g)) << "f32";
-    g = common;
-    g.d.row_stride = 201;
-    EXPECT_FALSE(is_plain(g)) << "D that TMA cannot store";
-    g = common;
-    g.a.scale_strides = {.group = 0, .row = 8, .k = 1};
-    EXPECT_TRUE(is_plain(g)) << "scales side by side along k";
-    g.a.scale_strides = {.group = 0, .row = 9, .k = 1};
-    EXPECT_FALSE(is_plain(g)) << "scales that TMA cannot fetch";
-    g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
-    EXPECT_TRUE(is_plain(g, hopper::Tile{})) << "scales that the loop does not need";
-    hopper::Tile asked = block_scaled_tile();
-    asked.variant = hopper::Variant::fast;
-    common.alpha = 2;
-    EXPECT_FALSE(is_plain(common, asked)) << "whatever was asked for";
+    EXPECT_THROW((void)lower(g, tile, 132), std::logic_error);
 }
 
 TEST(Launch, ABlockForEachTileUpToTheSms) {

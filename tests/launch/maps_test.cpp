@@ -12,12 +12,13 @@ namespace {
 using test::address;
 using test::block_scaled;
 using test::block_scaled_tile;
+using test::lowered;
 using test::transpose_scales;
 
 TEST(Maps, ValuesAreSwizzledRowsOfK) {
     Geometry g = block_scaled(300, 200, 1008);
     g.a.value_strides.row = 1024;
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.base, g.a.values);
     EXPECT_EQ(launched.a.element_bytes, 1);
     EXPECT_TRUE(launched.a.swizzled);
@@ -37,19 +38,19 @@ TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     tile.cluster = hopper::share_b(2);
     tile.a.scaling = tile.b.scaling = hopper::Scaling::epilogue;
     Geometry g = block_scaled(512, 512, 512);
-    const Launch launched = launch(g, tile, 132);
+    const Launch launched = lowered(g, tile, 132);
     EXPECT_EQ(launched.cluster, 2);
     EXPECT_EQ(launched.a.box[1], 256U);
     EXPECT_EQ(launched.b.box[1], 64U);
     g.alpha = 2;
-    const Launch uncommon = launch(g, tile, 132);
+    const Launch uncommon = lowered(g, tile, 132);
     EXPECT_EQ(uncommon.cluster, 1) << "pairs ship for common calls alone";
     EXPECT_EQ(uncommon.b.box[1], 128U);
 }
 
 TEST(Maps, ASingleTileOfRowsBringsThoseThatExist) {
     for (const auto& [m, rows] : {std::pair{3U, 3U}, {127U, 127U}, {128U, 128U}, {129U, 128U}}) {
-        const Launch launched = launch(block_scaled(m, 512, 512), block_scaled_tile(), 132);
+        const Launch launched = lowered(block_scaled(m, 512, 512), block_scaled_tile(), 132);
         EXPECT_EQ(launched.a.box[1], rows) << m;
         EXPECT_EQ(launched.arguments.a_rows, static_cast<int>(rows)) << m;
         EXPECT_EQ(launched.b.box[1], 128U) << m;
@@ -61,7 +62,7 @@ TEST(Maps, ABatchIsTheLastDimension) {
     g.groups = 3;
     g.a.value_strides.group = 64 * 256;
     g.b.value_strides.group = 70 * 256;
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 3U);
     EXPECT_EQ(launched.a.strides[1], 64U * 256);
     EXPECT_EQ(launched.b.strides[1], 70U * 256);
@@ -70,7 +71,7 @@ TEST(Maps, ABatchIsTheLastDimension) {
 TEST(Maps, StridesOfOneIndexAreMadeLegal) {
     Geometry g = block_scaled(1, 1, 100);
     g.a.value_strides.row = 3;
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.strides[0] % 16, 0U);
     EXPECT_GT(launched.a.strides[0], 0U);
     EXPECT_GT(launched.a.strides[1], 0U);
@@ -81,7 +82,7 @@ TEST(Maps, WithoutKTheMapsStandOnOtherMemory) {
     g.a.values = g.b.values = nullptr;
     g.a.value_strides.row = 1;  // as torch has it for [200, 0]
     g.d.data = address(0x5000A);
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.base, address(0x50000));
     EXPECT_EQ(launched.b.base, address(0x50000));
     EXPECT_EQ(launched.a.sizes[0], 1U);
@@ -93,7 +94,7 @@ TEST(Maps, WithoutKTheMapsStandOnOtherMemory) {
 TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
     Geometry g = block_scaled(300, 200, 1000);
     transpose_scales(g.a, 304);
-    const Launch launched = launch(g, block_scaled_tile(), 132);
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_TRUE(launched.arguments.scales_by_tma);
     ASSERT_TRUE(launched.a_scales.has_value());
     EXPECT_FALSE(launched.b_scales.has_value());
@@ -107,9 +108,7 @@ TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
 
 TEST(Maps, ScalesSideBySideAlongKComeByTmaToPlainKernels) {
     Geometry g = block_scaled(300, 200, 1000);
-    const Launch launched = launch(g, block_scaled_tile(), 132);
-    EXPECT_TRUE(is_fast(launched.tile));
-    EXPECT_TRUE(has_k_major_scales(launched.tile));
+    const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_TRUE(launched.arguments.scales_by_tma);
     ASSERT_TRUE(launched.a_scales.has_value());
     EXPECT_EQ(launched.a_scales->sizes[0], 8U);
@@ -118,14 +117,13 @@ TEST(Maps, ScalesSideBySideAlongKComeByTmaToPlainKernels) {
     EXPECT_EQ(launched.a_scales->box[0], 4U);
     EXPECT_EQ(launched.a_scales->box[1], 128U);
     g.alpha = 2;
-    EXPECT_FALSE(launch(g, block_scaled_tile(), 132).arguments.scales_by_tma);
-    EXPECT_FALSE(has_k_major_scales(launch(g, block_scaled_tile(), 132).tile));
-    g.alpha = 1;
-    EXPECT_FALSE(is_fast(launch(block_scaled(300, 200, 900 + 128), block_scaled_tile(), 132).tile)) << "9 scales a row";
+    EXPECT_FALSE(lowered(g, block_scaled_tile(), 132).arguments.scales_by_tma);
+    g = block_scaled(300, 200, 900 + 128);
+    EXPECT_FALSE(lowered(g, block_scaled_tile(), 132).arguments.scales_by_tma) << "9 scales a row";
 }
 
 TEST(Maps, OtherScalesAreLoaded) {
-    const auto by_tma = [](const Geometry& g) { return launch(g, block_scaled_tile(), 132).arguments.scales_by_tma; };
+    const auto by_tma = [](const Geometry& g) { return lowered(g, block_scaled_tile(), 132).arguments.scales_by_tma; };
     Geometry g = block_scaled(300, 200, 1000);
     transpose_scales(g.a, 302);
     EXPECT_FALSE(by_tma(g)) << "a pitch of 302 * 4 bytes";
@@ -148,11 +146,11 @@ TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
     Geometry g = block_scaled(300, 200, 1000);
     g.b.recipe.granularity = Granularity::block_1x128;
     transpose_scales(g.a, 304);
-    Launch launched = launch(g, tile, 132);
+    Launch launched = lowered(g, tile, 132);
     EXPECT_FALSE(launched.arguments.scales_by_tma);
     EXPECT_FALSE(launched.a_scales.has_value());
     transpose_scales(g.b, 200);
-    launched = launch(g, tile, 132);
+    launched = lowered(g, tile, 132);
     EXPECT_TRUE(launched.arguments.scales_by_tma);
     ASSERT_TRUE(launched.b_scales.has_value());
     EXPECT_EQ(launched.b_scales->sizes[0], 8U * 200);
@@ -160,7 +158,7 @@ TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
 
 TEST(Maps, AlignedOutputsAreStoredByTma) {
     Geometry g = block_scaled(300, 200, 1000);
-    Launch launched = launch(g, block_scaled_tile(), 132);
+    Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_TRUE(launched.arguments.stored_by_tma);
     ASSERT_TRUE(launched.d.has_value());
     EXPECT_EQ(launched.d->element_bytes, 2);
@@ -171,13 +169,13 @@ TEST(Maps, AlignedOutputsAreStoredByTma) {
     EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(store_rows(block_scaled_tile())));
     EXPECT_TRUE(launched.d->swizzled);
     g.output = Format::f32;
-    launched = launch(g, block_scaled_tile(), 132);
+    launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.d->box[0], 32U);
 }
 
 TEST(Maps, OtherOutputsAreStoredByThreads) {
     const auto by_tma = [](const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
-        return launch(g, tile, 132).arguments.stored_by_tma;
+        return lowered(g, tile, 132).arguments.stored_by_tma;
     };
     const Geometry good = block_scaled(300, 200, 1000);
     ASSERT_TRUE(by_tma(good));

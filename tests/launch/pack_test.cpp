@@ -11,9 +11,9 @@
 
 #include "launch/tile_code.h"
 #include "plan/legality.h"
-#include "plan/sizes.h"
 #include "plan/tsv.h"
 #include "plan/tuned.h"
+#include "problem/problem_sizes.h"
 
 namespace tilewright::planner {
 namespace {
@@ -27,7 +27,7 @@ TEST(Pack, TilesAreDifferentAndFew) {
 }
 
 TEST(Pack, TilesCanBeBuilt) {
-    Work work;
+    Workload work;
     work.rows = work.columns = work.k = 8192;
     work.products = 1;
     for (const hopper::Tile& tile : pack()) {
@@ -37,7 +37,7 @@ TEST(Pack, TilesCanBeBuilt) {
 }
 
 /// Whether the plain kernel ships that the planner wants for this problem.
-testing::AssertionResult ships(const Sizes& sizes, const PlannedTile& tile) {
+testing::AssertionResult ships(const ProblemSizes& sizes, const PlannedTile& tile) {
     const Problem problem = problem_of(sizes);
     hopper::Tile wanted = device_tile(tile, family_tile(describe(problem)));
     wanted.variant = hopper::Variant::fast;
@@ -51,11 +51,11 @@ TEST(Pack, HoldsTheTunedRowsTiles) {
     for (const TunedRow& row : tuned_rows()) {
         const std::vector<std::string_view> words = split(row.problem, ' ');
         const bool unpromoted = row.problem.find("accumulation=unpromoted") != std::string::npos;
-        const Sizes sizes{.recipe = parse_recipe(words.at(1)).value(),
-                          .m = 1,
-                          .n = 1,
-                          .k = 1,
-                          .accumulation = unpromoted ? Accumulation::unpromoted : Accumulation::promoted};
+        const ProblemSizes sizes{.recipe = parse_recipe(words.at(1)).value(),
+                                 .m = 1,
+                                 .n = 1,
+                                 .k = 1,
+                                 .accumulation = unpromoted ? Accumulation::unpromoted : Accumulation::promoted};
         EXPECT_TRUE(ships(sizes, row.tile)) << row.problem;
     }
 }
@@ -67,7 +67,8 @@ TEST(Pack, HoldsWhatThePlannerPicksForThePeersShapes) {
         const nlohmann::json row = nlohmann::json::parse(line);
         if (row["op"] != "dense") continue;
         const auto shape = row["shape"].get<std::vector<std::int64_t>>();
-        const Sizes sizes{.recipe = parse_recipe("1x128:128x128").value(), .m = shape[0], .n = shape[1], .k = shape[2]};
+        const ProblemSizes sizes{
+            .recipe = parse_recipe("1x128:128x128").value(), .m = shape[0], .n = shape[1], .k = shape[2]};
         EXPECT_TRUE(ships(sizes, plan(problem_of(sizes)).tile)) << line;
         ++shapes;
     }

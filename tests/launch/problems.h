@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "launch/launch.h"
+#include "plan/variant.h"
 
 namespace tilewright::test {
 
@@ -35,6 +36,11 @@ inline Geometry block_scaled(std::int64_t m, std::int64_t n, std::int64_t k) {
 /// Scales of one k next to each other, columns `pitch` apart.
 inline void transpose_scales(OperandGeometry& operand, std::int64_t pitch) {
     operand.scale_strides = {.group = 0, .row = 1, .k = pitch};
+}
+
+/// As the runtime launches it: the tile in the variant that serves the call.
+inline launch::Launch lowered(const Geometry& g, const hopper::Tile& tile, int sms) {
+    return launch::lower(g, planner::variant(g, tile), sms);
 }
 
 inline hopper::Tile block_scaled_tile() {

@@ -20,10 +20,10 @@
 namespace tilewright::planner {
 namespace {
 
-double predicted(const Sizes& sizes) { return plan(problem_of(sizes)).cost.seconds; }
+double predicted(const ProblemSizes& sizes) { return plan(problem_of(sizes)).cost.seconds; }
 
-std::vector<Sizes> bases() {
-    std::vector<Sizes> list;
+std::vector<ProblemSizes> bases() {
+    std::vector<ProblemSizes> list;
     for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor}) {
         for (Grouping grouping : planned_groupings) {
             list.push_back({.grouping = grouping, .recipe = recipe, .m = 300, .n = 2112, .k = 1000, .groups = 5});
@@ -35,11 +35,11 @@ std::vector<Sizes> bases() {
 // The plan that is chosen; give or take what counts as no difference (choose.h).
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
-    for (const Sizes& base : bases()) {
-        for (std::int64_t Sizes::*size : {&Sizes::m, &Sizes::n, &Sizes::k}) {
+    for (const ProblemSizes& base : bases()) {
+        for (std::int64_t ProblemSizes::*size : {&ProblemSizes::m, &ProblemSizes::n, &ProblemSizes::k}) {
             double before = 0;
             for (std::int64_t value : sizes) {
-                Sizes next = base;
+                ProblemSizes next = base;
                 next.*size = value;
                 const double now = predicted(next);
                 ASSERT_GE(now * no_difference, before) << name(base.grouping) << " " << name(base.recipe) << " m "
@@ -52,10 +52,10 @@ TEST(Cost, MoreWorkNeverTakesLess) {
 
 // Every legal tile by itself, not only the best of each size.
 TEST(Cost, EveryTileIsMonotone) {
-    const Work small = describe(problem_of(dense(1024, 2112, 1536)));
-    for (const Sizes& sizes : {dense(1025, 2112, 1536), dense(1024, 2113, 1536), dense(1024, 2112, 1537),
-                               dense(4096, 2112, 1536), dense(1024, 7168, 1536), dense(1024, 2112, 7168)}) {
-        const Work large = describe(problem_of(sizes));
+    const Workload small = describe(problem_of(dense(1024, 2112, 1536)));
+    for (const ProblemSizes& sizes : {dense(1025, 2112, 1536), dense(1024, 2113, 1536), dense(1024, 2112, 1537),
+                                      dense(4096, 2112, 1536), dense(1024, 7168, 1536), dense(1024, 2112, 7168)}) {
+        const Workload large = describe(problem_of(sizes));
         for (const hopper::Tile& tile : candidates(family_tile(small))) {
             if (why_illegal(tile, small, h200()) || why_illegal(tile, large, h200())) continue;
             ASSERT_GE(cost(tile, large, h200()).seconds, cost(tile, small, h200()).seconds)
@@ -65,8 +65,8 @@ TEST(Cost, EveryTileIsMonotone) {
 }
 
 TEST(Cost, TermsAddUp) {
-    for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(64, 2112, 7168), dense(1024, 2112, 7168), dense(1, 1, 1),
-                               dense(128, 7168, 16384)}) {
+    for (const ProblemSizes& sizes : {dense(4096, 7168, 2048), dense(64, 2112, 7168), dense(1024, 2112, 7168),
+                                      dense(1, 1, 1), dense(128, 7168, 16384)}) {
         for (const Plan& plan : explain(problem_of(sizes)).legal) {
             const Cost& c = plan.cost;
             const double near = 1e-9 * c.seconds;
@@ -101,9 +101,9 @@ TEST(Choice, NearTiesGoToFewerBytesWhereMemoryIsNotTheBound) {
 }
 
 TEST(Choice, IsTheCheapestThatShipsOrNearlyAndBringsFewerBytes) {
-    for (const Sizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
+    for (const ProblemSizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
         const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row
-        const Work work = describe(problem_of(sizes));
+        const Workload work = describe(problem_of(sizes));
         Cost least{.seconds = std::numeric_limits<double>::infinity()};
         std::size_t legal = 0;
         std::size_t rejected = 0;
@@ -139,16 +139,16 @@ TEST(Choice, IsTheSameEveryTime) {
 }
 
 TEST(Choice, EmptyProblemsLaunchNothing) {
-    for (const Sizes& base : bases()) {
-        for (std::int64_t Sizes::*size : {&Sizes::m, &Sizes::n, &Sizes::groups}) {
-            if (size == &Sizes::groups && base.grouping == Grouping::dense) continue;
-            Sizes sizes = base;
+    for (const ProblemSizes& base : bases()) {
+        for (std::int64_t ProblemSizes::*size : {&ProblemSizes::m, &ProblemSizes::n, &ProblemSizes::groups}) {
+            if (size == &ProblemSizes::groups && base.grouping == Grouping::dense) continue;
+            ProblemSizes sizes = base;
             sizes.*size = 0;
             const Plan empty = plan(problem_of(sizes));
             EXPECT_EQ(empty.grid, 0) << name(sizes.grouping);
             EXPECT_EQ(empty.cost.seconds, 0);
         }
-        Sizes no_k = base;
+        ProblemSizes no_k = base;
         no_k.k = 0;  // D is still C, or zeros
         EXPECT_GT(plan(problem_of(no_k)).grid, 0) << name(no_k.grouping);
     }
@@ -159,7 +159,7 @@ TEST(Choice, TakesSizesOfAnyMagnitude) {
     for (Grouping grouping : planned_groupings) {
         for (const auto& [m, n, k] : {std::array{huge, huge, std::int64_t{1}}, std::array{std::int64_t{1}, huge, huge},
                                       std::array<std::int64_t, 3>{1, 1, 1}, std::array{huge, huge, huge}}) {
-            const Sizes sizes{.grouping = grouping, .recipe = block_scaled, .m = m, .n = n, .k = k, .groups = 3};
+            const ProblemSizes sizes{.grouping = grouping, .recipe = block_scaled, .m = m, .n = n, .k = k, .groups = 3};
             const Plan chosen = plan(problem_of(sizes));
             EXPECT_TRUE(std::isfinite(chosen.cost.seconds) && chosen.cost.seconds > 0) << name(grouping);
             EXPECT_GE(chosen.tiles, 1);
@@ -172,27 +172,27 @@ TEST(Choice, TakesSizesOfAnyMagnitude) {
 TEST(Choice, StaysWithinTheSmLimit) {
     double before = std::numeric_limits<double>::infinity();
     for (int limit : {1, 2, 3, 16, 77, 132}) {
-        Sizes sizes = dense(4096, 7168, 2048);
+        ProblemSizes sizes = dense(4096, 7168, 2048);
         sizes.sm_limit = limit;
         const Plan limited = plan(problem_of(sizes));
         EXPECT_LE(limited.grid, limit);
         EXPECT_LE(limited.cost.seconds, before) << limit << " SMs";  // 132 may take as many waves as 131
         before = limited.cost.seconds;
     }
-    Sizes more = dense(4096, 7168, 2048);
+    ProblemSizes more = dense(4096, 7168, 2048);
     more.sm_limit = 1000;
     EXPECT_EQ(plan(problem_of(more)).cost.seconds, before);
 }
 
 // A hint changes what is expected, not what is allowed; rows of contiguous groups are spread evenly.
 TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
-    Sizes masked{.grouping = Grouping::m_grouped_masked,
-                 .recipe = block_scaled,
-                 .m = 1024,
-                 .n = 4096,
-                 .k = 7168,
-                 .groups = 32,
-                 .expected_m = 20};
+    ProblemSizes masked{.grouping = Grouping::m_grouped_masked,
+                        .recipe = block_scaled,
+                        .m = 1024,
+                        .n = 4096,
+                        .k = 7168,
+                        .groups = 32,
+                        .expected_m = 20};
     const Plan few = plan(problem_of(masked));
     EXPECT_LE(few.tile.swap_ab ? few.tile.n : few.tile.m, 64);
     const int columns = few.tile.swap_ab ? few.tile.m : few.tile.n;
@@ -202,9 +202,9 @@ TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
     masked.expected_m = 0;
     EXPECT_GT(plan(problem_of(masked)).cost.seconds, 4 * few.cost.seconds);
 
-    Sizes contiguous{
+    ProblemSizes contiguous{
         .grouping = Grouping::m_grouped_offsets, .recipe = block_scaled, .m = 20, .n = 4096, .k = 7168, .groups = 256};
-    const Work work = describe(problem_of(contiguous));
+    const Workload work = describe(problem_of(contiguous));
     EXPECT_EQ(work.products, 20) << "20 rows reach 20 groups at most";
     EXPECT_EQ(work.rows, 1);
 }
@@ -212,7 +212,7 @@ TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
 // One block of a cluster for each slice; clusters of 4 or 8 leave SMs without one.
 TEST(Choice, SlicesTakeWholeClusters) {
     std::set<int> splits;
-    Sizes sizes = dense(64, 7168, 7168);
+    ProblemSizes sizes = dense(64, 7168, 7168);
     for (const Plan& plan : explain(problem_of(sizes)).legal) {
         if (plan.tile.split_k == 1) continue;
         EXPECT_EQ(plan.tile.cluster, plan.tile.split_k);
@@ -226,7 +226,7 @@ TEST(Choice, SlicesTakeWholeClusters) {
 }
 
 TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {
-    Sizes sizes = dense(64, 256, 256);
+    ProblemSizes sizes = dense(64, 256, 256);
     sizes.layout = Layout::nn;
     try {
         (void)plan(problem_of(sizes));

@@ -20,14 +20,14 @@ TEST(Explain, NamesTheNextBestThatIsReallyAnother) {
 }
 
 TEST(Explain, EveryKindOfRejectionOccurs) {
-    Sizes sizes = dense(64, 2112, 512);
+    ProblemSizes sizes = dense(64, 2112, 512);
     std::set<std::string> rules;
     for (const RejectedTile& tile : explain(problem_of(sizes)).rejected) rules.insert(tile.rule);
     EXPECT_EQ(rules, (std::set<std::string>{"registers", "shared memory", "cluster", "split k"}));
 }
 
 TEST(Explain, FewTokensArePutOnN) {
-    Sizes few = dense(8, 7168, 16384);
+    ProblemSizes few = dense(8, 7168, 16384);
     const Explanation one = explain(problem_of(few));
     EXPECT_TRUE(one.chosen->tile.swap_ab) << name(one.chosen->tile);
     const Explanation many = explain(problem_of(dense(8192, 8192, 8192)));
@@ -36,7 +36,7 @@ TEST(Explain, FewTokensArePutOnN) {
 }
 
 TEST(Explain, SaysWhyThereIsNoKernel) {
-    Sizes sizes = dense(64, 256, 256);
+    ProblemSizes sizes = dense(64, 256, 256);
     sizes.recipe = parse_recipe("mxfp8:mxfp4").value();
     sizes.layout = Layout::tt;
     const Explanation explanation = explain(problem_of(sizes));

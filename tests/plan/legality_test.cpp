@@ -13,8 +13,8 @@ namespace tilewright::planner {
 namespace {
 
 /// "rule: reason", or "" for a legal tile.
-std::string objection(const char* tile, const Sizes& sizes) {
-    const Work work = describe(problem_of(sizes));
+std::string objection(const char* tile, const ProblemSizes& sizes) {
+    const Workload work = describe(problem_of(sizes));
     const auto found = why_illegal(parse_tile(tile).value(), work, h200());
     return found ? found->rule + ": " + found->reason : "";
 }
@@ -47,7 +47,7 @@ TEST(Legality, EachRuleSpeaksInNumbers) {
 }
 
 TEST(Legality, SwappedAndSplitTilesHaveRulesOfTheirOwn) {
-    Sizes sizes = dense(4096, 7168, 576);
+    ProblemSizes sizes = dense(4096, 7168, 576);
     EXPECT_EQ(objection("128x32x128 swap cluster=2 multicast=a", sizes), "");
     EXPECT_EQ(objection("128x24x128 swap cluster=2 multicast=a", sizes),
               "cluster: 128x24 swapped: half of the shared operand's 24 rows is no multiple of 8");
@@ -65,21 +65,21 @@ TEST(Legality, PairsNeedTwoTilesOfOneGroup) {
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", dense(128, 7168, 512)),
               "cluster: sharing b takes two tiles of 128 along the rows of D; there are 128");
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", dense(129, 7168, 512)), "");
-    Sizes masked = dense(1024, 4096, 7168);
+    ProblemSizes masked = dense(1024, 4096, 7168);
     masked.grouping = Grouping::m_grouped_masked;
     masked.groups = 4;
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", masked),
               "cluster: blocks that share b lie along the rows, where another group may begin between them; share a "
               "instead");
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=a", masked), "");
-    Sizes one_sm = dense(1024, 4096, 7168);
+    ProblemSizes one_sm = dense(1024, 4096, 7168);
     one_sm.sm_limit = 1;
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=a", one_sm),
               "cluster: a cluster of 2 needs two SMs, this call may use one");
 }
 
 TEST(Legality, SplitsKeepInvarianceAndFitAClusterOfBlocks) {
-    Sizes sizes = dense(64, 2112, 7168);
+    ProblemSizes sizes = dense(64, 2112, 7168);
     sizes.reproducibility = Reproducibility::invariant;
     EXPECT_EQ(objection("64x64x128 warpgroups=1 split=4", sizes),
               "split k: splitting k changes the order of addition, which `invariant` forbids");
@@ -97,7 +97,7 @@ TEST(Legality, SplitsKeepInvarianceAndFitAClusterOfBlocks) {
 
 TEST(Legality, LegalTilesFitTheMachine) {
     for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor}) {
-        Sizes sizes = dense(512, 4096, 7168);
+        ProblemSizes sizes = dense(512, 4096, 7168);
         sizes.recipe = recipe;
         const Problem problem = problem_of(sizes);
         const hopper::Tile family = family_tile(describe(problem));
@@ -123,13 +123,13 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
     for (const Recipe& recipe : all_recipes()) {
         for (Grouping grouping : all_groupings) {
             for (Layout layout : all_layouts) {
-                const Sizes sizes{.grouping = grouping,
-                                  .recipe = recipe,
-                                  .layout = layout,
-                                  .m = 200,
-                                  .n = 256,
-                                  .k = 384,
-                                  .groups = 3};
+                const ProblemSizes sizes{.grouping = grouping,
+                                         .recipe = recipe,
+                                         .layout = layout,
+                                         .m = 200,
+                                         .n = 256,
+                                         .k = 384,
+                                         .groups = 3};
                 const Problem problem = problem_of(sizes);
                 ASSERT_TRUE(validate(problem, Backend::automatic, Check::shapes).empty())
                     << name(recipe) << " " << validate(problem, Backend::automatic, Check::shapes)[0].message();

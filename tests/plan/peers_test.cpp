@@ -48,7 +48,7 @@ double best(const std::vector<Peer>& peers, const std::vector<std::string>& word
 }
 
 /// Of the model's own choice, whatever a tuned row says.
-double predicted(const Sizes& sizes) {
+double predicted(const ProblemSizes& sizes) {
     const Explanation explanation = explain(problem_of(sizes));
     return (explanation.model_choice ? *explanation.model_choice : explanation.chosen.value()).cost.seconds;
 }
@@ -80,7 +80,7 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
     std::map<Shape, double> scaled;
     std::map<Shape, double> unscaled;
     for (const auto& [shape, peers] : peers_of("dense")) {
-        Sizes sizes = dense(shape[0], shape[1], shape[2]);
+        ProblemSizes sizes = dense(shape[0], shape[1], shape[2]);
         scaled[shape] = predicted(sizes) / best(peers, {"DeepGEMM", "1x128"});
         sizes.recipe = per_tensor;
         sizes.accumulation = Accumulation::unpromoted;
@@ -95,22 +95,22 @@ TEST(Peers, DensePredictionsLieNearTheBestPeer) {
 TEST(Peers, GroupedPredictionsLieNearDeepGemm) {
     std::map<Shape, double> ratios;
     for (const auto& [shape, peers] : peers_of("m_grouped_contiguous")) {
-        const Sizes sizes{.grouping = Grouping::m_grouped_offsets,
-                          .recipe = block_scaled,
-                          .m = shape[0] * shape[1],
-                          .n = shape[2],
-                          .k = shape[3],
-                          .groups = shape[0]};
+        const ProblemSizes sizes{.grouping = Grouping::m_grouped_offsets,
+                                 .recipe = block_scaled,
+                                 .m = shape[0] * shape[1],
+                                 .n = shape[2],
+                                 .k = shape[3],
+                                 .groups = shape[0]};
         ratios[shape] = predicted(sizes) / best(peers, {"DeepGEMM"});
     }
     for (const auto& [shape, peers] : peers_of("m_grouped_masked")) {
-        const Sizes sizes{.grouping = Grouping::m_grouped_masked,
-                          .recipe = block_scaled,
-                          .m = shape[1],
-                          .n = shape[3],
-                          .k = shape[4],
-                          .groups = shape[0],
-                          .expected_m = shape[2]};
+        const ProblemSizes sizes{.grouping = Grouping::m_grouped_masked,
+                                 .recipe = block_scaled,
+                                 .m = shape[1],
+                                 .n = shape[3],
+                                 .k = shape[4],
+                                 .groups = shape[0],
+                                 .expected_m = shape[2]};
         ratios[shape] = predicted(sizes) / best(peers, {"DeepGEMM"});
     }
     ASSERT_EQ(ratios.size(), 16U);

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "plan/sizes.h"
+#include "problem/problem_sizes.h"
 
 namespace tilewright::planner {
 
@@ -32,7 +32,7 @@ inline constexpr std::array planned_groupings{Grouping::dense,
                                               Grouping::m_grouped_masked};
 inline constexpr std::array all_layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
 
-inline Sizes dense(std::int64_t m, std::int64_t n, std::int64_t k) {
+inline ProblemSizes dense(std::int64_t m, std::int64_t n, std::int64_t k) {
     return {.recipe = block_scaled, .m = m, .n = n, .k = k};
 }
 

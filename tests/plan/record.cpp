@@ -13,12 +13,12 @@
 #include "plan/cost.h"
 #include "plan/legality.h"
 #include "plan/pack.h"
-#include "plan/sizes.h"
+#include "problem/problem_sizes.h"
 
 namespace tilewright::planner {
 namespace {
 
-Work work_of(const nlohmann::json& row) {
+Workload work_of(const nlohmann::json& row) {
     const auto shape = row.at("shape").get<std::vector<std::int64_t>>();
     if (row.at("op") != "dense" || shape.size() != 3) throw std::runtime_error("only dense shapes are fitted");
     const bool promoted = row.at("accumulation") == "promoted";
@@ -31,7 +31,7 @@ Work work_of(const nlohmann::json& row) {
 }
 
 void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
-    Work work = work_of(row);
+    Workload work = work_of(row);
     const auto same_key = [&](const RecordedShape& shape) { return shape.work.key == work.key; };
     auto found = std::find_if(shapes.begin(), shapes.end(), same_key);
     if (found == shapes.end())

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/model.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 
 namespace tilewright::planner {
 
@@ -15,7 +15,7 @@ struct MeasuredTile {
 };
 
 struct RecordedShape {
-    Work work;
+    Workload work;
     std::vector<MeasuredTile> measured;
     std::vector<hopper::Tile> unmeasured;  // legal candidates beside them
     int illegal = 0;                       // measurements of tiles that are no longer legal

@@ -11,10 +11,8 @@
 namespace tilewright::cli {
 namespace {
 
-using planner::Sizes;
-
-ExplainedProblem explained(const Sizes& sizes, const std::vector<planner::TunedRow>& rows = {}) {
-    return {sizes, h200(), planner::explain(planner::problem_of(sizes), h200(), rows)};
+ExplainedProblem explained(const ProblemSizes& sizes, const std::vector<planner::TunedRow>& rows = {}) {
+    return {sizes, h200(), planner::explain(problem_of(sizes), h200(), rows)};
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -34,7 +32,7 @@ TEST(ExplainReport, TextNamesTheChoiceItsTermsAndEveryKindOfRejection) {
 }
 
 TEST(ExplainReport, SaysWhichNumbersOfTheDeviceAreAssumed) {
-    const Problem problem = planner::problem_of(planner::dense(4096, 7168, 2048));
+    const Problem problem = problem_of(planner::dense(4096, 7168, 2048));
     const auto text_on = [&](const char* device) {
         const DeviceDescription& on = device_named(device);
         return explanation_text({planner::dense(4096, 7168, 2048), on, explain(problem, on)}, false);
@@ -56,7 +54,7 @@ TEST(ExplainReport, SaysThatATunedRowOverrodeTheModel) {
         "128x128x128 stages=4\t2026-11-21\ttilewright tune\n");
     const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048), table.rows);
     const std::string text = explanation_text(problem, false);
-    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4")) << text;
+    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4, fast, k-major scales kernel")) << text;
     EXPECT_TRUE(contains(text, "by a tuned row, 2026-11-21: tilewright tune")) << text;
     EXPECT_TRUE(contains(text, "the model  " + name(problem.explanation.model_choice->tile))) << text;
     EXPECT_TRUE(contains(text, " faster, ")) << "the model's own choice is the faster one by its own lights\n" << text;
@@ -77,7 +75,7 @@ TEST(ExplainReport, JsonHoldsTheWholeExplanation) {
 
 TEST(ExplainReport, EmptyAndUnservedProblemsAreAnswered) {
     EXPECT_TRUE(contains(explanation_text(explained(planner::dense(0, 7168, 2048)), false), "nothing is launched"));
-    Sizes sizes = planner::dense(64, 256, 256);
+    ProblemSizes sizes = planner::dense(64, 256, 256);
     sizes.layout = Layout::nn;
     EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  layout: nn given"));
     EXPECT_TRUE(explanation_json(explained(sizes))["chosen"].is_null());

@@ -9,7 +9,7 @@
 #include "plan/candidates.h"
 #include "plan/legality.h"
 #include "plan/problems.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 #include "problem/canonical_order.h"
 #include "problem/hopper_rules.h"
 
@@ -86,7 +86,7 @@ TEST(Tile, EveryWarpHasARole) {
 }
 
 TEST(Tile, EveryCandidateLoadsWholeStages) {
-    planner::Work work = planner::describe(planner::problem_of(planner::dense(4096, 7168, 2048)));
+    planner::Workload work = planner::describe(problem_of(planner::dense(4096, 7168, 2048)));
     for (const Tile& tile : planner::candidates(planner::family_tile(work))) {
         int bytes = 0;
         for (const OperandTile& side : {mma_a(tile), mma_b(tile)}) {
@@ -105,7 +105,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
             const auto order = canonical_order(recipe, accumulation);
             if (!order) continue;  // f16, f32: the CPU's `fast` arithmetic only
             if (!hopper_obstacles(recipe, Layout::nt, Grouping::dense).empty()) continue;  // no kernel
-            planner::Work work;
+            planner::Workload work;
             work.recipe = recipe;
             work.accumulation = accumulation;
             const Tile tile = planner::family_tile(work);

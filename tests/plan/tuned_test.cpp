@@ -60,7 +60,7 @@ TEST(Tuned, TheLastRowOfItsOwnProblemAndDeviceCounts) {
     rows.push_back(rows_of("128x96x128 stages=4", "dense 1x128:128x128 bf16 m=4096 n=7168 k=2049").front());
     EXPECT_EQ(find_tuned(rows, "h200", key), &rows[1]);
     EXPECT_EQ(find_tuned(rows, "h100", key), nullptr);
-    Sizes limited = dense(4096, 7168, 2048);
+    ProblemSizes limited = dense(4096, 7168, 2048);
     limited.sm_limit = 16;
     EXPECT_FALSE(explain(problem_of(limited), h200(), rows).model_choice) << "a row for all SMs was used for 16";
 }

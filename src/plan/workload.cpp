@@ -1,4 +1,4 @@
-#include "plan/work.h"
+#include "plan/workload.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ bool is_m_grouped(Grouping grouping) {
            grouping == Grouping::m_grouped_aligned_offsets;
 }
 
-void spread(const Problem& problem, const Geometry& g, Work& work) {
+void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.products = g.groups;
     work.rows = g.m;
     work.columns = g.n;
@@ -38,7 +38,7 @@ void spread(const Problem& problem, const Geometry& g, Work& work) {
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
 }
 
-std::string key_of(const Problem& problem, const Geometry& g, const Work& work) {
+std::string key_of(const Problem& problem, const Geometry& g, const Workload& work) {
     std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
                                   g.m, g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
@@ -71,9 +71,11 @@ hopper::Family family(Grouping grouping) {
 
 }  // namespace
 
-Work describe(const Problem& problem) {
-    const Geometry g = geometry(problem);
-    Work work;
+Workload describe(const Problem& problem) { return describe(problem, geometry(problem)); }
+
+Workload describe(const Problem& problem, const Geometry& g) {
+    Workload work;
+    work.geometry = g;
     work.recipe = {g.a.recipe, g.b.recipe};
     work.accumulation = problem.accumulation;
     work.layout = problem.layout;
@@ -82,12 +84,15 @@ Work describe(const Problem& problem) {
     work.output = g.output;
     work.adds_c = problem.c.given();
     work.sm_limit = problem.sm_limit;
-    spread(problem, g, work);
+    expect_sizes(problem, g, work);
+    // A problem of sizes alone has no address for C, but adds it all the same.
+    static char some_memory = 0;
+    if (work.adds_c && g.c.data == nullptr) work.geometry.c.data = &some_memory;
     work.key = key_of(problem, g, work);
     return work;
 }
 
-hopper::Tile family_tile(const Work& work) {
+hopper::Tile family_tile(const Workload& work) {
     hopper::Tile tile;
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};

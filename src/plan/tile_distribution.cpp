@@ -1,4 +1,4 @@
-#include "plan/spread.h"
+#include "plan/tile_distribution.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,33 +18,33 @@ double tiles_of_groups(std::int64_t rows, int step) {
 
 }  // namespace
 
-int usable_sms(const Work& work, const DeviceDescription& device) {
+int usable_sms(const Workload& work, const DeviceDescription& device) {
     return work.sm_limit > 0 ? std::min(work.sm_limit, device.sms) : device.sms;
 }
 
-int slots(const hopper::Tile& tile, int sms) {
+int resident_blocks(const hopper::Tile& tile, int sms) {
     // One H200: clusters of 2 fill all 132 SMs; 30 clusters of 4 or 15 of 8 run at once with a block on each SM, so on
     // 120 of them, and 62 and 30 with two.
     const int blocks = sms * blocks_per_sm(tile);
     return (tile.cluster.size > 2 ? blocks * 10 / 11 : blocks) / tile.cluster.size * tile.cluster.size;
 }
 
-Spread spread(const hopper::Tile& tile, const Work& work, const DeviceDescription& device) {
+TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
     const int rows = hopper::cluster_rows(tile);
     const int columns = hopper::cluster_columns(tile);
     const int blocks_along_rows = rows / d_rows(tile);
     const int blocks_along_columns = columns / d_columns(tile);
     const int sms = usable_sms(work, device);
-    Spread result;
+    TileDistribution result;
     result.row_tiles =
         is_grouped(tile) ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * k_slices(tile);
     result.k_blocks = std::ceil(tiles_of(work.k, tile.shape.k) / k_slices(tile));
-    result.slots = planner::slots(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
-    result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.slots) / sms);
-    result.rounds = result.slots == 0 ? 0 : std::ceil(result.units / result.slots);
+    result.resident_blocks = planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
+    result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
+    result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
     return result;
 }
 

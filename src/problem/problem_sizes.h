@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-namespace tilewright::planner {
+namespace tilewright {
 
-struct Sizes {
+struct ProblemSizes {
     Grouping grouping = Grouping::dense;
     Recipe recipe{};
     Layout layout = Layout::nt;
@@ -25,6 +25,6 @@ struct Sizes {
 
 /// Row-major tensors of the right shapes, all pointers null. What `validate` (Check::shapes) finds in it is a mistake
 /// in the sizes.
-Problem problem_of(const Sizes& sizes);
+Problem problem_of(const ProblemSizes& sizes);
 
-}  // namespace tilewright::planner
+}  // namespace tilewright

@@ -1,13 +1,13 @@
-#include "plan/sizes.h"
+#include "problem/problem_sizes.h"
 
 #include "problem/axes.h"
 
-namespace tilewright::planner {
+namespace tilewright {
 namespace {
 
 constexpr void* no_memory = nullptr;
 
-Dims shape_of(const Axes& axes, const Sizes& sizes) {
+Dims shape_of(const Axes& axes, const ProblemSizes& sizes) {
     Dims shape;
     for (int i = 0; i < axes.rank(); ++i) {
         switch (axes[i]) {
@@ -24,7 +24,7 @@ std::int64_t blocks(std::int64_t size, int block) { return size / block + (size 
 
 /// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped: blocks start anew in
 /// each group, so that each may have one more.
-Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const Sizes& sizes) {
+Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const ProblemSizes& sizes) {
     if (granularity == Granularity::none) return {};
     if (granularity == Granularity::tensor) return {1};
     Dims shape;
@@ -47,7 +47,7 @@ Operand operand_of(const OperandRecipe& side, const Dims& values, const Dims& sc
 
 }  // namespace
 
-Problem problem_of(const Sizes& sizes) {
+Problem problem_of(const ProblemSizes& sizes) {
     const auto& [a, b] = sizes.recipe;
     Problem problem;
     problem.layout = sizes.layout;
@@ -68,4 +68,4 @@ Problem problem_of(const Sizes& sizes) {
     return problem;
 }
 
-}  // namespace tilewright::planner
+}  // namespace tilewright

@@ -9,12 +9,13 @@
 
 #include "hopper/tile/tile.h"
 #include "plan/planned_tile.h"
+#include "problem/geometry.h"
 
 namespace tilewright::planner {
 
 /// Grouped sizes live on the device, so they are guessed: masked groups have `expected_m` rows (all, if unknown), the
 /// rows of contiguous groups and the k of k-grouped ones are spread evenly.
-struct Work {
+struct Workload {
     Recipe recipe;
     Accumulation accumulation = Accumulation::promoted;
     Layout layout = Layout::nt;
@@ -29,15 +30,17 @@ struct Work {
     std::int64_t k = 0;         // likewise
     double total_rows = 0;      // of D, all products; exact where rows is an average
     double total_k = 0;         // k-grouped: of all groups; else k
+    Geometry geometry{};        // with addresses and strides, from which the kernel's variant follows
     std::string key;            // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
 
     bool empty() const { return products == 0 || rows == 0 || columns == 0; }
 };
 
-/// For a problem in which `validate` finds nothing.
-Work describe(const Problem& problem);
+/// For a problem in which `validate` finds nothing, and its geometry.
+Workload describe(const Problem& problem, const Geometry& geometry);
+Workload describe(const Problem& problem);
 
 /// Tile fields that follow from the work alone: formats, scaling, promotion, family, k. For work without obstacles.
-hopper::Tile family_tile(const Work& work);
+hopper::Tile family_tile(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -1,4 +1,4 @@
-#include "launch/choose.h"
+#include "plan/runnable.h"
 
 #include <fmt/format.h>
 #include <tilewright/error.h>
@@ -6,22 +6,28 @@
 #include <algorithm>
 #include <iterator>
 
+#include "plan/choose.h"
 #include "plan/legality.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 
-namespace tilewright::launch {
-namespace {}  // namespace
+namespace tilewright::planner {
+namespace {
 
-hopper::Tile chosen_tile(const Problem& problem, const DeviceDescription& device) {
-    const Plan chosen = plan(problem, device);
-    const planner::Work work = planner::describe(problem);
-    return planner::device_tile(chosen.tile, planner::family_tile(work));
+void require_no_obstacles(const Workload& work) {
+    if (std::vector<Finding> found = obstacles(work); !found.empty()) throw Error(std::move(found));
+}
+
+}  // namespace
+
+hopper::Tile chosen_tile(const Problem& problem, const Geometry& geometry, const DeviceDescription& device) {
+    const Workload work = describe(problem, geometry);
+    require_no_obstacles(work);
+    return choose(work, device, tuned_rows());
 }
 
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device) {
     Explanation explanation = explain(problem, device);
     if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
-    const planner::Work work = planner::describe(problem);
     std::vector<Plan> plans{*explanation.chosen};
     std::ranges::copy_if(explanation.legal, std::back_inserter(plans),
                          [&](const Plan& plan) { return plan.tile != explanation.chosen->tile; });
@@ -29,13 +35,12 @@ std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription
 }
 
 hopper::Tile runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device) {
-    const planner::Work work = planner::describe(problem);
-    if (std::vector<Finding> obstacles = planner::obstacles(work); !obstacles.empty())
-        throw Error(std::move(obstacles));
-    if (const auto objection = planner::why_illegal(tile, work, device)) {
+    const Workload work = describe(problem);
+    require_no_obstacles(work);
+    if (const auto objection = why_illegal(tile, work, device)) {
         throw Error(fmt::format("tile '{}': {}: {}", name(tile), objection->rule, objection->reason));
     }
-    return planner::device_tile(tile, planner::family_tile(work));
+    return device_tile(tile, family_tile(work));
 }
 
-}  // namespace tilewright::launch
+}  // namespace tilewright::planner

@@ -1,31 +1,30 @@
 // What `explain` shows is what the runtime takes: every plan that it lists has a kernel.
-#include "launch/choose.h"
+#include "plan/runnable.h"
 
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 
-#include "launch/tile_code.h"
 #include "plan/pack.h"
-#include "plan/sizes.h"
-#include "plan/work.h"
+#include "plan/workload.h"
+#include "problem/problem_sizes.h"
 
-namespace tilewright::launch {
+namespace tilewright::planner {
 namespace {
 
-planner::Sizes sizes_of(const char* recipe, std::int64_t m) {
+ProblemSizes sizes_of(const char* recipe, std::int64_t m) {
     return {.recipe = parse_recipe(recipe).value(), .m = m, .n = 7168, .k = 2048};
 }
 
 TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
     for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "tensor:tensor", "e5m2.row:e4m3.row"}) {
         for (const std::int64_t m : {1, 16, 64, 128, 1000, 4096}) {
-            const Problem problem = planner::problem_of(sizes_of(recipe, m));
+            const Problem problem = problem_of(sizes_of(recipe, m));
             const Explanation explanation = explain(problem);
             const std::vector<Plan> plans = runnable_plans(problem, h200());
             EXPECT_EQ(plans.front().tile, explanation.chosen->tile) << recipe << " m " << m;
-            const hopper::Tile chosen = chosen_tile(problem, h200());
-            EXPECT_EQ(planner::planned_tile(chosen), explanation.chosen->tile) << recipe << " m " << m;
-            EXPECT_TRUE(planner::ships(chosen)) << describe(chosen);
+            const hopper::Tile chosen = chosen_tile(problem, geometry(problem), h200());
+            EXPECT_EQ(planned_tile(chosen), explanation.chosen->tile) << recipe << " m " << m;
+            EXPECT_TRUE(ships(chosen)) << name(planned_tile(chosen));
             EXPECT_EQ(plans.size(), explanation.legal.size()) << recipe << " m " << m;
             for (const Plan& plan : plans) EXPECT_NO_THROW(runnable_tile(plan.tile, problem, h200()));
         }
@@ -33,7 +32,7 @@ TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
 }
 
 TEST(RunnablePlans, AreRefusedInWords) {
-    const Problem problem = planner::problem_of(sizes_of("1x128:128x128", 16));
+    const Problem problem = problem_of(sizes_of("1x128:128x128", 16));
     try {
         (void)runnable_tile(parse_tile("128x16x128 swap split=16").value(), problem, h200());
         FAIL() << "there are no clusters of 16";
@@ -41,9 +40,9 @@ TEST(RunnablePlans, AreRefusedInWords) {
         EXPECT_STREQ(error.what(),
                      "tile '128x16x128 stages=4 swap split=16': cluster: clusters have at most 8 blocks, not 16");
     }
-    planner::Sizes bf16 = sizes_of("bf16:bf16", 16);
-    EXPECT_THROW((void)runnable_plans(planner::problem_of(bf16), h200()), Error);
+    ProblemSizes bf16 = sizes_of("bf16:bf16", 16);
+    EXPECT_THROW((void)runnable_plans(problem_of(bf16), h200()), Error);
 }
 
 }  // namespace
-}  // namespace tilewright::launch
+}  // namespace tilewright::planner

@@ -1,4 +1,4 @@
-#include "plan/cuts.h"
+#include "plan/k_splits.h"
 
 #include "hopper/schedule/dense.h"
 #include "plan/choose.h"
@@ -6,7 +6,7 @@
 
 namespace tilewright::planner {
 
-std::vector<std::int64_t> cuts(const hopper::Tile& tile, std::int64_t k) {
+std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k) {
     const int k_blocks = static_cast<int>((k + tile.shape.k - 1) / tile.shape.k);
     std::vector<std::int64_t> result;
     for (int slice = 1; slice < k_slices(tile); ++slice) {
@@ -15,10 +15,10 @@ std::vector<std::int64_t> cuts(const hopper::Tile& tile, std::int64_t k) {
     return result;
 }
 
-std::vector<std::int64_t> planned_cuts(const Problem& problem, const DeviceDescription& device) {
-    const Work work = describe(problem);
+std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
+    const Workload work = describe(problem);
     if (work.empty() || !obstacles(work).empty()) return {};
-    return cuts(device_tile(choose(work, device, tuned_rows()).tile, family_tile(work)), work.k);
+    return k_splits(choose(work, device, tuned_rows()), work.k);
 }
 
 }  // namespace tilewright::planner

@@ -1,0 +1,19 @@
+// Where a plan splits k. The CPU's bit-exact arithmetic follows: cpu::ExactOptions::k_splits, check::judge.
+#pragma once
+
+#include <tilewright/plan.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "hopper/tile/tile.h"
+
+namespace tilewright::planner {
+
+/// Ascending multiples of the tile's k; none if it does not split k.
+std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k);
+
+/// Those of the tile that this device runs where the caller names none; none where no kernel serves the problem.
+std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device);
+
+}  // namespace tilewright::planner

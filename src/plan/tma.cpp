@@ -1,0 +1,90 @@
+#include "plan/tma.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "hopper/tile/output_tiling.h"
+#include "problem/axes.h"
+
+namespace tilewright::planner {
+namespace {
+
+constexpr int scale_bytes = 4;
+
+/// What TMA asks of scales in either order.
+bool may_be_copied(const OperandGeometry& operand, const OperandSizes& sizes) {
+    return operand.recipe.scales == Format::f32 && operand.recipe.granularity == Granularity::block_1x128 &&
+           scale_columns(operand, sizes.k) > 0 && is_aligned(operand.scales) &&
+           is_stride_aligned(operand.scale_strides.group, sizes.batch, scale_bytes);
+}
+
+}  // namespace
+
+bool groups_share_a_matrix(const Geometry& g) {
+    const Grouping grouping = g.grouping.grouping;
+    return takes_sizes(grouping) && !has_group_dimension_a(grouping);
+}
+
+std::int64_t matrices(const Geometry& g) { return groups_share_a_matrix(g) ? 1 : g.groups; }
+
+OperandSizes sizes_of_a(const Geometry& g) { return {.rows = g.m, .k = g.k, .batch = matrices(g)}; }
+OperandSizes sizes_of_b(const Geometry& g) { return {.rows = g.n, .k = g.k, .batch = g.groups}; }
+
+std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k) {
+    if (operand.k_block() == 0) return 1;
+    return std::min(operand.scale_columns, (k + operand.k_block() - 1) / operand.k_block());
+}
+
+bool is_aligned(const void* address) { return std::bit_cast<std::uintptr_t>(address) % tma_alignment == 0; }
+
+bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_bytes) {
+    return count <= 1 || elements * element_bytes % tma_alignment == 0;
+}
+
+bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes) {
+    const std::int64_t columns = scale_columns(operand, sizes.k);
+    const Strides& strides = operand.scale_strides;
+    if (!may_be_copied(operand, sizes) || (sizes.rows > 1 && strides.row != 1)) return false;
+    if (!is_stride_aligned(strides.k, columns, scale_bytes) || strides.k < 0) return false;
+    const std::int64_t last_column = columns > 1 ? (columns - 1) * strides.k : 0;
+    return last_column + sizes.rows <= std::numeric_limits<int>::max();
+}
+
+bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& sizes) {
+    const std::int64_t columns = scale_columns(operand, sizes.k);
+    const Strides& strides = operand.scale_strides;
+    return may_be_copied(operand, sizes) && (columns <= 1 || strides.k == 1) &&
+           is_stride_aligned(strides.row, sizes.rows, scale_bytes);
+}
+
+bool tiles_begin_aligned(const Geometry& g, const hopper::Tile& tile) {
+    if (!is_grouped(tile) || g.grouping.grouping == Grouping::m_grouped_masked) return true;
+    // Alignments beyond the last row all do the same.
+    const std::int64_t alignment = std::clamp<std::int64_t>(g.grouping.alignment, 1, std::max<std::int64_t>(g.m, 1));
+    return g.grouping.grouping == Grouping::m_grouped_aligned_offsets && alignment % 4 == 0 && d_rows(tile) % 4 == 0;
+}
+
+bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {
+    const int bytes = bits(g.output) / 8;
+    if (g.c.data != nullptr || !can_store_by_tma(tile, bytes)) return false;
+    if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return false;
+    // TMA writes 16 bytes at a time: the end of a row that is no multiple of them overwrites what follows it (seen on
+    // an H200 in poisoned borders; loads do stop at the element).
+    if (g.n * bytes % 16 != 0) return false;
+    return is_stride_aligned(g.d.row_stride, g.m, bytes) && is_stride_aligned(g.d.group_stride, matrices(g), bytes);
+}
+
+bool loads_scales_by_tma(const Geometry& g, const hopper::Tile& tile) {
+    const bool of_a = tile.a.scaling == hopper::Scaling::block_1x128;
+    const bool of_b = tile.b.scaling == hopper::Scaling::block_1x128;
+    if (!of_a && !of_b) return false;
+    const auto loads_a = [&] {
+        if (has_k_major_scales(tile)) return loads_k_major_scales(g.a, sizes_of_a(g));
+        return tiles_begin_aligned(g, tile) && loads_m_major_scales(g.a, sizes_of_a(g));
+    };
+    return (!of_a || loads_a()) && (!of_b || loads_m_major_scales(g.b, sizes_of_b(g)));
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,49 @@
+// Which of a call's copies TMA can make: what it asks of addresses, strides and sizes (CUDA driver API,
+// cuTensorMapEncodeTiled; PTX ISA, "Tensor-map").
+#pragma once
+
+#include "hopper/tile/tile.h"
+#include "problem/geometry.h"
+
+namespace tilewright::planner {
+
+/// Rows and k of one operand, over the batch.
+struct OperandSizes {
+    std::int64_t rows = 0;
+    std::int64_t k = 0;
+    std::int64_t batch = 1;
+};
+
+OperandSizes sizes_of_a(const Geometry& geometry);
+OperandSizes sizes_of_b(const Geometry& geometry);
+
+/// Matrices of A, D and C. The rows of contiguous groups share one matrix.
+std::int64_t matrices(const Geometry& geometry);
+
+/// Whether groups are ranges of rows of one matrix.
+bool groups_share_a_matrix(const Geometry& geometry);
+
+/// Columns of the scales that serve this operand's k.
+std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k);
+
+/// Addresses and strides are multiples of this many bytes; a stride over a single index may be anything.
+inline constexpr std::int64_t tma_alignment = 16;
+bool is_aligned(const void* address);
+bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_bytes);
+
+/// Whether TMA loads 1x128 scales whose rows are neighbours in memory, or whose k blocks are.
+bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
+bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
+
+/// Whether every tile begins at a row whose scale may begin a load: loads of m-major scales that began at no multiple
+/// of 16 bytes were an "illegal instruction" on an H200.
+bool tiles_begin_aligned(const Geometry& geometry, const hopper::Tile& tile);
+
+/// Whether TMA stores D.
+bool stores_by_tma(const Geometry& geometry, const hopper::Tile& tile);
+
+/// Whether TMA loads all 1x128 scales for this kernel; false where there are none. Both operands' or neither's: the
+/// kernel has one flag for both.
+bool loads_scales_by_tma(const Geometry& geometry, const hopper::Tile& tile);
+
+}  // namespace tilewright::planner

@@ -1,0 +1,72 @@
+#include "plan/variant.h"
+
+#include "hopper/tile/operands.h"
+#include "hopper/tile/stage_layout.h"
+#include "plan/tma.h"
+#include "plan/workload.h"
+
+namespace tilewright::planner {
+namespace {
+
+/// What the fast variant asks of a call, whatever the order of its scales.
+bool is_common(const Geometry& g, const hopper::Tile& tile) {
+    return g.k > 0 && g.alpha == 1 && g.output == Format::bf16 && stores_by_tma(g, tile);
+}
+
+/// Whether the fast variant can do without TMA for scales: there are none in the main loop, or it has ordinary loads
+/// too.
+bool needs_no_tma_for_scales(const hopper::Tile& tile) {
+    return !has_row_scales(tile) || fast_loads_row_scales(tile);
+}
+
+hopper::Tile with_variant(hopper::Tile tile, hopper::Variant variant) {
+    tile.variant = variant;
+    return tile;
+}
+
+hopper::Tile without_cluster(hopper::Tile tile) {
+    tile.cluster = {};
+    return tile;
+}
+
+}  // namespace
+
+bool serves(const Geometry& g, const hopper::Tile& tile) {
+    if (!is_fast(tile)) return true;
+    if (!is_consistent(tile) || !is_common(g, tile)) return false;
+    if (needs_no_tma_for_scales(tile)) return !has_k_major_scales(tile);
+    // K-major scales are loaded for four k blocks at a time and take four times the shared memory.
+    return shared_bytes(tile) <= hopper::shared_bytes_limit && loads_scales_by_tma(g, tile);
+}
+
+hopper::Tile variant(const Geometry& g, const hopper::Tile& tile) {
+    for (const hopper::Variant variant : {hopper::Variant::fast, hopper::Variant::fast_k_major_scales}) {
+        if (const hopper::Tile wanted = with_variant(tile, variant); serves(g, wanted)) return wanted;
+    }
+    return with_variant(shares_operand(tile) ? without_cluster(tile) : tile, hopper::Variant::general);
+}
+
+KernelVariant variant_of(const hopper::Tile& tile) { return static_cast<KernelVariant>(tile.variant); }
+
+static_assert(static_cast<int>(KernelVariant::general) == static_cast<int>(hopper::Variant::general));
+static_assert(static_cast<int>(KernelVariant::fast) == static_cast<int>(hopper::Variant::fast));
+static_assert(static_cast<int>(KernelVariant::fast_k_major_scales) ==
+              static_cast<int>(hopper::Variant::fast_k_major_scales));
+
+}  // namespace tilewright::planner
+
+namespace tilewright {
+
+ScalesToCopy scales_to_copy(const Problem& problem) {
+    using namespace planner;
+    const Geometry g = geometry(problem);
+    const Granularity row_scales = Granularity::block_1x128;
+    const bool of_both = g.a.recipe.granularity == row_scales && g.b.recipe.granularity == row_scales;
+    if (!of_both || g.a.recipe.scales != Format::f32 || g.b.recipe.scales != Format::f32 || g.k == 0) return {};
+    const hopper::Tile tile = family_tile(describe(problem, g));
+    const bool k_major = is_common(g, tile) && loads_k_major_scales(g.a, sizes_of_a(g));
+    if (!k_major && !tiles_begin_aligned(g, tile)) return {};  // ordinary loads, whatever is copied
+    return {.a = !k_major && !loads_m_major_scales(g.a, sizes_of_a(g)), .b = !loads_m_major_scales(g.b, sizes_of_b(g))};
+}
+
+}  // namespace tilewright

@@ -1,0 +1,59 @@
+// Where k is split: by the tile's rule, and for a problem as its plan says.
+#include "plan/k_splits.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "plan/problems.h"
+#include "plan/runnable.h"
+#include "plan/variant.h"
+#include "plan/workload.h"
+
+namespace tilewright::planner {
+namespace {
+
+TEST(KSplits, AreMultiplesOfAStageThatDivideKEvenly) {
+    EXPECT_TRUE(k_splits({}, 1000).empty());
+    EXPECT_EQ(k_splits({.cluster = hopper::split_k(4)}, 1000), (std::vector<std::int64_t>{256, 512, 768}));
+    EXPECT_EQ(k_splits({.cluster = hopper::split_k(2)}, 7168), (std::vector<std::int64_t>{3584}));
+    EXPECT_EQ(k_splits({.cluster = hopper::split_k(8)}, 3 * 128), (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
+}
+
+TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
+    for (const std::int64_t m : {1, 64, 4096}) {
+        const Problem problem = problem_of(dense(m, 2112, 7168));
+        const Workload work = describe(problem);
+        const hopper::Tile tile = device_tile(plan(problem).tile, family_tile(work));
+        EXPECT_EQ(planned_k_splits(problem, h200()), k_splits(tile, 7168)) << m;
+    }
+    ProblemSizes bf16 = dense(64, 256, 256);
+    bf16.recipe = plain_bf16;
+    EXPECT_TRUE(planned_k_splits(problem_of(bf16), h200()).empty()) << "no kernel, no plan";
+}
+
+// The CPU is asked for a device by its description, a GPU plans with the same: whatever the number of SMs, both split k
+// at the same positions, and where devices differ, so do the bits that are promised.
+TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {
+    std::set<std::vector<std::vector<std::int64_t>>> answers;
+    int split = 0;
+    for (const DeviceDescription& device : known_devices()) {
+        std::vector<std::vector<std::int64_t>> of_device;
+        for (const std::int64_t m : {1, 8, 16, 32, 48, 64, 100, 128}) {
+            for (const auto& [n, k] : {std::pair{2112, 7168}, {4096, 7168}, {4096, 8192}, {1280, 8192}, {7168, 2304}}) {
+                const Problem problem = problem_of(dense(m, n, k));
+                const Geometry g = geometry(problem);
+                const hopper::Tile tile = variant(g, chosen_tile(problem, g, device));
+                of_device.push_back(planned_k_splits(problem, device));
+                EXPECT_EQ(of_device.back(), k_splits(tile, k)) << device.name << " " << m << " " << n << " " << k;
+                split += splits_k(tile) ? 1 : 0;
+            }
+        }
+        answers.insert(of_device);
+    }
+    EXPECT_GT(split, 50);
+    EXPECT_GT(answers.size(), 2U) << "devices split alike: this test says nothing";
+}
+
+}  // namespace
+}  // namespace tilewright::planner

@@ -1,0 +1,79 @@
+#include "plan/record_problems.h"
+
+#include <bit>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "problem/problem_sizes.h"
+
+namespace tilewright::planner {
+namespace {
+
+ProblemSizes sizes_of(const nlohmann::json& row) {
+    const auto shape = row.at("shape").get<std::vector<std::int64_t>>();
+    const std::string operation = row.at("op");
+    ProblemSizes sizes{.recipe = parse_recipe(row.at("recipe").get<std::string>()).value(),
+                       .output = parse_format(row.at("output").get<std::string>()).value()};
+    if (row.at("accumulation") != "promoted") sizes.accumulation = Accumulation::unpromoted;
+    sizes.n = shape.at(shape.size() - 2);
+    sizes.k = shape.back();
+    if (operation == "dense") {
+        sizes.m = shape.at(0);
+        return sizes;
+    }
+    sizes.groups = shape.at(0);
+    const bool masked = operation == "m_grouped_masked";
+    sizes.grouping = masked ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
+    sizes.m = masked ? shape.at(1) : shape.at(0) * shape.at(1);
+    if (masked) sizes.expected_m = shape.at(2);
+    return sizes;
+}
+
+/// Scales of neighbouring rows next to each other, at a pitch that TMA can step by.
+void order_along_m(Operand& operand) {
+    if (operand.granularity != Granularity::block_1x128) return;
+    Tensor& scales = operand.scales;
+    const int rank = scales.shape.rank();
+    const std::int64_t pitch = (scales.shape[rank - 2] + 15) / 16 * 16;
+    scales.strides[rank - 2] = 1;
+    scales.strides[rank - 1] = pitch;
+    if (rank == 3) scales.strides[0] = pitch * scales.shape[2];
+}
+
+Problem placed(Problem p) {
+    std::uintptr_t address = 0x100000000000;
+    for (Tensor* tensor : {&p.a.values, &p.b.values, &p.a.scales, &p.b.scales, &p.d, &p.groups.sizes}) {
+        address += 0x10000000000;
+        tensor->data = std::bit_cast<void*>(address);
+        tensor->device = {.kind = DeviceId::Kind::cuda, .index = 0};
+    }
+    return p;
+}
+
+}  // namespace
+
+std::vector<Problem> record_problems(const std::vector<std::string>& paths) {
+    std::vector<Problem> list;
+    std::set<std::string> seen;
+    for (const std::string& path : paths) {
+        std::ifstream file(path);
+        for (std::string line; std::getline(file, line);) {
+            const nlohmann::json row = nlohmann::json::parse(line);
+            if (!row.contains("tile")) continue;  // another library
+            Problem problem = problem_of(sizes_of(row));
+            const std::string along = row.value("scales_along", "m");
+            const nlohmann::json key{row["op"], row["shape"], row["recipe"], row["accumulation"], row["output"], along};
+            if (!seen.insert(key.dump()).second) continue;
+            if (along == "m") order_along_m(problem.a);
+            if (along == "m") order_along_m(problem.b);
+            list.push_back(placed(problem));
+        }
+    }
+    if (list.empty()) throw std::runtime_error("no problem of ours in the records");
+    return list;
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,15 @@
+// The problems of the benchmarks' records, as calls of tensors in memory: dense, exact ends and masked, scales along m
+// or k. Addresses are made up; nothing is read.
+#pragma once
+
+#include <tilewright/problem.h>
+
+#include <string>
+#include <vector>
+
+namespace tilewright::planner {
+
+/// Each problem of the files once, in the order of their lines. Throws std::runtime_error where there is none.
+std::vector<Problem> record_problems(const std::vector<std::string>& paths);
+
+}  // namespace tilewright::planner

@@ -1,0 +1,90 @@
+// Which of a tile's kernels runs a call: common calls the fast variant, in the order of A's scales, all others the
+// general one.
+#include "plan/variant.h"
+
+#include <gtest/gtest.h>
+
+#include "launch/problems.h"
+#include "plan/problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+using test::block_scaled_tile;
+using test::transpose_scales;
+
+KernelVariant runs(const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
+    return variant_of(variant(g, tile));
+}
+
+TEST(Variant, CommonCallsTakeTheFastOne) {
+    Geometry common = test::block_scaled(300, 200, 1000);
+    transpose_scales(common.a, 304);
+    EXPECT_EQ(runs(common), KernelVariant::fast);
+    Geometry g = common;
+    g.a.scale_strides = {.group = 0, .row = 8, .k = 1};
+    EXPECT_EQ(runs(g), KernelVariant::fast_k_major_scales);
+    g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
+    EXPECT_EQ(runs(g, hopper::Tile{}), KernelVariant::fast) << "no scales in the main loop";
+}
+
+TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
+    const Geometry common = test::block_scaled(300, 200, 1000);
+    struct Change {
+        const char* what;
+        void (*make)(Geometry&);
+    };
+    const Change changes[]{
+        {"alpha", [](Geometry& g) { g.alpha = 2; }},
+        {"f32", [](Geometry& g) { g.output = Format::f32; }},
+        {"C", [](Geometry& g) { g.c = g.d; }},
+        {"D that TMA cannot store", [](Geometry& g) { g.d.row_stride = 201; }},
+        {"no k", [](Geometry& g) { g.k = 0; }},
+        {"scales that TMA cannot load", [](Geometry& g) { g.a.scale_strides = {.group = 0, .row = 9, .k = 1}; }},
+    };
+    for (const Change& change : changes) {
+        Geometry g = common;
+        change.make(g);
+        EXPECT_EQ(runs(g), KernelVariant::general) << change.what;
+        hopper::Tile asked = variant(common, block_scaled_tile());
+        EXPECT_FALSE(serves(g, asked)) << change.what;
+        EXPECT_EQ(runs(g, asked), KernelVariant::general) << change.what << ", whatever was asked for";
+    }
+}
+
+TEST(Variant, PairsOfBlocksAreFastOrNone) {
+    hopper::Tile pair = block_scaled_tile();
+    pair.cluster = hopper::share_b(2);
+    Geometry g = test::block_scaled(512, 512, 512);
+    EXPECT_EQ(variant(g, pair).cluster, hopper::share_b(2));
+    g.alpha = 2;
+    EXPECT_EQ(variant(g, pair).cluster, hopper::Cluster{});
+}
+
+TEST(Variant, APlanShowsTheKernelThatRuns) {
+    EXPECT_EQ(plan(problem_of(dense(4096, 7168, 2048))).variant, KernelVariant::fast_k_major_scales);
+    ProblemSizes with_c = dense(4096, 7168, 2048);
+    with_c.with_c = true;
+    EXPECT_EQ(plan(problem_of(with_c)).variant, KernelVariant::general) << "C without an address is C all the same";
+    for (const Plan& plan : explain(problem_of(with_c)).legal) EXPECT_EQ(plan.tile.multicast, Multicast::none);
+}
+
+TEST(ScalesToCopy, AreThoseThatTmaCouldLoad) {
+    ProblemSizes sizes = dense(512, 512, 1024);
+    sizes.recipe = both_row_scaled;
+    Problem p = problem_of(sizes);  // k-major: fine for a, not for b
+    EXPECT_FALSE(scales_to_copy(p).a);
+    EXPECT_TRUE(scales_to_copy(p).b);
+    p.b.scales.strides = {1, 512};
+    EXPECT_FALSE(scales_to_copy(p).b);
+    p.a.scales.strides = {9, 1};
+    EXPECT_TRUE(scales_to_copy(p).a);
+    p.d.format = Format::f32;
+    p.a.scales.strides = {8, 1};
+    EXPECT_TRUE(scales_to_copy(p).a) << "the general kernel loads no k-major scales by TMA";
+    sizes.recipe = block_scaled;
+    EXPECT_FALSE(scales_to_copy(problem_of(sizes)).b) << "another recipe";
+}
+
+}  // namespace
+}  // namespace tilewright::planner
