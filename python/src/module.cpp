@@ -37,7 +37,8 @@ nb::object multiply(nb::handle a, nb::handle b, const nb::dict& group_keywords, 
                          .stream = on,
                          .threads = options.threads,
                          .overlap = options.overlap,
-                         .cancelled = &signal_arrived};
+                         .cancelled = &signal_arrived,
+                         .device = options.device};
     run_unlocked([&] { run(call.problem, how); },
                  [&](const std::vector<Finding>& found) { return call.in_callers_words(found); });
     return call.result;

@@ -67,6 +67,7 @@ constexpr std::array common_keywords{
                     [](Common& o, nb::handle v) { o.sm_limit = small_count(v, "sm_limit", "0 lifts the limit"); }},
     Keyword<Common>{"stream", [](Common& o, nb::handle v) { o.stream = given_or_null(v); }},
     Keyword<Common>{"overlap", [](Common& o, nb::handle v) { o.overlap = flag(v, "overlap"); }},
+    Keyword<Common>{"device", [](Common& o, nb::handle v) { o.device = v.is_none() ? nullptr : &device_word(v); }},
 };
 
 using Groups = GroupOptions;
@@ -104,6 +105,14 @@ void read_all(const std::array<Keyword<Options>, count>& known, const nb::dict& 
 }
 
 }  // namespace
+
+const DeviceDescription& device_word(nb::handle name) {
+    std::string expected;
+    for (const DeviceDescription& device : known_devices()) {
+        expected += (expected.empty() ? "one of " : ", ") + device.name;
+    }
+    return device_named(text(name, "device", expected));
+}
 
 CallOptions::CallOptions(const nb::dict& given) { read_all(common_keywords, given, *this); }
 GroupOptions::GroupOptions(const nb::dict& given) { read_all(group_keywords, given, *this); }

@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 
+#include <tilewright/plan.h>
 #include <tilewright/problem.h>
 
 #include <optional>
@@ -30,7 +31,11 @@ struct CallOptions {
     int sm_limit = 0;
     nb::handle stream{};  // null: the current one
     bool overlap = false;
+    const DeviceDescription* device = nullptr;  // whose bits: RunOptions::device
 };
+
+/// The device of this name. Throws Error about `device` where there is none.
+const DeviceDescription& device_word(nb::handle name);
 
 /// Which rows, or which stretch of k, belong to which group.
 struct GroupOptions {

@@ -82,12 +82,21 @@ class RawArray:
     def format(self) -> str:
         """e.g. 'e4m3'."""
 
+def scales_to_copy(a_scales: object, b_scales: object, d: object, c: object | None, groups_anywhere: bool = False) -> tuple[bool, bool]:
+    """
+    Which scales of a 1x128 x 1x128 product to d TMA would load if copied with neighbouring rows side by side.
+    """
+
 class Plan:
     """How a GPU would compute a call."""
 
     @property
     def tile(self) -> str:
         """'256x128x128 stages=4'."""
+
+    @property
+    def variant(self) -> str:
+        """Which of the tile's kernels: 'fast', ..."""
 
     @property
     def seconds(self) -> float:

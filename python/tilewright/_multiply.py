@@ -27,6 +27,8 @@ stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: t
 overlap: of a GPU: the kernel may start while the one ahead of it in the stream ends, and waits for it inside
     (programmatic dependent launch). The result is the same; a sequence of short calls takes less time. None: what
     `set_overlap` chose for the process, False at first.
+device: whose bits: the GPU, by a name that `explain` takes, whose plan decides where k is split. Of the CPU it matters
+    for bit-exact results; None: the GPU that is there, or "h200". A GPU plans as that device would, anew at each call.
 
 On a GPU all arrays are on it. Arrays are anything with DLPack or the buffer protocol, or a `RawArray`, memory by its
 address.

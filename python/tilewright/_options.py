@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     sm_limit: int
     stream: object | None
     overlap: bool | None
+    device: str | None
 
 
 # As C++ has them; None for what the process chooses.
@@ -59,6 +60,7 @@ DEFAULTS: Options = {
     "sm_limit": 0,
     "stream": None,
     "overlap": None,
+    "device": None,
 }
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -4,11 +4,13 @@
 #include <tilewright/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "hopper/tile/budget.h"
 #include "plan/candidates.h"
 #include "plan/cost.h"
+#include "plan/hints.h"
 #include "plan/legality.h"
 #include "plan/pack.h"
 #include "plan/variant.h"
@@ -28,6 +30,9 @@ void judge_candidates(const Workload& work, const DeviceDescription& device, Exp
         if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
             explanation.rejected.push_back(
                 {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
+        } else if (variant(work.geometry, tile).cluster != tile.cluster) {
+            explanation.rejected.push_back({planned_tile(tile), "cluster",
+                                            "pairs of blocks have fast kernels alone, which do not serve this call"});
         } else {
             explanation.legal.push_back(plan_of(tile, work, device));
         }
@@ -35,26 +40,51 @@ void judge_candidates(const Workload& work, const DeviceDescription& device, Exp
     std::stable_sort(explanation.legal.begin(), explanation.legal.end(), is_faster);
 }
 
-/// The best of those that can run.
-std::optional<hopper::Tile> best_tile(const std::vector<hopper::Tile>& tiles, const Workload& work,
-                                      const DeviceDescription& device) {
-    std::vector<PricedTile> priced;
-    for (const hopper::Tile& tile : tiles) {
-        if (!why_illegal(tile, work, device)) priced.push_back({tile, cost(tile, work, device)});
-    }
-    if (priced.empty()) return std::nullopt;
-    return best_of(priced).tile;
+std::vector<hopper::Tile> legal_ones(std::vector<hopper::Tile> tiles, const Workload& work,
+                                     const DeviceDescription& device) {
+    std::erase_if(tiles, [&](const hopper::Tile& tile) { return why_illegal(tile, work, device).has_value(); });
+    return tiles;
 }
 
-/// Among the tiles that ship; among all where none does.
-hopper::Tile model_choice(const Workload& work, const DeviceDescription& device) {
+/// Those that ship; all where none of them is legal.
+std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription& device) {
     const hopper::Tile family = family_tile(work);
-    if (const auto tile = best_tile(shipped_tiles(family), work, device)) return *tile;
-    return best_tile(candidates(family), work, device).value();  // tests/plan: 64-row tiles are legal on any device
+    std::vector<hopper::Tile> tiles = legal_ones(shipped_tiles(family), work, device);
+    // tests/plan: 64-row tiles are legal on any device, so that there are some.
+    return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
+}
+
+std::vector<PricedTile> priced(const std::vector<hopper::Tile>& tiles, const Workload& work,
+                               const DeviceDescription& device) {
+    std::vector<PricedTile> list;
+    list.reserve(tiles.size());
+    for (const hopper::Tile& tile : tiles) list.push_back({tile, cost(tile, work, device)});
+    return list;
+}
+
+/// For each tile, the mean over all expectations of the square of what it takes more than the best one there.
+std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Workload& work,
+                            const DeviceDescription& device) {
+    std::vector<double> sums(tiles.size(), 0);
+    for (const Workload& expected : expectations(work)) {
+        const std::vector<PricedTile> list = priced(tiles, expected, device);
+        const auto seconds = [](const PricedTile& each) { return each.cost.seconds; };
+        const double best = seconds(*std::ranges::min_element(list, {}, seconds));
+        for (std::size_t i = 0; i < list.size(); ++i) sums[i] += std::pow(seconds(list[i]) / best - 1, 2);
+    }
+    return sums;
+}
+
+hopper::Tile model_choice(const Workload& work, const DeviceDescription& device) {
+    const std::vector<hopper::Tile> tiles = choices(work, device);
+    if (!work.hinted) return best_of(priced(tiles, work, device)).tile;
+    const std::vector<double> each = regrets(tiles, work, device);
+    return tiles[static_cast<std::size_t>(std::ranges::min_element(each) - each.begin())];
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
-void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDescription& device, Explanation& explanation) {
+void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDescription& device,
+                     Explanation& explanation) {
     if (std::optional<Objection> objection = why_illegal(row.tile, work, device)) {
         explanation.rejected.push_back(
             {row.tile, objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
@@ -111,7 +141,7 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
 
 hopper::Tile choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     if (work.empty()) return family_tile(work);
-    if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
+    if (const TunedRow* row = tuned_row(rows, device.name, work)) {
         if (!why_illegal(row->tile, work, device)) return device_tile(row->tile, family_tile(work));
     }
     return model_choice(work, device);
@@ -128,7 +158,7 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
     }
     judge_candidates(work, device, explanation);
     explanation.chosen = plan_of(model_choice(work, device), work, device);
-    if (const TunedRow* row = find_tuned(rows, device.name, work.key)) {
+    if (const TunedRow* row = tuned_row(rows, device.name, work)) {
         apply_tuned_row(*row, work, device, explanation);
     }
     find_next_best(family_tile(work), explanation);

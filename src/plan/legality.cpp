@@ -109,7 +109,9 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 
 }  // namespace
 
-std::vector<Finding> obstacles(const Workload& work) { return hopper_obstacles(work.recipe, work.layout, work.grouping); }
+std::vector<Finding> obstacles(const Workload& work) {
+    return hopper_obstacles(work.recipe, work.layout, work.grouping);
+}
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
     if (auto objection = why_no_cluster(tile)) return objection;

@@ -11,9 +11,12 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// Groups differ in size: beside its whole tiles each has a last one that is half full in the mean.
-double tiles_of_groups(std::int64_t rows, int step) {
-    return rows == 0 ? 0 : std::max(1.0, static_cast<double>(rows) / step + 0.5);
+/// Groups differ in size: beside its whole tiles each has a last one that is half full in the mean. Masked groups have
+/// no more rows than their tensor.
+double tiles_of_groups(const Workload& work, int step) {
+    if (work.rows == 0) return 0;
+    const double expected = std::max(1.0, static_cast<double>(work.rows) / step + 0.5);
+    return work.grouping == Grouping::m_grouped_masked ? std::min(expected, tiles_of(work.geometry.m, step)) : expected;
 }
 
 }  // namespace
@@ -36,13 +39,13 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     const int blocks_along_columns = columns / d_columns(tile);
     const int sms = usable_sms(work, device);
     TileDistribution result;
-    result.row_tiles =
-        is_grouped(tile) ? tiles_of_groups(work.rows, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
+    result.row_tiles = is_grouped(tile) ? tiles_of_groups(work, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * k_slices(tile);
     result.k_blocks = std::ceil(tiles_of(work.k, tile.shape.k) / k_slices(tile));
-    result.resident_blocks = planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
+    result.resident_blocks =
+        planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
     return result;

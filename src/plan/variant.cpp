@@ -15,9 +15,7 @@ bool is_common(const Geometry& g, const hopper::Tile& tile) {
 
 /// Whether the fast variant can do without TMA for scales: there are none in the main loop, or it has ordinary loads
 /// too.
-bool needs_no_tma_for_scales(const hopper::Tile& tile) {
-    return !has_row_scales(tile) || fast_loads_row_scales(tile);
-}
+bool needs_no_tma_for_scales(const hopper::Tile& tile) { return !has_row_scales(tile) || fast_loads_row_scales(tile); }
 
 hopper::Tile with_variant(hopper::Tile tile, hopper::Variant variant) {
     tile.variant = variant;

@@ -33,6 +33,7 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     }
     if (work.grouping == Grouping::m_grouped_masked && problem.expected_m > 0) {
         work.rows = std::min(problem.expected_m, g.m);
+        work.hinted = true;
     }
     if (work.grouping == Grouping::k_grouped) work.k = divide_up(g.k, g.groups);
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);

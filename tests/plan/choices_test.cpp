@@ -44,12 +44,16 @@ TEST(Choices, AreThoseOfTheRecord) {
     const std::vector<std::string> before = earlier_choices();
     ASSERT_EQ(problems.size(), before.size()) << "the records have other problems: make choices.txt anew";
     int different = 0;
+    int compared = 0;
     for (std::size_t i = 0; i < problems.size(); ++i) {
+        if (problems[i].groups.grouping == Grouping::m_grouped_masked) continue;  // hints_test.cpp
+        ++compared;
         const std::string now = choice(problems[i]);
         if (now == before[i] || ++different > 5) continue;
         ADD_FAILURE() << describe(problems[i]).key << ": " << now << ", before: " << before[i];
     }
-    EXPECT_EQ(different, 0) << "of " << problems.size();
+    EXPECT_EQ(different, 0) << "of " << compared;
+    EXPECT_GE(compared, 3700);
 }
 
 }  // namespace

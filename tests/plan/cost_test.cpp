@@ -16,6 +16,7 @@
 #include "plan/legality.h"
 #include "plan/pack.h"
 #include "plan/problems.h"
+#include "plan/variant.h"
 
 namespace tilewright::planner {
 namespace {
@@ -108,7 +109,7 @@ TEST(Choice, IsTheCheapestThatShipsOrNearlyAndBringsFewerBytes) {
         std::size_t legal = 0;
         std::size_t rejected = 0;
         for (const hopper::Tile& tile : candidates(family_tile(work))) {
-            if (why_illegal(tile, work, h200())) {
+            if (why_illegal(tile, work, h200()) || variant(work.geometry, tile).cluster != tile.cluster) {
                 ++rejected;
                 continue;
             }

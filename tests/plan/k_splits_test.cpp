@@ -17,7 +17,8 @@ TEST(KSplits, AreMultiplesOfAStageThatDivideKEvenly) {
     EXPECT_TRUE(k_splits({}, 1000).empty());
     EXPECT_EQ(k_splits({.cluster = hopper::split_k(4)}, 1000), (std::vector<std::int64_t>{256, 512, 768}));
     EXPECT_EQ(k_splits({.cluster = hopper::split_k(2)}, 7168), (std::vector<std::int64_t>{3584}));
-    EXPECT_EQ(k_splits({.cluster = hopper::split_k(8)}, 3 * 128), (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
+    EXPECT_EQ(k_splits({.cluster = hopper::split_k(8)}, 3 * 128),
+              (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
 }
 
 TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {

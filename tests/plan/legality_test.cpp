@@ -102,7 +102,8 @@ TEST(Legality, LegalTilesFitTheMachine) {
         const Problem problem = problem_of(sizes);
         const hopper::Tile family = family_tile(describe(problem));
         for (const Plan& plan : explain(problem).legal) {
-            const hopper::Tile tile = device_tile(plan.tile, family);
+            hopper::Tile tile = device_tile(plan.tile, family);
+            tile.variant = static_cast<hopper::Variant>(plan.variant);
             ASSERT_EQ(planned_tile(tile), plan.tile);
             ASSERT_LE(plan.shared_bytes, hopper::shared_bytes_limit) << name(plan.tile);
             ASSERT_EQ(plan.shared_bytes, shared_bytes(tile));

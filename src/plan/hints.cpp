@@ -1,0 +1,70 @@
+#include "plan/hints.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace tilewright::planner {
+namespace {
+
+/// The number after `word` in a key; nothing where the word is missing.
+std::optional<std::int64_t> number_after(std::string_view key, std::string_view word) {
+    const std::size_t at = key.find(word);
+    if (at == std::string_view::npos) return std::nullopt;
+    std::int64_t value = 0;
+    const char* const begin = key.data() + at + word.size();
+    return std::from_chars(begin, key.data() + key.size(), value).ec == std::errc{} ? std::optional(value)
+                                                                                    : std::nullopt;
+}
+
+constexpr std::string_view hint_word = " expected_m=";
+
+std::string without_hint(std::string_view key) {
+    std::string text(key);
+    const std::size_t at = text.find(hint_word);
+    if (at == std::string::npos) return text;
+    return text.erase(at, text.find(' ', at + hint_word.size()) - at);
+}
+
+/// Rows of a group that a key expects: no more than the tensor has, all of them without a hint.
+std::int64_t expected_rows(std::string_view key) {
+    const std::int64_t all = number_after(key, " m=").value_or(0);
+    return std::min(number_after(key, hint_word).value_or(all), all);
+}
+
+Workload with_rows(Workload work, double factor) {
+    const std::int64_t all = std::max<std::int64_t>(work.geometry.m, 1);
+    work.rows = std::clamp<std::int64_t>(std::llround(static_cast<double>(work.rows) * factor), 1, all);
+    work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
+    return work;
+}
+
+}  // namespace
+
+const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view device, const Workload& work) {
+    const TunedRow* const exact = find_tuned(rows, device, work.key);
+    if (exact != nullptr || work.grouping != Grouping::m_grouped_masked) return exact;
+    const std::string key = without_hint(work.key);
+    const TunedRow* nearest = nullptr;
+    double distance = 2;
+    for (const TunedRow& row : rows) {
+        if (row.device != device || without_hint(row.problem) != key) continue;
+        const auto there = static_cast<double>(expected_rows(row.problem));
+        const auto here = static_cast<double>(expected_rows(work.key));
+        const double ratio = here > there ? here / there : there / here;
+        if (ratio > distance) continue;
+        distance = ratio;
+        nearest = &row;
+    }
+    return nearest;
+}
+
+std::vector<Workload> expectations(const Workload& work) {
+    std::vector<Workload> list;
+    for (int step = -4; step <= 4; ++step) list.push_back(with_rows(work, std::exp2(step / 4.0)));
+    return list;
+}
+
+}  // namespace tilewright::planner
