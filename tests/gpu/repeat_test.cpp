@@ -11,6 +11,7 @@
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
+#include "plan/variant.h"
 
 namespace tilewright::test {
 namespace {

@@ -55,6 +55,15 @@ Problem placed(Problem p) {
 
 }  // namespace
 
+Problem record_problem(const nlohmann::json& row) {
+    Problem problem = problem_of(sizes_of(row));
+    if (row.value("scales_along", "m") == "m") {
+        order_along_m(problem.a);
+        order_along_m(problem.b);
+    }
+    return placed(problem);
+}
+
 std::vector<Problem> record_problems(const std::vector<std::string>& paths) {
     std::vector<Problem> list;
     std::set<std::string> seen;
@@ -63,13 +72,9 @@ std::vector<Problem> record_problems(const std::vector<std::string>& paths) {
         for (std::string line; std::getline(file, line);) {
             const nlohmann::json row = nlohmann::json::parse(line);
             if (!row.contains("tile")) continue;  // another library
-            Problem problem = problem_of(sizes_of(row));
-            const std::string along = row.value("scales_along", "m");
-            const nlohmann::json key{row["op"], row["shape"], row["recipe"], row["accumulation"], row["output"], along};
-            if (!seen.insert(key.dump()).second) continue;
-            if (along == "m") order_along_m(problem.a);
-            if (along == "m") order_along_m(problem.b);
-            list.push_back(placed(problem));
+            const nlohmann::json key{row["op"],           row["shape"],  row["recipe"],
+                                     row["accumulation"], row["output"], row.value("scales_along", "m")};
+            if (seen.insert(key.dump()).second) list.push_back(record_problem(row));
         }
     }
     if (list.empty()) throw std::runtime_error("no problem of ours in the records");

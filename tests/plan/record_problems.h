@@ -4,10 +4,14 @@
 
 #include <tilewright/problem.h>
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 namespace tilewright::planner {
+
+/// The problem of one line of a record.
+Problem record_problem(const nlohmann::json& row);
 
 /// Each problem of the files once, in the order of their lines. Throws std::runtime_error where there is none.
 std::vector<Problem> record_problems(const std::vector<std::string>& paths);

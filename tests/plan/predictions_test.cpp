@@ -1,0 +1,64 @@
+// The model against the times of this library's own kernels: benchmarks/results/h200.jsonl, measured on one H200.
+#include <gtest/gtest.h>
+#include <tilewright/plan.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/record_problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+struct Band {
+    double least;
+    double most;
+    double geomean_least;
+    double geomean_most;
+    std::size_t measured;  // at least
+};
+
+/// Predicted over measured seconds of the tile that was measured, by operation.
+std::map<std::string, std::vector<double>> ratios() {
+    std::map<std::string, std::vector<double>> list;
+    std::ifstream file(TILEWRIGHT_RESULTS "/h200.jsonl");
+    for (std::string line; std::getline(file, line);) {
+        const nlohmann::json row = nlohmann::json::parse(line);
+        if (!row.contains("tile")) continue;  // another library
+        for (const Plan& plan : explain(record_problem(row)).legal) {
+            if (name(plan.tile) != row["tile"]) continue;
+            list[row["op"]].push_back(plan.cost.seconds / (row["us"].get<double>() * 1e-6));
+        }
+    }
+    return list;
+}
+
+void expect_within(const std::vector<double>& values, const Band& band) {
+    double logarithms = 0;
+    for (const double ratio : values) {
+        EXPECT_GE(ratio, band.least);
+        EXPECT_LE(ratio, band.most);
+        logarithms += std::log(ratio);
+    }
+    EXPECT_GE(values.size(), band.measured) << "tiles of the record are no candidates any more: it is stale";
+    const double geomean = std::exp(logarithms / static_cast<double>(values.size()));
+    EXPECT_GE(geomean, band.geomean_least);
+    EXPECT_LE(geomean, band.geomean_most);
+}
+
+// The constants are fitted to dense candidates (record_test.cpp) and to no grouped call: there, groups of the benchmark
+// differ in size, and the model's guess of their last tiles decides.
+TEST(Predictions, AreNearTheMeasuredTimesOfOurKernels) {
+    const std::map<std::string, std::vector<double>> all = ratios();
+    ASSERT_EQ(all.size(), 3U);
+    expect_within(all.at("dense"), {0.72, 1.28, 0.95, 1.05, 200});
+    expect_within(all.at("m_grouped_contiguous"), {0.80, 1.35, 0.90, 1.15, 12});
+    expect_within(all.at("m_grouped_masked"), {0.80, 1.35, 0.90, 1.15, 20});
+}
+
+}  // namespace
+}  // namespace tilewright::planner
