@@ -25,14 +25,15 @@ std::map<std::string, double> cost_terms(const Plan& plan) {
 /// The problem of 1x128 scales on both sides, as far as the order of its scales matters.
 Problem problem_of_scales(const Tensor& a_scales, const Tensor& b_scales, const Tensor& d, const Tensor& c,
                           bool groups_anywhere) {
+    constexpr void* no_memory = nullptr;
     Problem p;
     const auto describe = [](Operand& operand, const Tensor& scales) {
         const int rank = scales.shape.rank();
         Dims shape = scales.shape;
         shape[rank - 1] *= 128;
-        operand = {.values = row_major(nullptr, Format::e4m3, shape),
-                   .granularity = Granularity::block_1x128,
-                   .scales = scales};
+        operand.values = row_major(no_memory, Format::e4m3, shape);
+        operand.granularity = Granularity::block_1x128;
+        operand.scales = scales;
     };
     describe(p.a, a_scales);
     describe(p.b, b_scales);
