@@ -204,7 +204,7 @@ nb::handle arrays_module() {
 }
 
 void register_dtype(nb::object dtype, const std::string& format, nb::object carrier) {
-    registry()[dtype] = nb::make_tuple(format, carrier);
+    registry()[std::move(dtype)] = nb::make_tuple(format, std::move(carrier));
 }
 
 ArrayView view(nb::handle array, const ArrayRole& role) {

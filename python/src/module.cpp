@@ -7,6 +7,7 @@
 #include "unlocked.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -99,8 +100,12 @@ void bind_calls(nb::module_& m) {
     bind("multiply", &multiply,
          "Computes D and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.");
     bind("validate", &check, "All that is wrong with the call.");
-    m.def("explain", &explain_call, nb::arg("a").none(), nb::arg("b").none(), nb::arg("groups"), nb::arg("options"),
-          nb::arg("device").none(), "What the planner would choose on `device`.");
+    bind("explain", &explain_call, "What the planner would choose on the option `device`.");
+    bind("scales_to_copy", &scales_to_copy_of,
+         "Whether a copy of the scales of a, and of b, saves more than it takes.");
+    m.def(
+        "check_device", [](nb::handle name) { device_word(name); }, nb::arg("name").none(),
+        "Raises InvalidCall for what is no device that ships with the library.");
     m.def(
         "refuse",
         [](const std::string& operand, const std::string& given, const std::string& expected,

@@ -7,9 +7,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 #include <tilewright/error.h>
+#include <tilewright/run.h>
 
 #include <map>
-#include <utility>
 
 namespace tilewright::python {
 namespace {
@@ -22,61 +22,30 @@ std::map<std::string, double> cost_terms(const Plan& plan) {
             {"reduction", cost.reduction}, {"seconds", cost.seconds}};
 }
 
-/// The problem of 1x128 scales on both sides, as far as the order of its scales matters.
-Problem problem_of_scales(const Tensor& a_scales, const Tensor& b_scales, const Tensor& d, const Tensor& c,
-                          bool groups_anywhere) {
-    constexpr void* no_memory = nullptr;
-    Problem p;
-    const auto describe = [](Operand& operand, const Tensor& scales) {
-        const int rank = scales.shape.rank();
-        Dims shape = scales.shape;
-        shape[rank - 1] *= 128;
-        operand.values = row_major(no_memory, Format::e4m3, shape);
-        operand.granularity = Granularity::block_1x128;
-        operand.scales = scales;
-    };
-    describe(p.a, a_scales);
-    describe(p.b, b_scales);
-    p.d = d;
-    p.c = c;
-    if (b_scales.shape.rank() == 3) p.groups.grouping = Grouping::batched;
-    if (b_scales.shape.rank() == 3 && a_scales.shape.rank() == 2) p.groups.grouping = Grouping::m_grouped_offsets;
-    if (!groups_anywhere && p.groups.grouping == Grouping::m_grouped_offsets) {
-        p.groups.grouping = Grouping::m_grouped_aligned_offsets;
-    }
-    return p;
-}
-
-/// Which of them a copy with neighbouring rows side by side would let TMA load; see planner's `scales_to_copy`.
-std::pair<bool, bool> copies_that_pay(nb::handle a_scales, nb::handle b_scales, nb::handle d, nb::handle c,
-                                      bool groups_anywhere) {
-    const ArrayView a = view(a_scales, {.operand = "a.scales"});
-    const ArrayView b = view(b_scales, {.operand = "b.scales"});
-    const ArrayView out = view(d, {.operand = "out"});
-    const ArrayView addend = view(c, {.operand = "c"});
-    const auto ranked = [](const ArrayView& v) { return v.tensor.shape.rank() == 2 || v.tensor.shape.rank() == 3; };
-    if (!ranked(a) || !ranked(b) || !ranked(out)) return {false, false};
-    const ScalesToCopy copies =
-        scales_to_copy(problem_of_scales(a.tensor, b.tensor, out.tensor, addend.tensor, groups_anywhere));
-    return {copies.a, copies.b};
-}
-
 }  // namespace
 
-Explanation explain_call(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords,
-                         nb::handle device) {
-    const DeviceDescription& description = device_word(device);
+Explanation explain_call(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords) {
     const CallOptions options(keywords);
     const Call call(a, b, GroupOptions(group_keywords), options);
     const std::vector<Finding> findings = call.in_callers_words(validate(call.problem, Backend::automatic));
     if (!findings.empty()) throw Error(findings);
-    return explain(call.problem, description);
+    return explain(call.problem, options.device != nullptr ? *options.device : default_device());
+}
+
+std::pair<bool, bool> scales_to_copy_of(nb::handle a, nb::handle b, const nb::dict& group_keywords,
+                                        const nb::dict& keywords) {
+    try {
+        const Call call(a, b, GroupOptions(group_keywords), CallOptions(keywords));
+        if (!validate(call.problem, Backend::automatic).empty()) return {false, false};
+        const ScalesToCopy copies = scales_to_copy(call.problem);
+        return {copies.a, copies.b};
+    } catch (const Error& error) {
+        if (error.findings().empty()) throw;
+        return {false, false};
+    }
 }
 
 void bind_plans(nb::module_& m) {
-    m.def("scales_to_copy", &copies_that_pay, nb::arg("a_scales"), nb::arg("b_scales"), nb::arg("d"),
-          nb::arg("c").none(), nb::arg("groups_anywhere") = false,
-          "Which scales of a 1x128 x 1x128 product to d TMA would load if copied with neighbouring rows side by side.");
     nb::class_<Plan>(m, "Plan", "How a GPU would compute a call.")
         .def_prop_ro(
             "tile", [](const Plan& p) { return name(p.tile); }, "'256x128x128 stages=4'.")

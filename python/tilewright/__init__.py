@@ -13,7 +13,14 @@ from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
 from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
-from tilewright._settings import is_invariant, is_overlapping, set_invariant, set_overlap
+from tilewright._settings import (
+    is_invariant,
+    is_overlapping,
+    planned_device,
+    set_invariant,
+    set_overlap,
+    set_planned_device,
+)
 
 __version__: str = _core.version
 __doc__ += "\n\n" + (_multiply.__doc__ or "")
@@ -35,9 +42,11 @@ __all__ = [
     "is_invariant",
     "is_overlapping",
     "k_grouped_gemm",
+    "planned_device",
     "quantize",
     "recipes",
     "set_invariant",
     "set_overlap",
+    "set_planned_device",
     "validate",
 ]

@@ -82,11 +82,6 @@ class RawArray:
     def format(self) -> str:
         """e.g. 'e4m3'."""
 
-def scales_to_copy(a_scales: object, b_scales: object, d: object, c: object | None, groups_anywhere: bool = False) -> tuple[bool, bool]:
-    """
-    Which scales of a 1x128 x 1x128 product to d TMA would load if copied with neighbouring rows side by side.
-    """
-
 class Plan:
     """How a GPU would compute a call."""
 
@@ -174,8 +169,14 @@ def multiply(a: object | None, b: object | None, groups: dict, options: dict) ->
 def validate(a: object | None, b: object | None, groups: dict, options: dict) -> list[Finding]:
     """All that is wrong with the call."""
 
-def explain(a: object | None, b: object | None, groups: dict, options: dict, device: object | None) -> Explanation:
-    """What the planner would choose on `device`."""
+def explain(a: object | None, b: object | None, groups: dict, options: dict) -> Explanation:
+    """What the planner would choose on the option `device`."""
+
+def scales_to_copy(a: object | None, b: object | None, groups: dict, options: dict) -> tuple[bool, bool]:
+    """Whether a copy of the scales of a, and of b, saves more than it takes."""
+
+def check_device(name: object | None) -> None:
+    """Raises InvalidCall for what is no device that ships with the library."""
 
 def refuse(operand: str, given: str, expected: str, advice: str = '') -> NoReturn:
     """Raises InvalidCall with one finding."""

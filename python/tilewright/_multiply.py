@@ -27,8 +27,11 @@ stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: t
 overlap: of a GPU: the kernel may start while the one ahead of it in the stream ends, and waits for it inside
     (programmatic dependent launch). The result is the same; a sequence of short calls takes less time. None: what
     `set_overlap` chose for the process, False at first.
-device: whose bits: the GPU, by a name that `explain` takes, whose plan decides where k is split. Of the CPU it matters
-    for bit-exact results; None: the GPU that is there, or "h200". A GPU plans as that device would, anew at each call.
+device: whose bits: where k is split follows from the plan, and the plan from the GPU. On the CPU, for bit-exact and
+    invariant results, the GPU to follow: "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200". On a
+    GPU: plan as that one would, anew at each call. None: what `set_planned_device` chose for the process; at first the GPU that holds the
+    arrays, and on the CPU the GPU that is present (asking opens its driver, after which a forked child cannot use CUDA) or
+    else the H200.
 
 On a GPU all arrays are on it. Arrays are anything with DLPack or the buffer protocol, or a `RawArray`, memory by its
 address.
@@ -48,6 +51,7 @@ from tilewright._options import (
     Accumulation,
     Arithmetic,
     Backend,
+    Device,
     Grouping,
     Layout,
     Options,
@@ -65,6 +69,7 @@ __all__ = [
     "Accumulation",
     "Arithmetic",
     "Backend",
+    "Device",
     "Grouping",
     "Layout",
     "Operand",
@@ -195,10 +200,11 @@ def explain(
     sizes: Array | None = None,
     alignment: int = 128,
     expected_m: int = 0,
-    device: str = "h200",
     **options: Unpack[Options],
 ) -> Explanation:
     """How a GPU would compute a call, with the predicted time and what was rejected; needs no GPU.
+
+    The GPU is `device`; without it, the one that is present, or else the H200.
 
     >>> import numpy as np
     >>> a, b = (quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
@@ -207,4 +213,4 @@ def explain(
     True
     """
     groups = _groups(grouping, "sizes", sizes, alignment=alignment, expected_m=expected_m)
-    return _core.explain(a, b, groups=groups, options=completed(options), device=device)
+    return _core.explain(a, b, groups=groups, options=completed(options))

@@ -14,6 +14,7 @@ Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
 OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
 Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
 Arithmetic: TypeAlias = Literal["fast", "bit_exact", "hopper"]
+Device: TypeAlias = Literal["h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200"]
 Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
 Grouping: TypeAlias = Literal[
     "dense",
@@ -42,7 +43,7 @@ class Options(TypedDict, total=False):
     sm_limit: int
     stream: object | None
     overlap: bool | None
-    device: str | None
+    device: Device | None
 
 
 # As C++ has them; None for what the process chooses.
@@ -72,6 +73,8 @@ def completed(options: Options) -> Options:
         options["reproducibility"] = _settings.reproducibility
     if options.get("overlap") is None:
         options["overlap"] = _settings.overlap
+    if _settings.device is not None and options.get("device") is None:
+        options["device"] = _settings.device
     return options
 
 

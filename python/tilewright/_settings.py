@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from tilewright import _core
+
 Reproducibility: TypeAlias = Literal["repeatable", "invariant"]
 
 reproducibility: Reproducibility = "repeatable"
 overlap = False
-"""Both: of a call that leaves the option out."""
+device: str | None = None
+"""All three: of a call that leaves the option out."""
 
 
 def set_invariant(invariant: bool = True) -> None:
@@ -45,3 +48,24 @@ def set_overlap(overlaps: bool = True) -> None:
 def is_overlapping() -> bool:
     """What `set_overlap` chose."""
     return overlap
+
+
+def set_planned_device(name: str | None) -> None:
+    """The GPU whose plans, and so whose bits, calls follow unless they pass `device`; None: the library's choice.
+
+    For all threads, from their next call on. It moves nothing to another GPU.
+
+    >>> set_planned_device("h100")
+    >>> planned_device()
+    'h100'
+    >>> set_planned_device(None)
+    """
+    global device
+    if name is not None:
+        _core.check_device(name)
+    device = name
+
+
+def planned_device() -> str | None:
+    """What `set_planned_device` chose."""
+    return device

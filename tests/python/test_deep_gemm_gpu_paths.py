@@ -5,9 +5,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
 from deep_gemm_operands import BF16, F32, SENTINEL, rounded, sentinel, unscaled
-from tilewright.deep_gemm import _bf16
-from tilewright.deep_gemm._scale_order import factors_of_rows
-from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor, mn_major_strides
+from tilewright.deep_gemm import _bf16, _operands
+from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 G, N, K = 4, 24, 32
 
@@ -94,43 +93,51 @@ def test_rows_that_torch_cannot_read_are_named(monkeypatch, a, b, name):
         _bf16._grouped(a, b, torch.tensor([7, 16]))
 
 
-def rows_first(*shape):
-    """Factors with those of neighbouring rows side by side, columns at multiples of 16 bytes."""
+def mn_major(*shape):
+    """Factors of neighbouring rows are neighbours in memory, columns start at multiples of 16 bytes."""
     return get_mn_major_tma_aligned_tensor(torch.rand(shape))
 
 
-# (a, b, d, c, groups anywhere) -> whether a and b are copied
+INDICES = {"grouping": "m_grouped_indices"}
+# (factors of a, factors of b, d, whether c is d, grouping) -> whether those of a and of b are copied
 ORDERS = {
-    "both along k": ((torch.rand(6, 8), torch.rand(9, 8), sentinel(6, 16), None), (False, True)),
-    "both rows first": ((rows_first(6, 8), rows_first(9, 8), sentinel(6, 16), None), (False, False)),
-    "k not a multiple of 512": ((torch.rand(6, 5), rows_first(9, 5), sentinel(6, 16), None), (True, False)),
-    "rows apart": ((torch.rand(6, 9)[:, :8], rows_first(9, 8), sentinel(6, 16), None), (True, False)),
-    "not at 16 bytes": ((torch.rand(49)[1:].view(6, 8), rows_first(9, 8), sentinel(6, 16), None), (True, False)),
-    "float32 d": ((torch.rand(6, 8), rows_first(9, 8), sentinel(6, 16, dtype=F32), None), (True, False)),
-    "rows of d not 16 bytes": ((torch.rand(6, 8), rows_first(9, 8), sentinel(6, 12), None), (True, False)),
-    "c": ((torch.rand(6, 8), rows_first(9, 8), sentinel(6, 16), sentinel(6, 16)), (True, False)),
-    "groups with a stride": ((torch.rand(2, 6, 8), torch.rand(2, 9, 8), sentinel(2, 6, 16), None), (False, True)),
-    "groups anywhere": ((torch.rand(6, 8), torch.rand(2, 9, 8), sentinel(6, 16), None, True), (False, True)),
-    "groups anywhere, rows first": ((rows_first(6, 8), torch.rand(2, 9, 8), sentinel(6, 16), None, True),
-                                    (False, False)),
-    "UE8M0": ((torch.ones(6, 2, dtype=torch.int32), torch.ones(9, 2, dtype=torch.int32), sentinel(6, 16), None),
-              (False, False)),
+    "both along k": ((torch.rand(6, 8), torch.rand(16, 8), sentinel(6, 16)), (False, True)),
+    "both MN-major": ((mn_major(6, 8), mn_major(16, 8), sentinel(6, 16)), (False, False)),
+    "k not a multiple of 512": ((torch.rand(6, 5), mn_major(16, 5), sentinel(6, 16)), (True, False)),
+    "rows apart": ((torch.rand(6, 9)[:, :8], mn_major(16, 8), sentinel(6, 16)), (True, False)),
+    "not at 16 bytes": ((torch.rand(49)[1:].view(6, 8), mn_major(16, 8), sentinel(6, 16)), (True, False)),
+    "float32 d": ((torch.rand(6, 8), mn_major(16, 8), sentinel(6, 16, dtype=F32)), (True, False)),
+    "rows of d not 16 bytes": ((torch.rand(6, 8), mn_major(12, 8), sentinel(6, 12)), (True, False)),
+    "c": ((torch.rand(6, 8), mn_major(16, 8), sentinel(6, 16), True), (True, False)),
+    "batched": ((torch.rand(2, 6, 8), torch.rand(2, 16, 8), sentinel(2, 6, 16), False, {"grouping": "batched"}),
+                (False, True)),
+    "row indices": ((torch.rand(6, 8), torch.rand(2, 16, 8), sentinel(6, 16), False, INDICES), (False, True)),
+    "row indices, MN-major": ((mn_major(6, 8), torch.rand(2, 16, 8), sentinel(6, 16), False, INDICES), (False, False)),
+    "float64 d": ((torch.rand(6, 8), torch.rand(16, 8), sentinel(6, 16, dtype=torch.float64)), (False, False)),
+    "a call that is refused": ((torch.rand(6, 8), torch.rand(16, 8), sentinel(6, 17)), (False, False)),
 }  # fmt: skip
+
+
+def operands_of(sfa, sfb):
+    values = [torch.zeros(*sf.shape[:-1], sf.shape[-1] * 128, dtype=torch.uint8) for sf in (sfa, sfb)]
+    a, b = (x.view(torch.float8_e4m3fn) for x in values)
+    return _operands.operands_in_place(a, sfa, b, sfb, ((1, 1, 128), None, None))
 
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_factors_of_rows_are_copied_where_their_order_is_slow(name):
-    given, copied = ORDERS[name]
-    for factors, result, copy in zip(given, factors_of_rows(*given), copied, strict=False):
-        assert torch.equal(result, factors)
-        assert (result.data_ptr() != factors.data_ptr()) == copy
-        assert not copy or result.stride() == mn_major_strides(factors)
+    (sfa, sfb, d, *more), copied = ORDERS[name]
+    c = d if more and more[0] else None
+    groups = more[1] if len(more) > 1 else {}
+    if groups == INDICES:
+        groups = groups | {"sizes": torch.zeros(d.shape[0], dtype=torch.int32)}
+    assert _operands.scales_to_copy(operands_of(sfa, sfb), d, c, groups) == copied
 
 
 def test_slices_of_copied_factors_need_no_copy():
-    """k-grouped: laid out once for all groups."""
+    """k-grouped: one copy for all groups."""
     d = sentinel(6, 16, dtype=F32)
-    a, b = factors_of_rows(torch.rand(6, 9), torch.rand(10, 9), d, d)
-    a, b = a[:, 3:5], b[:, 3:5]
-    again = factors_of_rows(a, b, d, d)
-    assert again[0] is a and again[1] is b
+    a, b = torch.rand(6, 9), torch.rand(16, 9)
+    assert _operands.scales_to_copy(operands_of(a, b), d, d) == (True, True)
+    a, b = (_operands.mn_major_if(True, sf)[:, 3:5] for sf in (a, b))
+    assert _operands.scales_to_copy(operands_of(a, b), d, d) == (False, False)

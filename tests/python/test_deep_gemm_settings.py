@@ -111,6 +111,29 @@ def test_pdl_is_the_process_choice_until_it_is_set(rng, calls):
     assert [overlap for _, _, overlap in calls] == [True, False]
 
 
+def test_the_planned_device_reaches_every_call(rng, monkeypatch):
+    seen, real = [], _core.multiply
+
+    def recording(a, b, *, groups, options):
+        seen.append(options.get("device"))
+        return real(a, b, groups=groups, options=options)
+
+    monkeypatch.setattr(_core, "multiply", recording)
+    multiply(rng)
+    tw.set_planned_device("h100-pcie")
+    try:
+        assert tw.planned_device() == "h100-pcie"
+        multiply(rng)
+        x = torch.ones(2, 8)
+        tw.gemm(x, x, device="h20")
+    finally:
+        tw.set_planned_device(None)
+    multiply(rng)
+    assert seen == [None, "h100-pcie", "h20", None] and tw.planned_device() is None
+    with pytest.raises(ValueError, match="^device: 'h1' given, one of h200, h100"):
+        tw.set_planned_device("h1")
+
+
 def test_settings_that_are_kept():
     assert deep_gemm.get_tc_util() == 100
     deep_gemm.set_tc_util(60)

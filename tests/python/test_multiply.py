@@ -176,3 +176,22 @@ def test_overlap_is_the_calls_choice_or_else_the_process(rng, monkeypatch, own, 
         tw.set_overlap(False)
     np.testing.assert_array_equal(d, x @ w[0].T)
     assert seen == [expected] * 4
+
+
+def test_the_device_whose_bits_are_wanted(rng):
+    """Some GPUs split k where the H200 does not; the bits differ then, and only then."""
+    different = 0
+    for m, n, k in ((8, 256, 1024), (64, 512, 1024), (128, 512, 2048)):
+        a = tw.quantize(rng.standard_normal((m, k)).astype(np.float32), "1x128")
+        b = tw.quantize(rng.standard_normal((n, k)).astype(np.float32), "128x128")
+        splits, results = [], []
+        for name in ("h200", "h100-pcie"):
+            splits.append(tw.explain(a, b, device=name).chosen.tile.partition("split=")[2])
+            results.append(tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact", device=name))
+        assert np.array_equal(*results) == (splits[0] == splits[1]), (m, n, k, splits)
+        np.testing.assert_allclose(*results, rtol=1e-3, atol=1e-3)
+        different += splits[0] != splits[1]
+    assert different > 0
+    np.testing.assert_array_equal(tw.gemm(a, b, device="h20"), tw.gemm(a, b))  # fast arithmetic follows no GPU
+    with pytest.raises(tw.InvalidCall, match="^device: 'h1' given, one of h200, h100.* expected"):
+        tw.gemm(a, b, device="h1")

@@ -17,7 +17,6 @@ from tilewright._quantize import Quantized
 from tilewright.deep_gemm import _fp8
 from tilewright.deep_gemm._checks import refuse, shape_text
 from tilewright.deep_gemm._operands import call, check_dense
-from tilewright.deep_gemm._scale_order import has_tma_strides
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
 
@@ -70,10 +69,19 @@ def by_cublaslt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
         torch.add(c, torch._scaled_mm(a, b.T, one, one, out_dtype=torch.float32), out=d)
 
 
+def _has_aligned_rows(tensor: Tensor, along: int) -> bool:
+    """What torch's grouped product asks: dimension `along` has stride 1, all else begins at multiples of 16 bytes."""
+    elements = 16 // tensor.element_size()
+    return tensor.data_ptr() % 16 == 0 and all(
+        size <= 1 or (stride == 1 if dimension - tensor.dim() == along else stride % elements == 0)
+        for dimension, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True))
+    )
+
+
 def _grouped(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
     """a [m, k] with groups that end at `ends`, one after another from row 0, times b [groups, n, k]."""
     for name, tensor, orders in (("a", a, (-1,)), ("b", b, (-1, -2))):
-        if not any(has_tma_strides(tensor, order) for order in orders):
+        if not any(_has_aligned_rows(tensor, along) for along in orders):
             given = f"{shape_text(tensor)} with strides {list(tensor.stride())}"
             refuse(name, given, "rows that begin at multiples of 16 bytes", "pad k, or k and n, to multiples of 8")
     grouped: Any = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm

@@ -10,8 +10,15 @@ from torch import Tensor
 
 from tilewright._multiply import batched_gemm, gemm, grouped_gemm
 from tilewright.deep_gemm._checks import refuse, shape_text
-from tilewright.deep_gemm._operands import call, check_dense, operands
-from tilewright.deep_gemm._scale_order import factors_of_rows
+from tilewright.deep_gemm._operands import (
+    Pair,
+    call,
+    check_dense,
+    mn_major_if,
+    operands,
+    operands_in_place,
+    scales_to_copy,
+)
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
 Ints = Sequence[int] | None
@@ -68,7 +75,8 @@ def m_grouped_contiguous(
     check_contiguous_groups(a, b, d, layout, psum, expected_m)
     if a.shape[0] == 0:
         return
-    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, groups_anywhere=True)
+    groups = {"grouping": "m_grouped_aligned_offsets" if psum else "m_grouped_indices", "sizes": layout}
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, groups=groups)
     alignment = get_mk_alignment_for_contiguous_layout()
     if psum:
         call(grouped_gemm, *sides, aligned_offsets=layout, alignment=alignment, expected_m=expected_m, out=d)
@@ -105,7 +113,8 @@ def m_grouped_masked(
     recipe: Ints, of_a: Ints, of_b: Ints,
 ) -> None:  # fmt: skip
     check_masked_groups(a, b, d, masked_m, expected_m)
-    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d)
+    groups = {"grouping": "m_grouped_masked", "sizes": masked_m, "expected_m": expected_m}
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, groups=groups)
     call(grouped_gemm, *sides, counts=masked_m, expected_m=expected_m, out=d)
 
 
@@ -160,19 +169,30 @@ def k_grouped(
         _check_factors(name, sf, rows, ks, recipe[2], flat)
     if not flat:
         sfa, sfb = sfa.T, sfb.T
-    if d.is_cuda:
-        sfa, sfb = factors_of_rows(sfa, sfb, d, c)  # once, and not for each group
     starts = list(pairwise(accumulate(ks, initial=0)))
     values = [[_group_values(x, rows, group, flat) for group in starts] for x, rows in ((a, m), (b, n))]
-    factors = [_group_factors(sf, ks, recipe[2]) for sf in (sfa, sfb)]
-    calls = [
-        (operands(va, fa, vb, fb, (recipe, None, None), d[i], None if c is None else c[i]), d[i], c if c is None else c[i])
-        for i, (va, fa, vb, fb) in enumerate(zip(values[0], factors[0], values[1], factors[1], strict=True))
-    ]
-    for pair, out, added in calls:
-        check_dense(*pair, out, added)
-    for pair, out, added in calls:
+    outputs = [(d[group], None if c is None else c[group]) for group in range(groups)]
+    pairs = _group_operands(values, sfa, sfb, ks, recipe)
+    if d.is_cuda:
+        copies = [scales_to_copy(pair, *output) for pair, output in zip(pairs, outputs, strict=True)]
+        copy_a, copy_b = (any(copy[i] for copy in copies) for i in (0, 1))
+        if copy_a or copy_b:  # once, and not for each group
+            pairs = _group_operands(values, mn_major_if(copy_a, sfa), mn_major_if(copy_b, sfb), ks, recipe)
+    for pair, output in zip(pairs, outputs, strict=True):
+        check_dense(*pair, *output)
+    for pair, (out, added) in zip(pairs, outputs, strict=True):
         call(gemm, *pair, out=out, c=added)
+
+
+def _group_operands(
+    values: list[list[Tensor]], sfa: Tensor, sfb: Tensor, ks: Sequence[int], recipe: Sequence[int]
+) -> list[Pair]:
+    """a and b of each group."""
+    factors = [_group_factors(sf, ks, recipe[2]) for sf in (sfa, sfb)]
+    return [
+        operands_in_place(a, factors_a, b, factors_b, (recipe, None, None))
+        for a, factors_a, b, factors_b in zip(values[0], factors[0], values[1], factors[1], strict=True)
+    ]
 
 
 def _group_values(values: Tensor, rows: int, group: tuple[int, int], flat: bool) -> Tensor:
@@ -185,4 +205,5 @@ def _group_factors(sf: Tensor, ks: Sequence[int], gran_k: int) -> list[Tensor]:
 
 
 def batched(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Sequence[int]) -> None:
-    call(batched_gemm, *operands(a, sfa, b, sfb, (recipe, None, None), d, c), out=d, c=c)
+    sides = operands(a, sfa, b, sfb, (recipe, None, None), d, c, {"grouping": "batched"})
+    call(batched_gemm, *sides, out=d, c=c)

@@ -13,9 +13,9 @@ from tilewright._core import Finding
 from tilewright._errors import InvalidCall
 from tilewright._multiply import validate
 from tilewright.deep_gemm._checks import refuse, shape_text, whole_numbers
-from tilewright.deep_gemm._scale_order import factors_of_rows
 from tilewright.deep_gemm._settings import call_options
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents
+from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
 """Rows and k that share one scale factor."""
@@ -88,15 +88,43 @@ def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packe
     return sf
 
 
+Pair = tuple[_core.Operand, _core.Operand]
+Groups = dict[str, Any]
+
+
 def operands(
     a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes,
-    d: torch.Tensor, c: torch.Tensor | None = None, groups_anywhere: bool = False,
-) -> tuple[_core.Operand, _core.Operand]:  # fmt: skip
-    """Values [.., rows, k] with their factors, for a product that goes to d. groups_anywhere: see `factors_of_rows`."""
+    d: torch.Tensor, c: torch.Tensor | None = None, groups: Groups | None = None,
+) -> Pair:  # fmt: skip
+    """Values [.., rows, k] with their factors, for a product that goes to d.
+
+    groups: as `tilewright._multiply` gives them to C++. Factors that the kernels could not load by TMA are copied where
+    that halves the time.
+    """
     of_a, of_b = _granularities(sfb, recipes)
-    if of_a == of_b == (1, 128) and sfa.is_cuda:
-        sfa, sfb = factors_of_rows(sfa, sfb, d, c, groups_anywhere)
+    pair = _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
+    if of_a == of_b == (1, 128) and sfa.is_cuda and sfa.dtype == sfb.dtype == torch.float32:
+        copy_a, copy_b = scales_to_copy(pair, d, c, groups)
+        if copy_a or copy_b:
+            return operands_in_place(a, mn_major_if(copy_a, sfa), b, mn_major_if(copy_b, sfb), recipes)
+    return pair
+
+
+def operands_in_place(a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes) -> Pair:
+    """With the factors as they are."""
+    of_a, of_b = _granularities(sfb, recipes)
     return _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
+
+
+def scales_to_copy(
+    pair: Pair, d: torch.Tensor, c: torch.Tensor | None, groups: Groups | None = None
+) -> tuple[bool, bool]:
+    """Whose factors to copy, a's and b's: the planner decides (`scales_to_copy` in include/tilewright/plan.h)."""
+    return _core.scales_to_copy(*pair, groups=groups or {}, options={"out": d, "c": c})
+
+
+def mn_major_if(copied: bool, sf: torch.Tensor) -> torch.Tensor:
+    return get_mn_major_tma_aligned_tensor(sf) if copied else sf
 
 
 def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> _core.Operand:
