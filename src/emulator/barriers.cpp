@@ -11,21 +11,21 @@ namespace {
 
 constexpr long long byte_limit = (1 << 20) - 1;  // of one phase (PTX ISA, "Tracking asynchronous operations")
 
-std::string text_of(const Meeting& meeting) {
-    if (meeting.operand == 0) return meeting.primitive;
-    return fmt::format("{}({})", meeting.primitive, meeting.operand);
+std::string text_of(const SyncPoint& sync_point) {
+    if (sync_point.operand == 0) return sync_point.primitive;
+    return fmt::format("{}({})", sync_point.primitive, sync_point.operand);
 }
 
-class WaitForMeeting final : public Wait {
+class WaitAtSyncPoint final : public Wait {
 public:
-    WaitForMeeting(const Meeting& meeting, u32 generation) : meeting_(meeting), generation_(generation) {}
-    bool ready() override { return meeting_.generation != generation_; }
+    WaitAtSyncPoint(const SyncPoint& sync_point, u32 generation) : point_(sync_point), generation_(generation) {}
+    bool ready() override { return point_.generation != generation_; }
     std::string what() const override {
-        return fmt::format("{}: {} of {} threads are here", text_of(meeting_), meeting_.present, meeting_.expected);
+        return fmt::format("{}: {} of {} threads are here", text_of(point_), point_.present, point_.expected);
     }
 
 private:
-    const Meeting& meeting_;
+    const SyncPoint& point_;
     u32 generation_;
 };
 
@@ -61,9 +61,9 @@ private:
 };
 
 /// A warp's call of setmaxnreg; those of a warpgroup must agree.
-void meet_for_registers(const char* primitive, int registers) {
+void synchronise_for_registers(const char* primitive, int registers) {
     const Thread& thread = me();
-    meet(thread.own_warp().meeting, primitive, registers, hopper::warp_threads, false);
+    synchronise(thread.own_warp().sync_point, primitive, registers, hopper::warp_threads, false);
     if (thread.lane() != 0) return;
     if (thread.index / hopper::warpgroup_threads >= static_cast<int>(thread.block->warpgroups.size())) {
         fail(fmt::format("{}: not in a warpgroup of 128 threads", primitive));
@@ -81,7 +81,7 @@ void meet_for_registers(const char* primitive, int registers) {
 void settle(const Thread& user, BarrierState& state) {
     if (state.pending != 0) return;
     if (state.bytes < 0) {
-        fail(user, fmt::format("{}: {} bytes more than were announced", state.name, -state.bytes));
+        fail(user, fmt::format("{}: {} bytes more than were expected", state.name, -state.bytes));
     }
     if (state.bytes != 0) return;
     state.phase ^= 1U;
@@ -102,7 +102,7 @@ void arrive(Block& block, u32 offset, long long bytes) {
     machine().maybe_lose_turn();
 }
 
-Meeting& named_meeting(int id, int threads) {
+SyncPoint& named_sync_point(int id, int threads) {
     if (id < 1 || id > 15) fail(fmt::format("sync_named: id {}; 1 to 15", id));
     if (threads <= 0 || threads % hopper::warp_threads != 0 || threads > machine().options().threads) {
         fail(fmt::format("sync_named({}): {} threads; whole warps of the block's {}", id, threads,
@@ -142,7 +142,7 @@ BarrierState& barrier_state(const Thread& user, Block& block, u32 offset) {
                                offset, block.index));
     }
     BarrierState& state = found->second;
-    if (!state.announced) fail(user, fmt::format("{} is used before barrier_init_fence", state.name));
+    if (!state.fenced) fail(user, fmt::format("{} is used before barrier_init_fence", state.name));
     if (block.running == 0) fail(user, fmt::format("{} belongs to block {}, which has ended", state.name, block.index));
     return state;
 }
@@ -153,38 +153,38 @@ void deliver(const Thread& user, Block& block, u32 barrier_offset, long long byt
     settle(user, state);
 }
 
-u32 come(Meeting& meeting, const char* primitive, int operand, int expected, bool orders) {
-    const Meeting mine{.primitive = primitive, .operand = operand, .expected = expected};
-    if (meeting.present == 0) {
-        meeting.primitive = primitive;
-        meeting.operand = operand;
-        meeting.expected = expected;
-    } else if (std::string(meeting.primitive) != primitive || meeting.operand != operand ||
-               meeting.expected != expected) {
+u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders) {
+    const SyncPoint mine{.primitive = primitive, .operand = operand, .expected = expected};
+    if (sync_point.present == 0) {
+        sync_point.primitive = primitive;
+        sync_point.operand = operand;
+        sync_point.expected = expected;
+    } else if (std::string(sync_point.primitive) != primitive || sync_point.operand != operand ||
+               sync_point.expected != expected) {
         fail(fmt::format("calls {} of {} threads together with threads that call {} of {}", text_of(mine), expected,
-                         text_of(meeting), meeting.expected));
+                         text_of(sync_point), sync_point.expected));
     }
-    if (orders) race::release(&meeting);
-    const u32 generation = meeting.generation;
-    if (++meeting.present == expected) {
-        meeting.present = 0;
-        ++meeting.generation;
+    if (orders) race::release(&sync_point);
+    const u32 generation = sync_point.generation;
+    if (++sync_point.present == expected) {
+        sync_point.present = 0;
+        ++sync_point.generation;
     }
     return generation;
 }
 
-void wait_for_others(Meeting& meeting, u32 generation, bool orders) {
-    WaitForMeeting wait(meeting, generation);
+void wait_for_others(SyncPoint& sync_point, u32 generation, bool orders) {
+    WaitAtSyncPoint wait(sync_point, generation);
     machine().wait_for(wait);
-    if (orders) race::acquire(&meeting);
+    if (orders) race::acquire(&sync_point);
 }
 
-void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders) {
-    wait_for_others(meeting, come(meeting, primitive, operand, expected, orders), orders);
+void synchronise(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders) {
+    wait_for_others(sync_point, arrive_at(sync_point, primitive, operand, expected, orders), orders);
 }
 
 void give_registers(int registers) {
-    meet_for_registers("registers_give", registers);
+    synchronise_for_registers("registers_give", registers);
     Warp& warp = me().own_warp();
     if (warp.registers < registers) fail(fmt::format("registers_give<{}>: has {}", registers, warp.registers));
     me().block->free_registers += (warp.registers - registers) * hopper::warp_threads;
@@ -192,7 +192,7 @@ void give_registers(int registers) {
 }
 
 void take_registers(int registers) {
-    meet_for_registers("registers_take", registers);
+    synchronise_for_registers("registers_take", registers);
     Block& block = *me().block;
     Warp& warp = me().own_warp();
     if (warp.registers > registers) fail(fmt::format("registers_take<{}>: has {}", registers, warp.registers));
@@ -208,8 +208,8 @@ namespace tilewright::hopper {
 
 using namespace emulator;
 
-void sync_block() { meet(me().block->meeting, "sync_block", 0, machine().options().threads); }
-void sync_warp() { meet(me().own_warp().meeting, "sync_warp", 0, warp_threads); }
+void sync_block() { synchronise(me().block->sync_point, "sync_block", 0, machine().options().threads); }
+void sync_warp() { synchronise(me().own_warp().sync_point, "sync_warp", 0, warp_threads); }
 /// No kernel is ahead or behind.
 void wait_for_earlier_kernels() {}
 void let_next_kernel_start() {}
@@ -218,17 +218,17 @@ void pause(int nanoseconds) {
     if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));
 }
 void arrive_cluster() {
-    me().cluster_generation =
-        come(machine().cluster_meeting(), "sync_cluster", 0, machine().options().threads * machine().cluster_size());
+    me().cluster_generation = arrive_at(machine().cluster_sync_point(), "sync_cluster", 0,
+                                        machine().options().threads * machine().cluster_size());
 }
 void arrive_cluster_relaxed() { arrive_cluster(); }
-void wait_cluster() { wait_for_others(machine().cluster_meeting(), me().cluster_generation); }
+void wait_cluster() { wait_for_others(machine().cluster_sync_point(), me().cluster_generation); }
 void sync_cluster() {
     arrive_cluster();
     wait_cluster();
 }
-void arrive_named(int id, int threads) { come(named_meeting(id, threads), "sync_named", id, threads); }
-void sync_named(int id, int threads) { meet(named_meeting(id, threads), "sync_named", id, threads); }
+void arrive_named(int id, int threads) { arrive_at(named_sync_point(id, threads), "sync_named", id, threads); }
+void sync_named(int id, int threads) { synchronise(named_sync_point(id, threads), "sync_named", id, threads); }
 
 void barrier_init(Barrier& barrier, int arrivals) {
     if (arrivals < 1 || arrivals > byte_limit) fail(fmt::format("barrier_init: {} arrivals; 1 to 2^20 - 1", arrivals));
@@ -241,7 +241,7 @@ void barrier_init(Barrier& barrier, int arrivals) {
 }
 
 void barrier_init_fence() {
-    for (auto& [offset, state] : me().block->barriers) state.announced = true;
+    for (auto& [offset, state] : me().block->barriers) state.fenced = true;
 }
 
 void barrier_arrive(Barrier& barrier) { arrive(*me().block, offset_of(barrier), 0); }

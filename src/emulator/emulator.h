@@ -27,7 +27,7 @@ struct Launch {
     Timing wgmma = Timing::early;
     /// 0: threads and clusters in ascending order. Otherwise shuffled, and threads lose their turn now and then.
     std::uint64_t seed = 0;
-    /// Of each thread, before setmaxnreg; 0: what a launch of so many threads can have.
+    /// For each thread, before setmaxnreg; 0: what a launch of so many threads can have.
     int registers = 0;
     /// What a warp does, for messages.
     std::function<const char*(int warp)> role{};

@@ -155,7 +155,7 @@ Fiber::~Fiber() {
 void Fiber::start(std::function<void()> body) {
 #ifdef TILEWRIGHT_EMULATOR_RACES
     if (sanitizer_fiber_ != nullptr && !ended_) {
-        // What the body did that was given up comes before all that follows.
+        // What the abandoned body did happens before all that follows.
         void* const thread = __tsan_get_current_fiber();
         __tsan_switch_to_fiber(sanitizer_fiber_, 1);
         race::release(this);
@@ -167,7 +167,7 @@ void Fiber::start(std::function<void()> body) {
     if (sanitizer_fiber_ == nullptr) sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
 #ifdef TILEWRIGHT_ASAN
-    // A body that was given up has left its frames' marks.
+    // An abandoned body has left its frames' poison.
     ASAN_UNPOISON_MEMORY_REGION(stack_ + guard_bytes, stack_bytes - guard_bytes);
     fake_stack_ = nullptr;
 #endif

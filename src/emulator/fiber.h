@@ -1,4 +1,4 @@
-// A fiber: a function with a stack of its own that runs until it suspends itself.
+// A fiber: a function with a separate stack, that runs until it suspends itself.
 #pragma once
 
 #include <cstddef>

@@ -139,7 +139,7 @@ void Machine::prepare(int first_block) {
                          .writers = std::vector<u16>(options_.shared_bytes / 4)};
         for (Warp& warp : blocks_[rank].warps) warp.registers = options_.registers;
     }
-    cluster_meeting_ = {};
+    cluster_sync_point_ = {};
     round_ = 0;
     u32 first_round = 0;
     order_.clear();

@@ -33,7 +33,7 @@ protected:
 };
 
 /// Threads that go on together. All must call the same primitive with the same operand.
-struct Meeting {
+struct SyncPoint {
     const char* primitive = "";
     int operand = 0;
     int expected = 0;
@@ -43,11 +43,11 @@ struct Meeting {
 
 struct BarrierState {
     int expected = 0;
-    int pending = 0;         // arrivals that this phase still lacks
-    long long bytes = 0;     // announced and not yet delivered
-    u32 phase = 0;           // parity of the phase under way
-    bool announced = false;  // by barrier_init_fence
-    std::string name{};      // as the first wait called it
+    int pending = 0;      // arrivals that this phase still lacks
+    long long bytes = 0;  // expected and not yet delivered
+    u32 phase = 0;        // parity of the phase under way
+    bool fenced = false;  // by barrier_init_fence
+    std::string name{};   // as the first wait called it
 };
 
 struct Thread;
@@ -72,9 +72,9 @@ struct Warpgroup {
 };
 
 struct Warp {
-    Meeting meeting{};
+    SyncPoint sync_point{};
     int registers = 0;  // of each thread
-    // Of this call and the one before: no lane can be two calls ahead of another.
+    // For this call and the one before: no lane can be two calls ahead of another.
     std::array<std::array<u8*, hopper::warp_threads>, 2> matrix_rows{};
     std::array<int, 2> first_value{};
     std::array<std::array<int, hopper::warp_threads>, 2> values{};
@@ -86,8 +86,8 @@ struct Block {
     int running = 0;  // threads that have not ended
     u8* shared = nullptr;
     std::map<u32, BarrierState> barriers{};  // by offset in shared memory
-    Meeting meeting{};
-    std::array<Meeting, 16> named{};
+    SyncPoint sync_point{};
+    std::array<SyncPoint, 16> named{};
     std::vector<Warp> warps{};
     std::vector<Warpgroup> warpgroups{};
     int free_registers = 0;
@@ -139,7 +139,7 @@ public:
     Thread& current() const { return *current_; }
     Block& block(int rank) { return blocks_[rank]; }
     int cluster_size() const { return options_.cluster; }
-    Meeting& cluster_meeting() { return cluster_meeting_; }
+    SyncPoint& cluster_sync_point() { return cluster_sync_point_; }
 
     /// Suspends the current thread until the wait is over.
     void wait_for(Wait& wait);
@@ -169,7 +169,7 @@ private:
     std::vector<Block> blocks_;
     std::vector<Thread> threads_;
     std::vector<Thread*> order_;
-    Meeting cluster_meeting_;
+    SyncPoint cluster_sync_point_;
     std::vector<std::function<void()>> in_flight_;
     Thread* current_ = nullptr;
     u32 round_ = 0;
@@ -186,21 +186,21 @@ inline Thread& me() { return machine().current(); }
 [[noreturn]] void fail(const Thread& thread, const std::string& text);
 [[noreturn]] void fail(const std::string& text);
 
-/// Where something lies in the block's shared memory.
+/// The offset of an address in the block's shared memory.
 u32 shared_offset(const Block& block, const void* pointer, u32 bytes);
 
 /// The barrier at this place of a block.
 BarrierState& barrier_state(const Thread& user, Block& block, u32 offset);
 void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes);
 
-/// Fails if the engines cannot be sure to see what lies there.
+/// Fails if the copy engines might not see what was written there.
 void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes);
 
 /// Counts the current thread; what `wait_for_others` waits for. `orders`: what was written before is visible after.
-u32 come(Meeting& meeting, const char* primitive, int operand, int expected, bool orders = true);
-void wait_for_others(Meeting& meeting, u32 generation, bool orders = true);
+u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders = true);
+void wait_for_others(SyncPoint& sync_point, u32 generation, bool orders = true);
 /// Both.
-void meet(Meeting& meeting, const char* primitive, int operand, int expected, bool orders = true);
+void synchronise(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders = true);
 
 /// d = A B^T + d in the tensor core's arithmetic, over [64, n] in rows of n.
 void multiply(const Thread& caller, const WgmmaCall& call, float* d);

@@ -1,4 +1,4 @@
-// Who a thread is, plain memory, and arithmetic.
+// Indices of threads, ordinary loads and stores, and arithmetic.
 #include "emulator/machine.h"
 #include "emulator/race.h"
 #include "formats/codec.h"
@@ -39,9 +39,9 @@ const std::array<u8*, hopper::warp_threads>& rows_of_lanes(const char* primitive
     const u32 offset = shared_offset(*me().block, row, 16);
     if (offset % 16 != 0) fail(fmt::format("{}: offset {} is no multiple of 16", primitive, offset));
     Warp& warp = me().own_warp();
-    auto& rows = warp.matrix_rows[warp.meeting.generation % 2];
+    auto& rows = warp.matrix_rows[warp.sync_point.generation % 2];
     rows[me().lane()] = static_cast<u8*>(row);
-    meet(warp.meeting, primitive, 0, hopper::warp_threads, false);
+    synchronise(warp.sync_point, primitive, 0, hopper::warp_threads, false);
     return rows;
 }
 
@@ -97,24 +97,24 @@ int block_count() { return machine().options().blocks; }
 int block_rank() { return me().block->rank; }
 int same_in_warp(int value) {
     Warp& warp = me().own_warp();
-    int& first = warp.first_value[warp.meeting.generation % 2];
+    int& first = warp.first_value[warp.sync_point.generation % 2];
     if (me().lane() == 0) first = value;
-    meet(warp.meeting, "same_in_warp", 0, warp_threads, false);
+    synchronise(warp.sync_point, "same_in_warp", 0, warp_threads, false);
     return first;
 }
 
 int from_lane(int value, int lane) {
     Warp& warp = me().own_warp();
-    auto& values = warp.values[warp.meeting.generation % 2];
+    auto& values = warp.values[warp.sync_point.generation % 2];
     values[me().lane()] = value;
-    meet(warp.meeting, "from_lane", 0, warp_threads, false);
+    synchronise(warp.sync_point, "from_lane", 0, warp_threads, false);
     return values[static_cast<unsigned>(lane) % warp_threads];
 }
 u32 ballot(bool yes) {
     Warp& warp = me().own_warp();
-    auto& values = warp.values[warp.meeting.generation % 2];
+    auto& values = warp.values[warp.sync_point.generation % 2];
     values[me().lane()] = yes ? 1 : 0;
-    meet(warp.meeting, "ballot", 0, warp_threads, false);
+    synchronise(warp.sync_point, "ballot", 0, warp_threads, false);
     u32 bits = 0;
     for (int lane = 0; lane < warp_threads; ++lane) bits |= static_cast<u32>(values[lane]) << lane;
     return bits;

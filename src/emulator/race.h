@@ -28,7 +28,8 @@ inline void release(const void* address) { __tsan_release(address_of(address)); 
 inline void reads(const void* address, std::size_t bytes) { __tsan_read_range(address_of(address), bytes); }
 inline void writes(const void* address, std::size_t bytes) { __tsan_write_range(address_of(address), bytes); }
 
-/// What a copy engine writes it writes as a thread of its own, after whoever started it, before `barrier` completes.
+/// What a copy engine writes it writes as a separate thread, after the thread that started it, before `barrier`
+/// completes.
 inline void engine_writes(const void* address, std::size_t bytes, const void* barrier) {
     static void* const engine = __tsan_create_fiber(0);
     static const char started = 0;

@@ -21,13 +21,13 @@ constexpr int chunk_bytes = 16;
 struct EncodedMap {
     TensorMapDescription description;
     u64 padding[(sizeof(TensorMap) - sizeof(TensorMapDescription)) / 8 - 1];
-    u64 mark;
+    u64 signature;
 };
 static_assert(sizeof(EncodedMap) == sizeof(TensorMap));
 
 TensorMapDescription decode(const char* primitive, const TensorMap& map) {
     const auto encoded = std::bit_cast<EncodedMap>(map);
-    if (encoded.mark != encoded_here) fail(fmt::format("{}: not a tensor map of emulator::encode", primitive));
+    if (encoded.signature != encoded_here) fail(fmt::format("{}: not a tensor map of emulator::encode", primitive));
     return encoded.description;
 }
 
@@ -179,7 +179,7 @@ TensorMap encode(const TensorMapDescription& map) {
     demand(row_bytes(map) % 16 == 0, fmt::format("{} bytes in a row of the box; a multiple of 16", row_bytes(map)));
     demand(!map.swizzled || row_bytes(map) == swizzle_row_bytes,
            fmt::format("{} bytes in a row of a swizzled box; 128", row_bytes(map)));
-    return std::bit_cast<TensorMap>(EncodedMap{.description = map, .padding = {}, .mark = encoded_here});
+    return std::bit_cast<TensorMap>(EncodedMap{.description = map, .padding = {}, .signature = encoded_here});
 }
 
 }  // namespace tilewright::emulator

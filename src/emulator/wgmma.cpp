@@ -144,8 +144,9 @@ void start_wgmma(float* d, const WgmmaCall& call) {
 }
 
 void finish_wgmma(int pending) {
-    // `.sync.aligned`: no lane goes on before all of its warp are here, and have read what they read before.
-    meet(me().own_warp().meeting, "wgmma_wait", pending, hopper::warp_threads);
+    // `.sync.aligned`: no lane continues before all lanes of its warp have arrived and have completed their earlier
+    // reads.
+    synchronise(me().own_warp().sync_point, "wgmma_wait", pending, hopper::warp_threads);
     Thread& thread = me();
     Warpgroup& group = thread.own_warpgroup();
     thread.accumulators_fenced = false;

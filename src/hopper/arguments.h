@@ -52,7 +52,7 @@ struct TimeoutReport {
 /// What the entries of GroupSizes mean.
 enum class SizeKind : u8 {
     ends,     // the row at which each group ends; the next begins there, rounded up to the alignment
-    counts,   // rows of each group, each in a matrix of its own
+    counts,   // rows of each group, which has a separate matrix
     indices,  // the group of each row
 };
 

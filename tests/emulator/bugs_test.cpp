@@ -109,7 +109,7 @@ TEST(PlantedBugs, WrongPhase) {
 TEST(PlantedBugs, TooManyBytes) {
     expect_always<Bug::too_many_bytes>("multiply: barrier_wait(full[0], parity 0): 0 of 1 arrivals and 16 bytes");
 }
-TEST(PlantedBugs, TooFewBytes) { expect_always<Bug::too_few_bytes>("16 bytes more than were announced"); }
+TEST(PlantedBugs, TooFewBytes) { expect_always<Bug::too_few_bytes>("16 bytes more than were expected"); }
 TEST(PlantedBugs, NobodyWaitsForTheInitialisation) {
     expect_somewhere<Bug::no_init_sync>("is used before barrier_init");
 }

@@ -1,5 +1,5 @@
-// The walk over the tiles of groups: for thousands of mixes of sizes, sensible or not, the blocks of a grid meet every
-// tile of every GEMM once, as src/problem has the GEMMs, and no other.
+// The scheduler of grouped kernels: for thousands of mixes of sizes, sensible or not, the blocks of a grid take every
+// tile of every group once, as src/problem has the groups, and no other.
 #include "hopper/schedule/grouped.h"
 
 #include <gtest/gtest.h>
@@ -32,51 +32,51 @@ struct Mix {
 };
 
 /// Batch, group, row, column, end of the rows that are stored.
-using Met = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>;
+using Taken = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>;
 
 template <Tile tile>
-Met walk(const Mix& mix) {
+Taken tiles_of(const Mix& mix) {
     const Geometry& g = mix.geometry;
     const hopper::Extent extent{.m = static_cast<int>(g.m),
                                 .n = static_cast<int>(g.n),
                                 .batch = static_cast<int>(g.groups),
                                 .raster_width = mix.raster_width};
     const hopper::GroupSizes sizes = launch::group_sizes(g);
-    Met met;
+    Taken taken;
     emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size, .threads = hopper::warp_threads}, [&] {
         hopper::GroupedSchedule<tile> schedule(sizes, extent, hopper::block_index(), hopper::block_count());
         for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0) {
-                met.emplace(work.batch, work.group, work.row, work.column, work.row_end);
+                taken.emplace(work.batch, work.group, work.row, work.column, work.row_end);
             }
         }
     });
-    return met;
+    return taken;
 }
 
 template <Tile tile>
-Met expected(const Mix& mix) {
+Taken expected(const Mix& mix) {
     const Geometry& g = mix.geometry;
     constexpr int wide = tile.shape.n * tile.cluster.size;
     const std::int64_t columns = (g.n + wide - 1) / wide * wide;
-    Met met;
+    Taken taken;
     for (const GroupGemm& gemm : group_gemms(g)) {
         const std::int64_t end = gemm.row_begin + gemm.rows;
         for (std::int64_t row = gemm.row_begin; row < end; row += tile.shape.m) {
             const std::int64_t batch = g.grouping.grouping == Grouping::m_grouped_masked ? gemm.group : 0;
             for (std::int64_t column = 0; column < columns; column += tile.shape.n) {
-                met.emplace(batch, gemm.group, row, column, end);
+                taken.emplace(batch, gemm.group, row, column, end);
             }
         }
     }
-    return met;
+    return taken;
 }
 
 /// Long runs are cut where a raster ends, which changes no tile: only where rows that are stored end is said otherwise.
 template <Tile tile>
-Met without_cuts(const Met& met, const Mix& mix) {
-    Met joined;
-    for (auto [batch, group, row, column, end] : met) {
+Taken without_raster_ends(const Taken& taken, const Mix& mix) {
+    Taken joined;
+    for (auto [batch, group, row, column, end] : taken) {
         for (const GroupGemm& gemm : group_gemms(mix.geometry)) {
             const bool within = gemm.group == group && gemm.row_begin <= row && row < gemm.row_begin + gemm.rows;
             if (within && (end - gemm.row_begin) % (std::int64_t{mix.raster_width} * tile.shape.m) == 0) {
@@ -136,13 +136,14 @@ void expect_every_tile_once(int mixes) {
         mix.blocks = tile.cluster.size * (1 + static_cast<int>(random() % 7));
         mix.raster_width = 1 + static_cast<int>(random() % 3);
         fill_entries(mix, random);
-        ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
+        ASSERT_EQ(without_raster_ends<tile>(tiles_of<tile>(mix), mix),
+                  without_raster_ends<tile>(expected<tile>(mix), mix))
             << name(g.grouping.grouping) << ", " << g.groups << " groups, m " << g.m << ", n " << g.n << ", "
             << mix.blocks << " blocks, mix " << i;
     }
 }
 
-TEST(GroupedSchedule, MeetsEveryTileOnce) {
+TEST(GroupedSchedule, TakesEveryTileOnce) {
     constexpr int mixes = TILEWRIGHT_GROUPED_MIXES;  // fewer under sanitizers
     expect_every_tile_once<Tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped}>(
         200 * mixes);
@@ -152,7 +153,7 @@ TEST(GroupedSchedule, MeetsEveryTileOnce) {
         .shape = {.m = 128, .n = 32}, .cluster = hopper::share_a(2), .family = hopper::Family::m_grouped}>(100 * mixes);
 }
 
-/// Where indices lie side by side, hundreds of rows are passed over at once.
+/// For contiguous indices, hundreds of rows are skipped at once.
 TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
     constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
     std::mt19937_64 random(1);
@@ -168,7 +169,8 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
                                       static_cast<std::int32_t>(random() % 4) - 1);
         }
         g.grouping.sizes = row_major(mix.narrow_entries.data(), Format::i32, {g.m});
-        ASSERT_EQ(without_cuts<tile>(walk<tile>(mix), mix), without_cuts<tile>(expected<tile>(mix), mix))
+        ASSERT_EQ(without_raster_ends<tile>(tiles_of<tile>(mix), mix),
+                  without_raster_ends<tile>(expected<tile>(mix), mix))
             << "mix " << i;
     }
 }
@@ -196,13 +198,13 @@ TEST(GroupedSchedule, SkipsEmptyGroups) {
         }
         g.grouping.sizes = row_major(mix.entries.data(), Format::i64, {g.groups});
         if (random() % 2 == 0) narrow_entries(mix, random);
-        ASSERT_EQ(walk<tile>(mix), expected<tile>(mix))
+        ASSERT_EQ(tiles_of<tile>(mix), expected<tile>(mix))
             << name(g.grouping.grouping) << ", " << g.groups << " groups, mix " << i;
     }
 }
 
 /// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
-TEST(GroupedSchedule, BlocksTakeTheTailsOfPiecesInTurn) {
+TEST(GroupedSchedule, BlocksTakeTheTailsOfGroupsInTurn) {
     constexpr Tile tile{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .family = hopper::Family::m_grouped};
     Mix mix;
     mix.geometry.groups = 32;

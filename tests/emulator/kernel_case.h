@@ -19,7 +19,7 @@ struct Conditions {
 
 std::string describe(const Conditions& run);
 
-/// Whether the kernel is made for this call: those of plain tiles are not for all.
+/// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
 /// Empty: all of D's bytes agree, and nothing else was written. Otherwise what is wrong.

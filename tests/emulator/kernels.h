@@ -14,7 +14,8 @@ struct Kernel {
     void (*run)(hopper::Arguments);
 };
 
-/// Sanitizers make a kernel many times slower, and its compilation: each seventh of the list is built and run there.
+/// Sanitizers make a kernel many times slower, and its compilation: every TILEWRIGHT_KERNEL_STEP-th is built and run
+/// there.
 inline constexpr int kernel_step = TILEWRIGHT_KERNEL_STEP;
 
 /// The pack, then others: e5m2, and cuts that the pack lacks.

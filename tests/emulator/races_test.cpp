@@ -30,8 +30,8 @@ namespace {
 constexpr int threads = 128;
 
 /// Each thread writes a number and reads its neighbour's.
-template <class Write, class Read, class Meet>
-int races_of_neighbours(Write write, Read read, Meet meet) {
+template <class Write, class Read, class Synchronise>
+int races_of_neighbours(Write write, Read read, Synchronise synchronise) {
     struct Shared {
         float values[threads];
     };
@@ -41,7 +41,7 @@ int races_of_neighbours(Write write, Read read, Meet meet) {
         auto& shared = hopper::shared_memory<Shared>();
         const int thread = hopper::thread_index();
         write(shared.values[thread], static_cast<float>(thread));
-        meet();
+        synchronise();
         out[thread] = read(shared.values[thread ^ 1]);
     });
     return reports - before;
@@ -52,7 +52,7 @@ float read_plainly(const float& from) { return from; }
 void write_by_primitive(float& to, float value) { hopper::store_shared(to, value); }
 float read_by_primitive(const float& from) { return hopper::load_shared(from); }
 
-TEST(Races, PlainMemory) {
+TEST(Races, MemoryByOrdinaryAccesses) {
     EXPECT_EQ(races_of_neighbours(write_plainly, read_plainly, hopper::sync_block), 0);
     EXPECT_EQ(races_of_neighbours(write_plainly, read_plainly, hopper::sync_warp), 0);
     EXPECT_GT(races_of_neighbours(write_plainly, read_plainly, [] {}), 0);
@@ -70,8 +70,8 @@ int races_of_ring() {
 }
 
 TEST(Races, TheRingKernelHasNone) { EXPECT_EQ(races_of_ring<Bug::none>(), 0); }
-/// All lanes write a row, one has it stored. `meet` stands between.
-int races_of_store(void (*meet)()) {
+/// All lanes write a row, one has it stored. `synchronise` is called in between.
+int races_of_store(void (*synchronise)()) {
     struct Shared {
         alignas(128) float row[32];
     };
@@ -87,7 +87,7 @@ int races_of_store(void (*meet)()) {
         auto& shared = hopper::shared_memory<Shared>();
         hopper::store_shared(shared.row[hopper::lane_index()], 1);
         hopper::fence_async_proxy();
-        meet();
+        synchronise();
         if (hopper::lane_index() != 0) return;
         hopper::tma_store(map, shared.row, 0, 0, 0);
         hopper::tma_store_commit();

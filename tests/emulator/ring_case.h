@@ -1,4 +1,4 @@
-// Runs the ring kernel on data of its own and says what came of it: nothing, a wrong result, or the emulator's error.
+// Runs the ring kernel on its data and returns the outcome: nothing, a wrong result, or the emulator's error.
 #pragma once
 
 #include "emulator/emulator.h"

@@ -1,5 +1,5 @@
 // A small kernel in the shape of the real ones (TMA, ring, wgmma, TMA store), in which one mistake at a time can be
-// planted. D = A B^T: 128 x 32 tiles, promotion every 128 of k, bf16. It stands for what the emulator must catch.
+// planted. D = A B^T: 128 x 32 tiles, promotion every 128 of k, bf16. The emulator must catch them.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -17,7 +17,7 @@ enum class Bug {
     wrong_phase,        // the producer waits for the phase that needs the first release
     too_many_bytes,     // `full` waits for more than is copied
     too_few_bytes,      // ... for less
-    no_init_sync,       // nobody waits for barrier_init
+    no_init_sync,       // no thread waits for barrier_init
     no_init_fence,
     no_proxy_fence,      // TMA may not see what is staged
     no_warp_sync,        // lane 0 stores what other lanes have not staged
@@ -138,7 +138,7 @@ void store_rows(RingShared& shared, const RingArguments& arguments, int warp, in
 }
 
 template <Bug bug>
-void drain_ring(RingShared& shared, const RingArguments& arguments, int warp) {
+void consume_ring(RingShared& shared, const RingArguments& arguments, int warp) {
     RingPlace place;
     for (int tile = block_index(); tile < arguments.m_tiles; tile += block_count()) {
         float sum[ring_n / 2] = {};
@@ -168,7 +168,7 @@ __global__ void ring_gemm(const __grid_constant__ RingArguments arguments) {
         if (thread_index() == 0) fill_ring<bug>(shared, arguments);
     } else {
         registers_take<168>();
-        drain_ring<bug>(shared, arguments, warp - 4);
+        consume_ring<bug>(shared, arguments, warp - 4);
     }
 }
 

@@ -35,8 +35,8 @@ PrimitiveCase product_of(const char* formats, int x, int y) {
     return product;
 }
 
-/// Every bf16 number and what lies around the ties between it and the next, and likewise for f16; in a mixed order, so
-/// that the fma meets operands of all kinds.
+/// Every bf16 number and what is next to the ties between it and the next, and likewise for f16; in a mixed order, so
+/// that the fma has operands of all kinds.
 std::vector<float> awkward_numbers() {
     std::vector<float> numbers;
     for (u32 code = 0; code < 65536; ++code) {
@@ -121,8 +121,8 @@ PrimitiveCase share_case(int x, int y) {
 
 PrimitiveCase phases_case() {
     return {.name = "phases of a barrier",
-            .expression = "tilewright::primitives::walk_phases",
-            .kernel = walk_phases,
+            .expression = "tilewright::primitives::complete_phases",
+            .kernel = complete_phases,
             .threads = 32,
             .blocks = 2,
             .a = codes_box(some_codes(4), 64),

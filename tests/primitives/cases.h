@@ -58,12 +58,12 @@ PrimitiveCase product_case(const std::vector<std::byte>& a, const std::vector<st
 PrimitiveCase store_case(int x, int y, bool transposed);
 PrimitiveCase share_case(int x, int y);
 PrimitiveCase phases_case();
-/// Of triples.
+/// For triples.
 PrimitiveCase convert_case(std::vector<float> in);
 
 PrimitiveResult run_on_emulator(const PrimitiveCase& primitive, emulator::Timing timing);
 
-/// kernels.h as text, with what NVRTC needs beside it.
+/// kernels.h as text, with what else NVRTC needs.
 extern const char* const kernels_text;
 
 }  // namespace tilewright::primitives

@@ -96,7 +96,7 @@ void expect_clipped_stores(bool transposed) {
 TEST(Primitives, StoresAreClipped) { expect_clipped_stores(false); }
 TEST(Primitives, StoresOfTransposedMatricesAreClipped) { expect_clipped_stores(true); }
 
-/// Each block has the whole box: rows of 128 bytes, in each the 16-byte pieces exchanged by the row's last three bits.
+/// Each block has the whole box: rows of 128 bytes, in each the 16-byte chunks exchanged by the row's last three bits.
 TEST(Primitives, SharedBoxesArriveInBothBlocks) {
     for (const Timing timing : {Timing::early, Timing::late}) {
         for (const auto& [x, y] : {std::pair{0, 0}, std::pair{64, 30}, std::pair{-16, -5}}) {
@@ -111,8 +111,8 @@ TEST(Primitives, SharedBoxesArriveInBothBlocks) {
     }
 }
 
-// Bits of walk_phases' notes, in order: parity 0 no, 1 yes; after one arrival 0 no; after both 0 yes, 1 no; announced
-// bytes 1 no; the other block missing 1 no; all there 1 yes, 0 no.
+// Bits of complete_phases' notes, in order: parity 0 no, 1 yes; after one arrival 0 no; after both 0 yes, 1 no;
+// expected bytes 1 no; the other block missing 1 no; all there 1 yes, 0 no.
 TEST(Primitives, PhasesOfABarrier) {
     for (const Timing timing : {Timing::early, Timing::late}) {
         EXPECT_EQ(at<u64>(run_on_emulator(phases_case(), timing).words, 0), 0b01'0'0'01'0'10U);

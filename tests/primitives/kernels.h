@@ -1,7 +1,7 @@
 // Small kernels, each for one thing that the emulator claims about the hardware: swizzle, descriptors and fragments
 // (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`,
 // `stage_transposed_and_store`), multicast (`share_box`), the phases of an
-// mbarrier (`walk_phases`), conversions (`convert`). Plain device code: the emulator and NVRTC compile it, and both
+// mbarrier (`complete_phases`), conversions (`convert`). Device code: the emulator and NVRTC compile it, and both
 // must write the same bits.
 #pragma once
 
@@ -17,7 +17,7 @@ struct PrimitiveArguments {
     TensorMap d;      // 16-bit (column, row, 1), boxes of 64 x 16, swizzled
     const float* in;  // convert: [count, 3]
     float* out;       // multiply_box: [128 threads, 32]; share_box: [2 blocks, 64 x 32]; convert: [count, 3]
-    u64* words;       // walk_phases: [1]; convert: [count, 2]
+    u64* words;       // complete_phases: [1]; convert: [count, 2]
     int count;
     int x;  // where the box begins
     int y;
@@ -29,7 +29,7 @@ struct PrimitiveShared {
     Barrier full;
 };
 
-/// 64 x 64 x 128 from (x, y) of both operands, which may lie outside: each thread's fragment goes to `out`.
+/// 64 x 64 x 128 from (x, y) of both operands, which may be outside of them: each thread's fragment goes to `out`.
 template <Storage a_format, Storage b_format>
 __global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
@@ -81,7 +81,7 @@ inline __global__ void stage_and_store(const __grid_constant__ PrimitiveArgument
     store_staged(arguments, shared);
 }
 
-/// The same numbers and box, staged as their transposed matrix lies in registers.
+/// The same numbers and box, staged as the transposed matrix is in registers.
 inline __global__ void stage_transposed_and_store(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
     const int lane = lane_index();
@@ -124,7 +124,7 @@ inline __global__ void share_box(const __grid_constant__ PrimitiveArguments argu
 
 /// Bit after bit of what a barrier of two arrivals says of its phases: before the first, between arrivals of its own
 /// block, while bytes and an arrival of the other block are missing, and when all is there.
-inline __global__ void walk_phases(const __grid_constant__ PrimitiveArguments arguments) {
+inline __global__ void complete_phases(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
     int budget = wait_budget;
     u64 seen = 0;

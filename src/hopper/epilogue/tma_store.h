@@ -1,7 +1,7 @@
 // The store warp: D, which the consumers staged in shared memory, to global memory by TMA.
 //
 // All stores of a tile at once would delay the loads of the next tile, in all blocks at the same time. So they are
-// spread over the time that the next tile takes.
+// paced over the time that the next tile takes.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -37,9 +37,9 @@ TILEWRIGHT_DEVICE void store_tail_rows(const Shared<tile>& shared, const Argumen
 #pragma unroll
             for (int i = 0; i < in_flight; ++i) {
                 const int at = row + i * rows_at_once;  // in the warpgroup's share, if not in the group
-                const int place = store_swizzled(tile, bytes) ? chunk ^ at % 8 : chunk;
+                const int swizzled = store_swizzled(tile, bytes) ? chunk ^ at % 8 : chunk;
                 values[i] = load_shared(
-                    *reinterpret_cast<const Quad*>(from + at * store_pitch(tile, bytes) + place * chunk_bytes));
+                    *reinterpret_cast<const Quad*>(from + at * store_pitch(tile, bytes) + swizzled * chunk_bytes));
             }
 #pragma unroll
             for (int i = 0; i < in_flight; ++i, to += step) {

@@ -18,7 +18,7 @@ struct Step {
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
                                const PromotionScales<tile>& scales, int subtile, const Step& step) {
-    const int place = step.in_four % k_blocks_per_scale_copy(tile);
+    const int k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
@@ -27,7 +27,7 @@ TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], co
             const float before = step.first ? 0.0F : accumulator[index];
             if constexpr (scales_in_mainloop(tile)) {
                 accumulator[index] =
-                    fma(partial[index], scales.for_element(subtile, place, j, 2 * row + i % 2), before);
+                    fma(partial[index], scales.for_element(subtile, k_block_in_copy, j, 2 * row + i % 2), before);
             } else {
                 accumulator[index] = before + partial[index];
             }
@@ -45,7 +45,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
     constexpr bool k_major = has_k_major_scales(tile);
     // Narrow wgmmas are complete before scales that are read after their issue would have arrived.
     constexpr bool rows_first = !k_major && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
-    const int stage = c.ring.stage, place = step.in_four % k_blocks_per_scale_copy(tile);
+    const int stage = c.ring.stage, k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
     if (exists) c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
@@ -55,14 +55,15 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         wgmma_fence();
         issue(c, partial, subtile, false);
         wgmma_commit();
-        if (subtile == 0 && exists && (step.first || (k_major && place == 0))) {
+        if (subtile == 0 && exists && (step.first || (k_major && k_block_in_copy == 0))) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);
         }
         store_subtile(subtile);
         if (subtile == subtiles<tile> - 1 && exists) c.advance();
-        if (!rows_first && place == 0 && subtile % wgmmas_along_n(tile) == 0) scales.read_rows(c, stage, subtile);
-        scales.multiply(subtile, place);
+        if (!rows_first && k_block_in_copy == 0 && subtile % wgmmas_along_n(tile) == 0)
+            scales.read_rows(c, stage, subtile);
+        scales.multiply(subtile, k_block_in_copy);
         wgmma_wait<0>();
         pin(partial);
         // Before the promotion: the stage's refill starts that much earlier.

@@ -52,13 +52,13 @@ private:
 
     TILEWRIGHT_DEVICE void read(const WorkTile& work, int lane, int begin) {
         constexpr int a_rows = tile.swap_ab ? mma_b_rows : mma_a_rows, b_rows = tile.swap_ab ? mma_a_rows : mma_b_rows;
-        constexpr int a_place = tile.swap_ab ? b_rows / threads : 0, b_place = tile.swap_ab ? 0 : a_rows / threads;
-        read_operand<a_place, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
-        read_operand<b_place, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
+        constexpr int a_offset = tile.swap_ab ? b_rows / threads : 0, b_offset = tile.swap_ab ? 0 : a_rows / threads;
+        read_operand<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+        read_operand<b_offset, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
     }
 
-    /// `rows` rows of one operand, every 32nd from `row` on, into the values from `place` on.
-    template <int place, int rows>
+    /// `rows` rows of one operand, every 32nd from `row` on, into the values from `offset` on.
+    template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
         const i64 first = batch * view.batch_stride + row * view.row_stride + begin * view.k_stride;
 #pragma unroll
@@ -67,7 +67,7 @@ private:
 #pragma unroll
             for (int i = 0; i < k_blocks_at_once; ++i) {
                 const i64 index = first + r * threads * view.row_stride + i * view.k_stride;
-                values_[i][place + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
+                values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
             }
         }
     }

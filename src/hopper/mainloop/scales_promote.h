@@ -92,11 +92,11 @@ struct PromotionScales {
     /// `k_block`'s, from those of its four. By selection, because an index that is not known to the compiler would move
     /// registers to local memory.
     TILEWRIGHT_DEVICE void select(const PromotionScales& four, int k_block) {
-        const int place = k_block % k_blocks_per_scale_copy(tile);
+        const int k_block_in_copy = k_block % k_blocks_per_scale_copy(tile);
         const auto pick = [&](const OfKBlocks& from) {
             float value = from[0];
 #pragma unroll
-            for (int i = 1; i < k_blocks; ++i) value = place == i ? from[i] : value;
+            for (int i = 1; i < k_blocks; ++i) value = k_block_in_copy == i ? from[i] : value;
             return value;
         };
 #pragma unroll
@@ -105,21 +105,22 @@ struct PromotionScales {
         for (int i = 0; i < (has_block_scales(tile) ? blocks : 0); ++i) block[i][0] = pick(four.block[i]);
     }
 
-    TILEWRIGHT_DEVICE void multiply(int subtile, int place) {
+    TILEWRIGHT_DEVICE void multiply(int subtile, int k_block_in_copy) {
         if constexpr (has_block_scales(tile) && scales_mma_rows(tile)) {
 #pragma unroll
             for (int i = 0; i < 2 * blocks; ++i) {
-                product[i % 2][i / 2] = row[subtile / wgmmas_along_n(tile) * 2 + i % 2][place] * block[i / 2][place];
+                product[i % 2][i / 2] =
+                    row[subtile / wgmmas_along_n(tile) * 2 + i % 2][k_block_in_copy] * block[i / 2][k_block_in_copy];
             }
         }
     }
 
-    /// Of element `i` (0 .. 3) of the subtile's j-th 8 columns.
-    TILEWRIGHT_DEVICE float for_element(int subtile, int place, int j, int i) const {
+    /// For element `i` (0 .. 3) of the subtile's j-th 8 columns.
+    TILEWRIGHT_DEVICE float for_element(int subtile, int k_block_in_copy, int j, int i) const {
         if constexpr (tile.swap_ab && has_block_scales(tile)) {
-            return block[0][place] * column[2 * j + i % 2];
+            return block[0][k_block_in_copy] * column[2 * j + i % 2];
         } else if constexpr (scales_mma_columns(tile)) {
-            return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][place] * column[2 * j + i % 2];
+            return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
         } else {
             return product[i / 2][(subtile % wgmmas_along_n(tile) * columns + j * 8) / block_columns];
         }

@@ -52,7 +52,7 @@ TILEWRIGHT_DEVICE void pause(int nanoseconds) { asm volatile("nanosleep.u32 %0;"
 TILEWRIGHT_DEVICE void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 TILEWRIGHT_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TILEWRIGHT_DEVICE void arrive_cluster() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
-// Without release: what the peers must see, initialised mbarriers, has a fence of its own.
+// Without release: what the peers must see, initialised mbarriers, has its fence.
 TILEWRIGHT_DEVICE void arrive_cluster_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

@@ -60,7 +60,7 @@ TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
 /// Runs of equal row indices, in ascending order of rows.
 class IndexRuns {
 public:
-    /// A run is cut every `longest` rows, so that work on it begins before its end is found.
+    /// A run ends after `longest` rows and the next begins, so that work begins before the end of a long one is found.
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
 
@@ -74,12 +74,12 @@ public:
             }
             if (row_ > rows_) return false;  // the last run has ended
             if (row_ % rows_at_once == 0) find_ends();
-            const int place = row_ % rows_at_once / warp_threads;
+            const int part = row_ % rows_at_once / warp_threads;
             if (ending_ == 0) {
                 row_ += rows_at_once;
                 if (last_ < 0 || row_ - begin_ >= leap) skip_rows();
-            } else if ((ending_ >> place & 1) != 0) {
-                run = take_runs(place);
+            } else if ((ending_ >> part & 1) != 0) {
+                run = take_runs(part);
                 if (ballot(run.end > run.begin) != 0) return true;
             } else {
                 row_ += warp_threads;
@@ -168,10 +168,10 @@ private:
     }
 
     /// For each lane the run that ends before its row, one of the 32 from row_ on; row_ advances.
-    TILEWRIGHT_DEVICE RowRange take_runs(int place) {
+    TILEWRIGHT_DEVICE RowRange take_runs(int part) {
         int index = now_[0];
 #pragma unroll
-        for (int i = 1; i < at_once; ++i) index = place == i ? now_[i] : index;
+        for (int i = 1; i < at_once; ++i) index = part == i ? now_[i] : index;
         const int lane = lane_index(), before = index_before(index, last_);
         const u32 ends = ballot(index != before), earlier = ends & ((1U << lane) - 1);
         RowRange run{.begin = earlier != 0 ? row_ + highest_bit(earlier) : begin_, .end = row_ + lane, .group = before};
@@ -249,10 +249,10 @@ private:
 
     /// The size of this lane's group among the 32 from `group_` on; no register index is known at run time only.
     TILEWRIGHT_DEVICE int size_of_lane() const {
-        const int place = group_ % groups_at_once / warp_threads;
+        const int part = group_ % groups_at_once / warp_threads;
         int size = sizes_read_[0];
 #pragma unroll
-        for (int i = 1; i < sizes_per_lane; ++i) size = place == i ? sizes_read_[i] : size;
+        for (int i = 1; i < sizes_per_lane; ++i) size = part == i ? sizes_read_[i] : size;
         return size;
     }
 

@@ -35,8 +35,8 @@ public:
           raster_width_(extent.raster_width),
           rank_(block % tile.cluster.size),
           tiles_n_(tiles_along(extent.n, cluster_columns(tile))),
-          place_(block / tile.cluster.size),
-          next_(place_),
+          index_in_wave_(block / tile.cluster.size),
+          next_(index_in_wave_),
           step_(blocks / tile.cluster.size) {
         ranges_.prefetch(block, blocks);
     }
@@ -74,10 +74,10 @@ private:
     }
 
     TILEWRIGHT_DEVICE void advance() {
-        const int further = (step_ * 5 / 16) | 1, left = step_ - place_;
+        const int further = (step_ * 5 / 16) | 1, left = step_ - index_in_wave_;
         next_ += left;  // the beginning of the next wave
-        place_ = further < left ? place_ + further : further - left;
-        next_ += place_;
+        index_in_wave_ = further < left ? index_in_wave_ + further : further - left;
+        next_ += index_in_wave_;
     }
 
     GroupRanges ranges_;
@@ -87,7 +87,7 @@ private:
     int raster_width_;
     int rank_;
     int tiles_n_;
-    int place_;  // in a wave of `step_` tiles
+    int index_in_wave_;  // in a wave of `step_` tiles
     int next_;
     int step_;
 };

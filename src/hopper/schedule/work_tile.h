@@ -1,5 +1,5 @@
-// A tile of D that a block computes, and the order in which tiles are taken: plain C++, for the kernels, the host and
-// tests that prove that every tile is taken once.
+// A tile of D that a block computes, and the order in which tiles are taken: standard C++, for the kernels, the host
+// and tests that prove that every tile is taken once.
 #pragma once
 
 #include "hopper/tile/tile.h"

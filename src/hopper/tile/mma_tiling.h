@@ -13,13 +13,13 @@ constexpr int promotion_interval(const Tile& tile) { return scales_in_mainloop(t
 constexpr int accumulator_registers(const Tile& tile) {
     return rows_per_warpgroup(tile) * tile.shape.n / warpgroup_threads;
 }
-/// Of one partial accumulator, and the scales of its columns, which are read before its wgmma is issued.
+/// One partial accumulator, and the scales of its columns, which are read before its wgmma is issued.
 constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return columns / 2 + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
-/// Where accumulators are promoted, n is cut until a partial accumulator fits beside them. (Two of them, one promoted
-/// while the next is multiplied, gained nothing: docs/tried.md.)
+/// Where accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
+/// promoted while the next is multiplied, gained nothing: docs/tried.md.)
 constexpr int wgmmas_along_n(const Tile& tile) {
     if (promotion_interval(tile) == 0) return 1;
     int count = 1;

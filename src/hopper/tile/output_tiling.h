@@ -20,9 +20,9 @@ constexpr int share_column(const Tile& tile, int warpgroup) {
 constexpr int fragments_per_warpgroup(const Tile& tile) {
     return rows_per_warpgroup(tile) / wgmma_m * (tile.shape.n / 8);
 }
-/// That a block reduces; the last block may have fewer.
+/// Fragments that a block reduces; the last block may have fewer.
 constexpr int fragments_per_block(const Tile& tile) { return ceil_div(fragments_per_warpgroup(tile), k_slices(tile)); }
-/// Of one warpgroup's fragments, from all slices.
+/// One warpgroup's fragments, from all slices.
 constexpr int slice_bytes(const Tile& tile) {
     return k_slices(tile) * fragments_per_block(tile) * warpgroup_threads * 16;
 }
@@ -54,7 +54,7 @@ constexpr bool store_swizzled(const Tile& tile, int element_bytes) {
 constexpr int stores_per_share(const Tile& tile, int element_bytes) {
     return share_columns(tile) / store_columns(tile, element_bytes);
 }
-/// Of them, as many as are staged together.
+/// How many of them are staged together.
 constexpr int stores_at_once(const Tile& tile, int element_bytes) {
     const int fit = staging_bytes(tile) / (share_rows(tile) * store_pitch(tile, element_bytes));
     return min(fit, stores_per_share(tile, element_bytes));

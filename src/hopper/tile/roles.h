@@ -35,7 +35,7 @@ constexpr Role role_of(const Tile& tile, int warp) {
 
 // ---- Arrivals
 
-/// Of `warps` warps, once their lanes are synchronised.
+/// The arrivals of `warps` warps, once their lanes are synchronised.
 constexpr int arrivals_of(const Tile& tile, int warps) {
     return tile.debug.every_lane_arrives ? warps * warp_threads : warps;
 }
@@ -54,7 +54,7 @@ constexpr int empty_arrivals(const Tile& tile) {
 /// The warps of the warpgroup that stages; the thread that stores.
 constexpr int staged_arrivals(const Tile& tile) { return arrivals_of(tile, warpgroup_warps); }
 constexpr int stored_arrivals(const Tile&) { return 1; }
-/// Of block and epilogue scales: the warp that loads them, the warps that read them.
+/// Block and epilogue scales: the warp that loads them; the warps that read them.
 constexpr int scales_full_arrivals(const Tile& tile) { return arrivals_of(tile, 1); }
 constexpr int scales_empty_arrivals(const Tile& tile) { return arrivals_of(tile, consumer_warps(tile)); }
 /// Split k: the thread that expects the bytes; each consumer warp of the cluster.

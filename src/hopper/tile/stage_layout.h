@@ -15,7 +15,7 @@ inline constexpr int work_tile_words = 8;           // of one of them
 
 /// What a full barrier waits for, whichever block loads it. Without scales.
 constexpr int value_bytes_per_stage(const Tile& tile) { return (tile.shape.m + tile.shape.n) * row_bytes; }
-/// That a k-block needs.
+/// Scales that a k-block needs.
 constexpr int scale_bytes_per_stage(const Tile& tile) { return mma_a(tile).scale_bytes() + mma_b(tile).scale_bytes(); }
 
 // ---- Elements of arrays in shared memory; no array has none

@@ -1,6 +1,6 @@
 // The one template parameter of every kernel: a table of contents. What follows from it is in the other headers of this
 // folder, by theme; the planner judges candidates by these functions and the kernel is built from them, so that the two
-// cannot differ. Plain C++20 without standard headers: NVRTC and the host compile it.
+// cannot differ. C++20 without standard headers: NVRTC and the host compile it.
 #pragma once
 
 #include "base/math.h"
