@@ -96,7 +96,7 @@ double seconds_of_masked(const std::vector<std::int64_t>& rows, std::int64_t exp
 }
 
 // One warp of each block looks through the indices, at 0.4 ns a row in long runs: products must be worth it
-// (docs/tried.md).
+// (docs/hopper_lessons.md).
 double seconds_of_indices(const std::vector<std::int64_t>& group_of_row, std::int64_t groups) {
     return seconds_of({.grouping = Grouping::m_grouped_indices,
                        .recipe = recipe_of("1x128:128x128"),

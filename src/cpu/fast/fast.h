@@ -12,7 +12,7 @@ namespace tilewright::cpu {
 
 /// What multiplies the decoded tiles of products with more than a few rows.
 enum class Multiplier : std::uint8_t {
-    built_in,  // the panel kernel of fast_kernels.h
+    built_in,  // the panel kernel of micro_kernels.h
     openblas,  // sgemm on one thread for each tile; falls back to built_in where no library is found
 };
 

@@ -28,9 +28,9 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
 /// The scales of a subtile: scale of A times scale of B, each product rounded once. 128x128 scales differ between
 /// blocks of columns or, swapped, are the same for all that a warpgroup multiplies.
 ///
-/// When they are read matters more than how often (docs/tried.md): what precedes a subtile's wgmmas delays them, and
-/// the compiler moves multiplications between them, where they delay the rest. So what a subtile alone needs is read
-/// after its wgmmas were issued, and is multiplied while the tensor core works.
+/// When they are read matters more than how often (docs/hopper_lessons.md): what precedes a subtile's wgmmas delays
+/// them, and the compiler moves multiplications between them, where they delay the rest. So what a subtile alone needs
+/// is read after its wgmmas were issued, and is multiplied while the tensor core works.
 template <Tile tile>
 struct PromotionScales {
     static constexpr int columns = wgmma_n(tile);

@@ -106,8 +106,8 @@ TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
     return complete != 0;
 }
 // What follows the first try is as short as it can be: code that looks at a clock or writes a report in the middle
-// of the main loop costs time though it never runs (docs/tried.md). An exit here makes ptxas serialise wgmma (C7518), a
-// call would spill what is live.
+// of the main loop costs time though it never runs (docs/hopper_lessons.md). An exit here makes ptxas serialise wgmma
+// (C7518), a call would spill what is live.
 TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
     if (barrier_try(barrier, parity)) return;
 #pragma unroll 1

@@ -101,7 +101,7 @@ private:
 
     TILEWRIGHT_DEVICE void read(int (&to)[at_once], int row) const {
         const int first = row + lane_index();
-        // One warp alone is slow, so the usual case takes few instructions (docs/tried.md).
+        // One warp alone is slow, so the usual case takes few instructions (docs/hopper_lessons.md).
         if (is_packed() && row + rows_at_once <= rows_) {
             const int* const from = packed() + first;
 #pragma unroll

@@ -29,7 +29,7 @@ enum class ClusterUse : unsigned char {
 /// Which problems a kernel serves.
 enum class Family : unsigned char { dense, m_grouped };  // dense: batched too; m_grouped: masked too
 
-/// The code for calls that a kernel does not serve costs time though it never runs (docs/tried.md).
+/// The code for calls that a kernel does not serve costs time though it never runs (docs/hopper_lessons.md).
 enum class Variant : unsigned char {
     general,
     fast,                 // D bf16 by TMA, alpha 1, no C, k > 0; 1x128 scales by TMA, contiguous along rows
