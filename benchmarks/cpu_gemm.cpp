@@ -1,5 +1,5 @@
-// The CPU's arithmetic `fast` beside OpenBLAS's sgemm on the dequantised matrices, run by run in turn, and the memory
-// it takes beyond operands and output. Exit code 1 when a mark is missed.
+// The CPU's arithmetic `fast` and OpenBLAS's sgemm on the dequantised matrices, run by run in turn, and the memory
+// it takes beyond operands and output. Exit code 1 when a target is missed.
 #include "cpu/blas.h"
 #include "cpu/fast/fast.h"
 #include "cpu_gemm_arguments.h"
@@ -25,9 +25,9 @@ namespace {
 using namespace tilewright;
 using benchmark::Arguments;
 
-constexpr double mark_mean = 0.5;
-constexpr double mark_least = 0.3;
-constexpr double mark_memory = 64;  // MiB
+constexpr double target_mean = 0.5;
+constexpr double target_least = 0.3;
+constexpr double target_memory = 64;  // MiB
 
 // ---- speed ----
 
@@ -43,7 +43,7 @@ std::vector<float> normal_numbers(std::int64_t count, unsigned seed) {
     return numbers;
 }
 
-/// An operand and the floats it stands for.
+/// An operand and the floats that it means.
 struct Side {
     Side(const OperandRecipe& recipe, std::int64_t rows, std::int64_t k, unsigned seed) {
         floats = normal_numbers(rows * k, seed);
@@ -151,12 +151,12 @@ bool measure_speed(const Arguments& arguments) {
         }
     }
     const double mean = std::exp(logarithms / count);
-    const bool passed = mean >= mark_mean && least >= mark_least && right;
+    const bool passed = mean >= target_mean && least >= target_least && right;
     if (arguments.json) {
         fmt::print("{{\"geometric_mean\": {:.4g}, \"least\": {:.4g}, \"passed\": {}}}\n", mean, least, passed);
     } else {
-        fmt::print("\ngeometric mean {:.2f} (mark {}), least {:.2f} (mark {}){}: {}\n", mean, mark_mean, least,
-                   mark_least, right ? "" : ", results differ", passed ? "passed" : "MISSED");
+        fmt::print("\ngeometric mean {:.2f} (target {}), least {:.2f} (target {}){}: {}\n", mean, target_mean, least,
+                   target_least, right ? "" : ", results differ", passed ? "passed" : "MISSED");
     }
     return passed;
 }
@@ -197,12 +197,12 @@ double extra_memory(const Arguments& arguments, const Recipe& recipe, std::int64
 bool measure_memory(const Arguments& arguments) {
     const Recipe recipe = *parse_recipe("1x128:128x128");
     const double most = std::max(extra_memory(arguments, recipe, 1), extra_memory(arguments, recipe, 256));
-    const bool passed = most < mark_memory;
+    const bool passed = most < target_memory;
     if (arguments.json) {
         fmt::print("{{\"extra_memory_mib\": {:.4g}, \"passed\": {}}}\n", most, passed);
     } else {
-        fmt::print("peak extra memory for a weight of 16384 x 16384: {:.1f} MiB (mark {:.0f} MiB): {}\n", most,
-                   mark_memory, passed ? "passed" : "MISSED");
+        fmt::print("peak extra memory for a weight of 16384 x 16384: {:.1f} MiB (target {:.0f} MiB): {}\n", most,
+                   target_memory, passed ? "passed" : "MISSED");
     }
     return passed;
 }

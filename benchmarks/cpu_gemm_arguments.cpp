@@ -13,7 +13,7 @@ namespace tilewright::benchmark {
 namespace {
 
 constexpr const char* help_text =
-    R"(cpu_gemm: the CPU arithmetic `fast` beside OpenBLAS's sgemm on the dequantised matrices
+    R"(cpu_gemm: the CPU arithmetic `fast` and OpenBLAS's sgemm on the dequantised matrices
 
   --recipe NAME      one recipe, such as 1x128:128x128 (one of each family)
   --m N              one m (1, 32 and 512)
@@ -24,7 +24,7 @@ constexpr const char* help_text =
   --memory-only      only the memory line
   --json             JSON lines in place of the table
 
-Marks: geometric mean of the ratios at least 0.5, none under 0.3; peak extra memory under 64 MiB for a weight of
+Targets: geometric mean of the ratios at least 0.5, none under 0.3; peak extra memory under 64 MiB for a weight of
 16384 x 16384. Exit code 1 when one is missed, 2 when the call is wrong or OpenBLAS is not found.
 )";
 

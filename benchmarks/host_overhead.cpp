@@ -29,7 +29,7 @@ constexpr const char* help_text =
 [128, 512, 1024] of 1x128:128x128. A call: median of 50 batches of 100 on an idle stream; fresh pointers: 100 pairs of
 operands with their outputs in turn. First calls wait for their result: that of a kernel of the pack is the first call
 of the process, with a context current; e5m2, which the pack lacks, is compiled into a new cache folder. Exit code 1 when
-a mark is missed, 2 when there is nothing to measure on.
+a target is missed, 2 when there is nothing to measure on.
 )";
 
 constexpr int batch = 100;
@@ -120,7 +120,7 @@ struct Figure {
     const char* what = "";
     const char* key = "";
     double microseconds = 0;
-    double mark = 0;  // 0: none
+    double target = 0;  // 0: none
 };
 
 std::vector<Figure> measure_all(const measure::Device& device) {
@@ -136,21 +136,22 @@ std::vector<Figure> measure_all(const measure::Device& device) {
              waited(device, operands.front().problem(Format::e5m2)), 1e6}};
 }
 
-/// Prints and returns whether all marks are met.
+/// Prints and returns whether all targets are reached.
 bool report(const std::string& device, const std::vector<Figure>& figures) {
-    bool met = true;
+    bool reached = true;
     std::string json;
     fmt::print("{}: [{}, {}, {}], 1x128:128x128, from C++\n", device, m, n, k);
-    fmt::print("{:<36}{:>12}{:>12}\n", "", "us", "mark");
+    fmt::print("{:<36}{:>12}{:>12}\n", "", "us", "target");
     for (const Figure& f : figures) {
-        met = met && (f.mark == 0 || f.microseconds <= f.mark);
-        fmt::print("{:<36}{:>12.2f}{:>12}\n", f.what, f.microseconds, f.mark == 0 ? "" : fmt::format("{:.0f}", f.mark));
+        reached = reached && (f.target == 0 || f.microseconds <= f.target);
+        fmt::print("{:<36}{:>12.2f}{:>12}\n", f.what, f.microseconds,
+                   f.target == 0 ? "" : fmt::format("{:.0f}", f.target));
         json += fmt::format(R"(, "{}": {:.3f})", f.key, f.microseconds);
     }
     fmt::print(R"({{"figure": "host overhead", "from": "C++", "device": "{}", "batch": {}{}}})"
                "\n",
                device, batch, json);
-    return met;
+    return reached;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""What a call costs the host from Python, beside the computing: the marks on a GPU, the smallest products on the CPU.
+"""What a call costs the host from Python, apart from the computing: targets on a GPU, the smallest products on the CPU.
 
     python benchmarks/host_overhead.py                 on the GPU if there is one: a table and a line of JSON
     python benchmarks/host_overhead.py --device cpu    what the package itself takes (numpy, ml_dtypes)
@@ -7,7 +7,7 @@
 GPU: [128, 512, 1024] of 1x128:128x128, torch tensors. A call: median of 50 batches of 100 on an idle stream. First
 calls wait for their result: that of a kernel of the pack is the first of the process, with a context current; e5m2,
 which the pack lacks, is compiled into a new cache folder. CPU: the best of 20 runs of 2000 calls. Exit code 1 when a
-mark is missed, 2 when there is nothing to measure on.
+target is missed, 2 when there is nothing to measure on.
 """
 
 import argparse
@@ -28,19 +28,19 @@ class Figure(NamedTuple):
     what: str
     key: str
     microseconds: float
-    mark: float | None = None
+    target: float | None = None
 
 
 def report(device: str, figures: Iterator[Figure]) -> bool:
-    """Prints all of it; whether all marks are met."""
+    """Prints all of it; whether all targets are reached."""
     figures = list(figures)
     print(f"{device}, from Python")
-    print(f"{'':44}{'us':>12}{'mark':>12}")
+    print(f"{'':44}{'us':>12}{'target':>12}")
     for f in figures:
-        print(f"{f.what:44}{f.microseconds:12.2f}{'' if f.mark is None else f'{f.mark:.0f}':>12}")
+        print(f"{f.what:44}{f.microseconds:12.2f}{'' if f.target is None else f'{f.target:.0f}':>12}")
     line = {f"{f.key}_us": round(f.microseconds, 3) for f in figures}
     print(json.dumps({"figure": "host overhead", "from": "Python", "device": device, **line}))
-    return all(f.mark is None or f.microseconds <= f.mark for f in figures)
+    return all(f.target is None or f.microseconds <= f.target for f in figures)
 
 
 def batched(call: Callable[[int], Any]) -> float:
@@ -154,12 +154,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TILEWRIGHT_CACHE_DIR"] = folder  # what is compiled here is not kept
         if device == "cpu":
-            met = report("CPU", on_cpu())
+            reached = report("CPU", on_cpu())
         else:
             import torch
 
-            met = report(torch.cuda.get_device_name(), on_gpu())
-    raise SystemExit(0 if met else 1)
+            reached = report(torch.cuda.get_device_name(), on_gpu())
+    raise SystemExit(0 if reached else 1)
 
 
 if __name__ == "__main__":
