@@ -68,7 +68,7 @@ Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
             throw Error(fmt::format("scales of {}: the GPU takes tensor, row, 1x128 and 128x128; use --backend cpu",
                                     name(operand.granularity)));
     }
-    if (layout == ScaleLayout::k) return scales;
+    if (layout != ScaleLayout::m) return scales;
     const int rows = scales.shape.rank() - 2;
     const std::int64_t pitch = divide_up(scales.shape[rows], 16) * 16;
     scales.strides[rows] = 1;
@@ -77,11 +77,9 @@ Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
     return scales;
 }
 
-Tensor values_shape(const Tensor& values) {
-    if (bits(values.format) != 8) {
-        throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2; use --backend cpu", name(values.format)));
-    }
-    return values;
+void require_fp8(const Tensor& values) {
+    if (bits(values.format) == 8) return;
+    throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2; use --backend cpu", name(values.format)));
 }
 
 measure::Buffer uploaded(const std::vector<float>& values) {
@@ -98,6 +96,15 @@ std::vector<float> random_scales(std::int64_t count) {
 }
 
 }  // namespace
+
+Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
+    Problem shapes = problem_of(sizes);
+    require_fp8(shapes.a.values);
+    require_fp8(shapes.b.values);
+    shapes.a.scales = scale_shape(shapes.a, scales);
+    shapes.b.scales = scale_shape(shapes.b, scales == ScaleLayout::k_of_a ? ScaleLayout::m : scales);
+    return shapes;
+}
 
 Mirrored::Mirrored(Tensor shaped) : shaped_(shaped), bytes_(measure::span_bytes(shaped)), buffer_(bytes_.size()) {}
 
@@ -116,11 +123,11 @@ Tensor Mirrored::on_device() const {
 
 GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
     : sizes_(sizes) {
-    const Problem shapes = problem_of(sizes);
-    a_ = Mirrored(values_shape(shapes.a.values));
-    b_ = Mirrored(values_shape(shapes.b.values));
-    a_scales_ = Mirrored(scale_shape(shapes.a, scales));
-    b_scales_ = Mirrored(scale_shape(shapes.b, scales));
+    const Problem shapes = shapes_of(sizes, scales);
+    a_ = Mirrored(shapes.a.values);
+    b_ = Mirrored(shapes.b.values);
+    a_scales_ = Mirrored(shapes.a.scales);
+    b_scales_ = Mirrored(shapes.b.scales);
     d_ = Mirrored(shapes.d);
     fill_values(a_, sizes.recipe.a.values, 0);
     fill_values(b_, sizes.recipe.b.values, std::uint64_t{1} << 60);

@@ -13,8 +13,12 @@
 
 namespace tilewright::bench {
 
-/// What lies side by side among the scales of A (and of B, if those are 1x128 too).
-enum class ScaleLayout : std::uint8_t { m, k };
+/// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
+enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
+
+/// A problem without memory whose scales have these strides; layout nt, fp8. Throws Error where the recipe is another
+/// one.
+Problem shapes_of(const planner::Sizes& sizes, ScaleLayout scales);
 
 /// A tensor in both memories.
 class Mirrored {

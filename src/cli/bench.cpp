@@ -214,7 +214,7 @@ void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
         ->transform(arithmetic_word)
         ->capture_default_str();
     command.add_option("--threads", arguments.settings.threads, "CPU threads; 0: OpenMP's own choice")
-        ->check(CLI::NonNegativeNumber);
+        ->check(whole_number(0, most_int));
     command.add_option("--seconds", arguments.settings.seconds, "CPU: begin no call after this much time of one shape")
         ->capture_default_str();
     command.add_flag("--warm", arguments.settings.warm, "CPU: leave the caches as they are between calls");

@@ -104,10 +104,10 @@ void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command
         .add_option("--m", arguments.m,
                     "Rows of A, mean rows of a group; several are allowed (suites: 1,32,512; peers: all it has)")
-        ->check(CLI::NonNegativeNumber)
+        ->check(whole_number(0))
         ->delimiter(',');
-    command.add_option("--n", arguments.n, "Columns of D")->check(CLI::PositiveNumber);
-    command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(CLI::PositiveNumber);
+    command.add_option("--n", arguments.n, "Columns of D")->check(whole_number(1));
+    command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(whole_number(1));
 }
 
 void add_kind_options(CLI::App& command, BenchArguments& arguments) {
@@ -115,9 +115,10 @@ void add_kind_options(CLI::App& command, BenchArguments& arguments) {
         ->check(one_of("operation", grouping_words()))
         ->delimiter(',');
     command.add_option("--groups", arguments.groups, "Groups, of all but dense")
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1))
         ->capture_default_str();
-    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)");
+    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)")
+        ->check(whole_number(0));
     command.add_option("--layout", arguments.layout, "nt, nn, tn or tt")
         ->check(one_of("layout", layout_words()))
         ->capture_default_str();
@@ -135,7 +136,7 @@ void add_timing_options(CLI::App& command, BenchArguments& arguments) {
         ->check(one_of("output", output_words()))
         ->capture_default_str();
     command.add_option("--repeats", arguments.settings.repeats, "Calls that are timed; their median counts")
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1, most_int))
         ->capture_default_str();
 }
 
@@ -152,7 +153,7 @@ void add_gpu_options(CLI::App& command, BenchArguments& arguments) {
         ->check(one_of("layout of scales", {"m", "k"}))
         ->capture_default_str();
     command.add_option("--sms", arguments.sm_limit, "GPU: SMs that the call may use; 0: all")
-        ->check(CLI::NonNegativeNumber);
+        ->check(whole_number(0, most_int));
 }
 
 }  // namespace tilewright::cli

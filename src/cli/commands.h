@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,6 +31,13 @@ struct Reported {
 
 /// Accepts only `words`, and lists them otherwise: `option->check(one_of("suite", {"deepseek-v3", ...}))`.
 CLI::Validator one_of(const std::string& what, std::vector<std::string> words);
+
+/// Accepts only whole numbers from `least` to `most`, digits alone; CLI11 cuts what 64 bits cannot hold to what they
+/// can.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
+
+/// For options that are an int.
+inline constexpr std::int64_t most_int = std::numeric_limits<int>::max();
 
 /// Accepts only texts for which `accepts` is true; `known` tells the user what they may write.
 CLI::Validator known_by(const std::string& what, const std::function<bool(const std::string&)>& accepts,

@@ -83,7 +83,7 @@ void explain_command(const ExplainArguments& arguments) {
 }
 
 void add_size_options(CLI::App& command, ExplainArguments& arguments) {
-    const auto not_negative = CLI::NonNegativeNumber;
+    const CLI::Validator not_negative = whole_number(0);
     command.add_option("--m", arguments.m, "Rows of D; batched and masked: of one group")
         ->required()
         ->check(not_negative);
@@ -96,7 +96,7 @@ void add_size_options(CLI::App& command, ExplainArguments& arguments) {
         ->capture_default_str();
     command.add_option("--expected-m", arguments.expected_m, "Masked: typical rows of a group; 0 = all --m")
         ->check(not_negative);
-    command.add_option("--sms", arguments.sms, "SMs that the call may use; 0 = all")->check(not_negative);
+    command.add_option("--sms", arguments.sms, "SMs that the call may use; 0 = all")->check(whole_number(0, most_int));
 }
 
 void add_kind_options(CLI::App& command, ExplainArguments& arguments) {

@@ -3,15 +3,25 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <iostream>
 
 #include "cli/commands.h"
 #include "cli/usage.h"
+#include "output/file.h"
 
 namespace tilewright::cli {
 namespace {
 
 constexpr int failed = 1;
 constexpr int misused = 2;
+
+/// What --help and --version ask for.
+int print_help(const CLI::App& program, const CLI::ParseError& error) {
+    program.exit(error);
+    if (std::cout.flush().good()) return 0;
+    fmt::print(stderr, "tilewright: stdout: cannot be written\n");
+    return failed;
+}
 
 int run_program(int argc, const char* const* argv) {
     CLI::App program("Low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU.");
@@ -28,8 +38,9 @@ int run_program(int argc, const char* const* argv) {
 
     try {
         program.parse(argc, argv);
+        output::finish_stdout();
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+        if (error.get_exit_code() == 0) return print_help(program, error);
         fmt::print(stderr, "{}\n", usage_message(program, error));
         return misused;
     } catch (const UsageError& error) {

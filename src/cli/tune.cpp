@@ -121,12 +121,14 @@ void add_tune(CLI::App& program) {
     add_timing_options(*command, arguments->bench);
     add_gpu_options(*command, arguments->bench);
     command->add_option("--candidates", arguments->candidates.most, "How many are measured")
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1))
         ->capture_default_str();
     command->add_option("--random", arguments->random, "Instead of a suite or sizes: so many dense shapes of a seed")
-        ->check(CLI::PositiveNumber)
+        ->check(whole_number(1, most_int))
         ->excludes("--suite", "--m", "--n", "--k");
-    command->add_option("--seed", arguments->seed, "Of the random shapes")->capture_default_str();
+    command->add_option("--seed", arguments->seed, "Of the random shapes")
+        ->check(whole_number(0))
+        ->capture_default_str();
     command->add_flag("--all", arguments->all, "Measure every legal candidate");
     command->add_flag("--packed", arguments->candidates.packed,
                       "Measure only tiles whose kernels ship; others are compiled, a second each");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "cli/commands.h"
 #include "output/table.h"
@@ -66,6 +67,18 @@ CLI::Validator known_by(const std::string& what, const std::function<bool(const 
             return accepts(text) ? std::string() : fmt::format("'{}' is no {}; known: {}", text, what, known);
         },
         "", what);
+}
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+    return CLI::Validator(
+        [=](std::string& text) {
+            std::int64_t value = 0;
+            const char* end = text.data() + text.size();
+            const auto [stopped, error] = std::from_chars(text.data(), end, value);
+            if (error == std::errc{} && stopped == end && value >= least && value <= most) return std::string();
+            return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+        },
+        "", "whole number");
 }
 
 CLI::Validator one_of(const std::string& what, std::vector<std::string> words) {

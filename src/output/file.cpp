@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <utility>
 
@@ -22,9 +21,12 @@ namespace {
     throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
 }
 
-// What the signal handler removes. One file is written at a time; the handler may only use memory that stands still.
+// What the signal handler removes: static memory, because a handler may call no allocator. One file is written at a
+// time.
 std::array<char, 4096> temporary_name{};
 volatile std::sig_atomic_t temporary_exists = 0;
+
+constexpr std::array ending_signals{SIGINT, SIGTERM, SIGHUP};
 
 void remove_and_die(int signal) {
     if (temporary_exists != 0) unlink(temporary_name.data());
@@ -32,16 +34,24 @@ void remove_and_die(int signal) {
     raise(signal);
 }
 
+/// A signal that the caller ignores (nohup) stays ignored. SIGXFSZ is ignored meanwhile, so that a write beyond the
+/// limit of `ulimit -f` fails with EFBIG and the temporary file is removed as after any other error.
 void guard(const std::string& path) {
+    std::signal(SIGXFSZ, SIG_IGN);
     if (path.size() >= temporary_name.size()) return;
     std::strncpy(temporary_name.data(), path.c_str(), temporary_name.size() - 1);
     temporary_exists = 1;
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, remove_and_die);
+    for (int signal : ending_signals) {
+        if (std::signal(signal, remove_and_die) == SIG_IGN) std::signal(signal, SIG_IGN);
+    }
 }
 
 void unguard() {
     temporary_exists = 0;
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
+    std::signal(SIGXFSZ, SIG_DFL);
+    for (int signal : ending_signals) {
+        if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
+    }
 }
 
 /// The rename itself is on the disk only when its folder is.
@@ -54,16 +64,46 @@ void sync_folder(const std::string& path) {
     close(descriptor);
 }
 
+/// Also for a link whose target is still missing, which std::filesystem::canonical refuses.
+std::string behind_links(const std::string& path) {
+    constexpr int most_links = 40;  // as Linux (path_resolution(7))
+    std::filesystem::path target(path);
+    std::error_code error;
+    for (int i = 0; i < most_links; ++i) {
+        if (!std::filesystem::is_symlink(target, error)) return target.string();
+        target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    }
+    errno = ELOOP;
+    fail(path, "cannot be followed");
+}
+
+/// Throws unless the path names a regular file, which `status` then describes, or nothing; whether it names a file.
+bool replaces_file(const std::string& path, struct stat& status) {
+    if (stat(path.c_str(), &status) != 0) {
+        if (errno == ENOENT) return false;
+        fail(path, "cannot be created");
+    }
+    if (S_ISDIR(status.st_mode)) throw std::runtime_error(path + ": is a folder; name a file");
+    if (S_ISREG(status.st_mode)) return true;
+    throw std::runtime_error(path +
+                             ": is no regular file (but a device, FIFO or socket); name a regular file or a new one");
+}
+
 }  // namespace
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
-    if (std::filesystem::is_directory(path_)) throw std::runtime_error(path_ + ": is a folder; name a file");
+OutputFile::OutputFile(std::string path) : path_(behind_links(path)) {
+    struct stat status {};
+    const bool replaces = replaces_file(path_, status);
     const std::filesystem::path target(path_);
     const std::string name = fmt::format(".{}.{}.tmp", target.filename().string(), getpid());
     temporary_ = (target.parent_path() / name).string();
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail(path_, "cannot be created");
     guard(temporary_);
+    if (!replaces) return;
+    // Without the right to give the file to its owner it becomes the caller's, and then must not run as its owner.
+    const bool same_owner = fchown(descriptor_, status.st_uid, status.st_gid) == 0;
+    fchmod(descriptor_, status.st_mode & (same_owner ? 07777U : 0777U));
 }
 
 OutputFile::~OutputFile() {
@@ -110,10 +150,17 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void append_text(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::app | std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) throw std::runtime_error(path + ": cannot be written");
+    struct stat status {};
+    replaces_file(path, status);
+    std::FILE* file = std::fopen(path.c_str(), "ae");
+    if (file == nullptr) fail(path, "cannot be opened");
+    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (std::fclose(file) != 0 || !written) fail(path, "cannot be written");
+}
+
+void finish_stdout() {
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+    throw std::runtime_error(fmt::format("stdout: cannot be written: {}", std::strerror(errno)));
 }
 
 }  // namespace tilewright::output

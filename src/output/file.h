@@ -7,9 +7,11 @@
 
 namespace tilewright::output {
 
-/// A file that gets its name only when it is complete: bytes go to a temporary file beside it, `commit` flushes them to
-/// the disk and renames. Without a commit, on an error or on SIGINT, SIGTERM or SIGHUP, the temporary file is removed.
-/// All functions throw std::runtime_error with the path and the system's reason.
+/// A file that gets its name only when it is complete: bytes go to a temporary file in the same folder, `commit`
+/// flushes them to the disk and renames. Without a commit, on an error or on SIGINT, SIGTERM or SIGHUP, the temporary
+/// file is removed. A link is followed, and a file that is replaced keeps its mode, and its owner where that is
+/// allowed. All functions throw std::runtime_error with the path and the reason, the constructor also for a path that
+/// names anything but a regular file or nothing.
 class OutputFile {
 public:
     explicit OutputFile(std::string path);
@@ -31,7 +33,10 @@ private:
 /// A whole text file; "-" is stdout.
 void write_text(const std::string& path, std::string_view text);
 
-/// Throws std::runtime_error where the file cannot be written.
+/// Adds to a regular file or makes a new one. Throws std::runtime_error where that is impossible.
 void append_text(const std::string& path, const std::string& text);
+
+/// Writes what stdout still buffers. Throws std::runtime_error where not all of the output could be written.
+void finish_stdout();
 
 }  // namespace tilewright::output

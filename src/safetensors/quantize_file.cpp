@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -177,6 +178,14 @@ private:
     std::uint64_t total_bytes_ = 0;
 };
 
+/// By inode: links and other spellings of the path are the same file.
+void refuse_same_file(const QuantizeJob& job) {
+    std::error_code error;
+    if (!std::filesystem::equivalent(job.input, job.output, error)) return;
+    throw std::runtime_error(
+        fmt::format("{}: is the input itself, which would be lost; name another output", job.output));
+}
+
 Metadata output_metadata(const QuantizeJob& job, const SafetensorsReader& reader) {
     Metadata metadata = reader.header().metadata;
     if (metadata.count("tilewright.recipe") != 0) {
@@ -192,6 +201,7 @@ Metadata output_metadata(const QuantizeJob& job, const SafetensorsReader& reader
 }  // namespace
 
 QuantizeResult quantize_file(const QuantizeJob& job) {
+    refuse_same_file(job);
     const SafetensorsReader reader(job.input);
     const Metadata metadata = output_metadata(job, reader);
     QuantizeResult result;

@@ -71,7 +71,7 @@ std::string dtype_of(Format format) {
 }
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path) {
-    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would block
     struct stat status {};
     try {
         if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) throw SafetensorsError(std::strerror(errno));

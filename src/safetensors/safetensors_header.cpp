@@ -184,7 +184,11 @@ void check_tensor(const StoredTensor& tensor, std::uint64_t data_bytes) {
     if (!dtype_bits(tensor.dtype)) {
         refuse(fmt::format("{} has the unknown dtype {}; known: {}", who, in_quotes(tensor.dtype), known_dtypes()));
     }
-    if (tensor.begin > tensor.end || tensor.end > data_bytes) {
+    if (tensor.begin > tensor.end) {
+        refuse(fmt::format("{} has the data_offsets [{}, {}]: its end is before its beginning", who, tensor.begin,
+                           tensor.end));
+    }
+    if (tensor.end > data_bytes) {
         refuse(fmt::format("{} claims the bytes {} to {} of {} bytes of data; the file may be truncated", who,
                            tensor.begin, tensor.end, data_bytes));
     }

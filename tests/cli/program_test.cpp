@@ -1,79 +1,24 @@
 // The program as users run it: exit codes, messages, files.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
-#include "output/temporary_folder.h"
+#include "cli/model_file.h"
+#include "cli/running.h"
 #include "safetensors/safetensors.h"
 
 namespace tilewright::cli {
 namespace {
 
 using nlohmann::json;
+using test::contains;
+using test::Outcome;
+using test::run_program;
+using test::Running;
 using test::TemporaryFolder;
-
-struct Outcome {
-    int exit_code = -1;
-    std::string out{};
-    std::string err{};
-};
-
-class Running {
-public:
-    Running(const TemporaryFolder& folder, std::vector<std::string> arguments,
-            std::vector<std::string> environment = {})
-        : out_(folder.file("stdout")), err_(folder.file("stderr")) {
-        arguments.insert(arguments.begin(), TILEWRIGHT_PROGRAM);
-        for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
-        posix_spawn_file_actions_t actions{};
-        posix_spawn_file_actions_init(&actions);
-        posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        const int error = posix_spawn(&process_, TILEWRIGHT_PROGRAM, &actions, nullptr, pointers(arguments).data(),
-                                      pointers(environment).data());
-        posix_spawn_file_actions_destroy(&actions);
-        if (error != 0) throw std::runtime_error("the program does not start");
-    }
-
-    void kill(int signal) const { ::kill(process_, signal); }
-
-    Outcome wait() const {
-        int status = 0;
-        waitpid(process_, &status, 0);
-        return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
-                .out = test::read_file(out_),
-                .err = test::read_file(err_)};
-    }
-
-private:
-    static std::vector<char*> pointers(std::vector<std::string>& words) {
-        std::vector<char*> list;
-        list.reserve(words.size() + 1);
-        for (std::string& word : words) list.push_back(word.data());
-        list.push_back(nullptr);
-        return list;
-    }
-
-    std::string out_;
-    std::string err_;
-    pid_t process_ = 0;
-};
-
-Outcome run_program(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
-    const TemporaryFolder folder;
-    return Running(folder, arguments, environment).wait();
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::write_model;
 
 const std::vector<std::string> commands{"verify", "bench", "tune", "explain", "doctor", "quantize"};
 
@@ -114,7 +59,11 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite has its own n and k"},
         {{"bench", "--op", "sparse"}, "'sparse' is no operation; known: dense, batched"},
         {{"bench", "--recipe", "row:tensor"}, "'row:tensor' is no recipe; known: a:b with sides tensor, row"},
-        {{"bench", "--m", "x"}, "--m"},
+        {{"bench", "--m", "x"}, "--m: 'x' is no whole number from 0 to 9223372036854775807"},
+        {{"bench", "--m", "-5"}, "--m: '-5' is no whole number from 0 to 9223372036854775807"},
+        {{"bench", "--m", "8,99999999999999999999"}, "--m: '99999999999999999999' is no whole number from 0 to 92"},
+        {{"bench", "--threads", "4294967297"}, "--threads: '4294967297' is no whole number from 0 to 2147483647"},
+        {{"explain", "--m", "1", "--n", "1", "--k", "9223372036854775808"}, "--k: '9223372036854775808' is no whole"},
         {{"bench", "--flush", "hot"}, "'hot' is no flush; known: clean, dirty, none"},
         {{"bench", "--backend", "cpu", "--overlap", "--m", "8", "--n", "8", "--k", "128"},
          "--overlap times launches on a GPU; with the backend cpu, leave it out"},
@@ -162,19 +111,6 @@ TEST(Program, DoctorSaysWhenTheCacheCannotBeUsed) {
     const json cache = json::parse(outcome.out).at("cache");
     EXPECT_EQ(cache.at("writable"), false);
     EXPECT_TRUE(contains(cache.at("advice"), "TILEWRIGHT_CACHE_DIR"));
-}
-
-/// A file with one f32 matrix of `rows` x 1024 random-looking numbers.
-std::string write_model(const TemporaryFolder& folder, std::uint64_t rows) {
-    std::string path = folder.file("model.safetensors");
-    safetensors::SafetensorsWriter writer(path, {{.name = "w", .dtype = "F32", .shape = {rows, 1024}}}, {});
-    std::vector<float> row(1024);
-    for (std::uint64_t r = 0; r < rows; ++r) {
-        for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>((r * 31 + i * 17) % 251) - 125.0F;
-        writer.write("w", r * 4096, row.data(), 4096);
-    }
-    writer.commit();
-    return path;
 }
 
 TEST(Program, QuantizesAFile) {

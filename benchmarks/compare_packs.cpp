@@ -1,0 +1,161 @@
+// Times the kernels of an older pack against those of this build, in one process and in turns:
+//
+//   compare_packs PACK [--rounds N]
+//
+// PACK is a kernels.pack of another build whose kernels take today's arguments (hopper::Arguments). Every kernel that
+// ships runs a few typical problems, with L2 flushed before each call; both packs' results must have the same bits.
+// Exit code 1 where a kernel is more than 2 % slower than the old one, or a kind of problem more than 0.5 % in the
+// mean, or where a kernel was not compared; 2 for a wrong call or no GPU.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/pack_calls.h"
+#include "cuda/kernel_pack.h"
+#include "cuda/runtime.h"
+#include "launch/choose.h"
+#include "launch/tile_code.h"
+#include "plan/pack.h"
+#include "problem/geometry.h"
+
+namespace tilewright::benchmark {
+namespace {
+
+constexpr double kernel_limit = 0.02, kind_limit = 0.005;
+constexpr std::size_t problems_each = 3;  // for a kernel, at most
+
+struct Comparison {
+    std::vector<bench::KernelRatio> ratios{};
+    std::set<std::string> compared{};
+    int other_bits = 0;
+};
+
+std::string whole_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (!file || bytes.empty()) throw std::runtime_error(path + ": cannot be read");
+    return bytes;
+}
+
+/// The old pack's kernels under the names that this build gives to the same tiles.
+std::string renamed_pack(const cuda::KernelPack& old) {
+    std::vector<cuda::PackedKernel> kernels;
+    std::vector<std::string> expressions;
+    const std::vector<hopper::Tile> tiles = planner::pack();
+    expressions.reserve(tiles.size());  // `kernels` refers to them
+    for (const hopper::Tile& tile : tiles) {
+        expressions.push_back(launch::kernel_expression(tile));
+        std::optional<cuda::PackedKernel> found = old.find(expressions.back());
+        if (!found) found = old.find(bench::old_expression(tile));
+        if (found) kernels.push_back({expressions.back(), found->name, found->cubin});
+    }
+    return cuda::pack_bytes(kernels);
+}
+
+class Race {
+public:
+    Race(cuda::Runtime& before, int rounds)
+        : before_(before), rounds_(rounds), harness_(measure::Flush::clean), sum_(sizeof(std::uint64_t)) {}
+
+    const DeviceDescription& description() const { return harness_.description(); }
+
+    void run(const bench::PackProblem& problem, const cuda::KernelPack& known, Comparison& result) {
+        bench::GpuOperands operands = bench::gpu_operands(problem.shape, problem.settings);
+        Problem on_device = operands.on_device();
+        on_device.alpha = problem.alpha;
+        for (const bench::KernelCall& call : problem.calls) {
+            const std::string expression = launch::kernel_expression(call.kernel);
+            if (!known.find(expression)) continue;
+            const hopper::Tile tile = launch::runnable_tile(call.tile, on_device, description());
+            const Geometry geometry = tilewright::geometry(on_device);
+            const auto of = [&](cuda::Runtime& runtime) {
+                return [&runtime, &geometry, tile](cuda::StreamHandle stream) {
+                    runtime.run(geometry, tile, {.stream = stream});
+                };
+            };
+            const std::vector<measure::Contestant> both{{.name = "before", .call = of(before_)},
+                                                        {.name = "now", .call = of(cuda::runtime())}};
+            const std::string kernel = launch::describe(call.kernel);
+            if (hash(operands, both[0]) != hash(operands, both[1])) {
+                ++result.other_bits;
+                fmt::print("OTHER BITS: {} at {}\n", kernel, bench::shape_text(problem.shape));
+            }
+            double ratio = ratio_of(both, rounds_);
+            // What is slow once may be noise: more rounds decide.
+            if (ratio > 1 + kernel_limit / 2) ratio = ratio_of(both, 5 * rounds_);
+            result.ratios.push_back({.kernel = kernel, .kind = problem.kind, .ratio = ratio});
+            result.compared.insert(expression);
+        }
+    }
+
+private:
+    double ratio_of(const std::vector<measure::Contestant>& both, int rounds) {
+        const std::vector<measure::Measurement> measured = harness_.stopwatch().race(both, rounds);
+        return measured[1].seconds / measured[0].seconds;
+    }
+
+    std::uint64_t hash(bench::GpuOperands& operands, const measure::Contestant& contestant) {
+        measure::Device& device = harness_.device();
+        operands.poison_output();
+        sum_.fill(0);
+        device.synchronize();
+        contestant.call(device.stream());
+        device.enqueue_hash(operands.output(), sum_, device.stream());
+        device.synchronize();
+        std::uint64_t sum = 0;
+        sum_.download(&sum, sizeof(sum));
+        return sum;
+    }
+
+    cuda::Runtime& before_;
+    int rounds_;
+    bench::GpuBench harness_;
+    measure::Buffer sum_;
+};
+
+int compare(const std::string& path, int rounds) {
+    const std::string old_bytes = whole_file(path);
+    const std::string bytes = renamed_pack(cuda::KernelPack(old_bytes));
+    const cuda::KernelPack old(bytes);
+    if (old.kernels().empty()) throw std::runtime_error(path + ": holds no kernel of this build's tiles");
+    if (cuda::embedded_pack().kernels().empty()) throw std::runtime_error("this build has no kernel pack");
+    cuda::Runtime before(cuda::driver(), old, cuda::DiskCache(""), {});
+    Race race(before, rounds);
+    Comparison result;
+    for (const bench::PackProblem& problem : bench::pack_problems(race.description(), problems_each)) {
+        race.run(problem, old, result);
+        fmt::print(stderr, "\r{} of {} kernels", result.compared.size(), planner::pack().size());
+    }
+    const bench::PackVerdict verdict = bench::judge_ratios(result.ratios, kernel_limit, kind_limit);
+    fmt::print(stderr, "\n");
+    fmt::print("{}{} of {} kernels compared, {} problems with other bits; time: this build's over the pack's\n",
+               verdict.text, result.compared.size(), planner::pack().size(), result.other_bits);
+    const bool complete = result.compared.size() == planner::pack().size();
+    return verdict.slower || result.other_bits > 0 || !complete ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace tilewright::benchmark
+
+int main(int argc, char** argv) {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const bool rounds_given = words.size() == 3 && words[1] == "--rounds";
+    const int rounds = rounds_given ? std::atoi(words[2].c_str()) : 5;
+    if (rounds < 1 || !(words.size() == 1 || rounds_given)) {
+        fmt::print(stderr, "usage: compare_packs PACK [--rounds N]\n");
+        return 2;
+    }
+    try {
+        return tilewright::benchmark::compare(words[0], rounds);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "compare_packs: {}\n", error.what());
+        return 2;
+    }
+}

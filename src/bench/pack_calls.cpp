@@ -1,0 +1,161 @@
+#include "bench/pack_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "launch/choose.h"
+#include "launch/launch.h"
+#include "launch/tile_code.h"
+#include "measure/statistics.h"
+#include "plan/pack.h"
+#include "problem/geometry.h"
+
+namespace tilewright::bench {
+namespace {
+
+struct Kind {
+    const char* name;
+    std::vector<BenchShape> shapes;
+};
+
+const std::vector<Kind>& kinds() {
+    constexpr Grouping masked = Grouping::m_grouped_masked;
+    constexpr Grouping aligned = Grouping::m_grouped_aligned_offsets;
+    static const std::vector<Kind> list{
+        {"m >= 4096", {{.m = 4096, .n = 7168, .k = 2048}, {.m = 8192, .n = 4096, .k = 1536}}},
+        {"m = 129 .. 4095", {{.m = 1024, .n = 4096, .k = 7168}, {.m = 512, .n = 2112, .k = 7168}}},
+        {"m <= 128",
+         {{.m = 16, .n = 7168, .k = 2048}, {.m = 64, .n = 4096, .k = 7168}, {.m = 128, .n = 2112, .k = 7168}}},
+        {"groups",
+         {{.grouping = aligned, .groups = 8, .m = 512, .n = 4096, .k = 2048},
+          {.grouping = masked, .groups = 16, .m = 48, .n = 4096, .k = 7168, .max_m = 256}}}};
+    return list;
+}
+
+/// A kernel for usual calls with scales in either order, and the one for all others: alpha makes it.
+struct Variant {
+    ScaleLayout scales;
+    float alpha;
+};
+constexpr std::array variants{Variant{ScaleLayout::m, 1.0F}, Variant{ScaleLayout::k_of_a, 1.0F},
+                              Variant{ScaleLayout::m, 1.5F}};
+
+struct Mode {
+    const char* recipe;
+    Accumulation accumulation;
+};
+constexpr std::array modes{Mode{"tensor:tensor", Accumulation::promoted},
+                           Mode{"tensor:tensor", Accumulation::unpromoted},
+                           Mode{"1x128:128x128", Accumulation::promoted}, Mode{"1x128:1x128", Accumulation::promoted}};
+
+struct RankedCall {
+    std::size_t problem;
+    double behind;  // predicted time over that of the planner's choice
+    KernelCall call;
+};
+
+using CallsOfKernel = std::map<std::string, std::vector<RankedCall>>;
+
+/// The kernels that `problem` can run, ranked.
+void collect(const PackProblem& problem, std::size_t index, const DeviceDescription& device, CallsOfKernel& found) {
+    const Problem shapes = shapes_of(problem);
+    const Geometry lowered = geometry(shapes);
+    const std::vector<Plan> plans = launch::runnable_plans(shapes, device);
+    for (const Plan& plan : plans) {
+        const hopper::Tile tile = launch::runnable_tile(plan.tile, shapes, device);
+        if (!planner::ships(tile)) continue;
+        const hopper::Tile kernel = launch::launch(lowered, tile, device.sms).tile;
+        found[launch::kernel_expression(kernel)].push_back({.problem = index,
+                                                            .behind = plan.cost.seconds / plans.front().cost.seconds,
+                                                            .call = {.tile = plan.tile, .kernel = kernel}});
+    }
+}
+
+std::vector<PackProblem> candidates() {
+    std::vector<PackProblem> problems;
+    for (const Mode& mode : modes) {
+        for (const Variant& variant : variants) {
+            for (const Kind& kind : kinds()) {
+                for (const BenchShape& shape : kind.shapes) {
+                    problems.push_back({.shape = shape,
+                                        .settings = {.recipe = parse_recipe(mode.recipe).value(),
+                                                     .accumulation = mode.accumulation,
+                                                     .scales = variant.scales},
+                                        .alpha = variant.alpha,
+                                        .kind = kind.name});
+                }
+            }
+        }
+    }
+    return problems;
+}
+
+}  // namespace
+
+Problem shapes_of(const PackProblem& problem) {
+    Problem shapes = shapes_of(gpu_sizes(problem.shape, problem.settings), problem.settings.scales);
+    shapes.alpha = problem.alpha;
+    return shapes;
+}
+
+std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most) {
+    std::vector<PackProblem> problems = candidates();
+    CallsOfKernel found;
+    for (std::size_t i = 0; i < problems.size(); ++i) collect(problems[i], i, device, found);
+    for (auto& [kernel, calls] : found) {
+        std::stable_sort(calls.begin(), calls.end(),
+                         [](const RankedCall& x, const RankedCall& y) { return x.behind < y.behind; });
+        if (calls.size() > most) calls.resize(most);
+        for (const RankedCall& call : calls) problems[call.problem].calls.push_back(call.call);
+    }
+    std::erase_if(problems, [](const PackProblem& problem) { return problem.calls.empty(); });
+    return problems;
+}
+
+std::string old_expression(const hopper::Tile& tile) {
+    const auto enumerator = [](const char* type, auto value) {
+        return fmt::format("tilewright::hopper::{}({})", type, static_cast<int>(value));
+    };
+    return fmt::format(
+        "tilewright::hopper::gemm<tilewright::hopper::Tile{{.m = {}, .n = {}, .k = {}, .stages = {}, .cluster = {}, "
+        ".multicast = {}, .swap_ab = {}, .split_k = {}, .warpgroups = {}, .a = {}, .b = {}, .a_scaling = {}, "
+        ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}, .scales_by_row = {}, .every_lane_arrives = "
+        "false}}>",
+        tile.m, tile.n, tile.k, tile.stages, tile.cluster, enumerator("Multicast", tile.multicast), tile.swap_ab,
+        tile.split_k, tile.warpgroups, enumerator("Storage", tile.a), enumerator("Storage", tile.b),
+        enumerator("Scaling", tile.a_scaling), enumerator("Scaling", tile.b_scaling), tile.promoted,
+        enumerator("Family", tile.family), tile.plain, tile.scales_by_row);
+}
+
+PackVerdict judge_ratios(const std::vector<KernelRatio>& ratios, double kernel_limit, double kind_limit) {
+    std::map<std::string, std::map<std::string, std::vector<double>>> by_kind;
+    for (const KernelRatio& each : ratios) by_kind[each.kind][each.kernel].push_back(each.ratio);
+    PackVerdict verdict;
+    for (const auto& [kind, kernels] : by_kind) {
+        std::vector<double> means;
+        double worst = 0;
+        std::string slowest;
+        for (const auto& [kernel, of_kernel] : kernels) {
+            means.push_back(measure::geometric_mean(of_kernel));
+            if (means.back() > 1 + kernel_limit) {
+                verdict.text += fmt::format("SLOWER: {}: {:.2f} % ({})\n", kernel, (means.back() - 1) * 100, kind);
+                verdict.slower = true;
+            }
+            if (means.back() > worst) {
+                worst = means.back();
+                slowest = kernel;
+            }
+        }
+        const double mean = measure::geometric_mean(means);
+        const bool slower = mean > 1 + kind_limit;
+        verdict.slower |= slower;
+        verdict.text += fmt::format("{}: {} kernels, time x{:.4f} in the geometric mean{}; slowest x{:.4f}: {}\n", kind,
+                                    means.size(), mean, slower ? " (SLOWER)" : "", worst, slowest);
+    }
+    return verdict;
+}
+
+}  // namespace tilewright::bench

@@ -1,0 +1,52 @@
+// Calls that reach every kernel that ships, to time the kernels of two packs against each other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/gpu_bench.h"
+#include "hopper/tile/tile.h"
+
+namespace tilewright::bench {
+
+/// A tile for a problem, and the kernel that then runs: which of a tile's kernels it is depends on the problem.
+struct KernelCall {
+    PlannedTile tile{};
+    hopper::Tile kernel{};
+};
+
+/// A problem and the kernels that it times.
+struct PackProblem {
+    BenchShape shape{};
+    GpuSettings settings{};
+    float alpha = 1;
+    std::string kind{};  // "m <= 128", ..., "groups"
+    std::vector<KernelCall> calls{};
+};
+
+/// The operands' shapes and strides, all pointers null; the problem that is timed has the same.
+Problem shapes_of(const PackProblem& problem);
+
+/// Every kernel of planner::pack() that one of some typical problems runs, with at most `most` of them: those for which
+/// the planner ranks its tile highest. Asks the planner only.
+std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most);
+
+/// The kernel's expression as packs spelled it up to 0.1.0, for tiles of that time.
+std::string old_expression(const hopper::Tile& tile);
+
+/// A kernel's time in one pack over that in the other, above 1 where the second is slower.
+struct KernelRatio {
+    std::string kernel{};
+    std::string kind{};
+    double ratio = 1;
+};
+
+struct PackVerdict {
+    std::string text{};  // the geometric mean of each kind and its slowest kernel
+    bool slower = false;
+};
+
+/// Slower: a kernel by more than `kernel_limit` in the mean of its problems, or a kind by more than `kind_limit`.
+PackVerdict judge_ratios(const std::vector<KernelRatio>& ratios, double kernel_limit, double kind_limit);
+
+}  // namespace tilewright::bench

@@ -1,0 +1,55 @@
+// The problems that compare two packs reach every kernel that ships; what is slower is found.
+#include "bench/pack_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "launch/tile_code.h"
+#include "plan/pack.h"
+
+namespace tilewright::bench {
+namespace {
+
+TEST(PackCalls, ReachEveryKernelThatShips) {
+    std::set<std::string> reached;
+    std::size_t calls = 0;
+    for (const PackProblem& problem : pack_problems(h200(), 3)) {
+        calls += problem.calls.size();
+        for (const KernelCall& call : problem.calls) reached.insert(launch::kernel_expression(call.kernel));
+    }
+    for (const hopper::Tile& tile : planner::pack()) {
+        EXPECT_TRUE(reached.contains(launch::kernel_expression(tile))) << launch::describe(tile);
+    }
+    EXPECT_EQ(reached.size(), planner::pack().size());
+    EXPECT_LE(calls, 3 * planner::pack().size());
+}
+
+TEST(PackCalls, OldNamesAreThoseOfOlderPacks) {
+    const hopper::Tile tile{.m = 64,
+                            .n = 48,
+                            .stages = 12,
+                            .cluster = 2,
+                            .split_k = 2,
+                            .warpgroups = 1,
+                            .a_scaling = hopper::Scaling::after,
+                            .b_scaling = hopper::Scaling::none};
+    EXPECT_EQ(old_expression(tile),
+              "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 64, .n = 48, .k = 128, .stages = 12, .cluster = "
+              "2, .multicast = tilewright::hopper::Multicast(0), .swap_ab = false, .split_k = 2, .warpgroups = 1, .a = "
+              "tilewright::hopper::Storage(0), .b = tilewright::hopper::Storage(0), .a_scaling = "
+              "tilewright::hopper::Scaling(1), .b_scaling = tilewright::hopper::Scaling(0), .promoted = true, .family "
+              "= tilewright::hopper::Family(0), .plain = false, .scales_by_row = false, .every_lane_arrives = false}>");
+}
+
+TEST(PackCalls, ASlowKernelOrKindIsFound) {
+    const std::vector<KernelRatio> level{{"a", "groups", 1.019}, {"b", "groups", 0.99}, {"c", "groups", 1.0}};
+    EXPECT_FALSE(judge_ratios(level, 0.02, 0.005).slower) << judge_ratios(level, 0.02, 0.005).text;
+    EXPECT_TRUE(judge_ratios({{"a", "groups", 1.03}, {"b", "groups", 0.97}}, 0.02, 0.005).slower);
+    EXPECT_TRUE(judge_ratios({{"a", "groups", 1.006}, {"b", "groups", 1.006}}, 0.02, 0.005).slower);
+    EXPECT_FALSE(judge_ratios({{"a", "groups", 1.03}, {"a", "groups", 1.0}}, 0.02, 0.02).slower);
+    EXPECT_NE(judge_ratios(level, 0.02, 0.005).text.find("slowest x1.0190: a"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tilewright::bench
