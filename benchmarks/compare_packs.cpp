@@ -20,9 +20,9 @@
 #include "bench/pack_calls.h"
 #include "cuda/kernel_pack.h"
 #include "cuda/runtime.h"
-#include "launch/choose.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
+#include "plan/runnable.h"
 #include "problem/geometry.h"
 
 namespace tilewright::benchmark {
@@ -73,7 +73,7 @@ public:
         for (const bench::KernelCall& call : problem.calls) {
             const std::string expression = launch::kernel_expression(call.kernel);
             if (!known.find(expression)) continue;
-            const hopper::Tile tile = launch::runnable_tile(call.tile, on_device, description());
+            const hopper::Tile tile = planner::runnable_tile(call.tile, on_device, description());
             const Geometry geometry = tilewright::geometry(on_device);
             const auto of = [&](cuda::Runtime& runtime) {
                 return [&runtime, &geometry, tile](cuda::StreamHandle stream) {

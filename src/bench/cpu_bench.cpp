@@ -2,7 +2,6 @@
 
 #include <tilewright/run.h>
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "bench/blas_baseline.h"
 #include "check/gates.h"
 #include "cpu/blas.h"
+#include "measure/statistics.h"
 #include "plan/k_splits.h"
 
 namespace tilewright::bench {
@@ -19,7 +19,7 @@ constexpr double peer_memory_limit = 6.0 * (std::uint64_t{1} << 30);
 
 constexpr check::Effort bench_effort{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 4, .seed = 1};
 
-check::CaseSpec case_spec(const BenchShape& shape, const BenchSettings& settings) {
+check::CaseSpec case_spec(const BenchShape& shape, const Settings& settings) {
     check::CaseSpec spec = grouped_case(shape);
     spec.recipe = settings.recipe;
     spec.layout = settings.layout;
@@ -41,7 +41,7 @@ void flush_caches() {
     sink = sum;
 }
 
-Timing median_time(const std::string& peer, const BenchSettings& settings, const std::function<void()>& call) {
+Timing median_time(Peer peer, const Settings& settings, const std::function<void()>& call) {
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     const auto since = [](Clock::time_point from) {
@@ -56,30 +56,27 @@ Timing median_time(const std::string& peer, const BenchSettings& settings, const
         call();
         times.push_back(since(start));
     }
-    std::sort(times.begin(), times.end());
-    const std::size_t middle = times.size() / 2;
-    const double median = times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
-    return {.peer = peer, .seconds = median, .calls = static_cast<int>(times.size())};
+    return {.peer = peer, .seconds = measure::median(times), .calls = static_cast<int>(times.size())};
 }
 
 }  // namespace
 
-BenchResult run_bench(const BenchShape& shape, const BenchSettings& settings) {
+Result run_on_cpu(const BenchShape& shape, const Settings& settings) {
     check::Case bench_case(case_spec(shape, settings));
     const RunOptions options{.backend = settings.backend, .stream = nullptr, .threads = settings.threads};
     run(bench_case.problem(), options);
-    BenchResult result{.shape = shape, .work = compulsory_work(bench_case.geometry())};
+    Result result{.shape = shape, .work = compulsory_work(bench_case.geometry())};
     const check::Judgement judgement =
         check::judge(bench_case, bench_effort, planner::planned_k_splits(bench_case.problem(), default_device()));
     if (!judgement.pass()) {
         result.failure = judgement.worst().text();
         return result;
     }
-    result.timings.push_back(median_time("", settings, [&] { run(bench_case.problem(), options); }));
+    result.timings.push_back(median_time(Peer::tilewright, settings, [&] { run(bench_case.problem(), options); }));
     const bool fits = BlasPeer::bytes(bench_case.geometry()) < peer_memory_limit;
     if (settings.peers && cpu::blas_found() && fits) {
         BlasPeer peer(bench_case.geometry(), settings.threads);
-        result.timings.push_back(median_time("OpenBLAS sgemm on f32", settings, [&] { peer.run(); }));
+        result.timings.push_back(median_time(Peer::sgemm, settings, [&] { peer.run(); }));
     }
     return result;
 }

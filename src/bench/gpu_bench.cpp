@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "bench/peers_table.h"
@@ -58,7 +60,7 @@ public:
         device_.synchronize();
         arrived_.download(&arrived, sizeof arrived);
         if (arrived == expected_) return;
-        throw Error(fmt::format("the stream of B's values brought {} chunks of {}", arrived, expected_));
+        throw Error(fmt::format("the stream of B's values loaded {} chunks of {}", arrived, expected_));
     }
 
 private:
@@ -71,16 +73,65 @@ private:
 bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && recipe.b.values == Format::e4m3; }
 
 /// Whether B's values are so much of the work that reading them alone is a peer.
-bool has_stream_peer(const BenchShape& shape, const GpuSettings& settings) {
+bool has_stream_peer(const BenchShape& shape, const Settings& settings) {
     constexpr std::int64_t most_rows = 64, least_bytes = 1 << 20;
     const bool is_fp8 = bits(settings.recipe.b.values) == 8;
     return settings.peers && is_fp8 && shape.grouping == Grouping::dense && shape.m <= most_rows &&
            shape.n * shape.k >= least_bytes;
 }
 
+/// Tilewright's call and those of its peers, timed in turns.
+class Contest {
+public:
+    Contest(const BenchShape& shape, const Settings& settings, GpuOperands& operands, const measure::Device& device,
+            std::string& note)
+        : repeats_(settings.repeats) {
+        if (settings.peers && is_e4m3(settings.recipe)) {
+            const bool dense = shape.grouping == Grouping::dense;
+            if (!dense) reference_.emplace(gpu_operands(grouped_reference, settings));
+            add(Peer::blas_tensor, peer_plan(dense ? operands : *reference_, measure::BlasScaling::tensor, note));
+            if (dense) add(Peer::blas_blocks, peer_plan(operands, measure::BlasScaling::blocks, note));
+        }
+        if (has_stream_peer(shape, settings)) stream_.emplace(device, operands.on_device());
+    }
+
+    std::vector<Timing> times(measure::Stopwatch& stopwatch, const measure::Call& ours) {
+        std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = ours}};
+        std::vector<Peer> peers{Peer::tilewright};
+        for (const auto& [peer, plan] : plans_) {
+            peers.push_back(peer);
+            contestants.push_back(
+                {.name = "cuBLASLt", .call = [&plan](cuda::StreamHandle stream) { plan->enqueue(stream); }});
+        }
+        if (stream_) {
+            peers.push_back(Peer::stream);
+            contestants.push_back(
+                {.name = "TMA stream", .call = [this](cuda::StreamHandle stream) { stream_->enqueue(stream); }});
+        }
+        const std::vector<measure::Measurement> measured = stopwatch.race(contestants, repeats_);
+        if (stream_) stream_->check();
+        std::vector<Timing> timings;
+        for (std::size_t i = 0; i < peers.size(); ++i) {
+            const measure::Measurement& each = measured[i];
+            timings.push_back({.peer = peers[i], .seconds = each.seconds, .hertz = each.hertz, .calls = each.calls});
+        }
+        return timings;
+    }
+
+private:
+    void add(Peer peer, std::unique_ptr<measure::BlasPlan> plan) {
+        if (plan != nullptr) plans_.emplace_back(peer, std::move(plan));
+    }
+
+    int repeats_;
+    std::optional<GpuOperands> reference_;  // of grouped calls, which cuBLASLt has none of
+    std::vector<std::pair<Peer, std::unique_ptr<measure::BlasPlan>>> plans_;
+    std::optional<StreamOfB> stream_;
+};
+
 }  // namespace
 
-ProblemSizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
+ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings) {
     const check::CaseSpec spec = grouped_case(shape);
     return {.grouping = shape.grouping,
             .recipe = settings.recipe,
@@ -95,7 +146,7 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const GpuSettings& settings) {
             .reproducibility = settings.reproducibility};
 }
 
-GpuOperands gpu_operands(const BenchShape& shape, const GpuSettings& settings) {
+GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings) {
     return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape))};
 }
 
@@ -119,14 +170,14 @@ Peaks GpuBench::peaks() const {
             .source = "tensor cores at the boost clock, measured HBM rate"};
 }
 
-GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
+Result GpuBench::run(const BenchShape& shape, const Settings& settings) {
     GpuOperands operands = gpu_operands(shape, settings);
     const Problem problem = operands.on_device();
     std::vector<Finding> findings = validate(problem, Backend::hopper);
     if (!findings.empty()) throw Error(std::move(findings));
-    GpuResult result{.shape = shape, .work = compulsory_work(geometry(operands.host()))};
+    Result result{.shape = shape, .work = compulsory_work(geometry(operands.host()))};
     result.tile = settings.tile ? *settings.tile : planner::runnable_plans(problem, description_).front().tile;
-    const hopper::Tile tile = planner::runnable_tile(result.tile, problem, description_);
+    const hopper::Tile tile = planner::runnable_tile(*result.tile, problem, description_);
     const Geometry on_device = geometry(problem);
     const auto enqueue = [&](cuda::StreamHandle stream, bool overlap) {
         cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit, .overlap = overlap});
@@ -138,33 +189,9 @@ GpuResult GpuBench::run(const BenchShape& shape, const GpuSettings& settings) {
     if (settings.overlap && result.failure.empty()) result.failure = failure_of(overlapping, operands, tile, device_);
     if (!result.failure.empty()) return result;
 
-    std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = call}};
-    std::unique_ptr<measure::BlasPlan> tensor;
-    std::unique_ptr<measure::BlasPlan> blocks;
-    std::optional<GpuOperands> control;
-    if (settings.peers && is_e4m3(settings.recipe)) {
-        const bool dense = shape.grouping == Grouping::dense;
-        if (!dense) control.emplace(gpu_operands(grouped_control, settings));
-        tensor = peer_plan(dense ? operands : *control, measure::BlasScaling::tensor, result.note);
-        if (dense) blocks = peer_plan(operands, measure::BlasScaling::blocks, result.note);
-    }
-    if (tensor) contestants.push_back({"cuBLASLt", [&](cuda::StreamHandle stream) { tensor->enqueue(stream); }});
-    if (blocks) contestants.push_back({"cuBLASLt blocks", [&](cuda::StreamHandle stream) { blocks->enqueue(stream); }});
-    std::optional<StreamOfB> stream_of_b;
-    if (has_stream_peer(shape, settings)) {
-        stream_of_b.emplace(device_, problem);
-        contestants.push_back({"TMA stream", [&](cuda::StreamHandle stream) { stream_of_b->enqueue(stream); }});
-    }
-    const std::vector<measure::Measurement> measured = stopwatch_.race(contestants, settings.repeats);
-    auto next = measured.begin();
-    result.ours = *next++;
-    if (tensor) result.blas_tensor = *next++;
-    if (blocks) result.blas_blocks = *next++;
-    if (stream_of_b) {
-        result.stream = *next++;
-        stream_of_b->check();
-    }
-    if (settings.overlap) result.chain = measure::time_chains(device_, call, overlapping, settings.repeats);
+    Contest contest(shape, settings, operands, device_, result.note);
+    result.timings = contest.times(stopwatch_, call);
+    if (settings.overlap) result.sequence = measure::time_sequences(device_, call, overlapping, settings.repeats);
     return result;
 }
 

@@ -22,7 +22,7 @@ std::uint64_t mixed(std::uint64_t position) {
     return z ^ (z >> 31);
 }
 
-/// 65,536 codes, which four 16-bit pieces of a random number pick from.
+/// 65,536 codes: each 16 bits of a random number pick one.
 std::vector<std::uint8_t> normal_codes(Format format) {
     const std::vector<float>& draws = check::draws(check::Distribution::normal);
     std::vector<std::uint8_t> codes(std::size_t{1} << 16);
@@ -56,7 +56,7 @@ void fill_scales(Mirrored& tensor, Format format, std::uint64_t seed) {
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
-/// With rows side by side the columns are padded to 16 bytes, as TMA asks.
+/// Where scales of rows are neighbours, columns are padded to 16 bytes, as TMA asks.
 Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
     Tensor scales = operand.scales;
     switch (operand.granularity) {

@@ -18,7 +18,7 @@ enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
 /// A problem without memory whose scales have these strides; layout nt, fp8. Throws Error where the recipe is another
 /// one.
-Problem shapes_of(const planner::Sizes& sizes, ScaleLayout scales);
+Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
 /// A tensor in both memories.
 class Mirrored {

@@ -6,11 +6,12 @@
 #include <array>
 #include <map>
 
-#include "launch/choose.h"
-#include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "measure/statistics.h"
 #include "plan/pack.h"
+#include "plan/planned_tile.h"
+#include "plan/runnable.h"
+#include "plan/variant.h"
 #include "problem/geometry.h"
 
 namespace tilewright::bench {
@@ -63,11 +64,11 @@ using CallsOfKernel = std::map<std::string, std::vector<RankedCall>>;
 void collect(const PackProblem& problem, std::size_t index, const DeviceDescription& device, CallsOfKernel& found) {
     const Problem shapes = shapes_of(problem);
     const Geometry lowered = geometry(shapes);
-    const std::vector<Plan> plans = launch::runnable_plans(shapes, device);
+    const std::vector<Plan> plans = planner::runnable_plans(shapes, device);
     for (const Plan& plan : plans) {
-        const hopper::Tile tile = launch::runnable_tile(plan.tile, shapes, device);
+        const hopper::Tile tile = planner::runnable_tile(plan.tile, shapes, device);
         if (!planner::ships(tile)) continue;
-        const hopper::Tile kernel = launch::launch(lowered, tile, device.sms).tile;
+        const hopper::Tile kernel = planner::variant(lowered, tile);
         found[launch::kernel_expression(kernel)].push_back({.problem = index,
                                                             .behind = plan.cost.seconds / plans.front().cost.seconds,
                                                             .call = {.tile = plan.tile, .kernel = kernel}});
@@ -116,6 +117,7 @@ std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::siz
 }
 
 std::string old_expression(const hopper::Tile& tile) {
+    const PlannedTile planned = planner::planned_tile(tile);
     const auto enumerator = [](const char* type, auto value) {
         return fmt::format("tilewright::hopper::{}({})", type, static_cast<int>(value));
     };
@@ -124,10 +126,11 @@ std::string old_expression(const hopper::Tile& tile) {
         ".multicast = {}, .swap_ab = {}, .split_k = {}, .warpgroups = {}, .a = {}, .b = {}, .a_scaling = {}, "
         ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}, .scales_by_row = {}, .every_lane_arrives = "
         "false}}>",
-        tile.m, tile.n, tile.k, tile.stages, tile.cluster, enumerator("Multicast", tile.multicast), tile.swap_ab,
-        tile.split_k, tile.warpgroups, enumerator("Storage", tile.a), enumerator("Storage", tile.b),
-        enumerator("Scaling", tile.a_scaling), enumerator("Scaling", tile.b_scaling), tile.promoted,
-        enumerator("Family", tile.family), tile.plain, tile.scales_by_row);
+        planned.m, planned.n, planned.k, planned.stages, planned.cluster, enumerator("Multicast", planned.multicast),
+        planned.swap_ab, planned.split_k, planned.warpgroups, enumerator("Storage", tile.a.storage),
+        enumerator("Storage", tile.b.storage), enumerator("Scaling", tile.a.scaling),
+        enumerator("Scaling", tile.b.scaling), tile.mma.promoted, enumerator("Family", tile.family), is_fast(tile),
+        has_k_major_scales(tile));
 }
 
 PackVerdict judge_ratios(const std::vector<KernelRatio>& ratios, double kernel_limit, double kind_limit) {

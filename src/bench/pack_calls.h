@@ -18,7 +18,7 @@ struct KernelCall {
 /// A problem and the kernels that it times.
 struct PackProblem {
     BenchShape shape{};
-    GpuSettings settings{};
+    Settings settings{};
     float alpha = 1;
     std::string kind{};  // "m <= 128", ..., "groups"
     std::vector<KernelCall> calls{};

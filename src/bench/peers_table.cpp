@@ -60,7 +60,7 @@ std::vector<BenchShape> peer_shapes(const std::vector<PeerTime>& table, Grouping
     return shapes;
 }
 
-const char* rival(const Recipe& recipe, Grouping grouping) {
+const char* baseline(const Recipe& recipe, Grouping grouping) {
     switch (recipe.a.granularity) {
         case Granularity::tensor: return blas_peer;
         case Granularity::row:
@@ -70,13 +70,13 @@ const char* rival(const Recipe& recipe, Grouping grouping) {
     }
 }
 
-std::optional<double> speed_against_rival(const std::vector<PeerTime>& table, const Recipe& recipe,
-                                          const BenchShape& shape, double ours, std::optional<double> blas_live) {
+std::optional<double> speed_against_baseline(const std::vector<PeerTime>& table, const Recipe& recipe,
+                                             const BenchShape& shape, double ours, std::optional<double> blas_live) {
     const bool dense = shape.grouping == Grouping::dense;
-    const std::optional<double> rival_then = peer_seconds(table, rival(recipe, shape.grouping), shape);
-    const std::optional<double> blas_then = peer_seconds(table, blas_peer, dense ? shape : grouped_control);
-    if (!rival_then || !blas_then || !blas_live || *blas_live <= 0 || ours <= 0) return std::nullopt;
-    return *rival_then / (ours * *blas_then / *blas_live);
+    const std::optional<double> baseline_then = peer_seconds(table, baseline(recipe, shape.grouping), shape);
+    const std::optional<double> blas_then = peer_seconds(table, blas_peer, dense ? shape : grouped_reference);
+    if (!baseline_then || !blas_then || !blas_live || *blas_live <= 0 || ours <= 0) return std::nullopt;
+    return *baseline_then / (ours * *blas_then / *blas_live);
 }
 
 }  // namespace tilewright::bench

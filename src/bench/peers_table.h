@@ -22,7 +22,7 @@ std::vector<PeerTime> parse_peers(const std::string& lines);
 /// The table that ships with the program.
 const std::vector<PeerTime>& peers_table();
 
-/// Of the peer whose name begins so; nothing if it was not measured.
+/// The time of the first peer whose name begins so; nothing if it was not measured.
 std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std::string& peer,
                                    const BenchShape& shape);
 
@@ -31,15 +31,16 @@ std::vector<BenchShape> peer_shapes(const std::vector<PeerTime>& table, Grouping
 
 inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
 
-/// What grouped calls are timed beside, since cuBLASLt has none: this dense product.
-inline constexpr BenchShape grouped_control{.m = 4096, .n = 4096, .k = 7168};
+/// The dense product that cuBLASLt, which has no grouped one, is timed with in runs of grouped calls.
+inline constexpr BenchShape grouped_reference{.m = 4096, .n = 4096, .k = 7168};
 
-/// Whom a recipe is held against: DeepGEMM where scales vary along k, torch for scales of rows, else cuBLASLt.
-const char* rival(const Recipe& recipe, Grouping grouping);
+/// The peer that a recipe is compared with: DeepGEMM where scales vary along k, torch for scales of rows, else
+/// cuBLASLt.
+const char* baseline(const Recipe& recipe, Grouping grouping);
 
-/// How many times as fast as its rival `ours` is. Clocks differ from run to run, so both times are taken in units of
+/// The baseline's time over `ours`. Clocks differ from run to run, so both times are taken in units of
 /// what cuBLASLt, per tensor, took in the same run. Nothing where one of the times is missing.
-std::optional<double> speed_against_rival(const std::vector<PeerTime>& table, const Recipe& recipe,
-                                          const BenchShape& shape, double ours, std::optional<double> blas_live);
+std::optional<double> speed_against_baseline(const std::vector<PeerTime>& table, const Recipe& recipe,
+                                             const BenchShape& shape, double ours, std::optional<double> blas_live);
 
 }  // namespace tilewright::bench

@@ -18,7 +18,7 @@ namespace {
 
 class Trial {
 public:
-    Trial(GpuBench& bench, GpuOperands& operands, const GpuSettings& settings)
+    Trial(GpuBench& bench, GpuOperands& operands, const Settings& settings)
         : bench_(bench),
           operands_(operands),
           settings_(settings),
@@ -37,7 +37,7 @@ public:
                 }};
     }
 
-    /// Of D, written anew.
+    /// The hash of D after one call.
     std::uint64_t hash(const measure::Contestant& contestant) {
         measure::Device& device = bench_.device();
         operands_.poison_output();
@@ -55,7 +55,7 @@ public:
 private:
     GpuBench& bench_;
     GpuOperands& operands_;
-    const GpuSettings& settings_;
+    const Settings& settings_;
     Problem problem_;
     Geometry geometry_;
     measure::Buffer sum_;
@@ -92,7 +92,7 @@ const TriedTile& TunedShape::best() const {
     });
 }
 
-TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings,
+TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& settings,
                       const Candidates& candidates) {
     GpuOperands operands = gpu_operands(shape, settings);
     const Problem problem = operands.on_device();

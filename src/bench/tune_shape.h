@@ -1,7 +1,6 @@
 // Measures tiles for one shape: all must return the same bits, and the fastest is what `tilewright tune` stores.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,14 +22,13 @@ struct TunedShape {
     const TriedTile& best() const;
 };
 
-/// Which candidates are measured, beside the planner's choice.
+/// Which candidates are measured, in addition to the planner's choice.
 struct Candidates {
-    std::size_t most = 0;  // of the model's best; 0: all
-    bool packed = false;   // of those alone whose kernels ship: nothing is compiled
+    std::size_t most = 0;  // so many of the model's best; 0: all
+    bool packed = false;   // only those whose kernels ship, so that nothing is compiled
 };
 
-TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const GpuSettings& settings,
-                      const Candidates& candidates);
+TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& settings, const Candidates& candidates);
 
 /// A row of src/plan/tuned: device, problem, tile, date, command.
 std::string tuned_row(const TunedShape& tuned, const std::string& device, const std::string& date,

@@ -1,18 +1,21 @@
-// `tilewright bench`: the time of a call beside the least time that the machine could take.
+// `tilewright bench`: the time of a call, and the least time that the machine could take for it.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdio>
+#include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "bench/commit.h"
 #include "bench/cpu_bench.h"
+#include "bench/gpu_bench.h"
+#include "bench/peers_table.h"
+#include "bench/record.h"
+#include "bench/report.h"
 #include "cli/backends.h"
 #include "cli/bench_arguments.h"
-#include "cli/bench_gpu_run.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
+#include "measure/blas_lt.h"
 #include "output/file.h"
 #include "output/table.h"
 
@@ -30,182 +33,142 @@ std::string backend_device(Backend& backend) {
     throw std::runtime_error("no backend is available");
 }
 
-nlohmann::ordered_json json_line(const bench::BenchResult& result, const bench::Timing& timing,
-                                 const bench::BenchSettings& settings, const std::string& device) {
-    const double floor = bench::cpu_peaks().floor_seconds(result.work);
-    const bool own = timing.peer.empty();
-    const std::string arithmetic(name(settings.arithmetic));
-    const auto rounded = [](double value) { return std::stod(fmt::format("{:.4g}", value)); };
-    nlohmann::ordered_json line{
-        {"peer", own ? fmt::format("Tilewright {} ({}, {})", TILEWRIGHT_VERSION, name(settings.recipe), arithmetic)
-                     : timing.peer},
-        {"op", bench::operation_name(result.shape.grouping)},
-        {"shape", bench::shape_key(result.shape)},
-        {"us", rounded(timing.seconds * 1e6)},
-        {"tflops", rounded(result.work.flops / timing.seconds * 1e-12)},
-        {"gbs", rounded(result.work.bytes / timing.seconds * 1e-9)},
-        {"floor_us", rounded(floor * 1e6)},
-        {"ratio", rounded(timing.seconds / floor)},
-        {"calls", timing.calls},
-        {"recipe", name(settings.recipe)},
-        {"grouping", name(result.shape.grouping)},
-        {"layout", name(settings.layout)},
-        {"output", name(settings.output)},
-        {"device", device}};
-    if (own) line["arithmetic"] = arithmetic;
-    if (std::string(TILEWRIGHT_COMMIT).empty()) return line;
-    line["commit"] = TILEWRIGHT_COMMIT;
-    return line;
-}
-
-std::string recipe_and_arithmetic(const bench::BenchSettings& settings) {
-    return name(settings.recipe) + (settings.arithmetic == Arithmetic::bit_exact ? " (bit_exact)" : "");
-}
-
-output::Table result_table(const std::vector<bench::BenchShape>& shapes) {
-    std::size_t operation = 0;
-    std::size_t shape = 0;
-    for (const bench::BenchShape& each : shapes) {
-        operation = std::max(operation, name(each.grouping).size());
-        shape = std::max(shape, bench::shape_text(each).size());
-    }
-    return output::Table({{.title = "operation", .width = operation},
-                          {.title = "shape", .width = shape},
-                          {.title = "recipe", .width = 21},
-                          {.title = "time", .right = true, .width = 8},
-                          {.title = "floor", .right = true, .width = 8},
-                          {.title = "ratio", .right = true, .width = 5},
-                          {.title = "GFLOP/s", .right = true, .width = 7},
-                          {.title = "GB/s", .right = true, .width = 6}});
-}
-
-/// One row for Tilewright and one for each peer.
-void print_result(const output::Table& table, const bench::BenchResult& result, const bench::BenchSettings& settings) {
-    const std::string operation(name(result.shape.grouping));
-    if (!result.failure.empty()) {
-        fmt::print("{}", table.line({operation, bench::shape_text(result.shape), name(settings.recipe), "WRONG"}));
-        return;
-    }
-    const double floor = bench::cpu_peaks().floor_seconds(result.work);
-    for (const bench::Timing& timing : result.timings) {
-        const bool own = timing.peer.empty();
-        fmt::print("{}", table.line({own ? operation : "", own ? bench::shape_text(result.shape) : "",
-                                     own ? recipe_and_arithmetic(settings) : timing.peer,
-                                     output::format_duration(timing.seconds), output::format_duration(floor),
-                                     output::format_number(timing.seconds / floor),
-                                     output::format_number(result.work.flops / timing.seconds * 1e-9),
-                                     output::format_number(result.work.bytes / timing.seconds * 1e-9)}));
-    }
-    std::fflush(stdout);
-}
-
-void print_machine(const std::string& device) {
-    const bench::Peaks& peaks = bench::cpu_peaks();
-    fmt::print("{}; at most {} GFLOP/s and {} GB/s ({})\n", device,
-               output::format_number(peaks.flops_per_second * 1e-9),
-               output::format_number(peaks.bytes_per_second * 1e-9), peaks.source);
+void print_cpu_head(const bench::Run& run) {
+    fmt::print("{}; at most {} GFLOP/s and {} GB/s ({})\n", run.device,
+               output::format_number(run.peaks.flops_per_second * 1e-9),
+               output::format_number(run.peaks.bytes_per_second * 1e-9), run.peaks.source);
     fmt::print("floor: the larger of flops and bytes over these; ratio: time / floor, 1 is the best there is\n\n");
 }
 
-std::vector<bench::BenchSettings> all_settings(const BenchArguments& arguments, Backend backend) {
-    std::vector<bench::BenchSettings> list;
-    for (const std::string& recipe : arguments.recipes) {
-        bench::BenchSettings settings = arguments.settings;
-        settings.recipe = parse_recipe(full_recipe(recipe)).value();
-        settings.layout = parse_layout(arguments.layout).value();
-        settings.output = parse_format(arguments.output).value();
-        settings.arithmetic = parse_arithmetic(arguments.arithmetic).value();
-        settings.backend = backend;
-        list.push_back(settings);
+void print_gpu_head(const bench::Run& run, const std::vector<bench::BenchShape>& shapes) {
+    fmt::print("{}; at most {:.0f} TFLOP/s and {:.2f} TB/s ({})\n", run.device, run.peaks.flops_per_second * 1e-12,
+               run.peaks.bytes_per_second * 1e-12, run.peaks.source);
+    fmt::print("{}, device time of one call, median of {}; ratio: time / floor\n", bench::recipe_text(run.settings),
+               run.settings.repeats);
+    if (run.settings.overlap) {
+        fmt::print(
+            "in turn: {} calls in a row, from the first kernel's start to the last one's end, over {}; overlap: the "
+            "same with programmatic dependent launch; L2 is not flushed between them\n",
+            measure::sequence_calls, measure::sequence_calls);
     }
-    return list;
+    if (run.settings.peers) {
+        const char* other = bench::baseline(run.settings.recipe, shapes.front().grouping);
+        fmt::print(
+            "cuBLASLt {}: live, per tensor; {}: benchmarks/peers; x {}: both times in units of cuBLASLt's in the same "
+            "run\n",
+            run.blas_version, other, other);
+    }
+    fmt::print("\n");
 }
 
-/// How many results were wrong. JSON lines go to stdout as they come, or into `lines`.
-std::size_t run_shapes(const std::vector<bench::BenchShape>& shapes,
-                       const std::vector<bench::BenchSettings>& settings_list, const std::string& device,
-                       std::string* lines) {
-    const output::Table table = result_table(shapes);
-    if (lines != nullptr) fmt::print("{}", table.header());
-    Progress progress("timing", shapes.size() * settings_list.size());
-    std::size_t wrong = 0;
-    for (const bench::BenchShape& shape : shapes) {
-        for (const bench::BenchSettings& settings : settings_list) {
-            progress.advance(0, fmt::format("{} {}", name(shape.grouping), bench::shape_text(shape)));
-            const bench::BenchResult result = bench::run_bench(shape, settings);
-            progress.clear();
-            for (const bench::Timing& timing : result.timings) {
-                const std::string line = json_line(result, timing, settings, device).dump() + "\n";
-                if (lines != nullptr) *lines += line;
-                if (lines == nullptr) fmt::print("{}", line);
+/// Times shapes and prints a line for each, or JSON records alone.
+class Session {
+public:
+    using Bench = std::function<bench::Result(const bench::BenchShape&, const bench::Settings&)>;
+
+    /// `records`: takes the JSON records of a result as soon as it is there.
+    Session(std::vector<bench::BenchShape> shapes, Bench run_one, std::function<void(const std::string&)> records,
+            bool tables)
+        : shapes_(std::move(shapes)), run_one_(std::move(run_one)), records_(std::move(records)), tables_(tables) {}
+
+    /// Every shape with every one of these runs, in one table.
+    std::vector<bench::Result> run(const std::vector<bench::Run>& runs) {
+        const output::Table table = bench::result_table(shapes_, runs.front());
+        if (tables_) fmt::print("{}", table.header());
+        Progress progress("timing", shapes_.size() * runs.size());
+        std::vector<bench::Result> results;
+        for (const bench::BenchShape& shape : shapes_) {
+            for (const bench::Run& run : runs) {
+                progress.advance(0, fmt::format("{} {}", name(shape.grouping), bench::shape_text(shape)));
+                results.push_back(run_one_(shape, run.settings));
+                progress.clear();
+                show(table, results.back(), run);
+                progress.advance(1);
             }
-            if (lines != nullptr) print_result(table, result, settings);
-            if (!result.failure.empty()) {
-                ++wrong;
-                fmt::print(stderr, "tilewright: bench: {} {} {}: wrong result, not timed: {}\n", name(shape.grouping),
-                           bench::shape_text(shape), name(settings.recipe), result.failure);
-            }
-            progress.advance(1);
         }
+        return results;
     }
-    return wrong;
-}
 
-/// The tile that was asked for on the command line.
-std::optional<PlannedTile> forced_tile(const std::string& text) {
-    if (text.empty()) return std::nullopt;
-    const std::optional<PlannedTile> tile = parse_tile(text);
-    if (!tile) throw UsageError(fmt::format("bench: '{}' is no tile; one reads '256x128x128 stages=4'", text));
-    return tile;
-}
+    bool wrong() const { return wrong_; }
+    const std::vector<bench::BenchShape>& shapes() const { return shapes_; }
 
-void bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::BenchShape>& shapes) {
+private:
+    void show(const output::Table& table, const bench::Result& result, const bench::Run& run) {
+        if (tables_) fmt::print("{}", bench::result_lines(table, result, run));
+        records_(bench::result_records(result, run));
+        std::fflush(stdout);
+        if (!result.note.empty()) fmt::print(stderr, "tilewright: bench: no peer: {}\n", result.note);
+        if (result.failure.empty()) return;
+        wrong_ = true;
+        fmt::print(stderr, "tilewright: bench: {} {} {}{}: wrong result, not timed: {}\n", name(result.shape.grouping),
+                   bench::shape_text(result.shape), name(run.settings.recipe),
+                   result.tile ? " with " + name(*result.tile) : "", result.failure);
+    }
+
+    std::vector<bench::BenchShape> shapes_;
+    Bench run_one_;
+    std::function<void(const std::string&)> records_;
+    bool tables_;
+    bool wrong_ = false;
+};
+
+bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::BenchShape>& shapes) {
     if (arguments.layout != "nt") throw UsageError("bench: the GPU takes layout nt; others run with --backend cpu");
-    const measure::Flush flush = parse_flush(arguments.flush);
-    const std::optional<PlannedTile> tile = forced_tile(arguments.tile);
-    bench::GpuBench bench(flush);
-    bool wrong = false;
-    for (const std::string& recipe : arguments.recipes) {
-        const bench::GpuRun run{
-            .settings = {.recipe = parse_recipe(full_recipe(recipe)).value(),
-                         .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
-                         .reproducibility =
-                             arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable,
-                         .output = parse_format(arguments.output).value(),
-                         .scales = parse_scale_layout(arguments.scale_layout),
-                         .tile = tile,
-                         .sm_limit = arguments.sm_limit,
-                         .repeats = arguments.settings.repeats,
-                         .peers = arguments.settings.peers,
-                         .overlap = arguments.overlap},
-            .flush = flush,
-            .peaks = bench.peaks(),
-            .device = bench.device().name(),
-            .date = bench::today(),
-            .command = bench::command_line(),
-            .blas_version = arguments.settings.peers ? measure::blas_lt_version() : ""};
-        if (!run_on_gpu(bench, shapes, run, arguments.json_path)) wrong = true;
+    const std::vector<bench::Settings> all = all_settings(arguments, Backend::hopper);
+    bench::GpuBench gpu(all.front().flush);
+    const bool tables = arguments.json_path != "-";
+    const auto records = [&](const std::string& lines) {
+        if (!tables) fmt::print("{}", lines);
+        if (tables && !arguments.json_path.empty()) output::append_text(arguments.json_path, lines);
+    };
+    Session session(
+        shapes, [&](const auto& shape, const auto& settings) { return gpu.run(shape, settings); }, records, tables);
+    for (const bench::Settings& settings : all) {
+        const bench::Run run{.settings = settings,
+                             .peaks = gpu.peaks(),
+                             .device = gpu.device().name(),
+                             .date = bench::today(),
+                             .command = bench::command_line(),
+                             .blas_version = settings.peers ? measure::blas_lt_version() : ""};
+        if (tables) print_gpu_head(run, shapes);
+        const std::vector<bench::Result> results = session.run({run});
+        if (tables) fmt::print("\n{}", bench::summary(results, run));
     }
-    if (wrong) throw Reported{};
+    return !session.wrong();
+}
+
+bool bench_on_cpu(const BenchArguments& arguments, const std::vector<bench::BenchShape>& shapes, Backend backend,
+                  const std::string& device) {
+    if (arguments.settings.overlap)
+        throw UsageError("bench: --overlap times launches on a GPU; with the backend cpu, leave it out");
+    std::vector<bench::Run> runs;
+    for (const bench::Settings& settings : all_settings(arguments, backend)) {
+        runs.push_back({.settings = settings,
+                        .peaks = bench::cpu_peaks(),
+                        .device = device,
+                        .date = bench::today(),
+                        .command = bench::command_line()});
+    }
+    const bool tables = arguments.json_path != "-";
+    std::string text;
+    const auto records = [&](const std::string& lines) {
+        if (!tables) fmt::print("{}", lines);
+        text += lines;
+    };
+    if (tables) print_cpu_head(runs.front());
+    Session session(shapes, bench::run_on_cpu, records, tables);
+    session.run(runs);
+    if (tables && !arguments.json_path.empty()) output::write_text(arguments.json_path, text);
+    return !session.wrong();
 }
 
 void bench_command(const BenchArguments& arguments) {
     Backend backend = parse_backend(arguments.backend).value();
     const std::vector<bench::BenchShape> shapes = chosen_shapes(arguments, "bench");
     const std::string device = backend_device(backend);
-    if (backend == Backend::hopper) {
-        bench_on_gpu(arguments, shapes);
-        return;
-    }
-    if (arguments.overlap)
-        throw UsageError("bench: --overlap times launches on a GPU; with the backend cpu, leave it out");
-    const bool json_only = arguments.json_path == "-";
-    if (!json_only) print_machine(device);
-    std::string lines;
-    const std::size_t wrong =
-        run_shapes(shapes, all_settings(arguments, backend), device, json_only ? nullptr : &lines);
-    if (!json_only && !arguments.json_path.empty()) output::write_text(arguments.json_path, lines);
-    if (wrong > 0) throw Reported{};
+    const bool right =
+        backend == Backend::hopper ? bench_on_gpu(arguments, shapes) : bench_on_cpu(arguments, shapes, backend, device);
+    if (!right) throw Reported{};
 }
 
 void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
@@ -223,7 +186,8 @@ void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
 }  // namespace
 
 void add_bench(CLI::App& program) {
-    CLI::App* command = program.add_subcommand("bench", "Time a call beside the least time the machine could take");
+    CLI::App* command =
+        program.add_subcommand("bench", "Time a call, and compare it with the least time the machine could take");
     command->footer(
         "Every result is checked before it is timed. Operands are random; the caches are emptied before each call.\n\n"
         "Example:\n  tilewright bench --suite deepseek-v3 --peers\n"
@@ -242,10 +206,10 @@ void add_bench(CLI::App& program) {
     command->add_option("--json", arguments->json_path,
                         "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
     command->add_option("--tile", arguments->tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
-    // Not of `tune`: its rows hold for calls that need not be invariant.
+    // `tune` has no such option: its rows hold for calls that need not be invariant.
     command->add_flag("--invariant", arguments->invariant, "GPU: bits that depend on an element's row and column only");
     command->add_flag(
-        "--overlap", arguments->overlap,
+        "--overlap", arguments->settings.overlap,
         "GPU: also time calls in a row, one after another and overlapping (programmatic dependent launch)");
     add_gpu_options(*command, *arguments);
     add_cpu_options(*command, *arguments);

@@ -1,6 +1,9 @@
 #include "cli/bench_arguments.h"
 
+#include <fmt/format.h>
 #include <tilewright/plan.h>
+
+#include <algorithm>
 
 #include "bench/peers_table.h"
 #include "cli/commands.h"
@@ -58,6 +61,19 @@ std::vector<bench::BenchShape> shapes_of_suite(const BenchArguments& arguments, 
     return shapes;
 }
 
+measure::Flush parse_flush(const std::string& word) {
+    if (word == "none") return measure::Flush::none;
+    return word == "dirty" ? measure::Flush::dirty : measure::Flush::clean;
+}
+
+/// What --tile names; nothing without it.
+std::optional<PlannedTile> named_tile(const std::string& text) {
+    if (text.empty()) return std::nullopt;
+    const std::optional<PlannedTile> tile = parse_tile(text);
+    if (!tile) throw UsageError(fmt::format("bench: '{}' is no tile; one reads '256x128x128 stages=4'", text));
+    return tile;
+}
+
 }  // namespace
 
 std::string full_recipe(const std::string& word) {
@@ -67,13 +83,23 @@ std::string full_recipe(const std::string& word) {
     return word;
 }
 
-measure::Flush parse_flush(const std::string& word) {
-    if (word == "none") return measure::Flush::none;
-    return word == "dirty" ? measure::Flush::dirty : measure::Flush::clean;
-}
-
-bench::ScaleLayout parse_scale_layout(const std::string& word) {
-    return word == "k" ? bench::ScaleLayout::k : bench::ScaleLayout::m;
+std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backend backend) {
+    bench::Settings settings = arguments.settings;
+    settings.backend = backend;
+    settings.output = parse_format(arguments.output).value();
+    settings.layout = parse_layout(arguments.layout).value();
+    settings.arithmetic = parse_arithmetic(arguments.arithmetic).value();
+    settings.accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted;
+    settings.reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable;
+    settings.scales = arguments.scale_layout == "k" ? bench::ScaleLayout::k : bench::ScaleLayout::m;
+    settings.tile = named_tile(arguments.tile);
+    settings.flush = parse_flush(arguments.flush);
+    std::vector<bench::Settings> list;
+    for (const std::string& recipe : arguments.recipes) {
+        list.push_back(settings);
+        list.back().recipe = parse_recipe(full_recipe(recipe)).value();
+    }
+    return list;
 }
 
 std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command) {
@@ -149,10 +175,10 @@ void add_gpu_options(CLI::App& command, BenchArguments& arguments) {
         ->capture_default_str();
     command
         .add_option("--sa-layout", arguments.scale_layout,
-                    "GPU: which scales of a 1x128 operand lie side by side: those of rows (m) or along k (k)")
+                    "GPU: which scales of a 1x128 operand are neighbours in memory: those of rows (m) or along k (k)")
         ->check(one_of("layout of scales", {"m", "k"}))
         ->capture_default_str();
-    command.add_option("--sms", arguments.sm_limit, "GPU: SMs that the call may use; 0: all")
+    command.add_option("--sms", arguments.settings.sm_limit, "GPU: SMs that the call may use; 0: all")
         ->check(whole_number(0, most_int));
 }
 

@@ -5,10 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cpu_bench.h"
-#include "bench/gpu_operands.h"
-#include "bench/shapes.h"
-#include "measure/timing.h"
+#include "bench/result.h"
 
 namespace tilewright::cli {
 
@@ -26,15 +23,13 @@ struct BenchArguments {
     std::string arithmetic = "fast";
     std::string backend = "automatic";
     std::string json_path;
-    bench::BenchSettings settings{};  // what needs no words
+    bench::Settings settings{};  // what needs no words
     // GPU only
     std::string flush = "clean";
     std::string scale_layout = "m";
     std::string tile;
     bool unpromoted = false;
     bool invariant = false;
-    bool overlap = false;
-    int sm_limit = 0;
 };
 
 void add_shape_options(CLI::App& command, BenchArguments& arguments);
@@ -42,13 +37,13 @@ void add_kind_options(CLI::App& command, BenchArguments& arguments);
 void add_timing_options(CLI::App& command, BenchArguments& arguments);
 void add_gpu_options(CLI::App& command, BenchArguments& arguments);
 
+/// What is timed with each of the recipes. Throws UsageError for a --tile that is none.
+std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backend backend);
+
 /// Throws UsageError where the options leave the shapes open; `command` is for its message.
 std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command);
 
 /// "1d2d", "1d1d", "tensor" and "row" are short for pairs; other words stay.
 std::string full_recipe(const std::string& word);
-
-measure::Flush parse_flush(const std::string& word);
-bench::ScaleLayout parse_scale_layout(const std::string& word);
 
 }  // namespace tilewright::cli

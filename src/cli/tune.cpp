@@ -4,11 +4,11 @@
 
 #include <memory>
 
-#include "bench/commit.h"
+#include "bench/record.h"
+#include "bench/report.h"
 #include "bench/tune_shape.h"
 #include "cli/backends.h"
 #include "cli/bench_arguments.h"
-#include "cli/bench_gpu_run.h"
 #include "cli/commands.h"
 #include "output/file.h"
 
@@ -35,48 +35,25 @@ void require_gpu() {
     }
 }
 
-std::string json_lines(const bench::TunedShape& tuned, const bench::GpuSettings& settings, const std::string& device) {
-    std::string lines;
-    for (const bench::TriedTile& tried : tuned.tried) {
-        const auto rounded = [](double value) { return std::stod(fmt::format("{:.5g}", value)); };
-        const nlohmann::ordered_json line{{"op", bench::operation_name(tuned.shape.grouping)},
-                                          {"shape", bench::shape_key(tuned.shape)},
-                                          {"recipe", name(settings.recipe)},
-                                          {"accumulation", name(settings.accumulation)},
-                                          {"output", name(settings.output)},
-                                          {"tile", name(tried.plan.tile)},
-                                          {"us", rounded(tried.measured.seconds * 1e6)},
-                                          {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
-                                          {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)},
-                                          {"device", device},
-                                          {"date", bench::today()},
-                                          {"commit", TILEWRIGHT_COMMIT},
-                                          {"command", bench::command_line()}};
-        lines += line.dump() + "\n";
-    }
-    return lines;
-}
-
 /// False if a tile's result was wrong.
-bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const bench::GpuSettings& settings,
+bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const bench::Run& run,
               const TuneArguments& arguments) {
     bench::Candidates candidates = arguments.candidates;
     if (arguments.all) candidates.most = 0;
-    const bench::TunedShape tuned = bench::tune_shape(bench, shape, settings, candidates);
+    const bench::TunedShape tuned = bench::tune_shape(bench, shape, run.settings, candidates);
     if (!tuned.failure.empty()) {
         fmt::print(stderr, "tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
         return false;
     }
     fmt::print("{}", bench::tried_text(tuned));
     if (!arguments.json_path.empty()) {
-        output::append_text(arguments.json_path, json_lines(tuned, settings, bench.device().name()));
+        output::append_text(arguments.json_path, bench::tune_records(tuned, run));
     }
     const double gain = tuned.tried.front().measured.seconds / tuned.best().measured.seconds;
     if (gain < worthwhile) {
-        fmt::print("the planner's choice stands\n\n");
+        fmt::print("the planner's choice stays\n\n");
     } else {
-        const std::string row =
-            bench::tuned_row(tuned, bench.description().name, bench::today(), bench::command_line());
+        const std::string row = bench::tuned_row(tuned, bench.description().name, run.date, run.command);
         fmt::print("{:.1f} % faster than the planner's choice: {}\n", (gain - 1) * 100, row);
         if (!arguments.rows_path.empty()) output::append_text(arguments.rows_path, row);
     }
@@ -90,17 +67,16 @@ void tune_command(const TuneArguments& arguments) {
                                                       ? bench::random_shapes(arguments.random, arguments.seed)
                                                       : chosen_shapes(bench_arguments, "tune");
     require_gpu();
-    bench::GpuBench bench(parse_flush(bench_arguments.flush));
+    const std::vector<bench::Settings> all = all_settings(bench_arguments, Backend::hopper);
+    bench::GpuBench bench(all.front().flush);
     bool wrong = false;
-    for (const std::string& recipe : bench_arguments.recipes) {
-        const bench::GpuSettings settings{
-            .recipe = parse_recipe(full_recipe(recipe)).value(),
-            .accumulation = bench_arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
-            .output = parse_format(bench_arguments.output).value(),
-            .scales = parse_scale_layout(bench_arguments.scale_layout),
-            .sm_limit = bench_arguments.sm_limit,
-            .repeats = bench_arguments.settings.repeats};
-        for (const bench::BenchShape& shape : shapes) wrong |= !tune_one(bench, shape, settings, arguments);
+    for (const bench::Settings& settings : all) {
+        const bench::Run run{.settings = settings,
+                             .peaks = bench.peaks(),
+                             .device = bench.device().name(),
+                             .date = bench::today(),
+                             .command = bench::command_line()};
+        for (const bench::BenchShape& shape : shapes) wrong |= !tune_one(bench, shape, run, arguments);
     }
     if (wrong) throw Reported{};
 }
@@ -126,7 +102,7 @@ void add_tune(CLI::App& program) {
     command->add_option("--random", arguments->random, "Instead of a suite or sizes: so many dense shapes of a seed")
         ->check(whole_number(1, most_int))
         ->excludes("--suite", "--m", "--n", "--k");
-    command->add_option("--seed", arguments->seed, "Of the random shapes")
+    command->add_option("--seed", arguments->seed, "The seed of --random")
         ->check(whole_number(0))
         ->capture_default_str();
     command->add_flag("--all", arguments->all, "Measure every legal candidate");

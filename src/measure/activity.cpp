@@ -96,7 +96,7 @@ void ActivityRecorder::buffer_full(void*, std::uint32_t, std::uint8_t* buffer, s
     recorder->finished_.insert(recorder->finished_.end(), found.begin(), found.end());
 }
 
-std::vector<Activity> ActivityRecorder::drain() {
+std::vector<Activity> ActivityRecorder::take_all() {
     require(flush_(flush_forced), "cuptiActivityFlushAll");
     std::vector<Activity> found;
     {

@@ -27,7 +27,7 @@ public:
     static ActivityRecorder& instance();
 
     /// What ran since the last call, by start. The GPU must be idle.
-    std::vector<Activity> drain();
+    std::vector<Activity> take_all();
 
 private:
     ActivityRecorder();
@@ -39,7 +39,7 @@ private:
     cuda::OpenLibrary library_;
     NextRecord* next_ = nullptr;
     int (*flush_)(std::uint32_t) = nullptr;
-    std::mutex mutex_;  // CUPTI hands buffers over from a thread of its own
+    std::mutex mutex_;  // CUPTI delivers buffers on another thread
     std::vector<Activity> finished_;
 };
 

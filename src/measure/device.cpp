@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned non_blocking_stream = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned threads_per_block = 512;
 constexpr unsigned blocks_per_sm = 4;
-// Of stream_chunks, as kernels.cpp has them.
+// The ring of stream_chunks, as kernels.cpp has it.
 constexpr int stream_chunk = 16384;
 constexpr int stream_bytes = 12 * stream_chunk;  // of shared memory
 
@@ -38,7 +38,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     return *this;
 }
 
-void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
+void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) const {
     if (bytes > 0) require(call().copy_to_device(address_ + offset, from, bytes), "cuMemcpyHtoD");
 }
 
@@ -46,7 +46,7 @@ void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
     if (bytes > 0) require(call().copy_to_host(to, address_ + offset, bytes), "cuMemcpyDtoH");
 }
 
-void Buffer::fill(unsigned char value) {
+void Buffer::fill(unsigned char value) const {
     if (size_ > 0) require(call().fill_bytes(address_, value, size_), "cuMemsetD8");
 }
 
@@ -107,16 +107,16 @@ void Device::enqueue(cuda::FunctionHandle kernel, unsigned blocks, unsigned thre
 
 void Device::enqueue_fill(const Buffer& to, std::uint32_t value, cuda::StreamHandle stream) const {
     cuda::DeviceAddress address = to.address();
-    std::uint64_t pieces = to.size() / 16;
-    std::array<void*, 3> arguments{&address, &pieces, &value};
+    std::uint64_t vectors = to.size() / 16;
+    std::array<void*, 3> arguments{&address, &vectors, &value};
     enqueue(fill_, static_cast<unsigned>(sms_) * blocks_per_sm, threads_per_block, arguments.data(), stream);
 }
 
 void Device::enqueue_read(const Buffer& from, const Buffer& unused, cuda::StreamHandle stream) const {
     cuda::DeviceAddress address = from.address();
     cuda::DeviceAddress sink = unused.address();
-    std::uint64_t pieces = from.size() / 16;
-    std::array<void*, 3> arguments{&address, &pieces, &sink};
+    std::uint64_t vectors = from.size() / 16;
+    std::array<void*, 3> arguments{&address, &vectors, &sink};
     enqueue(read_, static_cast<unsigned>(sms_) * blocks_per_sm, threads_per_block, arguments.data(), stream);
 }
 

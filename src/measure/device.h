@@ -25,9 +25,9 @@ public:
     std::size_t size() const { return size_; }
 
     /// Whole or in part; they wait for the copy.
-    void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
+    void upload(const void* from, std::size_t bytes, std::size_t offset = 0) const;
     void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
-    void fill(unsigned char value);
+    void fill(unsigned char value) const;
 
 private:
     cuda::DeviceAddress address_ = 0;

@@ -10,8 +10,8 @@ constexpr std::string_view head = R"ptx(.version 8.0
 .address_size 64
 )ptx";
 
-/// Threads of all blocks walk side by side: the first %index of a thread, and its %step.
-constexpr std::string_view walk = R"ptx(    .reg .b32 %block, %size, %thread, %blocks;
+/// A grid-stride loop: the first %index of a thread, and its %step.
+constexpr std::string_view grid_stride = R"ptx(    .reg .b32 %block, %size, %thread, %blocks;
     .reg .b64 %index, %step;
     mov.u32 %block, %ctaid.x;
     mov.u32 %size, %ntid.x;
@@ -23,13 +23,13 @@ constexpr std::string_view walk = R"ptx(    .reg .b32 %block, %size, %thread, %b
 )ptx";
 
 constexpr std::string_view fill_words =
-    R"ptx(.visible .entry fill_words(.param .u64 to, .param .u64 pieces, .param .u32 value)
+    R"ptx(.visible .entry fill_words(.param .u64 to, .param .u64 vectors, .param .u32 value)
 {
     .reg .pred %p;
     .reg .b32 %value;
     .reg .b64 %count, %to, %offset, %address;
     ld.param.u64 %to, [to];
-    ld.param.u64 %count, [pieces];
+    ld.param.u64 %count, [vectors];
     ld.param.u32 %value, [value];
     cvta.to.global.u64 %to, %to;
 )ptx";
@@ -48,13 +48,13 @@ done:
 
 // The sum is compared with a number that never comes, so that no load is left out.
 constexpr std::string_view read_words =
-    R"ptx(.visible .entry read_words(.param .u64 from, .param .u64 pieces, .param .u64 unused)
+    R"ptx(.visible .entry read_words(.param .u64 from, .param .u64 vectors, .param .u64 unused)
 {
     .reg .pred %p;
     .reg .b32 %sum, %a, %b, %c, %d;
     .reg .b64 %count, %from, %offset, %address, %unused;
     ld.param.u64 %from, [from];
-    ld.param.u64 %count, [pieces];
+    ld.param.u64 %count, [vectors];
     ld.param.u64 %unused, [unused];
     cvta.to.global.u64 %from, %from;
     cvta.to.global.u64 %unused, %unused;
@@ -136,14 +136,14 @@ done:
 }
 )ptx";
 
-// One thread of each block brings every so many-th chunk of 16 KB into a ring of 12, and does nothing with it.
-// `arrived` counts the chunks: a wait that lasts too long ends the kernel, and leaves the count short.
+// One thread of each block copies every gridDim.x-th chunk of 16 KB into a ring of 12 in shared memory; nobody reads
+// it. `arrived` counts the chunks: a wait that lasts too long ends the kernel, and leaves the count short.
 constexpr std::string_view stream_chunks =
     R"ptx(.extern .shared .align 128 .b8 room[];
 .visible .entry stream_chunks(.param .u64 from, .param .u64 chunks, .param .u64 arrived)
 {
     .reg .pred %p, %ready;
-    .reg .b32 %stage, %turn, %barrier, %place, %parity, %left, %patience, %first_barrier, %first_place;
+    .reg .b32 %stage, %turn, %barrier, %place, %parity, %left, %budget, %first_barrier, %first_place;
     .reg .b64 %count, %from, %offset, %address, %to, %seen;
     .shared .align 8 .b64 full[12];
     ld.param.u64 %from, [from];
@@ -165,7 +165,7 @@ init:
     mov.u32 %turn, 0;
     mov.u32 %left, 12;
     mov.u64 %seen, 0;
-    mov.u32 %patience, 4000000;
+    mov.u32 %budget, 4000000;
 )ptx";
 constexpr std::string_view stream_chunks_loop = R"ptx(again:
     mad.lo.u32 %barrier, %stage, 8, %first_barrier;
@@ -175,8 +175,8 @@ constexpr std::string_view stream_chunks_loop = R"ptx(again:
     sub.u32 %parity, %turn, 1;
     and.b32 %parity, %parity, 1;
 wait:
-    sub.u32 %patience, %patience, 1;
-    setp.eq.u32 %p, %patience, 0;
+    sub.u32 %budget, %budget, 1;
+    setp.eq.u32 %p, %budget, 0;
     @%p bra done;
     mbarrier.try_wait.parity.shared::cta.b64 %ready, [%barrier], %parity;
     @!%ready bra wait;
@@ -213,8 +213,8 @@ const std::string& kernels_ptx() {
     static const std::string text = [] {
         std::string joined;
         for (const std::string_view part :
-             {head, fill_words, walk, fill_words_loop, read_words, walk, read_words_loop, read_clocks, hash_words, walk,
-              hash_words_loop, stream_chunks, walk, stream_chunks_loop}) {
+             {head, fill_words, grid_stride, fill_words_loop, read_words, grid_stride, read_words_loop, read_clocks,
+              hash_words, grid_stride, hash_words_loop, stream_chunks, grid_stride, stream_chunks_loop}) {
             joined += part;
         }
         return joined;

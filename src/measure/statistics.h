@@ -7,10 +7,10 @@
 
 namespace tilewright::measure {
 
-/// Of an even number: the mean of the middle two. Zero of none.
+/// For an even number the mean of the middle two; zero for none.
 double median(std::vector<double> values);
 
-/// Of positive numbers; zero of none.
+/// For positive numbers; zero for none.
 double geometric_mean(std::span<const double> values);
 
 /// One SM's counters: its own clock, and nanoseconds. Zero: this SM was not read.

@@ -57,13 +57,13 @@ Stopwatch::Lap Stopwatch::time(const Contestant& contestant) {
     clocks_before_.fill(0);
     clocks_after_.fill(0);
     device_.synchronize();
-    ActivityRecorder::instance().drain();
+    ActivityRecorder::instance().take_all();
     const std::size_t flushes = enqueue_flush();
     device_.enqueue_clocks(clocks_before_, device_.stream());
     contestant.call(device_.stream());
     device_.enqueue_clocks(clocks_after_, device_.stream());
     device_.synchronize();
-    const std::vector<Activity> ran = ActivityRecorder::instance().drain();
+    const std::vector<Activity> ran = ActivityRecorder::instance().take_all();
     return {.seconds = call_seconds(ran, flushes + 1, 1), .hertz = hertz()};
 }
 

@@ -146,7 +146,7 @@ private:
         }();
         const Operand& operand = owned.operand();
 
-        // Where this block's parts lie within the tensors that are written: after those of the groups and rows before.
+        // This block's parts follow those of the groups and rows before it in the tensors that are written.
         const OperandShape whole = operand_shape(recipe, matrices.rows, matrices.k);
         const OperandShape before = operand_shape(recipe, row, matrices.k);
         const std::string& name = matrices.stored->name;

@@ -22,7 +22,7 @@ constexpr std::array real_sizes{
     RealSize{1536, 4096},  // Qwen3-235B
 };
 
-bool is_plain(const Family& family) { return family.a == Granularity::none && family.b == Granularity::none; }
+bool is_unscaled(const Family& family) { return family.a == Granularity::none && family.b == Granularity::none; }
 
 bool only_fast(const Recipe& recipe) {
     const auto wide = [](Format format) { return format == Format::f16 || format == Format::f32; };
@@ -93,9 +93,9 @@ VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithm
 }  // namespace
 
 std::string Family::recipe_name() const {
-    if (is_plain(*this)) return "plain";
+    if (is_unscaled(*this)) return "unscaled";
     const auto side = [](Granularity granularity) {
-        return granularity == Granularity::none ? std::string("plain") : std::string(name(granularity));
+        return granularity == Granularity::none ? std::string("unscaled") : std::string(name(granularity));
     };
     return side(a) + ":" + side(b);
 }

@@ -17,7 +17,7 @@ struct Family {
     Granularity b = Granularity::none;
     std::vector<Recipe> recipes{};
 
-    /// "1x128:128x128"; "plain" for operands without scales.
+    /// "1x128:128x128"; "unscaled" for operands without scales.
     std::string recipe_name() const;
 };
 

@@ -28,6 +28,8 @@ void for_each_tensor(Problem& problem, const Function& function) {
 
 std::size_t round_up(std::size_t value) { return (value + alignment - 1) / alignment * alignment; }
 
+void synchronize() { cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0); }
+
 }  // namespace
 
 bool taken_by_gpu(Problem problem) {
@@ -35,8 +37,7 @@ bool taken_by_gpu(Problem problem) {
     return validate(problem, Backend::hopper, Check::shapes).empty();
 }
 
-GpuCase::GpuCase(check::Case& original, measure::Device& device, std::int64_t shift)
-    : original_(original), problem_(original.problem()) {
+GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device) : problem_(original.problem()) {
     const bool in_place = problem_.c.given() && problem_.c.data == problem_.d.data;
     for_each_tensor(problem_, [&](const std::string& name, Tensor& tensor) {
         if (!tensor.given() || (in_place && name == "c")) return;
@@ -44,13 +45,13 @@ GpuCase::GpuCase(check::Case& original, measure::Device& device, std::int64_t sh
         place(name, tensor, values ? 0 : shift);
     });
     image_.resize(round_up(image_.size()) + check::guard_band, check::poison);
-    move_to_device();
+    move_to(device);
     if (in_place) {
         const Tensor d = problem_.d;
         problem_.c.data = d.data;
         problem_.c.device = d.device;
     }
-    device.synchronize();
+    synchronize();
 }
 
 void GpuCase::place(const std::string& name, Tensor& tensor, std::int64_t shift) {
@@ -64,13 +65,34 @@ void GpuCase::place(const std::string& name, Tensor& tensor, std::int64_t shift)
     placed_.push_back(placed);
 }
 
-void GpuCase::move_to_device() {
+void GpuCase::move_to(int device) {
     memory_ = measure::Buffer(image_.size());
     memory_.upload(image_.data(), image_.size());
     for (const Placed& placed : placed_) {
         placed.tensor->data = memory_.data() + placed.offset;
-        placed.tensor->device = {.kind = DeviceId::Kind::cuda, .index = 0};
+        placed.tensor->device = {.kind = DeviceId::Kind::cuda, .index = device};
     }
+}
+
+void GpuCase::reset_output() const {
+    const Placed& d = placed_output();
+    memory_.upload(image_.data() + d.offset, d.bytes, d.offset);
+    // The copy of pageable memory may still be under way, and non-blocking streams do not wait for it.
+    synchronize();
+}
+
+void GpuCase::poison_output(cuda::StreamHandle stream) const {
+    const Placed& d = placed_output();
+    const cuda::Driver& driver = cuda::driver();
+    driver.require(driver.call.fill_bytes_in_order(memory_.address() + d.offset,
+                                                   std::to_integer<unsigned char>(check::poison), d.bytes, stream),
+                   "cuMemsetD8Async", problem_.d.device.index);
+}
+
+void GpuCase::take_data(const GpuCase& other) {
+    image_ = other.image_;
+    memory_.upload(image_.data(), image_.size());
+    synchronize();
 }
 
 std::string GpuCase::damage_at(std::size_t offset) const {
@@ -82,17 +104,21 @@ std::string GpuCase::damage_at(std::size_t offset) const {
             return fmt::format("{}, an input, was written at byte {}", placed.name, offset - placed.offset);
         }
     }
-    return "the guard band behind " + placed_.back().name + " was written";
+    return "the guard band after " + placed_.back().name + " was written";
 }
 
-std::string GpuCase::collect() {
+std::vector<std::byte> GpuCase::output() const {
+    std::vector<std::byte> bytes(placed_output().bytes);
+    memory_.download(bytes.data(), bytes.size(), placed_output().offset);
+    return bytes;
+}
+
+std::string GpuCase::damage() const {
     std::vector<std::byte> now(image_.size());
     memory_.download(now.data(), now.size());
-    const Placed& d = placed_.back();
-    const auto begin = now.begin() + static_cast<std::ptrdiff_t>(d.offset);
-    const auto end = begin + static_cast<std::ptrdiff_t>(d.bytes);
-    original_.set_output({begin, end});
-    std::copy_n(image_.begin() + static_cast<std::ptrdiff_t>(d.offset), d.bytes, begin);
+    const Placed& d = placed_output();
+    std::copy_n(image_.begin() + static_cast<std::ptrdiff_t>(d.offset), d.bytes,
+                now.begin() + static_cast<std::ptrdiff_t>(d.offset));
     const auto [changed, was] = std::mismatch(now.begin(), now.end(), image_.begin());
     return changed == now.end() ? "" : damage_at(static_cast<std::size_t>(changed - now.begin()));
 }

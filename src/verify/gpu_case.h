@@ -1,10 +1,13 @@
-// A test case of src/check on the GPU: its tensors are copied there, each between guard bands, and its result back.
+// A test case of src/check on a GPU: its tensors are copied there, each between guard bands, and its result back. The
+// device's context must be current in the calling thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "check/case.h"
+#include "cuda/driver.h"
 #include "measure/device.h"
 
 namespace tilewright::verify {
@@ -14,14 +17,27 @@ bool taken_by_gpu(Problem problem);
 
 class GpuCase {
 public:
-    /// Copies the case as it is now. C that is D stays so. Outputs and scales begin at an address that is a multiple of
-    /// their element's size and of no more: `shift` elements behind a multiple of 256 bytes.
-    GpuCase(check::Case& original, measure::Device& device, std::int64_t shift);
+    /// Copies the case as it is now. C that is D stays so. Outputs and scales begin `shift` elements behind a multiple
+    /// of 256 bytes, so that no address is a multiple of more than the backend asks for.
+    explicit GpuCase(const check::Case& original, std::int64_t shift = 0, int device = 0);
 
+    /// With all tensors on the device.
     const Problem& problem() const { return problem_; }
+    Problem& problem() { return problem_; }
 
-    /// Once the GPU is done: D goes back to the case. What else was written (bands, inputs); empty if nothing was.
-    std::string collect();
+    /// D becomes what it was in the case, or poison in the stream's order.
+    void reset_output() const;
+    void poison_output(cuda::StreamHandle stream) const;
+
+    /// Inputs, sizes of groups and D become those of another case of the same shapes.
+    void take_data(const GpuCase& other);
+
+    // Wait for the GPU before these.
+
+    /// D from its first element to its last, gaps between rows included.
+    std::vector<std::byte> output() const;
+    /// What was written other than D; empty if nothing was.
+    std::string damage() const;
 
 private:
     struct Placed {
@@ -31,12 +47,12 @@ private:
         std::size_t bytes = 0;
     };
     void place(const std::string& name, Tensor& tensor, std::int64_t shift);
-    void move_to_device();
+    void move_to(int device);
     std::string damage_at(std::size_t offset) const;
+    const Placed& placed_output() const { return placed_.back(); }
 
-    check::Case& original_;
     Problem problem_;
-    std::vector<Placed> placed_;
+    std::vector<Placed> placed_;    // D is the last
     std::vector<std::byte> image_;  // of all the memory, as it was copied
     measure::Buffer memory_;
 };

@@ -40,13 +40,14 @@ std::string one_line(std::string text) {
 /// What it wrote that it must not, beyond what the case itself sees; the time of the call goes to `seconds`.
 std::string run_on_gpu(check::Case& test_case, measure::Device& device, const DeviceDescription* planned_for,
                        double& seconds) {
-    GpuCase gpu_case(test_case, device, static_cast<std::int64_t>(test_case.spec().seed % 8));
+    const GpuCase gpu_case(test_case, static_cast<std::int64_t>(test_case.spec().seed % 8));
     const auto begin = Clock::now();
     run(gpu_case.problem(), {.backend = Backend::hopper, .stream = device.stream(), .device = planned_for});
     device.synchronize();
     seconds = since(begin);
     cuda::runtime().device(0).check_report();
-    return gpu_case.collect();
+    test_case.set_output(gpu_case.output());
+    return gpu_case.damage();
 }
 
 Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const VerifySettings& settings,

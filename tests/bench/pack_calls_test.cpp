@@ -26,14 +26,8 @@ TEST(PackCalls, ReachEveryKernelThatShips) {
 }
 
 TEST(PackCalls, OldNamesAreThoseOfOlderPacks) {
-    const hopper::Tile tile{.m = 64,
-                            .n = 48,
-                            .stages = 12,
-                            .cluster = 2,
-                            .split_k = 2,
-                            .warpgroups = 1,
-                            .a_scaling = hopper::Scaling::after,
-                            .b_scaling = hopper::Scaling::none};
+    hopper::Tile tile{.shape = {.m = 64, .n = 48, .warpgroups = 1}, .stages = 12, .cluster = hopper::split_k(2)};
+    tile.b.scaling = hopper::Scaling::none;
     EXPECT_EQ(old_expression(tile),
               "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 64, .n = 48, .k = 128, .stages = 12, .cluster = "
               "2, .multicast = tilewright::hopper::Multicast(0), .swap_ab = false, .split_k = 2, .warpgroups = 1, .a = "

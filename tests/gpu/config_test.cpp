@@ -1,4 +1,4 @@
-// Row 7 of the acceptance plan: every tile of the pack, on any number of SMs, gives the same bits for the same problem.
+// Every tile of the pack, on any number of SMs, gives the same bits for the same problem.
 #include <gtest/gtest.h>
 
 #include <array>

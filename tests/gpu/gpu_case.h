@@ -1,16 +1,13 @@
-// A test case on a GPU: its tensors lie in one allocation of the device between poisoned bands, its result is compared
-// byte for byte with the CPU's `bit_exact` arithmetic.
+// A test case on a GPU with what the CPU's `bit_exact` arithmetic makes of it: results are compared byte for byte.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "check/case.h"
 #include "cuda/driver.h"
+#include "verify/gpu_case.h"
 
 namespace tilewright::test {
 
@@ -37,66 +34,37 @@ private:
     cuda::StreamHandle handle_ = nullptr;
 };
 
-class DeviceMemory {
-public:
-    explicit DeviceMemory(std::size_t bytes);
-    ~DeviceMemory();
-    DeviceMemory(const DeviceMemory&) = delete;
-    DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-    void* at(std::size_t offset) const { return reinterpret_cast<void*>(address_ + offset); }
-    void upload(std::span<const std::byte> bytes, std::size_t offset) const;
-    std::vector<std::byte> download(std::size_t offset, std::size_t bytes) const;
-
-private:
-    cuda::DeviceAddress address_ = 0;
-};
-
 class GpuCase {
 public:
-    /// `cuts`: where the tile that will run splits k (planner::cuts); without them, that of the planner.
-    explicit GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& cuts = {},
+    /// `k_splits`: where the tile that will run splits k (planner::k_splits); without them, those of the planner.
+    explicit GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& k_splits = {},
                      int device = 0);
 
     /// With all tensors on the device.
-    const Problem& problem() const { return problem_; }
-    Problem& problem() { return problem_; }
-    Geometry geometry() const { return tilewright::geometry(problem_); }
+    const Problem& problem() const { return on_gpu_.problem(); }
+    Problem& problem() { return on_gpu_.problem(); }
+    Geometry geometry() const { return tilewright::geometry(problem()); }
 
     /// D as it was before the first run.
-    void reset() const;
+    void reset() const { on_gpu_.reset_output(); }
     /// D poisoned, in the stream's order.
-    void poison_output(cuda::StreamHandle stream) const;
+    void poison_output(cuda::StreamHandle stream) const { on_gpu_.poison_output(stream); }
 
     /// Inputs, sizes of groups and the expected result become those of another case of the same shapes; D is reset.
     void take_data(const GpuCase& other);
 
-    /// What differs from the CPU's bits, or was written though it must not be; empty if nothing. Wait for the GPU
-    /// first.
+    // Wait for the GPU before these.
+
+    /// What differs from the CPU's bits, or was written though it must not be; empty if nothing.
     std::string difference() const;
-    std::vector<std::byte> output() const { return memory_->download(d_.begin, d_.bytes); }
+    std::vector<std::byte> output() const { return on_gpu_.output(); }
     /// Whether D alone, which must have no gaps, is as the CPU has it.
-    bool output_is_right() const;
+    bool output_is_right() const { return output() == expected_; }
 
 private:
-    /// Where a tensor lies, and behind it a band.
-    struct Place {
-        std::string name;
-        std::size_t begin = 0;
-        std::size_t bytes = 0;
-    };
-
-    void place(std::string name, std::span<const std::byte> bytes);
-    void set_pointers(int device);
-    std::string difference(const std::vector<std::byte>& given) const;
-
     check::Case case_;
-    Problem problem_;
-    std::vector<Place> places_;  // D's is the last
-    Place d_;
-    std::vector<std::byte> pristine_;  // all of memory_ before the first run
-    std::vector<std::byte> expected_;  // and after it
-    std::unique_ptr<DeviceMemory> memory_;
+    verify::GpuCase on_gpu_;
+    std::vector<std::byte> expected_;  // D
 };
 
 /// Runs it with the tile that the library chooses, on the default stream, and waits. What differs, as GpuCase says it.

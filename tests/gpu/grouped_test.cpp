@@ -78,7 +78,7 @@ TEST(GpuGrouped, OutputsWithCAndAlpha) {
     }
 }
 
-TEST(GpuGrouped, OneHotGroupBesideEmptyOnes) {
+TEST(GpuGrouped, OneLargeGroupAmongEmptyOnes) {
     const CurrentDevice device;
     for (const Grouping grouping : groupings) {
         for (const std::int64_t groups : {256, 300}) {

@@ -1,4 +1,4 @@
-// Row 10 of the acceptance plan: operands and outputs of more than 2^31 elements and 4 GiB. Rows repeat with a period,
+// Operands and outputs of more than 2^31 elements and 4 GiB. Rows repeat with a period,
 // so that a small problem on the CPU says what every row of the large one must be.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>

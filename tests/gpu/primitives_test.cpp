@@ -1,4 +1,4 @@
-// The emulator tells the truth: every case of tests/primitives on the GPU writes the emulator's bits.
+// Every case of tests/primitives on the GPU: it writes the same bits there as on the emulator.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,12 +7,11 @@
 #include "cuda/compiler.h"
 #include "cuda/tensor_map.h"
 #include "gpu/gpu_case.h"
+#include "measure/device.h"
 #include "primitives/cases.h"
 
 namespace tilewright::primitives {
 namespace {
-
-using test::DeviceMemory;
 
 /// One block of the device for each tensor of a case, and the kernel's arguments.
 class OnGpu {
@@ -28,9 +27,9 @@ public:
         encode(primitive.a, *a_, "a", arguments_.a);
         encode(primitive.b, *b_, "b", arguments_.b);
         encode(primitive.d, *d_, "d", arguments_.d);
-        arguments_.in = static_cast<const float*>(in_->at(0));
-        arguments_.out = static_cast<float*>(out_->at(0));
-        arguments_.words = static_cast<hopper::u64*>(words_->at(0));
+        arguments_.in = reinterpret_cast<const float*>(in_->data());
+        arguments_.out = reinterpret_cast<float*>(out_->data());
+        arguments_.words = reinterpret_cast<hopper::u64*>(words_->data());
         arguments_.count = primitive.count;
         arguments_.x = primitive.x;
         arguments_.y = primitive.y;
@@ -48,25 +47,30 @@ public:
         const cuda::Driver& driver = cuda::driver();
         driver.require(driver.call.launch(&config, kernel, parameters, nullptr), "cuLaunchKernelEx", 0);
         driver.require(driver.call.context_synchronize(), "cuCtxSynchronize", 0);
-        return {.d = d_->download(0, primitive_.d.bytes.size()),
-                .out = out_->download(0, primitive_.out * sizeof(float)),
-                .words = words_->download(0, primitive_.words * sizeof(hopper::u64))};
+        return {.d = bytes_of(*d_, primitive_.d.bytes.size()),
+                .out = bytes_of(*out_, primitive_.out * sizeof(float)),
+                .words = bytes_of(*words_, primitive_.words * sizeof(hopper::u64))};
     }
 
 private:
-    static std::unique_ptr<DeviceMemory> upload(std::span<const std::byte> bytes) {
-        auto memory = std::make_unique<DeviceMemory>(std::max<std::size_t>(bytes.size(), 16));
-        memory->upload(bytes, 0);
+    static std::unique_ptr<measure::Buffer> upload(std::span<const std::byte> bytes) {
+        auto memory = std::make_unique<measure::Buffer>(std::max<std::size_t>(bytes.size(), 16));
+        memory->upload(bytes.data(), bytes.size());
         return memory;
     }
-    static void encode(const Boxed& boxed, const DeviceMemory& memory, const char* name, hopper::TensorMap& map) {
+    static std::vector<std::byte> bytes_of(const measure::Buffer& memory, std::size_t count) {
+        std::vector<std::byte> bytes(count);
+        memory.download(bytes.data(), count);
+        return bytes;
+    }
+    static void encode(const Boxed& boxed, const measure::Buffer& memory, const char* name, hopper::TensorMap& map) {
         if (boxed.bytes.empty()) return;
         hopper::TensorMapDescription description = boxed.map;
-        description.base = memory.at(0);
+        description.base = memory.data();
         cuda::encode(cuda::driver(), 0, description, name, map);
     }
 
-    std::unique_ptr<DeviceMemory> a_, b_, d_, in_, out_, words_;
+    std::unique_ptr<measure::Buffer> a_, b_, d_, in_, out_, words_;
     const PrimitiveCase& primitive_;
     PrimitiveArguments arguments_{};
 };
@@ -111,7 +115,7 @@ TEST_P(GpuPrimitives, WriteTheEmulatorsBits) {
     EXPECT_EQ(difference(gpu.words, emulator.words), "") << "words";
 }
 
-/// "stage_and_store at -8, -3" without what may not stand in a test's name.
+/// "stage_and_store at -8, -3" without what a test's name cannot hold.
 std::string test_name(const testing::TestParamInfo<PrimitiveCase>& info) {
     std::string name;
     for (const char letter : info.param.name) {

@@ -1,4 +1,4 @@
-// A thousand launches of every tile, with other kernels beside on other streams: always the same bits.
+// A thousand launches of every tile, with other kernels on other streams at the same time: always the same bits.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ constexpr int depth = 912;  // 8 k-blocks: a pitch of scales that TMA can take i
 /// What differs, and in which launch; empty if nothing ever does.
 std::string repeat(const hopper::Tile& tile, const GpuCase& noise) {
     const Stream stream;
-    const Stream beside;
+    const Stream other;
     const GpuCase gpu({.grouping = tile_grouping(tile),
                        .recipe = recipe_of(tile_recipe(tile)),
                        .m = 388,
@@ -38,13 +38,13 @@ std::string repeat(const hopper::Tile& tile, const GpuCase& noise) {
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";
     for (int launch = 0; launch < launches; ++launch) {
         gpu.poison_output(stream.handle());
-        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, beside.handle());
+        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, other.handle());
         cuda::run(geometry, tile, 0, stream.handle());
         stream.wait();
         if (gpu.output_is_right()) continue;
         return launch::describe(tile) + ", launch " + std::to_string(launch) + ": " + gpu.difference();
     }
-    beside.wait();
+    other.wait();
     return gpu.difference();  // what must not be written, too
 }
 
@@ -52,7 +52,7 @@ TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
     const CurrentDevice device;
     const std::vector<hopper::Tile> tiles = gpu_tiles();
     std::atomic<int> failures = 0;
-    // Side by side, each on streams of its own: every launch meets others.
+    // In parallel, each on its own streams: every launch runs with others.
 #pragma omp parallel
     {
         const CurrentDevice of_thread;

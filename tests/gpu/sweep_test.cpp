@@ -1,4 +1,4 @@
-// Rows 1 to 3 of the acceptance plan: remainders in every direction, scale indices, and all distributions over random
+// Remainders in every direction, scale indices, and all distributions over random
 // shapes. Exact data leave nothing to rounding; everything is compared byte for byte, between guard bands.
 #include <gtest/gtest.h>
 

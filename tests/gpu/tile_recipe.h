@@ -12,7 +12,7 @@ inline const char* tile_recipe(const hopper::Tile& tile) {
     return tile.b.scaling == hopper::Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128";
 }
 
-/// Where groups begin anywhere, TMA takes scales by row alone: other plain kernels run with groups of their own.
+/// Where groups begin anywhere, TMA takes K-major scales alone: other fast kernels run masked groups.
 inline Grouping tile_groups_of(const hopper::Tile& tile) {
     const bool separate = is_fast(tile) && scales_mma_rows(tile) && !has_k_major_scales(tile);
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
@@ -22,7 +22,7 @@ inline Grouping tile_grouping(const hopper::Tile& tile) {
     return is_grouped(tile) ? tile_groups_of(tile) : Grouping::dense;
 }
 
-/// Of most tests.
+/// How many groups most tests have.
 inline int tile_groups(const hopper::Tile& tile) { return is_grouped(tile) ? 3 : 1; }
 
 }  // namespace tilewright::test

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "measure/chain.h"
+#include "measure/sequence.h"
 #include "measure/timing.h"
 
 namespace tilewright::measure {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t record_bytes = 184;  // more than the prefix, as CUPTI's own
 
-/// As cuptiActivityGetNextRecord walks a buffer: CUPTI_ERROR_MAX_LIMIT_REACHED (12) at its end.
+/// What cuptiActivityGetNextRecord does with a buffer: CUPTI_ERROR_MAX_LIMIT_REACHED (12) at its end.
 int next_record(std::uint8_t* buffer, std::size_t bytes, void** record) {
     auto* at = *record == nullptr ? buffer : static_cast<std::uint8_t*>(*record) + record_bytes;
     if (at + record_bytes > buffer + bytes) return 12;
@@ -51,9 +51,9 @@ TEST(Activity, OfACallOnlyItsOwnKernelsCount) {
 
 TEST(Activity, AChainLastsFromItsFirstStartToItsLastEnd) {
     const std::array<Activity, 5> ran{{{0, 1000}, {1000, 1400}, {1300, 2600}, {1500, 2200}, {2300, 2500}}};
-    EXPECT_NEAR(chain_seconds(ran, 1, 4), 400e-9, 1e-15);  // the second kernel ends last
-    EXPECT_NEAR(chain_seconds(ran, 2, 1), 1300e-9, 1e-15);
-    EXPECT_THROW(chain_seconds(ran, 2, 4), Error);
+    EXPECT_NEAR(sequence_seconds(ran, 1, 4), 400e-9, 1e-15);  // the second kernel ends last
+    EXPECT_NEAR(sequence_seconds(ran, 2, 1), 1300e-9, 1e-15);
+    EXPECT_THROW(sequence_seconds(ran, 2, 4), Error);
 }
 
 }  // namespace

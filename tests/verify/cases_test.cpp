@@ -1,4 +1,4 @@
-// `tilewright verify` leaves nothing out: its cases are all combinations, each once, and each family meets real sizes.
+// `tilewright verify` leaves nothing out: its cases are all combinations, each once, and each family has real sizes.
 #include "verify/cases.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(VerifyCases, AreEveryCombinationOnce) {
     EXPECT_EQ(accepted_combinations(all_arithmetics()), static_cast<std::int64_t>(expected));
 }
 
-TEST(VerifyCases, MeetEveryDistributionAndARealSize) {
+TEST(VerifyCases, HaveEveryDistributionAndARealSize) {
     for (const Family& family : all_families()) {
         SCOPED_TRACE(std::string(name(family.grouping)) + " " + family.recipe_name());
         std::set<check::Distribution> distributions;

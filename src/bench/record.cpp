@@ -1,0 +1,129 @@
+#include "bench/record.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "bench/commit.h"
+#include "bench/peers_table.h"
+#include "bench/report.h"
+
+namespace tilewright::bench {
+namespace {
+
+double rounded(double value) { return std::stod(fmt::format("{:.5g}", value)); }
+
+std::string flush_word(measure::Flush flush) {
+    if (flush == measure::Flush::none) return "none";
+    return flush == measure::Flush::dirty ? "dirty" : "clean";
+}
+
+void add_origin(nlohmann::ordered_json& line, const Run& run) {
+    line["device"] = run.device;
+    line["date"] = run.date;
+    line["commit"] = TILEWRIGHT_COMMIT;
+    line["command"] = run.command;
+}
+
+/// What only Tilewright's own lines have.
+void add_own(nlohmann::ordered_json& line, const Result& result, const Run& run) {
+    const Settings& settings = run.settings;
+    if (!run.on_gpu()) {
+        line["arithmetic"] = name(settings.arithmetic);
+        return;
+    }
+    line["accumulation"] = name(settings.accumulation);
+    line["tile"] = name(result.tile.value());
+    line["scales_along"] = settings.scales == ScaleLayout::m ? "m" : "k";
+    if (!result.sequence) return;
+    line["sequence_calls"] = measure::sequence_calls;
+    line["sequence_us"] = rounded(result.sequence->apart * 1e6);
+    line["sequence_overlap_us"] = rounded(result.sequence->overlapping * 1e6);
+}
+
+}  // namespace
+
+std::string peer_name(Peer peer, const Run& run) {
+    switch (peer) {
+        case Peer::sgemm: return "OpenBLAS sgemm on f32";
+        case Peer::blas_tensor: return fmt::format("cuBLASLt {} per-tensor scale", run.blas_version);
+        case Peer::blas_blocks: return fmt::format("cuBLASLt {} 1x128 / 128x128 scale", run.blas_version);
+        case Peer::stream: return "TMA stream of B's values";
+        case Peer::tilewright: break;
+    }
+    if (run.on_gpu()) return fmt::format("Tilewright {} ({})", TILEWRIGHT_VERSION, recipe_text(run.settings));
+    return fmt::format("Tilewright {} ({}, {})", TILEWRIGHT_VERSION, name(run.settings.recipe),
+                       name(run.settings.arithmetic));
+}
+
+nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run, std::optional<double> speed) {
+    const double floor = run.peaks.floor_seconds(result.work);
+    const bool stream = timing.peer == Peer::stream;
+    const double stream_bytes = static_cast<double>(result.shape.n) * static_cast<double>(result.shape.k);
+    nlohmann::ordered_json line{{"peer", peer_name(timing.peer, run)},
+                                {"op", operation_name(result.shape.grouping)},
+                                {"shape", shape_key(result.shape)},
+                                {"us", rounded(timing.seconds * 1e6)}};
+    if (!stream) line["tflops"] = rounded(result.work.flops / timing.seconds * 1e-12);
+    line["gbs"] = rounded((stream ? stream_bytes : result.work.bytes) / timing.seconds * 1e-9);
+    if (timing.hertz > 0) line["clock_ghz"] = rounded(timing.hertz * 1e-9);
+    line["calls"] = timing.calls;
+    line["floor_us"] = rounded(floor * 1e6);
+    line["ratio"] = rounded(timing.seconds / floor);
+    line["output"] = name(run.settings.output);
+    if (run.on_gpu()) line["flush"] = flush_word(run.settings.flush);
+    add_origin(line, run);
+    if (timing.peer == Peer::tilewright || !run.on_gpu()) {
+        line["recipe"] = name(run.settings.recipe);
+        line["grouping"] = name(result.shape.grouping);
+        line["layout"] = name(run.settings.layout);
+    }
+    if (timing.peer != Peer::tilewright) return line;
+    add_own(line, result, run);
+    if (!speed) return line;
+    line["baseline"] = baseline(run.settings.recipe, result.shape.grouping);
+    line["speed_against_baseline"] = std::stod(fmt::format("{:.4g}", *speed));
+    return line;
+}
+
+nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, const Run& run) {
+    nlohmann::ordered_json line{{"op", operation_name(tuned.shape.grouping)},
+                                {"shape", shape_key(tuned.shape)},
+                                {"recipe", name(run.settings.recipe)},
+                                {"accumulation", name(run.settings.accumulation)},
+                                {"output", name(run.settings.output)},
+                                {"tile", name(tried.plan.tile)},
+                                {"us", rounded(tried.measured.seconds * 1e6)},
+                                {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
+                                {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)}};
+    add_origin(line, run);
+    return line;
+}
+
+std::string tune_records(const TunedShape& tuned, const Run& run) {
+    std::string lines;
+    for (const TriedTile& tried : tuned.tried) lines += record(tuned, tried, run).dump() + "\n";
+    return lines;
+}
+
+std::string today() {
+    const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+    const std::chrono::year_month_day day{now};
+    return fmt::format("{}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                       static_cast<unsigned>(day.day()));
+}
+
+std::string command_line() {
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);
+    std::string text;
+    for (std::string word; std::getline(file, word, '\0');) {
+        if (text.empty()) word = std::filesystem::path(word).filename().string();
+        const bool needs_quotes = word.find_first_of(" '\"") != std::string::npos;
+        text += (text.empty() ? "" : " ") + (needs_quotes ? "'" + word + "'" : word);
+    }
+    return text;
+}
+
+}  // namespace tilewright::bench

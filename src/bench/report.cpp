@@ -1,0 +1,190 @@
+#include "bench/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "bench/peers_table.h"
+#include "bench/record.h"
+#include "measure/statistics.h"
+
+namespace tilewright::bench {
+namespace {
+
+struct ShapeClass {
+    const char* name;
+    std::int64_t least_m;
+    std::int64_t most_m;
+};
+
+constexpr std::array classes{ShapeClass{"m >= 4096", 4096, std::numeric_limits<std::int64_t>::max()},
+                             ShapeClass{"m = 129 .. 4095", 129, 4095}, ShapeClass{"m <= 128", 0, 128}};
+
+std::string microseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e6); }
+std::string gigahertz(double hertz) { return hertz > 0 ? fmt::format("{:.2f}", hertz * 1e-9) : ""; }
+
+/// The first word of the baseline's name.
+std::string short_baseline(const Run& run, Grouping grouping) {
+    const std::string name = baseline(run.settings.recipe, grouping);
+    return name.substr(0, name.find(' '));
+}
+
+std::optional<double> speed(const Result& result, const Run& run) {
+    if (!result.failure.empty()) return std::nullopt;
+    const Timing* blas = result.of(Peer::blas_tensor);
+    return speed_against_baseline(peers_table(), run.settings.recipe, result.shape, result.ours().seconds,
+                                  blas == nullptr ? std::nullopt : std::optional(blas->seconds));
+}
+
+std::size_t widest_shape(const std::vector<BenchShape>& shapes) {
+    std::size_t width = 0;
+    for (const BenchShape& shape : shapes) width = std::max(width, shape_text(shape).size());
+    return width;
+}
+
+output::Table cpu_table(const std::vector<BenchShape>& shapes) {
+    std::size_t operation = 0;
+    for (const BenchShape& shape : shapes) operation = std::max(operation, name(shape.grouping).size());
+    return output::Table({{.title = "operation", .width = operation},
+                          {.title = "shape", .width = widest_shape(shapes)},
+                          {.title = "recipe", .width = 21},
+                          {.title = "time", .right = true, .width = 8},
+                          {.title = "floor", .right = true, .width = 8},
+                          {.title = "ratio", .right = true, .width = 5},
+                          {.title = "GFLOP/s", .right = true, .width = 7},
+                          {.title = "GB/s", .right = true, .width = 6}});
+}
+
+output::Table gpu_table(const std::vector<BenchShape>& shapes, const Run& run) {
+    const std::string other = short_baseline(run, shapes.front().grouping);
+    std::vector<output::Column> columns{{.title = "shape", .width = widest_shape(shapes)},
+                                        {.title = "tile", .width = 34},
+                                        {.title = "us", .right = true, .width = 8},
+                                        {.title = "GHz", .right = true, .width = 4},
+                                        {.title = "floor us", .right = true, .width = 8},
+                                        {.title = "ratio", .right = true, .width = 5},
+                                        {.title = "cuBLASLt us", .right = true, .width = 11},
+                                        {.title = "GHz", .right = true, .width = 4},
+                                        {.title = "x cuBLASLt", .right = true},
+                                        {.title = "in blocks us", .right = true, .width = 12},
+                                        {.title = other + " us", .right = true, .width = 11},
+                                        {.title = "x " + other, .right = true}};
+    if (run.settings.peers) {
+        columns.push_back({.title = "stream us", .right = true, .width = 9});
+        columns.push_back({.title = "/ stream", .right = true});
+    }
+    if (run.settings.overlap) {
+        columns.push_back({.title = "in turn us", .right = true, .width = 10});
+        columns.push_back({.title = "overlap us", .right = true, .width = 10});
+    }
+    return output::Table(std::move(columns));
+}
+
+std::string cpu_lines(const output::Table& table, const Result& result, const Run& run) {
+    const std::string operation(name(result.shape.grouping)), shape = shape_text(result.shape);
+    if (!result.failure.empty()) return table.line({operation, shape, name(run.settings.recipe), "WRONG"});
+    const double floor = run.peaks.floor_seconds(result.work);
+    std::string lines;
+    for (const Timing& timing : result.timings) {
+        const bool own = timing.peer == Peer::tilewright;
+        lines += table.line({own ? operation : "", own ? shape : "",
+                             own ? recipe_text(run.settings) : peer_name(timing.peer, run),
+                             output::format_duration(timing.seconds), output::format_duration(floor),
+                             output::format_number(timing.seconds / floor),
+                             output::format_number(result.work.flops / timing.seconds * 1e-9),
+                             output::format_number(result.work.bytes / timing.seconds * 1e-9)});
+    }
+    return lines;
+}
+
+std::string gpu_line(const output::Table& table, const Result& result, const Run& run) {
+    const std::string tile = result.tile ? name(*result.tile) : "";
+    if (!result.failure.empty()) return table.line({shape_text(result.shape), tile, "WRONG"});
+    const Timing& ours = result.ours();
+    const double floor = run.peaks.floor_seconds(result.work);
+    const auto over = [&](const Timing& other) { return fmt::format("{:.3f}", other.seconds / ours.seconds); };
+    std::vector<std::string> cells{shape_text(result.shape),   tile,
+                                   microseconds(ours.seconds), gigahertz(ours.hertz),
+                                   microseconds(floor),        fmt::format("{:.2f}", ours.seconds / floor)};
+    const Timing* tensor = result.of(Peer::blas_tensor);
+    cells.push_back(tensor != nullptr ? microseconds(tensor->seconds) : "");
+    cells.push_back(tensor != nullptr ? gigahertz(tensor->hertz) : "");
+    cells.push_back(tensor != nullptr ? over(*tensor) : "");
+    const Timing* blocks = result.of(Peer::blas_blocks);
+    cells.push_back(blocks != nullptr ? microseconds(blocks->seconds) : "");
+    const std::optional<double> then =
+        peer_seconds(peers_table(), baseline(run.settings.recipe, result.shape.grouping), result.shape);
+    cells.push_back(then ? microseconds(*then) : "");
+    const std::optional<double> against = speed(result, run);
+    cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
+    if (run.settings.peers) {
+        const Timing* stream = result.of(Peer::stream);
+        cells.push_back(stream != nullptr ? microseconds(stream->seconds) : "");
+        cells.push_back(stream != nullptr ? fmt::format("{:.3f}", ours.seconds / stream->seconds) : "");
+    }
+    if (result.sequence) {
+        cells.push_back(microseconds(result.sequence->apart));
+        cells.push_back(microseconds(result.sequence->overlapping));
+    }
+    return table.line(cells);
+}
+
+}  // namespace
+
+const Timing* Result::of(Peer peer) const {
+    const auto found = std::find_if(timings.begin(), timings.end(), [=](const Timing& t) { return t.peer == peer; });
+    return found == timings.end() ? nullptr : &*found;
+}
+
+std::string recipe_text(const Settings& settings) {
+    std::string text = name(settings.recipe);
+    if (settings.backend != Backend::hopper) {
+        return text + (settings.arithmetic == Arithmetic::bit_exact ? " (bit_exact)" : "");
+    }
+    if (settings.accumulation == Accumulation::unpromoted) text += ", unpromoted";
+    if (settings.reproducibility == Reproducibility::invariant) text += ", invariant";
+    return text;
+}
+
+output::Table result_table(const std::vector<BenchShape>& shapes, const Run& run) {
+    return run.on_gpu() ? gpu_table(shapes, run) : cpu_table(shapes);
+}
+
+std::string result_lines(const output::Table& table, const Result& result, const Run& run) {
+    return run.on_gpu() ? gpu_line(table, result, run) : cpu_lines(table, result, run);
+}
+
+std::string result_records(const Result& result, const Run& run) {
+    if (!result.failure.empty()) return "";
+    const std::optional<double> against = run.on_gpu() ? speed(result, run) : std::nullopt;
+    std::string lines;
+    for (const Timing& timing : result.timings) lines += record(result, timing, run, against).dump() + "\n";
+    return lines;
+}
+
+std::string summary(const std::vector<Result>& results, const Run& run) {
+    std::string text;
+    for (const ShapeClass& each : classes) {
+        std::vector<double> speeds;
+        double worst = std::numeric_limits<double>::infinity();
+        std::string where;
+        for (const Result& result : results) {
+            const std::optional<double> against = speed(result, run);
+            if (!against || result.shape.m < each.least_m || result.shape.m > each.most_m) continue;
+            speeds.push_back(*against);
+            if (*against < worst) {
+                worst = *against;
+                where = shape_text(result.shape);
+            }
+        }
+        if (speeds.empty()) continue;
+        text += fmt::format("{}: {} shapes, {:.3f}x the speed of {} in the geometric mean, worst {:.3f}x at {}\n",
+                            each.name, speeds.size(), measure::geometric_mean(speeds),
+                            baseline(run.settings.recipe, results.front().shape.grouping), worst, where);
+    }
+    return text;
+}
+
+}  // namespace tilewright::bench

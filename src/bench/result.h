@@ -1,0 +1,82 @@
+// What a benchmark is asked for and what it found, on the CPU and on a GPU.
+#pragma once
+
+#include <tilewright/plan.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/gpu_operands.h"
+#include "bench/shapes.h"
+#include "bench/work.h"
+#include "measure/sequence.h"
+#include "measure/timing.h"
+
+namespace tilewright::bench {
+
+struct Settings {
+    Recipe recipe{};
+    Format output = Format::bf16;
+    Backend backend = Backend::cpu;
+    int repeats = 12;    // calls that are timed
+    bool peers = false;  // also time other libraries in the same run
+    // CPU
+    Layout layout = Layout::nt;
+    Arithmetic arithmetic = Arithmetic::fast;
+    int threads = 0;       // 0: OpenMP's own choice
+    double seconds = 2.0;  // no call is begun after this much time, but at least 3 are made
+    bool warm = false;     // leave the operands in the caches from call to call
+    // GPU
+    Accumulation accumulation = Accumulation::promoted;
+    Reproducibility reproducibility = Reproducibility::repeatable;
+    ScaleLayout scales = ScaleLayout::m;
+    std::optional<PlannedTile> tile{};  // else the planner's choice
+    int sm_limit = 0;
+    bool overlap = false;  // also time sequences of calls, which overlap and do not
+    measure::Flush flush = measure::Flush::clean;
+};
+
+/// Who was timed.
+enum class Peer {
+    tilewright,
+    sgemm,        // OpenBLAS on f32
+    blas_tensor,  // cuBLASLt, a scale for each tensor
+    blas_blocks,  // cuBLASLt, scales of 1x128 and 128x128
+    stream,       // of B's values through TMA, without a product
+};
+
+struct Timing {
+    Peer peer = Peer::tilewright;
+    double seconds = 0;  // median
+    double hertz = 0;    // SM clock, median; 0 on the CPU
+    int calls = 0;
+};
+
+struct Result {
+    BenchShape shape{};
+    std::optional<PlannedTile> tile{};  // on a GPU
+    Work work{};
+    std::vector<Timing> timings{};  // Tilewright's first
+    std::optional<measure::SequenceTimes> sequence{};
+    std::string note{};     // why a peer is missing
+    std::string failure{};  // what the gates said; then nothing was timed
+
+    const Timing& ours() const { return timings.front(); }
+    /// nullptr where it was not timed.
+    const Timing* of(Peer peer) const;
+};
+
+/// What all records of a run have in common.
+struct Run {
+    Settings settings{};
+    Peaks peaks{};
+    std::string device{};
+    std::string date{};          // yyyy-mm-dd
+    std::string command{};       // what repeats the run
+    std::string blas_version{};  // of cuBLASLt; empty: not found
+
+    bool on_gpu() const { return settings.backend == Backend::hopper; }
+};
+
+}  // namespace tilewright::bench
