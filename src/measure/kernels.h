@@ -5,8 +5,8 @@
 
 namespace tilewright::measure {
 
-/// fill_words(to, 16-byte vectors, value); read_words(from, pieces, never written); read_clocks(per SM: cycles, ns);
-/// hash_words(from, 4-byte words, sum): adds a hash of words and their positions, the same in any order.
+/// fill_words(to, 16-byte vectors, value); read_words(from, 16-byte vectors, never written); read_clocks(per SM:
+/// cycles, ns); hash_words(from, 4-byte words, sum): adds a hash of words and their positions, the same in any order.
 const std::string& kernels_ptx();
 
 }  // namespace tilewright::measure

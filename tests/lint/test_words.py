@@ -7,6 +7,7 @@ import words
 CLEAN_ROOMS = ["lint", "examples", "cmake", "install", "tools", "data", "root", "tests"]
 CLEAN_ROOMS += ["python", "base", "cpu", "problem", "formats", "check", "fuzz"]
 CLEAN_ROOMS += ["docs", "api", "hopper", "emulator", "primitives", "benchmarks"]
+CLEAN_ROOMS += ["bench", "measure", "cli", "verify", "output", "safetensors", "gpu"]
 
 PLANTED = [
     ("hopper", "int x = sum.of_units;", "units"),
