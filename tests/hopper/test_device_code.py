@@ -26,11 +26,11 @@ extern "C" __global__ void convert(const float* in, unsigned* codes, float* out,
 """
 
 TILE = """
-#include "hopper/tile/tile.h"
+#include "hopper/tile/mma_tiling.h"
 using tilewright::hopper::Tile;
-template <Tile tile> __global__ void kernel(int* out) { *out = tile.shared_bytes() + tile.consumer_registers(); }
-template __global__ void kernel<Tile{.m = 64, .n = 96, .stages = 6, .warpgroups = 1}>(int*);
-static_assert(Tile{.m = 256}.threads() == 384);
+template <Tile tile> __global__ void kernel(int* out) { *out = shared_bytes(tile) + consumer_registers(tile); }
+template __global__ void kernel<Tile{.shape = {.m = 64, .n = 96, .warpgroups = 1}, .stages = 6}>(int*);
+static_assert(block_threads(Tile{.shape = {.m = 256}}) == 384);
 """
 
 
