@@ -12,10 +12,14 @@ if(TILEWRIGHT_SANITIZE)
   target_link_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE})
 endif()
 
-# For code that runs for moments: under sanitizers the compiler would take longer to optimise it than it takes to run.
+# For code that runs for moments: the compiler would take longer to optimise it than it takes to run. -O1 takes a third
+# less time than -O3 (a file with JSON 15 s instead of 22), -O0 half of it, but that shares its inline functions with
+# the library.
 add_library(tilewright_runs_briefly INTERFACE)
 if(TILEWRIGHT_SANITIZE)
   target_compile_options(tilewright_runs_briefly INTERFACE -O0)
+else()
+  target_compile_options(tilewright_runs_briefly INTERFACE $<$<CONFIG:Release>:-O1>)
 endif()
 
 # For many files that use few big headers: under sanitizers the compiler works on several of them as on one, and so on the
