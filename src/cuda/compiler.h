@@ -18,7 +18,7 @@ struct Compilation {
     std::string log;  // warnings, and what ptxas says
 };
 
-/// What one kernel is made of, beside the device headers.
+/// What one kernel is made of, besides the device headers.
 struct KernelSource {
     std::string text;
     std::string expression;  // the instantiation, e.g. "gemm<Tile{...}>"

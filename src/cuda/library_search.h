@@ -1,4 +1,4 @@
-// Opening shared libraries at run time, and where those of CUDA may lie: the loader's path, a toolkit, the PyPI
+// Opening shared libraries at run time, and where those of CUDA may be: the loader's path, a toolkit, the PyPI
 // packages.
 #pragma once
 

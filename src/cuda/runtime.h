@@ -83,7 +83,7 @@ private:
     std::unordered_multimap<std::size_t, Chosen> chosen_;  // by kind_hash
 };
 
-/// Of this process: its driver, the embedded pack, the cache folder of the environment.
+/// This process's runtime: its driver, the embedded pack, the cache folder of the environment.
 Runtime& runtime();
 
 }  // namespace tilewright::cuda

@@ -7,7 +7,7 @@
 
 namespace tilewright::cuda {
 
-/// The index of the GPU that the problem's tensors lie on.
+/// The index of the GPU that holds the problem's tensors.
 inline int device_of(const Problem& problem) { return problem.d.device.index; }
 
 inline bool same_kind(const Tensor& x, const Tensor& y) {

@@ -31,7 +31,7 @@ std::int64_t row_tiles(const Geometry& g, int rows) {
     if (g.groups == 0) return 0;
     const std::int64_t whole = clamp_count(ceil_div<std::int64_t>(g.m, rows));
     if (!planner::groups_share_a_matrix(g)) return clamp_count(g.groups) * whole;
-    // Each run of rows may end in a tile of its own.
+    // Each run of rows may end in a tile that it does not fill.
     const bool any_row = g.grouping.grouping == Grouping::m_grouped_indices;
     return whole + clamp_count(any_row ? g.m : std::min(g.groups, g.m));
 }

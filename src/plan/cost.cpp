@@ -55,12 +55,12 @@ double delivery_seconds(const CostInputs& inputs) {
     return std::max({chip, path, ring});
 }
 
-/// Clocks to bring a tile of D from registers to L2, C read on the way.
+/// Clocks to store a tile of D from registers to L2, C read on the way.
 double store_clocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double output = bits(work.output) / 8.0;
     const double read_and_written = work.adds_c ? 2 * output : output;
-    // Of a tile whose k is split each block stores a part.
+    // Where k is split, each block of the cluster stores a part of the tile.
     const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / k_slices(tile);
     const int element = static_cast<int>(output);
     if (element == 2 && !can_store_by_tma(tile, element)) return clocks * model.thread_store;
@@ -101,7 +101,7 @@ Unit unit_of(const CostInputs& inputs) {
 
 /// Time of the busiest block. Power slows all SMs down together: time is the root of squares of what the boost clock
 /// would take and of what the energy of all tensor clocks alone would take, which fits the clocks of the measured
-/// loops from 53 to 100 % busy. L2 has a clock of its own, so its time bounds the result from outside.
+/// loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;
     const double even = over.waves();
@@ -122,7 +122,7 @@ void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
 }
 
 /// Seconds by which a ring that holds more than one tile delays the first tiles, and with them the first stores: memory
-/// brings operands of the second ones before.
+/// loads operands of the second ones before.
 double crowding(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double stages_beyond = tile.stages - over.k_blocks;

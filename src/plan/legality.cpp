@@ -37,7 +37,7 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
 Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
-        "{} needs {} accumulator registers a thread ({} for the sum, {} for a chain), {} exist beside "
+        "{} needs {} accumulator registers a thread ({} for the sum, {} for partial sums), {} exist besides "
         "{} others with {} warpgroup{}",
         block(tile), mma_registers(tile), accumulator_registers(tile), partial_registers(tile),
         mma_register_budget(tile), consumer_registers(tile) - mma_register_budget(tile), tile.shape.warpgroups,
@@ -50,7 +50,7 @@ Reason shared_memory(const hopper::Tile& tile, const Workload&, const DeviceDesc
                        kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);
 }
 
-/// The slices of a tile meet in the shared memory of a cluster, of which eight blocks is the portable limit.
+/// The slices of a tile are added in the shared memory of a cluster, of which eight blocks is the portable limit.
 Reason slices_of_a_cluster(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
     constexpr int limit = 8;
     if (k_slices(tile) > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, k_slices(tile));
@@ -76,7 +76,8 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
     const bool along_rows = tile.cluster.use == hopper::ClusterUse::share_b;
     if (!shares_operand(tile)) return std::nullopt;
     if (along_rows && is_grouped(tile)) {
-        return "blocks that share b lie along the rows, where another group may begin between them; share a instead";
+        return "blocks that share b are neighbours along the rows, where another group may begin between them; share a "
+               "instead";
     }
     const std::int64_t size = along_rows ? work.rows : work.columns;
     const int step = along_rows ? d_rows(tile) : d_columns(tile);
@@ -90,9 +91,9 @@ Reason split(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
     }
-    const std::int64_t blocks = (work.k + 127) / 128;  // slices are cut at multiples of 128
+    const std::int64_t blocks = (work.k + 127) / 128;  // slices begin at multiples of 128
     if (blocks >= k_slices(tile)) return std::nullopt;
-    return fmt::format("k = {} cuts into at most {} slices of 128, not {}", work.k, blocks, k_slices(tile));
+    return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, k_slices(tile));
 }
 
 /// A cluster has one use.

@@ -14,16 +14,17 @@ namespace {
 /// n = 16, 32, 64 leave 133, 108, 71 clocks of stall on top of T = 64, 128, 256; nothing is left at T = 512.
 double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * tensor, 214 - 0.55 * tensor)); }
 
-/// Promotion with scales of rows, or none, in the loop. 256x128: 85.0 %. The others as the engine's kernels lie beside
-/// it in one run (8192x8192x8192 and 1024x7168x16384, H200, 2026-11-21): 192x128 1.01 times the time, 128x128 1.08;
-/// each group of columns with a scale of its own costs 3.5 % of the tensor clocks (256x112 with 7 of them 1.06, in
-/// spite of an eighth less to do): with one warpgroup, and between groups of columns, as the model has it.
+/// Promotion with scales of rows, or none, in the loop. 256x128: 85.0 %. The others by this library's kernels, compared
+/// with it in one run (8192x8192x8192 and 1024x7168x16384, H200, 2026-11-21): 192x128 1.01 times the time,
+/// 128x128 1.08; each group of columns with a separate scale costs 3.5 % of the tensor clocks (256x112 with 7 of
+/// them 1.06, in spite of an eighth less to do): with one warpgroup, and between groups of columns, as the model has
+/// it.
 double promotion_stall(const hopper::Tile& tile, double tensor, const Model& model) {
     // Whole blocks of 128 columns cost nothing: one H200 runs 128x256 as fast as 256x128.
     const int mixed =
         has_block_scales(tile) && columns_per_block_scale(tile) < 128 ? block_scales_per_k_block(tile) - 1 : 0;
     const double groups = model.column_group_stall * mixed;
-    if (partials_in_flight(tile) == 2) return (model.two_chains_stall + groups) * tensor;
+    if (partials_in_flight(tile) == 2) return (model.two_partials_stall + groups) * tensor;
     if (tile.shape.warpgroups == 1) return (model.one_warpgroup_stall + groups) * tensor;
     if (tile.shape.warpgroups > 2) return (0.19 + groups) * tensor;
     if (rows_per_warpgroup(tile) > hopper::wgmma_m) return (0.177 + groups) * tensor;

@@ -22,10 +22,10 @@ struct Mode {
     bool (*serves)(const Tile&);
 };
 
-// How a tile is cut: what the planner picks most, its ring as deep as shared memory allows, and the tuned rows' tiles.
+// Tile shapes: what the planner picks most, its ring as deep as shared memory allows, and the tuned rows' tiles.
 // tests/launch/pack_test.cpp holds it against both.
 // One warpgroup owns 64 rows or 128.
-const std::vector<Tile>& cuts() {
+const std::vector<Tile>& tile_shapes() {
     static const std::vector<Tile> list{
         {.shape = {.m = 256, .n = 128}, .stages = 3},
         {.shape = {.m = 192, .n = 128, .warpgroups = 3}, .stages = 4},
@@ -48,7 +48,7 @@ const std::vector<Tile>& cuts() {
 /// For few rows: k in slices, so that all SMs read weights, or weights on the tensor core's rows, or both. With these
 /// 57 shapes of up to 400 rows, measured on one H200, come within 0.4 % of the best of 293 kernels in the mean, 5 % in
 /// the worst; one more tile would gain 0.1 % in the mean.
-const std::vector<Tile>& cuts_for_few_rows() {
+const std::vector<Tile>& shapes_for_few_rows() {
     static const std::vector<Tile> list{
         {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
         {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(2)},
@@ -68,7 +68,7 @@ const std::vector<Tile>& cuts_for_few_rows() {
     return list;
 }
 
-/// Pairs of blocks pay where a tile brings much from L2.
+/// Pairs of blocks pay where a tile loads much from L2.
 bool may_share(const Tile& tile) { return tile.shape.m * tile.shape.n >= 192 * 128; }
 
 /// Groups end in the middle of tiles: what serves them besides the largest tiles are small ones.
@@ -85,10 +85,10 @@ bool serves_groups(const Tile& tile) {
 }
 
 bool is_for_few_rows(const Tile& tile) {
-    return std::ranges::find(cuts_for_few_rows(), tile) != cuts_for_few_rows().end();
+    return std::ranges::find(shapes_for_few_rows(), tile) != shapes_for_few_rows().end();
 }
 
-/// More groups of columns with a 128x128 scale of their own cost more than a better fit gains.
+/// More groups of columns with separate 128x128 scales cost more than a better fit gains.
 bool scales_of_blocks(const Tile& tile) { return block_scales_per_k_block(tile) <= 3; }
 bool promotes(const Tile& tile) {
     return !is_for_few_rows(tile) || (tile.swap_ab && !splits_k(tile) && tile.shape.n == 16);
@@ -96,10 +96,10 @@ bool promotes(const Tile& tile) {
 bool scales_of_both(const Tile& tile) {
     return tile.shape.m <= 128 && (tile.shape.n == 64 || tile.shape.n == 128) && !is_for_few_rows(tile);
 }
-bool plain_sum(const Tile& tile) { return tile.shape.warpgroups < 3 && tile.shape.n >= 64 && !is_for_few_rows(tile); }
+bool unpromoted(const Tile& tile) { return tile.shape.warpgroups < 3 && tile.shape.n >= 64 && !is_for_few_rows(tile); }
 
 constexpr Mode modes[] = {{Scaling::epilogue, Scaling::epilogue, true, promotes},
-                          {Scaling::epilogue, Scaling::epilogue, false, plain_sum},
+                          {Scaling::epilogue, Scaling::epilogue, false, unpromoted},
                           {Scaling::block_1x128, Scaling::block_128x128, true, scales_of_blocks},
                           {Scaling::block_1x128, Scaling::block_1x128, true, scales_of_both}};
 
@@ -122,8 +122,8 @@ void add(const Tile& tile, bool groups, std::vector<Tile>& list) {
 }  // namespace
 
 std::vector<Tile> pack() {
-    std::vector<Tile> all = cuts();
-    all.insert(all.end(), cuts_for_few_rows().begin(), cuts_for_few_rows().end());
+    std::vector<Tile> all = tile_shapes();
+    all.insert(all.end(), shapes_for_few_rows().begin(), shapes_for_few_rows().end());
     std::vector<Tile> list;
     for (const Mode& mode : modes) {
         for (Tile tile : all) {

@@ -12,7 +12,7 @@ namespace tilewright::planner {
 std::vector<hopper::Tile> pack();
 
 /// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3
-/// are served by the same cuts, compiled on first use.
+/// are served by the same tile shapes, compiled on first use.
 std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
 
 bool ships(const hopper::Tile& tile);

@@ -11,7 +11,7 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// Groups differ in size: beside its whole tiles each has a last one that is half full in the mean. Masked groups have
+/// Groups differ in size: besides its whole tiles each has a last one that is half full in the mean. Masked groups have
 /// no more rows than their tensor.
 double tiles_of_groups(const Workload& work, int step) {
     if (work.rows == 0) return 0;

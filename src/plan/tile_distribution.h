@@ -1,4 +1,4 @@
-// How the tiles of D spread over the SMs. Counts are doubles, so that no size, however absurd, overflows.
+// How the tiles of D are distributed over the SMs. Counts are doubles, so that no size, however absurd, overflows.
 #pragma once
 
 #include "plan/workload.h"
@@ -6,8 +6,8 @@
 namespace tilewright::planner {
 
 struct TileDistribution {
-    double row_tiles = 0;     // of one product; padded to whole clusters where a cluster lies along rows
-    double column_tiles = 0;  // likewise
+    double row_tiles = 0;     // of one product; padded to whole clusters where a cluster extends along rows
+    double column_tiles = 0;  // the same along columns
     double tiles = 0;         // of all products
     double units = 0;         // tiles times slices of k: what a block computes at a time
     double k_blocks = 0;      // of one unit

@@ -14,7 +14,7 @@
 namespace tilewright::planner {
 
 /// Grouped sizes live on the device, so they are guessed: masked groups have `expected_m` rows (all, if unknown), the
-/// rows of contiguous groups and the k of k-grouped ones are spread evenly.
+/// rows of contiguous groups and the k of k-grouped ones are divided evenly.
 struct Workload {
     Recipe recipe;
     Accumulation accumulation = Accumulation::promoted;

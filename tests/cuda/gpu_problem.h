@@ -1,4 +1,4 @@
-// A well-formed call whose tensors claim to be on a GPU, and a runtime that runs it on the stand-in driver.
+// A well-formed call whose tensors claim to be on a GPU, and a runtime that runs it on the fake driver.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -23,7 +23,7 @@ struct GpuSizes {
     int device = 0;
 };
 
-/// 1x128 x 128x128, at addresses that nobody reads; `base` tells calls of one kind apart.
+/// 1x128 x 128x128, at addresses that are never read; `base` tells calls of one kind apart.
 inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x10000000) {
     Problem p = problem_of({.recipe = {{Format::e4m3, Granularity::block_1x128, Format::f32},
                                        {Format::e4m3, Granularity::block_128x128, Format::f32}},
@@ -45,11 +45,11 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         std::vector<std::string> expressions;
         for (const hopper::Tile& tile : planner::candidates(
                  {.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}})) {
-            hopper::Tile plain = tile;
-            plain.variant = hopper::Variant::fast;
-            hopper::Tile by_row = plain;
+            hopper::Tile fast = tile;
+            fast.variant = hopper::Variant::fast;
+            hopper::Tile by_row = fast;
             by_row.variant = hopper::Variant::fast_k_major_scales;
-            for (const hopper::Tile& each : {tile, plain, by_row}) {
+            for (const hopper::Tile& each : {tile, fast, by_row}) {
                 expressions.push_back(launch::kernel_expression(each));
             }
         }
@@ -63,7 +63,7 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
     return pack;
 }
 
-/// A runtime of its own on a stand-in in its first state, with no context current.
+/// A separate runtime on a fake driver in its first state, with no context current.
 class FakeMachine {
 public:
     FakeMachine();

@@ -1,4 +1,4 @@
-// What a call costs on the host, without the driver's own part: validation, lowering, tensor maps of a stand-in driver,
+// What a call costs on the host, without the driver's own part: validation, lowering, tensor maps of a fake driver,
 // launch. Prints nanoseconds a call, the best of several batches.
 #include <fmt/format.h>
 

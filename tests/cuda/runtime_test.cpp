@@ -1,4 +1,4 @@
-// Launches on a stand-in driver: what is launched where, what is done once, and what later calls do not do.
+// Launches on a fake driver: what is launched where, what is done once, and what later calls do not do.
 #include "cuda/runtime.h"
 
 #include <gtest/gtest.h>
@@ -93,15 +93,15 @@ TEST(Runtime, AlphaDecidesWhichKernelRuns) {
     Problem p = gpu_problem({});
     transpose_scales(p.a.scales);
     machine.runtime().run(p, nullptr);
-    const void* plain = machine.fake().last.kernel;
+    const void* fast = machine.fake().last.kernel;
     p.alpha = 2;
-    EXPECT_FALSE(machine.runtime().repeat(p, nullptr)) << "the kernel for plain calls knows no alpha";
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr)) << "the fast kernel knows no alpha";
     machine.runtime().run(p, nullptr);
-    EXPECT_NE(machine.fake().last.kernel, plain);
+    EXPECT_NE(machine.fake().last.kernel, fast);
     EXPECT_EQ(machine.fake().libraries, 2);
     p.alpha = 1;
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
-    EXPECT_EQ(machine.fake().last.kernel, plain);
+    EXPECT_EQ(machine.fake().last.kernel, fast);
     EXPECT_EQ(machine.fake().last.arguments.alpha, 1);
 }
 

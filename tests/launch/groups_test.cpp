@@ -1,4 +1,4 @@
-// Grouped launches: what the kernel is told of sizes that lie on the device, and how large a grid serves any of them.
+// Grouped launches: what the kernel is told of sizes that are on the device, and how large a grid serves any of them.
 #include "launch/groups.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ hopper::Tile tile() {
     return tile;
 }
 
-TEST(Groups, TheKernelIsToldWhereSizesLieAndWhatTheySay) {
+TEST(Groups, TheKernelIsToldWhereSizesAreAndWhatTheySay) {
     Geometry g = grouped(Grouping::m_grouped_offsets, 1000, 7);
     hopper::GroupSizes sizes = lowered(g, tile(), 132).arguments.sizes;
     EXPECT_EQ(sizes.data, address(0x60000));
@@ -74,7 +74,7 @@ TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
     EXPECT_FALSE(by_tma(Grouping::m_grouped_indices, 128));
 }
 
-TEST(Groups, RowsLieInOneMatrixOrEachGroupHasOne) {
+TEST(Groups, RowsShareAMatrixOrEachGroupHasOne) {
     Launch launched = lowered(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 1U);
     EXPECT_EQ(launched.b.sizes[2], 7U);
@@ -100,7 +100,7 @@ TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
 
 TEST(Groups, TheGridServesAnySizes) {
     constexpr int sms = 1000;
-    // Two tiles of columns. Each group's last rows may take a tile of their own.
+    // Two tiles of columns. Each group's last rows may take a separate tile.
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 7), tile(), sms), (8 + 7) * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 3, 7), tile(), sms), (1 + 3) * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_indices, 100, 7), tile(), sms), (1 + 100) * 2);

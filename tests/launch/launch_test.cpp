@@ -1,4 +1,4 @@
-// Arguments and grids: what the kernel is told beside the tensor maps.
+// Arguments and grids: what the kernel is told besides the tensor maps.
 #include "launch/launch.h"
 
 #include <gtest/gtest.h>

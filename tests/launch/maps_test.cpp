@@ -48,7 +48,7 @@ TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     EXPECT_EQ(uncommon.b.box[1], 128U);
 }
 
-TEST(Maps, ASingleTileOfRowsBringsThoseThatExist) {
+TEST(Maps, ASingleTileOfRowsLoadsThoseThatExist) {
     for (const auto& [m, rows] : {std::pair{3U, 3U}, {127U, 127U}, {128U, 128U}, {129U, 128U}}) {
         const Launch launched = lowered(block_scaled(m, 512, 512), block_scaled_tile(), 132);
         EXPECT_EQ(launched.a.box[1], rows) << m;
@@ -77,7 +77,7 @@ TEST(Maps, StridesOfOneIndexAreMadeLegal) {
     EXPECT_GT(launched.a.strides[1], 0U);
 }
 
-TEST(Maps, WithoutKTheMapsStandOnOtherMemory) {
+TEST(Maps, WithoutKTheMapsDescribeOtherMemory) {
     Geometry g = block_scaled(64, 64, 0);
     g.a.values = g.b.values = nullptr;
     g.a.value_strides.row = 1;  // as torch has it for [200, 0]
@@ -91,7 +91,7 @@ TEST(Maps, WithoutKTheMapsStandOnOtherMemory) {
     EXPECT_EQ(launched.blocks, 1);
 }
 
-TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
+TEST(Maps, MMajorScalesAreLoadedByTma) {
     Geometry g = block_scaled(300, 200, 1000);
     transpose_scales(g.a, 304);
     const Launch launched = lowered(g, block_scaled_tile(), 132);
@@ -106,7 +106,7 @@ TEST(Maps, ScalesOfRowsThatLieTogetherComeByTma) {
     EXPECT_EQ(launched.a_scales->box[1], 1U);
 }
 
-TEST(Maps, ScalesSideBySideAlongKComeByTmaToPlainKernels) {
+TEST(Maps, KMajorScalesAreLoadedByTmaInFastKernels) {
     Geometry g = block_scaled(300, 200, 1000);
     const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_TRUE(launched.arguments.scales_by_tma);
@@ -140,7 +140,7 @@ TEST(Maps, OtherScalesAreLoaded) {
     EXPECT_TRUE(by_tma(g));
 }
 
-TEST(Maps, ScalesOfBothOperandsComeByTmaOrNeither) {
+TEST(Maps, ScalesOfBothOperandsAreLoadedByTmaOrNeither) {
     const hopper::Tile tile{.a = {.scaling = hopper::Scaling::block_1x128},
                             .b = {.scaling = hopper::Scaling::block_1x128}};
     Geometry g = block_scaled(300, 200, 1000);

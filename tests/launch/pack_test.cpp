@@ -36,7 +36,7 @@ TEST(Pack, TilesCanBeBuilt) {
     }
 }
 
-/// Whether the plain kernel ships that the planner wants for this problem.
+/// Whether the fast kernel ships that the planner wants for this problem.
 testing::AssertionResult ships(const ProblemSizes& sizes, const PlannedTile& tile) {
     const Problem problem = problem_of(sizes);
     hopper::Tile wanted = device_tile(tile, family_tile(describe(problem)));

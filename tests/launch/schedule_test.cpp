@@ -1,5 +1,5 @@
-// The walk over the tiles of D: for any sizes, grid and cluster every tile is met once, and blocks of a cluster meet
-// tiles that share the operand they share.
+// The walk over the tiles of D: for any sizes, grid and cluster every tile is computed once, and blocks of a cluster
+// get tiles that share the operand they share.
 #include "hopper/schedule/dense.h"
 
 #include <gtest/gtest.h>

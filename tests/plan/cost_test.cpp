@@ -101,7 +101,7 @@ TEST(Choice, NearTiesGoToFewerBytesWhereMemoryIsNotTheBound) {
     EXPECT_EQ(best_of(tiles).tile.shape.m, 128);
 }
 
-TEST(Choice, IsTheCheapestThatShipsOrNearlyAndBringsFewerBytes) {
+TEST(Choice, IsTheCheapestThatShipsOrNearlyAndLoadsFewerBytes) {
     for (const ProblemSizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
         const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row
         const Workload work = describe(problem_of(sizes));
@@ -185,7 +185,7 @@ TEST(Choice, StaysWithinTheSmLimit) {
     EXPECT_EQ(plan(problem_of(more)).cost.seconds, before);
 }
 
-// A hint changes what is expected, not what is allowed; rows of contiguous groups are spread evenly.
+// A hint changes what is expected, not what is allowed; rows of contiguous groups are divided evenly.
 TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
     ProblemSizes masked{.grouping = Grouping::m_grouped_masked,
                         .recipe = block_scaled,

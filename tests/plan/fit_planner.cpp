@@ -1,7 +1,7 @@
 // Fits the constants of src/plan/model.h to records of measured candidates and prints them as C++:
 //   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
-// It minimises how much slower the model's choices are than the best measured ones, and beside it the error of the
-// predictions; --rounds 0 only says how good the constants are that stand in model.h.
+// It minimises how much slower the model's choices are than the best measured ones, and also the error of the
+// predictions; --rounds 0 only says how good the constants in model.h are.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Parameter {
 // Bounds keep a constant to what it may mean, where a record says little about it.
 constexpr std::array parameters{
     Parameter{"one_warpgroup_stall", &Model::one_warpgroup_stall, 0.1, 1.0},
-    Parameter{"two_chains_stall", &Model::two_chains_stall, 0.02, 1.0},
+    Parameter{"two_partials_stall", &Model::two_partials_stall, 0.02, 1.0},
     Parameter{"least_block", &Model::least_block, 50, 400},
     Parameter{"swapped_block", &Model::swapped_block, 0, 400},
     Parameter{"swapped_column", &Model::swapped_column, 0, 6},
@@ -155,7 +155,7 @@ double between(const Parameter& parameter, double share) {
     return parameter.least * std::pow(parameter.most / parameter.least, share);
 }
 
-/// From the constants that stand in model.h and from others all over their bounds; the best is polished. The same
+/// From the constants in model.h and from others all over their bounds; the best is polished. The same
 /// record gives the same constants.
 Model fit(const std::vector<RecordedShape>& shapes, int rounds) {
     constexpr int starts = 12;

@@ -72,7 +72,7 @@ double seconds(const hopper::Tile& tile, Workload work, std::int64_t mean) {
     return sum / 5;
 }
 
-// 3 % is the mark; where a shape is one wave for one tile and two for another, no tile is good for half and twice the
+// 3 % is the target; where a shape is one wave for one tile and two for another, no tile is good for half and twice the
 // rows. Before hints were hints, 48 of 180 such choices lost more than 3 %, the worst 35 %.
 TEST(Hints, WrongOnesCostLittle) {
     struct Shape {

@@ -30,8 +30,9 @@ TEST(Legality, EachRuleSpeaksInNumbers) {
         {"256x128x128 stages=3", "256x128x128 stages=4",
          "shared memory: 256x128 with 4 stages needs 261 KB of shared memory, 227 KB exist"},
         {"256x128x128 stages=3", "256x256x128 stages=2",
-         "registers: 256x256 needs 288 accumulator registers a thread (256 for the sum, 32 for a chain), 200 exist "
-         "beside 32 others with 2 warpgroups"},
+         "registers: 256x256 needs 288 accumulator registers a thread (256 for the sum, 32 for partial sums), 200 "
+         "exist "
+         "besides 32 others with 2 warpgroups"},
         {"192x128x128 warpgroups=3", "192x128x128", "wgmma: 192x128: 2 warpgroups multiply multiples of 128 rows"},
         {"128x136x128", "128x132x128", "wgmma: 128x132: wgmma has multiples of 8 columns, at most 256"},
         {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds 128 of k (128 bytes), not 64"},
@@ -52,8 +53,7 @@ TEST(Legality, SwappedAndSplitTilesHaveRulesOfTheirOwn) {
     EXPECT_EQ(objection("128x24x128 swap cluster=2 multicast=a", sizes),
               "cluster: 128x24 swapped: half of the shared operand's 24 rows is no multiple of 8");
     EXPECT_EQ(objection("128x128x128 stages=3 split=4", sizes), "");
-    EXPECT_EQ(objection("128x128x128 stages=3 split=8", sizes),
-              "split k: k = 576 cuts into at most 5 slices of 128, not 8");
+    EXPECT_EQ(objection("128x128x128 stages=3 split=8", sizes), "split k: k = 576 has at most 5 slices of 128, not 8");
 }
 
 TEST(Legality, SwappedAndSplitTilesAreLegalForFewRows) {
@@ -69,7 +69,8 @@ TEST(Legality, PairsNeedTwoTilesOfOneGroup) {
     masked.grouping = Grouping::m_grouped_masked;
     masked.groups = 4;
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", masked),
-              "cluster: blocks that share b lie along the rows, where another group may begin between them; share a "
+              "cluster: blocks that share b are neighbours along the rows, where another group may begin between them; "
+              "share a "
               "instead");
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=a", masked), "");
     ProblemSizes one_sm = dense(1024, 4096, 7168);

@@ -43,7 +43,7 @@ hopper::Tile unpromoted(int m, int n) { return {.shape = {.m = m, .n = n}, .mma 
 TEST(Loop, IsWhatWasMeasured) {
     const std::vector<Measured> rows{
         {"256x128", block_scaled(256, 128, 2), 85.0, 1},
-        // The engine's kernels, by their times beside that of 256x128 in one run.
+        // This library's kernels, by their times relative to that of 256x128 in one run.
         {"128x128", block_scaled(128, 128, 2), 85.0 * 801.6 / 857.4, 1},
         {"192x128", block_scaled(192, 128, 3), 85.0 * 801.6 / 813.5, 1},
         {"swapped 128x96", block_scaled(128, 96, 2, true), 67.7, 2},

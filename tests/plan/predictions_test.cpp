@@ -14,7 +14,7 @@
 namespace tilewright::planner {
 namespace {
 
-struct Band {
+struct Limits {
     double least;
     double most;
     double geomean_least;
@@ -37,17 +37,17 @@ std::map<std::string, std::vector<double>> ratios() {
     return list;
 }
 
-void expect_within(const std::vector<double>& values, const Band& band) {
+void expect_within(const std::vector<double>& values, const Limits& limits) {
     double logarithms = 0;
     for (const double ratio : values) {
-        EXPECT_GE(ratio, band.least);
-        EXPECT_LE(ratio, band.most);
+        EXPECT_GE(ratio, limits.least);
+        EXPECT_LE(ratio, limits.most);
         logarithms += std::log(ratio);
     }
-    EXPECT_GE(values.size(), band.measured) << "tiles of the record are no candidates any more: it is stale";
+    EXPECT_GE(values.size(), limits.measured) << "tiles of the record are no candidates any more: it is stale";
     const double geomean = std::exp(logarithms / static_cast<double>(values.size()));
-    EXPECT_GE(geomean, band.geomean_least);
-    EXPECT_LE(geomean, band.geomean_most);
+    EXPECT_GE(geomean, limits.geomean_least);
+    EXPECT_LE(geomean, limits.geomean_most);
 }
 
 // The constants are fitted to dense candidates (record_test.cpp) and to no grouped call: there, groups of the benchmark

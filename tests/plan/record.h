@@ -1,4 +1,4 @@
-// Measured candidates (`tilewright tune --json`) beside what the model says of them: for the test and for fitting.
+// Measured candidates (`tilewright tune --json`) with what the model says of them: for the test and for fitting.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct MeasuredTile {
 struct RecordedShape {
     Workload work;
     std::vector<MeasuredTile> measured;
-    std::vector<hopper::Tile> unmeasured;  // legal candidates beside them
+    std::vector<hopper::Tile> unmeasured;  // the other legal candidates
     int illegal = 0;                       // measurements of tiles that are no longer legal
     std::string command;                   // that made the record
 
@@ -30,7 +30,7 @@ std::vector<RecordedShape> read_record(const std::string& path);
 
 struct Verdict {
     hopper::Tile chosen;
-    double slower = 0;     // than the best that was measured; 0: nobody measured the choice
+    double slower = 0;     // than the best that was measured; 0: the choice was not measured
     double predicted = 0;  // seconds
 };
 

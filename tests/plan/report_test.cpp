@@ -1,4 +1,4 @@
-// `tilewright explain` as its user meets it: what is printed, as text and as JSON, and what it answers to mistakes.
+// `tilewright explain` as its user sees it: what is printed, as text and as JSON, and what it answers to mistakes.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -45,12 +45,12 @@ TEST(Tuned, BadLinesAreReportedAndTheRestIsKept) {
 
 TEST(Tuned, ARowOverridesTheModel) {
     const Problem problem = problem_of(dense(4096, 7168, 2048));
-    const Explanation plain = explain(problem, h200(), {});
+    const Explanation untuned = explain(problem, h200(), {});
     const Explanation tuned = explain(problem, h200(), rows_of("128x128x128 stages=4"));
-    EXPECT_FALSE(plain.model_choice);
+    EXPECT_FALSE(untuned.model_choice);
     ASSERT_TRUE(tuned.chosen && tuned.model_choice && tuned.next_best);
     EXPECT_EQ(name(tuned.chosen->tile), "128x128x128 stages=4");
-    EXPECT_EQ(tuned.model_choice->tile, plain.chosen->tile);
+    EXPECT_EQ(tuned.model_choice->tile, untuned.chosen->tile);
     EXPECT_EQ(tuned.tuned_by, "2026-11-21: tilewright tune");
 }
 
