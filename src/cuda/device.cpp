@@ -159,10 +159,10 @@ void Device::check_report() {
     std::atomic_ref<hopper::u64> word(report_->word);
     if (word.load(std::memory_order_relaxed) == 0) return;
     const hopper::TimeoutReport report{word.exchange(0)};
-    throw Error(fmt::format(
-        "cuda:{}: an earlier kernel timed out (deadlock); its output is invalid: thread {} of block {} waited "
-        "too long; please report this with the call",
-        index_, report.thread(), report.block()));
+    throw Error(
+        fmt::format("cuda:{}: an earlier kernel timed out (deadlock); its output is invalid: thread {} of block {} "
+                    "waited for barrier {}[{}]; please report this with the call",
+                    index_, report.thread(), report.block(), hopper::name_of(report.barrier()), report.stage()));
 }
 
 }  // namespace tilewright::cuda

@@ -113,26 +113,6 @@ SyncPoint& named_sync_point(int id, int threads) {
 
 u32 offset_of(const hopper::Barrier& barrier) { return shared_offset(*me().block, &barrier, sizeof barrier); }
 
-const char* name_of(hopper::BarrierName name) {
-    using hopper::BarrierName;
-    switch (name) {
-        case BarrierName::none: break;
-        case BarrierName::staged: return "staged";
-        case BarrierName::stored: return "stored";
-        case BarrierName::full: return "full";
-        case BarrierName::empty: return "empty";
-        case BarrierName::epilogue_scales_full: return "epilogue_scales_full";
-        case BarrierName::epilogue_scales_empty: return "epilogue_scales_empty";
-        case BarrierName::block_scales_full: return "block_scales_full";
-        case BarrierName::block_scales_empty: return "block_scales_empty";
-        case BarrierName::work_full: return "work_full";
-        case BarrierName::work_empty: return "work_empty";
-        case BarrierName::slices_full: return "slices_full";
-        case BarrierName::slices_read: return "slices_read";
-    }
-    return "barrier";
-}
-
 }  // namespace
 
 BarrierState& barrier_state(const Thread& user, Block& block, u32 offset) {
@@ -267,7 +247,7 @@ bool barrier_test(Barrier& barrier, u32 parity) {
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
     if (parity > 1) fail(fmt::format("barrier_wait: parity {}; 0 or 1", parity));
     BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
-    state.name = fmt::format("{}[{}]", name_of(waiting.barrier), waiting.stage);
+    state.name = fmt::format("{}[{}]", hopper::name_of(waiting.barrier), waiting.stage);
     WaitForPhase wait(state, parity);
     machine().wait_for(wait);
     race::acquire(&barrier);

@@ -115,6 +115,18 @@ TEST_P(GpuPrimitives, WriteTheEmulatorsBits) {
     EXPECT_EQ(difference(gpu.words, emulator.words), "") << "words";
 }
 
+TEST(GpuPrimitivesTimeOut, NamesTheBarrier) {
+    const test::CurrentDevice device;
+    const cuda::Compiler compiler(cuda::nvrtc_candidates());
+    const PrimitiveCase vain = time_out_case();
+    const PrimitiveResult gpu = OnGpu(vain).run(load(compiler, vain.expression));
+    std::uint64_t budget = 0;
+    std::memcpy(&budget, gpu.words.data(), sizeof budget);
+    const hopper::TimeoutReport report{hopper::TimeoutReport::pack(0, 0, static_cast<int>(budget))};
+    EXPECT_EQ(hopper::name_of(report.barrier()), std::string("slices_read"));
+    EXPECT_EQ(report.stage(), 5);
+}
+
 /// "stage_and_store at -8, -3" without what a test's name cannot hold.
 std::string test_name(const testing::TestParamInfo<PrimitiveCase>& info) {
     std::string name;

@@ -132,6 +132,20 @@ PrimitiveCase phases_case() {
             .words = 1};
 }
 
+PrimitiveCase time_out_case() {
+    return {.name = "time-out",
+            .expression = "tilewright::primitives::time_out",
+            .kernel = time_out,
+            .threads = 32,
+            .a = {},
+            .b = {},
+            .d = {},
+            .in = {},
+            .words = 1,
+            .x = 5,
+            .y = 2};
+}
+
 PrimitiveCase convert_case(std::vector<float> in) {
     const std::size_t count = in.size() / 3;
     return {.name = "conversions",

@@ -119,6 +119,15 @@ TEST(Primitives, PhasesOfABarrier) {
     }
 }
 
+TEST(Primitives, AWaitInVainNamesItsBarrier) {
+    try {
+        run_on_emulator(time_out_case(), Timing::early);
+        ADD_FAILURE() << "no error";
+    } catch (const emulator::Error& error) {
+        EXPECT_NE(std::string(error.what()).find("slices_read[5]"), std::string::npos) << error.what();
+    }
+}
+
 TEST(Primitives, Conversions) {
     for (u32 code = 0; code < 65536; ++code) {
         const auto half = static_cast<u16>(code);

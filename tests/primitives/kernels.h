@@ -163,6 +163,21 @@ inline __global__ void complete_phases(const __grid_constant__ PrimitiveArgument
     sync_cluster();
 }
 
+/// A wait for a phase that never completes: the time-out says which barrier was waited for, and later waits of the
+/// thread keep it. For the GPU alone: the emulator ends at the deadlock.
+inline __global__ void time_out(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    if (thread_index() == 0) {
+        int budget = 1000;
+        barrier_init(shared.full, 1);
+        barrier_init_fence();
+        barrier_wait(shared.full, 0, {budget, BarrierName::slices_read, arguments.x});
+        barrier_wait(shared.full, 0, {budget, BarrierName::full, arguments.y});
+        store_global(arguments.words, u64(u32(budget)));
+    }
+    sync_block();
+}
+
 /// Every conversion and the fma, of three numbers at a time.
 inline __global__ void convert(const __grid_constant__ PrimitiveArguments arguments) {
     for (int i = thread_index(); i < arguments.count; i += 128) {

@@ -76,7 +76,7 @@ struct alignas(8) Barrier {
 /// Then it no longer waits, so that the kernel ends, with a wrong result and a report.
 inline constexpr int wait_budget = 1 << 26;
 
-/// For a wait: the tries that are left (negative after a time-out), and what is waited for.
+/// For a wait: the tries that are left (after a time-out `timed_out_at`, which is negative), and what is waited for.
 struct Waiting {
     int& budget;
     BarrierName barrier;

@@ -31,4 +31,26 @@ enum class BarrierName : u8 {
     slices_read
 };
 
+constexpr const char* name_of(BarrierName name) {
+    switch (name) {
+        case BarrierName::none: break;
+        case BarrierName::staged: return "staged";
+        case BarrierName::stored: return "stored";
+        case BarrierName::full: return "full";
+        case BarrierName::empty: return "empty";
+        case BarrierName::epilogue_scales_full: return "epilogue_scales_full";
+        case BarrierName::epilogue_scales_empty: return "epilogue_scales_empty";
+        case BarrierName::block_scales_full: return "block_scales_full";
+        case BarrierName::block_scales_empty: return "block_scales_empty";
+        case BarrierName::work_full: return "work_full";
+        case BarrierName::work_empty: return "work_empty";
+        case BarrierName::slices_full: return "slices_full";
+        case BarrierName::slices_read: return "slices_read";
+    }
+    return "barrier";
+}
+
+/// The value of a thread's wait budget after a time-out: negative, with the barrier that was waited for.
+constexpr int timed_out_at(BarrierName barrier, int stage) { return int(1U << 31 | u32(barrier) << 6 | u32(stage)); }
+
 }  // namespace tilewright::hopper
