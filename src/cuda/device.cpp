@@ -161,8 +161,8 @@ void Device::check_report() {
     const hopper::TimeoutReport report{word.exchange(0)};
     throw Error(
         fmt::format("cuda:{}: an earlier kernel timed out (deadlock); its output is invalid: thread {} of block {} "
-                    "waited for barrier {}[{}]; please report this with the call",
-                    index_, report.thread(), report.block(), hopper::name_of(report.barrier()), report.stage()));
+                    "waited for barrier `{}`; please report this with the call",
+                    index_, report.thread(), report.block(), hopper::name_of(report.barrier())));
 }
 
 }  // namespace tilewright::cuda

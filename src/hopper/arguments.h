@@ -46,12 +46,11 @@ struct TimeoutReport {
 
     /// `budget`: of `timed_out_at`.
     static constexpr u64 pack(u32 block, u32 thread, int budget) {
-        return u64(1) << 63 | u64(budget & 0x7FFF) << 48 | u64(block) << 16 | (thread & 0xFFFF);
+        return u64(1) << 63 | u64(budget & 0xFF) << 48 | u64(block) << 16 | (thread & 0xFFFF);
     }
     constexpr u32 block() const { return u32(word >> 16); }
     constexpr int thread() const { return int(word & 0xFFFF); }
-    constexpr BarrierName barrier() const { return BarrierName(word >> 54 & 0x1FF); }
-    constexpr int stage() const { return int(word >> 48 & 0x3F); }
+    constexpr BarrierName barrier() const { return BarrierName(word >> 48 & 0xFF); }
 };
 
 /// What the entries of GroupSizes mean.

@@ -1,4 +1,4 @@
-// A stand-in for libcuda.so.1: records what it is asked for and refuses what the real one refuses.
+// A fake of libcuda.so.1: records what it is asked for and refuses what the real one refuses.
 #include "cuda/fake_driver.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What the stand-in for libcuda.so.1 was asked to do, and how it should behave: one struct, shared by the stand-in and
+// What the fake libcuda.so.1 was asked to do, and how it should behave: one struct, shared by the fake and
 // the tests that open it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Opens the stand-in beside the tests.
+// Opens the fake driver in the folder of the tests.
 #include "cuda/gpu_problem.h"
 
 namespace tilewright::test {

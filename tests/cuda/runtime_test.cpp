@@ -226,14 +226,14 @@ TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
     const Problem p = gpu_problem({});
     machine.runtime().run(p, nullptr);
     machine.fake().reports[0].word =
-        hopper::TimeoutReport::pack(17, 260, hopper::timed_out_at(hopper::BarrierName::work_empty, 3));
+        hopper::TimeoutReport::pack(17, 260, hopper::timed_out_at(hopper::BarrierName::work_empty));
     try {
         machine.runtime().repeat(p, nullptr);
         ADD_FAILURE() << "no report";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
                      "cuda:0: an earlier kernel timed out (deadlock); its output is invalid: thread 260 of block 17 "
-                     "waited for barrier work_empty[3]; please report this with the call");
+                     "waited for barrier `work_empty`; please report this with the call");
     }
     EXPECT_EQ(machine.fake().launches, 1);
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));

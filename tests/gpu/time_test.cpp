@@ -128,6 +128,27 @@ TEST(GpuTime, SkewedMasksTakeLittleLongerThanEvenOnes) {
     EXPECT_LE(skewed, 1.3 * balanced);
 }
 
+// One warp of each block reads all sizes before the block knows that no more tiles follow.
+TEST(GpuTime, OneRowInManyGroupsCostsLittleMoreThanTheRow) {
+    const auto seconds = [](const std::vector<std::int64_t>& rows, std::int64_t expected) {
+        return seconds_of({.grouping = Grouping::m_grouped_masked,
+                           .recipe = recipe_of("1x128:128x128"),
+                           .m = 16,
+                           .n = 1024,
+                           .k = 2048,
+                           .groups = static_cast<std::int64_t>(rows.size()),
+                           .expected_m = expected},
+                          rows);
+    };
+    std::vector<std::int64_t> sparse(512, 0);
+    sparse[300] = 1;
+    for (const std::int64_t expected : {0, 1}) {
+        const double among_many = seconds(sparse, expected), alone = seconds({1}, expected);
+        fmt::print("one row in 512 groups: {:.1f} us, alone: {:.1f} us\n", among_many * 1e6, alone * 1e6);
+        EXPECT_LE(among_many, alone + 5e-6);
+    }
+}
+
 TEST(GpuTime, EmptyGroupsCostLittle) {
     std::vector<std::int64_t> sparse(60, 0);
     for (std::size_t i = 3; i < sparse.size(); i += 10) sparse[i] = 1024;

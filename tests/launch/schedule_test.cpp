@@ -1,5 +1,5 @@
-// The walk over the tiles of D: for any sizes, grid and cluster every tile is computed once, and blocks of a cluster
-// get tiles that share the operand they share.
+// The tile scheduler of dense problems: for any sizes, grid and cluster every tile is computed once, and blocks of a
+// cluster get tiles that share the operand they share.
 #include "hopper/schedule/dense.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace tilewright::hopper {
 namespace {
 
 template <Tile tile>
-std::vector<WorkTile> walk(const Extent& extent, int block, int blocks) {
+std::vector<WorkTile> tiles_of(const Extent& extent, int block, int blocks) {
     const SchedulerParams ready = scheduler_params(tile, extent);
     Schedule<tile> schedule(ready, block, blocks);
     std::vector<WorkTile> list;
@@ -21,23 +21,23 @@ std::vector<WorkTile> walk(const Extent& extent, int block, int blocks) {
     return list;
 }
 
-/// Tiles that begin inside D must be met once; a pair may reach one tile beyond D, where nothing is stored.
+/// Tiles that begin inside D must be scheduled once; a pair may reach one tile beyond D, where nothing is stored.
 template <Tile tile>
 void expect_every_tile_once(const Extent& extent, int blocks) {
-    std::map<std::tuple<int, int, int>, int> met;
+    std::map<std::tuple<int, int, int>, int> counts;
     for (int block = 0; block < blocks; ++block) {
-        for (const WorkTile& work : walk<tile>(extent, block, blocks)) {
+        for (const WorkTile& work : tiles_of<tile>(extent, block, blocks)) {
             EXPECT_EQ(work.row % tile.shape.m, 0);
             EXPECT_EQ(work.column % tile.shape.n, 0);
             EXPECT_LT(work.batch, extent.batch);
-            ++met[{work.batch, work.row, work.column}];
+            ++counts[{work.batch, work.row, work.column}];
         }
     }
-    for (const auto& [place, times] : met) EXPECT_EQ(times, 1);
+    for (const auto& [place, times] : counts) EXPECT_EQ(times, 1);
     for (int batch = 0; batch < extent.batch; ++batch) {
         for (int row = 0; row < extent.m; row += tile.shape.m) {
             for (int column = 0; column < extent.n; column += tile.shape.n) {
-                EXPECT_EQ((met[{batch, row, column}]), 1) << extent.m << " x " << extent.n << ", " << blocks;
+                EXPECT_EQ((counts[{batch, row, column}]), 1) << extent.m << " x " << extent.n << ", " << blocks;
             }
         }
     }
@@ -61,7 +61,7 @@ void expect_for_many_sizes() {
 
 constexpr Tile pair_of(const Cluster& cluster) { return {.shape = {.m = 64, .n = 32}, .cluster = cluster}; }
 
-TEST(Schedule, MeetsEveryTileOnce) {
+TEST(Schedule, SchedulesEveryTileOnce) {
     expect_for_many_sizes<Tile{.shape = {.m = 64, .n = 32}}>();
     expect_for_many_sizes<pair_of(share_a(2))>();
     expect_for_many_sizes<pair_of(share_b(2))>();
@@ -69,19 +69,20 @@ TEST(Schedule, MeetsEveryTileOnce) {
 
 TEST(Schedule, HasNothingForEmptyOutputs) {
     for (const auto& [m, n] : {std::pair{0, 64}, std::pair{64, 0}}) {
-        EXPECT_TRUE(walk<Tile{}>({.m = m, .n = n, .batch = 1, .raster_width = 8}, 0, 1).empty());
+        EXPECT_TRUE(tiles_of<Tile{}>({.m = m, .n = n, .batch = 1, .raster_width = 8}, 0, 1).empty());
     }
 }
 
 TEST(Schedule, PairsShareWhatTheySay) {
     const Extent extent{.m = 300, .n = 200, .batch = 2, .raster_width = 2};
-    const auto first = walk<pair_of(share_a(2))>(extent, 2, 6), second = walk<pair_of(share_a(2))>(extent, 3, 6);
+    const auto first = tiles_of<pair_of(share_a(2))>(extent, 2, 6),
+               second = tiles_of<pair_of(share_a(2))>(extent, 3, 6);
     ASSERT_EQ(first.size(), second.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
         EXPECT_EQ(first[i].row, second[i].row);
         EXPECT_EQ(first[i].column + 32, second[i].column);
     }
-    const auto upper = walk<pair_of(share_b(2))>(extent, 2, 6), lower = walk<pair_of(share_b(2))>(extent, 3, 6);
+    const auto upper = tiles_of<pair_of(share_b(2))>(extent, 2, 6), lower = tiles_of<pair_of(share_b(2))>(extent, 3, 6);
     ASSERT_EQ(upper.size(), lower.size());
     for (std::size_t i = 0; i < upper.size(); ++i) {
         EXPECT_EQ(upper[i].column, lower[i].column);
@@ -90,7 +91,7 @@ TEST(Schedule, PairsShareWhatTheySay) {
 }
 
 TEST(Schedule, TakesARasterBeforeTheNext) {
-    const auto list = walk<Tile{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .raster_width = 2}, 0, 1);
+    const auto list = tiles_of<Tile{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .raster_width = 2}, 0, 1);
     std::vector<std::pair<int, int>> order;
     for (const WorkTile& work : list) order.emplace_back(work.row / 128, work.column / 128);
     EXPECT_EQ(order, (std::vector<std::pair<int, int>>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}}));

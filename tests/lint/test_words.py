@@ -8,6 +8,7 @@ CLEAN_ROOMS = ["lint", "examples", "cmake", "install", "tools", "data", "root", 
 CLEAN_ROOMS += ["python", "base", "cpu", "problem", "formats", "check", "fuzz"]
 CLEAN_ROOMS += ["docs", "api", "hopper", "emulator", "primitives", "benchmarks"]
 CLEAN_ROOMS += ["bench", "measure", "cli", "verify", "output", "safetensors", "gpu"]
+CLEAN_ROOMS += ["plan", "launch", "cuda"]
 
 PLANTED = [
     ("hopper", "int x = sum.of_units;", "units"),

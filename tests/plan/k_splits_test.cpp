@@ -29,7 +29,7 @@ TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
         EXPECT_EQ(planned_k_splits(problem, h200()), k_splits(tile, 7168)) << m;
     }
     ProblemSizes bf16 = dense(64, 256, 256);
-    bf16.recipe = plain_bf16;
+    bf16.recipe = unscaled_bf16;
     EXPECT_TRUE(planned_k_splits(problem_of(bf16), h200()).empty()) << "no kernel, no plan";
 }
 

@@ -13,8 +13,8 @@ inline const Recipe both_row_scaled{{Format::e4m3, Granularity::block_1x128, For
                                     {Format::e4m3, Granularity::block_1x128, Format::f32}};
 inline const Recipe per_tensor{{Format::e4m3, Granularity::tensor, Format::f32},
                                {Format::e4m3, Granularity::tensor, Format::f32}};
-inline const Recipe plain_bf16{{Format::bf16, Granularity::none, Format::f32},
-                               {Format::bf16, Granularity::none, Format::f32}};
+inline const Recipe unscaled_bf16{{Format::bf16, Granularity::none, Format::f32},
+                                  {Format::bf16, Granularity::none, Format::f32}};
 
 inline constexpr std::array all_groupings{Grouping::dense,
                                           Grouping::batched,

@@ -21,7 +21,8 @@ constexpr int shared_bytes_of = shared_bytes(tile);
 
 // The tile as a template argument, and the sizes of a layout worked out by hand: 3 stages of 256 + 128 rows of 128
 // bytes and 256 row scales; D in 16 bits; one unused scale for each stage; 4 chunks of 32 block scales; unused epilogue
-// scales; two barriers for each of 3 stages, 6 slots, 2 warpgroups and work tiles, of which one is unused; whole KiB.
+// scales; two barriers for each of 3 stages, 6 places of scales, 2 warpgroups and work tiles, of which one is unused;
+// whole KiB.
 constexpr Tile main_tile{.shape = {.m = 256, .n = 128},
                          .stages = 3,
                          .a = {.scaling = Scaling::block_1x128},

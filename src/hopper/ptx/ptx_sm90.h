@@ -113,7 +113,7 @@ TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting&
 #pragma unroll 1
     while (!barrier_try(barrier, parity)) {
         if (waiting.budget < 0) return;
-        if (--waiting.budget < 0) waiting.budget = timed_out_at(waiting.barrier, waiting.stage);
+        if (--waiting.budget < 0) waiting.budget = timed_out_at(waiting.barrier);
     }
 }
 

@@ -50,7 +50,8 @@ constexpr const char* name_of(BarrierName name) {
     return "barrier";
 }
 
-/// The value of a thread's wait budget after a time-out: negative, with the barrier that was waited for.
-constexpr int timed_out_at(BarrierName barrier, int stage) { return int(1U << 31 | u32(barrier) << 6 | u32(stage)); }
+/// The value of a thread's wait budget after a time-out: negative, with the barrier that was waited for. Without its
+/// stage, for which producers of three consumer warpgroups have no register.
+constexpr int timed_out_at(BarrierName barrier) { return int(1U << 31 | u32(barrier)); }
 
 }  // namespace tilewright::hopper

@@ -57,6 +57,19 @@ TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
     return value;
 }
 
+/// Sizes that a lane has read ahead: its own of 32, and those 32, 64 and 96 entries later.
+inline constexpr int sizes_per_lane = 4;
+inline constexpr int sizes_at_once = sizes_per_lane * warp_threads;
+using SizeWindow = int[sizes_per_lane];
+
+/// The lane's entry among the 32 from entry 32 * `part` of the window on. No register index is known at run time only.
+TILEWRIGHT_DEVICE int entry_of(const SizeWindow& window, int part) {
+    int entry = window[0];
+#pragma unroll
+    for (int i = 1; i < sizes_per_lane; ++i) entry = part == i ? window[i] : entry;
+    return entry;
+}
+
 /// Runs of equal row indices, in ascending order of rows.
 class IndexRuns {
 public:
@@ -64,8 +77,8 @@ public:
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
 
-    /// A run for each lane, often of no rows. False: no rows are left.
-    TILEWRIGHT_DEVICE bool next(RowRange& run) {
+    /// A run for each lane, often of no rows. False: no rows are left. `later`: kept by the caller between calls.
+    TILEWRIGHT_DEVICE bool next(RowRange& run, SizeWindow& later) {
         while (true) {
             if (last_ >= 0 && row_ - begin_ > longest_) {
                 run = {.begin = begin_, .end = lane_index() == 0 ? begin_ + longest_ : begin_, .group = last_};
@@ -73,11 +86,11 @@ public:
                 return true;
             }
             if (row_ > rows_) return false;  // the last run has ended
-            if (row_ % rows_at_once == 0) find_ends();
-            const int part = row_ % rows_at_once / warp_threads;
+            if (row_ % sizes_at_once == 0) find_ends(later);
+            const int part = row_ % sizes_at_once / warp_threads;
             if (ending_ == 0) {
-                row_ += rows_at_once;
-                if (last_ < 0 || row_ - begin_ >= leap) skip_rows();
+                row_ += sizes_at_once;
+                if (last_ < 0 || row_ - begin_ >= leap) skip_rows(later);
             } else if ((ending_ >> part & 1) != 0) {
                 run = take_runs(part);
                 if (ballot(run.end > run.begin) != 0) return true;
@@ -88,8 +101,6 @@ public:
     }
 
 private:
-    static constexpr int at_once = 4;  // rows that a lane reads
-    static constexpr int rows_at_once = at_once * warp_threads;
     static constexpr int quads = 4;  // of rows that it compares at once inside of a long run
     static constexpr int leap = quads * 4 * warp_threads;
     static constexpr int no_group = -1;      // any index out of range
@@ -99,17 +110,17 @@ private:
     TILEWRIGHT_DEVICE const int* packed() const { return static_cast<const int*>(sizes_.data); }
     TILEWRIGHT_DEVICE int group_of(i64 index) const { return index >= 0 && index < groups_ ? int(index) : no_group; }
 
-    TILEWRIGHT_DEVICE void read(int (&to)[at_once], int row) const {
+    TILEWRIGHT_DEVICE void read(SizeWindow& to, int row) const {
         const int first = row + lane_index();
         // One warp alone is slow, so the usual case takes few instructions (docs/hopper_lessons.md).
-        if (is_packed() && row + rows_at_once <= rows_) {
+        if (is_packed() && row + sizes_at_once <= rows_) {
             const int* const from = packed() + first;
 #pragma unroll
-            for (int i = 0; i < at_once; ++i) to[i] = group_of(load_global(from + i * warp_threads));
+            for (int i = 0; i < sizes_per_lane; ++i) to[i] = group_of(load_global(from + i * warp_threads));
             return;
         }
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
+        for (int i = 0; i < sizes_per_lane; ++i) {
             const int at = first + i * warp_threads;
             to[i] = at < rows_ ? group_of(size_at(sizes_, at)) : past_the_end;
         }
@@ -121,28 +132,28 @@ private:
         return lane_index() == 0 ? open : left;
     }
 
-    /// Finds where runs end among the next rows_at_once rows.
-    TILEWRIGHT_DEVICE void find_ends() {
-        if (row_ == 0) read(later_, 0);
+    /// Finds where runs end among the next sizes_at_once rows.
+    TILEWRIGHT_DEVICE void find_ends(SizeWindow& later) {
+        if (row_ == 0) read(later, 0);
         bool differs = false;
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-            now_[i] = later_[i];
+        for (int i = 0; i < sizes_per_lane; ++i) {
+            now_[i] = later[i];
             differs = differs || now_[i] != last_;
         }
-        read(later_, row_ + rows_at_once);
+        read(later, row_ + sizes_at_once);
         ending_ = 0;
         if (ballot(differs) == 0) return;
         int open = last_;
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
+        for (int i = 0; i < sizes_per_lane; ++i) {
             if (ballot(now_[i] != index_before(now_[i], open)) != 0) ending_ |= 1 << i;
             open = from_lane(now_[i], warp_threads - 1);
         }
     }
 
     /// Skips rows of the open run, many at a time.
-    TILEWRIGHT_DEVICE void skip_rows() {
+    TILEWRIGHT_DEVICE void skip_rows(SizeWindow& later) {
         if (!is_packed() || reinterpret_cast<u64>(packed()) % sizeof(IntQuad) != 0) return;
         const int end = last_ < 0 || rows_ - begin_ < longest_ ? rows_ : begin_ + longest_;
 #pragma unroll 1
@@ -161,17 +172,15 @@ private:
             int same = 0;
 #pragma unroll
             for (int i = 0; i < quads; ++i) same += same == i && ballot(differs[i] != 0) == 0 ? 1 : 0;
-            row_ += same * rows_at_once;
+            row_ += same * sizes_at_once;
             break;
         }
-        read(later_, row_);
+        read(later, row_);
     }
 
     /// For each lane the run that ends before its row, one of the 32 from row_ on; row_ advances.
     TILEWRIGHT_DEVICE RowRange take_runs(int part) {
-        int index = now_[0];
-#pragma unroll
-        for (int i = 1; i < at_once; ++i) index = part == i ? now_[i] : index;
+        const int index = entry_of(now_, part);
         const int lane = lane_index(), before = index_before(index, last_);
         const u32 ends = ballot(index != before), earlier = ends & ((1U << lane) - 1);
         RowRange run{.begin = earlier != 0 ? row_ + highest_bit(earlier) : begin_, .end = row_ + lane, .group = before};
@@ -189,9 +198,8 @@ private:
     int row_ = 0;          // the first whose run has not ended
     int begin_ = 0;        // of the open run
     int last_ = no_group;  // its group
-    int now_[at_once] = {};
+    SizeWindow now_ = {};
     int ending_ = 0;  // a bit for each 32 of them: whether a run ends among them
-    int later_[at_once] = {};
 };
 
 /// The row ranges of one problem, in any of the ways that sizes are given.
@@ -207,14 +215,13 @@ public:
 
     /// A range for each lane, maybe of no rows. False: there are no more.
     TILEWRIGHT_DEVICE bool next(RowRange& range) {
-        if (sizes_.kind == SizeKind::indices) return runs_.next(range);
+        if (sizes_.kind == SizeKind::indices) return runs_.next(range, window_);
         while (group_ < groups_) {
-            if (group_ % groups_at_once == 0) read_sizes();
-            const int size = size_of_lane();
-            const int group = group_ + lane_index();
+            if (group_ % sizes_at_once == 0) read_sizes();
+            const int size = entry_of(window_, group_ % sizes_at_once / warp_threads);
             group_ += warp_threads;
             if (ballot(size > begin_) == 0) continue;  // 32 empty groups: nothing to sum up
-            range = {.begin = 0, .end = size, .group = group};
+            range = {.begin = 0, .end = size, .group = group_ - warp_threads + lane_index()};
             if (sizes_.kind == SizeKind::ends) begin_where_last_ends(range);
             return true;
         }
@@ -222,9 +229,6 @@ public:
     }
 
 private:
-    static constexpr int sizes_per_lane = 4;
-    static constexpr int groups_at_once = sizes_per_lane * warp_threads;
-
     /// Sizes of the next 128 groups. All loads are issued before the first result is used: most of 512 groups may be
     /// empty, and the latency of memory for each 32 of them would be longer than the product of the others.
     TILEWRIGHT_DEVICE void read_sizes() {
@@ -236,24 +240,14 @@ private:
     }
     template <class Size>
     TILEWRIGHT_DEVICE void read_sizes_as() {
-        const Size* const from = static_cast<const Size*>(sizes_.data);
+        const Size* from = static_cast<const Size*>(sizes_.data) + (group_ + lane_index()) * sizes_.stride;
         Size sizes[sizes_per_lane];
 #pragma unroll
-        for (int i = 0; i < sizes_per_lane; ++i) {
-            const int group = group_ + i * warp_threads + lane_index();
-            sizes[i] = group < groups_ ? load_global(from + group * sizes_.stride) : 0;
+        for (int i = 0; i < sizes_per_lane; ++i, from += warp_threads * sizes_.stride) {
+            sizes[i] = group_ + i * warp_threads + lane_index() < groups_ ? load_global(from) : 0;
         }
 #pragma unroll
-        for (int i = 0; i < sizes_per_lane; ++i) sizes_read_[i] = clamped(sizes[i]);
-    }
-
-    /// The size of this lane's group among the 32 from `group_` on; no register index is known at run time only.
-    TILEWRIGHT_DEVICE int size_of_lane() const {
-        const int part = group_ % groups_at_once / warp_threads;
-        int size = sizes_read_[0];
-#pragma unroll
-        for (int i = 1; i < sizes_per_lane; ++i) size = part == i ? sizes_read_[i] : size;
-        return size;
+        for (int i = 0; i < sizes_per_lane; ++i) window_[i] = clamped(sizes[i]);
     }
 
     TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < rows_ ? int(size) : rows_; }
@@ -276,9 +270,9 @@ private:
     const GroupSizes& sizes_;
     int groups_;
     int rows_;
-    int group_ = 0;  // of the next range
-    int begin_ = 0;  // where it begins
-    int sizes_read_[sizes_per_lane] = {};
+    int group_ = 0;           // of the next range
+    int begin_ = 0;           // where it begins
+    SizeWindow window_ = {};  // of indices: those after the rows that `runs_` looks at
     IndexRuns runs_;
 };
 
