@@ -30,7 +30,7 @@ std::map<std::string, std::vector<double>> ratios() {
         const nlohmann::json row = nlohmann::json::parse(line);
         if (!row.contains("tile")) continue;  // another library
         for (const Plan& plan : explain(record_problem(row)).legal) {
-            if (name(plan.tile) != row["tile"]) continue;
+            if (name(plan.tile) != row["tile"].get<std::string>()) continue;
             list[row["op"]].push_back(plan.cost.seconds / (row["us"].get<double>() * 1e-6));
         }
     }
