@@ -156,13 +156,27 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
 }
 
 void Device::check_report() {
-    std::atomic_ref<hopper::u64> word(report_->word);
-    if (word.load(std::memory_order_relaxed) == 0) return;
-    const hopper::TimeoutReport report{word.exchange(0)};
+    const auto is_set = [](hopper::Timeout& timeout) {
+        return std::atomic_ref<hopper::u64>(timeout.word).load(std::memory_order_relaxed) != 0;
+    };
+    if (!is_set(report_->producer) && !is_set(report_->consumer)) return;
+    const auto take = [](hopper::Timeout& timeout) {
+        return hopper::Timeout{std::atomic_ref<hopper::u64>(timeout.word).exchange(0)};
+    };
+    const auto text = [](const hopper::Timeout& timeout) {
+        const bool recorded = timeout.barrier() != hopper::BarrierName::none;
+        return fmt::format("thread {} of block {} waited for {}", timeout.thread(), timeout.block(),
+                           recorded ? fmt::format("barrier `{}`", hopper::name_of(timeout.barrier()))
+                                    : "`full` or another barrier of consumers");
+    };
+    std::vector<std::string> waits;
+    for (const hopper::Timeout& timeout : {take(report_->producer), take(report_->consumer)}) {
+        if (timeout.word != 0) waits.push_back(text(timeout));
+    }
     throw Error(
-        fmt::format("cuda:{}: an earlier kernel timed out (deadlock); its output is invalid: thread {} of block {} "
-                    "waited for barrier `{}`; please report this with the call",
-                    index_, report.thread(), report.block(), hopper::name_of(report.barrier())));
+        fmt::format("cuda:{}: an earlier kernel timed out (deadlock); its output is invalid: {}; please report this "
+                    "with the call",
+                    index_, fmt::join(waits, ", ")));
 }
 
 }  // namespace tilewright::cuda

@@ -39,18 +39,27 @@ struct OutputView {
     i64 column_stride;
 };
 
-/// A thread whose waits took too long, in one word; zero: there is none. In host memory, so that the host reads it
-/// without a copy.
-struct TimeoutReport {
+/// A thread whose waits took too long, in one word; zero: there is none.
+struct Timeout {
     u64 word;
 
-    /// `budget`: of `timed_out_at`.
+    /// `budget`: what is left of the thread's wait budget.
     static constexpr u64 pack(u32 block, u32 thread, int budget) {
-        return u64(1) << 63 | u64(budget & 0xFF) << 48 | u64(block) << 16 | (thread & 0xFFFF);
+        return u64(1) << 63 | u64(budget >> 24 & 0x7F) << 48 | u64(block) << 16 | (thread & 0xFFFF);
     }
     constexpr u32 block() const { return u32(word >> 16); }
     constexpr int thread() const { return int(word & 0xFFFF); }
-    constexpr BarrierName barrier() const { return BarrierName(word >> 48 & 0xFF); }
+    /// `none` where the wait did not record it.
+    constexpr BarrierName barrier() const {
+        const u32 recorded = u32(word >> 48 & 0x7F);
+        return recorded == 0x7F ? BarrierName::none : BarrierName(recorded);
+    }
+};
+
+/// The last producer and the last consumer that timed out. In host memory, so that the host reads it without a copy.
+struct TimeoutReport {
+    Timeout producer;
+    Timeout consumer;
 };
 
 /// What the entries of GroupSizes mean.

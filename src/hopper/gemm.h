@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
         budget = consume<tile>(shared, arguments, tiles, warp - producer_warps);
     }
     if (budget < 0) {
-        store_global(&arguments.report->word, TimeoutReport::pack(u32(block_index()), u32(thread_index()), budget));
+        Timeout& timeout = warp < producer_warps ? arguments.report->producer : arguments.report->consumer;
+        store_global(&timeout.word, Timeout::pack(u32(block_index()), u32(thread_index()), budget));
     }
     // Warps of a peer may still signal this block's barriers. (Split k: none does.)
     if constexpr (shares_operand(tile)) sync_cluster();

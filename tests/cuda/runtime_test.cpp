@@ -225,15 +225,17 @@ TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
     machine.runtime().run(p, nullptr);
-    machine.fake().reports[0].word =
-        hopper::TimeoutReport::pack(17, 260, hopper::timed_out_at(hopper::BarrierName::work_empty));
+    hopper::TimeoutReport& report = machine.fake().reports[0];
+    report.producer.word = hopper::Timeout::pack(17, 32, hopper::timed_out_at(hopper::BarrierName::work_empty) - 5);
+    report.consumer.word = hopper::Timeout::pack(17, 260, -3);
     try {
         machine.runtime().repeat(p, nullptr);
         ADD_FAILURE() << "no report";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
-                     "cuda:0: an earlier kernel timed out (deadlock); its output is invalid: thread 260 of block 17 "
-                     "waited for barrier `work_empty`; please report this with the call");
+                     "cuda:0: an earlier kernel timed out (deadlock); its output is invalid: thread 32 of block 17 "
+                     "waited for barrier `work_empty`, thread 260 of block 17 waited for `full` or another barrier of "
+                     "consumers; please report this with the call");
     }
     EXPECT_EQ(machine.fake().launches, 1);
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));

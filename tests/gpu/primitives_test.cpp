@@ -122,8 +122,8 @@ TEST(GpuPrimitivesTimeOut, NamesTheBarrier) {
     const PrimitiveResult gpu = OnGpu(vain).run(load(compiler, vain.expression));
     std::uint64_t budget = 0;
     std::memcpy(&budget, gpu.words.data(), sizeof budget);
-    const hopper::TimeoutReport report{hopper::TimeoutReport::pack(0, 0, static_cast<int>(budget))};
-    EXPECT_EQ(hopper::name_of(report.barrier()), std::string("slices_read"));
+    const hopper::Timeout timeout{hopper::Timeout::pack(0, 0, static_cast<int>(budget))};
+    EXPECT_EQ(hopper::name_of(timeout.barrier()), std::string("work_empty"));
 }
 
 /// "stage_and_store at -8, -3" without what a test's name cannot hold.

@@ -58,7 +58,7 @@ PrimitiveCase product_case(const std::vector<std::byte>& a, const std::vector<st
 PrimitiveCase store_case(int x, int y, bool transposed);
 PrimitiveCase share_case(int x, int y);
 PrimitiveCase phases_case();
-/// Not one of `cases`: on the emulator it is a deadlock, on a GPU a time-out at slices_read.
+/// Not one of `cases`: on the emulator it is a deadlock, on a GPU a time-out at work_empty.
 PrimitiveCase time_out_case();
 /// For triples.
 PrimitiveCase convert_case(std::vector<float> in);

@@ -124,7 +124,7 @@ TEST(Primitives, AWaitInVainNamesItsBarrier) {
         run_on_emulator(time_out_case(), Timing::early);
         ADD_FAILURE() << "no error";
     } catch (const emulator::Error& error) {
-        EXPECT_NE(std::string(error.what()).find("slices_read[5]"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("work_empty[5]"), std::string::npos) << error.what();
     }
 }
 

@@ -171,7 +171,7 @@ inline __global__ void time_out(const __grid_constant__ PrimitiveArguments argum
         int budget = 1000;
         barrier_init(shared.full, 1);
         barrier_init_fence();
-        barrier_wait(shared.full, 0, {budget, BarrierName::slices_read, arguments.x});
+        barrier_wait(shared.full, 0, {budget, BarrierName::work_empty, arguments.x});
         barrier_wait(shared.full, 0, {budget, BarrierName::full, arguments.y});
         store_global(arguments.words, u64(u32(budget)));
     }

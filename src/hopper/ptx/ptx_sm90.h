@@ -112,8 +112,12 @@ TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting&
     if (barrier_try(barrier, parity)) return;
 #pragma unroll 1
     while (!barrier_try(barrier, parity)) {
-        if (waiting.budget < 0) return;
-        if (--waiting.budget < 0) waiting.budget = timed_out_at(waiting.barrier);
+        if (!is_recorded(waiting.barrier)) {
+            if (--waiting.budget < 0) return;
+        } else {
+            if (waiting.budget < 0) return;
+            if (--waiting.budget < 0) waiting.budget = timed_out_at(waiting.barrier);
+        }
     }
 }
 

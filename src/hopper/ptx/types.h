@@ -50,8 +50,21 @@ constexpr const char* name_of(BarrierName name) {
     return "barrier";
 }
 
-/// The value of a thread's wait budget after a time-out: negative, with the barrier that was waited for. Without its
-/// stage, for which producers of three consumer warpgroups have no register.
-constexpr int timed_out_at(BarrierName barrier) { return int(1U << 31 | u32(barrier)); }
+/// Whether a wait that times out records the barrier: those for which producers alone wait. More code in the consumers'
+/// waits made mainloops up to 6 % slower though it never ran (docs/tried.md).
+constexpr bool is_recorded(BarrierName barrier) {
+    switch (barrier) {
+        case BarrierName::staged:
+        case BarrierName::empty:
+        case BarrierName::epilogue_scales_empty:
+        case BarrierName::block_scales_empty:
+        case BarrierName::work_empty: return true;
+        default: return false;
+    }
+}
+
+/// The value of a thread's wait budget after a time-out at a recorded barrier: negative, and still with the name after
+/// 16 million more tries. Otherwise it is -1 and less.
+constexpr int timed_out_at(BarrierName barrier) { return int(1U << 31 | u32(barrier) << 24 | 0xFFFFFF); }
 
 }  // namespace tilewright::hopper
