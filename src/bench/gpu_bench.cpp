@@ -98,10 +98,10 @@ public:
     std::vector<Timing> times(measure::Stopwatch& stopwatch, const measure::Call& ours) {
         std::vector<measure::Contestant> contestants{{.name = "Tilewright", .call = ours}};
         std::vector<Peer> peers{Peer::tilewright};
-        for (const auto& [peer, plan] : plans_) {
-            peers.push_back(peer);
-            contestants.push_back(
-                {.name = "cuBLASLt", .call = [&plan](cuda::StreamHandle stream) { plan->enqueue(stream); }});
+        for (const auto& planned : plans_) {
+            peers.push_back(planned.first);
+            contestants.push_back({.name = "cuBLASLt",
+                                   .call = [&planned](cuda::StreamHandle stream) { planned.second->enqueue(stream); }});
         }
         if (stream_) {
             peers.push_back(Peer::stream);

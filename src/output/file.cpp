@@ -91,7 +91,7 @@ bool replaces_file(const std::string& path, struct stat& status) {
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path) : path_(behind_links(path)) {
+OutputFile::OutputFile(const std::string& path) : path_(behind_links(path)) {
     struct stat status {};
     const bool replaces = replaces_file(path_, status);
     const std::filesystem::path target(path_);

@@ -14,7 +14,7 @@ namespace tilewright::output {
 /// names anything but a regular file or nothing.
 class OutputFile {
 public:
-    explicit OutputFile(std::string path);
+    explicit OutputFile(const std::string& path);
     ~OutputFile();
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;
