@@ -26,6 +26,14 @@ Dims output_shape(const Problem& problem) {
     }
 }
 
+/// Whether both operands have the dimensions that the result's shape is made of. Without them D is left out, so that
+/// messages speak of the caller's operand alone.
+bool has_result_shape(const Problem& problem) {
+    const bool groups_of_a =
+        problem.groups.grouping == Grouping::batched || problem.groups.grouping == Grouping::m_grouped_masked;
+    return problem.a.values.shape.rank() >= (groups_of_a ? 3 : 2) && problem.b.values.shape.rank() >= 2;
+}
+
 /// Rows of no group stay as they are: a new output should not show what memory held before.
 bool leaves_rows_unwritten(Grouping grouping) {
     return grouping != Grouping::dense && grouping != Grouping::batched && grouping != Grouping::k_grouped;
@@ -83,6 +91,7 @@ void Call::make_result(nb::handle a, const CallOptions& options) {
     if (own_result_) {
         if (!format) format = Format::bf16;
         const nb::object like = values_of(a);
+        if (!has_result_shape(problem)) return;
         const bool on_gpu = problem.a.values.device.kind == DeviceId::Kind::cuda;
         if (on_gpu && !nb::cast<bool>(arrays_module().attr("is_torch")(like))) {
             problem.d = row_major(static_cast<void*>(nullptr), *format, output_shape(problem));
@@ -97,7 +106,7 @@ void Call::make_result(nb::handle a, const CallOptions& options) {
 }
 
 void Call::require_result() const {
-    if (!result.is_none()) return;
+    if (!result.is_none() || problem.d.device.kind != DeviceId::Kind::cuda) return;
     refuse("out", "nothing", "an array in memory of cuda:" + std::to_string(problem.d.device.index),
            "make one with your library; only torch's are made here");
 }

@@ -1,6 +1,7 @@
 // `tilewright explain`: which kernel a Hopper GPU would be given for a problem, how long it should take, and why not
 // another one. Asks the planner only, so it needs no GPU.
 #include <fmt/format.h>
+#include <tilewright/run.h>
 
 #include <algorithm>
 #include <iterator>
@@ -25,7 +26,7 @@ struct ExplainArguments {
     std::string recipe = "1x128:128x128";
     std::string layout = "nt";
     std::string output = "bf16";
-    std::string device = "h200";
+    std::string device;  // empty: default_device()
     bool unpromoted = false;
     bool invariant = false;
     bool with_c = false;
@@ -70,7 +71,7 @@ void explain_command(const ExplainArguments& arguments) {
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
-    const DeviceDescription& device = device_named(arguments.device);
+    const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {
         fmt::print("{}\n", explanation_json(explained).dump(2));
@@ -112,9 +113,10 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_option("--output", arguments.output, output::joined(output_words()))
         ->check(one_of("output", output_words()))
         ->capture_default_str();
-    command.add_option("--device", arguments.device, output::joined(device_words()))
-        ->check(one_of("device", device_words()))
-        ->capture_default_str();
+    command
+        .add_option("--device", arguments.device,
+                    output::joined(device_words()) + "; default: the GPU that is there, h200 without one")
+        ->check(one_of("device", device_words()));
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
     command.add_flag("--invariant", arguments.invariant, "Bits that depend on an element's row and column only");
     command.add_flag("--with-c", arguments.with_c, "D = C + A B");

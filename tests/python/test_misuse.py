@@ -253,3 +253,19 @@ def test_subclasses_have_attributes_of_their_own():
     q = Named(np.full((2, 4), 0x38, np.uint8), "tensor", np.ones(1, np.float32))
     q.name = "weight"
     assert q.name == "weight" and tw.gemm(q, q, out_dtype="f32")[0, 0] == 4
+
+
+# Operands without all dimensions: messages name sizes that are not known by their letters
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: tw.gemm(A[0], A), r"a.values: [8] given, [m, 8] expected for dense nt"),
+        (lambda: tw.gemm(A, A[0]), r"b.values: [8] given, [n, 8] expected for dense nt"),
+        (lambda: tw.batched_gemm(A, EXPERTS), r"a.values: [4, 8] given, [2, m, 8] expected for batched nt"),
+    ],
+)
+def test_sizes_that_are_not_known_have_letters(call, expected):
+    text = message(call)
+    assert expected in text and "out" not in text, text
