@@ -16,21 +16,13 @@ inline const Recipe per_tensor{{Format::e4m3, Granularity::tensor, Format::f32},
 inline const Recipe unscaled_bf16{{Format::bf16, Granularity::none, Format::f32},
                                   {Format::bf16, Granularity::none, Format::f32}};
 
-inline constexpr std::array all_groupings{Grouping::dense,
-                                          Grouping::batched,
-                                          Grouping::m_grouped_indices,
-                                          Grouping::m_grouped_offsets,
-                                          Grouping::m_grouped_aligned_offsets,
-                                          Grouping::m_grouped_masked,
-                                          Grouping::k_grouped};
-/// Those that a kernel serves.
+/// Those of all_groupings that a kernel serves.
 inline constexpr std::array planned_groupings{Grouping::dense,
                                               Grouping::batched,
                                               Grouping::m_grouped_indices,
                                               Grouping::m_grouped_offsets,
                                               Grouping::m_grouped_aligned_offsets,
                                               Grouping::m_grouped_masked};
-inline constexpr std::array all_layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
 
 inline ProblemSizes dense(std::int64_t m, std::int64_t n, std::int64_t k) {
     return {.recipe = block_scaled, .m = m, .n = n, .k = k};

@@ -51,7 +51,7 @@ constexpr const char* name_of(BarrierName name) {
 }
 
 /// Whether a wait that times out records the barrier: those for which producers alone wait. More code in the consumers'
-/// waits made mainloops up to 6 % slower though it never ran (docs/tried.md).
+/// waits made calls up to 6.7 % slower though it never ran (docs/tried.md).
 constexpr bool is_recorded(BarrierName barrier) {
     switch (barrier) {
         case BarrierName::staged:
