@@ -16,9 +16,21 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 HERE = pathlib.Path(__file__).parent
-# One H200: benchmarks/peers/README.md, src/plan/devices/h200.tsv.
-MEMORY_BYTES_PER_SECOND = 4.37e12
-TENSOR_FLOPS_PER_SECOND = 2 * 4096 * 132 * 1.98e9
+
+
+def device_fields(path):
+    """The numbers of a device table of the planner, by field."""
+    fields = {}
+    for line in path.read_text().splitlines():
+        cells = line.split("\t")
+        if len(cells) == 4 and cells[0] != "field" and cells[2] != "-":  # without a unit: text
+            fields[cells[0]] = float(cells[1])
+    return fields
+
+
+H200 = device_fields(HERE.parent / "src/plan/devices/h200.tsv")
+MEMORY_BYTES_PER_SECOND = H200["memory_bytes_per_second"]
+TENSOR_FLOPS_PER_SECOND = 2 * H200["fp8_products_per_clock"] * H200["sms"] * H200["boost_hertz"]
 # From a palette that people with any kind of colour vision can tell apart (Okabe and Ito).
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
 CLASSES = [("m >= 4096", 4096, 1 << 62), ("m = 129 .. 4095", 129, 4095), ("m <= 128", 0, 128)]
