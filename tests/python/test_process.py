@@ -19,7 +19,9 @@ def run(program):
 
 
 LONG_CALL = """
-import sys, time
+import signal, sys, time
+# A shell without job control starts background commands with SIGINT ignored, and children inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np, tilewright as tw
 a = tw.quantize(np.ones((4096, 4096), np.float32), "row")
 print("begun", flush=True)
