@@ -20,7 +20,7 @@ def run(program):
 
 LONG_CALL = """
 import signal, sys, time
-# A shell without job control starts background commands with SIGINT ignored, and children inherit it.
+# Shells start background commands with SIGINT ignored, and children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np, tilewright as tw
 a = tw.quantize(np.ones((4096, 4096), np.float32), "row")
