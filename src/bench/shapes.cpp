@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "bench/python_random.h"
 #include "check/random.h"
+#include "check/user_sizes.h"
 
 namespace tilewright::bench {
 namespace {
@@ -86,25 +87,33 @@ std::vector<BenchShape> suite_shapes(const std::string& suite_name, const std::v
     return shapes;
 }
 
-std::vector<BenchShape> random_shapes(int count, std::uint64_t seed) {
-    constexpr double most_products = 0x1p37;
-    check::Random random(seed);
-    const auto size = [&](double least, double most, std::int64_t step) {
-        const double value = least * std::pow(most / least, random.unit());
-        return std::max<std::int64_t>(1, std::llround(value / static_cast<double>(step))) * step;
-    };
+std::vector<BenchShape> random_shapes(int count, std::uint64_t seed, const std::vector<Grouping>& groupings) {
     std::vector<BenchShape> shapes;
-    while (shapes.size() < static_cast<std::size_t>(count)) {
-        const BenchShape shape{.m = size(1, 8192, 1), .n = size(512, 32768, 16), .k = size(512, 16384, 64)};
-        const double products =
-            static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-        if (products <= most_products) shapes.push_back(shape);
+    for (const Grouping grouping : groupings) {
+        check::Random random(seed);
+        for (int i = 0; i < count; ++i) {
+            check::UserSizes sizes = check::user_sizes(grouping, random);
+            shapes.push_back({.grouping = grouping,
+                              .groups = sizes.groups,
+                              .m = sizes.m,
+                              .n = sizes.n,
+                              .k = sizes.k,
+                              .max_m = sizes.max_m,
+                              .sizes = std::move(sizes.group_sizes)});
+        }
     }
     return shapes;
 }
 
+std::int64_t BenchShape::expected_m() const {
+    constexpr double above_the_mean = 1.2;
+    return grouping == Grouping::m_grouped_masked ? static_cast<std::int64_t>(above_the_mean * static_cast<double>(m))
+                                                  : 0;
+}
+
 std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
     if (shape.grouping == Grouping::dense || shape.grouping == Grouping::batched) return {};
+    if (!shape.sizes.empty()) return shape.sizes;
     const bool along_k = shape.grouping == Grouping::k_grouped;
     const std::int64_t mean = along_k ? shape.k : shape.m;
     const bool masked = shape.grouping == Grouping::m_grouped_masked;

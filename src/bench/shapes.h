@@ -20,7 +20,11 @@ struct BenchShape {
     std::int64_t m = 0;
     std::int64_t n = 0;
     std::int64_t k = 0;
-    std::int64_t max_m = 0;  // masked only
+    std::int64_t max_m = 0;             // masked only
+    std::vector<std::int64_t> sizes{};  // of the groups; empty: `group_sizes` draws those that the peers had
+
+    /// The hint of masked calls: their callers pass int(1.2 x mean).
+    std::int64_t expected_m() const;
 };
 
 /// deepseek-v3, qwen3-235b, gpt-oss, llama-70b.
@@ -30,12 +34,12 @@ std::vector<std::string> suite_names();
 std::vector<BenchShape> suite_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                      const std::vector<std::int64_t>& rows, std::int64_t groups);
 
-/// Dense shapes of a seed: sizes that spread evenly over their orders of magnitude, m from 1, n in steps of 16 and k of
-/// 64, and no more than a few hundred microseconds of work each.
-std::vector<BenchShape> random_shapes(int count, std::uint64_t seed);
+/// Shapes of a seed, as users have them (check/user_sizes.h). Each grouping has the shapes that it would have alone.
+std::vector<BenchShape> random_shapes(int count, std::uint64_t seed,
+                                      const std::vector<Grouping>& groupings = {Grouping::dense});
 
-/// The sizes of the groups: rows (k_grouped: k, in multiples of 128), uniform between 0.7 and 1.3 of the mean, the same
-/// as the peers' (benchmarks/peers/README.md). Empty for dense and batched.
+/// The sizes of the groups, rows or for k_grouped k: the shape's, or uniform between 0.7 and 1.3 of the mean, the same
+/// as the peers' (benchmarks/peers/README.md), k in multiples of 128. Empty for dense and batched.
 std::vector<std::int64_t> group_sizes(const BenchShape& shape);
 
 /// Grouping and sizes of a test case: m or k is the sum over groups where those follow one another.

@@ -1,8 +1,9 @@
-// The random shapes that the planner's record is made of: the same for a seed on every machine, and none too large.
+// The random shapes that the planner's record is made of, and the sizes and hints of groups.
 #include "bench/shapes.h"
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 
 namespace tilewright::bench {
@@ -18,19 +19,37 @@ TEST(RandomShapes, FollowFromTheirSeed) {
     EXPECT_FALSE(keys.contains(shape_key(random_shapes(1, 2).front())));
 }
 
-TEST(RandomShapes, CanRunAndSpread) {
-    int few = 0, many = 0, narrow = 0;
-    for (const BenchShape& shape : random_shapes(40, 1)) {
-        EXPECT_EQ(shape.n % 16, 0);
-        EXPECT_EQ(shape.k % 64, 0);
-        EXPECT_LE(static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k), 0x1p37);
-        few += shape.m <= 128 ? 1 : 0;
-        many += shape.m >= 1024 ? 1 : 0;
-        narrow += shape.n % 64 != 0 ? 1 : 0;
+TEST(RandomShapes, OfAGroupingDoNotDependOnOthers) {
+    const std::vector<BenchShape> alone = random_shapes(5, 3, {Grouping::m_grouped_masked});
+    const std::vector<BenchShape> both = random_shapes(5, 3, {Grouping::dense, Grouping::m_grouped_masked});
+    ASSERT_EQ(both.size(), 10U);
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+        EXPECT_EQ(shape_key(alone[i]), shape_key(both[5 + i]));
+        EXPECT_EQ(group_sizes(alone[i]), group_sizes(both[5 + i]));
     }
-    EXPECT_GE(few, 5);
-    EXPECT_GE(many, 5);
-    EXPECT_GE(narrow, 10);
+}
+
+TEST(RandomShapes, HaveCasesOfTheirSizes) {
+    for (const Grouping grouping : {Grouping::m_grouped_offsets, Grouping::m_grouped_masked}) {
+        for (const BenchShape& shape : random_shapes(20, 1, {grouping})) {
+            const check::CaseSpec spec = grouped_case(shape);
+            EXPECT_EQ(check::impossible(spec), "") << shape_text(shape);
+            EXPECT_EQ(spec.group_sizes, shape.sizes);
+            const std::int64_t rows = std::accumulate(shape.sizes.begin(), shape.sizes.end(), std::int64_t{0});
+            EXPECT_EQ(spec.m, grouping == Grouping::m_grouped_masked ? shape.max_m : rows);
+        }
+    }
+}
+
+/// int(1.2 * mean) of Python.
+TEST(Shapes, MaskedOnesHaveTheHintOfTheirCallers) {
+    const auto hint = [](std::int64_t mean) {
+        return BenchShape{.grouping = Grouping::m_grouped_masked, .m = mean}.expected_m();
+    };
+    EXPECT_EQ(hint(20), 24);
+    EXPECT_EQ(hint(64), 76);
+    EXPECT_EQ(hint(1024), 1228);
+    EXPECT_EQ((BenchShape{.grouping = Grouping::m_grouped_offsets, .m = 20}).expected_m(), 0);
 }
 
 }  // namespace

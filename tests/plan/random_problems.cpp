@@ -4,35 +4,27 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 
+#include "check/user_sizes.h"
 #include "problem/problem_sizes.h"
 
 namespace tilewright::planner {
 namespace {
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// The choices among a problem's options.
 class Random {
 public:
-    std::uint64_t next() {
-        std::uint64_t z = state_ += 0x9E3779B97F4A7C15U;
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-        return z ^ (z >> 31);
-    }
-    std::int64_t below(std::int64_t end) { return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(end)); }
+    std::int64_t below(std::int64_t end) { return numbers_.up_to(end - 1); }
     bool one_in(int count) { return below(count) == 0; }
-    /// From 1 to about 2^bits, each power of two as likely as any other.
-    std::int64_t size(int bits) {
-        const std::int64_t top = std::int64_t{1} << below(bits);
-        return top + below(top);
-    }
     template <class List>
     auto pick(const List& list) {
         return list[static_cast<std::size_t>(below(static_cast<std::int64_t>(std::size(list))))];
     }
+    check::Random& numbers() { return numbers_; }
 
 private:
-    std::uint64_t state_ = 632;
+    check::Random numbers_{632};
 };
 
 constexpr std::array groupings{Grouping::dense,
@@ -46,16 +38,23 @@ constexpr std::array groupings{Grouping::dense,
 constexpr std::array recipes{"1x128:128x128", "1x128:128x128", "1x128:1x128",       "row:row",
                              "tensor:tensor", "tensor:row",    "e5m2.row:e4m3.row", "1x128.ue8m0:128x128.ue8m0"};
 
+/// As users have them, and now and then an n that no row of bf16 can have for TMA, or no k at all.
 ProblemSizes random_sizes(Random& random) {
     ProblemSizes sizes;
     sizes.grouping = random.pick(groupings);
     sizes.recipe = parse_recipe(random.pick(recipes)).value();
     sizes.output = random.one_in(8) ? random.pick(std::array{Format::f16, Format::f32}) : Format::bf16;
-    sizes.m = random.size(15);
-    sizes.n = random.one_in(12) ? random.size(14) : (8 + random.size(12)) * 8;
-    sizes.k = random.one_in(40) ? 0 : random.one_in(8) ? random.size(11) * 16 : random.size(8) * 128;
-    sizes.groups = sizes.grouping == Grouping::dense ? 1 : random.size(6);
-    if (sizes.grouping == Grouping::m_grouped_masked && !random.one_in(3)) sizes.expected_m = random.size(11);
+    const check::UserSizes drawn = check::user_sizes(sizes.grouping, random.numbers());
+    sizes.groups = drawn.groups;
+    sizes.n = random.one_in(12) ? 1 + random.below(drawn.n) : drawn.n;
+    sizes.k = random.one_in(40) ? 0 : drawn.k;
+    sizes.m = drawn.m;
+    if (sizes.grouping == Grouping::m_grouped_masked) {
+        sizes.m = drawn.max_m;
+        if (!random.one_in(3)) sizes.expected_m = std::max<std::int64_t>(1, drawn.m * 6 / 5);
+    } else if (!drawn.group_sizes.empty()) {
+        sizes.m = std::accumulate(drawn.group_sizes.begin(), drawn.group_sizes.end(), std::int64_t{0});
+    }
     if (random.one_in(10)) sizes.sm_limit = static_cast<int>(1 + random.below(140));
     sizes.with_c = random.one_in(12);
     const bool block = k_block(sizes.recipe.a.granularity) != 0;

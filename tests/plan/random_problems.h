@@ -1,4 +1,5 @@
-// Seeded random problems of all groupings that have kernels, in every order of scales and at every alignment: on which
+// Seeded random problems of sizes as users have them (src/check/user_sizes.h), of all groupings that have kernels, in
+// every order of scales and at every alignment: on which
 // the planner's choices are compared with those of an earlier version. Addresses are made up; nothing is read.
 #pragma once
 

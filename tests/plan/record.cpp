@@ -13,21 +13,16 @@
 #include "plan/cost.h"
 #include "plan/legality.h"
 #include "plan/pack.h"
-#include "problem/problem_sizes.h"
+#include "plan/record_problems.h"
 
 namespace tilewright::planner {
 namespace {
 
+/// Batched and k-grouped lines are of no record.
 Workload work_of(const nlohmann::json& row) {
-    const auto shape = row.at("shape").get<std::vector<std::int64_t>>();
-    if (row.at("op") != "dense" || shape.size() != 3) throw std::runtime_error("only dense shapes are fitted");
-    const bool promoted = row.at("accumulation") == "promoted";
-    return describe(problem_of({.recipe = parse_recipe(row.at("recipe").get<std::string>()).value(),
-                                .output = parse_format(row.at("output").get<std::string>()).value(),
-                                .m = shape[0],
-                                .n = shape[1],
-                                .k = shape[2],
-                                .accumulation = promoted ? Accumulation::promoted : Accumulation::unpromoted}));
+    const auto operation = row.at("op").get<std::string>();
+    if (operation == "batched" || operation == "k_grouped") throw std::runtime_error(operation + " is not fitted");
+    return describe(problem_of(recorded_sizes(row)));
 }
 
 void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {

@@ -4,15 +4,12 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 
-#include "problem/problem_sizes.h"
-
 namespace tilewright::planner {
-namespace {
-
-ProblemSizes sizes_of(const nlohmann::json& row) {
+ProblemSizes recorded_sizes(const nlohmann::json& row) {
     const auto shape = row.at("shape").get<std::vector<std::int64_t>>();
     const std::string operation = row.at("op");
     ProblemSizes sizes{.recipe = parse_recipe(row.at("recipe").get<std::string>()).value(),
@@ -27,10 +24,19 @@ ProblemSizes sizes_of(const nlohmann::json& row) {
     sizes.groups = shape.at(0);
     const bool masked = operation == "m_grouped_masked";
     sizes.grouping = masked ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
-    sizes.m = masked ? shape.at(1) : shape.at(0) * shape.at(1);
-    if (masked) sizes.expected_m = shape.at(2);
+    if (masked) {
+        sizes.m = shape.at(1);
+        sizes.expected_m = row.value("expected_m", shape.at(2));
+        return sizes;
+    }
+    sizes.m = shape.at(0) * shape.at(1);
+    if (!row.contains("group_sizes")) return sizes;  // nearly the mean each
+    const auto rows = row.at("group_sizes").get<std::vector<std::int64_t>>();
+    sizes.m = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     return sizes;
 }
+
+namespace {
 
 /// Scales of neighbouring rows next to each other, at a pitch that TMA can step by.
 void order_along_m(Operand& operand) {
@@ -56,7 +62,7 @@ Problem placed(Problem p) {
 }  // namespace
 
 Problem record_problem(const nlohmann::json& row) {
-    Problem problem = problem_of(sizes_of(row));
+    Problem problem = problem_of(recorded_sizes(row));
     if (row.value("scales_along", "m") == "m") {
         order_along_m(problem.a);
         order_along_m(problem.b);

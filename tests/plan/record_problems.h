@@ -8,9 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "problem/problem_sizes.h"
+
 namespace tilewright::planner {
 
-/// The problem of one line of a record.
+/// What one line of a record says of its problem.
+ProblemSizes recorded_sizes(const nlohmann::json& row);
+
+/// The problem of that line.
 Problem record_problem(const nlohmann::json& row);
 
 /// Each problem of the files once, in the order of their lines. Throws std::runtime_error where there is none.

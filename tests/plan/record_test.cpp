@@ -6,6 +6,8 @@
 #include <tilewright/plan.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <set>
 
 #include "plan/choose.h"
@@ -67,6 +69,25 @@ TEST(Record, JudgesAsExplainChooses) {
         EXPECT_EQ(name(planned_tile(judge(shape, fitted_model).chosen)), name(explanation.chosen->tile))
             << shape.work.key;
     }
+}
+
+/// The rows that a line lists count, not those that the mean and the number of groups would give.
+TEST(Record, HoldsGroupsAsTheirLinesListThem) {
+    const std::string path = testing::TempDir() + "tilewright_record.jsonl";
+    const std::string kind = R"("recipe":"1x128:128x128","accumulation":"promoted","output":"bf16","command":"tune",)"
+                             R"("tile":"128x128x128 stages=5","us":10)";
+    std::ofstream(path) << R"({"op":"m_grouped_contiguous","shape":[3,100,512,1024],"group_sizes":[7,0,295],)" << kind
+                        << "}\n"
+                        << R"({"op":"m_grouped_masked","shape":[3,256,100,512,1024],"expected_m":120,)" << kind
+                        << "}\n";
+    const std::vector<RecordedShape> shapes = read_record(path);
+    std::remove(path.c_str());
+    ASSERT_EQ(shapes.size(), 2U);
+    EXPECT_EQ(shapes[0].work.total_rows, 302);
+    EXPECT_EQ(shapes[0].work.products, 3);
+    EXPECT_EQ(shapes[1].work.rows, 120);
+    EXPECT_EQ(shapes[1].measured.size(), 1U);
+    EXPECT_FALSE(shapes[1].unmeasured.empty());
 }
 
 }  // namespace
