@@ -57,6 +57,7 @@ void load_execution(const Loader& loader, DriverCalls& call) {
     loader.load(call.device_get, "cuDeviceGet");
     loader.load(call.device_name, "cuDeviceGetName");
     loader.load(call.device_attribute, "cuDeviceGetAttribute");
+    loader.load(call.device_bus_id, "cuDeviceGetPCIBusId");
     loader.load(call.primary_context_retain, "cuDevicePrimaryCtxRetain");
     loader.load(call.context_device, "cuCtxGetDevice");
     loader.load(call.context_push, "cuCtxPushCurrent_v2");
@@ -86,6 +87,11 @@ void load_streams(const Loader& loader, DriverCalls& call) {
     loader.load(call.stream_create, "cuStreamCreate");
     loader.load(call.stream_destroy, "cuStreamDestroy_v2");
     loader.load(call.stream_synchronize, "cuStreamSynchronize");
+    loader.load(call.event_create, "cuEventCreate");
+    loader.load(call.event_record, "cuEventRecord");
+    loader.load(call.event_synchronize, "cuEventSynchronize");
+    loader.load(call.event_milliseconds, "cuEventElapsedTime");
+    loader.load(call.event_destroy, "cuEventDestroy_v2");
     loader.load(call.stream_begin_capture, "cuStreamBeginCapture_v2");
     loader.load(call.stream_end_capture, "cuStreamEndCapture");
     loader.load(call.graph_instantiate, "cuGraphInstantiateWithFlags");

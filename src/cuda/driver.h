@@ -63,6 +63,7 @@ struct DriverCalls {
     int (*device_get)(int*, int) = nullptr;
     int (*device_name)(char*, int, int) = nullptr;
     int (*device_attribute)(int*, int, int) = nullptr;
+    int (*device_bus_id)(char*, int, int) = nullptr;
     int (*primary_context_retain)(ContextHandle*, int) = nullptr;
     int (*context_device)(int*) = nullptr;
     int (*context_push)(ContextHandle) = nullptr;
@@ -87,6 +88,11 @@ struct DriverCalls {
     int (*stream_create)(StreamHandle*, unsigned) = nullptr;
     int (*stream_destroy)(StreamHandle) = nullptr;
     int (*stream_synchronize)(StreamHandle) = nullptr;
+    int (*event_create)(EventHandle*, unsigned) = nullptr;
+    int (*event_record)(EventHandle, StreamHandle) = nullptr;
+    int (*event_synchronize)(EventHandle) = nullptr;
+    int (*event_milliseconds)(float*, EventHandle, EventHandle) = nullptr;
+    int (*event_destroy)(EventHandle) = nullptr;
     int (*stream_begin_capture)(StreamHandle, int) = nullptr;
     int (*stream_end_capture)(StreamHandle, GraphHandle*) = nullptr;
     int (*graph_instantiate)(GraphExecutionHandle*, GraphHandle, unsigned long long) = nullptr;

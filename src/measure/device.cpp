@@ -81,6 +81,13 @@ void Device::name_device() {
     name_ = text.data();
 }
 
+std::string Device::bus_id() const {
+    std::array<char, 32> text{};
+    require(call().device_bus_id(text.data(), static_cast<int>(text.size()) - 1, index_), "cuDeviceGetPCIBusId",
+            index_);
+    return text.data();
+}
+
 cuda::FunctionHandle Device::function(const char* name, int shared_bytes) const {
     cuda::KernelHandle kernel = nullptr;
     cuda::FunctionHandle found = nullptr;

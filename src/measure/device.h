@@ -44,6 +44,8 @@ public:
 
     const std::string& name() const { return name_; }
     int sms() const { return sms_; }
+    /// "0000:1b:00.0": by which other libraries than CUDA know the same GPU.
+    std::string bus_id() const;
     cuda::StreamHandle stream() const { return stream_; }
     void synchronize() const;
 

@@ -162,6 +162,12 @@ int cuMemsetD8Async(std::uint64_t, unsigned char, std::size_t, void*) { return i
 int cuStreamCreate(void**, unsigned) { return invalid_value; }
 int cuStreamDestroy_v2(void*) { return invalid_value; }
 int cuStreamSynchronize(void*) { return invalid_value; }
+int cuDeviceGetPCIBusId(char*, int, int) { return invalid_value; }
+int cuEventCreate(void**, unsigned) { return invalid_value; }
+int cuEventRecord(void*, void*) { return invalid_value; }
+int cuEventSynchronize(void*) { return invalid_value; }
+int cuEventElapsedTime(float*, void*, void*) { return invalid_value; }
+int cuEventDestroy_v2(void*) { return invalid_value; }
 int cuStreamBeginCapture_v2(void*, int) { return invalid_value; }
 int cuStreamEndCapture(void*, void**) { return invalid_value; }
 int cuGraphInstantiateWithFlags(void**, void*, unsigned long long) { return invalid_value; }

@@ -1,0 +1,33 @@
+// Continuous load: one call back to back for seconds, so that the clock is the one that the power limit leaves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "measure/device.h"
+#include "measure/power.h"
+#include "measure/sequence.h"
+
+namespace tilewright::measure {
+
+struct LoadSeconds {
+    double warm_up = 4;
+    double measured = 4;
+};
+
+/// L2 is not flushed: each call finds what the one ahead of it left there.
+struct SustainedTime {
+    double seconds = 0;  // of one call: those of all calls over their number
+    double hertz = 0;    // the SM clock's mean
+    std::int64_t calls = 0;
+    std::optional<double> watts{};
+};
+
+/// The GPU never waits for the host where a call takes longer than it takes to enqueue. `meter` may be null.
+SustainedTime sustain(const Device& device, const Call& call, const LoadSeconds& length, PowerMeter* meter);
+
+/// Whether `batch` calls that took so many seconds are as many as are enqueued at once; else how many to try next.
+std::int64_t next_batch(std::int64_t batch, double seconds);
+
+}  // namespace tilewright::measure
