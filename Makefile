@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-bare bench gpu-test gpu-bench lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-bare bench gpu-test gpu-bench gpu-classes lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -69,6 +69,16 @@ gpu-bench: build  ## on a Hopper GPU: the record's shapes and recipes and cuBLAS
 	for suite in qwen3-235b llama-70b; do \
 	  $(program) bench --backend hopper --suite $$suite --m 1,16,48 --peers --recipe 1d2d $(gpu-record) || exit; \
 	done
+
+gpu-classes: build python-package  ## on a Hopper GPU with torch: what `tilewright classes` reads, appended to benchmarks/results
+	for suite in peers peers-ragged; do for tuned in "" --no-tuned-rows; do for layout in m k; do \
+	  $(program) bench --backend hopper --suite $$suite --peers --recipe 1d2d --sa-layout $$layout $$tuned $(gpu-record) || exit; \
+	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_masked --recipe 1d2d --sa-layout $$layout $$tuned $(gpu-record) || exit; \
+	  done; \
+	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_offsets --recipe 1d2d --sa-layout k $$tuned $(gpu-record) || exit; \
+	done; done
+	$(program) bench --backend hopper --suite peers --m 4096 --sustained --peers --recipe 1d2d $(gpu-record)
+	$(python) benchmarks/drop_in.py $(gpu-record)
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint

@@ -3,29 +3,45 @@
 
 #include <tilewright/plan.h>
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "bench/result.h"
 #include "hopper/tile/tile.h"
+#include "measure/power.h"
 
 namespace tilewright::bench {
 
 class GpuBench {
 public:
-    /// Device 0. Throws Error where there is none, or no CUPTI.
+    /// Device 0. Throws Error where there is none.
     explicit GpuBench(measure::Flush flush);
 
     Result run(const BenchShape& shape, const Settings& settings);
 
+    /// cuBLASLt per tensor on `reference_product`, by whose time runs are compared. Throws Error without cuBLASLt.
+    Timing time_reference(const Settings& settings);
+
+    /// Where the watts of continuous load come from, or what lacks.
+    std::string power_source();
+
     measure::Device& device() { return device_; }
-    measure::Stopwatch& stopwatch() { return stopwatch_; }
+    /// Throws Error without CUPTI, which records all kernels from the first call of this on.
+    measure::Stopwatch& stopwatch();
     /// What the planner and the floor take the GPU for.
     const DeviceDescription& description() const { return description_; }
     Peaks peaks() const;
 
 private:
+    /// Null, and a reason in no_power_, where there is none.
+    measure::PowerMeter* power_meter();
+
     measure::Device device_;
-    measure::Stopwatch stopwatch_;
+    measure::Flush flush_;
+    std::optional<measure::Stopwatch> stopwatch_;
+    std::unique_ptr<measure::PowerMeter> power_meter_;
+    std::string no_power_;
     DeviceDescription description_;
 };
 

@@ -11,39 +11,94 @@
 
 namespace tilewright::bench {
 
-std::vector<PeerTime> parse_peers(const std::string& lines) {
-    std::vector<PeerTime> table;
+namespace {
+
+/// In h200_ragged.jsonl, which has the reference product for this alone.
+constexpr const char* reference_operation = "dense reference";
+
+/// What each line holds, in a table that `add` fills; throws std::runtime_error naming the line that cannot be read.
+template <typename Add>
+void read_lines(const std::string& lines, const Add& add) {
     std::istringstream text(lines);
     int number = 0;
     for (std::string line; std::getline(text, line);) {
         ++number;
         if (line.empty()) continue;
         try {
-            const nlohmann::json row = nlohmann::json::parse(line);
-            table.push_back({.peer = row.at("peer"),
-                             .operation = row.at("op"),
-                             .shape = row.at("shape"),
-                             .seconds = row.at("us").get<double>() * 1e-6});
+            add(nlohmann::json::parse(line));
         } catch (const nlohmann::json::exception& error) {
             throw std::runtime_error(fmt::format("peers' table, line {}: {}", number, error.what()));
         }
     }
+}
+
+bool is_reference(const PeerTime& row) {
+    const bool dense = row.operation == reference_operation || row.operation == operation_name(Grouping::dense);
+    return dense && row.shape == shape_key(reference_product) && row.peer.rfind(blas_peer, 0) == 0;
+}
+
+struct Energy {
+    std::vector<std::int64_t> shape;
+    double picojoules = 0;
+};
+
+std::vector<Energy> read_energies(const std::string& lines) {
+    std::vector<Energy> list;
+    read_lines(lines, [&](const nlohmann::json& row) {
+        list.push_back({.shape = row.at("shape"), .picojoules = row.at("pj_per_flop")});
+    });
+    return list;
+}
+
+}  // namespace
+
+std::vector<PeerTime> parse_peers(const std::string& lines) {
+    std::vector<PeerTime> table;
+    read_lines(lines, [&](const nlohmann::json& row) {
+        table.push_back({.peer = row.at("peer"),
+                         .operation = row.at("op"),
+                         .shape = row.at("shape"),
+                         .seconds = row.at("us").get<double>() * 1e-6});
+    });
+    const auto reference = std::find_if(table.begin(), table.end(), is_reference);
+    if (reference == table.end()) return table;
+    const double seconds = reference->seconds;
+    for (PeerTime& row : table) row.reference_seconds = seconds;
     return table;
 }
 
-const std::vector<PeerTime>& peers_table() {
+const std::vector<PeerTime>& even_peers() {
     static const std::vector<PeerTime> table = parse_peers(peers_text);
     return table;
 }
 
-std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std::string& peer,
-                                   const BenchShape& shape) {
+const std::vector<PeerTime>& ragged_peers() {
+    static const std::vector<PeerTime> table = parse_peers(ragged_peers_text);
+    return table;
+}
+
+const std::vector<PeerTime>& peers_table() {
+    static const std::vector<PeerTime> table = [] {
+        std::vector<PeerTime> both = even_peers();
+        both.insert(both.end(), ragged_peers().begin(), ragged_peers().end());
+        return both;
+    }();
+    return table;
+}
+
+const PeerTime* find_peer(const std::vector<PeerTime>& table, const std::string& peer, const BenchShape& shape) {
     const std::string operation = operation_name(shape.grouping);
     const std::vector<std::int64_t> key = shape_key(shape);
     const auto found = std::find_if(table.begin(), table.end(), [&](const PeerTime& row) {
         return row.operation == operation && row.shape == key && row.peer.rfind(peer, 0) == 0;
     });
-    if (found == table.end()) return std::nullopt;
+    return found == table.end() ? nullptr : &*found;
+}
+
+std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std::string& peer,
+                                   const BenchShape& shape) {
+    const PeerTime* found = find_peer(table, peer, shape);
+    if (found == nullptr) return std::nullopt;
     return found->seconds;
 }
 
@@ -70,13 +125,19 @@ const char* baseline(const Recipe& recipe, Grouping grouping) {
     }
 }
 
-std::optional<double> speed_against_baseline(const std::vector<PeerTime>& table, const Recipe& recipe,
-                                             const BenchShape& shape, double ours, std::optional<double> blas_live) {
-    const bool dense = shape.grouping == Grouping::dense;
-    const std::optional<double> baseline_then = peer_seconds(table, baseline(recipe, shape.grouping), shape);
-    const std::optional<double> blas_then = peer_seconds(table, blas_peer, dense ? shape : grouped_reference);
-    if (!baseline_then || !blas_then || !blas_live || *blas_live <= 0 || ours <= 0) return std::nullopt;
-    return *baseline_then / (ours * *blas_then / *blas_live);
+std::optional<double> speed_against(const PeerTime* peer, double ours, std::optional<double> reference) {
+    if (peer == nullptr || !reference || *reference <= 0 || peer->reference_seconds <= 0 || ours <= 0) {
+        return std::nullopt;
+    }
+    return peer->seconds / peer->reference_seconds / (ours / *reference);
+}
+
+std::optional<double> peer_picojoules(const BenchShape& shape) {
+    static const std::vector<Energy> energies = read_energies(sustained_peers_text);
+    for (const Energy& each : energies) {
+        if (shape.grouping == Grouping::dense && each.shape == shape_key(shape)) return each.picojoules;
+    }
+    return std::nullopt;
 }
 
 }  // namespace tilewright::bench

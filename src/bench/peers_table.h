@@ -1,4 +1,4 @@
-// benchmarks/peers/h200.jsonl, which the program carries: what other libraries reach.
+// The files of benchmarks/peers, which the program carries: what other libraries reach.
 #pragma once
 
 #include <optional>
@@ -9,38 +9,49 @@
 
 namespace tilewright::bench {
 
+inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
+
+/// The dense product by which runs are compared: clocks differ from run to run, so times of two runs are set against
+/// each other in units of what cuBLASLt, one scale a tensor, takes for this one in each of them.
+inline const BenchShape reference_product{.m = 4096, .n = 4096, .k = 7168};
+
 struct PeerTime {
     std::string peer;
     std::string operation;
     std::vector<std::int64_t> shape;
     double seconds = 0;
+    double reference_seconds = 0;  // cuBLASLt's time of `reference_product` in the same run; 0: not measured
 };
 
-/// Throws std::runtime_error naming the line that cannot be read.
+/// The lines of one run. Throws std::runtime_error naming the line that cannot be read.
 std::vector<PeerTime> parse_peers(const std::string& lines);
 
-/// The table that ships with the program.
+/// The tables that ship with the program: sizes that are multiples of tiles (h200.jsonl), sizes as serving makes them
+/// (h200_ragged.jsonl), and both together. No shape is in both.
+const std::vector<PeerTime>& even_peers();
+const std::vector<PeerTime>& ragged_peers();
 const std::vector<PeerTime>& peers_table();
 
-/// The time of the first peer whose name begins so; nothing if it was not measured.
+/// The line of the first peer whose name begins so; null if it was not measured.
+const PeerTime* find_peer(const std::vector<PeerTime>& table, const std::string& peer, const BenchShape& shape);
+
+/// Its time.
 std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std::string& peer,
                                    const BenchShape& shape);
 
 /// The shapes of one operation, each once, as the table has them. All ways to say contiguous groups have the same.
 std::vector<BenchShape> peer_shapes(const std::vector<PeerTime>& table, Grouping grouping);
 
-inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
-
-/// The dense product that cuBLASLt, which has no grouped one, is timed with in runs of grouped calls.
-inline constexpr BenchShape grouped_reference{.m = 4096, .n = 4096, .k = 7168};
-
 /// The peer that a recipe is compared with: DeepGEMM where scales vary along k, torch for scales of rows, else
 /// cuBLASLt.
 const char* baseline(const Recipe& recipe, Grouping grouping);
 
-/// The baseline's time over `ours`. Clocks differ from run to run, so both times are taken in units of
-/// what cuBLASLt, per tensor, took in the same run. Nothing where one of the times is missing.
-std::optional<double> speed_against_baseline(const std::vector<PeerTime>& table, const Recipe& recipe,
-                                             const BenchShape& shape, double ours, std::optional<double> blas_live);
+/// A peer's time over `ours`, scaled by the times of `reference_product` in the two runs; `reference` is that of the
+/// run of `ours`. Nothing where one of the times is missing.
+std::optional<double> speed_against(const PeerTime* peer, double ours, std::optional<double> reference);
+
+/// Picojoules a floating-point operation of DeepGEMM under continuous load (h200_sustained.jsonl); nothing where that
+/// was not measured.
+std::optional<double> peer_picojoules(const BenchShape& shape);
 
 }  // namespace tilewright::bench

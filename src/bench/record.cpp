@@ -20,11 +20,29 @@ std::string flush_word(measure::Flush flush) {
     return flush == measure::Flush::dirty ? "dirty" : "clean";
 }
 
+const char* scales_word(const Settings& settings) { return settings.scales == ScaleLayout::m ? "m" : "k"; }
+
+/// The hint, and sizes that do not follow from the shape.
+void add_groups(nlohmann::ordered_json& line, const BenchShape& shape) {
+    if (shape.grouping == Grouping::m_grouped_masked) line["expected_m"] = shape.expected_m();
+    if (!shape.sizes.empty()) line["group_sizes"] = shape.sizes;
+}
+
 void add_origin(nlohmann::ordered_json& line, const Run& run) {
     line["device"] = run.device;
     line["date"] = run.date;
+    if (!run.started.empty()) line["started"] = run.started;
     line["commit"] = TILEWRIGHT_COMMIT;
+    if (*TILEWRIGHT_TREES != '\0') line["trees"] = TILEWRIGHT_TREES;
     line["command"] = run.command;
+}
+
+/// What lines of continuous load have.
+void add_load(nlohmann::ordered_json& line, const Timing& timing, const Result& result, const Run& run) {
+    line["sustained_s"] = run.settings.seconds;
+    if (timing.watts <= 0) return;
+    line["watts"] = rounded(timing.watts);
+    line["pj_per_flop"] = rounded(timing.picojoules(result.work.flops));
 }
 
 /// What only Tilewright's own lines have.
@@ -36,7 +54,9 @@ void add_own(nlohmann::ordered_json& line, const Result& result, const Run& run)
     }
     line["accumulation"] = name(settings.accumulation);
     line["tile"] = name(result.tile.value());
-    line["scales_along"] = settings.scales == ScaleLayout::m ? "m" : "k";
+    line["scales_along"] = scales_word(settings);
+    line["tuned_rows"] = settings.tuned_rows;
+    add_groups(line, result.shape);
     if (!result.sequence) return;
     line["sequence_calls"] = measure::sequence_calls;
     line["sequence_us"] = rounded(result.sequence->apart * 1e6);
@@ -73,7 +93,8 @@ nlohmann::ordered_json record(const Result& result, const Timing& timing, const 
     line["floor_us"] = rounded(floor * 1e6);
     line["ratio"] = rounded(timing.seconds / floor);
     line["output"] = name(run.settings.output);
-    if (run.on_gpu()) line["flush"] = flush_word(run.settings.flush);
+    if (run.on_gpu()) line["flush"] = flush_word(run.settings.sustained ? measure::Flush::none : run.settings.flush);
+    if (run.settings.sustained) add_load(line, timing, result, run);
     add_origin(line, run);
     if (timing.peer == Peer::tilewright || !run.on_gpu()) {
         line["recipe"] = name(run.settings.recipe);
@@ -88,16 +109,28 @@ nlohmann::ordered_json record(const Result& result, const Timing& timing, const 
     return line;
 }
 
+std::string reference_record(const Timing& timing, const Run& run) {
+    const auto m = static_cast<double>(reference_product.m);
+    const auto n = static_cast<double>(reference_product.n);
+    const auto k = static_cast<double>(reference_product.k);
+    const Result result{.shape = reference_product,
+                        .work = {.flops = 2 * m * n * k, .bytes = (m + n) * k + 2 * m * n}};  // D: bf16
+    return record(result, timing, run, std::nullopt).dump() + "\n";
+}
+
 nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, const Run& run) {
     nlohmann::ordered_json line{{"op", operation_name(tuned.shape.grouping)},
                                 {"shape", shape_key(tuned.shape)},
+                                {"grouping", name(tuned.shape.grouping)},
                                 {"recipe", name(run.settings.recipe)},
                                 {"accumulation", name(run.settings.accumulation)},
+                                {"scales_along", scales_word(run.settings)},
                                 {"output", name(run.settings.output)},
                                 {"tile", name(tried.plan.tile)},
                                 {"us", rounded(tried.measured.seconds * 1e6)},
                                 {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
                                 {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)}};
+    add_groups(line, tuned.shape);
     add_origin(line, run);
     return line;
 }
@@ -113,6 +146,14 @@ std::string today() {
     const std::chrono::year_month_day day{now};
     return fmt::format("{}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
                        static_cast<unsigned>(day.day()));
+}
+
+std::string now() {
+    const auto time = std::chrono::system_clock::now();
+    const auto day = std::chrono::floor<std::chrono::days>(time);
+    const std::chrono::hh_mm_ss clock{std::chrono::floor<std::chrono::seconds>(time - day)};
+    return fmt::format("{}T{:02}:{:02}:{:02}Z", today(), clock.hours().count(), clock.minutes().count(),
+                       clock.seconds().count());
 }
 
 std::string command_line() {

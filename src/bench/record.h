@@ -16,10 +16,16 @@ std::string peer_name(Peer peer, const Run& run);
 /// `speed`: against the baseline of the peers' table, where that is known.
 nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run, std::optional<double> speed);
 
+/// The line of cuBLASLt's time for `reference_product`.
+std::string reference_record(const Timing& timing, const Run& run);
+
 nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, const Run& run);
 
 /// Today, in UTC.
 std::string today();
+
+/// The present time, in UTC: "2026-11-22T14:55:02Z".
+std::string now();
 
 /// How this program was called, without its folder.
 std::string command_line();

@@ -8,6 +8,7 @@
 
 #include "bench/peers_table.h"
 #include "bench/record.h"
+#include "bench/sustained_report.h"
 #include "measure/statistics.h"
 
 namespace tilewright::bench {
@@ -32,10 +33,15 @@ std::string short_baseline(const Run& run, Grouping grouping) {
 }
 
 std::optional<double> speed(const Result& result, const Run& run) {
-    if (!result.failure.empty()) return std::nullopt;
-    const Timing* blas = result.of(Peer::blas_tensor);
-    return speed_against_baseline(peers_table(), run.settings.recipe, result.shape, result.ours().seconds,
-                                  blas == nullptr ? std::nullopt : std::optional(blas->seconds));
+    if (!result.failure.empty() || run.settings.sustained) return std::nullopt;
+    const double ours = result.ours().seconds;
+    const char* other = baseline(run.settings.recipe, result.shape.grouping);
+    if (other != blas_peer) {
+        return speed_against(find_peer(peers_table(), other, result.shape), ours, run.reference_seconds);
+    }
+    const Timing* blas = result.of(Peer::blas_tensor);  // which ran next to it
+    if (blas == nullptr) return std::nullopt;
+    return blas->seconds / ours;
 }
 
 std::size_t widest_shape(const std::vector<BenchShape>& shapes) {
@@ -149,10 +155,12 @@ std::string recipe_text(const Settings& settings) {
 }
 
 output::Table result_table(const std::vector<BenchShape>& shapes, const Run& run) {
+    if (run.settings.sustained) return sustained_table(shapes, run);
     return run.on_gpu() ? gpu_table(shapes, run) : cpu_table(shapes);
 }
 
 std::string result_lines(const output::Table& table, const Result& result, const Run& run) {
+    if (run.settings.sustained) return sustained_line(table, result, run);
     return run.on_gpu() ? gpu_line(table, result, run) : cpu_lines(table, result, run);
 }
 

@@ -25,16 +25,18 @@ struct Settings {
     Layout layout = Layout::nt;
     Arithmetic arithmetic = Arithmetic::fast;
     int threads = 0;       // 0: OpenMP's own choice
-    double seconds = 2.0;  // no call is begun after this much time, but at least 3 are made
+    double seconds = 2.0;  // no call is begun after this much time, but at least 3 are made; GPU: see `sustained`
     bool warm = false;     // leave the operands in the caches from call to call
     // GPU
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
     ScaleLayout scales = ScaleLayout::m;
     std::optional<PlannedTile> tile{};  // else the planner's choice
+    bool tuned_rows = true;             // which may override its model
     int sm_limit = 0;
     bool overlap = false;  // also time sequences of calls, which overlap and do not
     measure::Flush flush = measure::Flush::clean;
+    bool sustained = false;  // continuous load instead: `seconds` of it, after as much to warm up
 };
 
 /// Who was timed.
@@ -51,6 +53,10 @@ struct Timing {
     double seconds = 0;  // median
     double hertz = 0;    // SM clock, median; 0 on the CPU
     int calls = 0;
+    double watts = 0;  // under continuous load; 0: not measured
+
+    /// Energy of an operation under continuous load, for calls of so many; 0: not measured.
+    double picojoules(double flops) const { return watts * seconds / flops * 1e12; }
 };
 
 struct Result {
@@ -72,9 +78,11 @@ struct Run {
     Settings settings{};
     Peaks peaks{};
     std::string device{};
-    std::string date{};          // yyyy-mm-dd
-    std::string command{};       // what repeats the run
-    std::string blas_version{};  // of cuBLASLt; empty: not found
+    std::string date{};                         // yyyy-mm-dd
+    std::string command{};                      // what repeats the run
+    std::string blas_version{};                 // of cuBLASLt; empty: not found
+    std::string started{};                      // when, in UTC
+    std::optional<double> reference_seconds{};  // cuBLASLt per tensor on `reference_product`
 
     bool on_gpu() const { return settings.backend == Backend::hopper; }
 };

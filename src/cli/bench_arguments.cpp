@@ -1,9 +1,11 @@
 #include "cli/bench_arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tilewright/plan.h>
 
 #include <algorithm>
+#include <set>
 
 #include "bench/peers_table.h"
 #include "cli/commands.h"
@@ -14,10 +16,15 @@ namespace tilewright::cli {
 namespace {
 
 constexpr const char* peers_suite = "peers";
+constexpr const char* ragged_suite = "peers-ragged";
+
+constexpr double cpu_seconds = 2;
+constexpr double sustained_seconds = 4;
 
 std::vector<std::string> all_suites() {
     std::vector<std::string> names = bench::suite_names();
     names.emplace_back(peers_suite);
+    names.emplace_back(ragged_suite);
     return names;
 }
 
@@ -29,12 +36,13 @@ bench::BenchShape explicit_shape(const BenchArguments& arguments, Grouping group
     return shape;
 }
 
-/// The suite `peers` has its own rows; --m picks among them.
-std::vector<bench::BenchShape> chosen_peer_shapes(const std::vector<Grouping>& groupings,
+/// The suites of peers have their own rows; --m picks among them.
+std::vector<bench::BenchShape> chosen_peer_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                                   const std::vector<std::int64_t>& rows) {
+    const std::vector<bench::PeerTime>& table = suite == ragged_suite ? bench::ragged_peers() : bench::even_peers();
     std::vector<bench::BenchShape> shapes;
     for (const Grouping grouping : groupings) {
-        const std::vector<bench::BenchShape> more = bench::peer_shapes(bench::peers_table(), grouping);
+        const std::vector<bench::BenchShape> more = bench::peer_shapes(table, grouping);
         shapes.insert(shapes.end(), more.begin(), more.end());
     }
     if (rows.empty()) return shapes;
@@ -44,16 +52,23 @@ std::vector<bench::BenchShape> chosen_peer_shapes(const std::vector<Grouping>& g
     return shapes;
 }
 
+/// "dense 64, 128; m_grouped_masked 20": means, where rows are grouped.
+std::string rows_of(const std::string& suite) {
+    std::vector<std::string> parts;
+    for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets, Grouping::m_grouped_masked}) {
+        std::set<std::int64_t> rows;
+        for (const bench::BenchShape& shape : chosen_peer_shapes(suite, {grouping}, {})) rows.insert(shape.m);
+        parts.push_back(fmt::format("{} {}", bench::operation_name(grouping), fmt::join(rows, ", ")));
+    }
+    return output::joined(parts, "; ");
+}
+
 std::vector<bench::BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
                                                const std::string& command) {
-    if (arguments.suite == peers_suite) {
-        std::vector<bench::BenchShape> shapes = chosen_peer_shapes(groupings, arguments.m);
-        if (shapes.empty()) {
-            throw UsageError(command +
-                             ": peers has dense m = 64, 128, 1024, 4096 and 8192, contiguous groups of 256, "
-                             "4096 and 8192 rows, masked ones of 20, 192, 256 and 1024");
-        }
-        return shapes;
+    if (arguments.suite == peers_suite || arguments.suite == ragged_suite) {
+        std::vector<bench::BenchShape> shapes = chosen_peer_shapes(arguments.suite, groupings, arguments.m);
+        if (!shapes.empty()) return shapes;
+        throw UsageError(fmt::format("{}: {} has these rows: {}", command, arguments.suite, rows_of(arguments.suite)));
     }
     const std::vector<std::int64_t> rows = arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
     std::vector<bench::BenchShape> shapes = bench::suite_shapes(arguments.suite, groupings, rows, arguments.groups);
@@ -93,6 +108,8 @@ std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backe
     settings.reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable;
     settings.scales = arguments.scale_layout == "k" ? bench::ScaleLayout::k : bench::ScaleLayout::m;
     settings.tile = named_tile(arguments.tile);
+    settings.tuned_rows = !arguments.model_alone;
+    settings.seconds = arguments.seconds.value_or(settings.sustained ? sustained_seconds : cpu_seconds);
     settings.flush = parse_flush(arguments.flush);
     std::vector<bench::Settings> list;
     for (const std::string& recipe : arguments.recipes) {
@@ -100,6 +117,13 @@ std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backe
         list.back().recipe = parse_recipe(full_recipe(recipe)).value();
     }
     return list;
+}
+
+std::vector<Grouping> chosen_groupings(const BenchArguments& arguments) {
+    std::vector<Grouping> groupings;
+    for (const std::string& word : arguments.operations) groupings.push_back(parse_grouping(word).value());
+    if (groupings.empty()) groupings.push_back(Grouping::dense);
+    return groupings;
 }
 
 std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command) {
@@ -110,9 +134,7 @@ std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, co
     if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
         throw UsageError(command + ": --suite has its own n and k; leave out either it or --n and --k");
     }
-    std::vector<Grouping> groupings;
-    for (const std::string& word : arguments.operations) groupings.push_back(parse_grouping(word).value());
-    if (groupings.empty()) groupings.push_back(Grouping::dense);
+    const std::vector<Grouping> groupings = chosen_groupings(arguments);
     if (!arguments.suite.empty()) return shapes_of_suite(arguments, groupings, command);
     std::vector<bench::BenchShape> shapes;
     for (Grouping grouping : groupings) {
@@ -125,7 +147,7 @@ void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command
         .add_option(
             "--suite", arguments.suite,
-            "The layers of a model, or the shapes of the peers' table (with --op): " + output::joined(all_suites()))
+            "The layers of a model, or the shapes of a peers' table (with --op): " + output::joined(all_suites()))
         ->check(one_of("suite", all_suites()));
     command
         .add_option("--m", arguments.m,
@@ -136,7 +158,7 @@ void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(whole_number(1));
 }
 
-void add_kind_options(CLI::App& command, BenchArguments& arguments) {
+void add_group_options(CLI::App& command, BenchArguments& arguments) {
     command.add_option("--op", arguments.operations, "What is multiplied (dense): " + output::joined(grouping_words()))
         ->check(one_of("operation", grouping_words()))
         ->delimiter(',');
@@ -145,6 +167,10 @@ void add_kind_options(CLI::App& command, BenchArguments& arguments) {
         ->capture_default_str();
     command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)")
         ->check(whole_number(0));
+}
+
+void add_kind_options(CLI::App& command, BenchArguments& arguments) {
+    add_group_options(command, arguments);
     command.add_option("--layout", arguments.layout, "nt, nn, tn or tt")
         ->check(one_of("layout", layout_words()))
         ->capture_default_str();

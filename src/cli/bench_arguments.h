@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,17 +29,23 @@ struct BenchArguments {
     std::string flush = "clean";
     std::string scale_layout = "m";
     std::string tile;
+    std::optional<double> seconds{};
+    bool model_alone = false;  // without tuned rows
     bool unpromoted = false;
     bool invariant = false;
 };
 
 void add_shape_options(CLI::App& command, BenchArguments& arguments);
+void add_group_options(CLI::App& command, BenchArguments& arguments);
 void add_kind_options(CLI::App& command, BenchArguments& arguments);
 void add_timing_options(CLI::App& command, BenchArguments& arguments);
 void add_gpu_options(CLI::App& command, BenchArguments& arguments);
 
 /// What is timed with each of the recipes. Throws UsageError for a --tile that is none.
 std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backend backend);
+
+/// Those of --op; dense without it.
+std::vector<Grouping> chosen_groupings(const BenchArguments& arguments);
 
 /// Throws UsageError where the options leave the shapes open; `command` is for its message.
 std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command);

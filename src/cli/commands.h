@@ -14,6 +14,7 @@ namespace tilewright::cli {
 void add_verify(CLI::App& program);
 void add_bench(CLI::App& program);
 void add_tune(CLI::App& program);
+void add_classes(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_doctor(CLI::App& program);
 void add_quantize(CLI::App& program);

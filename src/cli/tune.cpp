@@ -63,19 +63,21 @@ bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const benc
 
 void tune_command(const TuneArguments& arguments) {
     const BenchArguments& bench_arguments = arguments.bench;
-    const std::vector<bench::BenchShape> shapes = arguments.random > 0
-                                                      ? bench::random_shapes(arguments.random, arguments.seed)
-                                                      : chosen_shapes(bench_arguments, "tune");
+    const std::vector<bench::BenchShape> shapes =
+        arguments.random > 0 ? bench::random_shapes(arguments.random, arguments.seed, chosen_groupings(bench_arguments))
+                             : chosen_shapes(bench_arguments, "tune");
     require_gpu();
     const std::vector<bench::Settings> all = all_settings(bench_arguments, Backend::hopper);
     bench::GpuBench bench(all.front().flush);
+    const std::string started = bench::now();
     bool wrong = false;
     for (const bench::Settings& settings : all) {
         const bench::Run run{.settings = settings,
                              .peaks = bench.peaks(),
                              .device = bench.device().name(),
                              .date = bench::today(),
-                             .command = bench::command_line()};
+                             .command = bench::command_line(),
+                             .started = started};
         for (const bench::BenchShape& shape : shapes) wrong |= !tune_one(bench, shape, run, arguments);
     }
     if (wrong) throw Reported{};
@@ -91,17 +93,25 @@ void add_tune(CLI::App& program) {
         "is\n"
         "1 % faster than the planner's choice becomes a row, which belongs into src/plan/tuned.\n\n"
         "Example:\n  tilewright tune --suite peers --m 4096 --rows tuned.tsv\n"
+        "  tilewright tune --random 60 --seed 7 --op dense,m_grouped_offsets,m_grouped_masked --all --packed --json "
+        "random.jsonl\n"
         "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --packed --json candidates.jsonl");
     const auto arguments = std::make_shared<TuneArguments>();
     add_shape_options(*command, arguments->bench);
+    add_group_options(*command, arguments->bench);
     add_timing_options(*command, arguments->bench);
     add_gpu_options(*command, arguments->bench);
     command->add_option("--candidates", arguments->candidates.most, "How many are measured")
         ->check(whole_number(1))
         ->capture_default_str();
-    command->add_option("--random", arguments->random, "Instead of a suite or sizes: so many dense shapes of a seed")
+    command
+        ->add_option(
+            "--random", arguments->random,
+            "Instead of a suite or sizes: so many shapes of a seed for each --op, as users have them: m from 1 to "
+            "4,096, n in steps of 8, k of 16; 2 to 128 groups, whose rows are what a router of tokens gives "
+            "them")
         ->check(whole_number(1, most_int))
-        ->excludes("--suite", "--m", "--n", "--k");
+        ->excludes("--suite", "--m", "--n", "--k", "--groups", "--max-m");
     command->add_option("--seed", arguments->seed, "The seed of --random")
         ->check(whole_number(0))
         ->capture_default_str();

@@ -4,6 +4,7 @@
 
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace tilewright::bench {
@@ -11,27 +12,38 @@ namespace {
 
 const Recipe blocks = parse_recipe("1x128:128x128").value();
 
+/// In microseconds, as the two runs took for the reference product.
+constexpr double even_reference = 157.68e-6;
+constexpr double ragged_reference = 155.17e-6;
+
 TEST(PeersTable, ShipsTheDenseShapesOfTheTargets) {
-    const std::vector<BenchShape> shapes = peer_shapes(peers_table(), Grouping::dense);
-    EXPECT_EQ(shapes.size(), 25U);
-    for (const BenchShape& shape : shapes) {
-        for (const char* peer : {"DeepGEMM", "torch 2.11 _scaled_mm per-row", blas_peer}) {
-            EXPECT_GT(peer_seconds(peers_table(), peer, shape).value_or(0), 1e-6) << peer << " " << shape.m;
+    for (const auto& [table, count, reference] :
+         {std::tuple(&even_peers(), 25U, even_reference), std::tuple(&ragged_peers(), 40U, ragged_reference)}) {
+        const std::vector<BenchShape> shapes = peer_shapes(*table, Grouping::dense);
+        EXPECT_EQ(shapes.size(), count);
+        for (const BenchShape& shape : shapes) {
+            for (const char* peer : {"DeepGEMM", "torch 2.11 _scaled_mm per-row", blas_peer}) {
+                const PeerTime* row = find_peer(peers_table(), peer, shape);
+                ASSERT_NE(row, nullptr) << peer << " " << shape_text(shape);
+                EXPECT_GT(row->seconds, 1e-6);
+                EXPECT_DOUBLE_EQ(row->reference_seconds, reference);
+            }
         }
     }
 }
 
 TEST(PeersTable, ShipsTheGroupedShapesWithTheSizesThatThePeersHad) {
-    const std::vector<BenchShape> contiguous = peer_shapes(peers_table(), Grouping::m_grouped_indices);
-    const std::vector<BenchShape> masked = peer_shapes(peers_table(), Grouping::m_grouped_masked);
-    EXPECT_EQ(contiguous.size(), 6U);
-    EXPECT_EQ(masked.size(), 10U);
-    for (const std::vector<BenchShape>& shapes : {contiguous, masked}) {
-        for (const BenchShape& shape : shapes) {
-            EXPECT_GT(peer_seconds(peers_table(), baseline(blocks, shape.grouping), shape).value_or(0), 1e-6);
+    for (const auto& [table, contiguous, masked] :
+         {std::tuple(&even_peers(), 6U, 10U), std::tuple(&ragged_peers(), 7U, 7U)}) {
+        EXPECT_EQ(peer_shapes(*table, Grouping::m_grouped_indices).size(), contiguous);
+        EXPECT_EQ(peer_shapes(*table, Grouping::m_grouped_masked).size(), masked);
+        for (const Grouping grouping : {Grouping::m_grouped_offsets, Grouping::m_grouped_masked}) {
+            for (const BenchShape& shape : peer_shapes(*table, grouping)) {
+                EXPECT_GT(peer_seconds(peers_table(), baseline(blocks, grouping), shape).value_or(0), 1e-6);
+            }
         }
     }
-    // The table's flops over 2 n k: Python's sum(int(8192 * random.uniform(0.7, 1.3)) ...) with seed 1, and so on.
+    // The tables' flops over 2 n k: Python's sum(int(8192 * random.uniform(0.7, 1.3)) ...) with seed 1, and so on.
     const auto rows = [](const BenchShape& shape) {
         const std::vector<std::int64_t> sizes = group_sizes(shape);
         return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
@@ -40,6 +52,15 @@ TEST(PeersTable, ShipsTheGroupedShapesWithTheSizesThatThePeersHad) {
     EXPECT_EQ(rows({.grouping = Grouping::m_grouped_offsets, .groups = 32, .m = 256, .n = 1, .k = 1}), 7869);
     EXPECT_EQ(rows({.grouping = Grouping::m_grouped_masked, .groups = 32, .m = 192, .n = 1, .k = 1, .max_m = 1024}),
               6039);
+    EXPECT_EQ(rows({.grouping = Grouping::m_grouped_offsets, .groups = 8, .m = 300, .n = 1, .k = 1}), 2465);
+    EXPECT_EQ(rows({.grouping = Grouping::m_grouped_masked, .groups = 64, .m = 12, .n = 1, .k = 1, .max_m = 128}), 763);
+}
+
+TEST(PeersTable, HasTheEnergyOfThreeProducts) {
+    EXPECT_DOUBLE_EQ(peer_picojoules({.m = 4096, .n = 7168, .k = 16384}).value(), 0.560);
+    EXPECT_DOUBLE_EQ(peer_picojoules({.m = 4096, .n = 7168, .k = 2048}).value(), 0.623);
+    EXPECT_DOUBLE_EQ(peer_picojoules(reference_product).value(), 0.573);
+    EXPECT_FALSE(peer_picojoules({.m = 64, .n = 7168, .k = 2048}));
 }
 
 TEST(PeersTable, ALineThatCannotBeReadIsNamed) {
@@ -53,20 +74,20 @@ TEST(PeersTable, ALineThatCannotBeReadIsNamed) {
     }
 }
 
-/// Ours x (cuBLASLt in the table / cuBLASLt live) against the baseline in the table.
-TEST(PeersTable, SpeedsAreComparedInUnitsOfTheSameRunsCublas) {
-    const std::vector<PeerTime> table =
-        parse_peers(R"({"peer": "DeepGEMM", "op": "dense", "shape": [64, 8, 16], "us": 100})"
-                    "\n"
-                    R"({"peer": "cuBLASLt 13.0 per-tensor scale", "op": "dense", "shape": [64, 8, 16], "us": 80})");
-    const BenchShape shape{.m = 64, .n = 8, .k = 16};
-    EXPECT_NEAR(speed_against_baseline(table, blocks, shape, 50e-6, 80e-6).value(), 2.0, 1e-12);
-    EXPECT_NEAR(speed_against_baseline(table, blocks, shape, 50e-6, 40e-6).value(), 1.0, 1e-12);
-    EXPECT_NEAR(speed_against_baseline(table, parse_recipe("tensor:tensor").value(), shape, 50e-6, 40e-6).value(), 0.8,
-                1e-12);
-    EXPECT_FALSE(speed_against_baseline(table, blocks, shape, 50e-6, std::nullopt));
-    EXPECT_FALSE(speed_against_baseline(table, parse_recipe("row:row").value(), shape, 50e-6, 40e-6));
-    EXPECT_FALSE(speed_against_baseline(table, blocks, {.m = 65, .n = 8, .k = 16}, 50e-6, 40e-6));
+/// The clock of this run is that of the table, then half of it.
+TEST(PeersTable, RunsAreComparedByTheTimeOfTheReferenceProduct) {
+    const std::vector<PeerTime> table = parse_peers(
+        R"({"peer": "DeepGEMM", "op": "dense", "shape": [64, 8, 16], "us": 100})"
+        "\n"
+        R"({"peer": "cuBLASLt 13.0 per-tensor scale", "op": "dense reference", "shape": [4096, 4096, 7168], "us": 80})");
+    const PeerTime* peer = find_peer(table, "DeepGEMM", {.m = 64, .n = 8, .k = 16});
+    ASSERT_NE(peer, nullptr);
+    EXPECT_NEAR(speed_against(peer, 50e-6, 80e-6).value(), 2.0, 1e-12);
+    EXPECT_NEAR(speed_against(peer, 50e-6, 160e-6).value(), 4.0, 1e-12);
+    EXPECT_FALSE(speed_against(peer, 50e-6, std::nullopt));
+    EXPECT_FALSE(speed_against(nullptr, 50e-6, 80e-6));
+    EXPECT_EQ(find_peer(table, "DeepGEMM", {.m = 65, .n = 8, .k = 16}), nullptr);
+    EXPECT_TRUE(peer_shapes(table, Grouping::dense).size() == 1) << "the reference is no shape of the suite";
 }
 
 }  // namespace

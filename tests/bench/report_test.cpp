@@ -30,7 +30,9 @@ Run gpu_run() {
             .device = "NVIDIA H200",
             .date = today(),
             .command = command_line(),
-            .blas_version = "13.1.0"};
+            .blas_version = "13.1.0",
+            .started = now(),
+            .reference_seconds = 157.68e-6};  // as in the peers' table
 }
 
 std::vector<nlohmann::json> parsed(const std::string& lines) {
@@ -59,6 +61,8 @@ TEST(Report, RecordsSayWhatRepeatsThem) {
     EXPECT_EQ(lines[0].at("flush"), "clean");
     EXPECT_EQ(lines[0].at("date").get<std::string>().size(), 10U);
     EXPECT_EQ(lines[0].at("command").get<std::string>().rfind("bench_test", 0), 0U);
+    EXPECT_EQ(lines[0].at("started").get<std::string>().size(), 20U);
+    EXPECT_EQ(lines[0].at("tuned_rows"), true);
     EXPECT_EQ(lines[0].at("baseline"), "DeepGEMM");
     EXPECT_TRUE(lines[0].contains("tile"));
     EXPECT_EQ(lines[1].at("peer"), "cuBLASLt 13.1.0 per-tensor scale");
@@ -66,6 +70,65 @@ TEST(Report, RecordsSayWhatRepeatsThem) {
     wrong.failure = "emulation: 3 of 10 failed";
     EXPECT_EQ(result_records(wrong, run), "");
     EXPECT_NE(result_lines(result_table({wrong.shape}, run), wrong, run).find("WRONG"), std::string::npos);
+}
+
+TEST(Report, SpeedsFollowTheClockOfTheRun) {
+    const double then = peer_seconds(peers_table(), "DeepGEMM", {.m = 64, .n = 7168, .k = 2048}).value() * 1e6;
+    const auto speed = [&](const bench::Run& run) {
+        return parsed(result_records(result_of(64, then), run))[0].at("speed_against_baseline").get<double>();
+    };
+    bench::Run run = gpu_run();
+    EXPECT_NEAR(speed(run), 1, 1e-3);
+    run.reference_seconds = *run.reference_seconds * 1.02;
+    EXPECT_NEAR(speed(run), 1.02, 1e-3);
+    run.reference_seconds.reset();
+    EXPECT_FALSE(parsed(result_records(result_of(64, then), run))[0].contains("speed_against_baseline"));
+    run.settings.recipe = parse_recipe("tensor:tensor").value();  // cuBLASLt ran next to it
+    const double blas = peer_seconds(peers_table(), blas_peer, {.m = 64, .n = 7168, .k = 2048}).value() * 1e6;
+    EXPECT_NEAR(speed(run), blas / then, 1e-3);
+}
+
+TEST(Report, RecordsOfGroupsHaveTheirHintAndDrawnSizes) {
+    Result result = result_of(64, 8);
+    result.shape = {.grouping = Grouping::m_grouped_masked, .groups = 2, .m = 20, .n = 64, .k = 64, .max_m = 64};
+    result.timings.pop_back();
+    EXPECT_EQ(parsed(result_records(result, gpu_run()))[0].at("expected_m"), 24);
+    EXPECT_FALSE(parsed(result_records(result, gpu_run()))[0].contains("group_sizes"));
+    result.shape.sizes = {11, 29};
+    EXPECT_EQ(parsed(result_records(result, gpu_run()))[0].at("group_sizes"), nlohmann::json({11, 29}));
+}
+
+TEST(Report, TheReferenceProductHasALine) {
+    const auto line = nlohmann::json::parse(
+        reference_record({.peer = Peer::blas_tensor, .seconds = 157.68e-6, .hertz = 1.5e9, .calls = 12}, gpu_run()));
+    EXPECT_EQ(line.at("peer"), "cuBLASLt 13.1.0 per-tensor scale");
+    EXPECT_EQ(line.at("shape"), nlohmann::json({4096, 4096, 7168}));
+    EXPECT_NEAR(line.at("tflops"), 1525.4, 0.1);  // as the peers' table has it
+    EXPECT_NEAR(line.at("gbs"), 585.2, 0.1);
+}
+
+TEST(Report, ContinuousLoadHasWattsAndPicojoules) {
+    bench::Run run = gpu_run();
+    run.settings.sustained = true;
+    run.settings.peers = true;
+    run.settings.seconds = 4;
+    Result result{.shape = reference_product, .tile = PlannedTile{}, .work = {.flops = 2e11, .bytes = 1e6}};
+    result.timings = {{.seconds = 160e-6, .hertz = 1.4e9, .calls = 25000, .watts = 690},
+                      {.peer = Peer::blas_tensor, .seconds = 150e-6, .hertz = 1.5e9, .calls = 26000}};
+    const output::Table table = result_table({result.shape}, run);
+    const std::string text = table.header() + result_lines(table, result, run);
+    for (const char* word : {"TFLOP/s", "pJ/FLOP", "160.00", "1.40", "1250", "690", "0.552", "150.00", "0.573"}) {
+        EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+    }
+    const auto lines = parsed(result_records(result, run));
+    ASSERT_EQ(lines.size(), 2U);
+    EXPECT_EQ(lines[0].at("watts"), 690);
+    EXPECT_NEAR(lines[0].at("pj_per_flop"), 0.552, 1e-6);
+    EXPECT_EQ(lines[0].at("sustained_s"), 4);
+    EXPECT_EQ(lines[0].at("flush"), "none");
+    EXPECT_FALSE(lines[0].contains("baseline"));
+    EXPECT_FALSE(lines[1].contains("watts")) << "not measured";
+    EXPECT_EQ(summary({result}, run), "");
 }
 
 TEST(Report, TheCpuHasALineForEachPeer) {

@@ -16,11 +16,29 @@ TEST(BenchArguments, SuitesAndShortRecipes) {
     EXPECT_EQ(chosen_shapes(arguments, "tune").size(), 25U);
     arguments.m = {4096};
     EXPECT_EQ(chosen_shapes(arguments, "tune").size(), 6U);
+    arguments.suite = "peers-ragged";
+    EXPECT_THROW(chosen_shapes(arguments, "tune"), UsageError) << "m = 4096";
+    arguments.m = {};
+    arguments.operations = {"dense", "m_grouped_indices", "m_grouped_masked"};
+    EXPECT_EQ(chosen_shapes(arguments, "tune").size(), 40U + 7U + 7U);
     arguments.m = {5};
     EXPECT_THROW(chosen_shapes(arguments, "tune"), UsageError);
     for (const char* word : {"1d2d", "1d1d", "tensor", "row", "mxfp8:mxfp4"}) {
         EXPECT_TRUE(parse_recipe(full_recipe(word))) << word;
     }
+}
+
+TEST(BenchArguments, SecondsMeanTheCpusOrContinuousLoad) {
+    BenchArguments arguments;
+    const auto first = [&] { return all_settings(arguments, Backend::hopper).front(); };
+    EXPECT_EQ(first().seconds, 2);
+    EXPECT_TRUE(first().tuned_rows);
+    arguments.settings.sustained = true;
+    arguments.model_alone = true;
+    EXPECT_EQ(first().seconds, 4);
+    EXPECT_FALSE(first().tuned_rows);
+    arguments.seconds = 7;
+    EXPECT_EQ(first().seconds, 7);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using test::Running;
 using test::TemporaryFolder;
 using test::write_model;
 
-const std::vector<std::string> commands{"verify", "bench", "tune", "explain", "doctor", "quantize"};
+const std::vector<std::string> commands{"verify", "bench", "tune", "classes", "explain", "doctor", "quantize"};
 
 TEST(Program, EveryCommandHasHelpWithAnExample) {
     const Outcome general = run_program({"--help"});
@@ -52,9 +52,10 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"verify", "--filter", "("}, "'(' is no regular expression"},
         {{"verify", "--filter", "no such row"}, "matches no row"},
         {{"bench", "--arithmetic", "hopper"}, "name a --suite"},  // the old name of bit_exact is accepted
-        {{"bench"}, "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers) or give --m, --n and --k"},
+        {{"bench"},
+         "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged) or give --m, --n and --k"},
         {{"bench", "--suite", "gpt-9"},
-         "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers"},
+         "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged"},
         {{"bench", "--suite", "llama-70b", "--op", "k_grouped"}, "llama-70b has no experts"},
         {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite has its own n and k"},
         {{"bench", "--op", "sparse"}, "'sparse' is no operation; known: dense, batched"},
@@ -67,6 +68,13 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"bench", "--flush", "hot"}, "'hot' is no flush; known: clean, dirty, none"},
         {{"bench", "--backend", "cpu", "--overlap", "--m", "8", "--n", "8", "--k", "128"},
          "--overlap times launches on a GPU; with the backend cpu, leave it out"},
+        {{"bench", "--backend", "cpu", "--sustained", "--m", "8", "--n", "8", "--k", "128"},
+         "--sustained loads a GPU; with the backend cpu, leave it out"},
+        {{"bench", "--sustained", "--overlap", "--m", "8", "--n", "8", "--k", "128"}, "--overlap"},
+        {{"bench", "--suite", "peers-ragged", "--m", "5"},
+         "peers-ragged has these rows: dense 72, 136, 264, 392, 520, 700, 888, 1500; m_grouped_contiguous 40, 130"},
+        {{"classes"}, "records is required"},
+        {{"tune", "--random", "3", "--groups", "4"}, "--groups"},
         {{"tune", "--overlap"}, "unknown option '--overlap'"},
         {{"tune"}, "tune: name a --suite"},
         {{"quantize"}, "input is required"},

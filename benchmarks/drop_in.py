@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""`tilewright.deep_gemm` on the shapes of the peers' tables, called as DeepGEMM is, timed on the GPU that is there.
+
+    benchmarks/drop_in.py [--op contiguous,masked,dense] [--suite peers,peers-ragged] [--repeats 12] [--json FILE]
+
+Scales of neighbouring rows are neighbours in memory; contiguous groups are padded to 128 rows and given by row indices,
+-1 in the padding; masked calls say expected_m = int(1.2 * mean). Each result is held against a product of the
+dequantised operands in float32. Then each call is timed 12 times: L2 is flushed (256 MB written, 256 MB read), and the
+times of all kernels of the call, as torch's profiler has them, are added up; the median counts. cuBLASLt per tensor on
+4096 x 4096 x 7168 is timed first and last. `--json` appends lines that `tilewright classes` reads. Needs torch.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SUITES = {"peers": "h200.jsonl", "peers-ragged": "h200_ragged.jsonl"}
+OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
+GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
+REFERENCE = (4096, 4096, 7168)
+ALIGNMENT = 128
+FLUSH_BYTES = 256 << 20
+MOST_DIFFERENCE = 1e-3  # of calc_diff, as DeepGEMM's tests ask; the rounding of D gives 1e-6
+
+
+def shapes(operation, suite):
+    """Those that DeepGEMM was timed with."""
+    rows = map(json.loads, (ROOT / "benchmarks/peers" / SUITES[suite]).read_text().splitlines())
+    found = [tuple(r["shape"]) for r in rows if r["op"] == OPERATIONS[operation] and r["peer"].startswith("DeepGEMM")]
+    return list(dict.fromkeys(found))
+
+
+def group_rows(operation, shape):
+    """The rows of each group, as benchmarks/peers/README.md draws them."""
+    if operation == "dense":
+        return [shape[0]]
+    numbers = random.Random(1 if operation == "contiguous" else 2)
+    mean = shape[-3]
+    sizes = [int(mean * numbers.uniform(0.7, 1.3)) for _ in range(shape[0])]
+    return [min(size, shape[1]) for size in sizes] if operation == "masked" else sizes
+
+
+class Call:
+    """Operands on `device`, and the call."""
+
+    def __init__(self, operation, shape, device):
+        import torch
+
+        self.torch, self.operation, self.device = torch, operation, device
+        torch.manual_seed(1)
+        self.rows, (self.n, self.k) = group_rows(operation, shape), shape[-2:]
+        self.mean = shape[-3]
+        groups = len(self.rows)
+        if operation == "masked":
+            self.starts, lead = [0] * groups, (groups, shape[1])
+        else:
+            padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.rows] if operation == "contiguous" else self.rows
+            self.starts, lead = [sum(padded[:i]) for i in range(groups)], (sum(padded),)
+        k_blocks, n_blocks = -(-self.k // 128), -(-self.n // 128)
+        outer = () if operation == "dense" else (groups,)
+        self.a, self.b = self.values(*lead, self.k), self.values(*outer, self.n, self.k)
+        self.a_scales = self.neighbouring_rows(self.scales(*lead, k_blocks))
+        self.b_scales = self.scales(*outer, n_blocks, k_blocks)
+        self.d = torch.full((*lead, self.n), float("nan"), dtype=torch.bfloat16, device=device)
+        if operation == "masked":
+            self.sizes = torch.tensor(self.rows, dtype=torch.int32, device=device)
+        elif operation == "contiguous":
+            self.sizes = torch.full((lead[0],), -1, dtype=torch.int32, device=device)
+            for group, (start, size) in enumerate(zip(self.starts, self.rows, strict=True)):
+                self.sizes[start : start + size] = group
+
+    def values(self, *size):
+        return self.torch.randn(size, device=self.device).to(self.torch.float8_e4m3fn)
+
+    def scales(self, *size):
+        return self.torch.rand(size, device=self.device) + 0.5
+
+    def neighbouring_rows(self, scales):
+        from tilewright.deep_gemm import get_mn_major_tma_aligned_tensor
+
+        return get_mn_major_tma_aligned_tensor(scales)
+
+    def __call__(self):
+        from tilewright import deep_gemm
+
+        a, b = (self.a, self.a_scales), (self.b, self.b_scales)
+        if self.operation == "dense":
+            deep_gemm.fp8_gemm_nt(a, b, self.d)
+        elif self.operation == "contiguous":
+            deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, self.d, self.sizes)
+        else:
+            deep_gemm.m_grouped_fp8_gemm_nt_masked(a, b, self.d, self.sizes, int(1.2 * self.mean))
+
+    def dequantised(self, values, scales, block):
+        repeated = scales.repeat_interleave(128, dim=-1)[..., : self.k]
+        if block:
+            repeated = repeated.repeat_interleave(128, dim=-2)[..., : self.n, :]
+        return values.float() * repeated
+
+    def difference(self, most_rows=64):
+        """The largest `calc_diff` of some rows of a group."""
+        from tilewright.deep_gemm.testing import calc_diff
+
+        differences = [0.0]
+        for group, (start, size) in enumerate(zip(self.starts, self.rows, strict=True)):
+            if size == 0:
+                continue
+            picked = self.torch.randperm(size)[:most_rows].to(self.device) + start
+            of_group = (lambda x, g=group: x[g]) if self.operation == "masked" else (lambda x: x)
+            b_of_group = (lambda x: x) if self.operation == "dense" else (lambda x, g=group: x[g])
+            a = self.dequantised(of_group(self.a).view(self.torch.uint8)[picked].view(self.torch.float8_e4m3fn),
+                                 of_group(self.a_scales)[picked], False)  # fmt: skip
+            b = self.dequantised(b_of_group(self.b), b_of_group(self.b_scales), True)
+            differences.append(float(calc_diff(of_group(self.d)[picked].float(), a @ b.T)))
+        return math.inf if any(map(math.isnan, differences)) else max(differences)
+
+
+class Clock:
+    """Device times by torch's profiler."""
+
+    def __init__(self, repeats):
+        import torch
+
+        self.torch, self.repeats = torch, repeats
+        self.written = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+        self.read = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+        self.flush_kernels = len(self.kernels(self.flush))
+
+    def flush(self):
+        self.written.fill_(1)
+        self.read.max()
+
+    def kernels(self, function):
+        """Nanoseconds of all that ran on the GPU, by start."""
+        profiler = self.torch.profiler
+        self.torch.cuda.synchronize()
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as run:
+            function()
+            self.torch.cuda.synchronize()
+        device = self.torch.autograd.DeviceType.CUDA
+        events = [e for e in run.profiler.kineto_results.events() if e.device_type() == device]
+        return [e.duration_ns() for e in sorted(events, key=lambda e: e.start_ns())]
+
+    def microseconds(self, call):
+        call()
+
+        def rounds():
+            for _ in range(self.repeats):
+                self.flush()
+                call()
+
+        times = self.kernels(rounds)
+        of_a_round, rest = divmod(len(times), self.repeats)
+        if rest or of_a_round <= self.flush_kernels:
+            sys.exit(f"drop_in: the profiler saw {len(times)} kernels in {self.repeats} rounds; end other profilers")
+        rounds = [times[i * of_a_round : (i + 1) * of_a_round] for i in range(self.repeats)]
+        return statistics.median(sum(each[self.flush_kernels :]) for each in rounds) * 1e-3
+
+
+def reference_call():
+    import torch
+
+    m, n, k = REFERENCE
+    a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))
+    one = torch.ones((), device="cuda")
+    return lambda: torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+
+def git(*words):
+    return subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
+
+
+def origin():
+    """What all lines of a run have in common."""
+    import torch
+
+    began = datetime.datetime.now(datetime.timezone.utc)
+    commit = git("describe", "--always", "--dirty", "--abbrev=10")
+    line = {
+        "output": "bf16",
+        "flush": "clean",
+        "device": torch.cuda.get_device_name(),
+        "date": began.strftime("%Y-%m-%d"),
+        "started": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": commit,
+        "command": " ".join(["benchmarks/drop_in.py", *sys.argv[1:]]),
+    }
+    if commit and not commit.endswith("-dirty"):
+        folders = [f"HEAD:{folder}" for folder in ("src", "include", "python", "cmake")]
+        line["trees"] = " ".join(git("rev-parse", "--short=10", folder) for folder in folders)
+    return line
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", default="contiguous", help="contiguous, masked, dense, or several of them")
+    parser.add_argument("--suite", default="peers,peers-ragged", help="peers, peers-ragged or both")
+    parser.add_argument("--repeats", type=int, default=12, help="calls that are timed; their median counts")
+    parser.add_argument("--json", type=pathlib.Path, help="append one object a call to this file")
+    arguments = parser.parse_args()
+    for option, known in (("op", OPERATIONS), ("suite", SUITES)):
+        words = getattr(arguments, option).split(",")
+        if unknown := [word for word in words if word not in known]:
+            parser.error(f"--{option}: '{unknown[0]}' is none of {', '.join(known)}")
+        setattr(arguments, option, words)
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    import tilewright
+    import torch
+
+    if not torch.cuda.is_available():
+        print("drop_in: torch sees no GPU", file=sys.stderr)
+        return 2
+    clock, common, reference = Clock(arguments.repeats), origin(), reference_call()
+    cuda_blas = f"cuBLASLt of torch {torch.__version__} per-tensor scale"
+
+    def record(line):
+        if arguments.json:
+            with arguments.json.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def time_reference():
+        us = clock.microseconds(reference)
+        print(f"{'cuBLASLt per tensor':22}{REFERENCE!s:32}{us:10.2f} us")
+        record({"peer": cuda_blas, "op": "dense", "shape": REFERENCE, "us": round(us, 3), "calls": arguments.repeats, **common})
+
+    time_reference()
+    for operation in arguments.op:
+        for shape in [s for suite in arguments.suite for s in shapes(operation, suite)]:
+            call = Call(operation, shape, "cuda")
+            call()
+            if (difference := call.difference()) > MOST_DIFFERENCE:
+                print(f"drop_in: {operation} {shape}: wrong result, off by {difference:.2g}", file=sys.stderr)
+                return 1
+            us = clock.microseconds(call)
+            flops = 2 * sum(call.rows) * call.n * call.k
+            print(f"{operation:22}{shape!s:32}{us:10.2f} us {flops / us * 1e-6:8.0f} TFLOP/s")
+            record({
+                "peer": f"Tilewright {tilewright.__version__} drop-in", "op": OPERATIONS[operation], "shape": shape,
+                "us": round(us, 3), "tflops": round(flops / us * 1e-6, 1), "calls": arguments.repeats, **common,
+                "recipe": "1x128:128x128", "grouping": GROUPINGS[operation], "accumulation": "promoted",
+                "scales_along": "m", "tuned_rows": True, "drop_in": True,
+            })  # fmt: skip
+    time_reference()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

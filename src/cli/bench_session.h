@@ -1,0 +1,50 @@
+// What `tilewright bench` prints and records while it times one shape after another.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/gpu_bench.h"
+#include "bench/result.h"
+#include "output/table.h"
+
+namespace tilewright::cli {
+
+void print_cpu_head(const bench::Run& run);
+
+/// `power_source`: for continuous load.
+void print_gpu_head(const bench::Run& run, const std::vector<bench::BenchShape>& shapes,
+                    const std::string& power_source);
+
+/// Takes JSON records as soon as they are there.
+using Records = std::function<void(const std::string&)>;
+
+/// Times cuBLASLt on the product by which runs are compared, and records it. Nothing, and a line on stderr, without it.
+std::optional<double> reference_seconds(bench::GpuBench& gpu, const bench::Run& run, const Records& records);
+
+/// Times shapes and prints a line for each, or JSON records alone.
+class Session {
+public:
+    using Bench = std::function<bench::Result(const bench::BenchShape&, const bench::Settings&)>;
+
+    Session(std::vector<bench::BenchShape> shapes, Bench run_one, Records records, bool tables)
+        : shapes_(std::move(shapes)), run_one_(std::move(run_one)), records_(std::move(records)), tables_(tables) {}
+
+    /// Every shape with every one of these runs, in one table.
+    std::vector<bench::Result> run(const std::vector<bench::Run>& runs);
+
+    bool wrong() const { return wrong_; }
+
+private:
+    void show(const output::Table& table, const bench::Result& result, const bench::Run& run);
+
+    std::vector<bench::BenchShape> shapes_;
+    Bench run_one_;
+    Records records_;
+    bool tables_;
+    bool wrong_ = false;
+};
+
+}  // namespace tilewright::cli
