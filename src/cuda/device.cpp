@@ -127,9 +127,12 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     const ContextScope scope(driver_, handle_, context_);  // which the maps' encoder asks for
     hopper::Arguments& arguments = ready.arguments;
     encode(driver_, index_, launch.a, "a.values", arguments.a);
+    arguments.a_last = arguments.a;
+    if (launch.a_last) encode(driver_, index_, *launch.a_last, "a.values", arguments.a_last);
     encode(driver_, index_, launch.b, "b.values", arguments.b);
     if (launch.d) encode(driver_, index_, *launch.d, "d", arguments.d);
     if (launch.a_scales) encode(driver_, index_, *launch.a_scales, "a.scales", arguments.a_scales);
+    if (launch.a_scales_last) encode(driver_, index_, *launch.a_scales_last, "a.scales", arguments.a_scales_last);
     if (launch.b_scales) encode(driver_, index_, *launch.b_scales, "b.scales", arguments.b_scales);
     arguments.report = report_on_device_;
     return ready;

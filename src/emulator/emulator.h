@@ -11,12 +11,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <stdexcept>
 
 namespace tilewright::emulator {
 
 /// When work that a thread has only started is done: at once, or when nothing else can go on any more.
 enum class Timing : std::uint8_t { early, late };
+
+/// What a launch did.
+struct Counts {
+    std::int64_t products = 0;  // wgmmas of a warpgroup each
+    /// Rows that TMA loads were asked for outside of the tensor with this base. Each takes the hardware longer than a
+    /// row inside.
+    std::map<const void*, std::int64_t> outside_rows{};
+};
 
 struct Launch {
     int blocks = 1;        // of the grid
@@ -31,6 +40,8 @@ struct Launch {
     int registers = 0;
     /// What a warp does, for messages.
     std::function<const char*(int warp)> role{};
+    /// If not null, what the launch did is added to it.
+    Counts* counts = nullptr;
 };
 
 /// A kernel did what no kernel may do.

@@ -116,7 +116,16 @@ void run_or_delay(const Copy& copy) {
     machine().maybe_lose_turn();
 }
 
+void count_outside_rows(const TensorMapDescription& map, const std::array<int, 3>& at) {
+    Counts* const counts = machine().options().counts;
+    if (counts == nullptr) return;
+    const long long end = static_cast<long long>(map.sizes[1]), first = at[1], last = first + map.box[1];
+    const long long inside = std::max(std::min(last, end) - std::max(first, 0LL), 0LL);
+    counts->outside_rows[map.base] += map.box[1] - inside;
+}
+
 void start(const Load& load) {
+    count_outside_rows(load.map, load.at);
     load.for_each_block([&](Block& block) {
         static_cast<void>(barrier_state(load.issuer, block, load.barrier));
         // From here on the bytes may change at any time.

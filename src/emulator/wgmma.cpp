@@ -128,7 +128,10 @@ void start_wgmma(float* d, const WgmmaCall& call) {
         fail("wgmma: call wgmma_fence between touching d and the first wgmma that writes it");
     }
     thread.writing.push_back(d);
-    if (index == group.done + group.products.size()) group.products.push_back({.call = call, .caller = &thread});
+    if (index == group.done + group.products.size()) {
+        group.products.push_back({.call = call, .caller = &thread});
+        if (machine().options().counts != nullptr) ++machine().options().counts->products;
+    }
     Product& p = product(group, index);
     if (p.call != call) {
         fail(fmt::format("{} while another thread of the warpgroup calls {}", text_of(call), text_of(p.call)));

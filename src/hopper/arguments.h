@@ -81,11 +81,13 @@ struct GroupSizes {
 /// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices; grouped: for rows of A that follow from
 /// `sizes`, each group with a matrix of B.
 struct Arguments {
-    TensorMap a;         // (k, row, batch)
-    TensorMap b;         // (k, row, batch)
-    TensorMap d;         // (column, row, batch), if stored_by_tma
-    TensorMap a_scales;  // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
-    TensorMap b_scales;  // (row and k block, 1, batch), if scales_by_tma and B has scales of rows
+    TensorMap a;              // (k, row, batch)
+    TensorMap a_last;         // dense: in boxes for the last row of tiles
+    TensorMap b;              // (k, row, batch)
+    TensorMap d;              // (column, row, batch), if stored_by_tma
+    TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
+    TensorMap a_scales_last;  // the same, by row
+    TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows
     ScaleView scales_a;
     ScaleView scales_b;
     OutputView output;
@@ -98,7 +100,6 @@ struct Arguments {
     int n;
     int k;
     int batch;                  // or groups
-    int a_rows;                 // in the TMA box of A: the tile's, or those that exist where D has one tile of rows
     int raster_width;           // of grouped problems: Extent::raster_width
     SchedulerParams scheduler;  // of dense problems
     TimeoutReport* report;

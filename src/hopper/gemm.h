@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
     const int warp = warp_index();
     if (role_of(tile, warp) == Role::load && lane_index() == 0) {
         tma_prefetch(arguments.a);
+        if constexpr (!is_grouped(tile)) tma_prefetch(arguments.a_last);
         tma_prefetch(arguments.b);
         init_full<tile>(shared, arguments);
     }

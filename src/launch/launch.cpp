@@ -48,12 +48,6 @@ const void* aligned_down(const void* address) {
     return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
 
-/// All of the tile's, unless it is the only one along the rows and not full.
-std::int64_t rows_of_a_copy(const Geometry& g, const hopper::Tile& tile) {
-    const bool fewer = may_load_fewer_rows(tile) && g.m > 0;
-    return fewer ? std::min<std::int64_t>(g.m, d_rows(tile)) : d_rows(tile);
-}
-
 hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     hopper::Arguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
@@ -66,7 +60,6 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.n = static_cast<int>(g.n);
     result.k = static_cast<int>(g.k);
     result.batch = static_cast<int>(g.groups);
-    result.a_rows = static_cast<int>(rows_of_a_copy(g, tile));
     result.raster_width = raster_width;
     result.scheduler = hopper::scheduler_params(
         tile, {.m = result.m, .n = result.n, .batch = result.batch, .raster_width = raster_width});
@@ -87,6 +80,17 @@ void add_scale_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch)
     }
 }
 
+/// Smaller boxes for the last row of tiles, where it loads fewer rows of A.
+void add_last_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch) {
+    const int rows = rows_of_a(tile, static_cast<int>(g.m % d_rows(tile)));
+    if (is_grouped(tile) || rows % d_rows(tile) == 0) return;
+    launch.a_last = launch.a;
+    launch.a_last->box[1] = static_cast<hopper::u32>(operand_a(tile).shared ? rows / tile.cluster.size : rows);
+    if (!launch.a_scales || !has_k_major_scales(tile)) return;
+    launch.a_scales_last = launch.a_scales;
+    launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);
+}
+
 }  // namespace
 
 int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
@@ -102,12 +106,12 @@ Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
     const planner::OperandSizes of_a = planner::sizes_of_a(g);
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, operand_a(tile));
-    if (may_load_fewer_rows(tile)) result.a.box[1] = static_cast<hopper::u32>(result.arguments.a_rows);
     result.b = value_map(g.b, of_b, tile, operand_b(tile));
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
     if (result.arguments.stored_by_tma) result.d = output_map(g, tile);
     if (result.arguments.scales_by_tma) add_scale_maps(g, tile, result);
+    add_last_maps(g, tile, result);
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster.size;
     result.threads = block_threads(tile);

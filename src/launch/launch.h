@@ -17,10 +17,12 @@ struct Launch {
     hopper::Arguments arguments{};  // tensor maps and the report are filled in by who launches
     hopper::TensorMapDescription a{};
     hopper::TensorMapDescription b{};
+    std::optional<hopper::TensorMapDescription> a_last{};    // for the last row of tiles, if it loads fewer rows
     std::optional<hopper::TensorMapDescription> d{};         // if stored_by_tma
     std::optional<hopper::TensorMapDescription> a_scales{};  // if scales_by_tma and A has scales of rows in the loop
-    std::optional<hopper::TensorMapDescription> b_scales{};  // the same of B
-    int blocks = 0;                                          // persistent; 0: nothing to launch
+    std::optional<hopper::TensorMapDescription> a_scales_last{};  // the same, of scales by row
+    std::optional<hopper::TensorMapDescription> b_scales{};       // the same of B
+    int blocks = 0;                                               // persistent; 0: nothing to launch
     int cluster = 1;
     int threads = 0;
     int shared_bytes = 0;

@@ -51,4 +51,20 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     return result;
 }
 
+double busiest_block(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
+    const TileDistribution over = tile_distribution(tile, work, device);
+    const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
+    if (is_grouped(tile) || blocks == 0 || !takes_last_row_last(tile, static_cast<int>(work.rows))) return over.rounds;
+    const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
+    const double cost = tiles_of(rest, rows_per_warpgroup(tile)) / tile.shape.warpgroups;
+    const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
+    const double full = cheap * static_cast<double>(work.rows / hopper::cluster_rows(tile));
+    // Full ones go to all blocks in turn, then cheap ones from the first block that has one full tile less.
+    const double rounds = std::floor(full / blocks), rest_of_full = full - rounds * blocks;
+    const double of_others = rounds + cost * std::ceil(cheap / blocks);
+    if (rest_of_full == 0) return of_others;
+    const double again = std::max(0.0, std::ceil((cheap - (blocks - rest_of_full)) / blocks));
+    return std::max(of_others, rounds + 1 + cost * again);
+}
+
 }  // namespace tilewright::planner

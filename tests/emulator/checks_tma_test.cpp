@@ -63,6 +63,22 @@ TEST(Checks, PlacesOfCopies) {
     expect_error(one_warp, "tma_load_multicast: blocks 0b11 of a cluster of 1",
                  [](Shared& shared) { load(shared, shared.bytes, 3); });
 }
+TEST(Checks, RowsOutsideOfTheTensorAreCounted) {
+    emulator::Counts counts;
+    Launch launch = one_warp;
+    launch.counts = &counts;
+    emulator::launch(launch, [] {
+        auto& shared = shared_memory<Shared>();
+        open(shared, 4);
+        if (!first()) return;
+        const TensorMap map = emulator::encode(rows_of_128());
+        for (const int row : {0, 60, 64, -3}) {
+            barrier_arrive_expect(shared.barrier, 8 * 128);
+            tma_load(shared.bytes, map, shared.barrier, 0, row, 0);
+        }
+    });
+    EXPECT_EQ(counts.outside_rows.at(tensor.data()), 4 + 8 + 3);
+}
 TEST(Checks, CopiesThatNobodyWaitsFor) {
     Launch launch = one_warp;
     launch.tma = Timing::late;

@@ -27,14 +27,16 @@ const char* word(hopper::Role role) {
     return "?";
 }
 
-void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run) {
+void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run, emulator::Counts& counts) {
     launch::Launch launch = launch::lower(geometry, kernel.tile, run.sms);
     if (launch.blocks == 0) return;
     hopper::Arguments& arguments = launch.arguments;
     arguments.a = emulator::encode(launch.a);
+    arguments.a_last = launch.a_last ? emulator::encode(*launch.a_last) : arguments.a;
     arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
     if (launch.a_scales) arguments.a_scales = emulator::encode(*launch.a_scales);
+    if (launch.a_scales_last) arguments.a_scales_last = emulator::encode(*launch.a_scales_last);
     if (launch.b_scales) arguments.b_scales = emulator::encode(*launch.b_scales);
     emulator::launch({.blocks = launch.blocks,
                       .cluster = launch.cluster,
@@ -44,8 +46,25 @@ void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Condi
                       .wgmma = run.wgmma,
                       .seed = run.seed,
                       .registers = launch_registers(kernel.tile),
-                      .role = [&](int warp) { return word(role_of(kernel.tile, warp)); }},
+                      .role = [&](int warp) { return word(role_of(kernel.tile, warp)); },
+                      .counts = &counts},
                      [&] { kernel.run(arguments); });
+}
+
+/// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
+std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
+    if (is_grouped(tile)) return {};
+    const auto outside = [&](const void* base) {
+        const auto found = counts.outside_rows.find(base);
+        return found == counts.outside_rows.end() ? 0 : found->second;
+    };
+    const int rest = static_cast<int>(g.m % d_rows(tile));
+    const std::int64_t k_blocks = (g.k + 127) / 128;
+    const std::int64_t tiles = hopper::tiles_along(static_cast<int>(g.n), cluster_columns(tile)) * g.groups;
+    const std::int64_t allowed = (rows_of_a(tile, rest) - rest) * k_blocks * tiles;
+    if (outside(g.a.values) <= allowed && outside(g.a.scales) <= allowed) return {};
+    return fmt::format("TMA was asked for {} rows of A and {} of its scales that do not exist; {} may be",
+                       outside(g.a.values), outside(g.a.scales), allowed);
 }
 
 /// The first element of D that differs, or nothing.
@@ -92,12 +111,15 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     cpu::run_exact(g, cpu::ExactOptions{.threads = 1, .k_splits = k_splits});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
+    emulator::Counts counts;
     try {
-        run_on_emulator(kernel, g, run);
+        run_on_emulator(kernel, g, run, counts);
     } catch (const emulator::Error& error) {
         return error.what();
     }
     if (const std::string wrong = wrong_element(spec, g, test.output(), expected); !wrong.empty()) return wrong;
+    if (run.counts != nullptr) *run.counts = counts;
+    if (const std::string outside = outside_rows(kernel.tile, g, counts); !outside.empty()) return outside;
     return test.damage();
 }
 

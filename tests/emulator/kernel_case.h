@@ -15,6 +15,7 @@ struct Conditions {
     emulator::Timing tma = emulator::Timing::early;
     emulator::Timing wgmma = emulator::Timing::early;
     std::uint64_t seed = 0;
+    emulator::Counts* counts = nullptr;
 };
 
 std::string describe(const Conditions& run);
@@ -22,7 +23,8 @@ std::string describe(const Conditions& run);
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// Empty: all of D's bytes agree, and nothing else was written. Otherwise what is wrong.
+/// Empty: all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no row of A that does not
+/// exist (where blocks share A, for fewer than 16 in a k-block). Otherwise what is wrong.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 
 }  // namespace tilewright::tests

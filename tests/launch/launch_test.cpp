@@ -27,7 +27,8 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(arguments.k, 1000);
     EXPECT_EQ(arguments.alpha, 2.5F);
     EXPECT_EQ(arguments.scheduler.tiles, 3 * 2);
-    EXPECT_EQ(arguments.scheduler.raster.value, 3) << "no more than there are rows of tiles";
+    EXPECT_EQ(arguments.scheduler.raster.value, 2) << "no more than there are rows of tiles before the last";
+    EXPECT_EQ(arguments.scheduler.last_row, 2);
     EXPECT_EQ(arguments.format, hopper::OutputFormat::f16);
     EXPECT_EQ(arguments.output.data, g.d.data);
     EXPECT_EQ(arguments.output.row_stride, 200);

@@ -48,13 +48,37 @@ TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     EXPECT_EQ(uncommon.b.box[1], 128U);
 }
 
-TEST(Maps, ASingleTileOfRowsLoadsThoseThatExist) {
-    for (const auto& [m, rows] : {std::pair{3U, 3U}, {127U, 127U}, {128U, 128U}, {129U, 128U}}) {
+TEST(Maps, TheLastTileOfRowsLoadsThoseThatExist) {
+    for (const auto& [m, rows] : {std::pair{3U, 3U}, {127U, 127U}, {129U, 1U}, {777U, 9U}}) {
         const Launch launched = lowered(block_scaled(m, 512, 512), block_scaled_tile(), 132);
-        EXPECT_EQ(launched.a.box[1], rows) << m;
-        EXPECT_EQ(launched.arguments.a_rows, static_cast<int>(rows)) << m;
+        ASSERT_TRUE(launched.a_last.has_value()) << m;
+        EXPECT_EQ(launched.a_last->box[1], rows);
+        EXPECT_EQ(launched.a_last->sizes[1], m);
+        ASSERT_TRUE(launched.a_scales_last.has_value()) << m;
+        EXPECT_EQ(launched.a_scales_last->box[1], rows);
+        EXPECT_EQ(launched.a.box[1], 128U) << m;
         EXPECT_EQ(launched.b.box[1], 128U) << m;
     }
+    EXPECT_FALSE(lowered(block_scaled(128, 512, 512), block_scaled_tile(), 132).a_last.has_value());
+    EXPECT_FALSE(lowered(block_scaled(512, 512, 512), block_scaled_tile(), 132).a_scales_last.has_value());
+    Geometry by_column = block_scaled(300, 512, 512);
+    transpose_scales(by_column.a, 300);
+    EXPECT_FALSE(lowered(by_column, block_scaled_tile(), 132).a_scales_last.has_value()) << "one row to TMA";
+}
+
+TEST(Maps, BlocksThatShareALoadEqualPartsOfTheLastTile) {
+    hopper::Tile tile{.shape = {.m = 256}, .stages = 3, .cluster = hopper::share_a(2)};
+    for (const auto& [m, rows] : {std::pair{1U, 8U}, {256U + 16, 8U}, {256U + 17, 16U}, {256U + 239, 120U}}) {
+        Geometry g = block_scaled(m, 512, 512);
+        g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
+        const Launch launched = lowered(g, tile, 132);
+        ASSERT_TRUE(launched.a_last.has_value()) << m;
+        EXPECT_EQ(launched.a_last->box[1], rows) << m;
+        EXPECT_EQ(launched.a.box[1], 128U) << m;
+    }
+    Geometry g = block_scaled(241, 512, 512);
+    g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
+    EXPECT_FALSE(lowered(g, tile, 132).a_last.has_value()) << "in whole swizzle patterns, all rows of the tile";
 }
 
 TEST(Maps, ABatchIsTheLastDimension) {

@@ -30,6 +30,7 @@ void expect_every_tile_once(const Extent& extent, int blocks) {
             EXPECT_EQ(work.row % tile.shape.m, 0);
             EXPECT_EQ(work.column % tile.shape.n, 0);
             EXPECT_LT(work.batch, extent.batch);
+            EXPECT_EQ(work.row_end, extent.m);
             ++counts[{work.batch, work.row, work.column}];
         }
     }
@@ -45,7 +46,7 @@ void expect_every_tile_once(const Extent& extent, int blocks) {
 
 template <Tile tile>
 void expect_for_many_sizes() {
-    for (int m : {1, 64, 65, 300, 2112}) {
+    for (int m : {1, 64, 65, 140, 300, 1025, 2112}) {
         for (int n : {1, 128, 129, 1000}) {
             for (int batch : {1, 3}) {
                 for (int raster_width : {1, 2, 8}) {
@@ -65,6 +66,7 @@ TEST(Schedule, SchedulesEveryTileOnce) {
     expect_for_many_sizes<Tile{.shape = {.m = 64, .n = 32}}>();
     expect_for_many_sizes<pair_of(share_a(2))>();
     expect_for_many_sizes<pair_of(share_b(2))>();
+    expect_for_many_sizes<Tile{.shape = {.m = 192, .n = 32, .warpgroups = 3}}>();
 }
 
 TEST(Schedule, HasNothingForEmptyOutputs) {
@@ -95,6 +97,60 @@ TEST(Schedule, TakesARasterBeforeTheNext) {
     std::vector<std::pair<int, int>> order;
     for (const WorkTile& work : list) order.emplace_back(work.row / 128, work.column / 128);
     EXPECT_EQ(order, (std::vector<std::pair<int, int>>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}}));
+}
+
+/// Rows of tiles in the order in which one block takes them.
+template <Tile tile>
+std::vector<int> row_order(const Extent& extent) {
+    std::vector<int> order;
+    for (const WorkTile& work : tiles_of<tile>(extent, 0, tile.cluster.size)) order.push_back(work.row / d_rows(tile));
+    return order;
+}
+
+TEST(Schedule, TakesALastRowInWhichAWarpgroupHasNothingLast) {
+    const Extent cheap{.m = 128 * 3 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
+    EXPECT_EQ(row_order<Tile{}>(cheap), (std::vector{0, 1, 0, 1, 2, 2, 3, 3}));
+    const Extent dear{.m = 128 * 3 + 65, .n = 128 * 2, .batch = 1, .raster_width = 2};
+    EXPECT_EQ(row_order<Tile{}>(dear), (std::vector{0, 1, 0, 1, 2, 3, 2, 3})) << "it would read B again for nothing";
+    constexpr Tile tall{.shape = {.m = 256}};
+    EXPECT_EQ(row_order<tall>({.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2}),
+              (std::vector{0, 0, 1, 1}));
+    EXPECT_EQ(row_order<tall>({.m = 256 + 129, .n = 128 * 2, .batch = 1, .raster_width = 2}),
+              (std::vector{0, 1, 0, 1}));
+    constexpr Tile one{.shape = {.m = 64, .warpgroups = 1}};
+    EXPECT_EQ(row_order<one>({.m = 64 + 1, .n = 128 * 2, .batch = 1, .raster_width = 2}), (std::vector{0, 1, 0, 1}));
+    constexpr Tile split{.cluster = split_k(2)};
+    EXPECT_EQ(row_order<split>({.m = 128 + 1, .n = 128 * 2, .batch = 1, .raster_width = 2}), (std::vector{0, 1, 0, 1}));
+}
+
+TEST(Schedule, ThatOfEveryMatrixComesAfterAllOthers) {
+    std::vector<std::pair<int, int>> order;
+    for (const WorkTile& work : tiles_of<Tile{}>({.m = 129, .n = 256, .batch = 2, .raster_width = 2}, 0, 1)) {
+        order.emplace_back(work.batch, work.row);
+    }
+    EXPECT_EQ(order, (std::vector<std::pair<int, int>>{
+                         {0, 0}, {0, 0}, {1, 0}, {1, 0}, {0, 128}, {0, 128}, {1, 128}, {1, 128}}));
+}
+
+TEST(Schedule, BlocksThatShareBTakeThatOfTheirFirstLast) {
+    constexpr Tile pair{.cluster = share_b(2)};
+    const Extent cheap{.m = 256 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
+    EXPECT_EQ(row_order<pair>(cheap), (std::vector{0, 0, 2, 2}));
+    const Extent dear{.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2};
+    EXPECT_EQ(row_order<pair>(dear), (std::vector{0, 2, 0, 2})) << "the first block has a full tile";
+}
+
+/// 777 rows: six full tiles and one of 9 rows, for each of 56 columns of tiles.
+TEST(Schedule, CheapTilesGoToBlocksWithAFullOneLess) {
+    constexpr int blocks = 132;
+    for (int block = 0; block < blocks; ++block) {
+        int full = 0, cheap = 0;
+        for (const WorkTile& work :
+             tiles_of<Tile{}>({.m = 777, .n = 7168, .batch = 1, .raster_width = 8}, block, blocks)) {
+            ++(work.row == 768 ? cheap : full);
+        }
+        EXPECT_TRUE((full == 3 && cheap == 0) || (full == 2 && cheap <= 1)) << full << " full tiles and " << cheap;
+    }
 }
 
 }  // namespace

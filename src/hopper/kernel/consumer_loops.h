@@ -9,10 +9,12 @@
 
 namespace tilewright::hopper {
 
-/// Whether the tile has rows of this warpgroup before the end of its group.
+/// Whether the tile has rows of this warpgroup before the end of D or of its group.
 template <Tile tile>
 TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const WorkTile& work) {
-    return !skips_rows(tile) || work.row + consumer.first_row() < work.row_end;
+    // Dense: row_end is m, but would occupy a register during the mainloop.
+    const int row_end = is_grouped(tile) ? work.row_end : consumer.arguments.m;
+    return !skips_rows(tile) || work.row + consumer.first_row() < row_end;
 }
 
 /// At the end of a tile the lanes of a warp are together again. The compiler keeps the loop's state, and with it the

@@ -8,32 +8,42 @@
 
 namespace tilewright::hopper {
 
-/// Loads rows [row, row + wanted) of one operand in TMA boxes of 128 bytes along k, from element `k` on; boxes past
-/// `wanted` are skipped. Of an operand that the cluster shares each block loads an equal part, which is multicast to
-/// all.
+/// A TMA box of 128 bytes along k, from element `k` of row `row + first` on. That of an operand which the cluster
+/// shares is multicast to all.
+template <Tile tile, OperandTile operand>
+TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int k, int row, int first, int batch) {
+    u8* place = to + first * row_bytes;
+    if constexpr (operand.shared) {
+        tma_load_multicast(place, map, full, k, row + first, batch, (1 << tile.cluster.size) - 1);
+    } else {
+        tma_load(place, map, full, k, row + first, batch);
+    }
+}
+
+/// Loads rows [row, row + wanted) of one operand in boxes; those past `wanted` are skipped. Of an operand that the
+/// cluster shares each block loads an equal part.
 template <Tile tile, OperandTile operand>
 TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
                                  int wanted = operand.rows) {
     constexpr int rows = loaded_rows(tile, operand);
-    constexpr int box = box_rows(tile, operand);
-    const int first = operand.shared ? block_rank() * rows : 0;
-    for (int i = 0; i < rows; i += box) {
-        if (skips_boxes(tile) && first + i >= wanted) break;
-        u8* place = to + (first + i) * row_bytes;
-        if constexpr (operand.shared) {
-            tma_load_multicast(place, map, full, k, row + first + i, batch, (1 << tile.cluster.size) - 1);
-        } else {
-            tma_load(place, map, full, k, row + i, batch);
-        }
+    const int begin = operand.shared ? block_rank() * rows : 0;
+    for (int i = 0; i < rows; i += box_rows(tile, operand)) {
+        if (skips_boxes(tile) && begin + i >= wanted) break;
+        load_box<tile, operand>(to, map, full, k, row, begin + i, batch);
     }
 }
 
-/// Rows of A to load: whole boxes.
+/// Rows of A that a tile loads. Grouped: whole boxes. Where blocks share B one may have no row; it loads B all the
+/// same.
 template <Tile tile>
-TILEWRIGHT_DEVICE int rows_wanted(const WorkTile& work) {
+TILEWRIGHT_DEVICE int rows_of_a(const Arguments& arguments, const WorkTile& work) {
+    if constexpr (!is_grouped(tile)) {
+        const int rows = rows_of_a(tile, arguments.m - work.row);
+        return tile.cluster.use == ClusterUse::share_b ? max(rows, 0) : rows;
+    }
+    if constexpr (!skips_boxes(tile)) return d_rows(tile);
     constexpr int box = box_rows(tile, operand_a(tile));
-    const int rows = tiles_along(work.row_end - work.row, box) * box;
-    return rows < d_rows(tile) ? rows : d_rows(tile);
+    return min(tiles_along(work.row_end - work.row, box) * box, d_rows(tile));
 }
 
 /// The coordinate of a k-block's scales from `row` on, in the one dimension of their map.
@@ -58,22 +68,18 @@ public:
     TILEWRIGHT_DEVICE void begin() {
         const WorkTile work = tiles_.first(budget_);
         if (work.exists == 0 || slice_.count == 0) return;
-        fill(lane_index(), work, slice_.begin, d_rows(tile), stage_bytes());
+        fill(lane_index(), work, slice_.begin, rows_of_a<tile>(arguments_, work));
         done_ = 1;
     }
 
     /// Loads all other k-blocks. Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
-            int rows = d_rows(tile), bytes = stage_bytes();
-            if constexpr (skips_boxes(tile)) {
-                rows = rows_wanted<tile>(work);
-                bytes -= (d_rows(tile) - rows) * row_bytes;
-            }
+            const int rows = rows_of_a<tile>(arguments_, work);
             for (int i = done_; i < slice_.count; ++i) {
                 const int lane = lane_index();
                 barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
-                fill(lane, work, slice_.begin + i, rows, bytes);
+                fill(lane, work, slice_.begin + i, rows);
             }
             done_ = 0;
         }
@@ -81,33 +87,54 @@ public:
     }
 
 private:
-    /// Rows outside of the tensor take TMA more time than rows inside: where D has one tile of rows, its box of A has
-    /// only the rows that exist.
-    TILEWRIGHT_DEVICE int stage_bytes() const {
-        if constexpr (!may_load_fewer_rows(tile)) return value_bytes_per_stage(tile);
-        return value_bytes_per_stage(tile) - (d_rows(tile) - arguments_.a_rows) * row_bytes;
+    /// A full barrier's bytes without scales.
+    TILEWRIGHT_DEVICE static int value_bytes(int rows) {
+        return value_bytes_per_stage(tile) - (d_rows(tile) - rows) * row_bytes;
     }
 
-    TILEWRIGHT_DEVICE void fill(int lane, const WorkTile& work, int k_block, int rows, int bytes) {
+    TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, int k_block, int rows) {
+        constexpr OperandTile a = operand_a(tile);
+        u8* const to = shared_.values_of_a(ring_.stage);
+        const int k = k_block * tile.shape.k;
+        if constexpr (is_grouped(tile)) {
+            load_rows<tile, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
+        } else {
+            static_assert(box_rows(tile, a) == loaded_rows(tile, a));
+            const TensorMap& map = rows < d_rows(tile) ? arguments_.a_last : arguments_.a;
+            const int first = a.shared ? block_rank() * (rows / tile.cluster.size) : 0;
+            load_box<tile, a>(to, map, full, k, work.row, first, work.batch);
+        }
+    }
+
+    TILEWRIGHT_DEVICE void load_a_scales(Barrier& full, const WorkTile& work, int k_block, int rows) {
+        float* const to = shared_.scales_of_a(ring_.stage);
+        if constexpr (has_k_major_scales(tile)) {
+            const bool last = !is_grouped(tile) && rows < d_rows(tile);
+            const TensorMap& map = last ? arguments_.a_scales_last : arguments_.a_scales;
+            tma_load(to, map, full, k_block, work.row, work.batch);
+        } else {
+            const int x = scale_coordinate(arguments_.scales_a, work.row, k_block);
+            tma_load(to, arguments_.a_scales, full, x, 0, work.batch);
+        }
+    }
+
+    /// `rows` of A.
+    TILEWRIGHT_DEVICE void fill(int lane, const WorkTile& work, int k_block, int rows) {
         constexpr bool has_a_scales = operand_a(tile).has_row_scales(), has_b_scales = operand_b(tile).has_row_scales();
+        const bool has_rows = tile.cluster.use != ClusterUse::share_b || rows > 0;
         const bool scales = has_row_scales(tile) && (!may_load_row_scales(tile) || arguments_.scales_by_tma);
-        const bool a_scales = has_a_scales && scales && k_block % k_blocks_per_scale_copy(tile) == 0;
+        const bool a_scales = has_a_scales && scales && has_rows && k_block % k_blocks_per_scale_copy(tile) == 0;
         const int stage = ring_.stage;
         Barrier& full = shared_.full[stage];
         if (lane == 0) {
-            if (a_scales) bytes += a_scale_copy_bytes(tile);
+            int bytes = value_bytes(rows);
+            if (a_scales) bytes += a_scale_copy_bytes(tile, rows);
             if (scales) bytes += b_scale_copy_bytes(tile);
             barrier_arrive_expect(full, bytes);
-            load_rows<tile, operand_a(tile)>(shared_.values_of_a(stage), arguments_.a, full, k_block * tile.shape.k,
-                                             work.row, work.batch, rows);
+            if (has_rows) load_a(full, work, k_block, rows);
             load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.shape.k,
                                              work.column, work.group);
-            if (a_scales) {
-                constexpr bool k_major = has_k_major_scales(tile);
-                const int x = k_major ? k_block : scale_coordinate(arguments_.scales_a, work.row, k_block);
-                const int y = k_major ? work.row : 0;
-                tma_load(shared_.scales_of_a(stage), arguments_.a_scales, full, x, y, work.batch);
-            }
+            if (a_scales) load_a_scales(full, work, k_block, rows);
             if (has_b_scales && scales) {
                 tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,
                          scale_coordinate(arguments_.scales_b, work.column, k_block), 0, work.group);

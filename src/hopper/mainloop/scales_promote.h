@@ -37,6 +37,8 @@ struct PromotionScales {
     static constexpr int block_columns = columns_per_block_scale(tile);
     static constexpr int blocks = has_block_scales(tile) && !tile.swap_ab ? block_scales_per_k_block(tile) : 1;
     static constexpr int rows = rows_per_warpgroup(tile) / 32;  // of a thread: two in each 64
+    static constexpr bool hides_uniform_blocks =
+        !is_grouped(tile) && !has_k_major_scales(tile) && !tile.swap_ab && tile.shape.n > 128;
     static constexpr int k_blocks = k_blocks_per_scale_copy(tile);
     using OfKBlocks = float[k_blocks];
 
@@ -57,7 +59,10 @@ struct PromotionScales {
 
     TILEWRIGHT_DEVICE void read_blocks(const Consumer<tile>& c, int k_block) {
         if constexpr (has_block_scales(tile)) {
-            const int first = tile.swap_ab ? c.first_row() / block_columns : 0;
+            // Zero, but not to the compiler: scales that it knows to be the same in all lanes it may move to uniform
+            // registers (R2UR between wgmmas), each behind a wait for its read.
+            const int none = hides_uniform_blocks ? c.row_in_tile >> 9 : 0;
+            const int first = tile.swap_ab ? c.first_row() / block_columns : none;
 #pragma unroll
             for (int i = 0; i < blocks; ++i) {
                 load(block[i],

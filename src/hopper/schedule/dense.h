@@ -7,27 +7,43 @@ namespace tilewright::hopper {
 
 /// Computed by the host.
 struct SchedulerParams {
-    int tiles = 0;           // of a cluster each
+    int tiles = 0;  // of a cluster each
+    int tiles_in_rasters = 0;
     int rows = 0;            // of D
-    FastDivmod per_matrix;   // tiles
+    FastDivmod per_matrix;   // tiles in rasters
     FastDivmod per_raster;   // tiles
     FastDivmod raster;       // rows of tiles
     FastDivmod last_raster;  // rows of tiles
     int full_rasters = 0;
+    int last_row = 0;    // of tiles
+    FastDivmod columns;  // of tiles
 };
 
+/// Whether the last row of tiles comes after all others. Where D ends so early in it that a warpgroup has no row, its
+/// tiles are cheap, and should go to the blocks that have one full tile less. Other last rows cost what full ones do,
+/// and taken last they would read B again for nothing. (Blocks that share B wait for the first of them, which has most
+/// rows.)
+constexpr bool takes_last_row_last(const Tile& tile, int m) {
+    const int rest = m % cluster_rows(tile);
+    return skips_rows(tile) && rest != 0 && rest < m && rest <= tile.shape.m - rows_per_warpgroup(tile);
+}
+
 constexpr SchedulerParams scheduler_params(const Tile& tile, const Extent& extent) {
-    const int m = tiles_along(extent.m, cluster_rows(tile)), n = tiles_along(extent.n, cluster_columns(tile));
+    const int rows = tiles_along(extent.m, cluster_rows(tile)), n = tiles_along(extent.n, cluster_columns(tile));
+    const int m = takes_last_row_last(tile, extent.m) ? rows - 1 : rows;
     const int width = min(extent.raster_width, m);
     if (m * n * extent.batch == 0) return {};
     const int rest = m % width;
-    return {.tiles = m * n * extent.batch,
+    return {.tiles = rows * n * extent.batch,
+            .tiles_in_rasters = m * n * extent.batch,
             .rows = extent.m,
             .per_matrix = FastDivmod(m * n),
             .per_raster = FastDivmod(width * n),
             .raster = FastDivmod(width),
             .last_raster = FastDivmod(rest == 0 ? width : rest),
-            .full_rasters = m / width};
+            .full_rasters = m / width,
+            .last_row = m,
+            .columns = FastDivmod(n)};
 }
 
 /// The tiles of one block of a persistent grid: every `blocks`-th from `block` on. Blocks of a cluster take neighbours
@@ -43,14 +59,29 @@ public:
 
     constexpr WorkTile next() {
         if (next_ >= params_.tiles) return {};
-        const int batch = params_.per_matrix.quotient(next_);
-        const int index = next_ - batch * params_.per_matrix.value;
+        const int index = next_;
         next_ += step_;
+        if (!skips_rows(tile) || index < params_.tiles_in_rasters) return in_raster(index);
+        return in_last_row(index - params_.tiles_in_rasters);
+    }
+
+private:
+    constexpr WorkTile in_raster(int tile_index) const {
+        const int batch = params_.per_matrix.quotient(tile_index);
+        const int index = tile_index - batch * params_.per_matrix.value;
         const int raster = params_.per_raster.quotient(index);
         const int rest = index - raster * params_.per_raster.value;
         const FastDivmod& rows = raster < params_.full_rasters ? params_.raster : params_.last_raster;
-        int n = rows.quotient(rest);
-        int m = raster * params_.raster.value + rest - n * rows.value;
+        const int n = rows.quotient(rest);
+        return work_tile(raster * params_.raster.value + rest - n * rows.value, n, batch);
+    }
+
+    constexpr WorkTile in_last_row(int index) const {
+        const int batch = params_.columns.quotient(index);
+        return work_tile(params_.last_row, index - batch * params_.columns.value, batch);
+    }
+
+    constexpr WorkTile work_tile(int m, int n, int batch) const {
         if (tile.cluster.use == ClusterUse::share_b) m = m * tile.cluster.size + rank_;
         if (tile.cluster.use == ClusterUse::share_a) n = n * tile.cluster.size + rank_;
         return {.row = m * d_rows(tile),
@@ -61,7 +92,6 @@ public:
                 .exists = 1};
     }
 
-private:
     const SchedulerParams& params_;
     int rank_;
     int next_;

@@ -25,8 +25,8 @@ struct OperandTile {
 };
 
 constexpr OperandTile operand_a(const Tile& tile) {
-    const int box = skips_rows(tile) ? rows_per_warpgroup(tile) : skips_boxes(tile) ? token_box_rows : box_rows_limit;
-    return {tile.a, d_rows(tile), tile.cluster.use == ClusterUse::share_a, box};
+    const int box = tile.swap_ab ? token_box_rows : rows_per_warpgroup(tile);
+    return {tile.a, d_rows(tile), tile.cluster.use == ClusterUse::share_a, skips_boxes(tile) ? box : box_rows_limit};
 }
 constexpr OperandTile operand_b(const Tile& tile) {
     return {tile.b, d_columns(tile), tile.cluster.use == ClusterUse::share_b};
@@ -42,9 +42,12 @@ constexpr int box_rows(const Tile& tile, const OperandTile& operand) {
     const int rows = loaded_rows(tile, operand);
     return rows % operand.box_limit == 0 ? operand.box_limit : rows;
 }
-/// One TMA box holds all rows of A, and may hold fewer where D has fewer.
-constexpr bool may_load_fewer_rows(const Tile& tile) {
-    return !is_grouped(tile) && box_rows(tile, operand_a(tile)) == d_rows(tile);
+/// Rows of A that a dense tile with `rows` rows of D loads, because TMA takes more time for rows outside of a tensor
+/// than for rows inside: exactly those, or, where blocks share A, as many as make equal shares of whole swizzle
+/// patterns.
+constexpr int rows_of_a(const Tile& tile, int rows) {
+    constexpr int pattern = 8;
+    return min(operand_a(tile).shared ? round_up(rows, pattern * tile.cluster.size) : rows, d_rows(tile));
 }
 
 // ---- Scales
@@ -76,8 +79,9 @@ constexpr bool may_load_row_scales(const Tile& tile) { return !is_fast(tile) || 
 
 /// k-blocks whose scales of A one TMA copy loads, with the stage of the first: TMA moves at least 16 bytes of a row.
 constexpr int k_blocks_per_scale_copy(const Tile& tile) { return has_k_major_scales(tile) ? 4 : 1; }
-constexpr int a_scale_copy_bytes(const Tile& tile) {
-    return operand_a(tile).scale_bytes() * k_blocks_per_scale_copy(tile);
+/// Of a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole.
+constexpr int a_scale_copy_bytes(const Tile& tile, int rows) {
+    return has_k_major_scales(tile) ? rows * k_blocks_per_scale_copy(tile) * 4 : operand_a(tile).scale_bytes();
 }
 constexpr int b_scale_copy_bytes(const Tile& tile) { return operand_b(tile).scale_bytes(); }
 

@@ -120,13 +120,11 @@ constexpr Cluster split_k(int slices) { return slices == 1 ? Cluster{} : Cluster
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
-/// Warpgroups whose rows all follow the end of a group neither load nor multiply.
-constexpr bool skips_rows(const Tile& tile) {
-    return is_grouped(tile) && tile.shape.warpgroups > 1 && !tile.swap_ab && !splits_k(tile);
-}
+/// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.
+constexpr bool skips_rows(const Tile& tile) { return tile.shape.warpgroups > 1 && !tile.swap_ab && !splits_k(tile); }
 /// TMA boxes of A whose rows all follow the end of a group are not loaded.
 constexpr bool skips_boxes(const Tile& tile) {
-    return skips_rows(tile) || (is_grouped(tile) && tile.swap_ab && tile.shape.n > token_box_rows);
+    return is_grouped(tile) && (skips_rows(tile) || (tile.swap_ab && tile.shape.n > token_box_rows));
 }
 
 /// Combinations of fields that mean something; any other fails to compile. src/plan/legality.cpp gives reasons for what

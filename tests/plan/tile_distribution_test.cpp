@@ -1,0 +1,62 @@
+// The busiest block as the planner counts it, against the tiles that the blocks take.
+#include "plan/tile_distribution.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "hopper/schedule/dense.h"
+#include "plan/devices.h"
+#include "plan/problems.h"
+
+namespace tilewright::planner {
+namespace {
+
+/// In tiles, each as large as the part of its warpgroups that has rows.
+template <hopper::Tile tile>
+double most_of_a_block(const Workload& work, int blocks) {
+    const int rows = static_cast<int>(work.rows);
+    const hopper::SchedulerParams params =
+        scheduler_params(tile, {.m = rows, .n = static_cast<int>(work.columns), .batch = 1, .raster_width = 8});
+    double most = 0;
+    for (int block = 0; block < blocks; block += tile.cluster.size) {  // the first of a cluster has most rows
+        hopper::Schedule<tile> schedule(params, block, blocks);
+        double sum = 0;
+        for (hopper::WorkTile at = schedule.next(); at.exists != 0; at = schedule.next()) {
+            const int own = std::min(rows - at.row, d_rows(tile));
+            sum += static_cast<double>(hopper::tiles_along(own, rows_per_warpgroup(tile))) / tile.shape.warpgroups;
+        }
+        most = std::max(most, sum);
+    }
+    return most;
+}
+
+template <hopper::Tile tile>
+void expect_busiest_block(std::int64_t m, std::int64_t n) {
+    const Workload work = describe(problem_of(dense(m, n, 1024)));
+    const int blocks = resident_blocks(tile, h200().sms);
+    ASSERT_TRUE(takes_last_row_last(tile, static_cast<int>(m)));
+    EXPECT_NEAR(busiest_block(tile, work, h200()), most_of_a_block<tile>(work, blocks), 1e-9) << m << " x " << n;
+    EXPECT_LE(busiest_block(tile, work, h200()), tile_distribution(tile, work, h200()).rounds);
+}
+
+TEST(TileDistribution, KnowsTheBusiestBlock) {
+    for (const std::int64_t n : {128, 2112, 4096, 7168, 16896, 32768}) {
+        for (const std::int64_t m : {129, 777, 1300, 4128}) expect_busiest_block<hopper::Tile{}>(m, n);
+        for (const std::int64_t m : {193, 320, 777}) {
+            expect_busiest_block<hopper::Tile{.shape = {.m = 192, .warpgroups = 3}}>(m, n);
+        }
+        for (const std::int64_t m : {257, 320, 1300}) {
+            expect_busiest_block<hopper::Tile{.cluster = hopper::share_b(2)}>(m, n);
+        }
+    }
+}
+
+TEST(TileDistribution, OtherLastRowsCountInFull) {
+    const Workload work = describe(problem_of(dense(128 + 65, 4096, 1024)));
+    const hopper::Tile tile;
+    EXPECT_EQ(busiest_block(tile, work, h200()), tile_distribution(tile, work, h200()).rounds);
+}
+
+}  // namespace
+}  // namespace tilewright::planner
