@@ -91,7 +91,8 @@ struct Cost {
 enum class KernelVariant : std::uint8_t {
     general,              // any call
     fast,                 // D is bf16 and stored by TMA, alpha is 1, there is no C, 1x128 scales are loaded by TMA
-    fast_k_major_scales,  // the same, with 1x128 scales of A whose k blocks are neighbours in memory
+    fast_k_major_scales,  // the same, with 1x128 scales of A whose k blocks are neighbours in memory, or f32 in any
+                          // strides
 };
 std::string_view name(KernelVariant variant);
 

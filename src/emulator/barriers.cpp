@@ -133,6 +133,22 @@ void deliver(const Thread& user, Block& block, u32 barrier_offset, long long byt
     settle(user, state);
 }
 
+void add_arrival(const Thread& user, Block& block, u32 barrier_offset) {
+    BarrierState& state = barrier_state(user, block, barrier_offset);
+    if (state.pending == 0) {
+        fail(user, fmt::format("{}: an arrival is added to a phase that waits for none, only for {} bytes", state.name,
+                               state.bytes));
+    }
+    ++state.pending;
+}
+
+void deliver_arrival(const Thread& user, Block& block, u32 barrier_offset) {
+    BarrierState& state = barrier_state(user, block, barrier_offset);
+    race::release(block.shared + barrier_offset);
+    --state.pending;
+    settle(user, state);
+}
+
 u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders) {
     const SyncPoint mine{.primitive = primitive, .operand = operand, .expected = expected};
     if (sync_point.present == 0) {

@@ -180,6 +180,15 @@ void Machine::wait_for(Wait& wait) {
     current_->wait = nullptr;
 }
 
+void Machine::run_or_delay(std::function<void()> work) {
+    if (options_.tma == Timing::early) {
+        work();
+    } else {
+        put_in_flight(std::move(work));
+    }
+    maybe_lose_turn();
+}
+
 void Machine::maybe_lose_turn() {
     if (options_.seed == 0 || random(one_turn_lost_of) != 0) return;
     Turn turn;
@@ -204,6 +213,9 @@ void Machine::check_thread_end(const Thread& thread) const {
     if (thread.complete != thread.issued) {
         fail(thread, fmt::format("ended with {} wgmma in flight; call wgmma_commit and wgmma_wait before",
                                  thread.issued - thread.complete));
+    }
+    if (thread.copied + thread.copies.size() != thread.awaited) {
+        fail(thread, "ended with a copy_async that no barrier_arrive_after_copies follows");
     }
     for (const Store& store : thread.stores) {
         if (!store.committed) fail(thread, "ended with a tma_store that was never committed");

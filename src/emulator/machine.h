@@ -105,6 +105,12 @@ struct Store {
     bool done = false;
 };
 
+/// A cp.async: where its 4 bytes go and come from.
+struct Copy {
+    u32 to = 0;
+    const float* from = nullptr;
+};
+
 struct Thread {
     Fiber* fiber = nullptr;
     Block* block = nullptr;
@@ -113,6 +119,9 @@ struct Thread {
     u32 asleep_until = 0;              // round of turns
     std::vector<u32> unseen_writes{};  // words of shared memory
     std::deque<Store> stores{};
+    std::deque<Copy> copies{};           // cp.async that are not complete,
+    u64 copied = 0;                      // those before them,
+    u64 awaited = 0;                   // and how many of all an arrival waits for
     u64 issued = 0;                      // wgmmas
     u64 complete = 0;                    // of these, known to be by a wait
     std::deque<const float*> writing{};  // d of those that are not
@@ -147,6 +156,8 @@ public:
     void maybe_lose_turn();
     /// Work that is done once no thread can go on without.
     void put_in_flight(std::function<void()> work) { in_flight_.push_back(std::move(work)); }
+    /// What a copy engine does: now, or put in flight.
+    void run_or_delay(std::function<void()> work);
 
     std::string who(const Thread& thread) const;
 
@@ -192,7 +203,12 @@ u32 shared_offset(const Block& block, const void* pointer, u32 bytes);
 /// The barrier at this place of a block.
 BarrierState& barrier_state(const Thread& user, Block& block, u32 offset);
 void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes);
+/// One arrival more than the phase has, and that arrival.
+void add_arrival(const Thread& user, Block& block, u32 barrier_offset);
+void deliver_arrival(const Thread& user, Block& block, u32 barrier_offset);
 
+/// The current thread has written there what TMA and wgmma see only after its fence_async_proxy.
+void hide_from_engines(u32 offset, u32 bytes);
 /// Fails if the copy engines might not see what was written there.
 void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes);
 

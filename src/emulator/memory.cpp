@@ -13,18 +13,11 @@
 namespace tilewright::emulator {
 namespace {
 
-/// Writes to shared memory that the engines see only after this thread's fence_async_proxy.
 void write(void* to, const void* value, u32 bytes) {
-    Thread& thread = me();
-    Block& block = *thread.block;
-    const u32 offset = shared_offset(block, to, bytes);
+    const u32 offset = shared_offset(*me().block, to, bytes);
     std::memcpy(to, value, bytes);
     race::writes(to, bytes);
-    for (u32 word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
-        if (block.writers[word] == 0) ++block.unseen;
-        block.writers[word] = static_cast<u16>(thread.index + 1);
-        thread.unseen_writes.push_back(word);
-    }
+    hide_from_engines(offset, bytes);
 }
 
 template <class T>
@@ -64,6 +57,16 @@ u32 shared_offset(const Block& block, const void* pointer, u32 bytes) {
         fail(fmt::format("{} bytes are not all in the block's {} bytes of shared memory", bytes, limit));
     }
     return static_cast<u32>(offset);
+}
+
+void hide_from_engines(u32 offset, u32 bytes) {
+    Thread& thread = me();
+    Block& block = *thread.block;
+    for (u32 word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
+        if (block.writers[word] == 0) ++block.unseen;
+        block.writers[word] = static_cast<u16>(thread.index + 1);
+        thread.unseen_writes.push_back(word);
+    }
 }
 
 void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes) {

@@ -105,17 +105,6 @@ struct Load {
     }
 };
 
-/// Now, or once no thread can go on without.
-template <class Copy>
-void run_or_delay(const Copy& copy) {
-    if (machine().options().tma == Timing::early) {
-        copy();
-    } else {
-        machine().put_in_flight(copy);
-    }
-    machine().maybe_lose_turn();
-}
-
 void count_outside_rows(const TensorMapDescription& map, const std::array<int, 3>& at) {
     Counts* const counts = machine().options().counts;
     if (counts == nullptr) return;
@@ -131,7 +120,7 @@ void start(const Load& load) {
         // From here on the bytes may change at any time.
         std::memset(block.shared + load.to, 0xFF, box_bytes(load.map));
     });
-    run_or_delay([load] { load.run(); });
+    machine().run_or_delay([load] { load.run(); });
 }
 
 void run(const Thread& issuer, Store& store) {
@@ -226,7 +215,7 @@ void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {
     Block& peer = machine().block(rank);
     static_cast<void>(barrier_state(thread, peer, signal));
     std::memset(peer.shared + place, 0xFF, sizeof to);  // from here on it may change at any time
-    run_or_delay([=, &thread, &peer] {
+    machine().run_or_delay([=, &thread, &peer] {
         std::memcpy(peer.shared + place, &value, sizeof value);
         race::engine_writes(peer.shared + place, sizeof value, peer.shared + signal);
         deliver(thread, peer, signal, sizeof value);

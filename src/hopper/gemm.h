@@ -16,7 +16,8 @@
 // 4-11 | multiply                  | full, block_scales_full, stored | empty, block_scales_empty, staged | 232
 //
 // Barriers. "consumer warps" are those of the block, "x cluster" of all blocks of a cluster that shares an operand or
-// splits k. row_scales arrives at full only where TMA cannot load 1x128 scales.
+// splits k. row_scales arrives at full only where TMA cannot load 1x128 scales; where it copies them, each lane's copies
+// add an arrival and make it.
 //
 // barrier               | who waits             | who arrives                       | arrivals
 // full                  | multiply              | load (with bytes), row_scales     | 1 + row scale warps

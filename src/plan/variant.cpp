@@ -17,6 +17,14 @@ bool is_common(const Geometry& g, const hopper::Tile& tile) {
 /// too.
 bool needs_no_tma_for_scales(const hopper::Tile& tile) { return !has_row_scales(tile) || fast_loads_row_scales(tile); }
 
+/// Whether all 1x128 scales are f32: kernels of K-major scales copy what TMA cannot load, in any strides.
+bool copies_row_scales(const Geometry& g, const hopper::Tile& tile) {
+    const auto copied = [](const hopper::OperandSpec& spec, const OperandGeometry& operand) {
+        return spec.scaling != hopper::Scaling::block_1x128 || operand.recipe.scales == Format::f32;
+    };
+    return hopper::copies_row_scales(tile) && copied(tile.a, g.a) && copied(tile.b, g.b);
+}
+
 hopper::Tile with_variant(hopper::Tile tile, hopper::Variant variant) {
     tile.variant = variant;
     return tile;
@@ -34,7 +42,8 @@ bool serves(const Geometry& g, const hopper::Tile& tile) {
     if (!is_consistent(tile) || !is_common(g, tile)) return false;
     if (needs_no_tma_for_scales(tile)) return !has_k_major_scales(tile);
     // K-major scales are loaded for four k blocks at a time and take four times the shared memory.
-    return shared_bytes(tile) <= hopper::shared_bytes_limit && loads_scales_by_tma(g, tile);
+    if (shared_bytes(tile) > hopper::shared_bytes_limit) return false;
+    return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
 }
 
 hopper::Tile variant(const Geometry& g, const hopper::Tile& tile) {

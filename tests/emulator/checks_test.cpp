@@ -2,6 +2,8 @@
 // threads that wait, mbarriers, registers, shared memory, wgmma.
 #include "emulator/checks.h"
 
+#include <cmath>
+
 namespace tilewright::tests {
 namespace {
 
@@ -86,6 +88,52 @@ TEST(Checks, NoSuchPeer) {
                  [](Shared& shared) { barrier_arrive_peer(shared.barrier, 2); });
     expect_error(pair, "store_peer: block 2 of a cluster of 2",
                  [](Shared& shared) { store_peer(*reinterpret_cast<Quad*>(shared.bytes), {}, shared.barrier, 2); });
+}
+
+// ---- cp.async
+
+TEST(Checks, CopiesWithoutAnArrival) {
+    static const float number = 1;
+    expect_error(one_warp, "ended with a copy_async that no barrier_arrive_after_copies follows", [](Shared& shared) {
+        if (first()) copy_async(*reinterpret_cast<float*>(shared.bytes), &number);
+    });
+}
+TEST(Checks, ArrivalOfCopiesThatNobodyWaitsFor) {
+    Launch launch = one_warp;
+    launch.tma = Timing::late;
+    expect_error(launch, "ended with 1 copies in flight", [](Shared& shared) {
+        open(shared, 1);
+        if (first()) barrier_arrive_after_copies(shared.barrier);
+    });
+}
+TEST(Checks, AnArrivalOfCopiesTooLate) {
+    expect_error(one_warp, "an arrival is added to a phase that waits for none, only for 64 bytes", [](Shared& shared) {
+        open(shared, 1);
+        if (!first()) return;
+        barrier_arrive_expect(shared.barrier, 64);
+        barrier_arrive_after_copies(shared.barrier);
+    });
+}
+TEST(Checks, CopiesAreNoNumbersBeforeTheyAreThere) {
+    static const float number = 1;
+    static float early = 0;
+    Launch launch = one_warp;
+    launch.tma = Timing::late;
+    EXPECT_EQ(error(launch,
+                    [](Shared& shared) {
+                        open(shared, 1);
+                        if (!first()) return;
+                        auto& to = *reinterpret_cast<float*>(shared.bytes);
+                        int budget = wait_budget;
+                        copy_async(to, &number);
+                        barrier_arrive_after_copies(shared.barrier);
+                        early = load_shared(to);
+                        barrier_arrive(shared.barrier);
+                        barrier_wait(shared.barrier, 0, {budget, BarrierName::full, 0});
+                        EXPECT_EQ(load_shared(to), 1);
+                    }),
+              "none");
+    EXPECT_TRUE(std::isnan(early));
 }
 
 // ---- Registers

@@ -112,6 +112,8 @@ TEST_P(Grouped, AnySplit) {
         // By row: 4 k-blocks, now and then 8, a pitch of scales that TMA can take.
         const int least = !has_k_major_scales(kernel.tile) ? 9 : i % 6 == 0 ? 57 : 25;
         spec.k = 16 * (least + static_cast<std::int64_t>(random() % (has_k_major_scales(kernel.tile) ? 8 : 20)));
+        // Along m from any row on: copied.
+        if (has_k_major_scales(kernel.tile)) spec.a_scales_transposed = i % 3 == 2;
         spec.alignment = std::array<std::int64_t, 5>{1, 3, 16, 64, 128}[random() % 5];
         spec.size_format = random() % 2 == 0 ? Format::i32 : Format::i64;
         spec.seed = random();

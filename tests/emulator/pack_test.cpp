@@ -165,6 +165,22 @@ TEST_P(Pack, TailsInEveryTiming) {
     }
 }
 
+TEST_P(Pack, ScalesThatTmaCannotLoad) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    if (!copies_row_scales(kernel.tile)) GTEST_SKIP() << "other kernels do not copy scales";
+    for (const std::size_t i : {0, 1}) {
+        CaseSpec spec = tails(kernel.tile);
+        spec.k = 4 * 128 + 48;
+        spec.a_scales_transposed = i == 1;
+        spec.a_scale_gaps = {.row = i == 1 ? 1 : 0};
+        spec.guard_pages = true;
+        spec.seed = GetParam() + i;
+        if (!serves(kernel, spec)) continue;  // D that TMA cannot store
+        const std::size_t timing = (GetParam() + 3 * i) % timings.size();
+        expect_right(kernel, spec, {.tma = timings[timing].first, .wgmma = timings[timing].second, .seed = i});
+    }
+}
+
 TEST_P(Pack, EveryShape) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     std::size_t i = static_cast<std::size_t>(GetParam());

@@ -102,6 +102,11 @@ TEST(Races, StagedRows) {
     EXPECT_GT(races_of_store([] { hopper::same_in_warp(0); }), 0);
 }
 
+constexpr hopper::Tile k_major(hopper::Tile tile) {
+    tile.variant = hopper::Variant::fast_k_major_scales;
+    return tile;
+}
+
 template <hopper::Tile tile>
 int races_of_kernel(const char* recipe, bool transposed_scales) {
     const int before = reports;
@@ -131,6 +136,8 @@ TEST(Races, TheKernelHasNone) {
     for (const bool transposed : {false, true}) {
         EXPECT_EQ(races_of_kernel<blocks>("1x128:128x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<k_major(blocks)>("1x128:128x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<k_major(rows)>("1x128:1x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
     constexpr hopper::Tile slices{.shape = {.m = 64, .n = 16, .warpgroups = 1},
@@ -149,7 +156,10 @@ TEST(Races, NorHasTheGroupedKernel) {
                                 .a = {.scaling = Scaling::block_1x128},
                                 .b = {.scaling = Scaling::block_128x128},
                                 .family = hopper::Family::m_grouped};
-    for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<tile>("1x128:128x128", transposed), 0);
+    for (const bool transposed : {false, true}) {
+        EXPECT_EQ(races_of_kernel<tile>("1x128:128x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<k_major(tile)>("1x128:128x128", transposed), 0);
+    }
 }
 
 }  // namespace

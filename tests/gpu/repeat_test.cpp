@@ -17,23 +17,24 @@ namespace tilewright::test {
 namespace {
 
 constexpr int launches = 1000;
-constexpr int depth = 912;  // 8 k-blocks: a pitch of scales that TMA can take in either order
+constexpr int depth = 912;         // 8 k-blocks: a pitch of scales that TMA can take in either order
+constexpr int depth_copied = 848;  // 7: along k they are copied
 
 /// What differs, and in which launch; empty if nothing ever does.
-std::string repeat(const hopper::Tile& tile, const GpuCase& noise) {
+std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
     const Stream stream;
     const Stream other;
     const GpuCase gpu({.grouping = tile_grouping(tile),
                        .recipe = recipe_of(tile_recipe(tile)),
                        .m = 388,
                        .n = 520,
-                       .k = depth,
+                       .k = k,
                        .groups = tile_groups(tile),
                        .alpha = is_fast(tile) ? 1.0F : 2.0F,
                        .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                        .a_scales_transposed = !has_k_major_scales(tile),
                        .b_scales_transposed = true},
-                      planner::k_splits(tile, depth));
+                      planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";
     for (int launch = 0; launch < launches; ++launch) {
@@ -59,7 +60,8 @@ TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
         const GpuCase noise({.recipe = recipe_of("tensor:tensor"), .m = 900, .n = 1100, .k = 2048});
 #pragma omp for schedule(dynamic)
         for (std::size_t i = 0; i < tiles.size(); ++i) {
-            const std::string difference = repeat(tiles[i], noise);
+            std::string difference = repeat(tiles[i], depth, noise);
+            if (copies_row_scales(tiles[i])) difference += repeat(tiles[i], depth_copied, noise);
             if (difference.empty()) continue;
 #pragma omp critical
             EXPECT_EQ(difference, "") << ++failures;

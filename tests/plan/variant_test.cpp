@@ -28,6 +28,43 @@ TEST(Variant, CommonCallsTakeTheFastOne) {
     EXPECT_EQ(runs(g, hopper::Tile{}), KernelVariant::fast) << "no scales in the main loop";
 }
 
+TEST(Variant, ScalesThatTmaCannotLoadTakeTheOneForKMajorScales) {
+    struct Order {
+        const char* what;
+        Strides strides;
+    };
+    for (const Order& order :
+         {Order{"23 scales a row", {.row = 23, .k = 1}}, Order{"every second", {.row = 46, .k = 2}},
+          Order{"302 rows a column", {.row = 1, .k = 302}}, Order{"one for all", {}}}) {
+        Geometry g = test::block_scaled(300, 200, 2880);
+        g.a.scale_strides = order.strides;
+        EXPECT_EQ(runs(g), KernelVariant::fast_k_major_scales) << order.what;
+        g.a.recipe.scales = Format::ue8m0;
+        EXPECT_EQ(runs(g), KernelVariant::general) << order.what;
+    }
+    hopper::Tile both = block_scaled_tile();
+    both.b.scaling = hopper::Scaling::block_1x128;
+    Geometry g = test::block_scaled(300, 200, 2880);
+    g.b.recipe.granularity = Granularity::block_1x128;
+    EXPECT_EQ(runs(g, both), KernelVariant::fast_k_major_scales) << "B's along k, too";
+    g.b.recipe.scales = Format::ue8m0;
+    EXPECT_EQ(runs(g, both), KernelVariant::general);
+}
+
+TEST(Variant, GroupsThatBeginAnywhereAreFastInEitherOrder) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.family = hopper::Family::m_grouped;
+    for (const bool along_m : {false, true}) {
+        for (const Grouping grouping : {Grouping::m_grouped_offsets, Grouping::m_grouped_indices}) {
+            Geometry g = test::block_scaled(1000, 200, 1024);
+            g.grouping.grouping = grouping;
+            g.groups = 7;
+            if (along_m) transpose_scales(g.a, 1000);
+            EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << (along_m ? "along m" : "along k");
+        }
+    }
+}
+
 TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
     const Geometry common = test::block_scaled(300, 200, 1000);
     struct Change {
@@ -40,7 +77,7 @@ TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
         {"C", [](Geometry& g) { g.c = g.d; }},
         {"D that TMA cannot store", [](Geometry& g) { g.d.row_stride = 201; }},
         {"no k", [](Geometry& g) { g.k = 0; }},
-        {"scales that TMA cannot load", [](Geometry& g) { g.a.scale_strides = {.group = 0, .row = 9, .k = 1}; }},
+        {"scales of one byte", [](Geometry& g) { g.a.recipe.scales = Format::ue8m0; }},
     };
     for (const Change& change : changes) {
         Geometry g = common;

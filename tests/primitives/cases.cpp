@@ -119,6 +119,24 @@ PrimitiveCase share_case(int x, int y) {
             .y = y};
 }
 
+PrimitiveCase copy_case(int step, int first) {
+    std::vector<float> in(500);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i + 1);
+    return {.name = "copies of every " + std::to_string(step) + "th number from the " + std::to_string(first) + "th on",
+            .expression = "tilewright::primitives::copy_numbers",
+            .kernel = copy_numbers,
+            .threads = 32,
+            .a = {},
+            .b = {},
+            .d = {},
+            .in = std::move(in),
+            .out = 128,
+            .words = 1,
+            .count = 500,
+            .x = step,
+            .y = first};
+}
+
 PrimitiveCase phases_case() {
     return {.name = "phases of a barrier",
             .expression = "tilewright::primitives::complete_phases",
@@ -174,6 +192,7 @@ std::vector<PrimitiveCase> cases() {
             list.push_back(store_case(x, y, transposed));
         }
     }
+    for (const auto& [step, first] : {std::pair{1, 3}, std::pair{23, 0}}) list.push_back(copy_case(step, first));
     list.push_back(phases_case());
     list.push_back(convert_case(awkward_numbers()));
     return list;

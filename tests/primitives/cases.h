@@ -57,6 +57,8 @@ std::vector<std::byte> some_codes(int seed);
 PrimitiveCase product_case(const std::vector<std::byte>& a, const std::vector<std::byte>& b, int x, int y);
 PrimitiveCase store_case(int x, int y, bool transposed);
 PrimitiveCase share_case(int x, int y);
+/// Every `step`-th of some numbers, from the `first`-th on.
+PrimitiveCase copy_case(int step, int first);
 PrimitiveCase phases_case();
 /// Not one of `cases`: on the emulator it is a deadlock, on a GPU a time-out at work_empty.
 PrimitiveCase time_out_case();

@@ -111,6 +111,19 @@ TEST(Primitives, SharedBoxesArriveInBothBlocks) {
     }
 }
 
+TEST(Primitives, CopiesOfNumbersAreThereWhenTheirArrivalsAre) {
+    for (const Timing timing : {Timing::early, Timing::late}) {
+        for (const auto& [step, first] : {std::pair{1, 3}, std::pair{23, 0}}) {
+            const PrimitiveResult result = run_on_emulator(copy_case(step, first), timing);
+            EXPECT_EQ(at<u64>(result.words, 0), 0U) << "complete without the barrier's own arrival";
+            for (int i = 0; i < 128; ++i) {
+                const int from = first + (127 - i) * step;
+                ASSERT_EQ(at<float>(result.out, i), from < 500 ? static_cast<float>(from + 1) : 0.0F) << i;
+            }
+        }
+    }
+}
+
 // Bits of complete_phases' notes, in order: parity 0 no, 1 yes; after one arrival 0 no; after both 0 yes, 1 no;
 // expected bytes 1 no; the other block missing 1 no; all there 1 yes, 0 no.
 TEST(Primitives, PhasesOfABarrier) {
@@ -172,7 +185,7 @@ TEST(Primitives, NvrtcCompilesEveryCase) {
             EXPECT_FALSE(result.kernel.cubin.empty()) << each.name;
         }) << each.name;
     }
-    EXPECT_EQ(compiled.size(), 9U);
+    EXPECT_EQ(compiled.size(), 10U);
 }
 
 }  // namespace

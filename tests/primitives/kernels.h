@@ -1,6 +1,6 @@
 // Small kernels, each for one thing that the emulator claims about the hardware: swizzle, descriptors and fragments
 // (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`,
-// `stage_transposed_and_store`), multicast (`share_box`), the phases of an
+// `stage_transposed_and_store`), multicast (`share_box`), copies of single numbers (`copy_numbers`), the phases of an
 // mbarrier (`complete_phases`), conversions (`convert`). Device code: the emulator and NVRTC compile it, and both
 // must write the same bits.
 #pragma once
@@ -15,9 +15,10 @@ struct PrimitiveArguments {
     TensorMap a;      // 8-bit (k, row, 1), boxes of 128 x 64 (share_box: of 128 x 32), swizzled
     TensorMap b;      // 8-bit (k, row, 1), boxes of 128 x 64, swizzled
     TensorMap d;      // 16-bit (column, row, 1), boxes of 64 x 16, swizzled
-    const float* in;  // convert: [count, 3]
-    float* out;       // multiply_box: [128 threads, 32]; share_box: [2 blocks, 64 x 32]; convert: [count, 3]
-    u64* words;       // complete_phases: [1]; convert: [count, 2]
+    const float* in;  // convert: [count, 3]; copy_numbers: [count]
+    float* out;       // multiply_box: [128 threads, 32]; share_box: [2 blocks, 64 x 32]; convert: [count, 3];
+                      // copy_numbers: [128]
+    u64* words;       // complete_phases, copy_numbers: [1]; convert: [count, 2]
     int count;
     int x;  // where the box begins
     int y;
@@ -120,6 +121,36 @@ inline __global__ void share_box(const __grid_constant__ PrimitiveArguments argu
         store_global(arguments.out + rank * 64 * 32 + i, load_shared(arrived[i]));
     }
     sync_cluster();
+}
+
+/// A warp copies every x-th number, from the y-th on, as long as there are any, and zeros what it does not copy to. The
+/// copies add their arrivals to the barrier's own one, without which the phase is not complete.
+inline __global__ void copy_numbers(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    auto* to = reinterpret_cast<float*>(shared.a);
+    int budget = wait_budget;
+    const int lane = lane_index();
+    if (lane == 0) {
+        barrier_init(shared.full, 1);
+        barrier_init_fence();
+    }
+    sync_warp();
+    for (int i = lane; i < 128; i += warp_threads) {
+        const int from = arguments.y + i * arguments.x;
+        if (from < arguments.count) {
+            copy_async(to[i], arguments.in + from);
+        } else {
+            store_shared(to[i], 0);
+        }
+    }
+    barrier_arrive_after_copies(shared.full);
+    sync_warp();
+    if (lane == 0) {
+        store_global(arguments.words, u64(barrier_test(shared.full, 0)));
+        barrier_arrive(shared.full);
+    }
+    barrier_wait(shared.full, 0, {budget, BarrierName::full, 0});
+    for (int i = lane; i < 128; i += warp_threads) store_global(arguments.out + i, load_shared(to[127 - i]));
 }
 
 /// Bit after bit of what a barrier of two arrivals says of its phases: before the first, between arrivals of its own

@@ -8,8 +8,8 @@ namespace tilewright::hopper {
 
 template <Tile tile>
 struct Shared {
-    // The ring of k-blocks: values in swizzled rows of 128 bytes, then 1x128 scales. One TMA copy of K-major scales
-    // fills the scales of four stages' k-blocks, in the first of these stages.
+    // The ring of k-blocks: values in swizzled rows of 128 bytes, then 1x128 scales. K-major scales of A: those of four
+    // k-blocks for each row, in the stage of the first.
     alignas(tile_alignment) u8 mma_a_values[tile.stages][mma_a(tile).value_bytes()];
     alignas(tile_alignment) u8 mma_b_values[tile.stages][mma_b(tile).value_bytes()];
     // D between the consumers and the store warp. Split k: fragments from all slices.

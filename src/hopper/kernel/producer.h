@@ -5,6 +5,7 @@
 #include "hopper/epilogue/tma_store.h"
 #include "hopper/kernel/barriers.h"
 #include "hopper/mainloop/load.h"
+#include "hopper/mainloop/scales_copy.h"
 #include "hopper/mainloop/scales_load.h"
 #include "hopper/schedule/scheduler.h"
 
@@ -55,6 +56,13 @@ private:
     BlockScales<tile> block_scales_;
 };
 
+/// 1x128 scales without TMA.
+template <Tile tile>
+TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arguments) {
+    if constexpr (copies_row_scales(tile)) return RowScaleCopies<tile>(shared, arguments).run();
+    if constexpr (!copies_row_scales(tile)) return RowScales<tile>(shared, arguments).run();
+}
+
 template <Tile tile>
 TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles,
                               int warp) {
@@ -66,7 +74,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     switch (role_of(tile, warp)) {
         case Role::row_scales:
             if constexpr (may_load_row_scales(tile)) {
-                if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();
+                if (!arguments.scales_by_tma) return load_row_scales<tile>(shared, arguments);
             }
             break;
         case Role::store:

@@ -1,5 +1,5 @@
-// Scales of the mainloop by ordinary loads, where TMA cannot load them: 1x128 scales into their k-block's stage,
-// 128x128 scales into a ring of chunks.
+// Scales of the mainloop by ordinary loads, where TMA cannot load them: 1x128 scales into their k-block's stage
+// (kernels of K-major scales: scales_copy.h), 128x128 scales into a ring of chunks.
 #pragma once
 
 #include "hopper/block/k_slice.h"

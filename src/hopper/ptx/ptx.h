@@ -112,6 +112,14 @@ void tma_store_wait();       // global memory has been written
 /// Orders earlier writes to shared memory by this thread before TMA stores by threads that it synchronises with later.
 void fence_async_proxy();
 
+// ---- cp.async: copies of 4 bytes from global to shared memory, by each thread for itself
+
+/// What `to` holds is undefined until the copy is complete.
+void copy_async(float& to, const float* from);
+/// One arrival more in the phase under way, made when all earlier copies of this thread are complete. Another
+/// arrival of the phase must still be missing.
+void barrier_arrive_after_copies(Barrier& barrier);
+
 // ---- wgmma: 64 x n products of k 32, by a warpgroup together. Thread t of the warpgroup holds of each 8 columns j
 //   d[4 j + 0, 1]: row 16 (t / 32) + t % 32 / 4,     columns 8 j + 2 (t % 4) + 0, 1
 //   d[4 j + 2, 3]: row 16 (t / 32) + t % 32 / 4 + 8, the same columns

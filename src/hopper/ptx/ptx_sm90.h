@@ -151,6 +151,19 @@ TILEWRIGHT_DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_
 TILEWRIGHT_DEVICE void tma_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 TILEWRIGHT_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// ---- cp.async
+
+// Through L1 (.ca), which .cg does not offer for 4 bytes: the neighbours in a sector are copied next.
+TILEWRIGHT_DEVICE void copy_async(float& to, const float* from) {
+    asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4;" ::"r"(shared_address(&to)),
+                 "l"(__cvta_generic_to_global(from))
+                 : "memory");
+}
+// Without .noinc: the barrier counts this arrival in addition to those that it was initialised for.
+TILEWRIGHT_DEVICE void barrier_arrive_after_copies(Barrier& barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+
 // ---- wgmma
 
 // PTX ISA, "Matrix Descriptor Format": address / 16 in bits 0..13; 1 in bits 16.. (the leading dimension's stride, not

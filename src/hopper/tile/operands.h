@@ -74,10 +74,15 @@ constexpr int block_scales_per_k_block(const Tile& tile) { return d_columns(tile
 
 /// Swapped and split-k tiles ship one fast kernel for all orders of 1x128 scales, so it keeps the ordinary loads.
 constexpr bool fast_loads_row_scales(const Tile& tile) { return tile.swap_ab || splits_k(tile); }
+/// K-major kernels copy what TMA cannot load (mainloop/scales_copy.h): it serves all strides of f32 and takes no
+/// registers.
+constexpr bool copies_row_scales(const Tile& tile) { return has_k_major_scales(tile); }
 /// Whether the kernel holds code that loads 1x128 scales without TMA.
-constexpr bool may_load_row_scales(const Tile& tile) { return !is_fast(tile) || fast_loads_row_scales(tile); }
+constexpr bool may_load_row_scales(const Tile& tile) {
+    return !is_fast(tile) || fast_loads_row_scales(tile) || copies_row_scales(tile);
+}
 
-/// k-blocks whose scales of A one TMA copy loads, with the stage of the first: TMA moves at least 16 bytes of a row.
+/// k-blocks whose scales of A are loaded at once, with the stage of the first: TMA moves at least 16 bytes of a row.
 constexpr int k_blocks_per_scale_copy(const Tile& tile) { return has_k_major_scales(tile) ? 4 : 1; }
 /// Of a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole.
 constexpr int a_scale_copy_bytes(const Tile& tile, int rows) {

@@ -10,7 +10,7 @@ enum class Role : unsigned char {
     load,       // operands, and 1x128 scales if TMA can: by TMA
     scheduler,  // grouped: reads the group sizes and produces work tiles; also loads 128x128 and epilogue scales
     block_and_epilogue_scales,  // loads them, where no scheduler does
-    row_scales,                 // loads 1x128 scales, where TMA cannot
+    row_scales,                 // loads or copies 1x128 scales, where TMA cannot
     store,                      // D from shared memory, by TMA
     spare,
     multiply,

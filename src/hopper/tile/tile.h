@@ -33,7 +33,7 @@ enum class Family : unsigned char { dense, m_grouped };  // dense: batched too; 
 enum class Variant : unsigned char {
     general,
     fast,                 // D bf16 by TMA, alpha 1, no C, k > 0; 1x128 scales by TMA, contiguous along rows
-    fast_k_major_scales,  // the same, A's 1x128 scales contiguous along k
+    fast_k_major_scales,  // the same, A's 1x128 scales contiguous along k; or f32 scales in any strides, by copies
 };
 
 /// m and n are those of the tensor core: m counts rows of mma A (64 each wgmma), n rows of mma B (8 to 256).
