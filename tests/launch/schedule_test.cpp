@@ -110,8 +110,9 @@ std::vector<int> row_order(const Extent& extent) {
 TEST(Schedule, TakesALastRowInWhichAWarpgroupHasNothingLast) {
     const Extent cheap{.m = 128 * 3 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
     EXPECT_EQ(row_order<Tile{}>(cheap), (std::vector{0, 1, 0, 1, 2, 2, 3, 3}));
-    const Extent dear{.m = 128 * 3 + 65, .n = 128 * 2, .batch = 1, .raster_width = 2};
-    EXPECT_EQ(row_order<Tile{}>(dear), (std::vector{0, 1, 0, 1, 2, 3, 2, 3})) << "it would read B again for nothing";
+    const Extent expensive{.m = 128 * 3 + 65, .n = 128 * 2, .batch = 1, .raster_width = 2};
+    EXPECT_EQ(row_order<Tile{}>(expensive), (std::vector{0, 1, 0, 1, 2, 3, 2, 3}))
+        << "it would read B again for nothing";
     constexpr Tile tall{.shape = {.m = 256}};
     EXPECT_EQ(row_order<tall>({.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2}),
               (std::vector{0, 0, 1, 1}));
@@ -136,8 +137,8 @@ TEST(Schedule, BlocksThatShareBTakeThatOfTheirFirstLast) {
     constexpr Tile pair{.cluster = share_b(2)};
     const Extent cheap{.m = 256 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
     EXPECT_EQ(row_order<pair>(cheap), (std::vector{0, 0, 2, 2}));
-    const Extent dear{.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2};
-    EXPECT_EQ(row_order<pair>(dear), (std::vector{0, 2, 0, 2})) << "the first block has a full tile";
+    const Extent expensive{.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2};
+    EXPECT_EQ(row_order<pair>(expensive), (std::vector{0, 2, 0, 2})) << "the first block has a full tile";
 }
 
 /// 777 rows: six full tiles and one of 9 rows, for each of 56 columns of tiles.

@@ -82,8 +82,7 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<tile>& shared, const Arguments& argumen
     while (work.exists != 0) {
         const WorkTile next = tiles.next(budget);
         const auto rows_of = [&](int warpgroup) {
-            const int row_end = is_grouped(tile) ? work.row_end : arguments.m;
-            return skips_rows(tile) ? row_end - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
+            return skips_rows(tile) ? work.row_end - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
         };
         for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {
             const int stores = min(at_once, stores_per_share(tile, bytes) - begin);

@@ -19,10 +19,10 @@ struct SchedulerParams {
     FastDivmod columns;  // of tiles
 };
 
-/// Whether the last row of tiles comes after all others. Where D ends so early in it that a warpgroup has no row, its
-/// tiles are cheap, and should go to the blocks that have one full tile less. Other last rows cost what full ones do,
-/// and taken last they would read B again for nothing. (Blocks that share B wait for the first of them, which has most
-/// rows.)
+/// Whether the last row of tiles is taken after all others. Where D ends so early in it that a warpgroup has no row,
+/// its tiles are cheap, and should go to the blocks that have one full tile less. Other last rows cost what full ones
+/// do, and taken last they would read B again for nothing. (Blocks that share B wait for the first of them, which has
+/// most rows.)
 constexpr bool takes_last_row_last(const Tile& tile, int m) {
     const int rest = m % cluster_rows(tile);
     return skips_rows(tile) && rest != 0 && rest < m && rest <= tile.shape.m - rows_per_warpgroup(tile);
