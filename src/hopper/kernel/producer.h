@@ -26,16 +26,23 @@ template <Tile tile>
 class SchedulerAndScales {
 public:
     TILEWRIGHT_DEVICE SchedulerAndScales(Shared<tile>& shared, const Arguments& arguments)
-        : shared_(shared), arguments_(arguments) {}
+        : shared_(shared), arguments_(arguments), block_scales_(shared, arguments) {}
 
     TILEWRIGHT_DEVICE int run() {
         ProducedWorkTiles<tile> tiles(shared_, arguments_);
         tiles.prepare();
+        bool has_first = false;
+        if constexpr (!is_grouped(tile)) {
+            if constexpr (has_block_scales(tile)) block_scales_.read_first(tiles.first(budget_));
+            has_first = true;
+        }
+        sync_initialised<tile>(NamedBarrier::producers);
         for (WorkTile work = tiles.first(budget_); work.exists != 0; work = tiles.next(budget_)) {
             if constexpr (has_epilogue_scales(tile)) {
                 load_epilogue_scales<tile>(shared_, arguments_, work, epilogue_scales_, budget_);
             }
-            if constexpr (has_block_scales(tile)) load_block_scales<tile>(shared_, arguments_, work, chunks_, budget_);
+            if constexpr (has_block_scales(tile)) block_scales_.load(work, has_first, budget_);
+            has_first = false;
         }
         return budget_;
     }
@@ -45,17 +52,18 @@ private:
     const Arguments& arguments_;
     int budget_ = wait_budget;
     PipelineState<epilogue_scale_slots> epilogue_scales_{.phase = 1};
-    PipelineState<scale_chunk_slots> chunks_{.phase = 1};
+    BlockScales<tile> block_scales_;
 };
 
 template <Tile tile>
 TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles,
                               int warp) {
     if (role_of(tile, warp) == Role::load) return load<tile>(shared, arguments, tiles);
+    const bool schedules =
+        role_of(tile, warp) == Role::scheduler || role_of(tile, warp) == Role::block_and_epilogue_scales;
+    if (schedules) return SchedulerAndScales<tile>(shared, arguments).run();
     sync_initialised<tile>(NamedBarrier::producers);
     switch (role_of(tile, warp)) {
-        case Role::scheduler:
-        case Role::block_and_epilogue_scales: return SchedulerAndScales<tile>(shared, arguments).run();
         case Role::row_scales:
             if constexpr (may_load_row_scales(tile)) {
                 if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();

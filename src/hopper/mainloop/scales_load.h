@@ -96,23 +96,52 @@ private:
     float values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 
-/// Loads the 128x128 scales of one tile, chunk by chunk.
+/// The 128x128 scales of one tile, chunk by chunk. A chunk is read before its slot is waited for; the first one may be
+/// read before the block's barriers are initialised, so that it arrives with the first k-block's values.
 template <Tile tile>
-TILEWRIGHT_DEVICE void load_block_scales(Shared<tile>& shared, const Arguments& arguments, const WorkTile& work,
-                                         PipelineState<scale_chunk_slots>& chunks, int& budget) {
-    const KSlice slice = k_slice_of<tile>(arguments);
-    for (int begin = slice.begin; begin < slice.begin + slice.count; begin += scale_chunk_k_blocks) {
-        const int slot = chunks.stage;
-        barrier_wait(shared.block_scales_empty[slot], chunks.phase, {budget, BarrierName::block_scales_empty, slot});
-        for (int i = 0; i < block_scales_per_k_block(tile); ++i) {
-            const int row_block = (work.column + i * columns_per_block_scale(tile)) / 128;
-            const float value = scale_at(arguments.scales_b, work.group, row_block, begin + lane_index());
-            store_shared(shared.block_scales[slot][i][lane_index()], value);
+class BlockScales {
+public:
+    TILEWRIGHT_DEVICE BlockScales(Shared<tile>& shared, const Arguments& arguments)
+        : shared_(shared), arguments_(arguments), slice_(k_slice_of<tile>(arguments)) {}
+
+    /// Reads the chunk of the k-blocks from `begin` on.
+    TILEWRIGHT_DEVICE void read(const WorkTile& work, int begin) {
+        const ScaleView& view = arguments_.scales_b;
+        const int k_block = begin + lane_index();
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+            const int row = (work.column + i * columns_per_block_scale(tile)) / 128;
+            const i64 index = work.group * view.batch_stride + row * view.row_stride + k_block * view.k_stride;
+            values_[i] = row < view.rows && k_block < view.k_blocks ? load_scale(view, index) : 0;
         }
-        sync_warp();
-        warp_arrives<tile>(shared.block_scales_full[slot], lane_index());
-        chunks.advance();
     }
-}
+    TILEWRIGHT_DEVICE void read_first(const WorkTile& work) {
+        if (work.exists != 0 && slice_.count > 0) read(work, slice_.begin);
+    }
+
+    /// Loads a tile's; `read`: the first chunk has been read.
+    TILEWRIGHT_DEVICE void load(const WorkTile& work, bool has_first, int& budget) {
+        for (int begin = slice_.begin; begin < slice_.begin + slice_.count; begin += scale_chunk_k_blocks) {
+            if (!has_first || begin > slice_.begin) read(work, begin);
+            const int slot = chunks_.stage;
+            barrier_wait(shared_.block_scales_empty[slot], chunks_.phase,
+                         {budget, BarrierName::block_scales_empty, slot});
+#pragma unroll
+            for (int i = 0; i < rows; ++i) store_shared(shared_.block_scales[slot][i][lane_index()], values_[i]);
+            sync_warp();
+            warp_arrives<tile>(shared_.block_scales_full[slot], lane_index());
+            chunks_.advance();
+        }
+    }
+
+private:
+    static constexpr int rows = block_scales_per_k_block(tile);
+
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+    KSlice slice_;
+    PipelineState<scale_chunk_slots> chunks_{.phase = 1};
+    float values_[rows];
+};
 
 }  // namespace tilewright::hopper
