@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -53,6 +54,18 @@ def test_the_means_are_the_records(along):
     row = re.search(rf"^\| scales adjacent along {along} \|(.*)\|$", PAGE, re.MULTILINE).group(1)
     shown = [float(re.match(r" ([\d.]+)", cell).group(1)) for cell in row.split("|")]
     assert shown == [pytest.approx(mean, abs=0.00051) for mean in means(dense(along))]
+
+
+@pytest.mark.parametrize("along", ["m", "k"])
+def test_the_means_by_one_factor_are_those_of_the_program(along):
+    program = ROOT / "build/release/src/cli/tilewright"
+    command = [program, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    means = {line["class"]: line["deep_gemm"] for line in map(json.loads, lines) if line["tuned_rows"]}
+    row = re.search(rf"^\| by one factor a run, along {along} \|(.*)\|$", PAGE, re.MULTILINE).group(1)
+    classes = ["dense m >= 4096", "dense m = 1024", "dense m = 64, 128"]
+    shown = [float(cell) for cell in row.split("|")]
+    assert shown == [pytest.approx(means[f"{name}, scales along {along}"], abs=0.00051) for name in classes]
 
 
 def test_the_readme_rounds_the_means():
