@@ -72,7 +72,9 @@ gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYT
 	  done; \
 	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_offsets --recipe 1d2d --sa-layout k $$tuned $(gpu-record) || exit; \
 	done; done
-	$(program) bench --backend hopper --suite peers --m 4096 --sustained --peers --recipe 1d2d $(gpu-record)
+	for nk in "7168 --k 16384" "7168 --k 2048" "4096 --k 7168"; do \
+	  $(program) bench --backend hopper --m 4096 --n $$nk --sustained --peers --recipe 1d2d $(gpu-record) || exit; \
+	done
 	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
 
 lint: build  ## format, clang-tidy, layering, documentation
