@@ -54,31 +54,28 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 	cmake --build --preset release -j $(cpus)
 	tests/gpu/run_all build/release
 
-gpu-bench: build  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
-	mkdir -p benchmarks/results
-	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d $(gpu-record)
-	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --sa-layout k $(gpu-record)
+gpu-bench: gpu-classes  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d2d --flush dirty $(gpu-record)
-	for op in m_grouped_offsets m_grouped_masked m_grouped_indices; do \
-	  $(program) bench --backend hopper --suite peers --peers --op $$op --recipe 1d2d --sa-layout k $(gpu-record) || exit; \
-	done
-	$(program) bench --backend hopper --suite peers --peers --op m_grouped_masked --recipe 1d2d $(gpu-record)
+	$(program) bench --backend hopper --suite peers --peers --op m_grouped_indices --recipe 1d2d --sa-layout k $(gpu-record)
 	for suite in qwen3-235b llama-70b; do \
 	  $(program) bench --backend hopper --suite $$suite --m 1,16,48 --peers --recipe 1d2d $(gpu-record) || exit; \
 	done
 
-gpu-classes: build python-package  ## on a Hopper GPU with torch: what `tilewright classes` reads, appended to benchmarks/results
+gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYTHON: one that has torch and the package
+	mkdir -p benchmarks/results
 	for suite in peers peers-ragged; do for tuned in "" --no-tuned-rows; do for layout in m k; do \
 	  $(program) bench --backend hopper --suite $$suite --peers --recipe 1d2d --sa-layout $$layout $$tuned $(gpu-record) || exit; \
 	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_masked --recipe 1d2d --sa-layout $$layout $$tuned $(gpu-record) || exit; \
 	  done; \
 	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_offsets --recipe 1d2d --sa-layout k $$tuned $(gpu-record) || exit; \
 	done; done
-	$(program) bench --backend hopper --suite peers --m 4096 --sustained --peers --recipe 1d2d $(gpu-record)
-	$(python) benchmarks/drop_in.py $(gpu-record)
+	for nk in "7168 --k 16384" "7168 --k 2048" "4096 --k 7168"; do \
+	  $(program) bench --backend hopper --m 4096 --n $$nk --sustained --peers --recipe 1d2d $(gpu-record) || exit; \
+	done
+	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint

@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SUITES = {"peers": "h200.jsonl", "peers-ragged": "h200_ragged.jsonl"}
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
 GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
+FOLDERS = ("src", "include", "python", "cmake")  # from which results follow
 REFERENCE = (4096, 4096, 7168)
 ALIGNMENT = 128
 FLUSH_BYTES = 256 << 20
@@ -182,7 +183,8 @@ def origin():
     import torch
 
     began = datetime.datetime.now(datetime.timezone.utc)
-    commit = git("describe", "--always", "--dirty", "--abbrev=10")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *FOLDERS, "CMakeLists.txt")
+    commit = git("rev-parse", "--short=10", "HEAD") + ("-dirty" if changed else "")
     line = {
         "output": "bf16",
         "flush": "clean",
@@ -192,9 +194,8 @@ def origin():
         "commit": commit,
         "command": " ".join(["benchmarks/drop_in.py", *sys.argv[1:]]),
     }
-    if commit and not commit.endswith("-dirty"):
-        folders = [f"HEAD:{folder}" for folder in ("src", "include", "python", "cmake")]
-        line["trees"] = " ".join(git("rev-parse", "--short=10", folder) for folder in folders)
+    if commit and not changed:
+        line["trees"] = " ".join(git("rev-parse", "--short=10", f"HEAD:{folder}") for folder in FOLDERS)
     return line
 
 

@@ -37,14 +37,15 @@ CLASSES = [("m >= 4096", 4096, 1 << 62), ("m = 129 .. 4095", 129, 4095), ("m <= 
 
 
 def read_lines(path):
-    """The dense lines of a file with a clean flush, by peer and shape."""
+    """The dense lines of a file with a clean flush and, of ours, with tuned rows, by peer and shape."""
     times = {}
     for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-            if row["op"] == "dense" and row.get("flush", "clean") == "clean":
+            usual = row.get("flush", "clean") == "clean" and row.get("tuned_rows", True)
+            if row["op"] == "dense" and usual:
                 times[row["peer"], tuple(row["shape"])] = row["us"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise SystemExit(f"plot: {path}, line {number}: {error!r}") from error

@@ -1,19 +1,28 @@
 # Writes the commit that is being built into a header, each time the program is built, and the trees from which results
 # follow; the file changes only when they do. Called with SOURCE_DIR and OUTPUT.
 cmake_minimum_required(VERSION 3.25)  # a script of its own: without this, old policies and their warnings hold
+set(folders src include python cmake)  # as in tests/lint/test_record.py, which compares them with the newest commit's
+
+function(git result)
+  execute_process(COMMAND git ${ARGN} WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE text
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+
 set(commit "")
 set(trees "")
 if(EXISTS ${SOURCE_DIR}/.git)
-  execute_process(COMMAND git describe --always --dirty --abbrev=10 WORKING_DIRECTORY ${SOURCE_DIR}
-                  OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  # Ten digits each, in the order of tests/lint/test_record.py, which compares them with those of the newest commit.
-  if(NOT commit MATCHES "-dirty$")
-    foreach(folder src include python cmake)
-      execute_process(COMMAND git rev-parse --short=10 HEAD:${folder} WORKING_DIRECTORY ${SOURCE_DIR}
-                      OUTPUT_VARIABLE tree OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-      string(APPEND trees " ${tree}")
+  git(commit rev-parse --short=10 HEAD)
+  # Other files, records for one, may differ from the commit's.
+  git(changed status --porcelain --untracked-files=no -- ${folders} CMakeLists.txt)
+  if(NOT changed STREQUAL "")
+    string(APPEND commit -dirty)
+  else()
+    foreach(folder ${folders})
+      git(tree rev-parse --short=10 HEAD:${folder})
+      list(APPEND trees "${tree}")
     endforeach()
-    string(STRIP "${trees}" trees)
+    list(JOIN trees " " trees)
   endif()
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT

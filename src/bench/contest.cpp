@@ -41,7 +41,8 @@ Contest::Contest(const BenchShape& shape, const Settings& settings, GpuOperands&
     add(Peer::tilewright, "Tilewright", ours);
     if (settings.peers && is_e4m3(settings.recipe) && shape.grouping == Grouping::dense) {
         add_blas(Peer::blas_tensor, operands, measure::BlasScaling::tensor, note);
-        add_blas(Peer::blas_blocks, operands, measure::BlasScaling::blocks, note);
+        // Its energy is in no table.
+        if (!settings.sustained) add_blas(Peer::blas_blocks, operands, measure::BlasScaling::blocks, note);
     }
     if (!has_stream_peer(shape, settings)) return;
     stream_.emplace(device, operands.on_device());

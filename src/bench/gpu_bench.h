@@ -24,6 +24,7 @@ public:
     Timing time_reference(const Settings& settings);
 
     /// Where the watts of continuous load come from, or what lacks.
+    bool measures_power() { return power_meter() != nullptr; }
     std::string power_source();
 
     measure::Device& device() { return device_; }

@@ -52,7 +52,12 @@ bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::Benc
                        .started = started};
         const bool compares = settings.peers && !settings.sustained;
         if (compares) run.reference_seconds = reference_seconds(gpu, run, records);
-        if (tables) print_gpu_head(run, shapes, settings.sustained ? gpu.power_source() : "");
+        const std::string power_source = settings.sustained ? gpu.power_source() : "";
+        if (tables) {
+            print_gpu_head(run, shapes, power_source);
+        } else if (settings.sustained && !gpu.measures_power()) {
+            fmt::print(stderr, "tilewright: bench: power {}\n", power_source);
+        }
         const std::vector<bench::Result> results = session.run({run});
         if (compares && run.reference_seconds) reference_seconds(gpu, run, records);  // the clock drifts
         if (tables) fmt::print("\n{}", bench::summary(results, run));

@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -12,13 +13,17 @@ PAGE = (ROOT / "docs/performance.md").read_text()
 
 
 def dense(scales_along):
-    """(m, n, k) -> (microseconds, speed against DeepGEMM) of 1x128 : 128x128."""
+    """(m, n, k) -> (microseconds, speed against DeepGEMM) of 1x128 : 128x128, for the shapes of the page's tables."""
     found = {}
+    peers = map(json.loads, (ROOT / "benchmarks/peers/h200.jsonl").read_text().splitlines())
+    shapes = {tuple(row["shape"]) for row in peers if row["op"] == "dense"}
     with open(ROOT / "benchmarks/results/h200.jsonl") as file:
         for line in map(json.loads, file):
             speed = [value for key, value in line.items() if key.startswith("speed_against")]
             wanted = {"op": "dense", "recipe": "1x128:128x128", "scales_along": scales_along, "flush": "clean"}
-            if speed and all(line.get(key) == value for key, value in wanted.items()):
+            if not speed or tuple(line["shape"]) not in shapes or not line.get("tuned_rows", True):
+                continue
+            if all(line.get(key) == value for key, value in wanted.items()):
                 found[tuple(line["shape"])] = (line["us"], speed[0])
     return found
 
@@ -49,6 +54,18 @@ def test_the_means_are_the_records(along):
     row = re.search(rf"^\| scales adjacent along {along} \|(.*)\|$", PAGE, re.MULTILINE).group(1)
     shown = [float(re.match(r" ([\d.]+)", cell).group(1)) for cell in row.split("|")]
     assert shown == [pytest.approx(mean, abs=0.00051) for mean in means(dense(along))]
+
+
+@pytest.mark.parametrize("along", ["m", "k"])
+def test_the_means_by_one_factor_are_those_of_the_program(along):
+    program = ROOT / "build/release/src/cli/tilewright"
+    command = [program, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    means = {line["class"]: line["deep_gemm"] for line in map(json.loads, lines) if line["tuned_rows"]}
+    row = re.search(rf"^\| by one factor a run, along {along} \|(.*)\|$", PAGE, re.MULTILINE).group(1)
+    classes = ["dense m >= 4096", "dense m = 1024", "dense m = 64, 128"]
+    shown = [float(cell) for cell in row.split("|")]
+    assert shown == [pytest.approx(means[f"{name}, scales along {along}"], abs=0.00051) for name in classes]
 
 
 def test_the_readme_rounds_the_means():

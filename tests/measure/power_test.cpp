@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "measure/fake_nvml.h"
-#include "measure/load.h"
 
 namespace tilewright::measure {
 namespace {
@@ -98,13 +97,6 @@ TEST(Power, ACounterThatStopsOrFailsIsAnError) {
     fake.is_lost = true;
     meter.start();
     EXPECT_NE(message_of([&] { meter.stop(); }).find("GPU is lost"), std::string::npos);
-}
-
-TEST(Load, BatchesGrowUntilTheyAreLong) {
-    EXPECT_EQ(next_batch(1, 1e-6), 2);
-    EXPECT_EQ(next_batch(8, 4e-3), 16);
-    EXPECT_EQ(next_batch(8, 6e-3), 8);
-    EXPECT_EQ(next_batch(4096, 1e-6), 4096) << "no end otherwise";
 }
 
 }  // namespace

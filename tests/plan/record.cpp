@@ -32,6 +32,8 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
     if (found == shapes.end())
         found =
             shapes.insert(shapes.end(), {.work = work, .measured = {}, .unmeasured = {}, .illegal = 0, .command = {}});
+    // Lines name their grouping since then.
+    found->as_users_have_them = row.contains("grouping");
     const hopper::Tile tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
     found->command = row.at("command").get<std::string>();
     if (why_illegal(tile, work, h200())) {
@@ -49,6 +51,14 @@ void find_unmeasured(RecordedShape& shape) {
             continue;
         shape.unmeasured.push_back(tile);
     }
+}
+
+Verdict verdict_of(const hopper::Tile& chosen, double predicted, const RecordedShape& shape) {
+    Verdict verdict{.chosen = chosen, .predicted = predicted};
+    for (const MeasuredTile& measured : shape.measured) {
+        if (measured.tile == chosen) verdict.slower = measured.seconds / shape.best();
+    }
+    return verdict;
 }
 
 }  // namespace
@@ -81,11 +91,12 @@ Verdict judge(const RecordedShape& shape, const Model& model) {
     }
     for (const hopper::Tile& tile : shape.unmeasured) add(tile);
     const PricedTile& chosen = best_of(priced);
-    Verdict verdict{.chosen = chosen.tile, .predicted = chosen.cost.seconds};
-    for (const MeasuredTile& measured : shape.measured) {
-        if (measured.tile == chosen.tile) verdict.slower = measured.seconds / shape.best();
-    }
-    return verdict;
+    return verdict_of(chosen.tile, chosen.cost.seconds, shape);
+}
+
+Verdict judge_planner(const RecordedShape& shape) {
+    const hopper::Tile chosen = choose(shape.work, h200(), {});
+    return verdict_of(chosen, cost(chosen, shape.work, h200(), fitted_model).seconds, shape);
 }
 
 }  // namespace tilewright::planner

@@ -20,6 +20,7 @@ struct RecordedShape {
     std::vector<hopper::Tile> unmeasured;  // the other legal candidates
     int illegal = 0;                       // measurements of tiles that are no longer legal
     std::string command;                   // that made the record
+    bool as_users_have_them = false;       // drawn by src/check/user_sizes.h, and not by what was before it
 
     double best() const;  // seconds of the fastest
 };
@@ -34,7 +35,10 @@ struct Verdict {
     double predicted = 0;  // seconds
 };
 
-/// The candidate that the model thinks fastest, as `explain` does without tuned rows.
+/// The candidate that the model thinks fastest, as `explain` does without tuned rows and hints.
 Verdict judge(const RecordedShape& shape, const Model& model);
+
+/// What runs where there are no tuned rows.
+Verdict judge_planner(const RecordedShape& shape);
 
 }  // namespace tilewright::planner

@@ -20,11 +20,11 @@ def plot():
 
 @pytest.fixture
 def results(tmp_path):
-    """As `tilewright bench` writes them: ours twice (the later counts), with another flush, and a live peer."""
+    """As `tilewright bench` writes them: ours twice (the later counts), with another flush, without tuned rows, and a live peer."""
     lines = []
     for shape in ([64, 2112, 7168], [1024, 7168, 2048], [4096, 7168, 2048]):
         ours = {"peer": "Tilewright 0.1 (1x128:128x128)", "op": "dense", "shape": shape, "flush": "clean"}
-        lines += [ours | {"us": 99.0}, ours | {"us": 10.0}, ours | {"us": 50.0, "flush": "dirty"}]
+        lines += [ours | {"us": 99.0}, ours | {"us": 10.0}, ours | {"us": 50.0, "flush": "dirty"}, ours | {"us": 60.0, "tuned_rows": False}]
         lines.append({"peer": "cuBLASLt 13.1 per-tensor scale", "op": "dense", "shape": shape, "us": 9.0})
     path = tmp_path / "results.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
