@@ -27,10 +27,14 @@ const char* word(hopper::Role role) {
     return "?";
 }
 
-void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run) {
+}  // namespace
+
+hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run) {
+    hopper::KernelReport report{};
     launch::Launch launch = launch::lower(geometry, kernel.tile, run.sms);
-    if (launch.blocks == 0) return;
+    if (launch.blocks == 0) return report;
     hopper::Arguments& arguments = launch.arguments;
+    arguments.report = &report;
     arguments.a = emulator::encode(launch.a);
     arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
@@ -46,7 +50,10 @@ void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Condi
                       .registers = launch_registers(kernel.tile),
                       .role = [&](int warp) { return word(role_of(kernel.tile, warp)); }},
                      [&] { kernel.run(arguments); });
+    return report;
 }
+
+namespace {
 
 /// The first element of D that differs, or nothing.
 std::string wrong_element(const check::CaseSpec& spec, const Geometry& g, const std::vector<std::byte>& given,
@@ -93,7 +100,8 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     try {
-        run_on_emulator(kernel, g, run);
+        const hopper::KernelReport report = run_on_emulator(kernel, g, run);
+        if ((report.producer.word | report.consumer.word | report.mixed.word) != 0) return "a report to the host";
     } catch (const emulator::Error& error) {
         return error.what();
     }

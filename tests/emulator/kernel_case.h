@@ -22,6 +22,9 @@ std::string describe(const Conditions& run);
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
+/// What the kernel reports to the host.
+hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run);
+
 /// Empty: all of D's bytes agree, and nothing else was written. Otherwise what is wrong.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 

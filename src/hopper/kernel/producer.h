@@ -55,6 +55,17 @@ private:
     BlockScales<tile> block_scales_;
 };
 
+/// Warp 2 of grouped kernels, which has little to do where TMA loads all scales, looks for rows of two groups besides.
+template <Tile tile>
+TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arguments) {
+    int budget = wait_budget;
+    if constexpr (has_row_scales(tile) && may_load_row_scales(tile)) {
+        if (!arguments.scales_by_tma) budget = RowScales<tile>(shared, arguments).run();
+    }
+    if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
+    return budget;
+}
+
 template <Tile tile>
 TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles,
                               int warp) {
@@ -64,11 +75,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     if (schedules) return SchedulerAndScales<tile>(shared, arguments).run();
     sync_initialised<tile>(NamedBarrier::producers);
     switch (role_of(tile, warp)) {
-        case Role::row_scales:
-            if constexpr (may_load_row_scales(tile)) {
-                if (!arguments.scales_by_tma) return RowScales<tile>(shared, arguments).run();
-            }
-            break;
+        case Role::row_scales: return load_row_scales<tile>(shared, arguments);
         case Role::store:
             if constexpr (is_fast(tile)) return store_tiles<tile, 2>(shared, arguments, tiles);
             if (!arguments.stored_by_tma) break;
