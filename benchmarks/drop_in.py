@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """`tilewright.deep_gemm` on the shapes of the peers' tables, called as DeepGEMM is, timed on the GPU that is there.
 
-    benchmarks/drop_in.py [--op contiguous,masked,dense] [--suite peers,peers-ragged] [--repeats 12] [--json FILE]
+    benchmarks/drop_in.py [--op contiguous,masked,dense] [--suite peers,peers-ragged] [--repeats 12] [--ends] [--json FILE]
 
 Scales of neighbouring rows are neighbours in memory; contiguous groups are padded to 128 rows and given by row indices,
 -1 in the padding; masked calls say expected_m = int(1.2 * mean). Each result is held against a product of the
 dequantised operands in float32. Then each call is timed 12 times: L2 is flushed (256 MB written, 256 MB read), and the
 times of all kernels of the call, as torch's profiler has them, are added up; the median counts. cuBLASLt per tensor on
 4096 x 4096 x 7168 is timed first and last. `--json` appends lines that `tilewright classes` reads. Needs torch.
+`--ends` times the same contiguous groups next to it without padding, by `tilewright.grouped_gemm(offsets=)` with scales
+along k, and prints the ratio and the drop-in's kernels a call; more than one, or 3 % more time, is exit code 1.
 """
 
 import argparse
@@ -76,6 +78,19 @@ class Call:
             self.sizes = torch.full((lead[0],), -1, dtype=torch.int32, device=device)
             for group, (start, size) in enumerate(zip(self.starts, self.rows, strict=True)):
                 self.sizes[start : start + size] = group
+
+    def by_exact_ends(self):
+        """The same groups without padding, which the library takes and DeepGEMM does not."""
+        import tilewright
+
+        rows = self.torch.cat([self.torch.arange(s, s + n) for s, n in zip(self.starts, self.rows, strict=True)])
+        rows = rows.to(self.device)
+        values = self.a.view(self.torch.uint8)[rows].view(self.torch.float8_e4m3fn)
+        a = tilewright.Quantized(values, "1x128", self.a_scales[rows].contiguous())
+        b = tilewright.Quantized(self.b, "128x128", self.b_scales)
+        ends = self.torch.tensor(self.rows).cumsum(0).to(self.torch.int32).to(self.device)
+        d = self.torch.full((len(rows), self.n), float("nan"), dtype=self.torch.bfloat16, device=self.device)
+        return lambda: tilewright.grouped_gemm(a, b, offsets=ends, out=d), lambda: self.d[rows], d
 
     def values(self, *size):
         return self.torch.randn(size, device=self.device).to(self.torch.float8_e4m3fn)
@@ -165,6 +180,19 @@ class Clock:
         return statistics.median(sum(each[self.flush_kernels :]) for each in rounds) * 1e-3
 
 
+def against_exact_ends(call, us, clock):
+    """Prints the time by exact ends; whether the drop-in keeps to one kernel and nearly to that time."""
+    from tilewright.deep_gemm.testing import calc_diff
+
+    function, ours, d = call.by_exact_ends()
+    ends = clock.microseconds(function)
+    if not (difference := float(calc_diff(ours(), d))) <= 1e-6:
+        sys.exit(f"drop_in: exact ends give another result, off by {difference:.2g}")
+    kernels = len(clock.kernels(call))
+    print(f"{'  by exact ends':54}{ends:10.2f} us, the drop-in takes {us / ends:.3f} of it in {kernels} kernel(s)")
+    return kernels == 1 and us <= 1.03 * ends
+
+
 def reference_call():
     import torch
 
@@ -204,6 +232,7 @@ def parse_arguments():
     parser.add_argument("--op", default="contiguous", help="contiguous, masked, dense, or several of them")
     parser.add_argument("--suite", default="peers,peers-ragged", help="peers, peers-ragged or both")
     parser.add_argument("--repeats", type=int, default=12, help="calls that are timed; their median counts")
+    parser.add_argument("--ends", action="store_true", help="contiguous groups: next to exact ends")
     parser.add_argument("--json", type=pathlib.Path, help="append one object a call to this file")
     arguments = parser.parse_args()
     for option, known in (("op", OPERATIONS), ("suite", SUITES)):
@@ -236,6 +265,7 @@ def main():
         record({"peer": cuda_blas, "op": "dense", "shape": REFERENCE, "us": round(us, 3), "calls": arguments.repeats, **common})
 
     time_reference()
+    is_near = True
     for operation in arguments.op:
         for shape in [s for suite in arguments.suite for s in shapes(operation, suite)]:
             call = Call(operation, shape, "cuda")
@@ -246,6 +276,8 @@ def main():
             us = clock.microseconds(call)
             flops = 2 * sum(call.rows) * call.n * call.k
             print(f"{operation:22}{shape!s:32}{us:10.2f} us {flops / us * 1e-6:8.0f} TFLOP/s")
+            if arguments.ends and operation == "contiguous":
+                is_near = against_exact_ends(call, us, clock) and is_near
             record({
                 "peer": f"Tilewright {tilewright.__version__} drop-in", "op": OPERATIONS[operation], "shape": shape,
                 "us": round(us, 3), "tflops": round(flops / us * 1e-6, 1), "calls": arguments.repeats, **common,
@@ -253,7 +285,7 @@ def main():
                 "scales_along": "m", "tuned_rows": True, "drop_in": True,
             })  # fmt: skip
     time_reference()
-    return 0
+    return 0 if is_near else 1
 
 
 if __name__ == "__main__":

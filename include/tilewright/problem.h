@@ -43,6 +43,11 @@ struct Groups {
     Grouping grouping = Grouping::dense;
     Tensor sizes{};
     std::int64_t alignment = 128;  // m_grouped_aligned_offsets only
+    /// m_grouped_indices only. Above 1 a promise, for which kernels are faster: of each block of so many rows (the
+    /// first begins at row 0) all have the group of the first row, or none; those of none are computed with the others.
+    /// A block with rows of another group is an Error: on the CPU of this call, before anything is written; on a GPU of
+    /// a later call on the device, and tiles with such rows are left as they are.
+    std::int64_t index_alignment = 1;
 };
 
 /// Values with their scales. Scales follow the logical operand, whatever the layout of the values, in any strides:

@@ -68,6 +68,7 @@ Call::Call(nb::handle a, nb::handle b, const GroupOptions& groups, const CallOpt
     problem.b = operand_of(b, "b", arrays);
     problem.groups.grouping = groups.grouping;
     problem.groups.alignment = groups.alignment;
+    problem.groups.index_alignment = groups.index_alignment;
     if (groups.sizes.is_valid()) {
         arrays.push_back(view(groups.sizes, {.operand = sizes_word_, .integers = true}));
         problem.groups.sizes = arrays.back().tensor;

@@ -76,6 +76,8 @@ constexpr std::array group_keywords{
     Keyword<Groups>{"sizes", [](Groups& o, nb::handle v) { o.sizes = given_or_null(v); }},
     Keyword<Groups>{"word", [](Groups& o, nb::handle v) { o.word = text(v, "word", "text"); }},
     Keyword<Groups>{"alignment", [](Groups& o, nb::handle v) { o.alignment = integer(v, "alignment"); }},
+    Keyword<Groups>{"index_alignment",
+                    [](Groups& o, nb::handle v) { o.index_alignment = integer(v, "index_alignment"); }},
     Keyword<Groups>{"expected_m", [](Groups& o, nb::handle v) { o.expected_m = integer(v, "expected_m"); }},
 };
 

@@ -45,6 +45,7 @@ struct GroupOptions {
     nb::handle sizes{};          // null: none
     std::string word = "sizes";  // the keyword that gave `sizes`, for messages
     std::int64_t alignment = 128;
+    std::int64_t index_alignment = 1;
     std::int64_t expected_m = 0;
 };
 

@@ -148,6 +148,7 @@ Case::Case(const CaseSpec& spec) : spec_(spec) {
     problem_.reproducibility = spec.reproducibility;
     problem_.groups.grouping = spec.grouping;
     problem_.groups.alignment = spec.alignment;
+    problem_.groups.index_alignment = spec.index_alignment;
     place_sizes();
     place_operand("a", problem_.a, true);
     place_operand("b", problem_.b, false);

@@ -64,6 +64,7 @@ struct CaseSpec {
     std::int64_t size_multiple = 1;  // of a seeded split; above 1 there is no group of one
     Format size_format = Format::i32;
     std::int64_t alignment = 128;
+    std::int64_t index_alignment = 1;
 
     Distribution distribution = Distribution::normal;
     std::uint64_t seed = 1;

@@ -44,6 +44,7 @@ void describe_groups(const CaseSpec& spec, Line& line) {
     if (spec.size_multiple != 1) line.field("size_multiple", spec.size_multiple);
     line.word(tilewright::name(spec.size_format));
     if (spec.grouping == Grouping::m_grouped_aligned_offsets) line.field("alignment", spec.alignment);
+    if (spec.index_alignment != 1) line.field("index_alignment", spec.index_alignment);
 }
 
 }  // namespace

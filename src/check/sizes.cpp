@@ -12,9 +12,10 @@ using Sizes = std::vector<std::int64_t>;
 
 constexpr std::uint64_t size_stream = 0x51;
 
-/// The distance between the beginnings of two groups is a multiple of this.
-std::int64_t unit(const CaseSpec& spec) {
-    return spec.grouping == Grouping::m_grouped_aligned_offsets ? spec.alignment : spec.size_multiple;
+/// Groups begin at multiples of it; 0: anywhere.
+std::int64_t alignment(const CaseSpec& spec) {
+    if (spec.grouping == Grouping::m_grouped_aligned_offsets) return spec.alignment;
+    return spec.grouping == Grouping::m_grouped_indices && spec.index_alignment > 1 ? spec.index_alignment : 0;
 }
 
 std::int64_t total(const CaseSpec& spec) { return spec.grouping == Grouping::k_grouped ? spec.k : spec.m; }
@@ -66,18 +67,19 @@ Sizes masked_sizes(const CaseSpec& spec, Random& random) {
 
 /// Aligned starts: each group fills its units but for a random rest; the group of one unit keeps one row.
 Sizes aligned_sizes(const CaseSpec& spec, Random& random) {
-    const std::int64_t units = (spec.m + spec.alignment - 1) / spec.alignment;
+    const std::int64_t unit = alignment(spec);
+    const std::int64_t units = (spec.m + unit - 1) / unit;
     Sizes sizes = split_units(spec, units, random);
     std::int64_t begin = 0;
     bool single = false;
     for (std::int64_t& size : sizes) {
-        const std::int64_t room = std::min(size * spec.alignment, spec.m - begin);
-        begin += size * spec.alignment;
+        const std::int64_t room = std::min(size * unit, spec.m - begin);
+        begin += size * unit;
         if (size == 1 && !single && spec.groups >= 3) {
             size = std::min<std::int64_t>(1, room);
             single = true;
         } else {
-            size = std::max<std::int64_t>(0, room - random.up_to(std::min(room, spec.alignment) - 1));
+            size = std::max<std::int64_t>(0, room - random.up_to(std::min(room, unit) - 1));
         }
     }
     return sizes;
@@ -85,8 +87,8 @@ Sizes aligned_sizes(const CaseSpec& spec, Random& random) {
 
 Sizes seeded_sizes(const CaseSpec& spec, Random& random) {
     if (spec.grouping == Grouping::m_grouped_masked) return masked_sizes(spec, random);
-    if (spec.grouping == Grouping::m_grouped_aligned_offsets) return aligned_sizes(spec, random);
-    Sizes sizes = split_units(spec, total(spec) / unit(spec), random);
+    if (alignment(spec) > 0) return aligned_sizes(spec, random);
+    Sizes sizes = split_units(spec, total(spec) / spec.size_multiple, random);
     for (std::int64_t& size : sizes) size *= spec.size_multiple;
     if (spec.grouping == Grouping::k_grouped) sizes.back() += total(spec) % spec.size_multiple;
     return sizes;
@@ -94,8 +96,8 @@ Sizes seeded_sizes(const CaseSpec& spec, Random& random) {
 
 /// Where the group after one that ends at `end` begins.
 std::int64_t next_begin(const CaseSpec& spec, std::int64_t end) {
-    if (spec.grouping != Grouping::m_grouped_aligned_offsets) return end;
-    return std::min((end + spec.alignment - 1) / spec.alignment * spec.alignment, spec.m);
+    const std::int64_t unit = alignment(spec);
+    return unit == 0 ? end : std::min((end + unit - 1) / unit * unit, spec.m);
 }
 
 void check_fit(const CaseSpec& spec, const Sizes& sizes) {
@@ -111,6 +113,23 @@ void check_fit(const CaseSpec& spec, const Sizes& sizes) {
         }
     }
     if (end > total(spec)) throw std::invalid_argument("group_sizes: they need more room than the case has");
+}
+
+/// The group of each row, in blocks of rows: any row but a block's first may have none instead of the block's group.
+Sizes block_entries(const CaseSpec& spec, const Sizes& sizes, Random& random) {
+    Sizes entries;
+    const auto rows = [&] { return static_cast<std::int64_t>(entries.size()); };
+    const auto none = [&] { return random.up_to(3) == 0 ? spec.groups : -1; };
+    for (std::int64_t group = 0; group < spec.groups; ++group) {
+        const std::int64_t end = rows() + sizes[group], padded = next_begin(spec, end);
+        while (rows() < padded) {
+            const bool may_be_none = rows() % spec.index_alignment != 0;
+            const bool is_none = may_be_none && random.up_to(rows() < end ? 7 : 1) == 0;
+            entries.push_back(is_none ? none() : group);
+        }
+    }
+    while (rows() < spec.m) entries.push_back(none());
+    return entries;
 }
 
 /// The group of each row. Seeded: runs of rows of no group anywhere between, marked by any index out of range.
@@ -151,7 +170,8 @@ std::vector<std::int64_t> size_entries(const CaseSpec& spec) {
     check_fit(spec, sizes);
     switch (spec.grouping) {
         case Grouping::m_grouped_masked: return sizes;
-        case Grouping::m_grouped_indices: return index_entries(spec, sizes, random);
+        case Grouping::m_grouped_indices:
+            return spec.index_alignment > 1 ? block_entries(spec, sizes, random) : index_entries(spec, sizes, random);
         default: return end_entries(spec, sizes);
     }
 }

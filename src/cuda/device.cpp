@@ -11,6 +11,7 @@
 #include "hopper/tile/budget.h"
 #include "launch/tile_code.h"
 #include "plan/devices.h"
+#include "problem/mixed_rows.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -77,11 +78,11 @@ void Device::allocate_report() {
     const ContextScope scope(driver_, handle_, context_);
     void* memory = nullptr;
     DeviceAddress address = 0;
-    driver_.require(driver_.call.host_allocate(&memory, sizeof(hopper::TimeoutReport), portable_and_mapped),
+    driver_.require(driver_.call.host_allocate(&memory, sizeof(hopper::KernelReport), portable_and_mapped),
                     "cuMemHostAlloc", index_);
     driver_.require(driver_.call.host_device_address(&address, memory, 0), "cuMemHostGetDevicePointer", index_);
-    report_ = new (memory) hopper::TimeoutReport{};
-    report_on_device_ = reinterpret_cast<hopper::TimeoutReport*>(address);
+    report_ = new (memory) hopper::KernelReport{};
+    report_on_device_ = reinterpret_cast<hopper::KernelReport*>(address);
 }
 
 KernelHandle Device::load(const hopper::Tile& tile) {
@@ -159,13 +160,21 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
 }
 
 void Device::check_report() {
-    const auto is_set = [](hopper::Timeout& timeout) {
-        return std::atomic_ref<hopper::u64>(timeout.word).load(std::memory_order_relaxed) != 0;
+    const auto is_set = [](auto& reported) {
+        return std::atomic_ref<hopper::u64>(reported.word).load(std::memory_order_relaxed) != 0;
     };
-    if (!is_set(report_->producer) && !is_set(report_->consumer)) return;
-    const auto take = [](hopper::Timeout& timeout) {
-        return hopper::Timeout{std::atomic_ref<hopper::u64>(timeout.word).exchange(0)};
+    if (!is_set(report_->producer) && !is_set(report_->consumer) && !is_set(report_->mixed)) return;
+    throw_report();
+}
+
+void Device::throw_report() {
+    const auto take = []<class Word>(Word& reported) {
+        return Word{std::atomic_ref<hopper::u64>(reported.word).exchange(0)};
     };
+    if (const hopper::MixedRow row = take(report_->mixed); row.word != 0) {
+        throw Error(fmt::format("cuda:{}: an earlier call: {} (`grouped_layout` in tilewright.deep_gemm)", index_,
+                                mixed_rows(row.row(), row.group(), row.first_group()).message()));
+    }
     const auto text = [](const hopper::Timeout& timeout) {
         const bool recorded = timeout.barrier() != hopper::BarrierName::none;
         return fmt::format("thread {} of block {} waited for {}", timeout.thread(), timeout.block(),

@@ -1,4 +1,4 @@
-// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that timed out.
+// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that went wrong.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -42,7 +42,7 @@ public:
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
 
-    /// Throws Error if the driver refuses, or if an earlier kernel on this device timed out.
+    /// Throws Error if the driver refuses, or if an earlier kernel on this device left a report.
     /// No allocation, no lock.
     void launch(ReadyLaunch& ready, const InStream& order);
 
@@ -51,6 +51,7 @@ public:
 
 private:
     void allocate_report();
+    [[noreturn]] void throw_report();
     KernelHandle load(const hopper::Tile& tile);
 
     const Driver& driver_;
@@ -59,8 +60,8 @@ private:
     int handle_ = 0;  // CUdevice
     ContextHandle context_ = nullptr;
     DeviceDescription description_;
-    hopper::TimeoutReport* report_ = nullptr;  // in host memory that the GPU can write to
-    hopper::TimeoutReport* report_on_device_ = nullptr;
+    hopper::KernelReport* report_ = nullptr;  // in host memory that the GPU can write to
+    hopper::KernelReport* report_on_device_ = nullptr;
     std::mutex mutex_;
     std::vector<std::pair<hopper::Tile, KernelHandle>> kernels_;
 };

@@ -24,8 +24,9 @@ inline bool same_kind(const Problem& x, const Problem& y) {
     return same_kind(x.a, y.a) && same_kind(x.b, y.b) && same_kind(x.d, y.d) && same_kind(x.c, y.c) &&
            x.layout == y.layout && x.groups.grouping == y.groups.grouping &&
            same_kind(x.groups.sizes, y.groups.sizes) && x.groups.alignment == y.groups.alignment &&
-           x.accumulation == y.accumulation && x.arithmetic == y.arithmetic && x.reproducibility == y.reproducibility &&
-           x.sm_limit == y.sm_limit && x.expected_m == y.expected_m;
+           x.groups.index_alignment == y.groups.index_alignment && x.accumulation == y.accumulation &&
+           x.arithmetic == y.arithmetic && x.reproducibility == y.reproducibility && x.sm_limit == y.sm_limit &&
+           x.expected_m == y.expected_m;
 }
 
 /// Equal for problems of the same kind.

@@ -56,10 +56,29 @@ struct Timeout {
     }
 };
 
-/// The last producer and the last consumer that timed out. In host memory, so that the host reads it without a copy.
-struct TimeoutReport {
+/// A row whose index breaks the promise of GroupSizes::alignment, in one word; zero: there is none.
+struct MixedRow {
+    u64 word;
+
+    /// `first_group`: of the first row of its block. Groups beyond the last that fits are reported as that one.
+    static constexpr u64 pack(int row, int group, int first_group) {
+        return u64(1) << 63 | u64(row) << 32 | u64(field(group)) << 16 | field(first_group);
+    }
+    constexpr int row() const { return int(word >> 32 & 0x7FFFFFFF); }
+    constexpr int group() const { return int(word >> 16 & 0xFFFF) - 1; }
+    /// -1: no group.
+    constexpr int first_group() const { return int(word & 0xFFFF) - 1; }
+
+private:
+    static constexpr u32 field(int group) { return u32(min(group, 0xFFFE) + 1); }
+};
+
+/// The last producer and the last consumer that timed out, and the last bad row index. In host memory, so that the host
+/// reads it without a copy.
+struct KernelReport {
     Timeout producer;
     Timeout consumer;
+    MixedRow mixed;
 };
 
 /// What the entries of GroupSizes mean.
@@ -72,8 +91,10 @@ enum class SizeKind : u8 {
 /// The rows of groups, in the device's memory. They are clamped wherever they are read.
 struct GroupSizes {
     const void* data;
-    i64 stride;     // elements
-    int alignment;  // of ends: 1 or more
+    i64 stride;      // elements from one size to the next; of indices: from that of a block of rows to the next block's
+    i64 row_stride;  // of indices: from that of a row to the next row's
+    int alignment;   // rows, 1 or more. Ends: where groups begin. Indices: of a block, which has one group
+    int blocks;      // of indices
     SizeKind kind;
     bool is_64_bit;
 };
@@ -102,7 +123,7 @@ struct Arguments {
     int batch;                  // or groups
     int raster_width;           // of grouped problems: Extent::raster_width
     SchedulerParams scheduler;  // of dense problems
-    TimeoutReport* report;
+    KernelReport* report;
     GroupSizes sizes;  // of grouped problems
 };
 

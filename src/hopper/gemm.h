@@ -4,8 +4,9 @@
 // holds both tables against roles.h and budget.h, which compute them.
 //
 // Warps of the tile 256x128x128 with 1x128 : 128x128 scales. In grouped kernels warp 1 is the scheduler: it also
-// produces the work tiles (signals work_full, waits for work_empty), which all others wait for. With epilogue scales
-// their barriers are in the place of those of the block scales.
+// produces the work tiles (signals work_full, waits for work_empty), which all others wait for, and warp 2 looks for
+// blocks of row indices with two groups. With epilogue scales their barriers are in the place of those of the block
+// scales.
 // clang-format off
 //
 // warp | role                      | waits for                       | signals                           | registers

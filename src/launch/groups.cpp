@@ -10,17 +10,18 @@ namespace tilewright::launch {
 hopper::GroupSizes group_sizes(const Geometry& g) {
     const Groups& groups = g.grouping;
     if (!takes_sizes(groups.grouping)) return {};
+    const std::int64_t alignment = planner::group_alignment(g);
     hopper::GroupSizes sizes{.data = groups.sizes.data,
                              .stride = groups.sizes.strides[0],
-                             .alignment = 1,
+                             .row_stride = groups.sizes.strides[0],
+                             .alignment = static_cast<int>(alignment),
                              .kind = hopper::SizeKind::ends,
                              .is_64_bit = groups.sizes.format == Format::i64};
     if (groups.grouping == Grouping::m_grouped_masked) sizes.kind = hopper::SizeKind::counts;
-    if (groups.grouping == Grouping::m_grouped_indices) sizes.kind = hopper::SizeKind::indices;
-    if (groups.grouping == Grouping::m_grouped_aligned_offsets) {
-        // Alignments beyond the last row all do the same.
-        const std::int64_t rows = std::max<std::int64_t>(g.m, 1);
-        sizes.alignment = static_cast<int>(std::clamp<std::int64_t>(groups.alignment, 1, rows));
+    if (groups.grouping == Grouping::m_grouped_indices) {
+        sizes.kind = hopper::SizeKind::indices;
+        sizes.stride *= alignment;
+        sizes.blocks = static_cast<int>(ceil_div<std::int64_t>(g.m, alignment));
     }
     return sizes;
 }
@@ -32,8 +33,10 @@ std::int64_t row_tiles(const Geometry& g, int rows) {
     const std::int64_t whole = clamp_count(ceil_div<std::int64_t>(g.m, rows));
     if (!planner::groups_share_a_matrix(g)) return clamp_count(g.groups) * whole;
     // Each run of rows may end in a tile that it does not fill.
-    const bool any_row = g.grouping.grouping == Grouping::m_grouped_indices;
-    return whole + clamp_count(any_row ? g.m : std::min(g.groups, g.m));
+    const bool any_order = g.grouping.grouping == Grouping::m_grouped_indices;
+    const std::int64_t runs =
+        any_order ? ceil_div<std::int64_t>(g.m, planner::group_alignment(g)) : std::min(g.groups, g.m);
+    return whole + clamp_count(runs);
 }
 
 }  // namespace tilewright::launch

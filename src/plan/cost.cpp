@@ -165,9 +165,8 @@ double compulsory_bytes(const Workload& work) {
 }
 
 Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device, const Model& model) {
-    const CostInputs inputs{tile,  work,
-                            device, model,
-                            tile_distribution(tile, work, device), busiest_block(tile, work, device)};
+    const CostInputs inputs{
+        tile, work, device, model, tile_distribution(tile, work, device), busiest_block(tile, work, device)};
     const TileDistribution& over = inputs.over;
     const Unit unit = unit_of(inputs);
     Cost cost;

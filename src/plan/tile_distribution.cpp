@@ -11,11 +11,11 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// Groups differ in size: besides its whole tiles each has a last one that is half full in the mean. Masked groups have
-/// no more rows than their tensor.
+/// Groups differ in size: besides its whole tiles each has a last one that is half full in the mean, or the tiles of
+/// its padding if these are more. Masked groups have no more rows than their tensor.
 double tiles_of_groups(const Workload& work, int step) {
     if (work.rows == 0) return 0;
-    const double expected = std::max(1.0, static_cast<double>(work.rows) / step + 0.5);
+    const double expected = std::max(1.0, static_cast<double>(work.rows) / step + std::max(0.5, work.padding / step));
     return work.grouping == Grouping::m_grouped_masked ? std::min(expected, tiles_of(work.geometry.m, step)) : expected;
 }
 

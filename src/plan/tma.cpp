@@ -59,11 +59,18 @@ bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& si
            is_stride_aligned(strides.row, sizes.rows, scale_bytes);
 }
 
+std::int64_t group_alignment(const Geometry& g) {
+    // Alignments beyond the last row all do the same.
+    const auto clamped = [&](std::int64_t rows) {
+        return std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(g.m, 1));
+    };
+    if (g.grouping.grouping == Grouping::m_grouped_aligned_offsets) return clamped(g.grouping.alignment);
+    return g.grouping.grouping == Grouping::m_grouped_indices ? clamped(g.grouping.index_alignment) : 1;
+}
+
 bool tiles_begin_aligned(const Geometry& g, const hopper::Tile& tile) {
     if (!is_grouped(tile) || g.grouping.grouping == Grouping::m_grouped_masked) return true;
-    // Alignments beyond the last row all do the same.
-    const std::int64_t alignment = std::clamp<std::int64_t>(g.grouping.alignment, 1, std::max<std::int64_t>(g.m, 1));
-    return g.grouping.grouping == Grouping::m_grouped_aligned_offsets && alignment % 4 == 0 && d_rows(tile) % 4 == 0;
+    return group_alignment(g) % 4 == 0 && d_rows(tile) % 4 == 0;
 }
 
 bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {

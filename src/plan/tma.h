@@ -35,6 +35,9 @@ bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_by
 bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
 bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
 
+/// Groups that share a matrix begin at multiples of so many rows; 1: at any row.
+std::int64_t group_alignment(const Geometry& geometry);
+
 /// Whether every tile begins at a row whose scale may begin a load: loads of m-major scales that began at no multiple
 /// of 16 bytes were an "illegal instruction" on an H200.
 bool tiles_begin_aligned(const Geometry& geometry, const hopper::Tile& tile);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/tma.h"
 #include "problem/geometry.h"
 
 namespace tilewright::planner {
@@ -19,6 +20,18 @@ bool is_m_grouped(Grouping grouping) {
            grouping == Grouping::m_grouped_aligned_offsets;
 }
 
+/// Groups that begin aligned have half an alignment of padding each, in the mean: padded or not, the same rows are
+/// expected, and the same tile is chosen.
+void expect_rows(const Geometry& g, Workload& work) {
+    const std::int64_t alignment = group_alignment(g);
+    work.products = std::min(g.groups, divide_up(g.m, alignment));
+    const std::int64_t rows = g.m - work.products * (alignment - 1) / 2;
+    work.rows = divide_up(rows, work.products);
+    work.total_rows = static_cast<double>(rows);
+    // Rows of no group are computed with their block, rows behind an end are not.
+    if (work.grouping == Grouping::m_grouped_indices) work.padding = static_cast<double>(alignment - 1) / 2;
+}
+
 void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.products = g.groups;
     work.rows = g.m;
@@ -26,9 +39,7 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.k = g.k;
     work.total_k = static_cast<double>(g.k);
     if (is_m_grouped(work.grouping)) {
-        work.products = std::min(g.groups, g.m);
-        work.rows = divide_up(g.m, work.products);
-        work.total_rows = static_cast<double>(g.m);
+        expect_rows(g, work);
         return;
     }
     if (work.grouping == Grouping::m_grouped_masked && problem.expected_m > 0) {

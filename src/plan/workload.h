@@ -14,7 +14,8 @@
 namespace tilewright::planner {
 
 /// Grouped sizes live on the device, so they are guessed: masked groups have `expected_m` rows (all, if unknown), the
-/// rows of contiguous groups and the k of k-grouped ones are divided evenly.
+/// rows of contiguous groups, less the padding of those that begin aligned, and the k of k-grouped ones are divided
+/// evenly.
 struct Workload {
     Recipe recipe;
     Accumulation accumulation = Accumulation::promoted;
@@ -29,6 +30,7 @@ struct Workload {
     std::int64_t rows = 0;      // of each
     std::int64_t columns = 0;   // likewise
     std::int64_t k = 0;         // likewise
+    double padding = 0;         // rows of each that are computed besides: of row indices in blocks
     double total_rows = 0;      // of D, all products; exact where rows is an average
     double total_k = 0;         // k-grouped: of all groups; else k
     Geometry geometry{};        // with addresses and strides, from which the kernel's variant follows

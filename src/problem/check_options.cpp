@@ -72,6 +72,9 @@ void check_options(const Problem& p, Findings& findings) {
     if (p.groups.grouping == Grouping::m_grouped_aligned_offsets) {
         check_number("groups.alignment", p.groups.alignment, 1, findings);
     }
+    if (p.groups.grouping == Grouping::m_grouped_indices) {
+        check_number("groups.index_alignment", p.groups.index_alignment, 1, findings);
+    }
     check_number("sm_limit", p.sm_limit, 0, findings);
     check_number("expected_m", p.expected_m, 0, findings);
     check_accumulation(p, findings);

@@ -3,6 +3,9 @@
 #include "base/math.h"
 #include "formats/element.h"
 #include "problem/axes.h"
+#include "problem/mixed_rows.h"
+
+#include <tilewright/error.h>
 
 #include <algorithm>
 
@@ -62,16 +65,34 @@ std::int64_t size_entry(const Geometry& g, std::int64_t index) {
     return formats::load_integer(sizes.data, sizes.format, index * sizes.strides[0]);
 }
 
-/// Runs of rows with the same group; rows of no group are left out.
+std::int64_t group_of_row(const Geometry& g, std::int64_t row) {
+    const std::int64_t group = size_entry(g, row);
+    return group >= 0 && group < g.groups ? group : no_group;
+}
+
+/// The group of the first row.
+std::int64_t group_of_block(const Geometry& g, std::int64_t begin, std::int64_t end) {
+    const std::int64_t group = group_of_row(g, begin);
+    for (std::int64_t row = begin + 1; row < end; ++row) {
+        const std::int64_t other = group_of_row(g, row);
+        if (other != no_group && other != group) throw Error({mixed_rows(row, other, group)});
+    }
+    return group;
+}
+
+/// Runs of blocks with the same group; those of no group are left out. Where rows may come in any order, a block is one
+/// row.
 std::vector<GroupGemm> index_gemms(const Geometry& g) {
     std::vector<GroupGemm> list;
-    for (std::int64_t row = 0; row < g.m; ++row) {
-        const std::int64_t group = size_entry(g, row);
-        if (group < 0 || group >= g.groups) continue;
-        if (!list.empty() && list.back().group == group && list.back().row_begin + list.back().rows == row) {
-            ++list.back().rows;
+    std::int64_t end = 0;
+    for (std::int64_t begin = 0; begin < g.m; begin = end) {
+        end = round_up_to(begin + 1, g.grouping.index_alignment, g.m);
+        const std::int64_t group = group_of_block(g, begin, end);
+        if (group == no_group) continue;
+        if (!list.empty() && list.back().group == group && list.back().row_begin + list.back().rows == begin) {
+            list.back().rows = end - list.back().row_begin;
         } else {
-            list.push_back({.group = group, .row_begin = row, .rows = 1, .k_count = g.k});
+            list.push_back({.group = group, .row_begin = begin, .rows = end - begin, .k_count = g.k});
         }
     }
     return list;

@@ -68,7 +68,8 @@ struct GroupGemm {
 Geometry geometry(const Problem& problem);
 
 /// The GEMMs, in ascending order of rows and groups; sizes are read from host memory and clamped into the buffers.
-/// GEMMs without rows are left out; GEMMs without k stay (their D is C, or zeros).
+/// GEMMs without rows are left out; GEMMs without k stay (their D is C, or zeros). Throws Error for rows that break the
+/// promise of Groups::index_alignment.
 std::vector<GroupGemm> group_gemms(const Geometry& geometry);
 
 /// Where element (row, k) of the GEMM is, in elements from `values`; row and k count from the GEMM's beginning.

@@ -41,8 +41,8 @@ struct FakeDriver {
     std::atomic<int> strict_loads{0};  // kernels loaded or memory allocated while captures are not relaxed
     std::atomic<int> shared_bytes{0};  // the last attribute of a kernel
     FakeLaunch last{};
-    bool record_last = true;                         // off where many threads launch
-    std::array<hopper::TimeoutReport, 8> reports{};  // what was allocated in host memory, one after another
+    bool record_last = true;                        // off where many threads launch
+    std::array<hopper::KernelReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 
 }  // namespace tilewright::test

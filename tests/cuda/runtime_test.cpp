@@ -11,6 +11,7 @@
 #include "cuda/gpu_problem.h"
 #include "cuda/probe.h"
 #include "problem/addresses.h"
+#include "problem/mixed_rows.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -225,7 +226,7 @@ TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
     machine.runtime().run(p, nullptr);
-    hopper::TimeoutReport& report = machine.fake().reports[0];
+    hopper::KernelReport& report = machine.fake().reports[0];
     report.producer.word = hopper::Timeout::pack(17, 32, hopper::timed_out_at(hopper::BarrierName::work_empty) - 5);
     report.consumer.word = hopper::Timeout::pack(17, 260, -3);
     try {
@@ -238,6 +239,23 @@ TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
                      "consumers; please report this with the call");
     }
     EXPECT_EQ(machine.fake().launches, 1);
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
+}
+
+TEST(Runtime, RowsOfTwoGroupsInABlockAreAnErrorOfALaterCall) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({});
+    machine.runtime().run(p, nullptr);
+    machine.fake().reports[0].mixed.word = hopper::MixedRow::pack(200, 3, 1);
+    try {
+        machine.runtime().repeat(p, nullptr);
+        ADD_FAILURE() << "no report";
+    } catch (const Error& error) {
+        EXPECT_TRUE(error.findings().empty()) << "this call is right";
+        EXPECT_STREQ(error.what(), ("cuda:0: an earlier call: " + mixed_rows(200, 3, 1).message() +
+                                    " (`grouped_layout` in tilewright.deep_gemm)")
+                                       .c_str());
+    }
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
 }
 

@@ -34,23 +34,33 @@ struct Mix {
 /// Batch, group, row, column, end of the rows that are stored.
 using Taken = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>;
 
+/// What the schedule reads of a kernel's.
+hopper::Arguments arguments_of(const Mix& mix, hopper::KernelReport& report) {
+    const Geometry& g = mix.geometry;
+    hopper::Arguments arguments{};
+    arguments.m = static_cast<int>(g.m);
+    arguments.n = static_cast<int>(g.n);
+    arguments.batch = static_cast<int>(g.groups);
+    arguments.raster_width = mix.raster_width;
+    arguments.sizes = launch::group_sizes(g);
+    arguments.report = &report;
+    return arguments;
+}
+
 template <Tile tile>
 Taken tiles_of(const Mix& mix) {
-    const Geometry& g = mix.geometry;
-    const hopper::Extent extent{.m = static_cast<int>(g.m),
-                                .n = static_cast<int>(g.n),
-                                .batch = static_cast<int>(g.groups),
-                                .raster_width = mix.raster_width};
-    const hopper::GroupSizes sizes = launch::group_sizes(g);
+    hopper::KernelReport report{};
+    const hopper::Arguments arguments = arguments_of(mix, report);
     Taken taken;
     emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size, .threads = hopper::warp_threads}, [&] {
-        hopper::GroupedSchedule<tile> schedule(sizes, extent, hopper::block_index(), hopper::block_count());
+        hopper::GroupedSchedule<tile> schedule(arguments, hopper::block_index(), hopper::block_count());
         for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0) {
                 taken.emplace(work.batch, work.group, work.row, work.column, work.row_end);
             }
         }
     });
+    EXPECT_EQ(report.mixed.word, 0U);
     return taken;
 }
 
@@ -107,6 +117,15 @@ void narrow_entries(Mix& mix, std::mt19937_64& random) {
     sizes.strides[0] = static_cast<std::int64_t>(stride);
 }
 
+/// All rows of a block have the first one's group.
+void make_blocks(Mix& mix, std::mt19937_64& random) {
+    const std::int64_t rows = std::array{1, 1, 4, 7, 128, 3000}[random() % 6];
+    mix.geometry.grouping.index_alignment = rows;
+    for (std::size_t i = 0; i < mix.entries.size(); ++i) {
+        mix.entries[i] = mix.entries[i - i % static_cast<std::size_t>(rows)];
+    }
+}
+
 void fill_entries(Mix& mix, std::mt19937_64& random) {
     Geometry& g = mix.geometry;
     const bool by_row = g.grouping.grouping == Grouping::m_grouped_indices;
@@ -118,6 +137,7 @@ void fill_entries(Mix& mix, std::mt19937_64& random) {
     }
     mix.entries.resize(static_cast<std::size_t>(count));
     if (!by_row && random() % 4 != 0) std::ranges::sort(mix.entries);
+    if (by_row) make_blocks(mix, random);
     g.grouping.sizes = row_major(mix.entries.data(), Format::i64, {count});
     if (random() % 2 == 0) narrow_entries(mix, random);
 }
@@ -215,10 +235,11 @@ TEST(GroupedSchedule, BlocksTakeTheTailsOfGroupsInTurn) {
     mix.geometry.grouping.sizes = row_major(mix.entries.data(), Format::i64, {32});
     constexpr int blocks = 16;
     std::array<int, blocks> tails{};
-    const hopper::GroupSizes sizes = launch::group_sizes(mix.geometry);
+    mix.raster_width = 8;
+    hopper::KernelReport report{};
+    const hopper::Arguments arguments = arguments_of(mix, report);
     emulator::launch({.blocks = blocks, .threads = hopper::warp_threads}, [&] {
-        hopper::GroupedSchedule<tile> schedule(sizes, {.m = 32 * 80, .n = 64 * 8, .batch = 32, .raster_width = 8},
-                                               hopper::block_index(), hopper::block_count());
+        hopper::GroupedSchedule<tile> schedule(arguments, hopper::block_index(), hopper::block_count());
         for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0 && work.row_end - work.row < tile.shape.m) ++tails[hopper::block_index()];
         }

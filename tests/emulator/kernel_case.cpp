@@ -27,10 +27,15 @@ const char* word(hopper::Role role) {
     return "?";
 }
 
-void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run, emulator::Counts& counts) {
+}  // namespace
+
+hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
+                                     emulator::Counts* counts) {
+    hopper::KernelReport report{};
     launch::Launch launch = launch::lower(geometry, kernel.tile, run.sms);
-    if (launch.blocks == 0) return;
+    if (launch.blocks == 0) return report;
     hopper::Arguments& arguments = launch.arguments;
+    arguments.report = &report;
     arguments.a = emulator::encode(launch.a);
     arguments.a_last = launch.a_last ? emulator::encode(*launch.a_last) : arguments.a;
     arguments.b = emulator::encode(launch.b);
@@ -47,9 +52,12 @@ void run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Condi
                       .seed = run.seed,
                       .registers = launch_registers(kernel.tile),
                       .role = [&](int warp) { return word(role_of(kernel.tile, warp)); },
-                      .counts = &counts},
+                      .counts = counts},
                      [&] { kernel.run(arguments); });
+    return report;
 }
+
+namespace {
 
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
@@ -113,7 +121,8 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     test.reset_output();
     emulator::Counts counts;
     try {
-        run_on_emulator(kernel, g, run, counts);
+        const hopper::KernelReport report = run_on_emulator(kernel, g, run, &counts);
+        if ((report.producer.word | report.consumer.word | report.mixed.word) != 0) return "a report to the host";
     } catch (const emulator::Error& error) {
         return error.what();
     }

@@ -23,6 +23,10 @@ std::string describe(const Conditions& run);
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
+/// What the kernel reports to the host.
+hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
+                                     emulator::Counts* counts = nullptr);
+
 /// Empty: all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no row of A that does not
 /// exist (where blocks share A, for fewer than 16 in a k-block). Otherwise what is wrong.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);

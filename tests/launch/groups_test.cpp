@@ -59,6 +59,23 @@ TEST(Groups, AnAlignmentBeyondTheRowsIsAsGoodAsAnyOther) {
     EXPECT_EQ(group_sizes(g).alignment, 1);
 }
 
+TEST(Groups, OfBlocksOfRowsThatHaveOneGroupTheFirstIsRead) {
+    Geometry g = grouped(Grouping::m_grouped_indices, 1000, 7);
+    hopper::GroupSizes sizes = group_sizes(g);
+    EXPECT_EQ(sizes.stride, 1);
+    EXPECT_EQ(sizes.blocks, 1000);
+    g.grouping.index_alignment = 128;
+    g.grouping.sizes.strides[0] = 3;
+    sizes = group_sizes(g);
+    EXPECT_EQ(sizes.stride, 3 * 128);
+    EXPECT_EQ(sizes.row_stride, 3);
+    EXPECT_EQ(sizes.alignment, 128);
+    EXPECT_EQ(sizes.blocks, 8);
+    g.grouping.index_alignment = std::numeric_limits<std::int64_t>::max();
+    EXPECT_EQ(group_sizes(g).alignment, 1000);
+    EXPECT_EQ(group_sizes(g).blocks, 1);
+}
+
 // TMA begins at multiples of four scales only.
 TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
     const auto by_tma = [](Grouping grouping, std::int64_t alignment) {
@@ -71,7 +88,13 @@ TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
     EXPECT_TRUE(by_tma(Grouping::m_grouped_aligned_offsets, 128));
     EXPECT_FALSE(by_tma(Grouping::m_grouped_aligned_offsets, 2));
     EXPECT_FALSE(by_tma(Grouping::m_grouped_offsets, 128));
-    EXPECT_FALSE(by_tma(Grouping::m_grouped_indices, 128));
+    EXPECT_FALSE(by_tma(Grouping::m_grouped_indices, 128)) << "the alignment of ends";
+    Geometry g = grouped(Grouping::m_grouped_indices, 1000, 7);
+    test::transpose_scales(g.a, 1000);
+    for (const std::int64_t alignment : {1, 2, 4, 100, 127, 128}) {
+        g.grouping.index_alignment = alignment;
+        EXPECT_EQ(lowered(g, tile(), 132).arguments.scales_by_tma, alignment % 4 == 0) << alignment;
+    }
 }
 
 TEST(Groups, RowsShareAMatrixOrEachGroupHasOne) {
@@ -104,6 +127,9 @@ TEST(Groups, TheGridServesAnySizes) {
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 7), tile(), sms), (8 + 7) * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 3, 7), tile(), sms), (1 + 3) * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_indices, 100, 7), tile(), sms), (1 + 100) * 2);
+    Geometry in_blocks = grouped(Grouping::m_grouped_indices, 100, 7);
+    in_blocks.grouping.index_alignment = 16;
+    EXPECT_EQ(blocks(in_blocks, tile(), sms), (1 + 7) * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 129, 7), tile(), sms), 2 * 7 * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1 << 20, 7), tile(), 132), 132);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 0), tile(), sms), 0);

@@ -65,6 +65,21 @@ TEST(Variant, GroupsThatBeginAnywhereAreFastInEitherOrder) {
     }
 }
 
+TEST(Variant, RowIndicesInBlocksTakeTheFastOneInBothOrdersOfScales) {
+    Geometry g = test::block_scaled(1024, 256, 1024);
+    g.groups = 4;
+    g.grouping.grouping = Grouping::m_grouped_indices;
+    hopper::Tile tile = block_scaled_tile();
+    tile.family = hopper::Family::m_grouped;
+    EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales);
+    transpose_scales(g.a, 1024);
+    EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "a group may begin at any row";
+    g.grouping.index_alignment = 128;
+    EXPECT_EQ(runs(g, tile), KernelVariant::fast);
+    g.grouping.index_alignment = 6;
+    EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "TMA begins at multiples of four scales";
+}
+
 TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
     const Geometry common = test::block_scaled(300, 200, 1000);
     struct Change {

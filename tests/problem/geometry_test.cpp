@@ -4,6 +4,7 @@
 #include "problem/sample.h"
 
 #include <gtest/gtest.h>
+#include <tilewright/error.h>
 
 #include <cstdint>
 #include <limits>
@@ -65,6 +66,40 @@ TEST(Gemms, Indices) {
     EXPECT_EQ(gemms_with<std::int32_t>(spec, {0, 0, 0, 0, 0, 0, 0, 1 << 30}), (Rows{rows(0, 0, 7)}));
     EXPECT_EQ(gemms_with<std::int32_t>({.grouping = Grouping::m_grouped_indices, .m = 3, .groups = 0}, {0, 1, -1}),
               Rows{});
+}
+
+std::vector<Row> gemms_in_blocks(std::vector<std::int64_t> indices, std::int64_t rows) {
+    Problem p = sample({.grouping = Grouping::m_grouped_indices, .m = 8, .groups = 3});
+    p.groups.sizes = row_major(indices.data(), Format::i64, {8});
+    p.groups.index_alignment = rows;
+    EXPECT_TRUE(validate(p).empty());
+    return rows_of(p);
+}
+
+TEST(Gemms, IndicesInBlocksOfRows) {
+    EXPECT_EQ(gemms_in_blocks({0, 0, 0, 2, 2, 2, 2, 2}, 3), (Rows{rows(0, 0, 3), rows(2, 3, 5)}));
+    EXPECT_EQ(gemms_in_blocks({0, -1, 0, -1, 1, 9, -1, lowest}, 4), (Rows{rows(0, 0, 4), rows(1, 4, 4)}));
+    EXPECT_EQ(gemms_in_blocks({-1, -1, 1, -1, 9, -1, 2, 2}, 2), (Rows{rows(1, 2, 2), rows(2, 6, 2)}));
+    EXPECT_EQ(gemms_in_blocks({1, 1, 1, -1, -1, -1, -1, -1}, highest), (Rows{rows(1, 0, 8)}));
+    EXPECT_EQ(gemms_in_blocks({-1, -1, -1, -1, -1, -1, -1, -1}, 4), Rows{});
+}
+
+TEST(Gemms, RowsOfTwoGroupsInABlockAreAnError) {
+    const auto message = [](std::vector<std::int64_t> indices) -> std::string {
+        try {
+            gemms_in_blocks(std::move(indices), 4);
+        } catch (const Error& error) {
+            return error.findings().size() == 1 ? error.what() : "";
+        }
+        return "none";
+    };
+    const std::string rest =
+        " given, one group in each aligned block of rows expected; begin each group at a multiple of the alignment; "
+        "rows in any order are for tilewright.grouped_gemm(indices=), in C++ for a groups.index_alignment of 1";
+    EXPECT_EQ(message({0, 0, 0, 0, 1, 1, 1, 2}),
+              "groups.sizes: group 2 at row 7 of a block whose first row has group 1" + rest);
+    EXPECT_EQ(message({-1, -1, 2, 0, 1, 1, 1, 1}),
+              "groups.sizes: group 2 at row 2 of a block whose first row has no group" + rest);
 }
 
 TEST(Gemms, Offsets) {

@@ -40,3 +40,17 @@ def bits_equal(x, y):
     return x.dtype == y.dtype and x.shape == y.shape and torch.equal(
         x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)
     )  # fmt: skip
+
+
+def moved(x):
+    return tuple(map(moved, x)) if isinstance(x, tuple) else x.cuda() if isinstance(x, torch.Tensor) else x
+
+
+def launches(function):
+    """Kernels, copies and fills that a call enqueues."""
+    function()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        function()
+        torch.cuda.synchronize()
+    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profiler.events())

@@ -5,7 +5,7 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
-from deep_gemm_operands import BF16, F32, bits_equal, integers, rounded, scaled, sentinel, unscaled
+from deep_gemm_operands import BF16, F32, bits_equal, integers, launches, moved, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
@@ -13,10 +13,6 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
 
 INT = torch.int32
 M, N, K, G = 200, 264, 656, 4
-
-
-def moved(x):
-    return tuple(map(moved, x)) if isinstance(x, tuple) else x.cuda() if isinstance(x, torch.Tensor) else x
 
 
 def quantised(rng, m=M, n=N, k=K):
@@ -52,16 +48,6 @@ def test_factors_for_each_row_on_both_sides(rng):
     assert torch.equal(d.cpu(), rounded(c.double() + real_a @ real_b.T, F32))
 
 
-def launches(function):
-    """Kernels, copies and fills that a call enqueues."""
-    function()
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        function()
-        torch.cuda.synchronize()
-    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profiler.events())
-
-
 ROWS_FIRST, ALONG_K = deep_gemm.get_mn_major_tma_aligned_tensor, torch.Tensor.contiguous
 
 
@@ -79,26 +65,6 @@ def test_factors_in_either_order(rng, b_recipe, k):
             copies = both * ((order_b is ALONG_K) + (order_a is ALONG_K and k % 512 != 0))
             assert launches(function) == 1 + copies
             assert torch.equal(d.cpu(), expected)
-
-
-@pytest.mark.parametrize("order", [ROWS_FIRST, ALONG_K])
-def test_grouped_factors_in_either_order(rng, order):
-    groups, counts = [2] * 100 + [-1] * 28 + [0] * 72, torch.tensor([50, 0, 7, 31], dtype=INT).cuda()
-    (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (G, N, K), "128x128")
-    d, indices = sentinel(M, N).cuda(), torch.tensor(groups, dtype=INT).cuda()
-    deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a[0].cuda(), order(a[1].cuda())), moved(b), d, indices)
-    groups = [group if group >= 0 else groups[row // 128 * 128] for row, group in enumerate(groups)]
-    assert torch.equal(
-        d.cpu(), rounded(torch.stack([x @ real_b[g].T for x, g in zip(real_a, groups, strict=True)]), BF16)
-    )
-    masked = sentinel(G, M // G, N).cuda()
-    by_group = a[0].view(G, M // G, K).cuda(), order(a[1].view(G, M // G, -1).cuda())
-    function = lambda: deep_gemm.m_grouped_fp8_gemm_nt_masked(by_group, moved_b, masked, counts, 22)
-    moved_b = moved(b)
-    assert launches(function) == 1
-    for group, count in enumerate(counts.tolist()):
-        expected = rounded(real_a.view(G, M // G, K)[group, :count] @ real_b[group].T, BF16)
-        assert torch.equal(masked[group, :count].cpu(), expected)
 
 
 def test_views_of_aliases_and_heads(rng):

@@ -4,8 +4,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from deep_gemm_operands import BF16, F32, SENTINEL, rounded, sentinel, unscaled
-from tilewright.deep_gemm import _bf16, _operands
+from tilewright.deep_gemm import _bf16, _fp8, _operands
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 G, N, K = 4, 24, 32
@@ -98,7 +100,47 @@ def mn_major(*shape):
     return get_mn_major_tma_aligned_tensor(torch.rand(shape))
 
 
+class Launched(TorchDispatchMode):
+    """torch's operators that would launch something on a GPU: all but views."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not func.is_view:
+            self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def grouped_calls():
+    """FP8 products of groups in every form: the function below torch's operators, and its arguments."""
+    m, n, k = 256, 64, 512
+    a, b = (torch.zeros(shape, dtype=torch.uint8).view(torch.float8_e4m3fn) for shape in ((m, k), (2, n, k)))
+    sfb, none, d = torch.rand(2, 1, 4), (None, None, None), sentinel(m, n)
+    for order, sfa in (("along k", torch.rand(m, 4)), ("MN-major", mn_major(m, 4))):
+        indices, ends = torch.arange(m, dtype=torch.int32) // 128, torch.tensor([100, 256], dtype=torch.int32)
+        yield f"indices, {order}", _fp8.m_grouped_contiguous, (a, sfa, b, sfb, d, indices, False, 0, *none)
+        yield f"psum, {order}", _fp8.m_grouped_contiguous, (a, sfa, b, sfb, d, ends, True, 100, *none)
+        masked = (a.view(2, 128, k), sfa.unflatten(0, (2, 128)), b, sfb, d.view(2, 128, n), ends, 100, *none)
+        yield f"masked, {order}", _fp8.m_grouped_masked, masked
+
+
+@pytest.mark.parametrize("name, function, arguments", [*grouped_calls()])
+def test_products_of_groups_launch_nothing_but_their_kernel(name, function, arguments):
+    with Launched() as launched:
+        function(*arguments)
+    assert launched.names == []
+
+
+def test_launches_are_counted():
+    with Launched() as launched:
+        torch.rand(4).view(2, 2).contiguous().clone()
+    assert launched.names == ["aten::rand", "aten::clone"]
+
+
 INDICES = {"grouping": "m_grouped_indices"}
+BLOCKS = INDICES | {"index_alignment": 4}
 # (factors of a, factors of b, d, whether c is d, grouping) -> whether those of a and of b are copied
 ORDERS = {
     "both along k": ((torch.rand(6, 8), torch.rand(16, 8), sentinel(6, 16)), (False, True)),
@@ -113,6 +155,7 @@ ORDERS = {
                 (False, True)),
     "row indices": ((torch.rand(6, 8), torch.rand(2, 16, 8), sentinel(6, 16), False, INDICES), (False, True)),
     "row indices, MN-major": ((mn_major(6, 8), torch.rand(2, 16, 8), sentinel(6, 16), False, INDICES), (False, False)),
+    "row indices in blocks": ((mn_major(8, 8), torch.rand(2, 16, 8), sentinel(8, 16), False, BLOCKS), (False, True)),
     "float64 d": ((torch.rand(6, 8), torch.rand(16, 8), sentinel(6, 16, dtype=torch.float64)), (False, False)),
     "a call that is refused": ((torch.rand(6, 8), torch.rand(16, 8), sentinel(6, 17)), (False, False)),
 }  # fmt: skip
@@ -129,7 +172,7 @@ def test_factors_of_rows_are_copied_where_their_order_is_slow(name):
     (sfa, sfb, d, *more), copied = ORDERS[name]
     c = d if more and more[0] else None
     groups = more[1] if len(more) > 1 else {}
-    if groups == INDICES:
+    if groups in (INDICES, BLOCKS):
         groups = groups | {"sizes": torch.zeros(d.shape[0], dtype=torch.int32)}
     assert _operands.scales_to_copy(operands_of(sfa, sfb), d, c, groups) == copied
 

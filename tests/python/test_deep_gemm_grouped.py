@@ -56,15 +56,45 @@ def test_rows_by_index(rng, kind, form, small_alignment):
     assert (d[32:48] == SENTINEL).all()
 
 
-@pytest.mark.parametrize("kind", ["fp8", "bf16"])
-def test_indices_in_any_order_and_outside(rng, kind):
+def test_bf16_by_indices_in_any_order_and_outside(rng):
     """Blocks that mix groups are right too; ids that are no group skip their rows."""
     groups = [3, 0, 0, 99, 1, 4, 2, 2, 0]
-    (a, real_a), (b, real_b) = rows_of_a(rng, kind, len(groups), K), groups_of_b(rng, kind)
+    (a, real_a), (b, real_b) = rows_of_a(rng, "bf16", len(groups), K), groups_of_b(rng, "bf16")
     d = sentinel(len(groups), N)
-    getattr(deep_gemm, f"m_grouped_{kind}_gemm_nt_contiguous")(a, b, d, torch.tensor(groups, dtype=INT))
+    deep_gemm.m_grouped_bf16_gemm_nt_contiguous(a, b, d, torch.tensor(groups, dtype=INT))
     assert torch.equal(d, by_row(real_a, real_b, groups))
     assert (d[3] == SENTINEL).all() and (d[5] == SENTINEL).all()
+
+
+def test_rows_of_no_group_follow_their_block(rng, small_alignment):
+    """Also between rows of a group, and whatever id is no group's."""
+    groups = [1] * 5 + [-1, 99, -7] + [1] * 8 + [99] * 16 + [3] + [4] * 15 + [0] * 4
+    (a, real_a), (b, real_b) = rows_of_a(rng, "fp8", len(groups), K), groups_of_b(rng, "fp8")
+    d = sentinel(len(groups), N)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, torch.tensor(groups, dtype=INT))
+    assert torch.equal(d, by_row(real_a, real_b, [1] * 16 + [-1] * 16 + [3] * 16 + [0] * 4))
+
+
+@pytest.mark.parametrize("groups, message", [
+    ([2] * 16 + [0] * 20 + [3] * 12, "group 3 at row 36 of a block whose first row has group 0"),
+    ([-1] * 3 + [1] * 13, "group 1 at row 3 of a block whose first row has no group"),
+])  # fmt: skip
+def test_groups_that_begin_within_a_block_are_refused(rng, small_alignment, groups, message):
+    a, b = rows_of_a(rng, "fp8", len(groups), K)[0], groups_of_b(rng, "fp8")[0]
+    d, indices = sentinel(len(groups), N), torch.tensor(groups, dtype=INT)
+    with pytest.raises(tw.InvalidCall) as raised:
+        deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, indices)
+    assert str(raised.value) == (
+        f"grouped_layout: {message} given, one group in each aligned block of rows expected; begin each group at a "
+        "multiple of the alignment; rows in any order are for tilewright.grouped_gemm(indices=), in C++ for a "
+        "groups.index_alignment of 1"
+    )
+    assert (d == SENTINEL).all()
+    tw.grouped_gemm(tw.Quantized(a[0], "1x128", a[1]), tw.Quantized(b[0], "128x128", b[1]), indices=indices, out=d)
+    deep_gemm.set_mk_alignment_for_contiguous_layout(1)  # any order
+    again = sentinel(len(groups), N)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, again, indices)
+    assert bits_equal(d, again)
 
 
 def test_all_rows_skipped(rng):
@@ -117,7 +147,11 @@ def test_bits_are_the_librarys(rng):
     b = torch.stack([values for values, _ in cast]), torch.stack([sf for _, sf in cast])
     groups = torch.arange(40, dtype=INT) // 10
     d = torch.empty(40, 136, dtype=BF16)
-    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, groups)
+    deep_gemm.set_mk_alignment_for_contiguous_layout(10)
+    try:
+        deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, groups)
+    finally:
+        deep_gemm.set_mk_alignment_for_contiguous_layout(128)
     qa, qb = tw.Quantized(a[0], "1x128", a[1]), tw.Quantized(b[0], "128x128", b[1])
     assert bits_equal(d, tw.grouped_gemm(qa, qb, indices=groups))
     masked = torch.empty(G, 10, 136, dtype=BF16)

@@ -37,6 +37,11 @@ def test_calls_are_right_and_wrong_ones_are_seen(operation, shape):
         assert int((call.sizes == -1).sum()) == 3 * 128 - sum(call.rows)
     call()
     assert call.difference() < 1e-4
+    if operation == "contiguous":
+        by_ends, ours, theirs = call.by_exact_ends()
+        by_ends()
+        assert theirs.shape[0] == sum(call.rows)
+        assert ours().equal(theirs)
     call.d[..., 3] *= 2
     assert call.difference() > drop_in.MOST_DIFFERENCE
     call.d[:] = float("nan")

@@ -89,6 +89,19 @@ def _grouped(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
     return product
 
 
+def _filled_indices(indices: Tensor, alignment: int) -> Tensor:
+    """Rows of id -1 in an aligned block whose first row has a group get that group: DeepGEMM computes them with it."""
+    rows = indices.numel()
+    whole = rows // alignment * alignment
+    filled = torch.empty_like(indices)
+    for part, width in ((slice(0, whole), alignment), (slice(whole, rows), rows - whole)):
+        if part.start == part.stop:
+            continue
+        blocks = indices[part].view(-1, width)
+        torch.where(blocks < 0, blocks[:, :1], blocks, out=filled[part].view(-1, width))
+    return filled
+
+
 def m_grouped_contiguous(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: bool, expected_m: int) -> None:
     check_types(a, b)
     _fp8.check_contiguous_groups(a, b, d, layout, psum, expected_m)
@@ -96,13 +109,13 @@ def m_grouped_contiguous(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: 
         return
     alignment = get_mk_alignment_for_contiguous_layout()
     if not a.is_cuda:
-        sizes: dict[str, Any] = {"indices": _fp8.filled_indices(layout, alignment)} if not psum else {
+        sizes: dict[str, Any] = {"indices": _filled_indices(layout, alignment)} if not psum else {
             "aligned_offsets": layout, "alignment": alignment, "expected_m": expected_m}  # fmt: skip
         call(grouped_gemm, a, b, out=d, **sizes)
     elif psum:
         _by_aligned_ends(a, b, d, layout, alignment)
     else:
-        _by_index(a, b, d, _fp8.filled_indices(layout, alignment))
+        _by_index(a, b, d, _filled_indices(layout, alignment))
 
 
 def _by_aligned_ends(a: Tensor, b: Tensor, d: Tensor, ends: Tensor, alignment: int) -> None:

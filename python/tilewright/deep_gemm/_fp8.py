@@ -8,9 +8,10 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from tilewright._multiply import batched_gemm, gemm, grouped_gemm
+from tilewright._multiply import batched_gemm, blocks_gemm, gemm, grouped_gemm
 from tilewright.deep_gemm._checks import refuse, shape_text
 from tilewright.deep_gemm._operands import (
+    Groups,
     Pair,
     call,
     check_dense,
@@ -28,19 +29,6 @@ def check_layout(name: str, layout: Tensor, length: int, what: str) -> None:
     """Group sizes: int32, of which the library reads as many as it has groups or rows."""
     if layout.dtype != torch.int32 or list(layout.shape) != [length] or not layout.is_contiguous():
         refuse(name, f"{shape_text(layout)} of {layout.dtype}", f"contiguous torch.int32 [{length}], {what}")
-
-
-def filled_indices(indices: Tensor, alignment: int) -> Tensor:
-    """Rows of id -1 in an aligned block whose first row has a group get that group: DeepGEMM computes them with it."""
-    rows = indices.numel()
-    whole = rows // alignment * alignment
-    filled = torch.empty_like(indices)
-    for part, width in ((slice(0, whole), alignment), (slice(whole, rows), rows - whole)):
-        if part.start == part.stop:
-            continue
-        blocks = indices[part].view(-1, width)
-        torch.where(blocks < 0, blocks[:, :1], blocks, out=filled[part].view(-1, width))
-    return filled
 
 
 def dense(
@@ -75,13 +63,17 @@ def m_grouped_contiguous(
     check_contiguous_groups(a, b, d, layout, psum, expected_m)
     if a.shape[0] == 0:
         return
-    groups = {"grouping": "m_grouped_aligned_offsets" if psum else "m_grouped_indices", "sizes": layout}
-    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, groups=groups)
     alignment = get_mk_alignment_for_contiguous_layout()
+    groups: Groups
+    if psum:
+        groups = {"grouping": "m_grouped_aligned_offsets", "sizes": layout, "alignment": alignment}
+    else:
+        groups = {"grouping": "m_grouped_indices", "sizes": layout, "index_alignment": alignment}
+    sides = operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, groups=groups)
     if psum:
         call(grouped_gemm, *sides, aligned_offsets=layout, alignment=alignment, expected_m=expected_m, out=d)
     else:
-        call(grouped_gemm, *sides, indices=filled_indices(layout, alignment), out=d)
+        call(blocks_gemm, *sides, indices=layout, alignment=alignment, word="grouped_layout", out=d)
 
 
 def check_contiguous_groups(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: bool, expected_m: int) -> None:

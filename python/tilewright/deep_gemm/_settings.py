@@ -76,7 +76,7 @@ def set_block_size_multiple_of(new_value: int | tuple[int, int]) -> None:
 
 
 def set_mk_alignment_for_contiguous_layout(new_value: int) -> None:
-    """Where groups start in a psum layout (multiples of it), and how many rows share the first row's group id."""
+    """Where groups start: multiples of it, and so many rows have the group of the first."""
     _values["alignment"] = _whole("new_value", new_value, 1, None, "128 is what DeepGEMM starts with")
 
 
@@ -86,5 +86,5 @@ def get_mk_alignment_for_contiguous_layout() -> int:
 
 
 def get_theoretical_mk_alignment_for_contiguous_layout(expected_m: int | None = None) -> int:
-    """128, as DeepGEMM answers on Hopper for any expected_m. Here no alignment is faster than another."""
+    """128, as DeepGEMM answers on Hopper for any expected_m. Any multiple of 4 is as fast."""
     return DEFAULT_ALIGNMENT

@@ -35,9 +35,11 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
 ) -> None:  # fmt: skip
     """Rows of a [m, k] against b [groups, n, k], to d [m, n] of bf16.
 
-    grouped_layout: int32 [m], the group of each row in any order; -1 skips it, but a row that follows others in its
-    aligned block of 128 is computed with the block's first row. With use_psum_layout int32 [groups]: the row at which
-    each group ends; the next starts at a multiple of the alignment.
+    grouped_layout: int32 [m], the group of each row. Groups begin at multiples of the alignment (128, or what
+    `set_mk_alignment_for_contiguous_layout` chose), and rows of -1 in an aligned block are computed with its first row;
+    blocks whose first row is -1 are skipped. A block with rows of two groups is an error: here on the CPU, at a later
+    call on a GPU. With use_psum_layout int32 [groups]: the row at which each group ends; the next starts at a multiple of
+    the alignment.
     """
     check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_fp8_gemm_contiguous(
@@ -82,7 +84,7 @@ def m_grouped_bf16_gemm_nt_contiguous(
     use_psum_layout: bool = False, ensure_zero_padding: bool = True, expected_m_for_psum_layout: int | None = None,
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """As m_grouped_fp8_fp4_gemm_nt_contiguous, of bf16."""
+    """As m_grouped_fp8_fp4_gemm_nt_contiguous, of bf16; groups may come in any order."""
     check_unused(compiled_dims, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_bf16_gemm_contiguous(
         a, b, d, _layout(grouped_layout, m_indices), use_psum_layout, expected_m_for_psum_layout or 0

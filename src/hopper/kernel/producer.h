@@ -56,11 +56,22 @@ private:
     BlockScales<tile> block_scales_;
 };
 
-/// 1x128 scales without TMA.
+/// 1x128 scales without TMA. Warp 2 of grouped kernels, which has little to do where TMA loads all scales, looks for
+/// rows of two groups besides.
 template <Tile tile>
 TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arguments) {
-    if constexpr (copies_row_scales(tile)) return RowScaleCopies<tile>(shared, arguments).run();
-    if constexpr (!copies_row_scales(tile)) return RowScales<tile>(shared, arguments).run();
+    int budget = wait_budget;
+    if constexpr (has_row_scales(tile) && may_load_row_scales(tile)) {
+        if (!arguments.scales_by_tma) {
+            if constexpr (copies_row_scales(tile)) {
+                budget = RowScaleCopies<tile>(shared, arguments).run();
+            } else {
+                budget = RowScales<tile>(shared, arguments).run();
+            }
+        }
+    }
+    if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
+    return budget;
 }
 
 template <Tile tile>
@@ -72,11 +83,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     if (schedules) return SchedulerAndScales<tile>(shared, arguments).run();
     sync_initialised<tile>(NamedBarrier::producers);
     switch (role_of(tile, warp)) {
-        case Role::row_scales:
-            if constexpr (may_load_row_scales(tile)) {
-                if (!arguments.scales_by_tma) return load_row_scales<tile>(shared, arguments);
-            }
-            break;
+        case Role::row_scales: return load_row_scales<tile>(shared, arguments);
         case Role::store:
             if constexpr (is_fast(tile)) return store_tiles<tile, 2>(shared, arguments, tiles);
             if (!arguments.stored_by_tma) break;

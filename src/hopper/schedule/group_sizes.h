@@ -22,7 +22,7 @@ TILEWRIGHT_DEVICE i64 size_at(const GroupSizes& sizes, int index) {
 TILEWRIGHT_DEVICE int size_bytes(const GroupSizes& sizes) { return sizes.is_64_bit ? 8 : 4; }
 
 TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
-    prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.stride * size_bytes(sizes));
+    prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.row_stride * size_bytes(sizes));
 }
 
 /// Fetches the first `count` sizes into L2. Each block fetches a part: all blocks will read all sizes, at about the
@@ -70,7 +70,8 @@ TILEWRIGHT_DEVICE int entry_of(const SizeWindow& window, int part) {
     return entry;
 }
 
-/// Runs of equal row indices, in ascending order of rows.
+/// Runs of equal row indices, in ascending order of rows. Where blocks of rows have one group, only the first index of
+/// a block is read, and "row" here is a block.
 class IndexRuns {
 public:
     /// A run ends after `longest` rows and the next begins, so that work begins before the end of a long one is found.
@@ -206,7 +207,7 @@ private:
 class GroupRanges {
 public:
     TILEWRIGHT_DEVICE GroupRanges(const GroupSizes& sizes, int groups, int rows, int longest)
-        : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, rows, longest) {}
+        : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, sizes.blocks, longest) {}
 
     /// By all blocks of the grid, before the first range.
     TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
@@ -215,7 +216,12 @@ public:
 
     /// A range for each lane, maybe of no rows. False: there are no more.
     TILEWRIGHT_DEVICE bool next(RowRange& range) {
-        if (sizes_.kind == SizeKind::indices) return runs_.next(range, window_);
+        if (sizes_.kind == SizeKind::indices) {
+            if (!runs_.next(range, window_)) return false;
+            range.begin = first_row(range.begin);
+            range.end = first_row(range.end);
+            return true;
+        }
         while (group_ < groups_) {
             if (group_ % sizes_at_once == 0) read_sizes();
             const int size = entry_of(window_, group_ % sizes_at_once / warp_threads);
@@ -248,6 +254,12 @@ private:
         }
 #pragma unroll
         for (int i = 0; i < sizes_per_lane; ++i) window_[i] = clamped(sizes[i]);
+    }
+
+    /// Where a block of rows begins (indices), or the end of all rows.
+    TILEWRIGHT_DEVICE int first_row(int block) const {
+        const u32 row = u32(block) * u32(sizes_.alignment);
+        return row < u32(rows_) ? int(row) : rows_;
     }
 
     TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < rows_ ? int(size) : rows_; }

@@ -2,7 +2,7 @@
 // (scheduler.h).
 #pragma once
 
-#include "hopper/schedule/group_sizes.h"
+#include "hopper/schedule/index_blocks.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
@@ -29,12 +29,13 @@ class GroupedSchedule {
     static_assert(tile.cluster.use != ClusterUse::share_b, "blocks along the rows may have different groups");
 
 public:
-    TILEWRIGHT_DEVICE GroupedSchedule(const GroupSizes& sizes, const Extent& extent, int block, int blocks)
-        : ranges_(sizes, extent.batch, extent.m, extent.raster_width * d_rows(tile)),
-          separate_(sizes.kind == SizeKind::counts),
-          raster_width_(extent.raster_width),
+    TILEWRIGHT_DEVICE GroupedSchedule(const Arguments& arguments, int block, int blocks)
+        : arguments_(arguments),
+          ranges_(arguments.sizes, arguments.batch, arguments.m, arguments.raster_width * d_rows(tile)),
+          separate_(arguments.sizes.kind == SizeKind::counts),
+          raster_width_(arguments.raster_width),
           rank_(block % tile.cluster.size),
-          tiles_n_(tiles_along(extent.n, cluster_columns(tile))),
+          tiles_n_(tiles_along(arguments.n, cluster_columns(tile))),
           index_in_wave_(block / tile.cluster.size),
           next_(index_in_wave_),
           step_(blocks / tile.cluster.size) {
@@ -44,8 +45,14 @@ public:
     TILEWRIGHT_DEVICE WorkTile next() {
         while (true) {
             const u32 reach = ballot(next_ < tiles_);
-            if (reach != 0) return take(lowest_bit(reach));
-            if (!ranges_.next(range_)) return {};
+            if (reach != 0) {
+                const WorkTile work = take(lowest_bit(reach));
+                if (has_one_group<tile>(arguments_, work)) return work;
+                continue;
+            }
+            if (!ranges_.next(range_)) {
+                return {};
+            }
             const int before = from_lane(tiles_, warp_threads - 1);
             tiles_ = before + sum_of_lanes(tiles_m(range_) * tiles_n_);
         }
@@ -80,6 +87,7 @@ private:
         next_ += index_in_wave_;
     }
 
+    const Arguments& arguments_;
     GroupRanges ranges_;
     RowRange range_{};  // of this lane
     int tiles_ = 0;     // of all ranges up to this lane's

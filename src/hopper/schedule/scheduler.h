@@ -9,10 +9,6 @@
 
 namespace tilewright::hopper {
 
-TILEWRIGHT_DEVICE Extent extent_of(const Arguments& arguments) {
-    return {.m = arguments.m, .n = arguments.n, .batch = arguments.batch, .raster_width = arguments.raster_width};
-}
-
 /// A role's tiles: `first`, then `next` until none exists.
 template <Tile tile, bool grouped = is_grouped(tile)>
 class WorkTiles {
@@ -70,7 +66,7 @@ template <Tile tile>
 class ProducedWorkTiles<tile, true> {
 public:
     TILEWRIGHT_DEVICE ProducedWorkTiles(Shared<tile>& shared, const Arguments& arguments)
-        : shared_(shared), schedule_(arguments.sizes, extent_of(arguments), block_index(), block_count()) {}
+        : shared_(shared), schedule_(arguments, block_index(), block_count()) {}
 
     TILEWRIGHT_DEVICE void prepare() {}
     TILEWRIGHT_DEVICE WorkTile first(int& budget) { return next(budget); }

@@ -10,7 +10,7 @@ enum class Role : unsigned char {
     load,       // operands, and 1x128 scales if TMA can: by TMA
     scheduler,  // grouped: reads the group sizes and produces work tiles; also loads 128x128 and epilogue scales
     block_and_epilogue_scales,  // loads them, where no scheduler does
-    row_scales,                 // loads or copies 1x128 scales, where TMA cannot
+    row_scales,                 // loads or copies 1x128 scales, where TMA cannot; grouped: looks for rows of two groups
     store,                      // D from shared memory, by TMA
     spare,
     multiply,
@@ -29,7 +29,7 @@ constexpr Role role_of(const Tile& tile, int warp) {
         const bool loads_scales = has_block_scales(tile) || has_epilogue_scales(tile);
         return loads_scales ? Role::block_and_epilogue_scales : Role::spare;
     }
-    if (warp == 2) return has_row_scales(tile) ? Role::row_scales : Role::spare;
+    if (warp == 2) return has_row_scales(tile) || is_grouped(tile) ? Role::row_scales : Role::spare;
     return splits_k(tile) ? Role::spare : Role::store;
 }
 

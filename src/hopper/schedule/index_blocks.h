@@ -1,0 +1,68 @@
+// Row indices in blocks of rows of one group (GroupSizes::alignment): the schedule reads the first index of a block
+// alone. The others are compared with it here, so that rows of two groups in a block are reported and never multiplied
+// with the first row's.
+#pragma once
+
+#include "hopper/schedule/group_sizes.h"
+#include "hopper/schedule/work_tile.h"
+
+namespace tilewright::hopper {
+
+/// Below zero: no group.
+TILEWRIGHT_DEVICE int group_of_row(const GroupSizes& sizes, int groups, u32 row) {
+    const i64 at = row * sizes.row_stride;
+    const i64 group = sizes.is_64_bit ? load_global(static_cast<const i64*>(sizes.data) + at)
+                                      : load_global(static_cast<const int*>(sizes.data) + at);
+    return group >= 0 && group < groups ? int(group) : -1;
+}
+
+TILEWRIGHT_DEVICE bool are_in_blocks(const GroupSizes& sizes) {
+    return sizes.kind == SizeKind::indices && sizes.alignment > 1;
+}
+
+/// Whether all rows from `begin` to `end` have this group or none. So many of a lane's indices are loaded at once.
+template <class Index, int at_once>
+TILEWRIGHT_DEVICE bool have_one_group(const GroupSizes& sizes, int groups, int group, int begin, int end) {
+    bool differs = false;
+#pragma unroll 1
+    for (int left = end - begin - lane_index(); left > 0; left -= at_once * warp_threads) {
+        const Index* const from = static_cast<const Index*>(sizes.data) + (end - left) * sizes.row_stride;
+        Index others[at_once];
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int further = i * warp_threads;
+            others[i] = further < left ? load_global(from + further * sizes.row_stride) : group;
+        }
+#pragma unroll
+        for (Index other : others) differs = differs || (other != group && other >= 0 && other < groups);
+    }
+    return ballot(differs) == 0;
+}
+
+/// Whether the rows of a tile are of one group, as its block promises.
+template <Tile tile>
+TILEWRIGHT_DEVICE bool has_one_group(const Arguments& arguments, const WorkTile& work) {
+    const GroupSizes& sizes = arguments.sizes;
+    if (!are_in_blocks(sizes)) return true;
+    constexpr int at_once = tile.shape.warpgroups > 2 ? 2 : 4;  // as the scheduler's registers hold
+    const int end = min(work.row + d_rows(tile), work.row_end);
+    return sizes.is_64_bit ? have_one_group<i64, at_once>(sizes, arguments.batch, work.group, work.row, end)
+                           : have_one_group<int, at_once>(sizes, arguments.batch, work.group, work.row, end);
+}
+
+/// By a warp of each block of the grid, all together: looks at all rows, those that no tile has among them.
+TILEWRIGHT_DEVICE void report_mixed_rows(const Arguments& arguments) {
+    const GroupSizes& sizes = arguments.sizes;
+    if (!are_in_blocks(sizes)) return;
+    const u32 rows = arguments.m, step = block_count() * warp_threads;
+#pragma unroll 1
+    for (u32 row = block_index() * warp_threads + lane_index(); row < rows; row += step) {
+        const int group = group_of_row(sizes, arguments.batch, row);
+        const int first = group_of_row(sizes, arguments.batch, row - row % u32(sizes.alignment));
+        if (group >= 0 && group != first) {
+            store_global(&arguments.report->mixed.word, MixedRow::pack(int(row), group, first));
+        }
+    }
+}
+
+}  // namespace tilewright::hopper
