@@ -1,5 +1,5 @@
 // Masked groups: `expected_m` is a hint, and callers pass anything from half to twice the mean of the rows that there
-// will be. What is chosen must be good for all of these.
+// will be. What is chosen must be good for all of these. And the tuned rows that hold for a problem besides its own.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace tilewright::planner {
 
-/// The last row for this device and problem; for masked groups, where there is none, that of the nearest hint within a
-/// factor of two. Null if there is neither.
+/// The last row for this device and problem. Where there is none: for masked groups that of the nearest hint within a
+/// factor of two, for groups that begin aligned that of about the same rows by exact ends. Null if there is neither.
 const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view device, const Workload& work);
 
 /// The work with half to twice as many rows as its hint says, nine times evenly spaced on a logarithmic scale: with

@@ -118,7 +118,11 @@ check::CaseSpec random_spec(Bytes& bytes) {
     const bool wide = spec.recipe.a.values == Format::f16 || spec.recipe.a.values == Format::f32 ||
                       spec.recipe.b.values == Format::f16 || spec.recipe.b.values == Format::f32;
     if (wide) spec.reproducibility = Reproducibility::repeatable;
-    if (takes_sizes(spec.grouping) && bytes.one_in(2)) draw_garbage_sizes(spec, bytes);
+    if (takes_sizes(spec.grouping) && bytes.one_in(2)) {
+        draw_garbage_sizes(spec, bytes);
+    } else if (spec.grouping == Grouping::m_grouped_indices) {
+        spec.index_alignment = bytes.pick<std::int64_t>({1, 2, 16, 100});
+    }
     return spec;
 }
 

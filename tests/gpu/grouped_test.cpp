@@ -53,6 +53,7 @@ TEST(GpuGrouped, AnySplit) {
         spec.n = 1 + static_cast<std::int64_t>(random() % 700);
         spec.k = 16 * (1 + static_cast<std::int64_t>(random() % 70));
         spec.alignment = 1LL << random() % 8;
+        spec.index_alignment = random() % 2 == 0 ? spec.alignment : 1;
         spec.size_format = random() % 2 == 0 ? Format::i32 : Format::i64;
         spec.a_scales_transposed = random() % 2 == 0;
         spec.seed = random();
