@@ -64,7 +64,7 @@ const std::vector<Tile>& shapes_for_few_rows() {
         {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true},
         {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
         {.shape = {.m = 128, .n = 32}, .stages = 8, .swap_ab = true},
-        {.shape = {.m = 192, .n = 64, .warpgroups = 3}, .stages = 6},
+        {.shape = {.m = 192, .n = 64, .warpgroups = 3}, .stages = 5},
         {.shape = {.m = 128, .n = 136}, .stages = 4, .swap_ab = true, .cluster = split_k(2)},
         {.shape = {.m = 128, .n = 72}, .stages = 8, .swap_ab = true},
         {.shape = {.m = 128, .n = 96}, .stages = 6, .cluster = split_k(4)},

@@ -84,9 +84,11 @@ constexpr bool may_load_row_scales(const Tile& tile) {
 
 /// k-blocks whose scales of A are loaded at once, with the stage of the first: TMA moves at least 16 bytes of a row.
 constexpr int k_blocks_per_scale_copy(const Tile& tile) { return has_k_major_scales(tile) ? 4 : 1; }
-/// For a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole.
+/// For a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole,
+/// and groups have one box, of all rows.
 constexpr int a_scale_copy_bytes(const Tile& tile, int rows) {
-    return has_k_major_scales(tile) ? rows * k_blocks_per_scale_copy(tile) * 4 : operand_a(tile).scale_bytes();
+    const int whole = operand_a(tile).scale_bytes() * k_blocks_per_scale_copy(tile);
+    return is_grouped(tile) || !has_k_major_scales(tile) ? whole : rows * k_blocks_per_scale_copy(tile) * 4;
 }
 constexpr int b_scale_copy_bytes(const Tile& tile) { return operand_b(tile).scale_bytes(); }
 
