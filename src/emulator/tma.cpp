@@ -197,6 +197,10 @@ void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x,
     if (blocks == 0 || blocks >> machine().cluster_size() != 0) {
         fail(fmt::format("tma_load_multicast: blocks {:#b} of a cluster of {}", blocks, machine().cluster_size()));
     }
+    if (x * description.element_bytes % 16 != 0) {
+        fail(fmt::format("tma_load: a box at element {} of {} bytes; an H200 begins loads at multiples of 16 bytes", x,
+                         description.element_bytes));
+    }
     start({.issuer = me(),
            .map = description,
            .to = checked_place("tma_load", description, to),

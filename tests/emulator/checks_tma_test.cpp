@@ -47,12 +47,12 @@ TEST(Checks, ForeignTensorMap) {
     });
 }
 
-void load(Shared& shared, u8* to, u16 blocks) {
+void load(Shared& shared, u8* to, u16 blocks, int x = 0) {
     open(shared, 1);
     if (!first()) return;
     const TensorMap map = emulator::encode(rows_of_128());
     barrier_arrive_expect(shared.barrier, 8 * 128);
-    tma_load_multicast(to, map, shared.barrier, 0, 0, 0, blocks);
+    tma_load_multicast(to, map, shared.barrier, x, 0, 0, blocks);
 }
 
 TEST(Checks, PlacesOfCopies) {
@@ -62,6 +62,8 @@ TEST(Checks, PlacesOfCopies) {
                  [](Shared& shared) { load(shared, shared.more + 2048, 1); });
     expect_error(one_warp, "tma_load_multicast: blocks 0b11 of a cluster of 1",
                  [](Shared& shared) { load(shared, shared.bytes, 3); });
+    expect_error(one_warp, "tma_load: a box at element 8 of 1 bytes; an H200 begins loads at multiples of 16 bytes",
+                 [](Shared& shared) { load(shared, shared.bytes, 1, 8); });
 }
 TEST(Checks, RowsOutsideOfTheTensorAreCounted) {
     emulator::Counts counts;
