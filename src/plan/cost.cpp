@@ -16,7 +16,6 @@ struct CostInputs {
     const DeviceDescription& device;
     const Model& model;
     TileDistribution over;
-    double rounds;  // units of the busiest block, cheap ones counted in part
 };
 
 /// Bytes of one operand, values and scales, with `rows` rows in all products together.
@@ -48,7 +47,7 @@ double fetched_bytes(const hopper::Tile& tile) {
 
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
 double delivery_seconds(const CostInputs& inputs) {
-    const auto& [tile, work, device, model, over, rounds] = inputs;
+    const auto& [tile, work, device, model, over] = inputs;
     const double arriving = value_bytes_per_stage(tile) + scale_bytes_per_stage(tile);
     const double chip = fetched_bytes(tile) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double path = arriving / (device.l2_bytes_per_clock * device.boost_hertz);
@@ -58,7 +57,7 @@ double delivery_seconds(const CostInputs& inputs) {
 
 /// Clocks to store a tile of D from registers to L2, C read on the way.
 double store_clocks(const CostInputs& inputs) {
-    const auto& [tile, work, device, model, over, rounds] = inputs;
+    const auto& [tile, work, device, model, over] = inputs;
     const double output = bits(work.output) / 8.0;
     const double read_and_written = work.adds_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
@@ -81,7 +80,7 @@ struct Unit {
 };
 
 Unit unit_of(const CostInputs& inputs) {
-    const auto& [tile, work, device, model, over, rounds] = inputs;
+    const auto& [tile, work, device, model, over] = inputs;
     const Loop per_block = loop(tile, model);
     const double epilogue = model.epilogue_clocks + store_clocks(inputs);
     Unit unit;
@@ -104,28 +103,28 @@ Unit unit_of(const CostInputs& inputs) {
 /// would take and of what the energy of all tensor clocks alone would take, which fits the clocks of the measured
 /// loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
-    const auto& [tile, work, device, model, over, rounds] = inputs;
+    const auto& [tile, work, device, model, over] = inputs;
     const double even = over.waves();
-    const double at_boost = (rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
+    const double at_boost = (over.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
     const double tensor_clocks = over.units * unit.tensor / over.sharing;
     const double at_power = tensor_clocks * loop(tile, model).energy / (device.sms * device.power_hertz);
     const double computing = std::hypot(at_boost, at_power);
     const double clock = device.boost_hertz * at_boost / computing;
-    const double epilogues = (rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
-    cost.compute = std::max(computing, rounds * unit.delivery + epilogues);
+    const double epilogues = (over.rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
+    cost.compute = std::max(computing, over.rounds * unit.delivery + epilogues);
     cost.clock_hertz = clock;
     cost.tensor_clocks = whole(tensor_clocks);
     cost.tensor = even * unit.tensor / clock;
     cost.promotion = even * unit.promotion / clock;
     cost.epilogue = (even * unit.epilogue + unit.last_epilogue) / clock;
-    cost.waves = (rounds - even) * unit.clocks() / clock;
+    cost.waves = (over.rounds - even) * unit.clocks() / clock;
     cost.delivery = cost.compute - computing;
 }
 
 /// Seconds by which a ring that holds more than one tile delays the first tiles, and with them the first stores: memory
 /// loads operands of the second ones before.
 double crowding(const CostInputs& inputs) {
-    const auto& [tile, work, device, model, over, rounds] = inputs;
+    const auto& [tile, work, device, model, over] = inputs;
     const double stages_beyond = tile.stages - over.k_blocks;
     if (over.rounds < 2 || stages_beyond <= 0) return 0;
     const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, over.k_blocks);
@@ -145,7 +144,7 @@ double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
 }
 
 double reduction(const CostInputs& inputs) {
-    const auto& [tile, work, device, model, over, rounds] = inputs;
+    const auto& [tile, work, device, model, over] = inputs;
     if (!splits_k(tile)) return 0;
     const double tile_seconds =
         slice_bytes(tile) * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
@@ -165,8 +164,7 @@ double compulsory_bytes(const Workload& work) {
 }
 
 Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device, const Model& model) {
-    const CostInputs inputs{
-        tile, work, device, model, tile_distribution(tile, work, device), busiest_block(tile, work, device)};
+    const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};
     const TileDistribution& over = inputs.over;
     const Unit unit = unit_of(inputs);
     Cost cost;

@@ -25,7 +25,7 @@ int resident_blocks(const hopper::Tile& tile, int sms);
 TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
 
 /// Units of the busiest block, where those of a last row of tiles that is taken last (hopper/schedule/dense.h) count
-/// for the part of their warpgroups that has rows.
+/// for the part of their warpgroups that has rows. The model still counts them in full.
 double busiest_block(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
 
 /// SMs that this call may use.

@@ -70,7 +70,9 @@ std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emul
     const std::int64_t k_blocks = (g.k + 127) / 128;
     const std::int64_t tiles = hopper::tiles_along(static_cast<int>(g.n), cluster_columns(tile)) * g.groups;
     const std::int64_t allowed = (rows_of_a(tile, rest) - rest) * k_blocks * tiles;
-    if (outside(g.a.values) <= allowed && outside(g.a.scales) <= allowed) return {};
+    // Blocks that share A load its scales for themselves.
+    const std::int64_t allowed_scales = operand_a(tile).shared ? allowed * tile.cluster.size : allowed;
+    if (outside(g.a.values) <= allowed && outside(g.a.scales) <= allowed_scales) return {};
     return fmt::format("TMA was asked for {} rows of A and {} of its scales that do not exist; {} may be",
                        outside(g.a.values), outside(g.a.scales), allowed);
 }
