@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-bare bench gpu-test gpu-bench gpu-classes lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-bare bench gpu-test gpu-bench gpu-classes lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -31,13 +31,17 @@ test-sanitize: setup  ## the C++ suite under AddressSanitizer and UndefinedBehav
 	cmake --build --preset sanitize -j $(cpus)
 	ctest --preset sanitize -j $(cpus)
 
-test-python: setup python-package  ## the Python package and the examples
-	$(python) -m pytest -q tests
+test-python: setup python-package  ## the Python package and the examples (tests/lint is part of `make lint`)
+	$(python) -m pytest -q tests --ignore=tests/lint
+
+test-package: setup  ## the Python package compiled as `pip install` does, all of it, and its tests
+	tools/python-package --whole
+	$(python) -m pytest -q tests/python
 
 test-install: build  ## a consumer project built from the installed library
 	tests/install/run
 
-test-bare:  ## `make run` and `make test` in bare systems, as root and as a user with sudo (needs root, takes hours)
+test-bare:  ## `make run`, `make test` and `make test-package` in bare systems, as root and as a user with sudo (needs root, takes hours)
 	tools/test-bare
 
 .PHONY: python-package

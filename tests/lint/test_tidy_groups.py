@@ -51,3 +51,8 @@ def test_folders_flags_and_programs_stay_apart(tree):
 def test_a_group_has_a_limit(tree):
     files = {f"src/plan/f{i:02}.cpp": "" for i in range(25)}
     assert sorted(map(len, tidy_groups.grouped(tree(files)))) == [5, 10, 10]
+
+
+def test_a_file_is_read_with_the_headers_that_it_includes():
+    command = "c++ -Winvalid-pch -include /b/x.dir/cmake_pch.hxx -include /s/glibc_compat.h -DFMT_HEADER_ONLY=1 -o a.o -c a.cpp"
+    assert tidy_groups.own_headers(command).split() == ["c++", "-include", "/s/glibc_compat.h", "-o", "a.o", "-c", "a.cpp"]

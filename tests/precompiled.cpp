@@ -1,0 +1,1 @@
+// Empty: its targets exist for their precompiled headers (tests/CMakeLists.txt).
