@@ -121,7 +121,7 @@ struct Thread {
     std::deque<Store> stores{};
     std::deque<Copy> copies{};           // cp.async that are not complete,
     u64 copied = 0;                      // those before them,
-    u64 awaited = 0;                   // and how many of all an arrival waits for
+    u64 awaited = 0;                     // and how many of all an arrival waits for
     u64 issued = 0;                      // wgmmas
     u64 complete = 0;                    // of these, known to be by a wait
     std::deque<const float*> writing{};  // d of those that are not
