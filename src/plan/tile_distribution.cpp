@@ -58,7 +58,8 @@ double busiest_block(const hopper::Tile& tile, const Workload& work, const Devic
     const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
     const double cost = tiles_of(rest, rows_per_warpgroup(tile)) / tile.shape.warpgroups;
     const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
-    const double full = cheap * static_cast<double>(work.rows / hopper::cluster_rows(tile));
+    const std::int64_t full_rows = work.rows / hopper::cluster_rows(tile);
+    const double full = cheap * static_cast<double>(full_rows);
     // Full ones go to all blocks in turn, then cheap ones from the first block that has one full tile less.
     const double rounds = std::floor(full / blocks), rest_of_full = full - rounds * blocks;
     const double of_others = rounds + cost * std::ceil(cheap / blocks);
