@@ -14,14 +14,14 @@
 namespace tilewright::bench {
 namespace {
 
-struct ShapeClass {
+struct RowClass {
     const char* name;
     std::int64_t least_m;
     std::int64_t most_m;
 };
 
-constexpr std::array classes{ShapeClass{"m >= 4096", 4096, std::numeric_limits<std::int64_t>::max()},
-                             ShapeClass{"m = 129 .. 4095", 129, 4095}, ShapeClass{"m <= 128", 0, 128}};
+constexpr std::array classes{RowClass{"m >= 4096", 4096, std::numeric_limits<std::int64_t>::max()},
+                             RowClass{"m = 129 .. 4095", 129, 4095}, RowClass{"m <= 128", 0, 128}};
 
 std::string microseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e6); }
 std::string gigahertz(double hertz) { return hertz > 0 ? fmt::format("{:.2f}", hertz * 1e-9) : ""; }
@@ -174,7 +174,7 @@ std::string result_records(const Result& result, const Run& run) {
 
 std::string summary(const std::vector<Result>& results, const Run& run) {
     std::string text;
-    for (const ShapeClass& each : classes) {
+    for (const RowClass& each : classes) {
         std::vector<double> speeds;
         double worst = std::numeric_limits<double>::infinity();
         std::string where;
