@@ -186,6 +186,7 @@ void Machine::run_or_delay(std::function<void()> work) {
     } else {
         put_in_flight(std::move(work));
     }
+    work = nullptr;  // a fiber that never goes on is not unwound
     maybe_lose_turn();
 }
 
