@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <stdexcept>
+
+#include "bench/json_lines.h"
 
 namespace tilewright::bench {
 namespace {
@@ -123,18 +123,7 @@ void add_row(const nlohmann::json& row, std::vector<RecordedTime>& times) {
 
 std::vector<RecordedTime> recorded_times(const std::string& lines) {
     std::vector<RecordedTime> times;
-    std::istringstream text(lines);
-    int number = 0;
-    for (std::string line; std::getline(text, line);) {
-        ++number;
-        if (line.empty()) continue;
-        try {
-            add_row(nlohmann::json::parse(line), times);
-        } catch (const nlohmann::json::exception& error) {
-            throw std::runtime_error(
-                fmt::format("line {} is none of `tilewright bench --json`: {}", number, error.what()));
-        }
-    }
+    read_json_lines(lines, "`tilewright bench --json`", [&](const nlohmann::json& row) { add_row(row, times); });
     return times;
 }
 

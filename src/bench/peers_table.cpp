@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <stdexcept>
 
+#include "bench/json_lines.h"
 #include "bench/peers_text.h"
 
 namespace tilewright::bench {
@@ -15,22 +14,6 @@ namespace {
 
 /// In h200_ragged.jsonl, which has the reference product for this alone.
 constexpr const char* reference_operation = "dense reference";
-
-/// What each line holds, in a table that `add` fills; throws std::runtime_error naming the line that cannot be read.
-template <typename Add>
-void read_lines(const std::string& lines, const Add& add) {
-    std::istringstream text(lines);
-    int number = 0;
-    for (std::string line; std::getline(text, line);) {
-        ++number;
-        if (line.empty()) continue;
-        try {
-            add(nlohmann::json::parse(line));
-        } catch (const nlohmann::json::exception& error) {
-            throw std::runtime_error(fmt::format("peers' table, line {}: {}", number, error.what()));
-        }
-    }
-}
 
 bool is_reference(const PeerTime& row) {
     const bool dense = row.operation == reference_operation || row.operation == operation_name(Grouping::dense);
@@ -44,7 +27,7 @@ struct Energy {
 
 std::vector<Energy> read_energies(const std::string& lines) {
     std::vector<Energy> list;
-    read_lines(lines, [&](const nlohmann::json& row) {
+    read_json_lines(lines, "the peers' table", [&](const nlohmann::json& row) {
         list.push_back({.shape = row.at("shape"), .picojoules = row.at("pj_per_flop")});
     });
     return list;
@@ -54,7 +37,7 @@ std::vector<Energy> read_energies(const std::string& lines) {
 
 std::vector<PeerTime> parse_peers(const std::string& lines) {
     std::vector<PeerTime> table;
-    read_lines(lines, [&](const nlohmann::json& row) {
+    read_json_lines(lines, "the peers' table", [&](const nlohmann::json& row) {
         table.push_back({.peer = row.at("peer"),
                          .operation = row.at("op"),
                          .shape = row.at("shape"),

@@ -15,6 +15,7 @@ hopper::GroupSizes group_sizes(const Geometry& g) {
                              .stride = groups.sizes.strides[0],
                              .row_stride = groups.sizes.strides[0],
                              .alignment = static_cast<int>(alignment),
+                             .blocks = 0,
                              .kind = hopper::SizeKind::ends,
                              .is_64_bit = groups.sizes.format == Format::i64};
     if (groups.grouping == Grouping::m_grouped_masked) sizes.kind = hopper::SizeKind::counts;

@@ -113,7 +113,9 @@ void compare_steps(Format a_format, Format b_format) {
         ASSERT_LE(std::fabs(static_cast<double>(exact - theirs)), bound * (1 + 1e-9)) << "trial " << trial;
         ++bounded;
     }
-    if (products == 32) EXPECT_GE(bounded, 15000);
+    if (products == 32) {
+        EXPECT_GE(bounded, 15000);
+    }
 }
 
 TEST(Step, HasTheBitsOfTheScalarModelAndStaysWithinItsBound) {

@@ -119,7 +119,7 @@ public:
         if (work.exists != 0 && slice_.count > 0) read(work, slice_.begin);
     }
 
-    /// Loads a tile's; `read`: the first chunk has been read.
+    /// Loads a tile's. `has_first`: its first chunk has been read.
     TILEWRIGHT_DEVICE void load(const WorkTile& work, bool has_first, int& budget) {
         for (int begin = slice_.begin; begin < slice_.begin + slice_.count; begin += scale_chunk_k_blocks) {
             if (!has_first || begin > slice_.begin) read(work, begin);
