@@ -29,9 +29,9 @@ private:
     std::byte* stack_ = nullptr;
     std::function<void()> body_;
     bool ended_ = true;
-    void* context_ = nullptr;          // where the body continues: a stack pointer, or a ucontext_t
-    void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's idea of this fiber
-    void* fake_stack_ = nullptr;       // AddressSanitizer's
+    void* context_ = nullptr;                           // where the body continues: a stack pointer, or a ucontext_t
+    [[maybe_unused]] void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's idea of this fiber
+    void* fake_stack_ = nullptr;                        // AddressSanitizer's
 };
 
 }  // namespace tilewright::emulator

@@ -59,7 +59,7 @@ TEST(Checks, PlacesOfCopies) {
     expect_error(one_warp, "tma_load: offset 128 of shared memory is no multiple of 1024",
                  [](Shared& shared) { load(shared, shared.bytes + 128, 1); });
     expect_error(one_warp, "1024 bytes are not all in the block's",
-                 [](Shared& shared) { load(shared, shared.more + 2048, 1); });
+                 [](Shared& shared) { load(shared, reinterpret_cast<u8*>(&shared + 1), 1); });
     expect_error(one_warp, "tma_load_multicast: blocks 0b11 of a cluster of 1",
                  [](Shared& shared) { load(shared, shared.bytes, 3); });
     expect_error(one_warp, "tma_load: a box at element 8 of 1 bytes; an H200 begins loads at multiples of 16 bytes",

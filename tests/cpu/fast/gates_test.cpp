@@ -76,6 +76,14 @@ void sweep(const std::vector<CaseSpec>& specs) {
     EXPECT_EQ(failures, 0) << "of " << specs.size() << "; the first:\n" << first;
 }
 
+/// Under sanitizers every TILEWRIGHT_GATES_STEP-th of the cases, a number prime to that of the ways to run them.
+std::vector<CaseSpec> sample(const std::vector<CaseSpec>& specs) {
+    std::vector<CaseSpec> some;
+    for (std::size_t i = 0; i < specs.size(); i += TILEWRIGHT_GATES_STEP) some.push_back(specs[i]);
+    EXPECT_GE(some.size(), 30U);
+    return some;
+}
+
 class FastGrouping : public ::testing::TestWithParam<Grouping> {};
 
 TEST_P(FastGrouping, EveryRecipeLayoutAndOutput) {
@@ -113,7 +121,7 @@ TEST(FastGates, EveryRecipeInEveryWay) {
                              .seed = ++seed});
         }
     }
-    sweep(specs);
+    sweep(sample(specs));
 }
 
 TEST(FastGates, EveryDistribution) {
@@ -131,7 +139,7 @@ TEST(FastGates, EveryDistribution) {
             }
         }
     }
-    sweep(specs);
+    sweep(sample(specs));
 }
 
 TEST(FastGates, EmptySizes) {
