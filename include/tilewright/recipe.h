@@ -16,7 +16,7 @@ enum class Granularity : std::uint8_t {
     tensor,         // one scale for the operand (one for each group, if so given)
     row,            // one for each row of A, or each row of B (a column of D)
     block_1x128,    // one for each row and 128 of k
-    block_128x128,  // one for 128 rows and 128 of k; weights only
+    block_128x128,  // one for 128 rows and 128 of k
     block_1x32,     // OCP MX: one ue8m0 for each row and 32 of k
     block_1x16,     // NVFP4: one ue4m3 for each row and 16 of k, and an f32 for the tensor
 };
@@ -66,8 +66,8 @@ struct Recipe {
 /// e4m3, e5m2 or e2m1 with 1x32 ue8m0; e2m1 with 1x16 ue4m3; bf16, f16, f32 with none.
 bool is_accepted(const OperandRecipe& side);
 
-/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, a scale-less
-/// format with itself, and 1x32 or 1x16 on one side with anything on the other (128x128 on B only).
+/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128 or 128x128 : 128x128, 1x128:1x128,
+/// a scale-less format with itself, and 1x32 or 1x16 on one side with anything on the other (128x128 on B only).
 bool is_accepted(const Recipe& recipe);
 
 /// Every accepted recipe, scale-less ones last.

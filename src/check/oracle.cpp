@@ -144,7 +144,9 @@ private:
     }
 
     void end_chain(Running& element, float a_scale, float b_scale) const {
-        if (order_->scales_along_k) {
+        if (options_.scales_in_turn) {
+            element.slice = std::fma(element.chain * a_scale, b_scale, element.slice);
+        } else if (order_->scales_along_k) {
             element.slice = std::fma(element.chain, a_scale * b_scale, element.slice);
             element.bound += std::fabs(double{a_scale} * b_scale) * element.chain_bound;
         } else {

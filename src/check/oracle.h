@@ -14,8 +14,10 @@ struct OracleOptions {
     bool emulate = true;  // else only `exact` and `magnitude`; also where the recipe has no canonical order
     /// Where a plan splits k: ascending multiples of 128 from each GEMM's beginning.
     std::span<const std::int64_t> k_splits{};
-    /// A planted mistake, for the test of the tests: the sum of chains is rounded to bf16 after each.
+    /// Planted mistakes, for the test of the tests: the sum of chains is rounded to bf16 after each; the scales of a
+    /// chain multiply it one after the other.
     bool round_sums = false;
+    bool scales_in_turn = false;
 };
 
 /// Arrays [rows, columns] of a region.

@@ -16,22 +16,19 @@ constexpr std::array granularities{Granularity::none,        Granularity::tensor
 struct Side {
     std::string name;
     const Operand* operand;
-    bool takes_128x128;
 
     OperandRecipe recipe() const {
         // Without scales their format has no meaning, whatever an empty tensor says.
         const bool scaleless = operand->granularity == Granularity::none;
         return {operand->values.format, operand->granularity, scaleless ? Format::f32 : operand->scales.format};
     }
-    bool takes(const OperandRecipe& side) const {
-        return is_accepted(side) && (takes_128x128 || side.granularity != Granularity::block_128x128);
-    }
-    bool takes(Format values, Granularity granularity) const {
-        return std::any_of(scale_formats.begin(), scale_formats.end(), [&](Format scales) {
-            return takes(OperandRecipe{values, granularity, scales});
-        });
-    }
 };
+
+bool takes(Format values, Granularity granularity) {
+    return std::any_of(scale_formats.begin(), scale_formats.end(), [&](Format scales) {
+        return is_accepted(OperandRecipe{values, granularity, scales});
+    });
+}
 
 void check_format(std::string_view name, const Tensor& tensor, const std::vector<Format>& allowed, Findings& findings) {
     if (!tensor.given() || std::find(allowed.begin(), allowed.end(), tensor.format) != allowed.end()) return;
@@ -49,26 +46,25 @@ bool check_granularity(const Side& side, Findings& findings) {
     const Format values = side.operand->values.format;
     const Granularity granularity = side.operand->granularity;
     const bool known = std::find(value_formats.begin(), value_formats.end(), values) != value_formats.end();
-    if (!known || side.takes(values, granularity)) return known;
+    if (!known || takes(values, granularity)) return known;
     std::vector<std::string> words;
     for (Granularity other : granularities) {
-        if (side.takes(values, other)) words.emplace_back(name(other));
+        if (takes(values, other)) words.emplace_back(name(other));
     }
-    const bool only_weights = is_accepted(side.recipe());
     findings.add({.operand = side.name + ".granularity",
                   .given = std::string(name(granularity)),
                   .expected = either(words) + " for " + std::string(name(values)) + " values",
-                  .advice = only_weights ? std::string(name(granularity)) + " scales b only" : ""});
+                  .advice = {}});
     return false;
 }
 
 bool check_scale_format(const Side& side, Findings& findings) {
     const OperandRecipe recipe = side.recipe();
     if (!side.operand->scales.given()) return false;
-    if (side.takes(recipe)) return true;
+    if (is_accepted(recipe)) return true;
     std::vector<std::string> words;
     for (Format scales : scale_formats) {
-        if (side.takes(OperandRecipe{recipe.values, recipe.granularity, scales})) words.emplace_back(name(scales));
+        if (is_accepted(OperandRecipe{recipe.values, recipe.granularity, scales})) words.emplace_back(name(scales));
     }
     findings.add({.operand = side.name + ".scales",
                   .given = std::string(name(recipe.scales)),
@@ -116,8 +112,8 @@ void check_pair(const Recipe& recipe, Findings& findings) {
 }  // namespace
 
 void check_formats(const Problem& p, Findings& findings) {
-    const Side a{.name = "a", .operand = &p.a, .takes_128x128 = false};
-    const Side b{.name = "b", .operand = &p.b, .takes_128x128 = true};
+    const Side a{.name = "a", .operand = &p.a};
+    const Side b{.name = "b", .operand = &p.b};
     const bool a_is_fine = check_side(a, findings);
     const bool b_is_fine = check_side(b, findings);
     if (a_is_fine && b_is_fine) check_pair({a.recipe(), b.recipe()}, findings);

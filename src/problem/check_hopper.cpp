@@ -20,12 +20,26 @@ void add_side(const char* operand, const OperandRecipe& side, std::vector<Findin
                         .advice = use_cpu});
 }
 
+/// Sides that are served each on its own may have no kernel together. Pairs that no backend takes are found elsewhere.
+void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
+    const Granularity a = recipe.a.granularity;
+    const Granularity b = recipe.b.granularity;
+    const bool blocks_of_b = a == Granularity::block_1x128 && b == Granularity::block_128x128;
+    if (!is_accepted(recipe) || blocks_of_b || (a == b && a != Granularity::block_128x128)) return;
+    findings.push_back(
+        {.operand = "recipe",
+         .given = name(recipe),
+         .expected = std::string("tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128") + gpu + " in this version",
+         .advice = use_cpu});
+}
+
 }  // namespace
 
 std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout, Grouping grouping) {
     std::vector<Finding> findings;
     add_side("a", recipe.a, findings);
     add_side("b", recipe.b, findings);
+    if (findings.empty()) add_pair(recipe, findings);
     if (layout != Layout::nt) {
         findings.push_back({.operand = "layout",
                             .given = std::string(name(layout)),

@@ -85,7 +85,8 @@ bool is_accepted(const OperandRecipe& side) {
 
 bool is_accepted(const Recipe& recipe) {
     const auto& [a, b] = recipe;
-    if (!is_accepted(a) || !is_accepted(b) || a.granularity == Granularity::block_128x128) return false;
+    if (!is_accepted(a) || !is_accepted(b)) return false;
+    if (a.granularity == Granularity::block_128x128) return b.granularity == Granularity::block_128x128;
     if (is_micro_scaled(a) || is_micro_scaled(b)) return true;
     if (a.granularity == Granularity::none) return a == b;
     if (a.granularity == Granularity::block_1x128 && b.granularity == Granularity::block_128x128) return true;

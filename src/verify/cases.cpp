@@ -39,9 +39,11 @@ check::Distribution distribution_of_turn(std::size_t turn) {
     return turns[turn % turns.size()];
 }
 
-/// Sizes that end within a block: 128 + 8 columns, 2 x 128 + 16 of k; even, so that e2m1 can be packed either way.
+/// Sizes that end within a block: 128 + 8 columns (rows alike where A has such blocks), 2 x 128 + 16 of k; even, so
+/// that e2m1 can be packed either way.
 void set_small_sizes(check::CaseSpec& spec) {
-    spec.m = 6;
+    const bool blocks_of_a = spec.recipe.a.granularity == Granularity::block_128x128;
+    spec.m = blocks_of_a ? 136 : 6;
     spec.n = spec.recipe.b.granularity == Granularity::block_128x128 ? 136 : 18;
     spec.k = 272;
     spec.groups = 3;
@@ -49,8 +51,8 @@ void set_small_sizes(check::CaseSpec& spec) {
     switch (spec.grouping) {
         case Grouping::dense: spec.groups = 1; break;
         case Grouping::m_grouped_indices:
-        case Grouping::m_grouped_offsets: spec.m = 16; break;
-        case Grouping::m_grouped_aligned_offsets: spec.m = 24; break;
+        case Grouping::m_grouped_offsets: spec.m = blocks_of_a ? 152 : 16; break;
+        case Grouping::m_grouped_aligned_offsets: spec.m = blocks_of_a ? 152 : 24; break;
         case Grouping::k_grouped: spec.k = 400; break;
         case Grouping::batched:
         case Grouping::m_grouped_masked: break;

@@ -5,6 +5,8 @@
 #include "formats/codec.h"
 #include "formats/element.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace tilewright::check {
@@ -147,6 +149,52 @@ Bytes sums_in_bf16(const CaseSpec& spec, Source) {
     return test_case.output();
 }
 
+/// Rows of D of a call with a wrong operand, the others right: as at the border of two blocks.
+Mutation of_rows(std::string name, std::int64_t begin, std::int64_t end, Edit edit) {
+    return {std::move(name), [=, edit = std::move(edit)](const CaseSpec& spec, Source source) {
+                Case right(spec);
+                Case wrong(spec);
+                edit(wrong);
+                run(right, source);
+                run(wrong, source);
+                Bytes result = right.output();
+                const Bytes other = wrong.output();
+                const auto row = static_cast<std::ptrdiff_t>(result.size()) / spec.m;
+                std::copy(other.begin() + begin * row, other.begin() + end * row, result.begin() + begin * row);
+                return result;
+            }};
+}
+
+void scales_of_the_first_block(Case& test_case) {
+    for (std::int64_t block = 0; block < blocks(test_case); ++block) {
+        *a_scale(test_case, 1, block) = *a_scale(test_case, 0, block);
+    }
+}
+
+void next_scale_in_one_block(Case& test_case) { *a_scale(test_case, 1, 3) = *a_scale(test_case, 1, 4); }
+
+/// [k blocks, row blocks] in memory, read as [row blocks, k blocks].
+void transposed_scales(Case& test_case) {
+    const std::int64_t count = blocks(test_case);
+    const std::vector<float> scales(a_scale(test_case, 0, 0), a_scale(test_case, 0, 0) + 2 * count);
+    for (std::int64_t i = 0; i < 2 * count; ++i)
+        *a_scale(test_case, i % 2, i / 2) = scales[static_cast<std::size_t>(i)];
+}
+
+/// The order of another plan.
+Bytes with_a_cut(const CaseSpec& spec, Source) {
+    Case test_case(spec);
+    const std::array<std::int64_t, 1> cut{512};
+    store_oracle(test_case, {.k_splits = cut});
+    return test_case.output();
+}
+
+Bytes with_scales_in_turn(const CaseSpec& spec, Source) {
+    Case test_case(spec);
+    store_oracle(test_case, {.scales_in_turn = true});
+    return test_case.output();
+}
+
 }  // namespace
 
 Bytes right_result(const CaseSpec& spec, Source source) {
@@ -167,6 +215,18 @@ const std::vector<Mutation>& mutations() {
                                             of_input("b scale doubled in one k block", double_b_scale_in_one_block),
                                             {"running sums rounded to bf16", sums_in_bf16},
                                             of_output("two rows swapped", swap_two_rows)};
+    return list;
+}
+
+const std::vector<TrainingMutation>& training_mutations() {
+    constexpr const char* squares = "128x128:128x128";
+    static const std::vector<TrainingMutation> list{
+        {squares, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
+        {squares, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
+        {squares, false, of_input("scales of a transposed", transposed_scales)},
+        {squares, false, of_input("b scale doubled in one k block", double_b_scale_in_one_block)},
+        {squares, true, {"k cut in two", with_a_cut}},
+        {squares, true, {"scales applied in turn", with_scales_in_turn}}};
     return list;
 }
 

@@ -25,4 +25,13 @@ std::vector<std::byte> right_result(const CaseSpec& spec, Source source);
 /// row : row) of at least 64 rows and columns.
 const std::vector<Mutation>& mutations();
 
+/// A bug of a recipe that training uses, for a dense nt case of its recipe with 256 rows of A. Mistakes of the order
+/// alone are as close to the exact result as right ones: bits tell them, and nothing else does.
+struct TrainingMutation {
+    const char* recipe;
+    bool order_alone;
+    Mutation mutation;
+};
+const std::vector<TrainingMutation>& training_mutations();
+
 }  // namespace tilewright::check

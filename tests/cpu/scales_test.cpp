@@ -1,5 +1,5 @@
-// What every arithmetic agrees on where scales are extreme: a product of two scales that overflows fp32 is infinite,
-// and without any k scales mean nothing.
+// What every arithmetic agrees on about scales: which rows share one, a product of two that overflows fp32 is infinite,
+// and without any k they mean nothing.
 #include "check/case.h"
 #include "check/gates.h"
 #include "cpu/exact/exact.h"
@@ -147,6 +147,32 @@ TEST(Scales, GatesAcceptWhatOverflows) {
             const check::GateReport report =
                 check::run_gate(check::Gate::running_bound, c.judged_geometry(), {.arithmetic = arithmetic});
             EXPECT_TRUE(report.pass()) << recipe << " " << name(arithmetic) << "\n" << report.text();
+        }
+    }
+}
+
+/// Blocks of 128 rows of A are counted from its first row, so that groups may begin within one.
+TEST(Scales, BlocksOfRowsOfAGoAcrossGroups) {
+    for (int grouping = 0; grouping <= static_cast<int>(Grouping::k_grouped); ++grouping) {
+        Case c({.grouping = static_cast<Grouping>(grouping),
+                .recipe = *parse_recipe("128x128:128x128"),
+                .layout = grouping % 2 == 0 ? Layout::nt : Layout::tn,
+                .output = Format::f32,
+                .m = 150,
+                .n = 130,
+                .k = 272,
+                .groups = grouping == 0 ? 1 : 3,
+                .alignment = 1,
+                .distribution = check::Distribution::distinct_scales});
+        SCOPED_TRACE(check::describe(c.spec()));
+        const Dims& shape = c.problem().a.scales.shape;
+        EXPECT_EQ(shape[shape.rank() - 2], 2);
+        for (const Way& way : every_arithmetic()) {
+            if (way.name == "reference") continue;  // the gate's own
+            c.reset_output();
+            way.run(c.geometry());
+            const check::GateReport report = check::run_gate(check::Gate::exact_grid, c.judged_geometry(), {});
+            EXPECT_TRUE(report.pass()) << way.name << "\n" << report.text();
         }
     }
 }

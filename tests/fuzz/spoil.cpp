@@ -122,7 +122,10 @@ std::string spoil_word(Problem& p, Bytes& bytes) {
         case 4: p.accumulation = static_cast<Accumulation>(word); return "accumulation";
         case 5: p.arithmetic = static_cast<Arithmetic>(word); return "arithmetic";
         case 6: p.reproducibility = static_cast<Reproducibility>(word); return "reproducibility";
-        case 7: p.a.granularity = Granularity::block_128x128; return "a.granularity 128x128";
+        case 7:
+            p.a.granularity = Granularity::block_128x128;
+            p.b.granularity = Granularity::row;
+            return "128x128 of a with row of b";
         default: p.sm_limit = static_cast<int>(-bytes.between(1, 1000)); return "sm_limit";
     }
 }

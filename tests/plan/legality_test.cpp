@@ -113,9 +113,13 @@ TEST(Legality, LegalTilesFitTheMachine) {
     }
 }
 
-bool is_served(const OperandRecipe& side) {
-    const bool micro_scaled = k_block(side.granularity) != 0 && k_block(side.granularity) < 128;
-    return is_fp8(side.values) && !micro_scaled;
+bool is_served(const Recipe& recipe) {
+    for (const OperandRecipe& side : {recipe.a, recipe.b}) {
+        const bool micro_scaled = k_block(side.granularity) != 0 && k_block(side.granularity) < 128;
+        if (!is_fp8(side.values) || micro_scaled) return false;
+    }
+    if (recipe.a.granularity == Granularity::block_128x128) return false;
+    return recipe.a.granularity == recipe.b.granularity || recipe.b.granularity == Granularity::block_128x128;
 }
 
 // Each (recipe, grouping, layout) that the API accepts has a plan or says what is missing. Under sanitizers every
@@ -144,8 +148,7 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 ASSERT_NE(explanation.chosen.has_value(), !explanation.unavailable.empty());
                 planned += explanation.chosen ? 1 : 0;
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
-                const bool served = layout == Layout::nt && grouping != Grouping::k_grouped && is_served(recipe.a) &&
-                                    is_served(recipe.b);
+                const bool served = layout == Layout::nt && grouping != Grouping::k_grouped && is_served(recipe);
                 EXPECT_EQ(explanation.chosen.has_value(), served) << name(recipe) << " " << name(layout);
             }
         }
@@ -161,6 +164,9 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
     EXPECT_TRUE(
         reasons.contains("a: bf16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
                          "it on the CPU backend"));
+    EXPECT_TRUE(
+        reasons.contains("recipe: 128x128:128x128 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected "
+                         "for a Hopper GPU in this version; run it on the CPU backend"));
     EXPECT_TRUE(
         reasons.contains("groups.grouping: k_grouped given, dense, batched or m_grouped expected for a Hopper GPU in "
                          "this version; run it on the CPU backend"));

@@ -89,7 +89,7 @@ std::vector<Malformed> sides() {
         {.mistake = "fp8 without scaling",
          .spec = {},
          .make = [](Problem& p) { p.a.granularity = Granularity::none; },
-         .messages = {"a.granularity: none given, tensor, row, 1x128 or 1x32 expected for e4m3 values"}},
+         .messages = {"a.granularity: none given, tensor, row, 1x128, 128x128 or 1x32 expected for e4m3 values"}},
         {.mistake = "fp8 weights without scaling and scales",
          .spec = {},
          .make = [](Problem& p) { p.b.granularity = Granularity::none, p.b.scales = {}; },
@@ -108,22 +108,21 @@ std::vector<Malformed> sides() {
                  p.b.values = placed(Format::e2m1, {256, 512});
              },
          .messages = {"b.granularity: row given, 1x32 or 1x16 expected for e2m1 values"}},
-        {.mistake = "128x128 scaling of a",
-         .spec = {},
+        {.mistake = "128x128 scaling of a alone",
+         .spec = {.recipe = "1x128:1x128"},
          .make =
              [](Problem& p) {
                  p.a.granularity = Granularity::block_128x128;
                  p.a.scales = placed(Format::f32, {1, 4});
              },
-         .messages = {"a.granularity: 128x128 given, tensor, row, 1x128 or 1x32 expected for e4m3 values; 128x128 "
-                      "scales b only"}},
+         .messages = {"recipe: 128x128:1x128 given, 128x128:128x128, 1x128:1x128, 1x32:1x128 or 1x16:1x128 expected"}},
         {.mistake = "1x16 scaling of fp8",
          .spec = {.recipe = "nvfp4:nvfp4"},
          .make =
              [](Problem& p) {
                  p.a.values = placed(Format::e5m2, {64, 512});
              },
-         .messages = {"a.granularity: 1x16 given, tensor, row, 1x128 or 1x32 expected for e5m2 values"}},
+         .messages = {"a.granularity: 1x16 given, tensor, row, 1x128, 128x128 or 1x32 expected for e5m2 values"}},
         {.mistake = "an unknown granularity",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a.granularity = static_cast<Granularity>(9); },
@@ -146,8 +145,8 @@ std::vector<Malformed> pairs() {
         {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},
-         .messages = {"recipe: row:128x128 given, row:row, row:1x32, row:1x16, 1x128:128x128, 1x32:128x128 or "
-                      "1x16:128x128 expected"}},
+         .messages = {"recipe: row:128x128 given, row:row, row:1x32, row:1x16, 1x128:128x128, 128x128:128x128, "
+                      "1x32:128x128 or 1x16:128x128 expected"}},
         {.mistake = "two formats without scales",
          .spec = {.recipe = "bf16:f16"},
          .make = [](Problem&) {},

@@ -34,6 +34,7 @@ std::set<std::string> listed() {
     cross(row, row);
     cross(block, block);
     cross(block, square);
+    cross(square, square);
     for (const auto& anything : {tensor, row, block, square, micro, {"bf16", "f16", "f32"}}) {
         cross(micro, anything);
         if (anything != square) cross(anything, micro);

@@ -13,6 +13,7 @@ SAMPLE = [
     "e5m2.row:row",
     "1x128:128x128",
     "1x128.ue8m0:1x128",
+    "128x128:128x128",
     "mxfp8:mxfp8",
     "mxfp8:mxfp4",
     "bf16:nvfp4",

@@ -48,6 +48,8 @@ TEST(VerifyCases, HaveEveryDistributionAndARealSize) {
         std::int64_t real = 0;
         for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), false)) {
             EXPECT_EQ(check::impossible(verify_case.spec), "");
+            const bool several_blocks = verify_case.spec.m > 128 || verify_case.real_size;
+            EXPECT_TRUE(family.a != Granularity::block_128x128 || several_blocks) << check::describe(verify_case.spec);
             if (verify_case.real_size) {
                 ++real;
                 EXPECT_GE(verify_case.spec.n * std::max(verify_case.spec.k, verify_case.spec.m), 1536 * 4096);
