@@ -66,8 +66,8 @@ struct Recipe {
 /// e4m3, e5m2 or e2m1 with 1x32 ue8m0; e2m1 with 1x16 ue4m3; bf16, f16, f32 with none.
 bool is_accepted(const OperandRecipe& side);
 
-/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128 or 128x128 : 128x128, 1x128:1x128,
-/// a scale-less format with itself, and 1x32 or 1x16 on one side with anything on the other (128x128 on B only).
+/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128 with any of these of B,
+/// 128x128:128x128, a scale-less format with itself, 1x32 or 1x16 on a side with anything on the other (128x128: of B).
 bool is_accepted(const Recipe& recipe);
 
 /// Every accepted recipe, scale-less ones last.

@@ -28,6 +28,7 @@ public:
     RegionOracle(const Geometry& geometry, const Region& region, const OracleOptions& options)
         : g_(geometry), region_(region), options_(options) {
         if (options.emulate) order_ = canonical_order({g_.a.recipe, g_.b.recipe}, g_.accumulation);
+        if (options.order) order_ = options.order;
         const auto count = static_cast<std::size_t>(region.rows * region.columns);
         sums_.assign(count, 0);
         out_.magnitude.assign(count, 0);
@@ -100,6 +101,7 @@ private:
 
     /// NaN where the product of two scales overflows fp32: every arithmetic has infinity times the products there.
     void spoil_overflows(std::int64_t count) {
+        if (scales_apart(g_.a.recipe.granularity, g_.b.recipe.granularity)) return;
         const auto largest = [](const std::vector<float>& scales) {
             double found = 0;
             for (const float scale : scales) found = std::fmax(found, std::fabs(scale));
@@ -130,7 +132,7 @@ private:
                 for (std::int64_t j = 0; j < region_.columns; ++j) {
                     Running& element = running_[static_cast<std::size_t>(i * region_.columns + j)];
                     add_step(element, a_.step_row(i, at), b_.step_row(j, at));
-                    if (chain_ends) end_chain(element, a_.scale(i, at), b_.scale(j, at));
+                    if (chain_ends) end_chain(element, {.i = i, .j = j, .k = at});
                     if (cut && !last) end_slice(element);
                 }
             }
@@ -143,12 +145,24 @@ private:
                                                       : measured_step<16>(a, b, element.chain, element.chain_bound);
     }
 
-    void end_chain(Running& element, float a_scale, float b_scale) const {
+    /// Where scales are: row and column of the region, k of the slab.
+    struct Position {
+        std::int64_t i = 0;
+        std::int64_t j = 0;
+        std::int64_t k = 0;
+    };
+
+    float a_scale(ScaleUse use, const Position& at) const { return order_->a == use ? a_.scale(at.i, at.k) : 1; }
+    float b_scale(ScaleUse use, const Position& at) const { return order_->b == use ? b_.scale(at.j, at.k) : 1; }
+
+    void end_chain(Running& element, const Position& at) const {
+        const float of_a = a_scale(ScaleUse::chains, at);
+        const float of_b = b_scale(ScaleUse::chains, at);
         if (options_.scales_in_turn) {
-            element.slice = std::fma(element.chain * a_scale, b_scale, element.slice);
-        } else if (order_->scales_along_k) {
-            element.slice = std::fma(element.chain, a_scale * b_scale, element.slice);
-            element.bound += std::fabs(double{a_scale} * b_scale) * element.chain_bound;
+            element.slice = std::fma(element.chain * of_a, of_b, element.slice);
+        } else if (order_->has(ScaleUse::chains)) {
+            element.slice = std::fma(element.chain, of_a * of_b, element.slice);
+            element.bound += std::fabs(double{of_a} * of_b) * element.chain_bound;
         } else {
             element.slice += element.chain;
             element.bound += element.chain_bound;
@@ -199,12 +213,12 @@ private:
     void finish_emulated(std::int64_t i, std::int64_t j, std::size_t at) {
         Running& element = running_[at];
         float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
-        double bound = element.bound;
-        if (!order_->scales_along_k && region_.gemm.k_count != 0) {
-            const float a_scale = a_.scale(i, 0);
-            const float b_scale = b_.scale(j, 0);
-            sum *= a_scale * b_scale;
-            bound *= std::fabs(double{a_scale} * b_scale);
+        double end_factor = 1;
+        if (order_->has(ScaleUse::end) && region_.gemm.k_count != 0) {
+            const float of_a = a_scale(ScaleUse::end, {.i = i, .j = j});
+            const float of_b = b_scale(ScaleUse::end, {.i = i, .j = j});
+            sum *= of_a * of_b;
+            end_factor = std::fabs(double{of_a} * of_b);
         }
         const auto a_tensor = static_cast<float>(tensor_scale(g_.a));
         const auto b_tensor = static_cast<float>(tensor_scale(g_.b));
@@ -216,10 +230,11 @@ private:
             out_.value[at] = g_.c.data == nullptr ? alpha * sum : std::fma(alpha, sum, c);
         }
         const double factor = std::fabs(double{g_.alpha} * a_tensor * b_tensor);
+        const double after_sum = factor * end_factor;
         const auto roundings =
             static_cast<double>(2 * chains_ + 2 + static_cast<std::int64_t>(options_.k_splits.size()));
-        out_.bound[at] = factor * bound + roundings * fp32_roundoff * out_.magnitude[at] +
-                         roundings * fp32_smallest * std::max(1.0, factor);
+        out_.bound[at] = after_sum * element.bound + roundings * fp32_roundoff * out_.magnitude[at] +
+                         roundings * fp32_smallest * std::max({1.0, factor, after_sum});
     }
 
     const Geometry& g_;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "check/region.h"
+#include "problem/canonical_order.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,9 +17,10 @@ struct OracleOptions {
     /// Where a plan splits k: ascending multiples of 128 from each GEMM's beginning.
     std::span<const std::int64_t> k_splits{};
     /// Planted mistakes, for the test of the tests: the sum of chains is rounded to bf16 after each; the scales of a
-    /// chain multiply it one after the other.
+    /// chain multiply it one after the other; another order than the recipe's.
     bool round_sums = false;
     bool scales_in_turn = false;
+    std::optional<CanonicalOrder> order{};
 };
 
 /// Arrays [rows, columns] of a region.

@@ -39,11 +39,12 @@ double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t 
     }
     if (gemm.k_count == 0) return c;  // also with infinite scales
 
+    const bool apart = scales_apart(g.a.recipe.granularity, g.b.recipe.granularity);
     double sum = 0;
     for (std::int64_t k = 0; k < gemm.k_count; ++k) {
         const Factor a = factor(g.a, gemm.group, a_row, gemm.k_begin, k, gemm.a_block_begin);
         const Factor b = factor(g.b, gemm.group, column, gemm.k_begin, k, gemm.b_block_begin);
-        sum += a.value * b.value * scale_product(a.scale, b.scale);
+        sum += a.value * b.value * (apart ? a.scale * b.scale : scale_product(a.scale, b.scale));
     }
     return c + output_factor(g.alpha, tensor_scale(g.a, gemm.group), tensor_scale(g.b, gemm.group)) * sum;
 }

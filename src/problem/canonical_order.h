@@ -22,17 +22,23 @@ constexpr int step_products(StepKind kind) { return kind == StepKind::fp8 ? 32 :
 /// Products in the tensor core's fp8 sum before promotion to fp32; also the unit in which a plan may split k.
 inline constexpr int promotion_interval = 128;
 
+/// When a side's scale multiplies the sums.
+enum class ScaleUse : std::uint8_t {
+    none,    // never: there is none, or it is decoded into the values
+    chains,  // with each chain
+    end,     // once, after the last chain
+};
+
+/// After each chain acc = fma(p, s, acc), after the last acc * e: s and e are the products of the scales of their use,
+/// rounded to fp32. A use that no side has is left out: acc = acc + p.
 struct CanonicalOrder {
     StepKind step = StepKind::fp8;
     /// Products in one chain from zero; 0: all of k (of a slice, where a plan splits k).
     int chain = 0;
-    /// True: after each chain acc = fma(p, s_a * s_b, acc). False: acc = acc + p, and acc * (s_a * s_b) after the last.
-    bool scales_along_k = false;
-    /// Whether `Operand::scales` is applied outside the tensor core; s = 1 otherwise (none, or decoded into the
-    /// values).
-    bool a_scaled_outside = false;
-    bool b_scaled_outside = false;
+    ScaleUse a = ScaleUse::none;
+    ScaleUse b = ScaleUse::none;
 
+    constexpr bool has(ScaleUse use) const { return a == use || b == use; }
     constexpr bool operator==(const CanonicalOrder&) const = default;
 };
 
@@ -41,9 +47,20 @@ constexpr bool scaled_outside(Granularity granularity) {
     return granularity != Granularity::none && granularity != Granularity::block_1x16;
 }
 
+/// What varies along k goes with its chains, the rest waits for the end; 1x32 takes the other side's scale with it.
+constexpr ScaleUse scale_use(Granularity side, Granularity other) {
+    if (!scaled_outside(side)) return ScaleUse::none;
+    return k_block(side) != 0 || other == Granularity::block_1x32 ? ScaleUse::chains : ScaleUse::end;
+}
+
+/// Whether the two scales multiply the sums one after the other and never each other.
+constexpr bool scales_apart(Granularity a, Granularity b) {
+    return scaled_outside(a) && scaled_outside(b) && scale_use(a, b) != scale_use(b, a);
+}
+
 /// A product of scales (or of alpha and tensor scales) in float64: infinite where fp32 overflows. Every arithmetic
-/// applies products of scales, not one scale after the other, so that this is a property of the call and not of the
-/// order.
+/// applies products of scales (but for `scales_apart`), not one scale after the other, so that this is a property of
+/// the call and not of the order.
 constexpr double overflow_as_fp32(double product) {
     constexpr double limit = 0x1.ffffffp127;  // from here on fp32 rounds to infinity
     const bool finite = -limit < product && product < limit;
@@ -76,12 +93,11 @@ constexpr std::optional<CanonicalOrder> canonical_order(const Recipe& recipe, Ac
     }
     CanonicalOrder order;
     order.step = multiplies_as_fp8(a) && multiplies_as_fp8(b) ? StepKind::fp8 : StepKind::bf16;
-    order.a_scaled_outside = scaled_outside(a.granularity);
-    order.b_scaled_outside = scaled_outside(b.granularity);
+    order.a = scale_use(a.granularity, b.granularity);
+    order.b = scale_use(b.granularity, a.granularity);
     for (const Granularity side : {a.granularity, b.granularity}) {
         if (!scaled_outside(side) || k_block(side) == 0) continue;
-        order.chain = order.scales_along_k ? std::min(order.chain, k_block(side)) : k_block(side);
-        order.scales_along_k = true;
+        order.chain = order.chain == 0 ? k_block(side) : std::min(order.chain, k_block(side));
     }
     const bool promoted = order.step == StepKind::fp8 && accumulation == Accumulation::promoted;
     if (order.chain == 0 && promoted) order.chain = promotion_interval;

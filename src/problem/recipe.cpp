@@ -89,7 +89,7 @@ bool is_accepted(const Recipe& recipe) {
     if (a.granularity == Granularity::block_128x128) return b.granularity == Granularity::block_128x128;
     if (is_micro_scaled(a) || is_micro_scaled(b)) return true;
     if (a.granularity == Granularity::none) return a == b;
-    if (a.granularity == Granularity::block_1x128 && b.granularity == Granularity::block_128x128) return true;
+    if (a.granularity == Granularity::block_1x128) return b.granularity != Granularity::none;
     return a.granularity == b.granularity;
 }
 

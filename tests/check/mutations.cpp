@@ -195,6 +195,29 @@ Bytes with_scales_in_turn(const CaseSpec& spec, Source) {
     return test_case.output();
 }
 
+void next_scale_of_one_column(Case& test_case) {
+    auto* const scales = static_cast<float*>(test_case.problem().b.scales.data);
+    scales[5] = scales[6];
+}
+
+/// As recipes whose scales all vary along k have it.
+Bytes with_both_scales_in_each_chain(const CaseSpec& spec, Source) {
+    Case test_case(spec);
+    CanonicalOrder order = canonical_order(spec.recipe, spec.accumulation).value();
+    order.a = order.b = ScaleUse::chains;
+    store_oracle(test_case, {.order = order});
+    return test_case.output();
+}
+
+/// As recipes whose scales do not vary along k have it.
+Bytes with_both_scales_at_the_end(const CaseSpec& spec, Source) {
+    Case test_case(spec);
+    CanonicalOrder order = canonical_order(spec.recipe, spec.accumulation).value();
+    order.a = order.b = ScaleUse::end;
+    store_oracle(test_case, {.order = order});
+    return test_case.output();
+}
+
 }  // namespace
 
 Bytes right_result(const CaseSpec& spec, Source source) {
@@ -220,13 +243,19 @@ const std::vector<Mutation>& mutations() {
 
 const std::vector<TrainingMutation>& training_mutations() {
     constexpr const char* squares = "128x128:128x128";
+    constexpr const char* mixed = "1x128:row";
     static const std::vector<TrainingMutation> list{
         {squares, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
         {squares, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
         {squares, false, of_input("scales of a transposed", transposed_scales)},
         {squares, false, of_input("b scale doubled in one k block", double_b_scale_in_one_block)},
         {squares, true, {"k cut in two", with_a_cut}},
-        {squares, true, {"scales applied in turn", with_scales_in_turn}}};
+        {squares, true, {"scales applied in turn", with_scales_in_turn}},
+        {mixed, false, of_input("one row uses the next block's scale once", next_scale_in_one_row)},
+        {mixed, false, of_input("one column takes the next column's scale", next_scale_of_one_column)},
+        {mixed, false, {"both scales at the end", with_both_scales_at_the_end}},
+        {mixed, true, {"both scales in each chain", with_both_scales_in_each_chain}},
+        {mixed, true, {"k cut in two", with_a_cut}}};
     return list;
 }
 

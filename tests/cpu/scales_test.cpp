@@ -44,15 +44,20 @@ void fill(const Tensor& scales, double value) {
     for (std::int64_t i = 0; i < count; ++i) formats::store(scales.data, scales.format, i, value);
 }
 
-/// Scales of 1 on side A but for `row` (or its block of rows), and of `b_scale` on side B.
-void set_scales(Case& c, std::int64_t row, double a_scale, double b_scale) {
+/// Scales of a row of A (or of its block of rows).
+void set_scales_of_row(Case& c, std::int64_t row, double a_scale) {
     const Operand& a = c.problem().a;
-    fill(a.scales, 1);
-    fill(c.problem().b.scales, b_scale);
     const std::int64_t columns = a.scales.shape.rank() == 2 ? a.scales.shape[1] : 1;
     for (std::int64_t i = 0; i < columns; ++i) {
         formats::store(a.scales.data, a.scales.format, row * columns + i, a_scale);
     }
+}
+
+/// Scales of 1 on side A but for `row`, and of `b_scale` on side B.
+void set_scales(Case& c, std::int64_t row, double a_scale, double b_scale) {
+    fill(c.problem().a.scales, 1);
+    fill(c.problem().b.scales, b_scale);
+    set_scales_of_row(c, row, a_scale);
 }
 
 void fill_row(const Tensor& values, std::int64_t row, std::uint8_t code) {
@@ -132,6 +137,29 @@ TEST(Scales, ProductsOfTensorScalesAndAlphaOverflowAlike) {
             c.reset_output();
             way.run(c.geometry());
             ASSERT_EQ(c.output_bits(0, 0, 5), 0x7FFF'FFFFU) << way.name;
+        }
+    }
+}
+
+/// Scales of A that vary along k and one of B that does not never multiply each other, so that their product may be of
+/// any size: zeros stay zeros, and the sum of a chain times both is what it is.
+TEST(Scales, ThoseThatAreAppliedApartDoNotOverflowTogether) {
+    for (const char* recipe : {"1x128:row", "1x128:tensor"}) {
+        for (const std::int64_t m : {3, 40}) {
+            Case c({.recipe = *parse_recipe(recipe), .output = Format::f32, .m = m, .n = 20, .k = 256});
+            set_scales(c, 1, 0x1p120, 0x1p10);
+            set_scales_of_row(c, 2, 0x1p120);
+            fill_row(c.problem().a.values, 1, 0);
+            for (std::int64_t row = 0; row < 20; ++row) fill_row(c.problem().b.values, row, 0x08);  // 2^-6
+            fill_row(c.problem().a.values, 2, 0x01);                                                // 2^-9
+            for (const Way& way : every_arithmetic()) {
+                c.reset_output();
+                way.run(c.geometry());
+                for (std::int64_t column = 0; column < 20; ++column) {
+                    ASSERT_EQ(c.output_at(0, 1, column), 0) << recipe << " " << way.name;
+                    ASSERT_EQ(c.output_at(0, 2, column), 0x1p123) << recipe << " " << way.name;  // 2^(8 - 15 + 130)
+                }
+            }
         }
     }
 }

@@ -135,13 +135,13 @@ std::vector<Malformed> pairs() {
         {.mistake = "row with tensor",
          .spec = {.recipe = "row:tensor"},
          .make = [](Problem&) {},
-         .messages = {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x32:tensor or "
-                      "1x16:tensor expected"}},
-        {.mistake = "1x128 with row",
-         .spec = {.recipe = "1x128:row"},
+         .messages = {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x128:tensor, "
+                      "1x32:tensor or 1x16:tensor expected"}},
+        {.mistake = "row with 1x128, which go together the other way round",
+         .spec = {.recipe = "row:1x128"},
          .make = [](Problem&) {},
-         .messages = {"recipe: 1x128:row given, 1x128:1x128, 1x128:128x128, 1x128:1x32, 1x128:1x16, row:row, 1x32:row "
-                      "or 1x16:row expected"}},
+         .messages = {"recipe: row:1x128 given, row:row, row:1x32, row:1x16, 1x128:1x128, 1x32:1x128 or 1x16:1x128 "
+                      "expected"}},
         {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},
@@ -155,8 +155,8 @@ std::vector<Malformed> pairs() {
         {.mistake = "bf16 with per-tensor fp8",
          .spec = {.recipe = "bf16:tensor"},
          .make = [](Problem&) {},
-         .messages = {"recipe: bf16:tensor given, bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x32:tensor or "
-                      "1x16:tensor expected"}},
+         .messages = {"recipe: bf16:tensor given, bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x128:tensor, "
+                      "1x32:tensor or 1x16:tensor expected"}},
     };
 }
 

@@ -45,9 +45,14 @@ std::vector<Malformed> malformed_hopper() {
         on_gpu("a pair for which there is no kernel yet", {.recipe = "128x128:e5m2.128x128"}, unchanged,
                {"recipe: 128x128:e5m2.128x128 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for "
                 "a Hopper GPU in this version; run it on the CPU backend"}),
+        on_gpu(
+            "scales of which one waits for the end, for which there is no kernel yet", {.recipe = "1x128:row"},
+            unchanged,
+            {"recipe: 1x128:row given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for a Hopper GPU "
+             "in this version; run it on the CPU backend"}),
         on_gpu("a pair that no backend takes", {.recipe = "row:tensor"}, unchanged,
-               {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x32:tensor or 1x16:tensor "
-                "expected"}),
+               {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x128:tensor, 1x32:tensor or "
+                "1x16:tensor expected"}),
         on_gpu("a transposed layout", {.layout = Layout::tn}, unchanged,
                {"layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or run it on the "
                 "CPU backend"}),

@@ -33,7 +33,7 @@ std::set<std::string> listed() {
     cross(tensor, tensor);
     cross(row, row);
     cross(block, block);
-    cross(block, square);
+    for (const auto& any : {tensor, row, square}) cross(block, any);
     cross(square, square);
     for (const auto& anything : {tensor, row, block, square, micro, {"bf16", "f16", "f32"}}) {
         cross(micro, anything);

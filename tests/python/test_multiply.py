@@ -14,6 +14,8 @@ SAMPLE = [
     "1x128:128x128",
     "1x128.ue8m0:1x128",
     "128x128:128x128",
+    "1x128:row",
+    "1x128.ue8m0:tensor",
     "mxfp8:mxfp8",
     "mxfp8:mxfp4",
     "bf16:nvfp4",

@@ -75,12 +75,13 @@ public:
         }
         add_slice(begin, k);
         if (call_.cancellation.requested()) return;
-        load_scales(0);
+        const bool at_end = call_.order.has(ScaleUse::end);
+        if (at_end) load_scales(0, ScaleUse::end);
         write_outputs({.geometry = call_.geometry,
                        .place = place_,
                        .sums = work_.total.data(),
                        .panel = call_.b_layout.panel,
-                       .a_scales = a_scales_at_end(),
+                       .a_scales = at_end ? work_.a_scales.data() : nullptr,
                        .b_scales = work_.b_scales.data()});
     }
 
@@ -161,27 +162,26 @@ private:
     /// The chain that began at k of the GEMM joins the slice's sum.
     void end_chain(std::int64_t k) {
         const int panel = call_.b_layout.panel;
-        if (call_.order.scales_along_k) load_scales(k);
+        const bool scaled = call_.order.has(ScaleUse::chains);
+        if (scaled) load_scales(k, ScaleUse::chains);
         for (std::int64_t i = 0; i < panels_; ++i) {
             call_.kernels.combine({.c = work_.chain.data() + i * place_.rows * panel,
                                    .sum = work_.slice.data() + i * place_.rows * panel,
-                                   .a_scales = call_.order.scales_along_k ? work_.a_scales.data() : nullptr,
+                                   .a_scales = scaled ? work_.a_scales.data() : nullptr,
                                    .b_scales = work_.b_scales.data() + i * panel,
                                    .rows = place_.rows,
                                    .panel = panel});
         }
     }
 
-    /// The outside scales of the blocks at k of the GEMM; 1 where there are none.
-    void load_scales(std::int64_t k) {
+    /// The scales of this use of the blocks at k of the GEMM; 1 where a side has none.
+    void load_scales(std::int64_t k, ScaleUse use) {
         std::ranges::fill(work_.a_scales, 1.0F);
         std::ranges::fill(work_.b_scales, 1.0F);
         if (place_.gemm.k_count == 0) return;
-        if (call_.order.a_scaled_outside) cpu::load_scales(a_range(k, 0), work_.a_scales.data());
-        if (call_.order.b_scaled_outside) cpu::load_scales(b_range(k, 0), work_.b_scales.data());
+        if (call_.order.a == use) cpu::load_scales(a_range(k, 0), work_.a_scales.data());
+        if (call_.order.b == use) cpu::load_scales(b_range(k, 0), work_.b_scales.data());
     }
-
-    const float* a_scales_at_end() const { return call_.order.scales_along_k ? nullptr : work_.a_scales.data(); }
 
     const Call& call_;
     const TilePlace& place_;

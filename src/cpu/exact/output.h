@@ -21,7 +21,7 @@ struct TileSums {
     const TilePlace& place;
     const float* sums = nullptr;  // [panels, rows, panel]
     int panel = 0;
-    const float* a_scales = nullptr;  // [rows]; null: the sums are scaled already
+    const float* a_scales = nullptr;  // [rows]; null: no scale waits for the end
     const float* b_scales = nullptr;  // [columns]
 };
 

@@ -47,6 +47,13 @@ struct Element {
 
     bool fp8() const { return a.is_fp8() && b.is_fp8(); }
     bool scaled_along_k() const { return a.scale_period() != 0 || b.scale_period() != 0; }
+    /// Next to MX every scale is applied with each chain.
+    bool waits(const Line& side) const {
+        const bool mx = a.scale_period() == 32 || b.scale_period() == 32;
+        return side.scale_period() == 0 && !mx;
+    }
+    float chain_scale(const Line& side, std::int64_t k) const { return waits(side) ? 1 : side.outside_scale(k); }
+    float end_scale(const Line& side) const { return waits(side) ? side.outside_scale(0) : 1; }
 
     std::int64_t chain_length(std::int64_t all) const {
         std::int64_t length = fp8() && (promoted || scaled_along_k()) ? 128 : all;
@@ -87,7 +94,7 @@ struct Element {
         for (std::int64_t k = begin; k < end; k += length) {
             const float p = chain(k, std::min(k + length, end));
             if (scaled_along_k()) {
-                sum = std::fma(p, a.outside_scale(k) * b.outside_scale(k), sum);
+                sum = std::fma(p, chain_scale(a, k) * chain_scale(b, k), sum);
             } else {
                 sum = sum + p;
             }
@@ -122,7 +129,7 @@ std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int6
     ends.push_back(gemm.k_count);
     float sum = element.slice(0, ends[0]);
     for (std::size_t i = 1; i < ends.size(); ++i) sum = sum + element.slice(ends[i - 1], ends[i]);
-    if (!element.scaled_along_k()) sum = sum * (element.a.outside_scale(0) * element.b.outside_scale(0));
+    sum = sum * (element.end_scale(element.a) * element.end_scale(element.b));
     const float alpha = g.alpha * (element.a.tensor_scale() * element.b.tensor_scale());
     return rounded(g.output, with_c ? std::fma(alpha, sum, c) : alpha * sum);
 }

@@ -124,7 +124,7 @@ TEST(FastSpecial, Scales) {
 /// Scales at both ends of their range whose products are moderate: what the canonical order survives, we do.
 TEST(FastSpecial, OppositeScales) {
     for (const char* name : {"tensor:tensor", "row:row", "1x128:128x128", "1x128.ue8m0:1x128.ue8m0", "128x128:128x128",
-                             "mxfp8:mxfp8", "mxfp4:mxfp4", "1x128:mxfp4"}) {
+                             "1x128:row", "1x128.ue8m0:tensor", "mxfp8:mxfp8", "mxfp4:mxfp4", "1x128:mxfp4"}) {
         for (float exponent : {126.0F, 60.0F, 39.0F, -60.0F, -126.0F}) {
             Case test_case(special_case(*parse_recipe(name), 3));
             const auto fill = [](const Tensor& scales, float power) {
