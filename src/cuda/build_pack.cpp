@@ -118,8 +118,8 @@ bool write_pack(const Inputs& inputs) {
     file.close();
     fmt::print("kernel pack: {} kernels, {:.1f} MB, NVRTC {}\n", views.size(), static_cast<double>(bytes.size()) / 1e6,
                compiler.version());
-    constexpr std::size_t kernel_limit = 200;
-    constexpr std::size_t byte_limit = 20'000'000;
+    constexpr std::size_t kernel_limit = 320;
+    constexpr std::size_t byte_limit = 32'000'000;
     return file.good() && views.size() <= kernel_limit && bytes.size() <= byte_limit;
 }
 

@@ -106,7 +106,7 @@ void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;
     const double even = over.waves();
     const double at_boost = (over.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
-    const double tensor_clocks = over.units * unit.tensor / over.sharing;
+    const double tensor_clocks = over.full_units * unit.tensor / over.sharing;
     const double at_power = tensor_clocks * loop(tile, model).energy / (device.sms * device.power_hertz);
     const double computing = std::hypot(at_boost, at_power);
     const double clock = device.boost_hertz * at_boost / computing;

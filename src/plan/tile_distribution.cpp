@@ -19,6 +19,22 @@ double tiles_of_groups(const Workload& work, int step) {
     return work.grouping == Grouping::m_grouped_masked ? std::min(expected, tiles_of(work.geometry.m, step)) : expected;
 }
 
+/// Corrects what counts the cheap units in full. The full ones go to all blocks in turn, then the cheap ones from the
+/// first block that has one full unit less.
+void count_cheap_units(const hopper::Tile& tile, const Workload& work, TileDistribution& over) {
+    const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
+    const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
+    const double cost = tiles_of(rest, rows_per_warpgroup(tile)) / tile.shape.warpgroups;
+    const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
+    const std::int64_t full_rows = work.rows / hopper::cluster_rows(tile);
+    const double full = cheap * static_cast<double>(full_rows);
+    const double rounds = std::floor(full / blocks), rest_of_full = full - rounds * blocks;
+    const double of_others = rounds + cost * std::ceil(cheap / blocks);
+    const double again = std::max(0.0, std::ceil((cheap - (blocks - rest_of_full)) / blocks));
+    over.rounds = rest_of_full == 0 ? of_others : std::max(of_others, rounds + 1 + cost * again);
+    over.full_units = (full + cost * cheap) * tile.cluster.size;
+}
+
 }  // namespace
 
 int usable_sms(const Workload& work, const DeviceDescription& device) {
@@ -47,25 +63,12 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     result.resident_blocks =
         planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
+    result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
+    if (!is_grouped(tile) && result.rounds > 0 && takes_last_row_last(tile, static_cast<int>(work.rows))) {
+        count_cheap_units(tile, work, result);
+    }
     return result;
-}
-
-double busiest_block(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
-    const TileDistribution over = tile_distribution(tile, work, device);
-    const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
-    if (is_grouped(tile) || blocks == 0 || !takes_last_row_last(tile, static_cast<int>(work.rows))) return over.rounds;
-    const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
-    const double cost = tiles_of(rest, rows_per_warpgroup(tile)) / tile.shape.warpgroups;
-    const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
-    const std::int64_t full_rows = work.rows / hopper::cluster_rows(tile);
-    const double full = cheap * static_cast<double>(full_rows);
-    // Full ones go to all blocks in turn, then cheap ones from the first block that has one full tile less.
-    const double rounds = std::floor(full / blocks), rest_of_full = full - rounds * blocks;
-    const double of_others = rounds + cost * std::ceil(cheap / blocks);
-    if (rest_of_full == 0) return of_others;
-    const double again = std::max(0.0, std::ceil((cheap - (blocks - rest_of_full)) / blocks));
-    return std::max(of_others, rounds + 1 + cost * again);
 }
 
 }  // namespace tilewright::planner

@@ -1,4 +1,5 @@
 // How the tiles of D are distributed over the SMs. Counts are doubles, so that no size, however absurd, overflows.
+// Cheap units are those of a last row of tiles that is taken last (hopper/schedule/dense.h).
 #pragma once
 
 #include "plan/workload.h"
@@ -10,12 +11,13 @@ struct TileDistribution {
     double column_tiles = 0;  // the same along columns
     double tiles = 0;         // of all products
     double units = 0;         // tiles times slices of k: what a block computes at a time
+    double full_units = 0;    // as many full ones cost as much: a cheap one counts for its warpgroups that have rows
     double k_blocks = 0;      // of one unit
     int resident_blocks = 0;  // blocks that run at once
     double sharing = 1;       // of them on one SM
-    double rounds = 0;        // units of the busiest block
+    double rounds = 0;        // full units of the busiest block
 
-    double waves() const { return resident_blocks == 0 ? 0 : units / resident_blocks; }
+    double waves() const { return resident_blocks == 0 ? 0 : full_units / resident_blocks; }
     int grid() const { return units < resident_blocks ? static_cast<int>(units) : resident_blocks; }
 };
 
@@ -23,10 +25,6 @@ struct TileDistribution {
 int resident_blocks(const hopper::Tile& tile, int sms);
 
 TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
-
-/// Units of the busiest block, where those of a last row of tiles that is taken last (hopper/schedule/dense.h) count
-/// for the part of their warpgroups that has rows. The model still counts them in full.
-double busiest_block(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
 
 /// SMs that this call may use.
 int usable_sms(const Workload& work, const DeviceDescription& device);
