@@ -52,42 +52,33 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>
     }
 }
 
-/// Stages a tile's D during the first k-block of the next tile.
+/// Dense: stages a tile's D during the first k-block of the next tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
     Accumulators<tile> accumulators;
-    Partial<tile> partial;           // where there is one
-    PromotionScales<tile> scales{};  // read even if there is no tile at all
     WorkTile work = tiles.first(consumer.budget);
     bool holds_last = false;  // the accumulators of the last tile
     const auto store_last = [&](int subtile) {
         if (holds_last) store_subtile<tile>(consumer, accumulators, subtile);
     };
     while (true) {
-        WorkTile next{};
-        if (work.exists != 0 && !has_rows<tile>(consumer, work)) {
+        if (work.exists == 0 || !has_rows<tile>(consumer, work)) {
 #pragma unroll
             for (int subtile = 0; subtile < subtiles<tile>; ++subtile) store_last(subtile);
+            if (work.exists == 0) return;
             holds_last = false;
             skip_tile<tile>(consumer);
             skip_epilogue_scales<tile>(consumer);
-            next = tiles.next(consumer.budget);
+            work = tiles.next(consumer.budget);
         } else {
-            // Grouped: the scheduler may produce the next tile only once this one has begun.
-            if constexpr (!is_grouped(tile)) next = tiles.next(consumer.budget);
+            work = tiles.next(consumer.budget);
             if constexpr (partials_in_flight(tile) == 2) {
-                multiply_two_partials<tile>(consumer, accumulators, work.exists != 0, store_last);
-                if (work.exists == 0) break;
+                multiply_two_partials<tile>(consumer, accumulators, store_last);
             } else {
-                multiply_k_block<tile>(consumer, accumulators, partial, scales, 0, {.first = true}, work.exists != 0,
-                                       store_last);
-                if (work.exists == 0) break;
-                multiply_promoted<tile>(consumer, accumulators, partial, scales);
+                multiply_after_first<tile>(consumer, accumulators, store_last);
             }
             holds_last = true;
-            if constexpr (is_grouped(tile)) next = tiles.next(consumer.budget);
         }
-        work = next;
         stay_uniform<tile>(consumer);
     }
 }

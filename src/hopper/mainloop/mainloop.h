@@ -15,12 +15,9 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulat
     } else if (c.k_blocks == 0) {
         clear<tile>(accumulators);
     } else if constexpr (partials_in_flight(tile) == 2) {
-        multiply_two_partials<tile>(c, accumulators, true, [](int) {});
+        multiply_two_partials<tile>(c, accumulators, [](int) {});
     } else {
-        Partial<tile> partial;
-        PromotionScales<tile> scales;
-        multiply_k_block<tile>(c, accumulators, partial, scales, 0, {.first = true}, true, [](int) {});
-        multiply_promoted<tile>(c, accumulators, partial, scales);
+        multiply_promoted<tile>(c, accumulators);
     }
 }
 

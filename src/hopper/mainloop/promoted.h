@@ -4,6 +4,7 @@
 
 #include "hopper/mainloop/issue.h"
 #include "hopper/mainloop/scales_promote.h"
+#include "hopper/mainloop/unpromoted.h"
 
 namespace tilewright::hopper {
 
@@ -36,17 +37,16 @@ TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], co
 }
 
 /// One k-block through all subtiles. `store_subtile(subtile)` stores what the last tile left in the subtile's
-/// accumulators, while the first wgmmas of this tile run. Without a tile (`exists` is false) the wgmmas multiply what
-/// the stage holds and nothing reads the product: a wgmma under a condition would be serialised.
+/// accumulators, while the first wgmmas of this tile run.
 template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
-                                        PromotionScales<tile>& scales, int k_block, const Step& step, bool exists,
+                                        PromotionScales<tile>& scales, int k_block, const Step& step,
                                         const StoreSubtile& store_subtile) {
     constexpr bool k_major = has_k_major_scales(tile);
     // Narrow wgmmas are complete before scales that are read after their issue would have arrived.
     constexpr bool rows_first = !k_major && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
     const int stage = c.ring.stage, k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
-    if (exists) c.wait_full();
+    c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
         scales.read_columns(c, subtile);
@@ -55,19 +55,19 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         wgmma_fence();
         issue(c, partial, subtile, false);
         wgmma_commit();
-        if (subtile == 0 && exists && (step.first || (k_major && k_block_in_copy == 0))) {
+        if (subtile == 0 && (step.first || (k_major && k_block_in_copy == 0))) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);
         }
         store_subtile(subtile);
-        if (subtile == subtiles<tile> - 1 && exists) c.advance();
+        if (subtile == subtiles<tile> - 1) c.advance();
         if (!rows_first && k_block_in_copy == 0 && subtile % wgmmas_along_n(tile) == 0)
             scales.read_rows(c, stage, subtile);
         scales.multiply(subtile, k_block_in_copy);
         wgmma_wait<0>();
         pin(partial);
         // Before the promotion: the stage's refill starts that much earlier.
-        if (subtile == subtiles<tile> - 1 && exists) c.release_previous();
+        if (subtile == subtiles<tile> - 1) c.release_previous();
         promote<tile>(accumulators[subtile], partial, scales, subtile, step);
     }
     if (!k_major && k_block + 1 < c.k_blocks) {
@@ -76,20 +76,78 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
     }
 }
 
-/// The k-blocks after the first. Unrolled, so that what surrounds a k-block overlaps the promotion of the one before.
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_promoted(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
-                                         PromotionScales<tile>& scales) {
+/// All k-blocks of a tile; `store_subtile` is as for `multiply_k_block`. Unrolled, so that what surrounds a k-block
+/// overlaps the promotion of the one before.
+template <Tile tile, class StoreSubtile>
+TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile>& accumulators,
+                                            const StoreSubtile& store_subtile) {
     constexpr int unrolled = 4;
+    Partial<tile> partial;
+    PromotionScales<tile> scales;
+    multiply_k_block<tile>(c, accumulators, partial, scales, 0, {.first = true}, store_subtile);
     for (int k_block = 1; k_block < c.k_blocks;) {
 #pragma unroll
         for (int i = 1; i <= unrolled; ++i) {
-            multiply_k_block<tile>(c, accumulators, partial, scales, k_block, {.in_four = i % 4}, true, [](int) {});
+            multiply_k_block<tile>(c, accumulators, partial, scales, k_block, {.in_four = i % 4}, [](int) {});
             if (++k_block == c.k_blocks) break;  // a second loop for the rest would cost moves and spills
         }
     }
     sync_warp();  // without it one kernel spills
     release_block_scales(c);
+}
+
+/// One k-block of a tile with one subtile. All that the next k-block's wgmmas wait for precedes this one's promotion.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
+                                        PromotionScales<tile>& scales, int k_block, bool ends_four) {
+    const int stage = c.ring.stage;
+    c.wait_full();
+    scales.read_columns(c, 0);
+    scales.read_rows(c, stage, 0);
+    pin(partial);
+    wgmma_fence();
+    issue(c, partial, 0, false);
+    wgmma_commit();
+    scales.multiply(0, 0);
+    wgmma_wait<0>();
+    pin(partial);
+    c.release(stage);
+    c.ring.advance();
+    if (ends_four && k_block + 1 < c.k_blocks) next_block_scales(c, k_block + 1);
+    scales.read_blocks(c, k_block + 1);  // past the end of k: read and not used
+    promote<tile>(accumulators[0], partial, scales, 0, {});
+}
+
+/// All k-blocks of a tile with one subtile, in fours without an exit: between two of them ptxas moves the wait and the
+/// address arithmetic of the second into the promotion of the first, but not past a branch.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_in_fours(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    constexpr int four = 4;
+    Partial<tile> partial;
+    PromotionScales<tile> scales;
+    clear<tile>(accumulators);
+    next_block_scales(c, 0);
+    scales.read_blocks(c, 0);
+    int k_block = 0;
+    for (; k_block + four <= c.k_blocks; k_block += four) {
+#pragma unroll
+        for (int i = 0; i < four; ++i) {
+            multiply_k_block<tile>(c, accumulators, partial, scales, k_block + i, i == four - 1);
+        }
+    }
+#pragma unroll 1
+    for (; k_block < c.k_blocks; ++k_block) multiply_k_block<tile>(c, accumulators, partial, scales, k_block, false);
+    sync_warp();
+    release_block_scales(c);
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_promoted(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    if constexpr (multiplies_in_fours(tile)) {
+        multiply_in_fours<tile>(c, accumulators);
+    } else {
+        multiply_after_first<tile>(c, accumulators, [](int) {});
+    }
 }
 
 }  // namespace tilewright::hopper

@@ -16,8 +16,8 @@ struct InFlight {
 };
 
 template <Tile tile>
-TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, InFlight<tile>& block, bool exists) {
-    if (exists) c.wait_full();
+TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, InFlight<tile>& block) {
+    c.wait_full();
     pin(block.partial);
     wgmma_fence();
     issue(c, block.partial, 0, false);
@@ -57,23 +57,22 @@ TILEWRIGHT_DEVICE void step(Consumer<tile>& c, Accumulators<tile>& accumulators,
                             InFlight<tile>& before, PromotionScales<tile>& four, int k_block) {
     const int stage_before = c.ring.stage;
     c.advance();
-    issue<tile>(c, block, true);
+    issue<tile>(c, block);
     read_scales<tile>(c, block.scales, four, k_block);
     wgmma_wait<1>();
     c.release(stage_before);
     promote<tile>(accumulators, before);
 }
 
-/// All k-blocks of a tile. `store_last` and `exists` are as for `multiply_k_block`.
+/// All k-blocks of a tile; `store_subtile` is as for `multiply_k_block`.
 template <Tile tile, class StoreSubtile>
-TILEWRIGHT_DEVICE void multiply_two_partials(Consumer<tile>& c, Accumulators<tile>& accumulators, bool exists,
-                                             const StoreSubtile& store_last) {
+TILEWRIGHT_DEVICE void multiply_two_partials(Consumer<tile>& c, Accumulators<tile>& accumulators,
+                                             const StoreSubtile& store_subtile) {
     InFlight<tile> even, odd;
     PromotionScales<tile> four{};
-    issue<tile>(c, even, exists);
-    store_last(0);
+    issue<tile>(c, even);
+    store_subtile(0);
     clear<tile>(accumulators);
-    if (!exists) return wgmma_wait<0>();
     read_scales<tile>(c, even.scales, four, 0);
     const auto promote_last = [&](InFlight<tile>& block) {
         wgmma_wait<0>();

@@ -33,14 +33,15 @@ constexpr int wgmma_n(const Tile& tile) { return tile.shape.n / wgmmas_along_n(t
 constexpr int subtiles_per_warpgroup(const Tile& tile) {
     return rows_per_warpgroup(tile) / wgmma_m * wgmmas_along_n(tile);
 }
-/// Partial accumulators that the tensor core works on at once (mainloop/two_partials.h). Tiles of several subtiles, and
-/// warpgroups of 128x128, fill each other's pauses.
+/// Partial accumulators that the tensor core works on at once (mainloop/two_partials.h). Several subtiles, or several
+/// warpgroups, fill each other's pauses; the pauses of swapped tiles, which read scales of columns, are longer.
 constexpr int partials_in_flight(const Tile& tile) {
     const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
     const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
                         tile.shape.n * tile.shape.warpgroups <= 192;
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1);
-    return one_subtile && pauses && needed <= mma_register_budget(tile) ? 2 : 1;
+    const bool alone = tile.shape.warpgroups == 1 || tile.swap_ab;
+    return one_subtile && pauses && alone && needed <= mma_register_budget(tile) ? 2 : 1;
 }
 constexpr int partial_registers(const Tile& tile) {
     if (promotion_interval(tile) == 0) return 0;
@@ -48,9 +49,18 @@ constexpr int partial_registers(const Tile& tile) {
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
-/// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs.
+/// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). With K-major scales the
+/// compiler would read those of all four ahead, for which there are no registers.
+constexpr bool multiplies_in_fours(const Tile& tile) {
+    return subtiles_per_warpgroup(tile) == 1 && partials_in_flight(tile) == 1 && !has_k_major_scales(tile);
+}
+
+/// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in
+/// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
-    return is_fast(tile) && !splits_k(tile) && promotion_interval(tile) != 0 && wgmma_n(tile) % 16 == 0;
+    const bool whole = multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab);
+    return is_fast(tile) && !is_grouped(tile) && !splits_k(tile) && promotion_interval(tile) != 0 &&
+           wgmma_n(tile) % 16 == 0 && !whole;
 }
 
 }  // namespace tilewright::hopper
