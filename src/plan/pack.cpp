@@ -145,8 +145,7 @@ std::vector<Tile> pack() {
                 tile.variant = variant;
                 add(tile, groups, list);
             }
-            // The fast kernels of the others load k-major scales by ordinary loads.
-            if (mode.a != Scaling::block_1x128 || tile.swap_ab || splits_k(tile)) continue;
+            if (mode.a != Scaling::block_1x128) continue;
             tile.variant = Variant::fast_k_major_scales;
             add(tile, groups, list);
         }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hopper/tile/operands.h"
 #include "hopper/tile/output_tiling.h"
 #include "problem/axes.h"
 
@@ -86,7 +87,7 @@ bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {
 bool loads_scales_by_tma(const Geometry& g, const hopper::Tile& tile) {
     const bool of_a = tile.a.scaling == hopper::Scaling::block_1x128;
     const bool of_b = tile.b.scaling == hopper::Scaling::block_1x128;
-    if (!of_a && !of_b) return false;
+    if (!may_load_row_scales_by_tma(tile)) return false;
     const auto loads_a = [&] {
         if (has_k_major_scales(tile)) return loads_k_major_scales(g.a, sizes_of_a(g));
         return tiles_begin_aligned(g, tile) && loads_m_major_scales(g.a, sizes_of_a(g));

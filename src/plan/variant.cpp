@@ -13,8 +13,7 @@ bool is_common(const Geometry& g, const hopper::Tile& tile) {
     return g.k > 0 && g.alpha == 1 && g.output == Format::bf16 && stores_by_tma(g, tile);
 }
 
-/// Whether the fast variant can do without TMA for scales: there are none in the main loop, or it has ordinary loads
-/// too.
+/// Whether the kernel can do without TMA for scales: there are none in the main loop, or it has ordinary loads too.
 bool needs_no_tma_for_scales(const hopper::Tile& tile) { return !has_row_scales(tile) || fast_loads_row_scales(tile); }
 
 /// Whether all 1x128 scales are f32: kernels of K-major scales copy what TMA cannot load, in any strides.
@@ -40,16 +39,19 @@ hopper::Tile without_cluster(hopper::Tile tile) {
 bool serves(const Geometry& g, const hopper::Tile& tile) {
     if (!is_fast(tile)) return true;
     if (!is_consistent(tile) || !is_common(g, tile)) return false;
-    if (needs_no_tma_for_scales(tile)) return !has_k_major_scales(tile);
-    // K-major scales are loaded for four k blocks at a time and take four times the shared memory.
+    if (needs_no_tma_for_scales(tile)) return true;
+    // K-major scales may be loaded for four k blocks at a time, and take four times the shared memory then.
     if (shared_bytes(tile) > hopper::shared_bytes_limit) return false;
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
 }
 
 hopper::Tile variant(const Geometry& g, const hopper::Tile& tile) {
-    for (const hopper::Variant variant : {hopper::Variant::fast, hopper::Variant::fast_k_major_scales}) {
-        if (const hopper::Tile wanted = with_variant(tile, variant); serves(g, wanted)) return wanted;
-    }
+    const hopper::Tile fast = with_variant(tile, hopper::Variant::fast);
+    const hopper::Tile k_major = with_variant(tile, hopper::Variant::fast_k_major_scales);
+    // Copies come sooner than what the fast kernels of swapped and split-k tiles load through registers.
+    const bool by_tma = !has_row_scales(tile) || loads_scales_by_tma(g, fast);
+    if (serves(g, fast) && (by_tma || !serves(g, k_major))) return fast;
+    if (serves(g, k_major)) return k_major;
     return with_variant(shares_operand(tile) ? without_cluster(tile) : tile, hopper::Variant::general);
 }
 

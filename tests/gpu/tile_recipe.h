@@ -14,7 +14,7 @@ inline const char* tile_recipe(const hopper::Tile& tile) {
 
 /// Where groups begin anywhere, TMA takes K-major scales alone: other fast kernels run masked groups.
 inline Grouping tile_groups_of(const hopper::Tile& tile) {
-    const bool separate = is_fast(tile) && scales_mma_rows(tile) && !has_k_major_scales(tile);
+    const bool separate = is_fast(tile) && has_row_scales(tile) && !has_k_major_scales(tile);
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }
 

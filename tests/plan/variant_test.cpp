@@ -6,6 +6,7 @@
 
 #include "launch/problems.h"
 #include "plan/problems.h"
+#include "plan/tma.h"
 
 namespace tilewright::planner {
 namespace {
@@ -49,6 +50,27 @@ TEST(Variant, ScalesThatTmaCannotLoadTakeTheOneForKMajorScales) {
     EXPECT_EQ(runs(g, both), KernelVariant::fast_k_major_scales) << "B's along k, too";
     g.b.recipe.scales = Format::ue8m0;
     EXPECT_EQ(runs(g, both), KernelVariant::general);
+}
+
+TEST(Variant, SwappedTilesAndSlicesOfKCopyWhatTmaCannotLoad) {
+    hopper::Tile split = block_scaled_tile();
+    split.cluster = hopper::split_k(2);
+    hopper::Tile swapped = block_scaled_tile();
+    swapped.swap_ab = true;
+    for (const hopper::Tile& tile : {split, swapped}) {
+        Geometry g = test::block_scaled(300, 200, 1024);
+        EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "along k";
+        EXPECT_FALSE(loads_scales_by_tma(g, variant(g, tile))) << "neither a slice's scales nor those of columns";
+        transpose_scales(g.a, 302);
+        EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "302 rows a column";
+        g.a.recipe.scales = Format::ue8m0;
+        EXPECT_EQ(runs(g, tile), KernelVariant::fast) << "by ordinary loads";
+        g.a.recipe.scales = Format::f32;
+        transpose_scales(g.a, 304);
+        EXPECT_EQ(runs(g, tile), KernelVariant::fast) << "by TMA";
+        g.alpha = 2;
+        EXPECT_EQ(runs(g, tile), KernelVariant::general);
+    }
 }
 
 TEST(Variant, GroupsThatBeginAnywhereAreFastInEitherOrder) {

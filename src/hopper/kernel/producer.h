@@ -62,14 +62,22 @@ template <Tile tile>
 TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arguments) {
     int budget = wait_budget;
     if constexpr (has_row_scales(tile) && may_load_row_scales(tile)) {
-        if (!arguments.scales_by_tma) {
-            if constexpr (copies_row_scales(tile)) {
-                budget = RowScaleCopies<tile>(shared, arguments).run();
-            } else {
-                budget = RowScales<tile>(shared, arguments).run();
-            }
-        }
+        if (!arguments.scales_by_tma) budget = RowScales<tile>(shared, arguments).run();
     }
+    if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
+    return budget;
+}
+
+/// The same in kernels that copy them.
+template <Tile tile>
+TILEWRIGHT_DEVICE int copy_row_scales(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles) {
+    RowScaleCopies<tile> copies(shared, arguments, tiles);
+    const bool by_copies = !may_load_row_scales_by_tma(tile) || !arguments.scales_by_tma;
+    if constexpr (!is_grouped(tile)) {
+        if (by_copies) copies.begin();
+    }
+    sync_initialised<tile>(NamedBarrier::producers);
+    const int budget = by_copies ? copies.run() : wait_budget;
     if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
     return budget;
 }
@@ -81,6 +89,9 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     const bool schedules =
         role_of(tile, warp) == Role::scheduler || role_of(tile, warp) == Role::block_and_epilogue_scales;
     if (schedules) return SchedulerAndScales<tile>(shared, arguments).run();
+    if constexpr (copies_row_scales(tile)) {
+        if (role_of(tile, warp) == Role::row_scales) return copy_row_scales<tile>(shared, arguments, tiles);
+    }
     sync_initialised<tile>(NamedBarrier::producers);
     switch (role_of(tile, warp)) {
         case Role::row_scales: return load_row_scales<tile>(shared, arguments);

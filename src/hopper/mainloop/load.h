@@ -122,7 +122,8 @@ private:
     TILEWRIGHT_DEVICE void fill(int lane, const WorkTile& work, int k_block, int rows) {
         constexpr bool has_a_scales = operand_a(tile).has_row_scales(), has_b_scales = operand_b(tile).has_row_scales();
         const bool has_rows = tile.cluster.use != ClusterUse::share_b || rows > 0;
-        const bool scales = has_row_scales(tile) && (!may_load_row_scales(tile) || arguments_.scales_by_tma);
+        const bool scales =
+            may_load_row_scales_by_tma(tile) && (!may_load_row_scales(tile) || arguments_.scales_by_tma);
         const bool a_scales = has_a_scales && scales && has_rows && k_block % k_blocks_per_scale_copy(tile) == 0;
         const int stage = ring_.stage;
         Barrier& full = shared_.full[stage];

@@ -42,9 +42,9 @@ template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
                                         PromotionScales<tile>& scales, int k_block, const Step& step,
                                         const StoreSubtile& store_subtile) {
-    constexpr bool k_major = has_k_major_scales(tile);
+    constexpr bool by_four = loads_scales_by_four(tile);
     // Narrow wgmmas are complete before scales that are read after their issue would have arrived.
-    constexpr bool rows_first = !k_major && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
+    constexpr bool rows_first = !by_four && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
     const int stage = c.ring.stage, k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
     c.wait_full();
 #pragma unroll
@@ -55,7 +55,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         wgmma_fence();
         issue(c, partial, subtile, false);
         wgmma_commit();
-        if (subtile == 0 && (step.first || (k_major && k_block_in_copy == 0))) {
+        if (subtile == 0 && (step.first || (by_four && k_block_in_copy == 0))) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);
         }
@@ -70,7 +70,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         if (subtile == subtiles<tile> - 1) c.release_previous();
         promote<tile>(accumulators[subtile], partial, scales, subtile, step);
     }
-    if (!k_major && k_block + 1 < c.k_blocks) {
+    if (!by_four && k_block + 1 < c.k_blocks) {
         if (step.in_four == 3) next_block_scales(c, k_block + 1);
         scales.read_blocks(c, k_block + 1);
     }

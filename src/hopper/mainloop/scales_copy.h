@@ -11,28 +11,69 @@
 
 namespace tilewright::hopper {
 
+/// A lane's part of the scales of one operand's tile, of `size` rows: `k_blocks` at a time, of 32 rows or, with four
+/// k-blocks, of eight (few sectors where scales are adjacent along k, and few where they are along m).
+template <int size, int k_blocks>
+class ScaleCopies {
+public:
+    ScaleCopies() = default;
+    /// Rows from `end` on are left as they are, for nothing reads their sums.
+    TILEWRIGHT_DEVICE ScaleCopies(const ScaleView& view, int batch, int row, int end, int k_block, int lane)
+        : rows_(min(end - row, size) - lane / k_blocks), k_blocks_(view.k_blocks - k_block - lane % k_blocks) {
+        const i64 index = batch * view.batch_stride + (row + lane / k_blocks) * view.row_stride +
+                          (k_block + lane % k_blocks) * view.k_stride;
+        from_ = static_cast<const float*>(view.data) + index;
+    }
+
+    /// Those of the next k-blocks.
+    TILEWRIGHT_DEVICE void start(float* to, const ScaleView& view, int lane) {
+        constexpr int rows_at_once = warp_threads / k_blocks;
+        const float* from = from_;
+        const int rows = k_blocks == 1 || k_blocks_ > 0 ? rows_ : 0;
+        from_ += k_blocks * view.k_stride;
+        k_blocks_ -= k_blocks;
+#pragma unroll 2
+        for (int i = 0; i < size; i += rows_at_once, from += rows_at_once * view.row_stride) {
+            if (i < rows) copy_async(to[i * k_blocks + lane], from);
+        }
+    }
+
+private:
+    const float* from_ = nullptr;
+    int rows_ = 0;      // from the lane's first on
+    int k_blocks_ = 0;  // the same
+};
+
 template <Tile tile>
 class RowScaleCopies {
 public:
-    TILEWRIGHT_DEVICE RowScaleCopies(Shared<tile>& shared, const Arguments& arguments)
-        : shared_(known_address(shared)), arguments_(arguments) {}
+    TILEWRIGHT_DEVICE RowScaleCopies(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
+        : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(k_slice_of<tile>(arguments)) {}
 
-    /// Returns the wait budget that is left.
+    /// Starts the first k-block's copies before the block's barriers are initialised, when its values are asked for.
+    TILEWRIGHT_DEVICE void begin() {
+        const WorkTile work = tiles_.first(budget_);
+        if (work.exists == 0 || slice_.count == 0) return;
+        begin_tile(work);
+        start(0, 0, lane_index());
+        has_first_ = true;
+    }
+
+    /// All others. Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
-        static_assert(!tile.swap_ab && !splits_k(tile) && has_row_scales(tile));
-        const int k_blocks = k_slice_of<tile>(arguments_).count;
+        static_assert(has_row_scales(tile));
         PipelineState<tile.stages> ring{.phase = 1};
-        WorkTiles<tile> tiles(shared_, arguments_);
-        tiles.prepare();
-        for (WorkTile work = tiles.first(budget_); work.exists != 0; work = tiles.next(budget_)) {
-            for (int k_block = 0; k_block < k_blocks; ++k_block) {
+        for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
+            if (!has_first_) begin_tile(work);
+            for (int i = 0; i < slice_.count; ++i) {
                 const int stage = ring.stage, lane = lane_index();
-                barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
-                const bool copies_a = k_block % k_blocks_at_once == 0;
-                if (copies_a) copy_a(work, lane, stage, k_block);
-                if constexpr (scales_mma_columns(tile)) copy_b(work, lane, stage, k_block);
+                if (!has_first_) {
+                    barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+                    start(stage, i, lane);
+                }
+                has_first_ = false;
                 // The phase lacks the arrival below until all lanes have added theirs.
-                if (copies_a || scales_mma_columns(tile)) barrier_arrive_after_copies(shared_.full[stage]);
+                if (copies_a(i) || copies_b) barrier_arrive_after_copies(shared_.full[stage]);
                 sync_warp();
                 warp_arrives<tile>(shared_.full[stage], lane);
                 ring.advance();
@@ -42,47 +83,29 @@ public:
     }
 
 private:
-    static constexpr int k_blocks_at_once = k_blocks_per_scale_copy(tile);
-    static constexpr int rows_at_once = warp_threads / k_blocks_at_once;
+    static constexpr bool copies_b = operand_b(tile).has_row_scales();
+    TILEWRIGHT_DEVICE static bool copies_a(int i) { return i % k_blocks_per_scale_copy(tile) == 0; }
 
-    /// Four k-blocks of the tile's rows, eight rows at a time: few sectors where scales are adjacent along k, and few
-    /// where they are along m. Rows after the end of D or of a group are left as they are, for nothing reads their
-    /// sums.
-    TILEWRIGHT_DEVICE void copy_a(const WorkTile& work, int lane, int stage, int k_block) {
-        const ScaleView& view = arguments_.scales_a;
-        const int row = work.row + lane / k_blocks_at_once;
-        const int k = k_block + lane % k_blocks_at_once;
-        if (k >= view.k_blocks) return;
-        const float* from = address(view, work.batch, row, k);
-        float* to = &shared_.mma_a_scales[stage][lane];
-        const i64 step = rows_at_once * view.row_stride;
-        int rows = work.row_end - row;
-#pragma unroll 2
-        for (int i = 0; i < tile.shape.m; i += rows_at_once) {
-            if (rows > 0) copy_async(*to, from);
-            rows -= rows_at_once;
-            to += warp_threads;
-            from += step;
-        }
+    TILEWRIGHT_DEVICE void begin_tile(const WorkTile& work) {
+        const ScaleView &a = arguments_.scales_a, &b = arguments_.scales_b;
+        const int lane = lane_index();
+        a_ = {a, work.batch, work.row, work.row_end, slice_.begin, lane};
+        if constexpr (copies_b) b_ = {b, work.group, work.column, b.rows, slice_.begin, lane};
     }
 
-    TILEWRIGHT_DEVICE void copy_b(const WorkTile& work, int lane, int stage, int k_block) {
-        const ScaleView& view = arguments_.scales_b;
-        const float* from = address(view, work.group, work.column + lane, k_block);
-        const i64 step = warp_threads * view.row_stride;
-#pragma unroll
-        for (int column = lane; column < tile.shape.n; column += warp_threads, from += step) {
-            if (work.column + column < view.rows) copy_async(shared_.mma_b_scales[stage][column], from);
-        }
-    }
-
-    TILEWRIGHT_DEVICE static const float* address(const ScaleView& view, int batch, int row, int k_block) {
-        return static_cast<const float*>(view.data) + batch * view.batch_stride + row * view.row_stride +
-               k_block * view.k_stride;
+    /// The copies of what is loaded with the slice's i-th k-block.
+    TILEWRIGHT_DEVICE void start(int stage, int i, int lane) {
+        if (copies_a(i)) a_.start(shared_.scales_of_a(stage), arguments_.scales_a, lane);
+        if constexpr (copies_b) b_.start(shared_.scales_of_b(stage), arguments_.scales_b, lane);
     }
 
     Shared<tile>& shared_;
     const Arguments& arguments_;
+    WorkTiles<tile> tiles_;
+    KSlice slice_;
+    ScaleCopies<d_rows(tile), k_blocks_per_scale_copy(tile)> a_;
+    ScaleCopies<d_columns(tile), 1> b_;
+    bool has_first_ = false;  // `begin` has started the first tile's first
     int budget_ = wait_budget;
 };
 

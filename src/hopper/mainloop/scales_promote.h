@@ -38,7 +38,7 @@ struct PromotionScales {
     static constexpr int blocks = has_block_scales(tile) && !tile.swap_ab ? block_scales_per_k_block(tile) : 1;
     static constexpr int rows = rows_per_warpgroup(tile) / 32;  // of a thread: two in each 64
     static constexpr bool hides_uniform_blocks =
-        !is_grouped(tile) && !has_k_major_scales(tile) && !tile.swap_ab && tile.shape.n > 128;
+        !is_grouped(tile) && !loads_scales_by_four(tile) && !tile.swap_ab && tile.shape.n > 128;
     static constexpr int k_blocks = k_blocks_per_scale_copy(tile);
     using OfKBlocks = float[k_blocks];
 
@@ -71,7 +71,7 @@ struct PromotionScales {
         }
     }
 
-    /// For the subtile's rows, of the k-block at `stage` (K-major: of the four that begin there).
+    /// For the subtile's rows, of the k-block at `stage` (by four: of those that begin there).
     TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int subtile) {
         if constexpr (scales_mma_rows(tile)) {
             const int half = subtile / wgmmas_along_n(tile);
@@ -92,22 +92,6 @@ struct PromotionScales {
                 column[2 * j + 1] = pair.y;
             }
         }
-    }
-
-    /// `k_block`'s, from those of its four. By selection, because an index that is not known to the compiler would move
-    /// registers to local memory.
-    TILEWRIGHT_DEVICE void select(const PromotionScales& four, int k_block) {
-        const int k_block_in_copy = k_block % k_blocks_per_scale_copy(tile);
-        const auto pick = [&](const OfKBlocks& from) {
-            float value = from[0];
-#pragma unroll
-            for (int i = 1; i < k_blocks; ++i) value = k_block_in_copy == i ? from[i] : value;
-            return value;
-        };
-#pragma unroll
-        for (int i = 0; i < 2; ++i) row[i][0] = pick(four.row[i]);
-#pragma unroll
-        for (int i = 0; i < (has_block_scales(tile) ? blocks : 0); ++i) block[i][0] = pick(four.block[i]);
     }
 
     TILEWRIGHT_DEVICE void multiply(int subtile, int k_block_in_copy) {

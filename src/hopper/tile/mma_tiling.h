@@ -52,7 +52,7 @@ constexpr int mma_registers(const Tile& tile) { return accumulator_registers(til
 /// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). With K-major scales the
 /// compiler would read those of all four ahead, for which there are no registers.
 constexpr bool multiplies_in_fours(const Tile& tile) {
-    return subtiles_per_warpgroup(tile) == 1 && partials_in_flight(tile) == 1 && !has_k_major_scales(tile);
+    return subtiles_per_warpgroup(tile) == 1 && partials_in_flight(tile) == 1 && !loads_scales_by_four(tile);
 }
 
 /// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in

@@ -72,8 +72,10 @@ constexpr int columns_per_block_scale(const Tile& tile) {
 }
 constexpr int block_scales_per_k_block(const Tile& tile) { return d_columns(tile) / columns_per_block_scale(tile); }
 
-/// Swapped and split-k tiles ship one fast kernel for all orders of 1x128 scales, so it keeps the ordinary loads.
-constexpr bool fast_loads_row_scales(const Tile& tile) { return tile.swap_ab || splits_k(tile); }
+/// The fast kernels of swapped and split-k tiles serve scales of one byte too, so they keep the ordinary loads.
+constexpr bool fast_loads_row_scales(const Tile& tile) {
+    return !has_k_major_scales(tile) && (tile.swap_ab || splits_k(tile));
+}
 /// K-major kernels copy what TMA cannot load (mainloop/scales_copy.h): it serves all strides of f32 and takes no
 /// registers.
 constexpr bool copies_row_scales(const Tile& tile) { return has_k_major_scales(tile); }
@@ -82,13 +84,24 @@ constexpr bool may_load_row_scales(const Tile& tile) {
     return !is_fast(tile) || fast_loads_row_scales(tile) || copies_row_scales(tile);
 }
 
-/// k-blocks whose scales of A are loaded at once, with the stage of the first: TMA moves at least 16 bytes of a row.
-constexpr int k_blocks_per_scale_copy(const Tile& tile) { return has_k_major_scales(tile) ? 4 : 1; }
+/// Whether scales of A are loaded for four k-blocks at once, with the stage of the first, as they are along k: TMA
+/// moves at least 16 bytes of a row. Not where k is split, for a slice may begin between two multiples of 16 bytes, nor
+/// swapped, where four scales of each column would take all registers, nor with one warpgroup, which they make up to
+/// 24 % slower at short k. There each k-block's are copied to where the kernel of m-major scales has them, so that the
+/// mainloops are the same. (Large tiles lose 3 to 20 % by that.)
+constexpr bool loads_scales_by_four(const Tile& tile) {
+    return has_k_major_scales(tile) && !tile.swap_ab && !splits_k(tile) && tile.shape.warpgroups > 1;
+}
+constexpr int k_blocks_per_scale_copy(const Tile& tile) { return loads_scales_by_four(tile) ? 4 : 1; }
+/// Whether the kernel holds code that loads 1x128 scales by TMA.
+constexpr bool may_load_row_scales_by_tma(const Tile& tile) {
+    return has_row_scales(tile) && (!has_k_major_scales(tile) || loads_scales_by_four(tile));
+}
 /// For a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole,
 /// and groups have one box, of all rows.
 constexpr int a_scale_copy_bytes(const Tile& tile, int rows) {
     const int whole = operand_a(tile).scale_bytes() * k_blocks_per_scale_copy(tile);
-    return is_grouped(tile) || !has_k_major_scales(tile) ? whole : rows * k_blocks_per_scale_copy(tile) * 4;
+    return is_grouped(tile) || !loads_scales_by_four(tile) ? whole : rows * k_blocks_per_scale_copy(tile) * 4;
 }
 constexpr int b_scale_copy_bytes(const Tile& tile) { return operand_b(tile).scale_bytes(); }
 

@@ -130,9 +130,9 @@ constexpr bool skips_boxes(const Tile& tile) {
 /// Combinations of fields that mean something; any other fails to compile. src/plan/legality.cpp gives reasons for what
 /// else a tile must be.
 constexpr bool is_consistent(const Tile& tile) {
-    const bool k_major = tile.a.scaling == Scaling::block_1x128 && !tile.swap_ab && !splits_k(tile);
     return (tile.cluster.use == ClusterUse::none) == (tile.cluster.size == 1) &&
-           (k_major || !has_k_major_scales(tile)) && (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
+           (tile.a.scaling == Scaling::block_1x128 || !has_k_major_scales(tile)) &&
+           (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 
 }  // namespace tilewright::hopper
