@@ -101,6 +101,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
                                         PromotionScales<tile>& scales, int k_block, bool ends_four) {
     const int stage = c.ring.stage;
+    static_assert(!tile.swap_ab);
     c.wait_full();
     scales.read_columns(c, 0);
     scales.read_rows(c, stage, 0);
