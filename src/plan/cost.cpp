@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "hopper/tile/stage_layout.h"
 #include "plan/loop.h"
@@ -45,12 +46,22 @@ double fetched_bytes(const hopper::Tile& tile) {
     return bytes;
 }
 
+/// TMA's time for the rows of a k-block over that for rows of one line of L2 each. Rows that are multiples of 128 bytes
+/// lie so; of others most lie in two lines, and where they are no multiples of 32, in five sectors. One H200 takes 2
+/// clocks for a row at k = 16384, about 3 at 2880 and 4.7 at 13104.
+double split_rows(const Workload& work) {
+    constexpr std::int64_t line = 128;
+    const std::int64_t row_bytes = work.k * bits(work.recipe.a.values) / 8;
+    return 1 + 0.43 * std::log2(line / std::max(std::gcd(row_bytes, line), std::int64_t{16}));
+}
+
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
 double delivery_seconds(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double arriving = value_bytes_per_stage(tile) + scale_bytes_per_stage(tile);
     const double chip = fetched_bytes(tile) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
-    const double path = arriving / (device.l2_bytes_per_clock * device.boost_hertz);
+    const double fetching = fetched_bytes(tile) * split_rows(work);
+    const double path = std::max(arriving, fetching) / (device.l2_bytes_per_clock * device.boost_hertz);
     const double ring = device.memory_latency * model.latency_share / tile.stages;
     return std::max({chip, path, ring});
 }
@@ -100,14 +111,16 @@ Unit unit_of(const CostInputs& inputs) {
 }
 
 /// Time of the busiest block. Power slows all SMs down together: time is the root of squares of what the boost clock
-/// would take and of what the energy of all tensor clocks alone would take, which fits the clocks of the measured
-/// loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
+/// would take and of what the energy of all tensor clocks and loads alone would take, which fits the clocks of the
+/// measured loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;
     const double even = over.waves();
     const double at_boost = (over.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
     const double tensor_clocks = over.full_units * unit.tensor / over.sharing;
-    const double at_power = tensor_clocks * loop(tile, model).energy / (device.sms * device.power_hertz);
+    const double energy =
+        tensor_clocks * loop(tile, model).energy + static_cast<double>(cost.l2_bytes) * model.l2_byte_energy;
+    const double at_power = energy / (device.sms * device.power_hertz);
     const double computing = std::hypot(at_boost, at_power);
     const double clock = device.boost_hertz * at_boost / computing;
     const double epilogues = (over.rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
@@ -143,6 +156,18 @@ double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
            std::max(0.0, until_last - std::max(cost.memory, cost.compute));
 }
 
+/// What the last round of units adds. Those of few blocks are bound by these blocks' compute, even if memory bounds the
+/// rounds before.
+double last_round(const CostInputs& inputs, const Cost& cost) {
+    const TileDistribution& over = inputs.over;
+    const double waves = over.waves(), full = std::floor(waves);
+    if (waves == full || over.rounds == 0 || is_grouped(inputs.tile)) return 0;
+    const double share = full / waves, round = cost.compute / over.rounds;
+    const double before = std::max(cost.memory * share, round * full);
+    const double last = std::max(cost.memory * (1 - share), round * (over.rounds - full));
+    return std::max(0.0, before + last - std::max(cost.memory, cost.compute));
+}
+
 double reduction(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     if (!splits_k(tile)) return 0;
@@ -175,7 +200,7 @@ Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescriptio
     cost.memory =
         (compulsory_bytes(work) + (model.written_byte - 1) * written_bytes(work)) / device.memory_bytes_per_second;
     add_compute(inputs, unit, cost);
-    cost.overlap = overlap(inputs, unit, cost);
+    cost.overlap = overlap(inputs, unit, cost) + last_round(inputs, cost);
     cost.reduction = reduction(inputs);
     cost.seconds = cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
     return cost;

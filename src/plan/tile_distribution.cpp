@@ -11,12 +11,30 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// Groups differ in size: besides its whole tiles each has a last one that is half full in the mean, or the tiles of
-/// its padding if these are more. Masked groups have no more rows than their tensor.
+/// The share of groups with more than `rows`, of which a group has `mean` on average: routing spreads the sizes of
+/// groups by about a quarter of their mean. (A logistic curve in place of the normal distribution's.)
+double share_beyond(double rows, double mean) {
+    constexpr double spread = 0.25, logistic = 1.702;
+    return 1 / (1 + std::exp(std::min(logistic * (rows - mean) / (spread * mean), 700.0)));
+}
+
+/// One tile, and one more for each multiple of a tile's rows that a group exceeds.
+double tiles_of_routed_group(double mean, int step) {
+    double expected = std::max(1.0, std::floor(mean / 4 / step));  // nearly all groups have so many
+    for (double tiles = expected; tiles * step < 3 * mean; ++tiles) expected += share_beyond(tiles * step, mean);
+    return expected;
+}
+
+/// The mean number of tiles of a group; or the tiles of its padding, if these are more. Of masked groups only a
+/// caller's guess is known: besides whole tiles each has a last one that is half full. They have no more rows than
+/// their tensor.
 double tiles_of_groups(const Workload& work, int step) {
     if (work.rows == 0) return 0;
-    const double expected = std::max(1.0, static_cast<double>(work.rows) / step + std::max(0.5, work.padding / step));
-    return work.grouping == Grouping::m_grouped_masked ? std::min(expected, tiles_of(work.geometry.m, step)) : expected;
+    const double mean = static_cast<double>(work.rows);
+    if (work.grouping == Grouping::m_grouped_masked) {
+        return std::min(std::max(1.0, mean / step + 0.5), tiles_of(work.geometry.m, step));
+    }
+    return std::max(tiles_of_routed_group(mean, step), (mean + work.padding) / step);
 }
 
 /// Corrects what counts the cheap units in full. The full ones go to all blocks in turn, then the cheap ones from the
@@ -65,6 +83,8 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
+    if (work.grouping == Grouping::m_grouped_masked && result.rounds > 1)
+        result.rounds = result.units / result.resident_blocks + 0.5;
     if (!is_grouped(tile) && result.rounds > 0 && takes_last_row_last(tile, static_cast<int>(work.rows))) {
         count_cheap_units(tile, work, result);
     }

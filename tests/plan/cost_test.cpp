@@ -33,18 +33,24 @@ std::vector<ProblemSizes> bases() {
     return list;
 }
 
-// The plan that is chosen; give or take what counts as no difference (choose.h).
+// The plan that is chosen; give or take what counts as no difference (choose.h), and what rows of k save that are
+// multiples of 128 bytes.
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
     for (const ProblemSizes& base : bases()) {
         for (std::int64_t ProblemSizes::*size : {&ProblemSizes::m, &ProblemSizes::n, &ProblemSizes::k}) {
             double before = 0;
+            std::int64_t products = 0;
             for (std::int64_t value : sizes) {
                 ProblemSizes next = base;
                 next.*size = value;
+                // The same rows in more groups, of which each has fewer, may take less.
+                if (std::exchange(products, describe(problem_of(next)).products) != products) before = 0;
                 const double now = predicted(next);
-                ASSERT_GE(now * no_difference, before) << name(base.grouping) << " " << name(base.recipe) << " m "
-                                                       << next.m << " n " << next.n << " k " << next.k;
+                const double aligned = next.k % 32 == 0 ? 1.05 : 1;
+                ASSERT_GE(now * no_difference * aligned, before)
+                    << name(base.grouping) << " " << name(base.recipe) << " m " << next.m << " n " << next.n << " k "
+                    << next.k;
                 before = now;
             }
         }
@@ -77,7 +83,7 @@ TEST(Cost, TermsAddUp) {
                                 c.overlap, c.reduction}) {
                 ASSERT_GE(term, -near) << name(plan.tile);
             }
-            ASSERT_GT(c.clock_hertz, 1.4e9);
+            ASSERT_GT(c.clock_hertz, 1.1e9);
             ASSERT_LE(c.clock_hertz, h200().boost_hertz);
         }
     }

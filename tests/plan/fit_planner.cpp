@@ -27,27 +27,22 @@ struct Parameter {
 
 // Bounds keep a constant to what it may mean, where a record says little about it.
 constexpr std::array parameters{
-    Parameter{"one_warpgroup_stall", &Model::one_warpgroup_stall, 0.1, 1.0},
-    Parameter{"two_partials_stall", &Model::two_partials_stall, 0.02, 1.0},
-    Parameter{"least_block", &Model::least_block, 50, 400},
-    Parameter{"swapped_block", &Model::swapped_block, 0, 400},
-    Parameter{"swapped_column", &Model::swapped_column, 0, 6},
-    Parameter{"reduction_seconds", &Model::reduction_seconds, 1e-8, 2e-6},
+    Parameter{"reduction_seconds", &Model::reduction_seconds, 1e-7, 2e-6},
     Parameter{"peer_bytes_per_clock", &Model::peer_bytes_per_clock, 4, 64},
-    Parameter{"column_group_stall", &Model::column_group_stall, 0.01, 0.12},
     Parameter{"multicast_clocks", &Model::multicast_clocks, 1, 80},
     Parameter{"multicast_stall", &Model::multicast_stall, 0.005, 0.1},
-    Parameter{"promoted_energy", &Model::promoted_energy, 1.0, 1.25},
+    Parameter{"promoted_energy", &Model::promoted_energy, 0.25, 1.25},
+    Parameter{"l2_byte_energy", &Model::l2_byte_energy, 1e-4, 2e-2},
     Parameter{"latency_share", &Model::latency_share, 0.7, 2.0},
-    Parameter{"l2_share", &Model::l2_share, 0.5, 1.3},
-    Parameter{"epilogue_clocks", &Model::epilogue_clocks, 50, 3000},
+    Parameter{"l2_share", &Model::l2_share, 0.5, 2.0},
+    Parameter{"epilogue_clocks", &Model::epilogue_clocks, 10, 3000},
     Parameter{"store_bytes_per_clock", &Model::store_bytes_per_clock, 8, 128},
     Parameter{"narrow_store", &Model::narrow_store, 0.01, 2.0},
     Parameter{"thread_store", &Model::thread_store, 1.0, 20},
-    Parameter{"exposed_epilogue", &Model::exposed_epilogue, 0.05, 1.0},
+    Parameter{"exposed_epilogue", &Model::exposed_epilogue, 0.01, 1.0},
     Parameter{"start_seconds", &Model::start_seconds, 0, 2e-6},
     Parameter{"cluster_seconds", &Model::cluster_seconds, 1e-8, 2e-6},
-    Parameter{"imperfect_overlap", &Model::imperfect_overlap, 0.01, 0.6},
+    Parameter{"imperfect_overlap", &Model::imperfect_overlap, 0.005, 0.6},
     Parameter{"crowding", &Model::crowding, 0.01, 1},
     Parameter{"written_byte", &Model::written_byte, 1.0, 2.0},
 };
@@ -158,7 +153,7 @@ double between(const Parameter& parameter, double share) {
 /// From the constants in model.h and from others all over their bounds; the best is polished. The same
 /// record gives the same constants.
 Model fit(const std::vector<RecordedShape>& shapes, int rounds) {
-    constexpr int starts = 12;
+    constexpr int starts = 32;
     std::vector<Fitted> found(starts);
 #pragma omp parallel for schedule(dynamic)
     for (int start = 0; start < starts; ++start) {

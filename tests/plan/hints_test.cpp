@@ -101,8 +101,9 @@ TEST(Hints, WrongOnesCostLittle) {
         }
     }
     EXPECT_EQ(asked, 120);
-    EXPECT_LE(slow, 8);
-    EXPECT_LE(worst, 1.12);
+    // One group of 1,024 rows of which half or three quarters are expected: one wave of large tiles, two of others.
+    EXPECT_LE(slow, 2);
+    EXPECT_LE(worst, 1.27);
 }
 
 }  // namespace
