@@ -33,8 +33,8 @@ std::vector<ProblemSizes> bases() {
     return list;
 }
 
-// The plan that is chosen; give or take what counts as no difference (choose.h), and what rows of k save that are
-// multiples of 128 bytes.
+// The plan that is chosen; give or take what counts as no difference (choose.h), what rows of k save that are multiples
+// of 32 bytes, and 3 % by which a cheap last row of tiles is thought to be too cheap.
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
     for (const ProblemSizes& base : bases()) {
@@ -47,7 +47,7 @@ TEST(Cost, MoreWorkNeverTakesLess) {
                 // The same rows in more groups, of which each has fewer, may take less.
                 if (std::exchange(products, describe(problem_of(next)).products) != products) before = 0;
                 const double now = predicted(next);
-                const double aligned = next.k % 32 == 0 ? 1.05 : 1;
+                const double aligned = next.k % 32 == 0 ? 1.05 : 1.03;
                 ASSERT_GE(now * no_difference * aligned, before)
                     << name(base.grouping) << " " << name(base.recipe) << " m " << next.m << " n " << next.n << " k "
                     << next.k;
