@@ -102,7 +102,7 @@ TEST(ExplainCommand, MistakesListWhatIsKnown) {
     EXPECT_EQ(objection("k_grouped --recipe 1x128:1x128 --output f32 --with-c --groups 4 --json" + sizes), "");
     EXPECT_TRUE(contains(objection("sparse" + sizes), "'sparse' is no grouping; known: dense, batched, "));
     EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "'1x64' is no recipe; known: tensor:tensor, "));
-    EXPECT_TRUE(contains(objection("--recipe 1x128:row" + sizes), "'1x128:row' is no recipe; known: "));
+    EXPECT_TRUE(contains(objection("--recipe row:128x128" + sizes), "'row:128x128' is no recipe; known: "));
     EXPECT_TRUE(contains(objection("--device h300" + sizes), "'h300' is no device; known: h200, h100, "));
     EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "known: nt, nn, tn, tt"));
     EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "known: bf16, f16, f32"));
