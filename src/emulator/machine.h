@@ -181,7 +181,7 @@ private:
     std::vector<Thread> threads_;
     std::vector<Thread*> order_;
     SyncPoint cluster_sync_point_;
-    std::vector<std::function<void()>> in_flight_;
+    std::deque<std::function<void()>> in_flight_;
     Thread* current_ = nullptr;
     u32 round_ = 0;
     std::exception_ptr failure_;

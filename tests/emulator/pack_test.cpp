@@ -60,15 +60,16 @@ Grouping grouping(const Tile& tile) {
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }
 
-/// Rows and columns of D in a bit more than one tile of each block of a cluster, and a last k-block that is not full.
-/// Fast variants get what TMA can store, with scales that it can fetch.
+/// Rows and columns of D in a bit more than the tiles of a cluster, one if its blocks split k, and a last k-block that
+/// is not full. Fast variants get what TMA can store, with scales that it can fetch.
 CaseSpec tails(const Tile& tile) {
     const bool along_m = tile.cluster.use == hopper::ClusterUse::share_b;
+    const int tiles = tile.cluster.use == hopper::ClusterUse::split_k ? 1 : tile.cluster.size;
     const bool fast = is_fast(tile);
     return {.grouping = grouping(tile),
             .recipe = recipe(tile, false),
-            .m = d_rows(tile) * (along_m ? tile.cluster.size : 1) + (fast ? 36 : 37),
-            .n = d_columns(tile) * (along_m ? 1 : tile.cluster.size) + (fast ? 8 : 9),
+            .m = d_rows(tile) * (along_m ? tiles : 1) + (fast ? 36 : 37),
+            .n = d_columns(tile) * (along_m ? 1 : tiles) + (fast ? 8 : 9),
             .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
             .groups = is_grouped(tile) ? 3 : 1,
             .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
