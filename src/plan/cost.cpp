@@ -47,7 +47,7 @@ double fetched_bytes(const hopper::Tile& tile) {
 }
 
 /// TMA's time for the rows of a k-block over that for rows of one line of L2 each. Rows that are multiples of 128 bytes
-/// lie so; of others most lie in two lines, and where they are no multiples of 32, in five sectors. One H200 takes 2
+/// are so; of others most are in two lines, and where they are no multiples of 32, in five sectors. One H200 takes 2
 /// clocks for a row at k = 16384, about 3 at 2880 and 4.7 at 13104.
 double split_rows(const Workload& work) {
     constexpr std::int64_t line = 128;

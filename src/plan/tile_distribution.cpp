@@ -11,11 +11,11 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// The share of groups with more than `rows`, of which a group has `mean` on average: routing spreads the sizes of
-/// groups by about a quarter of their mean. (A logistic curve in place of the normal distribution's.)
+/// The share of groups with more than `rows`, of which a group has `mean` on average: routing makes the sizes of
+/// groups differ by about a quarter of their mean. (A logistic curve in place of the normal distribution's.)
 double share_beyond(double rows, double mean) {
-    constexpr double spread = 0.25, logistic = 1.702;
-    return 1 / (1 + std::exp(std::min(logistic * (rows - mean) / (spread * mean), 700.0)));
+    constexpr double deviation = 0.25, logistic = 1.702;
+    return 1 / (1 + std::exp(std::min(logistic * (rows - mean) / (deviation * mean), 700.0)));
 }
 
 /// One tile, and one more for each multiple of a tile's rows that a group exceeds.
