@@ -1,5 +1,6 @@
 // The mainloop with one partial accumulator: a warpgroup multiplies k-block by k-block, subtile by subtile, and
-// promotes each.
+// promotes each. Two loops: `multiply_after_first`, which may stage the last tile's D meanwhile, and for one subtile
+// `multiply_in_fours`, which gives that up for fours of k-blocks without an exit.
 #pragma once
 
 #include "hopper/mainloop/issue.h"
@@ -98,10 +99,10 @@ TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile
 
 /// One k-block of a tile with one subtile. All that the next k-block's wgmmas wait for precedes this one's promotion.
 template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
-                                        PromotionScales<tile>& scales, int k_block, bool ends_four) {
+TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
+                                            PromotionScales<tile>& scales, int k_block, bool ends_four) {
+    static_assert(!tile.swap_ab);  // which needs this k-block's 128x128 scale until the end
     const int stage = c.ring.stage;
-    static_assert(!tile.swap_ab);
     c.wait_full();
     scales.read_columns(c, 0);
     scales.read_rows(c, stage, 0);
@@ -133,11 +134,12 @@ TILEWRIGHT_DEVICE void multiply_in_fours(Consumer<tile>& c, Accumulators<tile>& 
     for (; k_block + four <= c.k_blocks; k_block += four) {
 #pragma unroll
         for (int i = 0; i < four; ++i) {
-            multiply_k_block<tile>(c, accumulators, partial, scales, k_block + i, i == four - 1);
+            multiply_one_subtile<tile>(c, accumulators, partial, scales, k_block + i, i == four - 1);
         }
     }
 #pragma unroll 1
-    for (; k_block < c.k_blocks; ++k_block) multiply_k_block<tile>(c, accumulators, partial, scales, k_block, false);
+    for (; k_block < c.k_blocks; ++k_block)
+        multiply_one_subtile<tile>(c, accumulators, partial, scales, k_block, false);
     sync_warp();
     release_block_scales(c);
 }
