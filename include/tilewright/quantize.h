@@ -21,7 +21,7 @@ namespace tilewright {
 ///   1x16 (NVFP4)     tensor scale t = amax of the tensor / (448 * 6), at least 2^-117; block scale = ue4m3 of
 ///                    (amax / 6) / t, at least 2^-9; s = block scale * t. Source: Pretraining Large Language Models
 ///                    with NVFP4 (arXiv 2509.25149), appendix on NVFP4 quantization
-///   none             value = encode(x), beyond the largest number infinity
+///   none             value = encode(x); fp8: as with a scale of 1; others: beyond the largest number infinity
 ///
 /// Special cases, alike for all of them:
 ///   zeros        A block without a nonzero number has scale 1 and values 0.

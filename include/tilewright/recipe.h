@@ -12,7 +12,7 @@ namespace tilewright {
 
 /// How many elements share one scale, as rows x k of the logical operand.
 enum class Granularity : std::uint8_t {
-    none,           // values without scales: bf16, f16, f32
+    none,           // values without scales: bf16, f16, f32, fp8 as it is
     tensor,         // one scale for the operand (one for each group, if so given)
     row,            // one for each row of A, or each row of B (a column of D)
     block_1x128,    // one for each row and 128 of k
@@ -63,11 +63,12 @@ struct Recipe {
 };
 
 /// A side on its own makes sense: fp8 with tensor, row, 1x128 or 128x128 scales (f32; the block ones also ue8m0);
-/// e4m3, e5m2 or e2m1 with 1x32 ue8m0; e2m1 with 1x16 ue4m3; bf16, f16, f32 with none.
+/// e4m3, e5m2 or e2m1 with 1x32 ue8m0; e2m1 with 1x16 ue4m3; bf16, f16, f32 and fp8 with none.
 bool is_accepted(const OperandRecipe& side);
 
 /// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128 with any of these of B,
-/// 128x128:128x128, a scale-less format with itself, 1x32 or 1x16 on a side with anything on the other (128x128: of B).
+/// 128x128:128x128, each of these of A with fp8 of B as it is, bf16, f16 or f32 with itself, and 1x32 or 1x16 on a side
+/// with anything else on the other (128x128: of B).
 bool is_accepted(const Recipe& recipe);
 
 /// Every accepted recipe, scale-less ones last.
@@ -75,7 +76,7 @@ const std::vector<Recipe>& all_recipes();
 
 /// The short name that `parse_recipe` reads back: "1x128:128x128", "row:row", "mxfp8:mxfp4", "bf16:nvfp4",
 /// "e5m2.1x128.ue8m0:1x128". A side is [values.]granularity[.scales] with e4m3 and f32 (1x32: ue8m0) left out, or one
-/// of mxfp8 (e4m3.1x32), mxfp4 (e2m1.1x32), nvfp4 (e2m1.1x16), bf16, f16, f32.
+/// of mxfp8 (e4m3.1x32), mxfp4 (e2m1.1x32), nvfp4 (e2m1.1x16), bf16, f16, f32, e4m3, e5m2.
 std::string name(const OperandRecipe& side);
 std::string name(const Recipe& recipe);
 

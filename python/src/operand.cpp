@@ -57,6 +57,12 @@ Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView
     if (const PreparedOperand* known = prepared(argument, std::string(which) + ".")) return known->operand();
     if (argument.is_none()) refuse(which, "None", "a Quantized, or an array of bfloat16, float16 or float32");
     arrays.push_back(view(argument, {.operand = which}));
+    const Format format = arrays.back().tensor.format;
+    if (is_fp8(format)) {
+        const std::string word(name(format));
+        refuse(which, "an array of " + word, "a Quantized, with the scales of its values",
+               "Quantized(array, '" + word + "') multiplies them as they are");
+    }
     return {.values = arrays.back().tensor};
 }
 
@@ -68,7 +74,7 @@ nb::object values_of(nb::handle argument) {
 
 OperandRecipe operand_recipe(nb::handle value, const char* argument) {
     static const std::string expected =
-        "a side of a recipe: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, bf16, f16, f32";
+        "a side of a recipe: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, bf16, f16, f32, e4m3, e5m2";
     const std::string_view word = text(value, argument, expected);
     const std::optional<OperandRecipe> recipe = parse_operand_recipe(word);
     if (recipe && is_accepted(*recipe)) return *recipe;

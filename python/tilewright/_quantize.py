@@ -22,7 +22,8 @@ class Quantized(_core.Operand):
             fp8 as ml_dtypes or torch float8, or its codes as uint8; e2m1 as uint8, two to a byte along the dimension of
             stride 1, low nibble first, so [rows, k / 2].
         recipe: what the arrays are: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats written out:
-            e5m2.row, 1x128.ue8m0. bf16, f16 and f32 are values without scales.
+            e5m2.row, 1x128.ue8m0. bf16, f16 and f32 are values without scales, and so are e4m3 and e5m2, for a weight
+            side whose scales were multiplied into the activation side before that was quantised.
         scales: float32 (tensor, row, 1x128, 128x128), ue8m0 (MX) or ue4m3 (NVFP4), the latter two also as uint8. They
             follow the logical operand, whatever the layout of the values, in any strides: tensor [1]; row [rows];
             1x128, mxfp8, mxfp4, nvfp4 [rows, ceil(k / block)]; 128x128 [ceil(rows / 128), ceil(k / 128)]. With groups

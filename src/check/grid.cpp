@@ -1,6 +1,8 @@
 // How large the integers of the exact grid may be.
 #include "check/data.h"
 
+#include "problem/canonical_order.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,12 +22,7 @@ double sum_bound(std::int64_t terms, double largest) {
     return largest * std::min(count, 12 * std::sqrt(count));
 }
 
-bool uses_fp8_core(const Recipe& recipe) {
-    const auto fp8 = [](const OperandRecipe& side) {
-        return side.granularity != Granularity::none && side.granularity != Granularity::block_1x16;
-    };
-    return fp8(recipe.a) && fp8(recipe.b);
-}
+bool uses_fp8_core(const Recipe& recipe) { return multiplies_as_fp8(recipe.a) && multiplies_as_fp8(recipe.b); }
 
 bool grid_is_exact(const CaseSpec& spec, int amplitude) {
     const auto product = [&](bool with_scales) {

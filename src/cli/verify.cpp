@@ -69,7 +69,7 @@ std::string backends_text(const verify::RowResult& row) {
 
 const output::Table& table() {
     static const output::Table columns({{.title = "operation", .width = 25},
-                                        {.title = "recipe", .width = 15},
+                                        {.title = "recipe", .width = 16},
                                         {.title = "cases", .right = true, .width = 5},
                                         {.title = "worst error", .right = true, .width = 11},
                                         {.title = "its bound", .right = true, .width = 9},

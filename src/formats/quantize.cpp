@@ -153,7 +153,9 @@ struct Quantizer {
 
     void quantize(const Region& region, Tile& tile) const {
         load(source, region, tile);
-        if (scales.data == nullptr) return store(tile, region, values, Overflow::propagate);
+        if (scales.data == nullptr) {
+            return store(tile, region, values, is_fp8(values.format) ? Overflow::saturate_finite : Overflow::propagate);
+        }
         const std::int64_t rows = std::max(scales.row_block, 1);
         const std::int64_t columns = scales.k_block > 0 ? scales.k_block : Tile::max_columns;
         for (std::int64_t i = 0; i < region.rows; i += rows) {

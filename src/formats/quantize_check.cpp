@@ -69,7 +69,7 @@ public:
                                   std::string(name(recipe.scales));
         add({operand, given,
              "fp8 with tensor, row, 1x128 or 128x128 scales in f32 (the last two also ue8m0); fp8 or e2m1 with 1x32 "
-             "scales in ue8m0; e2m1 with 1x16 scales in ue4m3; or bf16, f16 or f32 without scales",
+             "scales in ue8m0; e2m1 with 1x16 scales in ue4m3; or fp8, bf16, f16 or f32 without scales",
              ""});
     }
 

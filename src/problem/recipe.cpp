@@ -19,6 +19,9 @@ Format usual_scales(Granularity granularity) {
 
 bool is_scaleless(Format format) { return format == Format::bf16 || format == Format::f16 || format == Format::f32; }
 
+/// fp8 without scales: what they would say is in the other side's values and scales.
+bool is_folded(const OperandRecipe& side) { return side.granularity == Granularity::none && is_fp8(side.values); }
+
 bool is_micro_scaled(const OperandRecipe& side) {
     return side.granularity == Granularity::block_1x32 || side.granularity == Granularity::block_1x16;
 }
@@ -70,7 +73,7 @@ std::string_view name(Granularity granularity) {
 
 bool is_accepted(const OperandRecipe& side) {
     switch (side.granularity) {
-        case Granularity::none: return is_scaleless(side.values) && side.scales == Format::f32;
+        case Granularity::none: return (is_scaleless(side.values) || is_fp8(side.values)) && side.scales == Format::f32;
         case Granularity::tensor:
         case Granularity::row: return is_fp8(side.values) && side.scales == Format::f32;
         case Granularity::block_1x128:
@@ -85,7 +88,8 @@ bool is_accepted(const OperandRecipe& side) {
 
 bool is_accepted(const Recipe& recipe) {
     const auto& [a, b] = recipe;
-    if (!is_accepted(a) || !is_accepted(b)) return false;
+    if (!is_accepted(a) || !is_accepted(b) || is_folded(a)) return false;
+    if (is_folded(b)) return a.granularity != Granularity::none && !is_micro_scaled(a);
     if (a.granularity == Granularity::block_128x128) return b.granularity == Granularity::block_128x128;
     if (is_micro_scaled(a) || is_micro_scaled(b)) return true;
     if (a.granularity == Granularity::none) return a == b;
@@ -136,7 +140,7 @@ std::optional<OperandRecipe> parse_operand_recipe(std::string_view text) {
     std::vector<std::string_view> parts = split(text, '.');
     std::optional<Format> values = parse_format(parts.front());
     if (values && parts.size() == 1) {
-        if (!is_scaleless(*values)) return std::nullopt;
+        if (!is_scaleless(*values) && !is_fp8(*values)) return std::nullopt;
         return OperandRecipe{*values, Granularity::none, Format::f32};
     }
     if (values) parts.erase(parts.begin());

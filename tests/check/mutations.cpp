@@ -244,6 +244,7 @@ const std::vector<Mutation>& mutations() {
 const std::vector<TrainingMutation>& training_mutations() {
     constexpr const char* squares = "128x128:128x128";
     constexpr const char* mixed = "1x128:row";
+    constexpr const char* folded = "128x128:e4m3";
     static const std::vector<TrainingMutation> list{
         {squares, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
         {squares, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
@@ -255,7 +256,12 @@ const std::vector<TrainingMutation>& training_mutations() {
         {mixed, false, of_input("one column takes the next column's scale", next_scale_of_one_column)},
         {mixed, false, {"both scales at the end", with_both_scales_at_the_end}},
         {mixed, true, {"both scales in each chain", with_both_scales_in_each_chain}},
-        {mixed, true, {"k cut in two", with_a_cut}}};
+        {mixed, true, {"k cut in two", with_a_cut}},
+        {folded, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
+        {folded, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
+        {folded, false, of_input("scales of a transposed", transposed_scales)},
+        {folded, false, {"scales of a at the end", with_both_scales_at_the_end}},
+        {folded, true, {"k cut in two", with_a_cut}}};
     return list;
 }
 

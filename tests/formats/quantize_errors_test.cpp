@@ -140,7 +140,7 @@ TEST(QuantizeErrors, NameTheOperandAndWhatItShouldBe) {
              "scales "
              "in f32 (the last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 scales in ue4m3; "
              "or "
-             "bf16, f16 or f32 without scales expected"},
+             "fp8, bf16, f16 or f32 without scales expected"},
             {"e5m2.1x128", [](Call& c) { c.options.deep_gemm = true; },
              "options.deep_gemm: a DeepGEMM cast to e5m2.1x128 given, e4m3 or e2m1 values with scales other than 1x16 "
              "expected; DeepGEMM has no such cast; leave the option out"},
@@ -189,7 +189,8 @@ TEST(DequantizeErrors, NameTheOperandAndWhatItShouldBe) {
             {"mxfp4", [](Call& c) { c.out.scales.format = Format::f32; },
              "operand: e2m1 values with 1x32 scales in f32 given, fp8 with tensor, row, 1x128 or 128x128 scales in f32 "
              "(the "
-             "last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 scales in ue4m3; or bf16, "
+             "last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 scales in ue4m3; or fp8, "
+             "bf16, "
              "f16 or "
              "f32 without scales expected"},
         },

@@ -89,7 +89,8 @@ double deep_gemm_fp4(float number) {
 double expected_value(const QuantizeOptions& options, double number, double scale) {
     const Format format = options.recipe.values;
     if (options.recipe.granularity == Granularity::none) {
-        return decode(fields(format), encode(fields(format), number, Overflow::propagate));
+        const Overflow beyond = is_fp8(format) ? Overflow::saturate_finite : Overflow::propagate;
+        return decode(fields(format), encode(fields(format), number, beyond));
     }
     const auto x = static_cast<float>(number);
     const auto s = static_cast<float>(scale);

@@ -86,14 +86,20 @@ std::vector<Malformed> tensors() {  // NOLINT(readability-function-size): a tabl
 
 std::vector<Malformed> sides() {
     return {
-        {.mistake = "fp8 without scaling",
+        {.mistake = "fp8 of a without scaling",
          .spec = {},
          .make = [](Problem& p) { p.a.granularity = Granularity::none; },
-         .messages = {"a.granularity: none given, tensor, row, 1x128, 128x128 or 1x32 expected for e4m3 values"}},
-        {.mistake = "fp8 weights without scaling and scales",
+         .messages =
+             {"recipe: e4m3:128x128 given, 1x128:128x128, 128x128:128x128, 1x32:128x128 or 1x16:128x128 expected",
+              "a.scales: [64, 4] given, nothing expected for e4m3 values"}},
+        {.mistake = "fp8 of b without scaling, but with scales",
          .spec = {},
-         .make = [](Problem& p) { p.b.granularity = Granularity::none, p.b.scales = {}; },
-         .messages = {"b.granularity: none given, tensor, row, 1x128, 128x128 or 1x32 expected for e4m3 values"}},
+         .make = [](Problem& p) { p.b.granularity = Granularity::none; },
+         .messages = {"b.scales: [2, 4] given, nothing expected for e4m3 values"}},
+        {.mistake = "fp8 of both sides without scaling",
+         .spec = {.recipe = "e4m3:e5m2"},
+         .make = [](Problem&) {},
+         .messages = {"recipe: e4m3:e5m2 given, tensor:e5m2, row:e5m2, 1x128:e5m2 or 128x128:e5m2 expected"}},
         {.mistake = "scaled bf16",
          .spec = {},
          .make =
@@ -115,14 +121,15 @@ std::vector<Malformed> sides() {
                  p.a.granularity = Granularity::block_128x128;
                  p.a.scales = placed(Format::f32, {1, 4});
              },
-         .messages = {"recipe: 128x128:1x128 given, 128x128:128x128, 1x128:1x128, 1x32:1x128 or 1x16:1x128 expected"}},
+         .messages = {"recipe: 128x128:1x128 given, 128x128:e4m3, 128x128:e5m2, 128x128:128x128, 1x128:1x128, "
+                      "1x32:1x128 or 1x16:1x128 expected"}},
         {.mistake = "1x16 scaling of fp8",
          .spec = {.recipe = "nvfp4:nvfp4"},
          .make =
              [](Problem& p) {
                  p.a.values = placed(Format::e5m2, {64, 512});
              },
-         .messages = {"a.granularity: 1x16 given, tensor, row, 1x128, 128x128 or 1x32 expected for e5m2 values"}},
+         .messages = {"a.granularity: 1x16 given, none, tensor, row, 1x128, 128x128 or 1x32 expected for e5m2 values"}},
         {.mistake = "an unknown granularity",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a.granularity = static_cast<Granularity>(9); },
@@ -135,17 +142,20 @@ std::vector<Malformed> pairs() {
         {.mistake = "row with tensor",
          .spec = {.recipe = "row:tensor"},
          .make = [](Problem&) {},
-         .messages = {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x128:tensor, "
-                      "1x32:tensor or 1x16:tensor expected"}},
+         .messages =
+             {"recipe: row:tensor given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, 1x128:tensor, "
+              "1x32:tensor or 1x16:tensor expected"}},
         {.mistake = "row with 1x128, which go together the other way round",
          .spec = {.recipe = "row:1x128"},
          .make = [](Problem&) {},
-         .messages = {"recipe: row:1x128 given, row:row, row:1x32, row:1x16, 1x128:1x128, 1x32:1x128 or 1x16:1x128 "
+         .messages = {"recipe: row:1x128 given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x128:1x128, "
+                      "1x32:1x128 or 1x16:1x128 "
                       "expected"}},
         {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},
-         .messages = {"recipe: row:128x128 given, row:row, row:1x32, row:1x16, 1x128:128x128, 128x128:128x128, "
+         .messages = {"recipe: row:128x128 given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x128:128x128, "
+                      "128x128:128x128, "
                       "1x32:128x128 or 1x16:128x128 expected"}},
         {.mistake = "two formats without scales",
          .spec = {.recipe = "bf16:f16"},

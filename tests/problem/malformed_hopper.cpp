@@ -50,8 +50,13 @@ std::vector<Malformed> malformed_hopper() {
             unchanged,
             {"recipe: 1x128:row given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for a Hopper GPU "
              "in this version; run it on the CPU backend"}),
+        on_gpu(
+            "weights without scales, for which there is no kernel yet", {.recipe = "row:e4m3"}, unchanged,
+            {"recipe: row:e4m3 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for a Hopper GPU "
+             "in this version; run it on the CPU backend"}),
         on_gpu("a pair that no backend takes", {.recipe = "row:tensor"}, unchanged,
-               {"recipe: row:tensor given, row:row, row:1x32, row:1x16, tensor:tensor, 1x128:tensor, 1x32:tensor or "
+               {"recipe: row:tensor given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, "
+                "1x128:tensor, 1x32:tensor or "
                 "1x16:tensor expected"}),
         on_gpu("a transposed layout", {.layout = Layout::tn}, unchanged,
                {"layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or run it on the "

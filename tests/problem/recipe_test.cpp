@@ -39,6 +39,7 @@ std::set<std::string> listed() {
         cross(micro, anything);
         if (anything != square) cross(anything, micro);
     }
+    for (const auto& any : {tensor, row, block, square}) cross(any, {"e4m3", "e5m2"});
     for (const char* format : {"bf16", "f16", "f32"}) cross({format}, {format});
     return pairs;
 }
@@ -111,7 +112,7 @@ TEST(RecipeNames, SeveralSpellings) {
 
 TEST(RecipeNames, OtherTextIsNone) {
     for (const char* text :
-         {"", ":", "row:", ":row", "row:row:row", "e4m3", "none", "fp8", "row.row", "e4m3.row.f32.f32", "bf16.row.x",
+         {"", ":", "row:", ":row", "row:row:row", "e2m1", "none", "fp8", "row.row", "e4m3.row.f32.f32", "bf16.row.x",
           "1x128:", ".", "row.", ".row", "e4m3..f32", "1X128", " row"}) {
         EXPECT_FALSE(parse_recipe(text).has_value()) << text;
     }

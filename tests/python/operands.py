@@ -39,7 +39,7 @@ class Operand(NamedTuple):
 def parse_side(name):
     """'1x128.ue8m0' -> Side('e4m3', '1x128', 'ue8m0')."""
     words = NAMED.get(name, name).split(".")
-    if words[0] in ("bf16", "f16", "f32"):
+    if words[0] in ("bf16", "f16", "f32") or words in (["e4m3"], ["e5m2"]):
         return Side(words[0], "none", "f32")
     values = words.pop(0) if words[0] in DTYPES else "e4m3"
     granularity = words.pop(0)
@@ -82,7 +82,8 @@ def exact(rng, shape, name, *, transposed=False, exponents=3):
     if side.values == "e2m1":
         stored = pack(stored)
     if side.granularity == "none":
-        return Operand(stored, values.astype(np.float64))
+        fp8 = side.values in ("e4m3", "e5m2")
+        return Operand(tw.Quantized(stored, name) if fp8 else stored, values.astype(np.float64))
     scales = np.exp2(rng.integers(0, exponents, scale_shape(side, shape)))
     real = values * spread(scales, side, shape)
     tensor_scale = None

@@ -269,3 +269,10 @@ def test_subclasses_have_attributes_of_their_own():
 def test_sizes_that_are_not_known_have_letters(call, expected):
     text = message(call)
     assert expected in text and "out" not in text, text
+
+
+def test_fp8_arrays_alone_are_no_operands():
+    q = tw.quantize(np.ones((2, 128), np.float32), "row")
+    message = r"^b: an array of e4m3 given, a Quantized, with the scales of its values expected; Quantized\(array, 'e4m3'\)"
+    with pytest.raises(ValueError, match=message):
+        tw.gemm(q, q.values)

@@ -15,6 +15,8 @@ SAMPLE = [
     "1x128.ue8m0:1x128",
     "128x128:128x128",
     "1x128:row",
+    "row:e4m3",
+    "128x128:e5m2",
     "1x128.ue8m0:tensor",
     "mxfp8:mxfp8",
     "mxfp8:mxfp4",

@@ -135,6 +135,26 @@ def test_a_whole_round_trip(rng):
         assert np.linalg.norm(d - exact) < limit * np.linalg.norm(exact)
 
 
+def test_values_without_scales_saturate(rng):
+    x = np.float32([[1000, -1000, 0.3, 448]])
+    q = tw.quantize(x, "e4m3")
+    assert q.scales is None
+    np.testing.assert_array_equal(q.dequantize(), np.float32([[448, -448, 0.3125, 448]]))
+
+
+def test_scales_folded_into_the_other_side(rng):
+    """A weight gradient from X's codes as the forward pass left them: dY takes the scales of X's tokens."""
+    x, dy = (rng.standard_normal((160, columns)).astype(np.float32) for columns in (48, 136))
+    x *= np.exp(rng.standard_normal((160, 1))).astype(np.float32)
+    exact = dy.astype(np.float64).T @ x
+    q = tw.quantize(x, "row")
+    as_it_is = tw.Quantized(q.values, "e4m3")
+    for recipe in ("row", "1x128", "128x128", "tensor"):
+        folded = tw.quantize((dy * q.scales[:, None]).T, recipe)
+        d = tw.gemm(folded, as_it_is, layout="nn", out_dtype="f32")
+        assert np.linalg.norm(d - exact) < 0.05 * np.linalg.norm(exact)
+
+
 @pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda q: pickle.loads(pickle.dumps(q))])
 def test_copies(rng, through):
     q = tw.quantize(rng.standard_normal((3, 256)).astype(np.float32), "1x128")

@@ -29,10 +29,10 @@ using check::CaseSpec;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
 
-constexpr std::array recipes{
-    "tensor:tensor",           "e5m2.row:e5m2.row", "1x128:128x128",   "e5m2.1x128:1x128", "1x128:row",
-    "e5m2.1x128.ue8m0:tensor", "mxfp8:mxfp8",       "e5m2.1x32:mxfp4", "bf16:bf16",        "bf16:mxfp4",
-    "bf16:e5m2.1x32",          "nvfp4:nvfp4",       "bf16:nvfp4",      "e5m2.1x128:nvfp4"};
+constexpr std::array recipes{"tensor:tensor",  "e5m2.row:e5m2.row", "1x128:128x128", "e5m2.1x128:1x128",
+                             "1x128:row",      "row:e5m2",          "128x128:e4m3",  "e5m2.1x128.ue8m0:tensor",
+                             "mxfp8:mxfp8",    "e5m2.1x32:mxfp4",   "bf16:bf16",     "bf16:mxfp4",
+                             "bf16:e5m2.1x32", "nvfp4:nvfp4",       "bf16:nvfp4",    "e5m2.1x128:nvfp4"};
 
 using Random = std::mt19937;
 
