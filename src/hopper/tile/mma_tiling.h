@@ -50,11 +50,11 @@ constexpr int partial_registers(const Tile& tile) {
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
 /// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). With K-major scales the
-/// compiler would read those of all four ahead, for which there are no registers; swapped, a k-block's 128x128 scale is
-/// needed until its promotion, and the loop reads the next one before.
+/// compiler would read those of all four ahead, for which there are no registers, and without scales it moves partial
+/// sums; swapped, a k-block's 128x128 scale is needed until its promotion, and the loop reads the next one before.
 constexpr bool multiplies_in_fours(const Tile& tile) {
-    return subtiles_per_warpgroup(tile) == 1 && partials_in_flight(tile) == 1 && !loads_scales_by_four(tile) &&
-           !tile.swap_ab;
+    return subtiles_per_warpgroup(tile) == 1 && partials_in_flight(tile) == 1 && scales_in_mainloop(tile) &&
+           !loads_scales_by_four(tile) && !tile.swap_ab;
 }
 
 /// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in
