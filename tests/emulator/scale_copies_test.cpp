@@ -165,7 +165,7 @@ TEST_P(ScaleCopies, GroupsThatBeginAnywhere) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ScaleCopies, testing::Range(0, 18, TILEWRIGHT_GROUPED_STEP));
+INSTANTIATE_TEST_SUITE_P(All, ScaleCopies, testing::Range(0, 18, TILEWRIGHT_COPIES_STEP));
 
 TEST(ScaleCopyKernels, AreAsManyAsRun) { EXPECT_EQ(kernels().size(), 18U); }
 
