@@ -35,14 +35,21 @@ enum class Grouping : std::uint8_t {
     m_grouped_aligned_offsets,  // ... sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`
     m_grouped_masked,           // A [g, max_m, k], D [g, max_m, n]; sizes [g]: valid rows of each group
     k_grouped,                  // A [m, sum k], B [n, sum k], D [g, m, n]; sizes [g]: the k at which group i ends
+    k_grouped_aligned_offsets,  // ... sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`
+    k_grouped_flat,  // ... sizes [g]: the k of each group. A's memory is [m, k of group 0], [m, k of group 1], ... one
+                     // after another (B's likewise); its shape and strides are those of a gapless [m, sum k]
 };
+constexpr bool is_k_grouped(Grouping grouping) {
+    return grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_aligned_offsets ||
+           grouping == Grouping::k_grouped_flat;
+}
 
 /// Sizes are int32 or int64, live where the operands live, and are clamped into the buffers, never trusted.
 /// Rows that belong to no group are not written.
 struct Groups {
     Grouping grouping = Grouping::dense;
     Tensor sizes{};
-    std::int64_t alignment = 128;  // m_grouped_aligned_offsets only
+    std::int64_t alignment = 128;  // m_grouped_aligned_offsets and k_grouped_aligned_offsets
     /// m_grouped_indices only. Above 1 a promise, for which kernels are faster: of each block of so many rows (the
     /// first begins at row 0) all have the group of the first row, or none; those of none are computed with the others.
     /// A block with rows of another group is an Error: on the CPU of this call, before anything is written; on a GPU of
@@ -54,10 +61,11 @@ struct Groups {
 ///   tensor   [1]            row   [rows]        1x128, 1x32, 1x16   [rows, ceil(k / block)]
 ///   128x128  [ceil(rows / 128), ceil(k / 128)]
 /// with rows = m for a, n for b. An operand with a group dimension has the group in front ([g] for tensor, where [1]
-/// is shared by all groups). k_grouped: tensor [1] or [g]; row [rows] or [g, rows]; blocks start anew in each group and
+/// is shared by all groups). k-grouped: tensor [1] or [g]; row [rows] or [g, rows]; blocks start anew in each group and
 /// follow one another: [rows, sum over groups of ceil(k_g / block)]; more columns than that are allowed. `validate`,
 /// which does not read the sizes, asks for ceil(sum k / block) columns; sizes that need more than there are lose the k
-/// that the missing columns would scale, clamped like every other size.
+/// that the missing columns would scale, clamped like every other size. k_grouped_aligned_offsets: the alignment is a
+/// multiple of the block, and scales are where they are without groups: [rows, ceil(sum k / block)].
 /// NVFP4 (1x16) takes `tensor_scale`, f32, of the shape of a tensor granularity's scales: [1] or [g].
 struct Operand {
     Tensor values{};
@@ -97,7 +105,9 @@ inline constexpr std::array all_groupings{Grouping::dense,
                                           Grouping::m_grouped_offsets,
                                           Grouping::m_grouped_aligned_offsets,
                                           Grouping::m_grouped_masked,
-                                          Grouping::k_grouped};
+                                          Grouping::k_grouped,
+                                          Grouping::k_grouped_aligned_offsets,
+                                          Grouping::k_grouped_flat};
 inline constexpr std::array all_accumulations{Accumulation::promoted, Accumulation::unpromoted};
 inline constexpr std::array all_arithmetics{Arithmetic::fast, Arithmetic::bit_exact};
 inline constexpr std::array all_reproducibilities{Reproducibility::repeatable, Reproducibility::invariant};

@@ -21,7 +21,9 @@ Dims output_shape(const Problem& problem) {
     switch (problem.groups.grouping) {
         case Grouping::batched:
         case Grouping::m_grouped_masked: return {size_from_last(a, 2), m, n};
-        case Grouping::k_grouped: return {size_from_last(problem.groups.sizes, 0), m, n};
+        case Grouping::k_grouped:
+        case Grouping::k_grouped_aligned_offsets:
+        case Grouping::k_grouped_flat: return {size_from_last(problem.groups.sizes, 0), m, n};
         default: return {m, n};
     }
 }
@@ -36,7 +38,7 @@ bool has_result_shape(const Problem& problem) {
 
 /// Rows of no group stay as they are: a new output should not show what memory held before.
 bool leaves_rows_unwritten(Grouping grouping) {
-    return grouping != Grouping::dense && grouping != Grouping::batched && grouping != Grouping::k_grouped;
+    return grouping != Grouping::dense && grouping != Grouping::batched && !is_k_grouped(grouping);
 }
 
 /// `text` with every whole word `from` as `to`.

@@ -94,6 +94,15 @@ def _groups(grouping: str, word: str, sizes: Array, **hints: int) -> dict[str, A
     return {"grouping": grouping, "sizes": integers(word, sizes), "word": word, **hints}
 
 
+def _one_of(choices: dict[str, tuple[str, Array | None]]) -> tuple[str, str, Array]:
+    """The keyword that says where groups are, its grouping and its sizes."""
+    given = [(word, grouping, sizes) for word, (grouping, sizes) in choices.items() if sizes is not None]
+    if len(given) != 1:
+        words = ", ".join(word for word, _, _ in given) or "none"
+        _core.refuse("groups", words, "exactly one of " + ", ".join(choices))
+    return given[0]
+
+
 @with_options
 def gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
@@ -147,20 +156,13 @@ def grouped_gemm(
            [0.],
            [4.]], dtype=float32)
     """
-    given = [
-        (word, grouping, sizes)
-        for word, grouping, sizes in (
-            ("indices", "m_grouped_indices", indices),
-            ("offsets", "m_grouped_offsets", offsets),
-            ("aligned_offsets", "m_grouped_aligned_offsets", aligned_offsets),
-            ("counts", "m_grouped_masked", counts),
-        )
-        if sizes is not None
-    ]
-    if len(given) != 1:
-        words = ", ".join(word for word, _, _ in given) or "none"
-        _core.refuse("groups", words, "exactly one of indices, offsets, aligned_offsets, counts")
-    word, grouping, sizes = given[0]
+    given = {
+        "indices": ("m_grouped_indices", indices),
+        "offsets": ("m_grouped_offsets", offsets),
+        "aligned_offsets": ("m_grouped_aligned_offsets", aligned_offsets),
+        "counts": ("m_grouped_masked", counts),
+    }
+    word, grouping, sizes = _one_of(given)
     groups = _groups(grouping, word, sizes, alignment=alignment, expected_m=expected_m)
     return _core.multiply(a, b, groups=groups, options=completed(options))
 
@@ -179,13 +181,42 @@ def blocks_gemm(
 
 
 @with_options
-def k_grouped_gemm(a: Operand, b: Operand, *, offsets: Array, **options: Unpack[Options]) -> Array:
+def k_grouped_gemm(
+    a: Operand,
+    b: Operand,
+    *,
+    offsets: Array | None = None,
+    aligned_offsets: Array | None = None,
+    alignment: int = 128,
+    counts: Array | None = None,
+    **options: Unpack[Options],
+) -> Array:
     """A product for each stretch of k, as for weight gradients: A [m, sum k] and B [n, sum k] (nt) to D [g, m, n].
 
-    offsets: [g], the k at which each group ends; a group may be empty (its D is c, or zeros). Scale blocks start anew
-        in each group and follow one another: [rows, sum over groups of ceil(k of the group / block)].
+    Exactly one of these says where the groups are; int32 or int64, an array or a list:
+
+    offsets: [g], the k at which each group ends; the next starts there.
+    aligned_offsets: [g], the same, but the next group starts at the next multiple of `alignment`.
+    counts: [g], the k of each group, of A and B as DeepGEMM has them: in memory [m, k of the first group],
+        [m, k of the second] and so on, one after another. A is given as a contiguous [m, sum k] of that memory
+        (`flat.view(m, -1)`). Layouts tn, and A of tt and B of nn, are the same as with offsets.
+
+    A group may be empty (its D is c, or zeros). Scale blocks start anew in each group and follow one another: [rows, sum
+    over groups of ceil(k of the group / block)]. With aligned_offsets they are where they are without groups: alignment is
+    a multiple of the block.
+
+    >>> import numpy as np
+    >>> a, b = (quantize(np.ones((rows, 6), np.float32), "row") for rows in (2, 1))
+    >>> k_grouped_gemm(a, b, offsets=[4, 6], out_dtype="f32").tolist()
+    [[[4.0], [4.0]], [[2.0], [2.0]]]
     """
-    groups = _groups("k_grouped", "offsets", offsets)
+    given = {
+        "offsets": ("k_grouped", offsets),
+        "aligned_offsets": ("k_grouped_aligned_offsets", aligned_offsets),
+        "counts": ("k_grouped_flat", counts),
+    }
+    word, grouping, sizes = _one_of(given)
+    groups = _groups(grouping, word, sizes, alignment=alignment)
     return _core.multiply(a, b, groups=groups, options=completed(options))
 
 

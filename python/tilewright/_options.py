@@ -24,6 +24,8 @@ Grouping: TypeAlias = Literal[
     "m_grouped_aligned_offsets",
     "m_grouped_masked",
     "k_grouped",
+    "k_grouped_aligned_offsets",
+    "k_grouped_flat",
 ]
 
 

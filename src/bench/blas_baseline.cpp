@@ -13,9 +13,8 @@ struct Part {
     std::int64_t group = 0;
     std::int64_t row_begin = 0;
     std::int64_t rows = 0;
-    std::int64_t k_begin = 0;
     std::int64_t k_count = 0;
-    std::int64_t block_begin = 0;
+    Origin origin{};
 };
 
 /// Appends [rows, k_count] in f32, row-major; where it begins.
@@ -26,10 +25,10 @@ std::size_t append_dequantised(const OperandGeometry& operand, const Part& part,
 #pragma omp parallel for schedule(static)
     for (std::int64_t row = 0; row < part.rows; ++row) {
         for (std::int64_t k = 0; k < part.k_count; ++k) {
-            const std::int64_t at = value_index(operand, part.group, part.row_begin + row, part.k_begin + k);
+            const std::int64_t at = value_index(operand, part.origin, part.row_begin + row, k);
             double value = formats::load(operand.values, operand.recipe.values, at);
             if (operand.scales != nullptr) {
-                const std::int64_t block = operand.k_block() == 0 ? 0 : part.block_begin + k / operand.k_block();
+                const std::int64_t block = operand.k_block() == 0 ? 0 : part.origin.block + k / operand.k_block();
                 value *= formats::load(operand.scales, operand.recipe.scales,
                                        scale_index(operand, part.group, part.row_begin + row, block));
             }
@@ -42,7 +41,7 @@ std::size_t append_dequantised(const OperandGeometry& operand, const Part& part,
 }  // namespace
 
 double BlasPeer::bytes(const Geometry& g) {
-    const bool along_k = g.grouping.grouping == Grouping::k_grouped;
+    const bool along_k = is_k_grouped(g.grouping.grouping);
     double elements = 0;
     for (const GroupGemm& gemm : group_gemms(g)) {
         elements += static_cast<double>(gemm.rows * (gemm.k_count + g.n));
@@ -59,13 +58,12 @@ BlasPeer::BlasPeer(const Geometry& g, int threads) : n_(static_cast<int>(g.n)), 
         const Part a{.group = gemm.group,
                      .row_begin = gemm.row_begin,
                      .rows = gemm.rows,
-                     .k_begin = gemm.k_begin,
                      .k_count = gemm.k_count,
-                     .block_begin = gemm.a_block_begin};
+                     .origin = gemm.a};
         Part b = a;
         b.row_begin = 0;
         b.rows = g.n;
-        b.block_begin = gemm.b_block_begin;
+        b.origin = gemm.b;
         const auto [where, is_new] = b_at.try_emplace({gemm.group, gemm.k_begin}, 0);
         if (is_new) where->second = append_dequantised(g.b, b, b_);
         products_.push_back({.rows = static_cast<int>(gemm.rows),

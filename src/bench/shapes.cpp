@@ -56,7 +56,7 @@ BenchShape layer(const Weight& weight, Grouping grouping, std::int64_t rows, std
     BenchShape shape{.grouping = grouping, .groups = groups, .m = rows, .n = weight.n, .k = weight.k};
     if (grouping == Grouping::dense) shape.groups = 1;
     if (grouping == Grouping::m_grouped_masked) shape.max_m = 2 * rows;
-    if (grouping == Grouping::k_grouped) {  // the gradient of the weight, over `rows` tokens
+    if (is_k_grouped(grouping)) {  // the gradient of the weight, over `rows` tokens
         shape.m = weight.n;
         shape.n = weight.k;
         shape.k = rows;
@@ -114,7 +114,7 @@ std::int64_t BenchShape::expected_m() const {
 std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
     if (shape.grouping == Grouping::dense || shape.grouping == Grouping::batched) return {};
     if (!shape.sizes.empty()) return shape.sizes;
-    const bool along_k = shape.grouping == Grouping::k_grouped;
+    const bool along_k = is_k_grouped(shape.grouping);
     const std::int64_t mean = along_k ? shape.k : shape.m;
     const bool masked = shape.grouping == Grouping::m_grouped_masked;
     PythonRandom random(masked ? 2 : along_k ? 3 : 1);
@@ -147,7 +147,13 @@ check::CaseSpec grouped_case(const BenchShape& shape) {
                 spec.m += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
             break;
         case Grouping::m_grouped_masked: spec.m = shape.max_m; break;
-        case Grouping::k_grouped: spec.k = sum; break;
+        case Grouping::k_grouped:
+        case Grouping::k_grouped_flat: spec.k = sum; break;
+        case Grouping::k_grouped_aligned_offsets:
+            spec.k = 0;
+            for (std::int64_t size : spec.group_sizes)
+                spec.k += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
+            break;
         case Grouping::dense:
         case Grouping::batched: break;
     }

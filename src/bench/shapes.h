@@ -12,7 +12,7 @@
 
 namespace tilewright::bench {
 
-/// A call by its sizes. `m` is the mean number of rows of a group (dense, batched: all rows); k_grouped: `k` is the
+/// A call by its sizes. `m` is the mean number of rows of a group (dense, batched: all rows); k-grouped: `k` is the
 /// mean contraction of a group.
 struct BenchShape {
     Grouping grouping = Grouping::dense;
@@ -38,7 +38,7 @@ std::vector<BenchShape> suite_shapes(const std::string& suite, const std::vector
 std::vector<BenchShape> random_shapes(int count, std::uint64_t seed,
                                       const std::vector<Grouping>& groupings = {Grouping::dense});
 
-/// The sizes of the groups, rows or for k_grouped k: the shape's, or uniform between 0.7 and 1.3 of the mean, the same
+/// The sizes of the groups, rows or for k-grouped k: the shape's, or uniform between 0.7 and 1.3 of the mean, the same
 /// as the peers' (benchmarks/peers/README.md), k in multiples of 128. Empty for dense and batched.
 std::vector<std::int64_t> group_sizes(const BenchShape& shape);
 
@@ -49,7 +49,7 @@ check::CaseSpec grouped_case(const BenchShape& shape);
 std::string operation_name(Grouping grouping);
 
 /// dense [m, n, k]; batched [groups, m, n, k]; m_grouped_contiguous [groups, mean m, n, k]; m_grouped_masked [groups,
-/// max m, mean m, n, k]; k_grouped [groups, m, n, mean k].
+/// max m, mean m, n, k]; k-grouped [groups, m, n, mean k].
 std::vector<std::int64_t> shape_key(const BenchShape& shape);
 
 /// The same as "[m, n, k]".

@@ -84,7 +84,7 @@ double measured_bytes_per_second() {
 Work compulsory_work(const Geometry& g) {
     Work work;
     std::set<std::int64_t> b_read;
-    const bool along_k = g.grouping.grouping == Grouping::k_grouped;
+    const bool along_k = is_k_grouped(g.grouping.grouping);
     for (const GroupGemm& gemm : group_gemms(g)) {
         work.flops +=
             2.0 * static_cast<double>(gemm.rows) * static_cast<double>(g.n) * static_cast<double>(gemm.k_count);

@@ -15,11 +15,11 @@ namespace tilewright::check {
 namespace {
 
 bool has_groups(Grouping grouping, Side side) {
-    if (side == Side::b) return grouping != Grouping::dense && grouping != Grouping::k_grouped;
+    if (side == Side::b) return grouping != Grouping::dense && !is_k_grouped(grouping);
     return grouping == Grouping::batched || grouping == Grouping::m_grouped_masked;
 }
 
-bool output_has_groups(Grouping grouping) { return grouping == Grouping::k_grouped || has_groups(grouping, Side::a); }
+bool output_has_groups(Grouping grouping) { return is_k_grouped(grouping) || has_groups(grouping, Side::a); }
 
 /// A view in row-major order with gaps; data is set later.
 Tensor strided(Format format, const Dims& shape, const Gaps& gaps) {
@@ -55,13 +55,15 @@ std::int64_t extent(const Tensor& tensor) {
 
 std::int64_t extent_bytes(const Tensor& tensor) { return (extent(tensor) * bits(tensor.format) + 7) / 8; }
 
-/// Scale columns along k; in a k-grouped call blocks start anew in each group.
+/// Scale columns along k; in a k-grouped call by ends or flat, blocks start anew in each group.
 std::int64_t scale_columns(const CaseSpec& spec, const std::vector<std::int64_t>& entries, int block) {
-    if (spec.grouping != Grouping::k_grouped) return ceil_div<std::int64_t>(spec.k, block);
+    const bool flat = spec.grouping == Grouping::k_grouped_flat;
+    if (!flat && spec.grouping != Grouping::k_grouped) return ceil_div<std::int64_t>(spec.k, block);
     std::int64_t columns = 0;
     std::int64_t begin = 0;
     for (std::int64_t entry : entries) {
-        const std::int64_t end = std::clamp(entry, begin, spec.k);
+        const std::int64_t end =
+            flat ? begin + std::clamp<std::int64_t>(entry, 0, spec.k - begin) : std::clamp(entry, begin, spec.k);
         columns += ceil_div<std::int64_t>(end - begin, block);
         begin = end;
     }
@@ -74,7 +76,7 @@ Tensor scale_tensor(const CaseSpec& spec, const std::vector<std::int64_t>& entri
     const bool as_columns = side == Side::a ? spec.a_scales_transposed : spec.b_scales_transposed;
     const std::int64_t rows = side == Side::a ? spec.m : spec.n;
     const bool grouped = has_groups(spec.grouping, side);
-    const bool optional_groups = spec.grouping == Grouping::k_grouped;
+    const bool optional_groups = is_k_grouped(spec.grouping);
     switch (recipe.granularity) {
         case Granularity::none: return {};
         case Granularity::tensor: {
@@ -103,7 +105,8 @@ Tensor value_tensor(const CaseSpec& spec, Side side) {
     const Dims shape =
         with_group(has_groups(spec.grouping, side), spec.groups, flip ? spec.k : rows, flip ? rows : spec.k);
     const Format format = side == Side::a ? spec.recipe.a.values : spec.recipe.b.values;
-    return strided(format, shape, side == Side::a ? spec.a_gaps : spec.b_gaps);
+    const bool flat = spec.grouping == Grouping::k_grouped_flat && !flip;  // without gaps
+    return strided(format, shape, flat ? Gaps{} : side == Side::a ? spec.a_gaps : spec.b_gaps);
 }
 
 Tensor output_tensor(const CaseSpec& spec, const Gaps& gaps) {
@@ -147,7 +150,7 @@ Case::Case(const CaseSpec& spec) : spec_(spec) {
     problem_.arithmetic = spec.arithmetic;
     problem_.reproducibility = spec.reproducibility;
     problem_.groups.grouping = spec.grouping;
-    problem_.groups.alignment = spec.alignment;
+    problem_.groups.alignment = group_alignment(spec);
     problem_.groups.index_alignment = spec.index_alignment;
     place_sizes();
     place_operand("a", problem_.a, true);

@@ -54,16 +54,16 @@ struct CaseSpec {
 
     std::int64_t m = 0;  // rows of D; masked and batched: of one group
     std::int64_t n = 0;
-    std::int64_t k = 0;  // k_grouped: the sum over groups
+    std::int64_t k = 0;  // k-grouped: the sum over groups
     std::int64_t groups = 1;
 
-    // Rows (k_grouped: elements of k) of each group. Empty: a split that follows from the seed and, from three groups
+    // Rows (k-grouped: elements of k) of each group. Empty: a split that follows from the seed and, from three groups
     // on, has a group of none and a group of one. `size_entries`, if not empty, is what Groups::sizes holds, verbatim.
     std::vector<std::int64_t> group_sizes{};
     std::vector<std::int64_t> size_entries{};
     std::int64_t size_multiple = 1;  // of a seeded split; above 1 there is no group of one
     Format size_format = Format::i32;
-    std::int64_t alignment = 128;
+    std::int64_t alignment = 128;  // k-grouped: rounded up to a whole block of scales
     std::int64_t index_alignment = 1;
 
     Distribution distribution = Distribution::normal;
@@ -83,7 +83,7 @@ struct CaseSpec {
     Gaps d_gaps{};
     bool a_scales_transposed = false;  // blocks of one k next to each other, as the GPU likes them
     bool b_scales_transposed = false;
-    bool shared_scales = false;  // per tensor: one scale for all groups; k_grouped per row: one for each row
+    bool shared_scales = false;  // per tensor: one scale for all groups; k-grouped per row: one for each row
     bool guard_pages = false;    // unreadable pages right behind (outputs: also before) the memory of each tensor
 };
 

@@ -56,7 +56,7 @@ struct Span {
     std::int64_t row_end = 0;
     std::int64_t k_begin = 0;
     std::int64_t k_count = 0;
-    std::int64_t block_begin = 0;
+    Origin origin{};
 };
 
 std::vector<Span> spans(const Geometry& g, const std::vector<GroupGemm>& gemms, Side side) {
@@ -67,11 +67,11 @@ std::vector<Span> spans(const Geometry& g, const std::vector<GroupGemm>& gemms, 
         if (side == Side::a) {
             span.row_begin = gemm.row_begin;
             span.row_end = gemm.row_begin + gemm.rows;
-            span.block_begin = gemm.a_block_begin;
+            span.origin = gemm.a;
         } else {
             if (!seen.insert(gemm.group).second) continue;
             span.row_end = g.n;
-            span.block_begin = gemm.b_block_begin;
+            span.origin = gemm.b;
         }
         list.push_back(span);
     }
@@ -113,7 +113,7 @@ private:
         return block == 0 ? 1 : ceil_div<std::int64_t>(span.k_count, block);
     }
     std::int64_t slot(const Span& span, std::int64_t row, std::int64_t block) const {
-        return scale_index(operand_, span.group, row, operand_.k_block() == 0 ? 0 : span.block_begin + block);
+        return scale_index(operand_, span.group, row, operand_.k_block() == 0 ? 0 : span.origin.block + block);
     }
     std::int64_t last_slot(const Span& span) const {
         if (span.row_end == 0) return -1;
@@ -124,7 +124,8 @@ private:
     void over_chunks(const Span& span, Function function) {
         const std::int64_t first = span.row_begin / chunk_rows;
         const std::int64_t last = ceil_div(span.row_end, chunk_rows);
-        const bool large = (span.row_end - span.row_begin) * span.k_count >= worth_threads;
+        // Rows of a flat group may begin in the middle of a byte of e2m1.
+        const bool large = !operand_.flat && (span.row_end - span.row_begin) * span.k_count >= worth_threads;
 #pragma omp parallel for schedule(static) if (large)
         for (std::int64_t chunk = first; chunk < last; ++chunk) {
             const std::int64_t end = std::min(span.row_end, (chunk + 1) * chunk_rows);
@@ -166,7 +167,7 @@ private:
         for (std::int64_t row = span.row_begin; row < span.row_end; row += step) {
             for (std::int64_t block = 0; block < k_blocks(span); ++block) {
                 const std::int64_t row_block = operand_.row_block() == 0 ? 0 : row / operand_.row_block();
-                const std::int64_t column = operand_.k_block() == 0 ? 0 : span.block_begin + block;
+                const std::int64_t column = operand_.k_block() == 0 ? 0 : span.origin.block + block;
                 if (is_exact(spec_.distribution)) {
                     write_scale(slot(span, row, block), exact_scale(group, row_block, column));
                 } else {
@@ -246,7 +247,7 @@ private:
             const double divisor =
                 operand_.scales == nullptr ? 1 : divisor_[static_cast<std::size_t>(slot(span, row, begin / step))];
             for (std::int64_t k = begin; k < end; ++k) {
-                formats::store(values, operand_.recipe.values, value_index(operand_, span.group, row, span.k_begin + k),
+                formats::store(values, operand_.recipe.values, value_index(operand_, span.origin, row, k),
                                number(span.group, row, span.k_begin + k) / divisor);
             }
         }

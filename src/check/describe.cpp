@@ -43,7 +43,9 @@ void describe_groups(const CaseSpec& spec, Line& line) {
     line.sizes("size_entries", spec.size_entries);
     if (spec.size_multiple != 1) line.field("size_multiple", spec.size_multiple);
     line.word(tilewright::name(spec.size_format));
-    if (spec.grouping == Grouping::m_grouped_aligned_offsets) line.field("alignment", spec.alignment);
+    const bool aligned =
+        spec.grouping == Grouping::m_grouped_aligned_offsets || spec.grouping == Grouping::k_grouped_aligned_offsets;
+    if (aligned) line.field("alignment", spec.alignment);
     if (spec.index_alignment != 1) line.field("index_alignment", spec.index_alignment);
 }
 

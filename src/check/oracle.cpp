@@ -58,8 +58,7 @@ private:
                 .group = gemm.group,
                 .row = gemm.row_begin + region_.row,
                 .rows = region_.rows,
-                .k_begin = gemm.k_begin,
-                .block_begin = gemm.a_block_begin,
+                .origin = gemm.a,
                 .k = k,
                 .k_count = count};
     }
@@ -69,8 +68,7 @@ private:
                 .group = gemm.group,
                 .row = region_.column,
                 .rows = region_.columns,
-                .k_begin = gemm.k_begin,
-                .block_begin = gemm.b_block_begin,
+                .origin = gemm.b,
                 .k = k,
                 .k_count = count};
     }

@@ -14,11 +14,13 @@ constexpr std::uint64_t size_stream = 0x51;
 
 /// Groups begin at multiples of it; 0: anywhere.
 std::int64_t alignment(const CaseSpec& spec) {
-    if (spec.grouping == Grouping::m_grouped_aligned_offsets) return spec.alignment;
+    const bool aligned =
+        spec.grouping == Grouping::m_grouped_aligned_offsets || spec.grouping == Grouping::k_grouped_aligned_offsets;
+    if (aligned) return group_alignment(spec);
     return spec.grouping == Grouping::m_grouped_indices && spec.index_alignment > 1 ? spec.index_alignment : 0;
 }
 
-std::int64_t total(const CaseSpec& spec) { return spec.grouping == Grouping::k_grouped ? spec.k : spec.m; }
+std::int64_t total(const CaseSpec& spec) { return is_k_grouped(spec.grouping) ? spec.k : spec.m; }
 
 /// From three groups on: one is empty, one has a single unit; a third takes what they had.
 void force_none_and_one(Sizes& sizes, Random& random) {
@@ -42,7 +44,7 @@ void force_none_and_one(Sizes& sizes, Random& random) {
 
 /// Units of each group: random cuts of most of the room.
 Sizes split_units(const CaseSpec& spec, std::int64_t units, Random& random) {
-    const bool all = spec.grouping == Grouping::k_grouped || random.up_to(1) == 0;
+    const bool all = is_k_grouped(spec.grouping) || random.up_to(1) == 0;
     const std::int64_t used = all ? units : units - random.up_to(units / 8);
     Sizes cuts{0, used};
     for (std::int64_t i = 1; i < spec.groups; ++i) cuts.push_back(random.up_to(used));
@@ -68,12 +70,12 @@ Sizes masked_sizes(const CaseSpec& spec, Random& random) {
 /// Aligned starts: each group fills its units but for a random rest; the group of one unit keeps one row.
 Sizes aligned_sizes(const CaseSpec& spec, Random& random) {
     const std::int64_t unit = alignment(spec);
-    const std::int64_t units = (spec.m + unit - 1) / unit;
+    const std::int64_t end = total(spec), units = (end + unit - 1) / unit;
     Sizes sizes = split_units(spec, units, random);
     std::int64_t begin = 0;
     bool single = false;
     for (std::int64_t& size : sizes) {
-        const std::int64_t room = std::min(size * unit, spec.m - begin);
+        const std::int64_t room = std::min(size * unit, end - begin);
         begin += size * unit;
         if (size == 1 && !single && spec.groups >= 3) {
             size = std::min<std::int64_t>(1, room);
@@ -90,14 +92,14 @@ Sizes seeded_sizes(const CaseSpec& spec, Random& random) {
     if (alignment(spec) > 0) return aligned_sizes(spec, random);
     Sizes sizes = split_units(spec, total(spec) / spec.size_multiple, random);
     for (std::int64_t& size : sizes) size *= spec.size_multiple;
-    if (spec.grouping == Grouping::k_grouped) sizes.back() += total(spec) % spec.size_multiple;
+    if (is_k_grouped(spec.grouping)) sizes.back() += total(spec) % spec.size_multiple;
     return sizes;
 }
 
 /// Where the group after one that ends at `end` begins.
 std::int64_t next_begin(const CaseSpec& spec, std::int64_t end) {
     const std::int64_t unit = alignment(spec);
-    return unit == 0 ? end : std::min((end + unit - 1) / unit * unit, spec.m);
+    return unit == 0 ? end : std::min((end + unit - 1) / unit * unit, total(spec));
 }
 
 void check_fit(const CaseSpec& spec, const Sizes& sizes) {
@@ -162,6 +164,13 @@ Sizes end_entries(const CaseSpec& spec, const Sizes& sizes) {
 
 }  // namespace
 
+std::int64_t group_alignment(const CaseSpec& spec) {
+    if (spec.grouping != Grouping::k_grouped_aligned_offsets) return spec.alignment;
+    // 16, 32 and 128 divide each other.
+    const int block = std::max({1, k_block(spec.recipe.a.granularity), k_block(spec.recipe.b.granularity)});
+    return (spec.alignment + block - 1) / block * block;
+}
+
 std::vector<std::int64_t> size_entries(const CaseSpec& spec) {
     if (spec.grouping == Grouping::dense || spec.grouping == Grouping::batched) return {};
     if (!spec.size_entries.empty()) return spec.size_entries;
@@ -169,7 +178,8 @@ std::vector<std::int64_t> size_entries(const CaseSpec& spec) {
     Sizes sizes = spec.group_sizes.empty() ? seeded_sizes(spec, random) : spec.group_sizes;
     check_fit(spec, sizes);
     switch (spec.grouping) {
-        case Grouping::m_grouped_masked: return sizes;
+        case Grouping::m_grouped_masked:
+        case Grouping::k_grouped_flat: return sizes;
         case Grouping::m_grouped_indices:
             return spec.index_alignment > 1 ? block_entries(spec, sizes, random) : index_entries(spec, sizes, random);
         default: return end_entries(spec, sizes);

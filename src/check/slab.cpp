@@ -31,7 +31,7 @@ float load_value(const OperandGeometry& operand, std::int64_t index) {
 float load_scale(const SlabRange& range, std::int64_t row, std::int64_t k) {
     const OperandGeometry& operand = range.operand;
     if (operand.scales == nullptr) return 1;
-    const std::int64_t block = operand.k_block() == 0 ? 0 : range.block_begin + (range.k + k) / operand.k_block();
+    const std::int64_t block = operand.k_block() == 0 ? 0 : range.origin.block + (range.k + k) / operand.k_block();
     return static_cast<float>(formats::load(operand.scales, operand.recipe.scales,
                                             scale_index(operand, range.group, range.row + row, block)));
 }
@@ -52,8 +52,7 @@ void decode_row(const SlabRange& range, std::optional<StepKind> step, std::int64
         const float scale = load_scale(range, row, begin);
         for (std::int64_t k = begin; k < end; ++k) {
             const auto at = static_cast<std::size_t>(row * slab_k + k);
-            float value =
-                load_value(operand, value_index(operand, range.group, range.row + row, range.k_begin + range.k + k));
+            float value = load_value(operand, value_index(operand, range.origin, range.row + row, range.k + k));
             slab.exact[at] = double{value} * scale;
             if (!step) continue;
             if (!outside) value *= scale;  // NVFP4: exact

@@ -22,8 +22,7 @@ struct SlabRange {
     std::int64_t group = 0;
     std::int64_t row = 0;  // of the logical operand
     std::int64_t rows = 0;
-    std::int64_t k_begin = 0;  // of the GEMM
-    std::int64_t block_begin = 0;
+    Origin origin{};     // of the GEMM
     std::int64_t k = 0;  // from the GEMM's beginning, a multiple of slab_k
     std::int64_t k_count = 0;
 };

@@ -49,7 +49,7 @@ double normal(Random& random) {
     return radius * std::cos(2 * std::numbers::pi * random.unit());
 }
 
-/// Rows (k_grouped: k) of each group; their mean, and where rows of A and D are.
+/// Rows (k-grouped: k) of each group; their mean, and where rows of A and D are.
 void draw_groups(UserSizes& sizes, Grouping grouping, Random& random) {
     constexpr std::array<std::int64_t, 5> choices{1, 2, 4, 6, 8};
     constexpr double most_tokens = 16384;
@@ -59,11 +59,11 @@ void draw_groups(UserSizes& sizes, Grouping grouping, Random& random) {
     const std::int64_t tokens = any_size(random, 1, most_tokens, 1);
     sizes.group_sizes = routed_rows(sizes.groups, tokens, chosen, most_skew * random.unit(), random);
     std::vector<std::int64_t>& all = sizes.group_sizes;
-    if (grouping == Grouping::k_grouped) {
+    if (is_k_grouped(grouping)) {
         for (std::int64_t& size : all) size = (size + k_step - 1) / k_step * k_step;
     }
     const std::int64_t mean = std::accumulate(all.begin(), all.end(), std::int64_t{0}) / sizes.groups;
-    (grouping == Grouping::k_grouped ? sizes.k : sizes.m) = std::max<std::int64_t>(1, mean);
+    (is_k_grouped(grouping) ? sizes.k : sizes.m) = std::max<std::int64_t>(1, mean);
     if (grouping != Grouping::m_grouped_masked) return;
     constexpr std::uint64_t least_room = 64;
     const auto largest = static_cast<std::uint64_t>(*std::max_element(all.begin(), all.end()));
@@ -75,7 +75,7 @@ double bytes(const UserSizes& sizes, Grouping grouping) {
     const auto of = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
     const bool masked = grouping == Grouping::m_grouped_masked;
     const std::int64_t rows = (masked ? sizes.max_m : sizes.m) * sizes.groups;
-    if (grouping == Grouping::k_grouped) {
+    if (is_k_grouped(grouping)) {
         return of(sizes.m + sizes.n, sizes.k * sizes.groups) + 4 * of(sizes.groups * sizes.m, sizes.n);
     }
     return of(rows, sizes.k + 2 * sizes.n) + of(sizes.groups * sizes.n, sizes.k);
@@ -92,7 +92,7 @@ UserSizes drawn(Grouping grouping, Random& random) {
     }
     sizes.groups = any_size(random, least_groups, most_groups, 1);
     draw_weight(sizes, odd, {.most_n = widest, .most_k = widest}, random);
-    if (grouping == Grouping::k_grouped) {  // the gradient of a weight: its sides are m and n
+    if (is_k_grouped(grouping)) {  // the gradient of a weight: its sides are m and n
         sizes.m = sizes.n;
         sizes.n = sizes.k;
     }

@@ -14,11 +14,11 @@ namespace tilewright::check {
 struct UserSizes {
     std::int64_t groups = 1;
     std::int64_t m =
-        0;  // dense, batched: rows; k_grouped: rows of D; else the groups' mean, rounded down, but at least 1
+        0;  // dense, batched: rows; k-grouped: rows of D; else the groups' mean, rounded down, but at least 1
     std::int64_t n = 0;
-    std::int64_t k = 0;                       // k_grouped: the groups' mean
+    std::int64_t k = 0;                       // k-grouped: the groups' mean
     std::int64_t max_m = 0;                   // masked only: rows that there is room for
-    std::vector<std::int64_t> group_sizes{};  // rows of each group (k_grouped: its k, a multiple of 128)
+    std::vector<std::int64_t> group_sizes{};  // rows of each group (k-grouped: its k, a multiple of 128)
 };
 
 /// Dense: m from 1 to 4,096, n from 512 to 32,768 in steps of 8, k from 512 to 16,384 in steps of 16, each order of

@@ -155,7 +155,7 @@ void add_shape_options(CLI::App& command, BenchArguments& arguments) {
         ->check(whole_number(0))
         ->delimiter(',');
     command.add_option("--n", arguments.n, "Columns of D")->check(whole_number(1));
-    command.add_option("--k", arguments.k, "The contraction; k_grouped: its mean")->check(whole_number(1));
+    command.add_option("--k", arguments.k, "The contraction; k-grouped: its mean")->check(whole_number(1));
 }
 
 void add_group_options(CLI::App& command, BenchArguments& arguments) {

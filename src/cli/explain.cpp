@@ -90,7 +90,7 @@ void add_size_options(CLI::App& command, ExplainArguments& arguments) {
         ->required()
         ->check(not_negative);
     command.add_option("--n", arguments.n, "Columns of D")->required()->check(not_negative);
-    command.add_option("--k", arguments.k, "The contraction; k_grouped: the sum over groups")
+    command.add_option("--k", arguments.k, "The contraction; k-grouped: the sum over groups")
         ->required()
         ->check(not_negative);
     command.add_option("--groups", arguments.groups, "Groups (experts, matrices of a batch)")

@@ -14,12 +14,11 @@ struct Factor {
 };
 
 /// `row` is the operand's; `k` counts from the GEMM's `k_begin`.
-Factor factor(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k_begin,
-              std::int64_t k, std::int64_t block_begin) {
-    const double value =
-        formats::load(operand.values, operand.recipe.values, value_index(operand, group, row, k_begin + k));
+Factor factor(const OperandGeometry& operand, const Origin& origin, std::int64_t group, std::int64_t row,
+              std::int64_t k) {
+    const double value = formats::load(operand.values, operand.recipe.values, value_index(operand, origin, row, k));
     if (operand.scales == nullptr) return {value, 1};
-    const std::int64_t block = operand.k_block() == 0 ? 0 : block_begin + k / operand.k_block();
+    const std::int64_t block = operand.k_block() == 0 ? 0 : origin.block + k / operand.k_block();
     const double scale = formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, block));
     return scaled_outside(operand.recipe.granularity) ? Factor{value, scale} : Factor{value * scale, 1};
 }
@@ -42,8 +41,8 @@ double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t 
     const bool apart = scales_apart(g.a.recipe.granularity, g.b.recipe.granularity);
     double sum = 0;
     for (std::int64_t k = 0; k < gemm.k_count; ++k) {
-        const Factor a = factor(g.a, gemm.group, a_row, gemm.k_begin, k, gemm.a_block_begin);
-        const Factor b = factor(g.b, gemm.group, column, gemm.k_begin, k, gemm.b_block_begin);
+        const Factor a = factor(g.a, gemm.a, gemm.group, a_row, k);
+        const Factor b = factor(g.b, gemm.b, gemm.group, column, k);
         sum += a.value * b.value * (apart ? a.scale * b.scale : scale_product(a.scale, b.scale));
     }
     return c + output_factor(g.alpha, tensor_scale(g.a, gemm.group), tensor_scale(g.b, gemm.group)) * sum;

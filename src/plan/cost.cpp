@@ -181,7 +181,7 @@ double reduction(const CostInputs& inputs) {
 double compulsory_bytes(const Workload& work) {
     const double products = static_cast<double>(work.products);
     const double columns = static_cast<double>(work.columns);
-    const bool shared_operands = work.grouping == Grouping::k_grouped;
+    const bool shared_operands = is_k_grouped(work.grouping);
     const double a_rows = shared_operands ? static_cast<double>(work.rows) : work.total_rows;
     const double b_rows = shared_operands ? columns : products * columns;
     return operand_bytes(work.recipe.a, a_rows, work.total_k, products) +

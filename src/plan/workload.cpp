@@ -46,7 +46,7 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
         work.rows = std::min(problem.expected_m, g.m);
         work.hinted = true;
     }
-    if (work.grouping == Grouping::k_grouped) work.k = divide_up(g.k, g.groups);
+    if (is_k_grouped(work.grouping)) work.k = divide_up(g.k, g.groups);
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
 }
 

@@ -9,17 +9,17 @@
 
 namespace tilewright {
 
-/// k_grouped: k is the sum over groups.
+/// k-grouped: k is the sum over groups.
 enum class Axis : std::uint8_t { groups, m, n, k };
 
 constexpr bool has_group_dimension_a(Grouping grouping) {
     return grouping == Grouping::batched || grouping == Grouping::m_grouped_masked;
 }
 constexpr bool has_group_dimension_b(Grouping grouping) {
-    return grouping != Grouping::dense && grouping != Grouping::k_grouped;
+    return grouping != Grouping::dense && !is_k_grouped(grouping);
 }
 constexpr bool has_group_dimension_d(Grouping grouping) {
-    return has_group_dimension_a(grouping) || grouping == Grouping::k_grouped;
+    return has_group_dimension_a(grouping) || is_k_grouped(grouping);
 }
 constexpr bool takes_sizes(Grouping grouping) { return grouping != Grouping::dense && grouping != Grouping::batched; }
 

@@ -46,7 +46,7 @@ std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout, Group
                             .expected = std::string("nt") + gpu,
                             .advice = "store a as [m, k] and b as [n, k], or run it on the CPU backend"});
     }
-    if (grouping == Grouping::k_grouped) {
+    if (is_k_grouped(grouping)) {
         findings.push_back({.operand = "groups.grouping",
                             .given = std::string(name(grouping)),
                             .expected = std::string("dense, batched or m_grouped") + gpu + " in this version",

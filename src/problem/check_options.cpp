@@ -57,11 +57,29 @@ void check_accumulation(const Problem& p, Findings& findings) {
     }
 }
 
+/// Blocks of scales begin with their group only where groups begin with a block.
+void check_alignment(const Problem& p, Findings& findings) {
+    const bool along_k = p.groups.grouping == Grouping::k_grouped_aligned_offsets;
+    if (!along_k && p.groups.grouping != Grouping::m_grouped_aligned_offsets) return;
+    check_number("groups.alignment", p.groups.alignment, 1, findings);
+    for (const Operand* operand : {&p.a, &p.b}) {
+        const int block = k_block(operand->granularity);
+        if (!along_k || block == 0 || p.groups.alignment < 1 || p.groups.alignment % block == 0) continue;
+        findings.add({.operand = "groups.alignment",
+                      .given = std::to_string(p.groups.alignment),
+                      .expected = "a multiple of " + std::to_string(block) + " for " +
+                                  std::string(name(operand->granularity)) + " scaling of " +
+                                  (operand == &p.a ? "a" : "b"),
+                      .advice = "each group begins with a block of its own"});
+        return;
+    }
+}
+
 }  // namespace
 
 bool check_words(const Problem& p, Findings& findings) {
     const bool layout = check_word("layout", p.layout, Layout::tt, findings);
-    const bool grouping = check_word("groups.grouping", p.groups.grouping, Grouping::k_grouped, findings);
+    const bool grouping = check_word("groups.grouping", p.groups.grouping, all_groupings.back(), findings);
     check_word("accumulation", p.accumulation, Accumulation::unpromoted, findings);
     check_word("arithmetic", p.arithmetic, Arithmetic::bit_exact, findings);
     check_word("reproducibility", p.reproducibility, Reproducibility::invariant, findings);
@@ -69,9 +87,7 @@ bool check_words(const Problem& p, Findings& findings) {
 }
 
 void check_options(const Problem& p, Findings& findings) {
-    if (p.groups.grouping == Grouping::m_grouped_aligned_offsets) {
-        check_number("groups.alignment", p.groups.alignment, 1, findings);
-    }
+    check_alignment(p, findings);
     if (p.groups.grouping == Grouping::m_grouped_indices) {
         check_number("groups.index_alignment", p.groups.index_alignment, 1, findings);
     }

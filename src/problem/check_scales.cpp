@@ -16,6 +16,7 @@ struct Logical {
     std::int64_t k = 0;
     bool has_groups = false;  // a group dimension of its own
     bool k_grouped = false;
+    bool aligned = false;  // k-grouped, groups beginning with a block: scales are where they are without groups
 
     std::string text() const {
         const std::string matrix = std::to_string(rows) + ", " + std::to_string(k) + "]";
@@ -33,7 +34,8 @@ struct Side {
 std::optional<Logical> logical_shape(const Side& side, const Problem& p, const Sizes& sizes) {
     const Tensor& values = side.operand.values;
     if (!has_sound_shape(values) || values.shape.rank() != side.axes.rank()) return std::nullopt;
-    Logical logical{.k_grouped = p.groups.grouping == Grouping::k_grouped};
+    Logical logical{.k_grouped = is_k_grouped(p.groups.grouping),
+                    .aligned = p.groups.grouping == Grouping::k_grouped_aligned_offsets};
     logical.groups = sizes[Axis::groups].value.value_or(1);
     for (int i = 0; i < side.axes.rank(); ++i) {
         switch (side.axes[i]) {
@@ -48,7 +50,7 @@ std::optional<Logical> logical_shape(const Side& side, const Problem& p, const S
     return logical;
 }
 
-/// The shapes that fit; of block scales in k_grouped calls more columns may be given.
+/// The shapes that fit; of block scales in k-grouped calls more columns may be given.
 std::vector<Dims> scale_shapes(const Logical& logical, Granularity granularity) {
     if (granularity == Granularity::tensor) {
         const bool in_front = logical.has_groups || logical.k_grouped;
@@ -99,7 +101,7 @@ std::string advice(const Dims& given, const Logical& logical, const Operand& ope
             return to_string(given) + " is the shape of " + std::string(name(other)) + " scales";
         }
     }
-    if (logical.k_grouped && k_block(operand.granularity) != 0) {
+    if (logical.k_grouped && !logical.aligned && k_block(operand.granularity) != 0) {
         return "blocks start anew in each group: one column for each block of each group, more are allowed";
     }
     return {};

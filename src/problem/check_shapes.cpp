@@ -104,6 +104,19 @@ void check_one(const Expectation& e, const Sizes& sizes, Findings& findings) {
                   .advice = std::move(advice)});
 }
 
+/// k_grouped_flat: where the rows of a group are follows from its k alone.
+void check_flat(const Expectation& e, Findings& findings) {
+    const Tensor& tensor = e.tensor();
+    if (!e.has_rank() || !has_sound_strides(tensor) || is_empty(tensor)) return;
+    const Dims gapless{tensor.shape[1], 1};
+    const auto differs = [&](int i) { return tensor.shape[i] > 1 && tensor.strides[i] != gapless[i]; };
+    if (!differs(0) && !differs(1)) return;
+    findings.add({.operand = std::string(e.named.name) + ".strides",
+                  .given = to_string(tensor.strides),
+                  .expected = to_string(gapless) + " for k_grouped_flat",
+                  .advice = "groups follow one another without gaps; copy it, or give ends with k_grouped"});
+}
+
 /// The work of the call must be countable.
 void check_product(const Sizes& sizes, Findings& findings) {
     std::int64_t product = 1;
@@ -138,6 +151,10 @@ void check_shapes(const Problem& p, const Sizes& sizes, Findings& findings) {
     check_one(expect_b(p), sizes, findings);
     check_one(expect_output(p, "d", p.d), sizes, findings);
     if (p.c.given()) check_one(expect_output(p, "c", p.c), sizes, findings);
+    if (p.groups.grouping == Grouping::k_grouped_flat) {
+        if (!a_is_transposed(p.layout)) check_flat(expect_a(p), findings);
+        if (!b_is_transposed(p.layout)) check_flat(expect_b(p), findings);
+    }
     if (takes_sizes(p.groups.grouping)) {
         check_one(expect_sizes(p), sizes, findings);
     } else if (p.groups.sizes.given()) {

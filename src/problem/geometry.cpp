@@ -54,6 +54,10 @@ OutputGeometry output_geometry(const Tensor& tensor) {
 
 std::int64_t blocks(std::int64_t k, int block) { return block == 0 ? 0 : ceil_div<std::int64_t>(k, block); }
 
+std::int64_t begin_block(const OperandGeometry& operand, std::int64_t k) {
+    return operand.k_block() == 0 ? 0 : k / operand.k_block();
+}
+
 /// The next multiple, or `limit` if that comes first; no sum overflows.
 std::int64_t round_up_to(std::int64_t value, std::int64_t multiple, std::int64_t limit) {
     const std::int64_t missing = (multiple - value % multiple) % multiple;
@@ -111,23 +115,39 @@ std::vector<GroupGemm> offset_gemms(const Geometry& g, std::int64_t alignment) {
 
 /// How much of `k` the scale columns from `first_block` on serve.
 std::int64_t served_k(const OperandGeometry& operand, std::int64_t first_block, std::int64_t k) {
-    const std::int64_t columns = operand.scale_columns - first_block;
+    const std::int64_t columns = std::max<std::int64_t>(operand.scale_columns - first_block, 0);
     const bool enough = operand.k_block() == 0 || columns >= blocks(k, operand.k_block());
     return enough ? k : columns * operand.k_block();
 }
 
-/// Sizes that need more scale columns than there are lose the k beyond the last one: clamped like everything else.
+/// Where a group of `k` elements of k that begins at `begin` has its values: between those of other groups, or behind
+/// them (flat).
+Origin k_origin(const OperandGeometry& operand, std::int64_t rows, bool flat, std::int64_t begin, std::int64_t k) {
+    if (!flat) return {.value = begin * operand.value_strides.k, .row_stride = operand.value_strides.row};
+    return {.value = begin * rows, .row_stride = k};
+}
+
+/// Each group's k. Sizes that need more scale columns than there are lose the k beyond the last one: clamped like
+/// everything else.
 std::vector<GroupGemm> k_gemms(const Geometry& g) {
+    const bool aligned = g.grouping.grouping == Grouping::k_grouped_aligned_offsets;
+    const bool counts = g.grouping.grouping == Grouping::k_grouped_flat;
     std::vector<GroupGemm> list;
-    GroupGemm gemm{.rows = g.m};
-    for (gemm.group = 0; gemm.group < g.groups; ++gemm.group) {
-        const std::int64_t end = std::clamp(size_entry(g, gemm.group), gemm.k_begin, g.k);
-        gemm.k_count = served_k(g.a, gemm.a_block_begin, end - gemm.k_begin);
-        gemm.k_count = served_k(g.b, gemm.b_block_begin, gemm.k_count);
+    std::int64_t begin = 0, a_block = 0, b_block = 0;
+    for (std::int64_t group = 0; group < g.groups; ++group) {
+        const std::int64_t size = size_entry(g, group);
+        const std::int64_t k =
+            counts ? std::clamp<std::int64_t>(size, 0, g.k - begin) : std::clamp(size, begin, g.k) - begin;
+        GroupGemm gemm{.group = group, .rows = g.m, .k_begin = begin};
+        gemm.a = k_origin(g.a, g.m, g.a.flat, begin, k);
+        gemm.b = k_origin(g.b, g.n, g.b.flat, begin, k);
+        gemm.a.block = aligned ? begin_block(g.a, begin) : a_block;
+        gemm.b.block = aligned ? begin_block(g.b, begin) : b_block;
+        gemm.k_count = served_k(g.b, gemm.b.block, served_k(g.a, gemm.a.block, k));
         list.push_back(gemm);
-        gemm.k_begin = end;
-        gemm.a_block_begin += blocks(gemm.k_count, g.a.k_block());
-        gemm.b_block_begin += blocks(gemm.k_count, g.b.k_block());
+        begin = round_up_to(begin + k, aligned ? g.grouping.alignment : 1, g.k);
+        a_block += blocks(gemm.k_count, g.a.k_block());
+        b_block += blocks(gemm.k_count, g.b.k_block());
     }
     return list;
 }
@@ -149,7 +169,9 @@ std::vector<GroupGemm> all_gemms(const Geometry& g) {
         case Grouping::m_grouped_indices: return index_gemms(g);
         case Grouping::m_grouped_offsets: return offset_gemms(g, 1);
         case Grouping::m_grouped_aligned_offsets: return offset_gemms(g, g.grouping.alignment);
-        case Grouping::k_grouped: return k_gemms(g);
+        case Grouping::k_grouped:
+        case Grouping::k_grouped_aligned_offsets:
+        case Grouping::k_grouped_flat: return k_gemms(g);
     }
     return {};
 }
@@ -161,12 +183,14 @@ Geometry geometry(const Problem& p) {
     Geometry g;
     g.a = operand_geometry(p.a, a_is_transposed(p.layout), has_group_dimension_a(grouping));
     g.b = operand_geometry(p.b, b_is_transposed(p.layout), has_group_dimension_b(grouping));
+    g.a.flat = grouping == Grouping::k_grouped_flat && !a_is_transposed(p.layout);
+    g.b.flat = grouping == Grouping::k_grouped_flat && !b_is_transposed(p.layout);
     const int d_rank = p.d.shape.rank();
     const int a_first = has_group_dimension_a(grouping) ? 1 : 0;
     g.m = p.d.shape[d_rank - 2];
     g.n = p.d.shape[d_rank - 1];
     g.k = p.a.values.shape[a_is_transposed(p.layout) ? a_first : a_first + 1];
-    if (grouping == Grouping::k_grouped) g.groups = p.d.shape[0];
+    if (is_k_grouped(grouping)) g.groups = p.d.shape[0];
     if (has_group_dimension_b(grouping)) g.groups = p.b.values.shape[0];
     g.output = p.d.format;
     g.d = output_geometry(p.d);
@@ -180,6 +204,11 @@ Geometry geometry(const Problem& p) {
 std::vector<GroupGemm> group_gemms(const Geometry& g) {
     std::vector<GroupGemm> list = all_gemms(g);
     std::erase_if(list, [](const GroupGemm& gemm) { return gemm.rows <= 0; });
+    if (is_k_grouped(g.grouping.grouping)) return list;
+    for (GroupGemm& gemm : list) {
+        gemm.a = {.value = gemm.group * g.a.value_strides.group, .row_stride = g.a.value_strides.row};
+        gemm.b = {.value = gemm.group * g.b.value_strides.group, .row_stride = g.b.value_strides.row};
+    }
     return list;
 }
 

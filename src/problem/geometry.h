@@ -25,6 +25,7 @@ struct OperandGeometry {
     std::int64_t scale_columns = 0;
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
+    bool flat = false;                     // k_grouped_flat: a group's rows follow one another, k_g elements apart
 
     int row_block() const { return tilewright::row_block(recipe.granularity); }
     int k_block() const { return tilewright::k_block(recipe.granularity); }
@@ -41,7 +42,7 @@ struct Geometry {
     std::int64_t groups = 1;
     std::int64_t m = 0;  // rows of A and D; masked and batched: of one group
     std::int64_t n = 0;
-    std::int64_t k = 0;  // k_grouped: the sum over groups
+    std::int64_t k = 0;  // k-grouped: the sum over groups
     OperandGeometry a;
     OperandGeometry b;
     Format output = Format::bf16;
@@ -52,6 +53,13 @@ struct Geometry {
     Groups grouping;
 };
 
+/// Where a GEMM reads an operand.
+struct Origin {
+    std::int64_t value = 0;       // of row 0 of the operand and the GEMM's first k, in elements from `values`
+    std::int64_t row_stride = 0;  // of values; k_grouped_flat: the group's own
+    std::int64_t block = 0;       // the scale column of its first k
+};
+
 /// Rows row_begin .. row_begin + rows of A (and D) against group `group` of B, over k_begin .. k_begin + k_count.
 /// Operands without a group dimension have a group stride of zero, so `group` may be applied to both.
 struct GroupGemm {
@@ -60,8 +68,8 @@ struct GroupGemm {
     std::int64_t rows = 0;
     std::int64_t k_begin = 0;
     std::int64_t k_count = 0;
-    std::int64_t a_block_begin = 0;  // k_grouped: scale columns of the groups before this one
-    std::int64_t b_block_begin = 0;
+    Origin a{};
+    Origin b{};
 };
 
 /// The geometry of a problem for which `validate` found nothing.
@@ -72,9 +80,10 @@ Geometry geometry(const Problem& problem);
 /// promise of Groups::index_alignment.
 std::vector<GroupGemm> group_gemms(const Geometry& geometry);
 
-/// Where element (row, k) of the GEMM is, in elements from `values`; row and k count from the GEMM's beginning.
-inline std::int64_t value_index(const OperandGeometry& operand, std::int64_t group, std::int64_t row, std::int64_t k) {
-    return group * operand.value_strides.group + row * operand.value_strides.row + k * operand.value_strides.k;
+/// Where element (row, k) is, in elements from `values`; row counts from the operand's beginning, k from the GEMM's.
+inline std::int64_t value_index(const OperandGeometry& operand, const Origin& origin, std::int64_t row,
+                                std::int64_t k) {
+    return origin.value + row * origin.row_stride + k * operand.value_strides.k;
 }
 
 /// Where the scale of logical row `row` and scale column `k_block` is, in elements from `scales`.

@@ -22,6 +22,8 @@ std::string_view name(Grouping grouping) {
         case Grouping::m_grouped_aligned_offsets: return "m_grouped_aligned_offsets";
         case Grouping::m_grouped_masked: return "m_grouped_masked";
         case Grouping::k_grouped: return "k_grouped";
+        case Grouping::k_grouped_aligned_offsets: return "k_grouped_aligned_offsets";
+        case Grouping::k_grouped_flat: return "k_grouped_flat";
     }
     return "unknown grouping";
 }

@@ -22,8 +22,8 @@ Dims shape_of(const Axes& axes, const ProblemSizes& sizes) {
 
 std::int64_t blocks(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
 
-/// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped: blocks start anew in
-/// each group, so that each may have one more.
+/// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped by any ends: blocks
+/// start anew in each group, so that each may have one more.
 Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const ProblemSizes& sizes) {
     if (granularity == Granularity::none) return {};
     if (granularity == Granularity::tensor) return {1};
@@ -31,7 +31,8 @@ Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const
     if (grouped) shape.push_back(sizes.groups);
     shape.push_back(blocks(rows, row_block(granularity)));
     if (k_block(granularity) == 0) return shape;
-    const std::int64_t more = sizes.grouping == Grouping::k_grouped ? sizes.groups : 0;
+    const bool anywhere = sizes.grouping == Grouping::k_grouped || sizes.grouping == Grouping::k_grouped_flat;
+    const std::int64_t more = anywhere ? sizes.groups : 0;
     shape.push_back(blocks(sizes.k, k_block(granularity)) + more);
     return shape;
 }

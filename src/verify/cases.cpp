@@ -53,7 +53,12 @@ void set_small_sizes(check::CaseSpec& spec) {
         case Grouping::m_grouped_indices:
         case Grouping::m_grouped_offsets: spec.m = blocks_of_a ? 152 : 16; break;
         case Grouping::m_grouped_aligned_offsets: spec.m = blocks_of_a ? 152 : 24; break;
-        case Grouping::k_grouped: spec.k = 400; break;
+        case Grouping::k_grouped:
+        case Grouping::k_grouped_flat: spec.k = 400; break;
+        case Grouping::k_grouped_aligned_offsets:
+            spec.k = 400;
+            spec.alignment = 128;
+            break;
         case Grouping::batched:
         case Grouping::m_grouped_masked: break;
     }
@@ -85,9 +90,10 @@ VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithm
     spec.distribution = position % 2 == 0 ? check::Distribution::abs_normal : check::Distribution::normal;
     spec.seed = position + 1;
     if (family.grouping == Grouping::dense) spec.groups = 1;
-    if (family.grouping == Grouping::k_grouped) {  // the gradient of the weight over a few tokens
+    if (is_k_grouped(family.grouping)) {  // the gradient of the weight over a few tokens
         spec.m = size.k;
         spec.k = 160;
+        spec.alignment = 128;
     }
     return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .real_size = true};
 }

@@ -20,7 +20,9 @@ constexpr Grouping groupings[] = {Grouping::dense,
                                   Grouping::m_grouped_offsets,
                                   Grouping::m_grouped_aligned_offsets,
                                   Grouping::m_grouped_masked,
-                                  Grouping::k_grouped};
+                                  Grouping::k_grouped,
+                                  Grouping::k_grouped_aligned_offsets,
+                                  Grouping::k_grouped_flat};
 
 bool is_grouped(Grouping grouping) { return grouping != Grouping::dense && grouping != Grouping::batched; }
 
@@ -93,14 +95,14 @@ TEST(Case, SeededSplitsHoldAGroupOfNoneAndAGroupOfOne) {
                                 .recipe = *parse_recipe("bf16"),
                                 .m = 200,
                                 .n = 4,
-                                .k = 100,
+                                .k = 200,
                                 .groups = groups,
                                 .alignment = 16,
                                 .seed = seed};
             SCOPED_TRACE(describe(spec));
             const Case test_case(spec);
             std::vector<std::int64_t> sizes(static_cast<std::size_t>(groups), 0);
-            const bool of_k = grouping == Grouping::k_grouped;
+            const bool of_k = is_k_grouped(grouping);
             for (const GroupGemm& gemm : test_case.gemms()) {
                 sizes[static_cast<std::size_t>(gemm.group)] += of_k ? gemm.k_count : gemm.rows;
             }
@@ -118,7 +120,7 @@ TEST(Case, ExplicitSizesAreTheGemmsOfTheGeometry) {
                             .recipe = *parse_recipe("bf16"),
                             .m = 80,
                             .n = 4,
-                            .k = 60,
+                            .k = 80,
                             .groups = 5,
                             .group_sizes = sizes,
                             .alignment = 8};
@@ -126,7 +128,7 @@ TEST(Case, ExplicitSizesAreTheGemmsOfTheGeometry) {
         std::vector<std::int64_t> seen(sizes.size(), 0);
         const Case test_case(spec);
         for (const GroupGemm& gemm : test_case.gemms()) {
-            seen[static_cast<std::size_t>(gemm.group)] += grouping == Grouping::k_grouped ? gemm.k_count : gemm.rows;
+            seen[static_cast<std::size_t>(gemm.group)] += is_k_grouped(grouping) ? gemm.k_count : gemm.rows;
             if (grouping == Grouping::m_grouped_aligned_offsets) {
                 EXPECT_EQ(gemm.row_begin % 8, 0);
             }

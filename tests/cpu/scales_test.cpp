@@ -181,7 +181,7 @@ TEST(Scales, GatesAcceptWhatOverflows) {
 
 /// Blocks of 128 rows of A are counted from its first row, so that groups may begin within one.
 TEST(Scales, BlocksOfRowsOfAGoAcrossGroups) {
-    for (int grouping = 0; grouping <= static_cast<int>(Grouping::k_grouped); ++grouping) {
+    for (int grouping = 0; grouping <= static_cast<int>(all_groupings.back()); ++grouping) {
         Case c({.grouping = static_cast<Grouping>(grouping),
                 .recipe = *parse_recipe("128x128:128x128"),
                 .layout = grouping % 2 == 0 ? Layout::nt : Layout::tn,

@@ -31,7 +31,7 @@ std::int64_t work(const check::CaseSpec& spec) {
 
 /// A group index, end or count that no one should trust.
 std::int64_t random_entry(const check::CaseSpec& spec, Bytes& bytes) {
-    const std::int64_t limit = spec.grouping == Grouping::k_grouped ? spec.k : spec.m;
+    const std::int64_t limit = is_k_grouped(spec.grouping) ? spec.k : spec.m;
     const bool wide = spec.size_format == Format::i64;
     switch (bytes.up_to(7)) {
         case 0: return -1;
@@ -50,7 +50,7 @@ void draw_garbage_sizes(check::CaseSpec& spec, Bytes& bytes) {
         spec.size_entries.push_back(repeats ? spec.size_entries.back() : random_entry(spec, bytes));
     }
     // Scale columns follow from the sizes, and validation wants enough for all of k.
-    if (spec.grouping == Grouping::k_grouped && count > 0) spec.size_entries.back() = spec.k + bytes.up_to(3);
+    if (is_k_grouped(spec.grouping) && count > 0) spec.size_entries.back() = spec.k + bytes.up_to(3);
 }
 
 /// e2m1 holds pairs: along its packed dimension sizes are even, and so are gaps.
@@ -101,7 +101,7 @@ void draw_options(check::CaseSpec& spec, Bytes& bytes) {
 
 check::CaseSpec random_spec(Bytes& bytes) {
     check::CaseSpec spec;
-    spec.grouping = static_cast<Grouping>(bytes.up_to(static_cast<std::int64_t>(Grouping::k_grouped)));
+    spec.grouping = static_cast<Grouping>(bytes.up_to(static_cast<std::int64_t>(all_groupings.back())));
     spec.recipe =
         all_recipes()[static_cast<std::size_t>(bytes.up_to(static_cast<std::int64_t>(all_recipes().size()) - 1))];
     spec.layout = bytes.pick({Layout::nt, Layout::nn, Layout::tn, Layout::tt});
@@ -148,6 +148,8 @@ void RandomCase::repeat_inputs(Bytes& bytes) {
     if (!input.tensor->given() || (input.tensor == &p.c && case_->spec().in_place)) return;
     const int i = static_cast<int>(bytes.up_to(input.tensor->shape.rank() - 1));
     if (input.tensor->format == Format::e2m1 && input.tensor->strides[i] == 1) return;
+    const bool values = input.tensor == &p.a.values || input.tensor == &p.b.values;
+    if (values && p.groups.grouping == Grouping::k_grouped_flat) return;  // has no gaps
     input.tensor->strides[i] = 0;
     replaced_ = true;  // other sums than the ones that were made to be exact
     changes_ += std::string(" ") + input.name + ".strides[" + std::to_string(i) + "]=0";

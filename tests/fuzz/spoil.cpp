@@ -78,7 +78,7 @@ std::string spoil_sizes(Problem& p, Bytes& bytes) {
         tensor == &p.a.scales || tensor == &p.b.scales || tensor == &p.a.tensor_scale || tensor == &p.b.tensor_scale;
     if (scales) {
         for (int i = 0; i < tensor->shape.rank() && i < Dims::capacity; ++i) tensor->shape[i] += 301;
-        if (p.groups.grouping != Grouping::k_grouped) return std::string(name) + " grown";
+        if (!is_k_grouped(p.groups.grouping)) return std::string(name) + " grown";
         tensor->shape[0] += 1;
         return std::string(name) + " grown in a k-grouped call";
     }

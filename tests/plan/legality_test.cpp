@@ -148,7 +148,7 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 ASSERT_NE(explanation.chosen.has_value(), !explanation.unavailable.empty());
                 planned += explanation.chosen ? 1 : 0;
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
-                const bool served = layout == Layout::nt && grouping != Grouping::k_grouped && is_served(recipe);
+                const bool served = layout == Layout::nt && !is_k_grouped(grouping) && is_served(recipe);
                 EXPECT_EQ(explanation.chosen.has_value(), served) << name(recipe) << " " << name(layout);
             }
         }

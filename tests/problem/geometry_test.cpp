@@ -23,7 +23,7 @@ using Row =
 std::vector<Row> rows_of(const Problem& p) {
     std::vector<Row> rows;
     for (const GroupGemm& x : group_gemms(geometry(p))) {
-        rows.emplace_back(x.group, x.row_begin, x.rows, x.k_begin, x.k_count, x.a_block_begin, x.b_block_begin);
+        rows.emplace_back(x.group, x.row_begin, x.rows, x.k_begin, x.k_count, x.a.block, x.b.block);
     }
     return rows;
 }
@@ -151,6 +151,45 @@ TEST(Gemms, KGroupedBlocksStartAnewInEachGroup) {
     p.b.scales = placed(Format::ue8m0, {4, 16});
     ends = {1, 2, 512};
     EXPECT_EQ(rows_of(p), (Rows{{0, 0, 8, 0, 1, 0, 0}, {1, 0, 8, 1, 1, 1, 1}, {2, 0, 8, 2, 256, 2, 2}}));
+}
+
+TEST(Gemms, KGroupedAligned) {
+    SampleSpec spec{.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "1x128:bf16", .m = 8, .k = 512};
+    spec.recipe = "1x128:mxfp4";
+    spec.groups = 3;
+    EXPECT_EQ(gemms_with(spec, {129, 256, 400}),
+              (Rows{{0, 0, 8, 0, 129, 0, 0}, {1, 0, 8, 256, 0, 2, 8}, {2, 0, 8, 256, 144, 2, 8}}));
+    EXPECT_EQ(gemms_with(spec, {1, 257, highest}, 256),
+              (Rows{{0, 0, 8, 0, 1, 0, 0}, {1, 0, 8, 256, 1, 2, 8}, {2, 0, 8, 512, 0, 4, 16}}));
+    EXPECT_EQ(gemms_with(spec, {lowest, 400, 3}),
+              (Rows{{0, 0, 8, 0, 0, 0, 0}, {1, 0, 8, 0, 400, 0, 0}, {2, 0, 8, 512, 0, 4, 16}}));
+    spec.recipe = "bf16:bf16";
+    EXPECT_EQ(gemms_with(spec, {1, 8, 9}, 8),
+              (Rows{{0, 0, 8, 0, 1, 0, 0}, {1, 0, 8, 8, 0, 0, 0}, {2, 0, 8, 8, 1, 0, 0}}));
+}
+
+TEST(Gemms, KGroupedFlat) {
+    SampleSpec spec{.grouping = Grouping::k_grouped_flat, .recipe = "1x128:1x128", .m = 8, .n = 4, .k = 512};
+    spec.groups = 4;
+    Problem p = sample(spec);
+    std::vector<std::int64_t> counts{129, -1, 128, highest};
+    p.a.scales = placed(Format::f32, {8, 5});
+    p.b.scales = placed(Format::f32, {4, 5});
+    p.groups.sizes = row_major(counts.data(), Format::i64, {4});
+    EXPECT_EQ(
+        rows_of(p),
+        (Rows{{0, 0, 8, 0, 129, 0, 0}, {1, 0, 8, 129, 0, 2, 2}, {2, 0, 8, 129, 128, 2, 2}, {3, 0, 8, 257, 255, 3, 3}}));
+    const std::vector<GroupGemm> gemms = group_gemms(geometry(p));
+    EXPECT_EQ(gemms[3].a.value, 8 * 257);
+    EXPECT_EQ(gemms[3].b.value, 4 * 257);
+    EXPECT_EQ(gemms[3].a.row_stride, 255);
+    p.b.scales = placed(Format::f32, {4, 4});  // loses the last 127 of k, but its rows are where they were
+    EXPECT_EQ(group_gemms(geometry(p))[3].k_count, 128);
+    EXPECT_EQ(group_gemms(geometry(p))[3].a.row_stride, 255);
+    spec = {.grouping = Grouping::k_grouped_flat, .layout = Layout::tn, .recipe = "bf16:bf16", .k = 512, .groups = 2};
+    p = sample(spec);
+    p.groups.sizes = row_major(counts.data(), Format::i64, {2});
+    EXPECT_EQ(group_gemms(geometry(p))[1].a.row_stride, 1) << "[k, m]: groups follow one another already";
 }
 
 TEST(Gemms, SizesInStrides) {

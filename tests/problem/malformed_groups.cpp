@@ -53,6 +53,19 @@ std::vector<Malformed> malformed_groups() {
          .spec = {.grouping = Grouping::m_grouped_aligned_offsets},
          .make = [](Problem& p) { p.groups.alignment = 0; },
          .messages = {"groups.alignment: 0 given, 1 or more expected"}},
+        {.mistake = "groups of k that begin within a block of scales",
+         .spec = {.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "row:mxfp4"},
+         .make = [](Problem& p) { p.groups.alignment = 48; },
+         .messages = {"groups.alignment: 48 given, a multiple of 32 expected for 1x32 scaling of b; each group begins "
+                      "with a block of its own"}},
+        {.mistake = "flat groups of k with gaps between rows",
+         .spec = {.grouping = Grouping::k_grouped_flat},
+         .make =
+             [](Problem& p) {
+                 p.b.values.strides = {496, 1};
+             },
+         .messages = {"b.values.strides: [496, 1] given, [512, 1] expected for k_grouped_flat; groups follow one "
+                      "another without gaps; copy it, or give ends with k_grouped"}},
         {.mistake = "index alignment 0",
          .spec = {.grouping = Grouping::m_grouped_indices},
          .make = [](Problem& p) { p.groups.index_alignment = 0; },

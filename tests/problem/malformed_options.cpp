@@ -49,8 +49,8 @@ std::vector<Malformed> words() {
          .messages = {"layout: 4 given, 0 to 3 expected"}},
         {.mistake = "an unknown grouping",
          .spec = {},
-         .make = [](Problem& p) { p.groups.grouping = static_cast<Grouping>(7); },
-         .messages = {"groups.grouping: 7 given, 0 to 6 expected"}},
+         .make = [](Problem& p) { p.groups.grouping = static_cast<Grouping>(9); },
+         .messages = {"groups.grouping: 9 given, 0 to 8 expected"}},
         {.mistake = "three unknown words",
          .spec = {},
          .make =

@@ -61,7 +61,7 @@ Problem sample(const SampleSpec& s) {
     const std::optional<Recipe> recipe = parse_recipe(s.recipe);
     if (!recipe) throw std::invalid_argument(s.recipe);
     const bool masked = s.grouping == Grouping::m_grouped_masked;
-    const bool k_grouped = s.grouping == Grouping::k_grouped;
+    const bool k_grouped = is_k_grouped(s.grouping);
     const bool batched = s.grouping == Grouping::batched;
     Problem p;
     p.layout = s.layout;

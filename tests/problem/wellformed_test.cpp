@@ -15,7 +15,9 @@ constexpr Grouping groupings[] = {Grouping::dense,
                                   Grouping::m_grouped_offsets,
                                   Grouping::m_grouped_aligned_offsets,
                                   Grouping::m_grouped_masked,
-                                  Grouping::k_grouped};
+                                  Grouping::k_grouped,
+                                  Grouping::k_grouped_aligned_offsets,
+                                  Grouping::k_grouped_flat};
 
 std::string findings_of(const Problem& problem) {
     std::string text;

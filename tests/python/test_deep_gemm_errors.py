@@ -88,7 +88,6 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
         (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: \[8, 256\] given, \[groups, m, k\] expected"),
         (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^ks_cpu: 100 given, multiples of 128 from 0 on expected"),
         (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: 1 numbers given, 2, as d has groups, expected"),
-        (K_GROUPED, "ks_cpu", lambda _: None, r"^ks_cpu: None given, the k of each group expected; Hopper"),
         (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: \[34816\] given, contiguous \[17408\]"),
         (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: .* torch.bfloat16 given, \[groups, m, n\] of torch.float32"),
         (K_GROUPED, "grouped_layout", lambda x: x.float(), r"^grouped_layout: .*ks_cpu on the device"),
@@ -132,6 +131,11 @@ def test_modules_of_what_is_not_here():
     assert deep_gemm.mega.SymmBuffer is deep_gemm.SymmBuffer
     with pytest.raises(NotImplementedError, match=r"^deep_gemm\.legacy\.m_grouped_gemm"):
         _ = deep_gemm.legacy.m_grouped_gemm
+
+
+def test_k_of_groups_from_nowhere(call):
+    with pytest.raises(ValueError, match=r"^ks_cpu: None given, the k of each group expected; pass ks_cpu, grouped"):
+        call(K_GROUPED, ks_cpu=None, grouped_layout=None)
 
 
 def test_psum_of_k_is_for_other_gpus(call):

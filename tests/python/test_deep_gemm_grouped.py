@@ -197,6 +197,17 @@ def test_k_grouped_fp8_nt(rng, words):
     assert torch.equal(c, expected)
 
 
+def test_k_of_groups_from_either_tensor(rng):
+    """ks_cpu may be None, and so may grouped_layout and c; groups without k are zeros."""
+    (a, reals_a), (b, reals_b) = flat_groups(rng, 24, KS), flat_groups(rng, 40, KS)
+    expected = k_grouped_product(torch.zeros(G, 24, 40), reals_a, reals_b)
+    for ks, layout in ((None, torch.tensor(KS, dtype=INT)), (KS, None)):
+        d = sentinel(G, 24, 40, dtype=F32)
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, ks, layout)
+        assert torch.equal(d, expected)
+        assert not d[1].any()
+
+
 def test_k_grouped_tn(rng):
     (a, reals_a), (b, reals_b) = flat_groups(rng, 24, KS), flat_groups(rng, 40, KS)
     c, layout = integers(rng, G, 24, 40, dtype=F32), torch.tensor(KS, dtype=INT)
@@ -207,8 +218,9 @@ def test_k_grouped_tn(rng):
         columns = torch.cat([part.view(rows, k) for part, k in zip(parts, KS, strict=True)], 1)
         tall.append((columns.T.contiguous().view(torch.float8_e4m3fn), sf.T.contiguous()))
     d = sentinel(G, 24, 40, dtype=F32)
-    deep_gemm.k_grouped_fp8_gemm_tn_contiguous(*tall, d, KS, layout, c)
-    assert torch.equal(d, expected)
+    for ks in (KS, None):
+        deep_gemm.k_grouped_fp8_gemm_tn_contiguous(*tall, d.fill_(SENTINEL), ks, layout, c)
+        assert torch.equal(d, expected)
     reals = [torch.cat(parts, 1).T.to(BF16) for parts in (reals_a, reals_b)]  # exact: small integers
     deep_gemm.k_grouped_bf16_gemm_tn_contiguous(*reals, c, KS, layout, c)
     assert torch.equal(c, expected)

@@ -206,6 +206,17 @@ def test_lists_of_sizes_hold_integers(wrong):
     assert message(lambda: tw.k_grouped_gemm(A, A, offsets=[4, wrong])).startswith("offsets[1]: ")
 
 
+def test_groups_of_k_are_given_in_one_way():
+    text = message(lambda: tw.k_grouped_gemm(A, A, offsets=[4], counts=[4]))
+    assert text == "groups: offsets, counts given, exactly one of offsets, aligned_offsets, counts expected"
+    a, b = tw.quantize(A, "1x128"), tw.quantize(A, "row")
+    text = message(lambda: tw.k_grouped_gemm(a, b, aligned_offsets=[4], alignment=8))
+    assert text.startswith("groups.alignment: 8 given, a multiple of 128 expected for 1x128 scaling of a; each group")
+    apart = np.zeros((4, 40), np.float32)[:, :32]
+    text = message(lambda: tw.k_grouped_gemm(apart, apart, counts=[32]))
+    assert "a.values.strides: [40, 1] given, [32, 1] expected for k_grouped_flat; groups follow one another" in text
+
+
 def test_lists_of_sizes_that_are_right():
     expected = tw.grouped_gemm(A, EXPERTS, offsets=np.array([1, 4]))
     for sizes in ([1, 4], (1, 4), [np.int32(1), np.uint8(4)]):

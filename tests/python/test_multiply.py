@@ -124,6 +124,25 @@ def test_k_grouped(rng, recipe, layout):
         np.testing.assert_array_equal(d[group], a.real[:, begin:end] @ b.real[:, begin:end].T)
 
 
+@pytest.mark.parametrize("recipe", ["1x128:1x128", "1x128:128x128", "row:row", "bf16:bf16"])
+def test_k_grouped_by_aligned_ends(rng, recipe):
+    """What is between two groups does not count, whatever it is."""
+    a, b = exact_pair(rng, (4, 384), (6, 384), recipe)
+    d = tw.k_grouped_gemm(a.given, b.given, aligned_offsets=[100, 128, 257], out_dtype="f32")
+    for group, (begin, end) in enumerate([(0, 100), (128, 128), (128, 257)]):
+        np.testing.assert_array_equal(d[group], a.real[:, begin:end] @ b.real[:, begin:end].T)
+
+
+def test_k_grouped_flat(rng):
+    """In memory [rows, k of a group] after one another; c is added, and a group without k is c."""
+    counts = [127, 0, 1, 129]
+    parts = [[rng.integers(-3, 4, (rows, k)).astype(np.float32) for k in counts] for rows in (4, 6)]
+    flat = [np.concatenate([part.ravel() for part in side]).reshape(len(side[0]), -1) for side in parts]
+    c = rng.integers(-9, 9, (4, 4, 6)).astype(np.float32)
+    d = tw.k_grouped_gemm(*flat, counts=counts, c=c, out_dtype="f32")
+    np.testing.assert_array_equal(d, c + np.stack([a @ b.T for a, b in zip(*parts, strict=True)]))
+
+
 @pytest.mark.parametrize("m,n,k", [(0, 4, 32), (4, 0, 32), (4, 4, 0)])
 def test_nothing_to_do(m, n, k):
     d = tw.gemm(np.zeros((m, k), np.float32), np.zeros((n, k), np.float32), out_dtype="f32")

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tilewright._multiply import gemm, grouped_gemm
+from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
 from tilewright._quantize import Quantized
 from tilewright.deep_gemm import _fp8
 from tilewright.deep_gemm._checks import refuse, shape_text
-from tilewright.deep_gemm._operands import call, check_dense
+from tilewright.deep_gemm._operands import call
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 
 
@@ -180,23 +180,27 @@ def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
 
 
 def k_grouped(
-    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int], layout: Tensor | None, multiple: int
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int] | None, layout: Tensor | None, multiple: int
 ) -> None:
     """a [sum k, m], b [sum k, n], d [groups, m, n]: a product for each group, on the caller's stream."""
     check_types(a, b)
     if d.dim() != 3 or d.dtype != torch.float32:
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
     groups, m, n = d.shape
+    ks = _fp8.known_ks(ks, layout, groups)
     _fp8.check_ks(ks, groups, layout, multiple)
     _fp8.check_c(c, d)
     for name, values, rows in (("a", a, m), ("b", b, n)):
         if list(values.shape) != [sum(ks), rows]:
             refuse(name, shape_text(values), f"[{sum(ks)}, {rows}] for sum(ks_cpu) = {sum(ks)}")
+    if not a.is_cuda:
+        call(k_grouped_gemm, a.T, b.T, offsets=list(accumulate(ks)), out=d, c=c)
+        return
     calls = [
         (a[start:end].T, b[start:end].T, d[group], None if c is None else c[group])
         for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0)))
     ]
     for part in calls:
-        _check_sizes(*part) if a.is_cuda else check_dense(*part)
+        _check_sizes(*part)
     for part in calls:
         dense(*part)

@@ -8,13 +8,14 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from tilewright._multiply import batched_gemm, blocks_gemm, gemm, grouped_gemm
+from tilewright._multiply import batched_gemm, blocks_gemm, gemm, grouped_gemm, k_grouped_gemm
 from tilewright.deep_gemm._checks import refuse, shape_text
 from tilewright.deep_gemm._operands import (
     Groups,
     Pair,
     call,
     check_dense,
+    k_grouped_operand,
     mn_major_if,
     operands,
     operands_in_place,
@@ -141,17 +142,18 @@ def _check_factors(name: str, sf: Tensor, rows: int, ks: Sequence[int], gran_k: 
 
 def k_grouped(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
-    ks: Sequence[int], layout: Tensor | None, flat: bool, multiple: int, recipe: Sequence[int],
+    ks: Ints, layout: Tensor | None, flat: bool, multiple: int, recipe: Sequence[int],
 ) -> None:  # fmt: skip
     """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn].
 
-    All groups are checked before the first one runs.
+    ks: on the host; None on the CPU: those of layout.
     """
     if d.dim() != 3 or d.dtype != torch.float32:
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
     if len(recipe) != 3 or recipe[2] <= 0:
         refuse("recipe", tuple(recipe), "(gran_m, gran_n, gran_k)")
     groups, m, n = d.shape
+    ks = known_ks(ks, layout, groups)
     check_ks(ks, groups, layout, multiple)
     check_c(c, d)
     for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
@@ -161,15 +163,41 @@ def k_grouped(
         _check_factors(name, sf, rows, ks, recipe[2], flat)
     if not flat:
         sfa, sfb = sfa.T, sfb.T
+    if d.is_cuda:
+        _launch_each_group(a, sfa, b, sfb, d, c, ks, flat, recipe)
+        return
+    a, b = (x.view(rows, sum(ks)) if flat else x.T for x, rows in ((a, m), (b, n)))
+    of_a, of_b = (recipe[0], recipe[2]), (recipe[1], recipe[2])
+    pair = k_grouped_operand("a", a, sfa, of_a, ks), k_grouped_operand("b", b, sfb, of_b, ks)
+    groups_of_k = {"counts": ks} if flat else {"offsets": list(accumulate(ks))}
+    call(k_grouped_gemm, *pair, out=d, c=c, **groups_of_k)
+
+
+def known_ks(ks: Ints, layout: Tensor | None, groups: int) -> list[int]:
+    if ks is not None:
+        return list(ks)
+    if layout is None:
+        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu, grouped_layout or both")
+    if layout.is_cuda:
+        refuse("ks_cpu", None, "the k of each group", "a Hopper GPU needs them on the host in this version")
+    check_layout("grouped_layout", layout, groups, "the k of each group")
+    return layout.tolist()
+
+
+def _launch_each_group(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
+    ks: Sequence[int], flat: bool, recipe: Sequence[int],
+) -> None:  # fmt: skip
+    """On a GPU. All groups are checked before the first one runs."""
+    groups, m, n = d.shape
     starts = list(pairwise(accumulate(ks, initial=0)))
     values = [[_group_values(x, rows, group, flat) for group in starts] for x, rows in ((a, m), (b, n))]
     outputs = [(d[group], None if c is None else c[group]) for group in range(groups)]
     pairs = _group_operands(values, sfa, sfb, ks, recipe)
-    if d.is_cuda:
-        copies = [scales_to_copy(pair, *output) for pair, output in zip(pairs, outputs, strict=True)]
-        copy_a, copy_b = (any(copy[i] for copy in copies) for i in (0, 1))
-        if copy_a or copy_b:  # once, and not for each group
-            pairs = _group_operands(values, mn_major_if(copy_a, sfa), mn_major_if(copy_b, sfb), ks, recipe)
+    copies = [scales_to_copy(pair, *output) for pair, output in zip(pairs, outputs, strict=True)]
+    copy_a, copy_b = (any(copy[i] for copy in copies) for i in (0, 1))
+    if copy_a or copy_b:  # once, and not for each group
+        pairs = _group_operands(values, mn_major_if(copy_a, sfa), mn_major_if(copy_b, sfb), ks, recipe)
     for pair, output in zip(pairs, outputs, strict=True):
         check_dense(*pair, *output)
     for pair, (out, added) in zip(pairs, outputs, strict=True):

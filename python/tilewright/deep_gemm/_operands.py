@@ -137,6 +137,23 @@ def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Gra
         raise _in_our_words(error.findings, name, has_factors=True) from None
 
 
+def k_grouped_operand(
+    name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity, ks: Sequence[int]
+) -> _core.Operand:
+    """All groups' values [rows, sum k] with their factors. Packed factors are unpacked: groups start in a new int32."""
+    if (values.dtype, sf.dtype, granularity) in _AS_GIVEN or not ks:
+        return _operand(name, values, sf, granularity)
+    share = granularity[1] * (4 if sf.dtype == torch.int32 else 1)
+    parts, recipe, start, column = [], "", 0, 0
+    for k in ks:
+        width = -(-k // share)
+        group = values.narrow(1, start, k), sf.narrow(1, column, width)
+        _, scales, recipe = _converted(name, *group, granularity)
+        parts.append(scales)
+        start, column = start + k, column + width
+    return _core.Operand(values, recipe, torch.cat(parts, 1), None)
+
+
 def _converted(
     name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity
 ) -> tuple[torch.Tensor, torch.Tensor, str]:

@@ -109,14 +109,12 @@ def m_grouped_bf16_gemm_nt_masked(
     _operators.m_grouped_bf16_gemm_masked(a, b, d, masked_m, expected_m)
 
 
-def _ks(function: str, ks_cpu: Sequence[int] | None, older: Sequence[int] | None, psum: bool) -> list[int]:
-    """The host's numbers; older versions called them ks."""
+def _ks(function: str, ks_cpu: Sequence[int] | None, older: Sequence[int] | None, psum: bool) -> list[int] | None:
+    """On the host, if they were given; the argument was called ks."""
     if psum:
         raise NotImplementedError(f"{function}: use_psum_layout=True is for other GPUs than Hopper; pass ks_cpu")
     given = ks_cpu if older is None else older
-    if given is None or len(given) == 0:
-        refuse("ks_cpu", given, "the k of each group", "Hopper needs them on the host")
-    return whole_numbers("ks_cpu", given)
+    return None if given is None or len(given) == 0 else whole_numbers("ks_cpu", given)
 
 
 def k_grouped_fp8_gemm_nt_contiguous(
@@ -128,7 +126,8 @@ def k_grouped_fp8_gemm_nt_contiguous(
     """d[g] = c[g] + a_g @ b_g.T in f32, with a_g [m, k of g] and b_g [n, k of g] one after another in flat a[0], b[0].
 
     Factors: float32 [m, sum k / 128], [n, sum k / 128], or int32 with four packed UE8M0, [m, sum of ceil(k / 512)] and
-    [n, ...]. Each k is a multiple of 128; 0 is allowed. One launch a group.
+    [n, ...]. Each k is a multiple of 128; 0 is allowed. ks_cpu or grouped_layout may be left out on the CPU, where it is
+    one call of the library; on a GPU ks_cpu is needed and each group is a launch.
     """
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)
@@ -156,7 +155,7 @@ def k_grouped_bf16_gemm_tn_contiguous(
     c: Tensor | None = None, compiled_dims: str = "mn", use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. One launch a group."""
+    """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. On a GPU one launch a group, and ks_cpu."""
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_bf16_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor

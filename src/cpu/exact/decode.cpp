@@ -55,16 +55,16 @@ std::int64_t tile_index(const TileLayout& layout, std::int64_t row) {
 /// Reads along the dimension of the smaller stride.
 template <class Read>
 void copy(const OperandRange& range, const TileLayout& layout, Read read, float* out) {
-    const Strides& strides = range.operand.value_strides;
-    const std::int64_t begin = value_index(range.operand, range.group, range.row_begin, range.k_begin + range.k);
-    if (strides.k == 1) {
+    const std::int64_t row_stride = range.origin.row_stride, k_stride = range.operand.value_strides.k;
+    const std::int64_t begin = value_index(range.operand, range.origin, range.row_begin, range.k);
+    if (k_stride == 1) {
         // In short runs of k, so that the lines of cache that one row writes are still there for the next.
         constexpr std::int64_t run = 16;
         for (std::int64_t k_begin = 0; k_begin < range.k_count; k_begin += run) {
             const std::int64_t k_end = std::min(k_begin + run, range.k_count);
             for (std::int64_t row = 0; row < range.rows; ++row) {
                 float* to = out + tile_index(layout, row);
-                const std::int64_t from = begin + row * strides.row;
+                const std::int64_t from = begin + row * row_stride;
                 for (std::int64_t k = k_begin; k < k_end; ++k) to[k * layout.panel] = read(from + k);
             }
         }
@@ -74,8 +74,8 @@ void copy(const OperandRange& range, const TileLayout& layout, Read read, float*
         const std::int64_t count = std::min<std::int64_t>(layout.panel, range.rows - row);
         for (std::int64_t k = 0; k < range.k_count; ++k) {
             float* to = out + tile_index(layout, row) + k * layout.panel;
-            const std::int64_t from = begin + row * strides.row + k * strides.k;
-            for (std::int64_t i = 0; i < count; ++i) to[i] = read(from + i * strides.row);
+            const std::int64_t from = begin + row * row_stride + k * k_stride;
+            for (std::int64_t i = 0; i < count; ++i) to[i] = read(from + i * row_stride);
         }
     }
 }
@@ -98,7 +98,7 @@ void apply_block_scales(const OperandRange& range, const TileLayout& layout, flo
     const int block = operand.k_block();
     for (std::int64_t row = 0; row < range.rows; ++row) {
         for (std::int64_t k = 0; k < range.k_count; k += block) {
-            const std::int64_t column = range.block_begin + (range.k + k) / block;
+            const std::int64_t column = range.origin.block + (range.k + k) / block;
             const auto scale =
                 static_cast<float>(formats::load(operand.scales, operand.recipe.scales,
                                                  scale_index(operand, range.group, range.row_begin + row, column)));
@@ -163,7 +163,7 @@ void decode_tile(const OperandRange& range, const TileLayout& layout, DecodedTil
 void load_scales(const OperandRange& range, float* out) {
     const OperandGeometry& operand = range.operand;
     const int block = operand.k_block();
-    const std::int64_t column = block == 0 ? 0 : range.block_begin + range.k / block;
+    const std::int64_t column = block == 0 ? 0 : range.origin.block + range.k / block;
     for (std::int64_t row = 0; row < range.rows; ++row) {
         const std::int64_t index = scale_index(operand, range.group, range.row_begin + row, column);
         out[row] = static_cast<float>(formats::load(operand.scales, operand.recipe.scales, index));

@@ -20,10 +20,9 @@ struct OperandRange {
     std::int64_t group = 0;
     std::int64_t row_begin = 0;
     std::int64_t rows = 0;
-    std::int64_t k_begin = 0;      // of the GEMM
-    std::int64_t block_begin = 0;  // scale columns before the GEMM
-    std::int64_t k = 0;            // from the GEMM's beginning
-    std::int64_t k_count = 0;      // at most tile_k
+    Origin origin{};           // of the GEMM
+    std::int64_t k = 0;        // from the GEMM's beginning
+    std::int64_t k_count = 0;  // at most tile_k
 };
 
 /// Rows are stored in panels: element (row, k) at ((row / panel) * tile_k + k) * panel + row % panel. Panels of one row

@@ -106,8 +106,7 @@ private:
                 .group = gemm.group,
                 .row_begin = gemm.row_begin + place_.row,
                 .rows = place_.rows,
-                .k_begin = gemm.k_begin,
-                .block_begin = gemm.a_block_begin,
+                .origin = gemm.a,
                 .k = k,
                 .k_count = k_count};
     }
@@ -117,8 +116,7 @@ private:
                 .group = gemm.group,
                 .row_begin = place_.column,
                 .rows = place_.columns,
-                .k_begin = gemm.k_begin,
-                .block_begin = gemm.b_block_begin,
+                .origin = gemm.b,
                 .k = k,
                 .k_count = k_count};
     }

@@ -38,8 +38,8 @@ std::vector<GroupGemm> merged_gemms(const Geometry& g, std::vector<std::int64_t>
 
 Product make_product(const Geometry& g, const GroupGemm& gemm, const std::vector<std::int64_t>& row_numbers) {
     const bool listed = !row_numbers.empty();
-    Product p{.row_operand = {&g.a, gemm.group, gemm.k_begin, gemm.a_block_begin},
-              .column_operand = {&g.b, gemm.group, gemm.k_begin, gemm.b_block_begin},
+    Product p{.row_operand = {&g.a, gemm.group, gemm.a},
+              .column_operand = {&g.b, gemm.group, gemm.b},
               .rows = {.list = listed ? row_numbers.data() + gemm.row_begin : nullptr,
                        .first = listed ? 0 : gemm.row_begin,
                        .count = gemm.rows},

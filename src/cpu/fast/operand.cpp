@@ -27,7 +27,7 @@ float row_scale(const OperandSlice& slice, std::int64_t row) {
 }
 
 std::int64_t first_scale_column(const OperandBlock& block) {
-    return block.slice.block_begin + block.k / block.slice.operand->k_block();
+    return block.slice.origin.block + block.k / block.slice.operand->k_block();
 }
 
 bool is_moderate(float scale, float largest) {
@@ -39,7 +39,7 @@ bool is_moderate(float scale, float largest) {
 bool is_zero(const OperandBlock& block, std::int64_t row, int k_begin, int k_end) {
     const OperandGeometry& operand = *block.slice.operand;
     for (std::int64_t k = block.k + k_begin; k < block.k + k_end; ++k) {
-        const std::int64_t index = value_index(operand, block.slice.group, row, block.slice.k_begin + k);
+        const std::int64_t index = value_index(operand, block.slice.origin, row, k);
         if (formats::load(operand.values, operand.recipe.values, index) != 0) return false;
     }
     return true;
@@ -148,8 +148,8 @@ DecodeJob decode_job(const OperandBlock& block) {
             .rows = block.rows.list,
             .first_row = block.rows.first,
             .row_count = static_cast<int>(block.rows.count),
-            .base = value_index(operand, block.slice.group, 0, block.slice.k_begin + block.k),
-            .row_stride = operand.value_strides.row,
+            .base = value_index(operand, block.slice.origin, 0, block.k),
+            .row_stride = block.slice.origin.row_stride,
             .k_stride = operand.value_strides.k,
             .k_count = block.k_count,
             .k_block = operand.k_block()};

@@ -39,8 +39,7 @@ struct Rows {
 struct OperandSlice {
     const OperandGeometry* operand = nullptr;
     std::int64_t group = 0;
-    std::int64_t k_begin = 0;
-    std::int64_t block_begin = 0;
+    Origin origin{};
 };
 
 /// Some rows and some k (a multiple of 128 from the GEMM's beginning) of a slice.

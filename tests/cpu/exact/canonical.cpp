@@ -16,16 +16,15 @@ struct Line {
     const OperandGeometry& operand;
     std::int64_t group;
     std::int64_t row;
-    std::int64_t k_begin;
-    std::int64_t block_begin;
+    Origin origin;
 
     double value(std::int64_t k) const {
-        return formats::load(operand.values, operand.recipe.values, value_index(operand, group, row, k_begin + k));
+        return formats::load(operand.values, operand.recipe.values, value_index(operand, origin, row, k));
     }
     float scale(std::int64_t k) const {
         if (operand.scales == nullptr) return 1;
         const int block = operand.k_block();
-        const std::int64_t column = block == 0 ? 0 : block_begin + k / block;
+        const std::int64_t column = block == 0 ? 0 : origin.block + k / block;
         return float(formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, column)));
     }
     float tensor_scale() const {
@@ -114,8 +113,8 @@ std::uint32_t rounded(Format format, float value) {
 std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int64_t row, std::int64_t column,
                              std::span<const std::int64_t> k_splits) {
     const Element element{
-        .a = {g.a, gemm.group, gemm.row_begin + row, gemm.k_begin, gemm.a_block_begin},
-        .b = {g.b, gemm.group, column, gemm.k_begin, gemm.b_block_begin},
+        .a = {g.a, gemm.group, gemm.row_begin + row, gemm.a},
+        .b = {g.b, gemm.group, column, gemm.b},
         .promoted = g.accumulation == Accumulation::promoted,
     };
     float c = 0;

@@ -28,7 +28,9 @@ constexpr std::array groupings{Grouping::dense,
                                Grouping::m_grouped_offsets,
                                Grouping::m_grouped_aligned_offsets,
                                Grouping::m_grouped_masked,
-                               Grouping::k_grouped};
+                               Grouping::k_grouped,
+                               Grouping::k_grouped_aligned_offsets,
+                               Grouping::k_grouped_flat};
 constexpr std::array layouts{Layout::nt, Layout::nn, Layout::tn, Layout::tt};
 constexpr std::array outputs{Format::bf16, Format::f16, Format::f32};
 

@@ -17,7 +17,9 @@ constexpr Grouping groupings[] = {Grouping::dense,
                                   Grouping::m_grouped_offsets,
                                   Grouping::m_grouped_aligned_offsets,
                                   Grouping::m_grouped_masked,
-                                  Grouping::k_grouped};
+                                  Grouping::k_grouped,
+                                  Grouping::k_grouped_aligned_offsets,
+                                  Grouping::k_grouped_flat};
 
 Distribution pick_distribution(check::Random& random) {
     const auto& list = check::random_distributions();
