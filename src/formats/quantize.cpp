@@ -1,9 +1,9 @@
 // Quantising and dequantising whole matrices: tile by tile, in parallel, whatever the strides.
-#include "base/threads.h"
 #include "formats/block_scale.h"
-#include "formats/element.h"
 #include "formats/matrix_view.h"
 #include "formats/quantize_check.h"
+#include "formats/runner.h"
+#include "formats/scale_view.h"
 
 #include <tilewright/error.h>
 #include <tilewright/quantize.h>
@@ -16,69 +16,11 @@ namespace {
 
 using namespace formats;
 
-/// Scales by the element they belong to.
-struct ScaleView {
-    void* data = nullptr;
-    Format format = Format::f32;
-    std::int64_t group_stride = 0;
-    std::int64_t row_stride = 0;
-    std::int64_t column_stride = 0;
-    int row_block = 0;  // 0: one scale for all rows
-    int k_block = 0;    // 0: one scale for all of k
-
-    ScaleView(const Tensor& scales, Granularity granularity)
-        : data(scales.data),
-          format(scales.format),
-          row_block(tilewright::row_block(granularity)),
-          k_block(tilewright::k_block(granularity)) {
-        int dim = scales.shape.rank() - 1;
-        if (k_block > 0) column_stride = scales.strides[dim--];
-        if (row_block > 0) row_stride = scales.strides[dim--];
-        // One scale for all groups has a stride that is never used.
-        if (dim == 0 && scales.shape[0] > 1) group_stride = scales.strides[0];
-    }
-
-    std::int64_t index(std::int64_t group, std::int64_t row, std::int64_t column) const {
-        return group * group_stride + (row_block > 0 ? row / row_block * row_stride : 0) +
-               (k_block > 0 ? column / k_block * column_stride : 0);
-    }
-    double get(std::int64_t group, std::int64_t row, std::int64_t column) const {
-        return data == nullptr ? 1 : formats::load(data, format, index(group, row, column));
-    }
-    void set(std::int64_t group, std::int64_t row, std::int64_t column, double value) const {
-        formats::store(data, format, index(group, row, column), value);
-    }
-};
-
 /// Tall tiles where a scale, or a run in memory, spans many rows; else flat ones, which stay in the nearest cache.
 std::int64_t strip_rows(Granularity granularity, const MatrixView& in) {
     const bool turned = in.has_contiguous_rows() && !in.has_contiguous_columns();
     return turned || granularity == Granularity::block_128x128 ? 128 : 32;
 }
-
-/// The threads and the cancellation of one call.
-class Runner {
-public:
-    Runner(const MatrixView& source, const ConversionOptions& how)
-        : threads_(region_threads(how.threads, source.groups * source.rows * source.columns / elements_for_a_thread)),
-          cancellation_(how.cancelled) {}
-
-    template <class Item>
-    void for_each(std::int64_t count, Item item) {
-#pragma omp parallel for schedule(static) num_threads(threads_) if (threads_ > 1)
-        for (std::int64_t i = 0; i < count; ++i) {
-            if (!cancellation_.requested()) item(i);
-        }
-        cancellation_.check();
-    }
-
-private:
-    /// Starting a thread costs more than converting this many.
-    static constexpr std::int64_t elements_for_a_thread = 32768;
-
-    int threads_;
-    Cancellation cancellation_;
-};
 
 // ---- scales that need a look at all of k first ----
 

@@ -6,19 +6,7 @@
 #include <utility>
 
 namespace tilewright::formats {
-namespace {
 
-bool is_empty(const Dims& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size == 0; });
-}
-
-std::string words(std::initializer_list<Format> formats) {
-    std::string text;
-    for (const Format format : formats) text += (text.empty() ? "" : " or ") + std::string(name(format));
-    return text;
-}
-
-/// Two elements of a tensor that is written share no memory: its strides nest.
 bool overlaps(const Tensor& tensor) {
     std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride, size
     for (int i = 0; i < tensor.shape.rank(); ++i) {
@@ -31,6 +19,18 @@ bool overlaps(const Tensor& tensor) {
         extent += stride * (size - 1);
     }
     return false;
+}
+
+namespace {
+
+bool is_empty(const Dims& shape) {
+    return std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size == 0; });
+}
+
+std::string words(std::initializer_list<Format> formats) {
+    std::string text;
+    for (const Format format : formats) text += (text.empty() ? "" : " or ") + std::string(name(format));
+    return text;
 }
 
 enum class Use { read, written };

@@ -7,6 +7,9 @@
 
 namespace tilewright::formats {
 
+/// Elements of a tensor that is written may share memory: its strides do not nest.
+bool overlaps(const Tensor& tensor);
+
 std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out);
 /// Without `out`: into memory of the right shape.
 std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions& options);

@@ -3,52 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <concepts>
 #include <cstddef>
-#include <string_view>
-#include <utility>
 
 #include "hopper/tile/fields.h"
+#include "launch/initializers.h"
 #include "plan/planned_tile.h"
 
 namespace tilewright::launch {
-namespace {
-
 using namespace hopper;
-
-constexpr const char* type_name(Storage) { return "Storage"; }
-constexpr const char* type_name(Scaling) { return "Scaling"; }
-constexpr const char* type_name(ClusterUse) { return "ClusterUse"; }
-constexpr const char* type_name(Family) { return "Family"; }
-constexpr const char* type_name(Variant) { return "Variant"; }
-
-/// A tile as designated initializers. Enumerators by value: their order is part of tile.h, which every compiled
-/// kernel's key covers.
-class Initializers {
-public:
-    void field(const char* name, std::integral auto value) { add(name, fmt::format("{}", value)); }
-    template <class Enumeration>
-    void field(const char* name, Enumeration value) {
-        add(name, fmt::format("tilewright::hopper::{}({})", type_name(value), static_cast<int>(value)));
-    }
-    template <class Fields>
-    void group(const char* name, Fields fields) {
-        std::string outer = std::exchange(text_, {});
-        fields();
-        outer.swap(text_);
-        add(name, "{" + outer + "}");
-    }
-    const std::string& text() const { return text_; }
-
-private:
-    void add(const char* name, std::string_view value) {
-        text_ += fmt::format("{}.{} = {}", text_.empty() ? "" : ", ", name, value);
-    }
-
-    std::string text_;
-};
-
-}  // namespace
 
 std::string kernel_expression(const Tile& tile) {
     Initializers all;

@@ -51,7 +51,7 @@ def nvrtc():
 
 def device_headers():
     """Every header that kernels may include, by the name they include it with."""
-    common = [ROOT / "src/base/math.h", ROOT / "src/formats/codec.h"]
+    common = [ROOT / f"src/{name}" for name in ("base/math.h", "formats/codec.h", "formats/swiglu.h")]
     paths = [*common, *sorted((ROOT / "src/hopper").rglob("*.h"))]
     return {path.relative_to(ROOT / "src").as_posix(): path.read_bytes() for path in paths}
 

@@ -16,8 +16,8 @@ MAY_INCLUDE = {
     "hopper": ["formats"],
     "plan": ["problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h"],
     "cpu": ["problem", "formats"],
-    "launch": ["plan", "problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h", "hopper/arguments.h"],
-    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile", "hopper/arguments.h"],
+    "launch": ["plan", "problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h"],
+    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h"],
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],
     "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
@@ -39,6 +39,7 @@ MAY_INCLUDE_IN_HOPPER = {
     "mainloop": ["tile", "ptx", "arguments.h", "block", "schedule"],
     "epilogue": ["tile", "ptx", "arguments.h", "block", "schedule"],
     "kernel": ["tile", "ptx", "arguments.h", "block", "schedule", "mainloop", "epilogue"],
+    "quantize": ["tile", "ptx"],
     "gemm.h": ["kernel"],
 }
 
@@ -87,7 +88,7 @@ def test_a_room_of_device_code_includes_only_rooms_below_it(path):
         assert allowed, f"{path.relative_to(ROOT)} includes {name}: {room} may know only {MAY_INCLUDE_IN_HOPPER[room]}"
 
 
-@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/math.h", "src/formats/codec.h"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/math.h", "src/formats/codec.h", "src/formats/swiglu.h"), ids=lambda p: p.name)
 def test_device_code_needs_no_standard_library(path):
     for quote, name in includes(path):
         assert quote == '"', f"{path.name} includes <{name}>; NVRTC compiles it without any standard header"
@@ -102,7 +103,7 @@ def test_public_headers_include_nothing_of_src(path):
 
 
 def test_inline_assembly_is_in_one_file():
-    allowed = {"src/hopper/ptx/ptx_sm90.h"}
+    allowed = {"src/hopper/ptx/ptx_sm90.h", "src/hopper/ptx/ptx_numbers_sm90.h"}
     for path in tracked("src/*.h", "src/*.cpp"):
         name = str(path.relative_to(ROOT))
         if name in allowed or GENERATED.search(name) or name.startswith("src/emulator/"):

@@ -1,0 +1,37 @@
+// Runs the items of one conversion on the threads that the call may use, until its caller cancels it.
+#pragma once
+
+#include "base/threads.h"
+#include "formats/matrix_view.h"
+
+#include <tilewright/quantize.h>
+
+#include <cstdint>
+
+namespace tilewright::formats {
+
+/// The threads and the cancellation of one call.
+class Runner {
+public:
+    Runner(const MatrixView& source, const ConversionOptions& how)
+        : threads_(region_threads(how.threads, source.groups * source.rows * source.columns / elements_for_a_thread)),
+          cancellation_(how.cancelled) {}
+
+    template <class Item>
+    void for_each(std::int64_t count, Item item) {
+#pragma omp parallel for schedule(static) num_threads(threads_) if (threads_ > 1)
+        for (std::int64_t i = 0; i < count; ++i) {
+            if (!cancellation_.requested()) item(i);
+        }
+        cancellation_.check();
+    }
+
+private:
+    /// Starting a thread costs more than converting this many.
+    static constexpr std::int64_t elements_for_a_thread = 32768;
+
+    int threads_;
+    Cancellation cancellation_;
+};
+
+}  // namespace tilewright::formats

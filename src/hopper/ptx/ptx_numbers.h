@@ -1,0 +1,39 @@
+// Instructions that the quantisers use and the matrix products do not: conversions of fp8, bytes, 16 bytes at a time.
+// As in ptx.h: ptx_numbers_sm90.h defines them for the GPU, src/emulator/numbers.cpp for the host.
+#pragma once
+
+#include "hopper/ptx/ptx.h"
+
+namespace tilewright::hopper {
+
+/// max.NaN: NaN where one of them is.
+float larger(float a, float b);
+float magnitude(float value);
+float from_lane(float value, int lane);
+
+/// Two finite numbers to codes, `low` in the low byte: to nearest even, beyond the largest the largest. What becomes of
+/// infinity and NaN is not relied on.
+u32 pack_e4m3(float low, float high);
+u32 pack_e5m2(float low, float high);
+/// Two codes to f16, exactly; NaN stays NaN.
+u32 f16_from_e4m3(u32 codes);
+u32 f16_from_e5m2(u32 codes);
+
+/// Keeps the compiler from moving what makes or uses it across this point; no instruction.
+void pin(u32& word);
+void pin(float& number);
+
+/// Byte i of the result is byte `selector` >> 4 i & 7 of the eight bytes of a (the low four) and b.
+u32 permute_bytes(u32 a, u32 b, u32 selector);
+
+u32 load_global(const u32* from);
+void store_global(u8* to, u8 value);
+void store_global(IntQuad* to, IntQuad value);
+/// The larger of the two is there afterwards, whatever other threads do.
+void raise_global(u32* to, u32 value);
+
+void store_shared(u32& to, u32 value);
+void store_shared(Quad& to, Quad value);
+IntQuad load_shared(const IntQuad& from);
+
+}  // namespace tilewright::hopper

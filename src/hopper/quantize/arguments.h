@@ -1,0 +1,70 @@
+// What the quantisers' kernels are given. Strides count elements.
+#pragma once
+
+#include "hopper/ptx/types.h"
+
+namespace tilewright::hopper {
+
+/// A matrix of a source.
+struct SourceMatrix {
+    const void* data = nullptr;
+    i64 group_stride = 0;
+    i64 token_stride = 0;
+    i64 feature_stride = 1;
+};
+
+/// f32 factors of h; null where the kernel has none.
+struct FoldFactors {
+    const float* tokens = nullptr;
+    const float* features = nullptr;
+    i64 token_stride = 0;
+    i64 feature_stride = 0;
+    i64 feature_group_stride = 0;
+};
+
+/// Scales by what they are shared by: of group g, token t (the block of 128 tokens), feature f (the block).
+struct ScaleMatrix {
+    void* data = nullptr;
+    i64 group_stride = 0;
+    i64 token_stride = 0;
+    i64 feature_stride = 0;
+};
+
+struct CopyArguments {
+    u8* codes = nullptr;
+    i64 group_stride = 0;
+    i64 token_stride = 0;
+    i64 feature_stride = 0;
+    i64 columns = 0;  // transposed: how many there are
+    ScaleMatrix scales{};
+    FoldFactors factors{};
+};
+
+struct QuantizeArguments {
+    SourceMatrix x{};         // swiglu: gate
+    SourceMatrix up{};        // swiglu
+    SourceMatrix gradient{};  // swiglu_gradient
+    const void* ends = nullptr;
+    int ends_stride = 1;
+    bool ends_are_wide = false;  // int64
+    int groups = 1;              // of tokens that share memory (ends), or matrices one after another
+    int tokens = 0;              // of all groups with ends, of each without
+    int features = 0;            // of h
+    int feature_tiles = 0;
+    int strips = 0;  // without ends: of 128 tokens, in a group
+    float alpha = 1;
+    float beta = 0;
+    float limit = 0;
+    CopyArguments rows{};
+    CopyArguments columns{};
+};
+
+/// Measured scales: how many there are. Before: bits of 0; between: bits of the largest finite magnitude.
+struct MeasuredScales {
+    ScaleMatrix scales{};
+    int groups = 1;
+    int tokens = 1;
+    int features = 1;
+};
+
+}  // namespace tilewright::hopper

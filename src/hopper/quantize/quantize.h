@@ -1,0 +1,139 @@
+// The quantisers' kernels. `quantize` reads each number of a matrix once and writes one operand or two; scales that
+// span more than a tile are found before it by clear_scales, measure and finish_scales, which read the matrix once
+// more.
+//
+// All are bound by memory: a block has a tile (quantizer.h says why it is what it is), its registers hold the tile, and
+// nothing is waited for but the loads; other blocks of the SM load meanwhile.
+#pragma once
+
+#include "hopper/quantize/copy.h"
+
+namespace tilewright::hopper {
+
+template <Quantizer q, CopySpec copy>
+TILEWRIGHT_DEVICE void write_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
+                                     QuantizeShared& shared, Codes& codes) {
+    const Folded<q, copy> numbers = fold<q, copy>(h, to.factors, tile, features);
+    LaneScales scales;
+    if constexpr (is_by_feature(copy.scaled)) {
+        find_feature_scales(to, tile, features, numbers, shared, scales);
+    } else {
+        find_token_scales(to, tile, numbers, shared, scales);
+    }
+    h.forget();
+    encode_lane(numbers, scales, shared, codes);
+    store_operand<q, copy>(to, tile, features, codes, shared);
+}
+
+/// The second operand of one code: its scale is the first one's.
+template <Quantizer q>
+TILEWRIGHT_DEVICE void write_again(const QuantizeArguments& arguments, const TokenTile& tile, const Codes& codes,
+                                   QuantizeShared& shared) {
+    constexpr CopySpec first = q.rows, second = q.columns;
+    if constexpr (second.scaled == ScaledBy::square) {
+        if (thread_index() == 0) {
+            const i64 from = scale_index<first>(arguments.rows, tile, 0, 0);
+            const float scale = first.ue8m0 ? 0.0F : static_cast<const float*>(arguments.rows.scales.data)[from];
+            const u32 exponent = first.ue8m0 ? static_cast<const u8*>(arguments.rows.scales.data)[from] : 0U;
+            store_scale<second>(arguments.columns.scales, scale_index<second>(arguments.columns, tile, 0, 0),
+                                first.ue8m0 ? from_bits(exponent << 23) : scale);
+        }
+    }
+    store_operand<q, second>(arguments.columns, tile, arguments.features, codes, shared);
+}
+
+template <Quantizer q>
+__global__ void __launch_bounds__(quantize_threads, 2) quantize(const __grid_constant__ QuantizeArguments arguments) {
+    auto& shared = shared_memory<QuantizeShared>();
+    const TokenTile tile = token_tile<q>(arguments);
+    if (tile.tokens <= 0) return;
+    Numbers<q> h;
+    load_tile<q>(arguments, tile, h);
+    Codes codes;
+    if constexpr (is_written(q.rows)) {
+        if (has_room<q.rows>(arguments.rows, tile)) {
+            write_operand<q, q.rows>(arguments.rows, tile, arguments.features, h, shared, codes);
+        }
+    }
+    if constexpr (is_written(q.columns)) {
+        if (!has_room<q.columns>(arguments.columns, tile)) return;
+        if constexpr (shares_codes(q)) {
+            write_again<q>(arguments, tile, codes, shared);
+        } else {
+            write_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared, codes);
+        }
+    }
+}
+
+/// Raises an operand's measured scales, bits of magnitudes so far, to what the tile has.
+template <Quantizer q, CopySpec copy>
+TILEWRIGHT_DEVICE void measure_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
+                                       QuantizeShared& shared) {
+    const Folded<q, copy> numbers = fold<q, copy>(h, to.factors, tile, features);
+    u32* const peaks_in_memory = static_cast<u32*>(to.scales.data);
+    if constexpr (copy.scaled == ScaledBy::feature) {
+        float peaks[lane_features];
+        finite_peaks<false>(numbers, peaks);
+        const float peak = reduce_features(peaks, shared);
+        const int feature = thread_index();
+        if (feature >= quantize_block || tile.feature + feature >= features) return;
+        raise_global(peaks_in_memory + scale_index<copy>(to, tile, 0, feature), bits_of(peak));
+    } else {
+        float peaks[lane_tokens];
+        finite_peaks<true>(numbers, peaks);
+        if constexpr (copy.scaled == ScaledBy::all) {
+            const float peak = reduce_tile(peaks, shared);
+            if (thread_index() == 0) raise_global(peaks_in_memory + tile.group * to.scales.group_stride, bits_of(peak));
+            return;
+        }
+        reduce_tokens(peaks);
+#pragma unroll
+        for (int j = 0; j < lane_tokens; ++j) {
+            const int token = TokenTile::lane_token() + j;
+            if (lane_index() % row_lanes != 0 || token >= tile.tokens) continue;
+            raise_global(peaks_in_memory + scale_index<copy>(to, tile, token, 0), bits_of(peaks[j]));
+        }
+    }
+}
+
+template <Quantizer q>
+__global__ void __launch_bounds__(quantize_threads, 2) measure(const __grid_constant__ QuantizeArguments arguments) {
+    auto& shared = shared_memory<QuantizeShared>();
+    const TokenTile tile = token_tile<q>(arguments);
+    if (tile.tokens <= 0) return;
+    Numbers<q> h;
+    load_tile<q>(arguments, tile, h);
+    if constexpr (is_measured(q.rows)) {
+        if (has_room<q.rows>(arguments.rows, tile)) {
+            measure_operand<q, q.rows>(arguments.rows, tile, arguments.features, h, shared);
+        }
+    }
+    if constexpr (is_measured(q.columns)) {
+        if (has_room<q.columns>(arguments.columns, tile)) {
+            measure_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared);
+        }
+    }
+}
+
+/// The thread's scale; null where there is none left.
+TILEWRIGHT_DEVICE u32* own_scale(const MeasuredScales& all) {
+    const i64 index = i64(block_index()) * quantize_threads + thread_index();
+    if (index >= i64(all.groups) * all.tokens * all.features) return nullptr;
+    const i64 of_group = index / all.features;
+    return static_cast<u32*>(all.scales.data) +
+           scale_index(all.scales, int(of_group / all.tokens), int(of_group % all.tokens), int(index % all.features));
+}
+
+template <CopySpec copy>
+__global__ void __launch_bounds__(quantize_threads, 2) clear_scales(const __grid_constant__ MeasuredScales all) {
+    if (u32* const scale = own_scale(all); scale != nullptr) store_global(scale, 0U);
+}
+
+/// Magnitudes become scales.
+template <CopySpec copy>
+__global__ void __launch_bounds__(quantize_threads, 2) finish_scales(const __grid_constant__ MeasuredScales all) {
+    u32* const scale = own_scale(all);
+    if (scale != nullptr) store_global(scale, bits_of(scale_of<copy>(from_bits(*scale))));
+}
+
+}  // namespace tilewright::hopper

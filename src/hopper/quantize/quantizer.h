@@ -1,0 +1,103 @@
+// The template parameter of the quantisers' kernels: what is read, what is done to it, which operands are written.
+//
+// A matrix is seen as it is in memory, [tokens, features] with features adjacent, whichever of the two a product is
+// contracted along.
+#pragma once
+
+#include "hopper/tile/tile.h"
+
+namespace tilewright::hopper {
+
+/// Elements of x.
+enum class Number : unsigned char { f32, bf16, f16 };
+
+/// What h, the matrix that is quantised, is made of.
+enum class Formula : unsigned char { x, swiglu, swiglu_gradient };
+
+/// Elements of h that share a scale.
+enum class ScaledBy : unsigned char {
+    none,           // no operand is written
+    all,            // of a group, or of all
+    token,          // all features of a token
+    feature,        // all tokens of a group, of one feature
+    token_block,    // 128 features of a token
+    feature_block,  // 128 tokens of a feature
+    square,         // 128 tokens x 128 features
+};
+
+/// One operand that is written.
+struct CopySpec {
+    ScaledBy scaled = ScaledBy::none;
+    Storage storage = Storage::e4m3;
+    bool powers = false;      // scales are rounded up to powers of two
+    bool ue8m0 = false;       // and stored as ue8m0; otherwise as f32
+    bool transposed = false;  // tokens are adjacent; groups begin at multiples of 128
+    bool token_factors = false;
+    bool feature_factors = false;
+
+    constexpr bool operator==(const CopySpec&) const = default;
+};
+
+struct Quantizer {
+    Number source = Number::bf16;
+    Formula formula = Formula::x;
+    bool interleaved = false;  // gate and up in turns
+    bool grouped = false;      // groups of tokens, whose ends are read on the device
+    bool vectors = true;       // 16 bytes at a time, features adjacent; otherwise element by element in any strides
+    CopySpec rows{};
+    CopySpec columns{};
+
+    constexpr bool operator==(const Quantizer&) const = default;
+};
+
+constexpr bool is_written(const CopySpec& copy) { return copy.scaled != ScaledBy::none; }
+/// Scales that need a look at more than a tile: found before, by separate kernels.
+constexpr bool is_measured(const CopySpec& copy) {
+    return copy.scaled == ScaledBy::all || copy.scaled == ScaledBy::token || copy.scaled == ScaledBy::feature;
+}
+constexpr bool has_factors(const CopySpec& copy) { return copy.token_factors || copy.feature_factors; }
+/// Both operands have the same codes, so that each number is divided and encoded once.
+constexpr bool shares_codes(const Quantizer& q) {
+    return q.rows.scaled == q.columns.scaled && (q.rows.scaled == ScaledBy::square || q.rows.scaled == ScaledBy::all) &&
+           q.rows.storage == q.columns.storage && q.rows.powers == q.columns.powers && !has_factors(q.rows) &&
+           !has_factors(q.columns) && !(q.grouped && q.rows.scaled == ScaledBy::all);
+}
+
+// A tile of 128 tokens x 128 features, by 8 warps. A lane has 4 tokens that follow one another, so that four codes of a
+// feature are a word of the transposed operand, and 16 features, so that it stores 16 bytes of a row of codes and 8
+// lanes a line. All loads of a tile, 32 KB (bf16), are in flight at once, and two blocks or more share an SM: 26 KB are
+// what 4.3 TB/s at a latency of 800 ns take on each of 132. 16 warps with half the numbers each have half the
+// registers, and what is not numbers takes as many as before: they spilled.
+inline constexpr int quantize_block = 128;
+inline constexpr int quantize_threads = 256;
+inline constexpr int quantize_warps = quantize_threads / warp_threads;
+inline constexpr int lane_tokens = 4;
+inline constexpr int lane_features = 16;
+inline constexpr int row_lanes = quantize_block / lane_features;
+inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
+
+/// Calls visit.group and visit.field as visit_fields of a tile does.
+template <class Visitor>
+constexpr void visit_fields(const Quantizer& q, Visitor& visit) {
+    const auto copy = [&](const char* name, const CopySpec& spec) {
+        if (!is_written(spec)) return;
+        visit.group(name, [&] {
+            visit.field("scaled", spec.scaled);
+            visit.field("storage", spec.storage);
+            visit.field("powers", spec.powers);
+            visit.field("ue8m0", spec.ue8m0);
+            visit.field("transposed", spec.transposed);
+            visit.field("token_factors", spec.token_factors);
+            visit.field("feature_factors", spec.feature_factors);
+        });
+    };
+    visit.field("source", q.source);
+    visit.field("formula", q.formula);
+    visit.field("interleaved", q.interleaved);
+    visit.field("grouped", q.grouped);
+    visit.field("vectors", q.vectors);
+    copy("rows", q.rows);
+    copy("columns", q.columns);
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,104 @@
+// From the largest magnitude of a block to its scale, numbers in terms of it, and codes: the CPU's bits
+// (tilewright/quantize.h has the rules, src/formats/block_scale.cpp the CPU's functions).
+#pragma once
+
+#include "formats/swiglu.h"
+#include "hopper/ptx/ptx_numbers.h"
+#include "hopper/quantize/arguments.h"
+#include "hopper/quantize/quantizer.h"
+
+namespace tilewright::hopper {
+
+inline constexpr u32 infinity_bits = 0x7F80'0000;
+
+TILEWRIGHT_DEVICE u32 bits_of(float value) { return __builtin_bit_cast(u32, value); }
+TILEWRIGHT_DEVICE float from_bits(u32 bits) { return __builtin_bit_cast(float, bits); }
+TILEWRIGHT_DEVICE bool is_finite(float value) { return magnitude(value) < from_bits(infinity_bits); }
+
+/// A scale as numbers are divided by it.
+struct Denominator {
+    float scale;    // times lift
+    float inverse;  // of that
+    float lift;     // a power of two that keeps remainders of small numbers exact
+};
+
+/// x / scale, rounded once, for every quotient that is not rounded to 0 afterwards; without the branch that the
+/// language's division has. Two corrections follow the product with the inverse: the first leaves an error below a last
+/// place, and then the remainder is exact and the second rounds as the exact quotient does (Markstein, Computation of
+/// elementary functions on the IBM RISC System/6000 processor, 1990, theorem 5; the inverse is correctly rounded, as it
+/// asks). With these signs -0 stays -0.
+TILEWRIGHT_DEVICE float divide_exactly(float x, const Denominator& by) {
+    const float lifted = x * by.lift;
+    float quotient = lifted * by.inverse;
+    quotient = fma(fma(by.scale, quotient, -lifted), -by.inverse, quotient);
+    return fma(fma(by.scale, quotient, -lifted), -by.inverse, quotient);
+}
+
+/// The scale of a block with this largest finite magnitude.
+template <CopySpec copy>
+TILEWRIGHT_DEVICE float scale_of(float amax) {
+    constexpr formats::Fields fields = copy.storage == Storage::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
+    constexpr float largest = formats::decode(fields, fields.largest());
+    constexpr u32 smallest_normal = 1U << 23;
+    if (amax == 0) return 1;
+    if constexpr (copy.powers) {
+        // The difference of the exponents, one more where amax has the larger fraction.
+        constexpr u32 exponent = (__builtin_bit_cast(u32, largest) >> 23) - 127;
+        constexpr u32 fraction = __builtin_bit_cast(u32, largest) & 0x7F'FFFF;
+        const u32 above = (bits_of(amax) >> 23) + ((bits_of(amax) & 0x7F'FFFF) > fraction ? 1U : 0U);
+        return from_bits(above > exponent + 1 ? (above - exponent) << 23 : smallest_normal);
+    } else {
+        const float scale = divide_exactly(amax, {.scale = largest, .inverse = 1.0F / largest, .lift = 1.0F});
+        return scale < from_bits(smallest_normal) ? from_bits(smallest_normal) : scale;
+    }
+}
+
+template <CopySpec copy>
+TILEWRIGHT_DEVICE Denominator denominator_of(float scale) {
+    const float lift = !copy.powers && scale < formats::power_of_two(-62) ? formats::power_of_two(64) : 1.0F;
+    return {.scale = scale * lift, .inverse = formats::reciprocal(scale * lift), .lift = lift};
+}
+
+template <CopySpec copy>
+TILEWRIGHT_DEVICE float divide(float x, const Denominator& by) {
+    if constexpr (copy.powers) return x * by.inverse;  // which is exact
+    return divide_exactly(x, by);
+}
+
+/// Four codes of finite numbers, the first in the low byte.
+template <Storage storage>
+TILEWRIGHT_DEVICE u32 encode(const float (&numbers)[4]) {
+    if constexpr (storage == Storage::e4m3) {
+        return permute_bytes(pack_e4m3(numbers[0], numbers[1]), pack_e4m3(numbers[2], numbers[3]), 0x5410);
+    } else {
+        return permute_bytes(pack_e5m2(numbers[0], numbers[1]), pack_e5m2(numbers[2], numbers[3]), 0x5410);
+    }
+}
+
+/// The same with the codes of infinity and NaN where a number is one: NaN 0x7F; e4m3 has no infinity and says NaN.
+template <Storage storage>
+TILEWRIGHT_DEVICE u32 mend(u32 codes, const float (&numbers)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (is_finite(numbers[i])) continue;
+        const bool infinite = storage == Storage::e5m2 && bits_of(magnitude(numbers[i])) == infinity_bits;
+        const u32 code = infinite ? (bits_of(numbers[i]) >> 24 & 0x80U) | 0x7CU : 0x7FU;
+        codes = (codes & ~(0xFFU << 8 * i)) | code << 8 * i;
+    }
+    return codes;
+}
+
+template <CopySpec copy>
+TILEWRIGHT_DEVICE void store_scale(const ScaleMatrix& scales, i64 index, float scale) {
+    if constexpr (copy.ue8m0) {
+        store_global(static_cast<u8*>(scales.data) + index, u8(bits_of(scale) >> 23));
+    } else {
+        store_global(static_cast<float*>(scales.data) + index, scale);
+    }
+}
+
+TILEWRIGHT_DEVICE i64 scale_index(const ScaleMatrix& scales, int group, int token, int feature) {
+    return group * scales.group_stride + token * scales.token_stride + feature * scales.feature_stride;
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,89 @@
+// Which tokens and features a block quantises; with groups, from their ends in global memory.
+#pragma once
+
+#include "base/math.h"
+#include "hopper/ptx/ptx_numbers.h"
+#include "hopper/quantize/arguments.h"
+#include "hopper/quantize/quantizer.h"
+
+namespace tilewright::hopper {
+
+struct TokenTile {
+    int group = 0;
+    int token = 0;   // the first
+    int tokens = 0;  // up to 128; 0: nothing to do
+    int column = 0;  // of the first token in a transposed operand; int: 2^31 columns are refused before
+    int feature = 0;
+
+    /// The first token of this lane's four, and the first of its 16 features, both in the tile.
+    static TILEWRIGHT_DEVICE int lane_token() {
+        return warp_index() * (quantize_block / quantize_warps) + lane_index() / row_lanes * lane_tokens;
+    }
+    static TILEWRIGHT_DEVICE int lane_feature() { return lane_index() % row_lanes * lane_features; }
+};
+
+TILEWRIGHT_DEVICE int group_end(const QuantizeArguments& arguments, int group) {
+    if (!arguments.ends_are_wide)
+        return load_global(static_cast<const int*>(arguments.ends) + group * arguments.ends_stride);
+    const i64 end = load_global(static_cast<const i64*>(arguments.ends) + i64(group) * arguments.ends_stride);
+    return end < 0 ? 0 : end > arguments.tokens ? arguments.tokens : int(end);
+}
+
+/// The strip-th 128 tokens of all groups, by a warp together: 32 groups at a time, whose ends and strips are prefixes.
+TILEWRIGHT_DEVICE TokenTile find_strip(const QuantizeArguments& arguments, int strip) {
+    const int lane = lane_index();
+    int begin = 0;   // of the groups from here on
+    int before = 0;  // strips of the groups before
+    for (int first = 0; first < arguments.groups; first += warp_threads) {
+        const int group = first + lane;
+        // The ends ascend, and so does what is clamped between the end before and the number of tokens.
+        int end = group < arguments.groups ? min(group_end(arguments, group), arguments.tokens) : 0;
+        end = max(end, begin);
+#pragma unroll
+        for (int step = 1; step < warp_threads; step *= 2) {
+            const int other = from_lane(end, lane - step);
+            if (lane >= step) end = max(end, other);
+        }
+        const int other = from_lane(end, lane - 1);
+        const int own_begin = lane == 0 ? begin : other;
+        const int own_strips = ceil_div(end - own_begin, quantize_block);
+        int strips = own_strips;
+#pragma unroll
+        for (int step = 1; step < warp_threads; step *= 2) {
+            const int below = from_lane(strips, lane - step);
+            if (lane >= step) strips += below;
+        }
+        const u32 has_it = ballot(before + strips > strip);
+        if (has_it != 0) {
+            const int index = strip - (before + strips - own_strips);  // in the lane's group
+            const int token = own_begin + index * quantize_block;
+            const int found = lowest_bit(has_it);
+            return {.group = first + found,
+                    .token = from_lane(token, found),
+                    .tokens = from_lane(min(quantize_block, end - token), found),
+                    .column = strip * quantize_block};
+        }
+        before += from_lane(strips, warp_threads - 1);
+        begin = from_lane(end, warp_threads - 1);
+    }
+    return {};
+}
+
+/// Features vary fastest, so that blocks that run together read whole rows.
+template <Quantizer q>
+TILEWRIGHT_DEVICE TokenTile token_tile(const QuantizeArguments& arguments) {
+    const int strip = block_index() / arguments.feature_tiles;
+    TokenTile tile;
+    if constexpr (q.grouped) {
+        tile = find_strip(arguments, strip);
+    } else {
+        tile.group = strip / arguments.strips;
+        tile.token = strip % arguments.strips * quantize_block;
+        tile.tokens = min(quantize_block, arguments.tokens - tile.token);
+        tile.column = tile.token;
+    }
+    tile.feature = block_index() % arguments.feature_tiles * quantize_block;
+    return tile;
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,274 @@
+#include "launch/quantize.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/math.h"
+#include "formats/matrix_view.h"
+#include "launch/initializers.h"
+
+namespace tilewright::launch {
+namespace {
+
+using namespace hopper;
+using formats::matrix_view;
+using formats::MatrixView;
+
+constexpr std::int64_t vector_bytes = 16;
+
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0; }
+
+bool is_aligned(const SourceMatrix& matrix, std::int64_t bytes) {
+    return is_aligned(matrix.data) && matrix.feature_stride == 1 && matrix.token_stride * bytes % vector_bytes == 0 &&
+           matrix.group_stride * bytes % vector_bytes == 0;
+}
+
+bool is_aligned(const CopyArguments& to, bool transposed) {
+    const i64 adjacent = transposed ? to.token_stride : to.feature_stride;
+    const i64 other = transposed ? to.feature_stride : to.token_stride;
+    return is_aligned(to.codes) && adjacent == 1 && other % vector_bytes == 0 && to.group_stride % vector_bytes == 0;
+}
+
+Number number(Format format) {
+    return format == Format::f32 ? Number::f32 : format == Format::bf16 ? Number::bf16 : Number::f16;
+}
+
+/// The last strides of a tensor, which may have fewer dimensions than are asked for.
+std::int64_t stride(const Tensor& tensor, int from_last) {
+    const int dim = tensor.shape.rank() - 1 - from_last;
+    return dim >= 0 && tensor.shape[dim] > 1 ? tensor.strides[dim] : 0;
+}
+
+/// An operand as it is in the matrix of tokens and features.
+class CopyBuilder {
+public:
+    /// `turned`: the operand's rows are features.
+    CopyBuilder(const Operand& operand, bool turned, bool transposed, bool round_up) {
+        spec.scaled = scaled_by(operand.granularity, turned);
+        spec.storage = operand.values.format == Format::e4m3 ? Storage::e4m3 : Storage::e5m2;
+        spec.ue8m0 = operand.scales.format == Format::ue8m0;
+        spec.powers = round_up || spec.ue8m0;
+        spec.transposed = transposed;
+        const MatrixView values = matrix_view(operand.values);
+        arguments.codes = reinterpret_cast<u8*>(values.data);
+        arguments.group_stride = values.group_stride;
+        arguments.token_stride = turned ? values.column_stride : values.row_stride;
+        arguments.feature_stride = turned ? values.row_stride : values.column_stride;
+        arguments.columns = turned ? values.columns : values.rows;
+        set_scales(operand, turned);
+    }
+
+    void set_factors(const TokenOperand& given) {
+        if (given.token_factors.given()) {
+            spec.token_factors = true;
+            arguments.factors.tokens = static_cast<const float*>(given.token_factors.data);
+            arguments.factors.token_stride = stride(given.token_factors, 0);
+        }
+        if (!given.feature_factors.given()) return;
+        spec.feature_factors = true;
+        arguments.factors.features = static_cast<const float*>(given.feature_factors.data);
+        arguments.factors.feature_stride = stride(given.feature_factors, 0);
+        arguments.factors.feature_group_stride = stride(given.feature_factors, 1);
+    }
+
+    /// The scales that are measured, of an operand with so many groups.
+    MeasuredScales measured(int tokens, int features) const {
+        return {.scales = arguments.scales,
+                .groups = scale_groups,
+                .tokens = spec.scaled == ScaledBy::token ? tokens : 1,
+                .features = spec.scaled == ScaledBy::feature ? features : 1};
+    }
+
+    CopySpec spec{};
+    CopyArguments arguments{};
+    int scale_groups = 1;
+
+private:
+    static ScaledBy scaled_by(Granularity granularity, bool turned) {
+        switch (granularity) {
+            case Granularity::row: return turned ? ScaledBy::feature : ScaledBy::token;
+            case Granularity::block_1x128: return turned ? ScaledBy::feature_block : ScaledBy::token_block;
+            case Granularity::block_128x128: return ScaledBy::square;
+            default: return ScaledBy::all;
+        }
+    }
+
+    void set_scales(const Operand& operand, bool turned) {
+        const Tensor& scales = operand.scales;
+        const bool blocks = k_block(operand.granularity) > 0;
+        const bool rows = row_block(operand.granularity) > 0;
+        const std::int64_t along_k = blocks ? stride(scales, 0) : 0;
+        const std::int64_t along_rows = rows ? stride(scales, blocks ? 1 : 0) : 0;
+        const int dims = (blocks ? 1 : 0) + (rows ? 1 : 0);
+        arguments.scales = {.data = scales.data,
+                            .group_stride = scales.shape.rank() > dims ? stride(scales, dims) : 0,
+                            .token_stride = turned ? along_k : along_rows,
+                            .feature_stride = turned ? along_rows : along_k};
+        if (scales.shape.rank() > dims) scale_groups = static_cast<int>(scales.shape[0]);
+    }
+};
+
+/// What `measure` needs of an operand: kernels that differ in codes alone measure alike.
+CopySpec measured_spec(const CopySpec& copy) {
+    if (!is_measured(copy)) return {};
+    return {.scaled = copy.scaled,
+            .transposed = copy.transposed,
+            .token_factors = copy.token_factors,
+            .feature_factors = copy.feature_factors};
+}
+
+std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilder> copies, bool aligned_source) {
+    QuantizeArguments& arguments = call.arguments;
+    arguments.feature_tiles = ceil_div(arguments.features, quantize_block);
+    call.blocks = arguments.feature_tiles *
+                  (call.quantizer.grouped ? static_cast<int>(column_limit(arguments.tokens, arguments.groups) / 128)
+                                          : arguments.groups * arguments.strips);
+    call.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
+    std::vector<QuantizeLaunch> before;
+    std::vector<QuantizeLaunch> after;
+    for (const CopyBuilder& copy : copies) {
+        call.quantizer.vectors = call.quantizer.vectors && is_aligned(copy.arguments, copy.spec.transposed);
+        if (!is_measured(copy.spec)) continue;
+        QuantizeLaunch step{.scales = copy.measured(arguments.tokens, arguments.features)};
+        const std::int64_t count = std::int64_t{step.scales.groups} * step.scales.tokens * step.scales.features;
+        step.blocks = static_cast<int>(ceil_div<std::int64_t>(count, quantize_threads));
+        step.step = QuantizeStep::clear_scales;
+        before.push_back(step);
+        step.step = QuantizeStep::finish_scales;
+        step.copy = {.scaled = ScaledBy::all, .storage = copy.spec.storage, .powers = copy.spec.powers};
+        after.push_back(step);
+    }
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        (i == 0 ? call.quantizer.rows : call.quantizer.columns) = copies[i].spec;
+        (i == 0 ? arguments.rows : arguments.columns) = copies[i].arguments;
+    }
+    std::vector<QuantizeLaunch> all = before;
+    if (!before.empty()) {
+        all.push_back(call);
+        all.back().step = QuantizeStep::measure;
+        all.back().quantizer.rows = measured_spec(call.quantizer.rows);
+        all.back().quantizer.columns = measured_spec(call.quantizer.columns);
+        all.insert(all.end(), after.begin(), after.end());
+    }
+    all.push_back(call);
+    std::erase_if(all, [](const QuantizeLaunch& launch) { return launch.blocks == 0; });
+    return all;
+}
+
+SourceMatrix source_matrix(const MatrixView& view) {
+    return {.data = view.data,
+            .group_stride = view.group_stride,
+            .token_stride = view.row_stride,
+            .feature_stride = view.column_stride};
+}
+
+}  // namespace
+
+std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
+                                  bool round_up) {
+    QuantizeLaunch call;
+    QuantizeArguments& arguments = call.arguments;
+    const MatrixView x = matrix_view(source.x);
+    const bool swiglu = source.activation != Activation::none;
+    const bool interleaved = swiglu && source.swiglu.interleaved;
+    call.quantizer.source = number(x.format);
+    call.quantizer.formula = source.activation == Activation::swiglu            ? Formula::swiglu
+                             : source.activation == Activation::swiglu_gradient ? Formula::swiglu_gradient
+                                                                                : Formula::x;
+    call.quantizer.interleaved = interleaved;
+    call.quantizer.grouped = source.ends.given();
+    const std::int64_t bytes = bits(x.format) / 8;
+    arguments.x = arguments.up = source_matrix(x);
+    bool aligned = is_aligned(arguments.x, bytes);
+    if (swiglu) {
+        arguments.up.data = x.at(0, 0, interleaved ? 1 : x.columns / 2);
+        aligned = aligned && x.columns / 2 % lane_features == 0;
+    }
+    if (source.activation == Activation::swiglu_gradient) {
+        arguments.gradient = source_matrix(matrix_view(source.gradient));
+        aligned = aligned && is_aligned(arguments.gradient, bytes);
+    }
+    if (source.ends.given()) {
+        arguments.ends = source.ends.data;
+        arguments.ends_stride = static_cast<int>(source.ends.strides[0]);
+        arguments.ends_are_wide = source.ends.format == Format::i64;
+        arguments.groups = static_cast<int>(source.ends.shape[0]);
+    }
+    arguments.tokens = static_cast<int>(x.rows);
+    arguments.features = static_cast<int>(source.activation == Activation::swiglu ? x.columns / 2 : x.columns);
+    arguments.strips = ceil_div(arguments.tokens, quantize_block);
+    arguments.alpha = source.swiglu.alpha;
+    arguments.beta = source.swiglu.beta;
+    arguments.limit = source.swiglu.limit;
+    std::vector<CopyBuilder> copies;
+    for (const TokenOperand* side : {&rows, &columns}) {
+        if (!side->operand.values.given()) continue;
+        copies.emplace_back(side->operand, side == &columns, side == &columns, round_up);
+        copies.back().set_factors(*side);
+    }
+    return launches(call, copies, aligned);
+}
+
+std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool round_up) {
+    QuantizeLaunch call;
+    QuantizeArguments& arguments = call.arguments;
+    MatrixView x = matrix_view(source);
+    const MatrixView values = matrix_view(out.values);
+    const bool turned = x.row_stride == 1 && x.column_stride != 1;  // rows are features
+    const bool transposed = (turned ? values.column_stride : values.row_stride) == 1 &&
+                            (turned ? values.row_stride : values.column_stride) != 1;
+    if (turned) {
+        std::swap(x.rows, x.columns);
+        std::swap(x.row_stride, x.column_stride);
+    }
+    call.quantizer.source = number(x.format);
+    arguments.x = source_matrix(x);
+    arguments.groups = static_cast<int>(x.groups);
+    arguments.tokens = static_cast<int>(x.rows);
+    arguments.features = static_cast<int>(x.columns);
+    arguments.strips = ceil_div(arguments.tokens, quantize_block);
+    return launches(call, {CopyBuilder(out, turned, transposed, round_up)},
+                    is_aligned(arguments.x, bits(x.format) / 8));
+}
+
+std::string unserved(const Tensor& x, std::int64_t columns) {
+    constexpr std::int64_t limit = std::int64_t{1} << 30;
+    const MatrixView view = matrix_view(x);
+    const std::int64_t tiles =
+        view.groups * ceil_div<std::int64_t>(view.rows, 128) * ceil_div<std::int64_t>(view.columns, 128);
+    if (view.rows > limit || view.columns > limit || columns > limit || tiles > limit) {
+        return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
+    }
+    return "";
+}
+
+std::string unserved(const Tensor& source, const QuantizeOptions& options) {
+    const Granularity granularity = options.recipe.granularity;
+    const bool known = granularity == Granularity::tensor || granularity == Granularity::row ||
+                       granularity == Granularity::block_1x128 || granularity == Granularity::block_128x128;
+    if (!known || !is_fp8(options.recipe.values)) return "fp8 with tensor, row, 1x128 or 128x128 scales";
+    if (options.deep_gemm) return "scales without DeepGEMM's rules";
+    return unserved(source, std::int64_t{0});
+}
+
+std::string kernel_expression(const QuantizeLaunch& launch) {
+    const std::string room = "tilewright::hopper::";
+    Initializers all;
+    if (launch.step == QuantizeStep::measure || launch.step == QuantizeStep::quantize) {
+        visit_fields(launch.quantizer, all);
+        const char* kernel = launch.step == QuantizeStep::measure ? "measure" : "quantize";
+        return room + kernel + "<" + room + "Quantizer{" + all.text() + "}>";
+    }
+    all.field("scaled", launch.copy.scaled);
+    all.field("storage", launch.copy.storage);
+    all.field("powers", launch.copy.powers);
+    const char* kernel = launch.step == QuantizeStep::clear_scales ? "clear_scales" : "finish_scales";
+    return room + kernel + "<" + room + "CopySpec{" + all.text() + "}>";
+}
+
+int shared_bytes(const QuantizeLaunch& launch) {
+    const bool uses_tile = launch.step == QuantizeStep::measure || launch.step == QuantizeStep::quantize;
+    return uses_tile ? quantize_shared_bytes : 0;
+}
+
+}  // namespace tilewright::launch

@@ -1,0 +1,47 @@
+// What the quantisers' kernels are launched with. A call with scales of one for a tensor, a token or a feature is four
+// launches, any other is one. No CUDA.
+#pragma once
+
+#include <tilewright/quantize_tokens.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hopper/quantize/arguments.h"
+#include "hopper/quantize/quantizer.h"
+
+namespace tilewright::launch {
+
+enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize };
+
+struct QuantizeLaunch {
+    QuantizeStep step = QuantizeStep::quantize;
+    hopper::Quantizer quantizer{};          // of measure and quantize
+    hopper::CopySpec copy{};                // of clear_scales and finish_scales
+    hopper::QuantizeArguments arguments{};  // of measure and quantize
+    hopper::MeasuredScales scales{};        // of clear_scales and finish_scales
+    int blocks = 0;
+};
+
+/// In the order in which they run, one after another; none where there is nothing to write. For calls in which
+/// `check_quantize_tokens` or `check_quantize` finds nothing.
+std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
+                                  bool round_up);
+/// A matrix without groups of tokens, or several; the dimension that is adjacent in memory is the features.
+std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool round_up);
+
+/// Whether kernels serve the call: fp8 with scales that they find, and no more elements than their indices count. What
+/// they do not serve in words; nothing otherwise.
+std::string unserved(const Tensor& source, const QuantizeOptions& options);
+std::string unserved(const Tensor& x, std::int64_t columns);
+
+/// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
+std::string kernel_expression(const QuantizeLaunch& launch);
+int shared_bytes(const QuantizeLaunch& launch);
+
+/// The program that these expressions are instantiations of.
+inline constexpr const char* quantize_source =
+    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+
+}  // namespace tilewright::launch

@@ -1,0 +1,125 @@
+#include "emulator/quantize_kernels.h"
+
+#include "emulator/emulator.h"
+#include "hopper/quantize/quantize.h"
+
+#include "emulator/primitives.h"
+
+namespace tilewright::tests {
+namespace {
+
+using namespace hopper;
+using launch::QuantizeLaunch;
+using launch::QuantizeStep;
+using Kernels = std::map<std::string, QuantizeFunction>;
+
+template <Quantizer q>
+void add(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeLaunch{.quantizer = q})] = [](const QuantizeLaunch& launch) {
+        quantize<q>(launch.arguments);
+    };
+}
+
+template <Quantizer q>
+void add_measure(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeLaunch{.step = QuantizeStep::measure, .quantizer = q})] =
+        [](const QuantizeLaunch& launch) { measure<q>(launch.arguments); };
+}
+
+template <CopySpec copy>
+void add_scales(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeLaunch{.step = QuantizeStep::finish_scales, .copy = copy})] =
+        [](const QuantizeLaunch& launch) { finish_scales<copy>(launch.scales); };
+    kernels[kernel_expression(QuantizeLaunch{.step = QuantizeStep::clear_scales, .copy = copy})] =
+        [](const QuantizeLaunch& launch) { clear_scales<copy>(launch.scales); };
+}
+
+constexpr CopySpec token_blocks{.scaled = ScaledBy::token_block};
+constexpr CopySpec feature_blocks{.scaled = ScaledBy::feature_block, .transposed = true};
+constexpr CopySpec squares{.scaled = ScaledBy::square};
+constexpr CopySpec squares_turned{.scaled = ScaledBy::square, .transposed = true};
+constexpr CopySpec with_powers(CopySpec copy) {
+    copy.powers = true;
+    return copy;
+}
+constexpr CopySpec e5m2_bytes(CopySpec copy) {
+    copy.storage = Storage::e5m2;
+    copy.powers = copy.ue8m0 = true;
+    return copy;
+}
+constexpr CopySpec scaled_by(ScaledBy scaled, bool transposed = false) {
+    return {.scaled = scaled, .transposed = transposed};
+}
+
+/// quantize of a matrix.
+void add_matrices(Kernels& all) {
+    add<Quantizer{.rows = token_blocks}>(all);
+    add<Quantizer{.rows = squares}>(all);
+    add<Quantizer{.source = Number::f32, .rows = token_blocks}>(all);
+    add<Quantizer{.source = Number::f32, .rows = e5m2_bytes(token_blocks)}>(all);
+    add<Quantizer{.source = Number::f32, .vectors = false, .rows = token_blocks}>(all);
+    add<Quantizer{.source = Number::f16, .vectors = false, .rows = squares}>(all);
+    add<Quantizer{.rows = {.scaled = ScaledBy::feature_block}}>(all);
+    add<Quantizer{.rows = feature_blocks}>(all);
+    add<Quantizer{.rows = scaled_by(ScaledBy::token)}>(all);
+    add<Quantizer{.rows = scaled_by(ScaledBy::all)}>(all);
+    add<Quantizer{.rows = scaled_by(ScaledBy::token_block, true)}>(all);
+    add_measure<Quantizer{.rows = scaled_by(ScaledBy::token)}>(all);
+    add_measure<Quantizer{.rows = scaled_by(ScaledBy::all)}>(all);
+    add_scales<CopySpec{.scaled = ScaledBy::all}>(all);
+    add_scales<CopySpec{}>(all);
+    add_scales<CopySpec{.scaled = ScaledBy::all, .storage = Storage::e5m2}>(all);
+}
+
+/// quantize_tokens.
+void add_tokens(Kernels& all) {
+    constexpr CopySpec row_of_f3{.scaled = ScaledBy::token_block, .feature_factors = true};
+    constexpr CopySpec column_of_f3{.scaled = ScaledBy::square, .transposed = true, .token_factors = true};
+    add<Quantizer{.grouped = true, .rows = token_blocks, .columns = feature_blocks}>(all);
+    add<Quantizer{.grouped = true, .vectors = false, .rows = token_blocks, .columns = feature_blocks}>(all);
+    add<Quantizer{.grouped = true, .rows = row_of_f3, .columns = column_of_f3}>(all);
+    add<Quantizer{.rows = squares, .columns = squares_turned}>(all);
+    add<Quantizer{.formula = Formula::swiglu, .interleaved = true, .rows = token_blocks, .columns = feature_blocks}>(
+        all);
+    add<Quantizer{.formula = Formula::swiglu, .rows = with_powers(token_blocks)}>(all);
+    add<Quantizer{.formula = Formula::swiglu_gradient, .rows = token_blocks, .columns = feature_blocks}>(all);
+    add<Quantizer{.formula = Formula::swiglu_gradient,
+                  .interleaved = true,
+                  .vectors = false,
+                  .rows = token_blocks,
+                  .columns = feature_blocks}>(all);
+    constexpr CopySpec token{.scaled = ScaledBy::token, .storage = Storage::e5m2};
+    constexpr CopySpec feature{.scaled = ScaledBy::feature, .storage = Storage::e5m2, .transposed = true};
+    add<Quantizer{.grouped = true, .rows = token, .columns = feature}>(all);
+    add_measure<Quantizer{
+        .grouped = true, .rows = scaled_by(ScaledBy::token), .columns = scaled_by(ScaledBy::feature, true)}>(all);
+}
+
+}  // namespace
+
+const Kernels& quantize_kernels() {
+    static const Kernels all = [] {
+        Kernels kernels;
+        add_matrices(kernels);
+        add_tokens(kernels);
+        return kernels;
+    }();
+    return all;
+}
+
+void run_on_emulator(const std::vector<QuantizeLaunch>& launches, std::uint64_t seed) {
+    for (const QuantizeLaunch& launch : launches) {
+        const auto found = quantize_kernels().find(kernel_expression(launch));
+        if (found == quantize_kernels().end()) {
+            throw emulator::Error("quantize_kernels.cpp lacks " + kernel_expression(launch));
+        }
+        emulator::launch({.blocks = launch.blocks,
+                          .threads = quantize_threads,
+                          .shared_bytes = shared_bytes(launch),
+                          .seed = seed,
+                          .registers = 128},
+                         [&] { found->second(launch); });
+    }
+}
+
+}  // namespace tilewright::tests

@@ -1,0 +1,244 @@
+// The quantisers' kernels on the emulator against the CPU's quantisers, bit for bit: codes, scales, and the bytes
+// between and behind them, which neither writes.
+#include "emulator/quantize_kernels.h"
+
+#include "emulator/emulator.h"
+#include "formats/matrices.h"
+#include "formats/swiglu.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace tilewright::tests {
+namespace {
+
+using formats::Matrix;
+using formats::Order;
+
+/// Numbers whose sizes differ from row to row, with zeros, all of a row zero, and what is no number.
+void fill(Matrix& matrix, unsigned seed, bool special) {
+    matrix.fill_randomly(seed);
+    if (matrix.rows() > 3) {
+        for (std::int64_t j = 0; j < matrix.columns(); ++j) matrix.set(0, 3, j, 0);
+    }
+    if (!special) return;
+    std::mt19937 random(seed);
+    const double wild[] = {NAN, INFINITY, -INFINITY, 1e-40, 3e38, -1e-45, 1e-30};
+    for (const double number : wild) {
+        if (matrix.tensor().format == Format::f16 && number > 1e5 && std::isfinite(number)) continue;
+        matrix.set(0, random() % matrix.rows(), random() % matrix.columns(), number);
+    }
+}
+
+/// An operand in memory that is compared as bytes.
+struct Output {
+    Output(const OperandRecipe& recipe, const Dims& shape, const Dims& scale_dims, Order order)
+        : values(recipe.values, shape, order), scales(recipe.scales, scale_dims) {
+        operand = {values.tensor(), recipe.granularity, scales.tensor(), {}};
+    }
+    Matrix values;
+    Matrix scales;
+    Operand operand;
+};
+
+std::vector<std::uint8_t> bytes(const Tensor& tensor) {
+    std::int64_t elements = 1;
+    for (int i = 0; i < tensor.shape.rank(); ++i) elements += (tensor.shape[i] - 1) * tensor.strides[i];
+    const auto* data = static_cast<const std::uint8_t*>(tensor.data);
+    return {data, data + elements * bits(tensor.format) / 8};
+}
+
+void expect_same(const Output& given, const Output& expected) {
+    EXPECT_EQ(bytes(given.scales.tensor()), bytes(expected.scales.tensor()));
+    const std::vector<std::uint8_t> a = bytes(given.values.tensor());
+    const std::vector<std::uint8_t> b = bytes(expected.values.tensor());
+    ASSERT_EQ(a.size(), b.size());
+    int wrong = 0;
+    for (std::size_t i = 0; i < a.size() && wrong < 5; ++i) {
+        if (a[i] == b[i]) continue;
+        ADD_FAILURE() << "byte " << i << " is " << int(a[i]) << ", the CPU's " << int(b[i]);
+        ++wrong;
+    }
+}
+
+struct MatrixCase {
+    Format source = Format::bf16;
+    OperandRecipe recipe{};
+    Dims shape{};
+    Order from = Order::row_major;
+    Order to = Order::row_major;
+    bool special = false;
+};
+
+void expect_cpu_bits(const MatrixCase& c) {
+    SCOPED_TRACE(name(c.recipe) + " " + to_string(c.shape) + " from " + std::string(name(c.source)));
+    Matrix source(c.source, c.shape, c.from);
+    fill(source, 7, c.special);
+    const Dims scales = scale_shape(c.recipe.granularity, c.shape);
+    const Output given(c.recipe, c.shape, scales, c.to);
+    const Output expected(c.recipe, c.shape, scales, c.to);
+    quantize(source.tensor(), {.recipe = c.recipe}, expected.operand);
+    run_on_emulator(launch::lower(source.tensor(), given.operand, false), 3);
+    expect_same(given, expected);
+}
+
+constexpr OperandRecipe by_128{Format::e4m3, Granularity::block_1x128};
+constexpr OperandRecipe by_squares{Format::e4m3, Granularity::block_128x128};
+
+TEST(Quantize, MatricesHaveTheCpusBits) {
+    expect_cpu_bits({.recipe = by_128, .shape = {200, 272}, .special = true});
+    expect_cpu_bits({.recipe = by_squares, .shape = {130, 144}, .special = true});
+    expect_cpu_bits({.source = Format::f32, .recipe = by_128, .shape = {129, 160}, .special = true});
+    expect_cpu_bits({.source = Format::f32,
+                     .recipe = {Format::e5m2, Granularity::block_1x128, Format::ue8m0},
+                     .shape = {70, 160},
+                     .special = true});
+    expect_cpu_bits({.recipe = {Format::e4m3, Granularity::row}, .shape = {130, 272}, .special = true});
+    expect_cpu_bits({.recipe = {Format::e4m3, Granularity::tensor}, .shape = {130, 272}, .special = true});
+    expect_cpu_bits({.recipe = {Format::e4m3, Granularity::tensor}, .shape = {3, 20, 144}});
+    expect_cpu_bits({.recipe = by_128, .shape = {2, 140, 144}});
+}
+
+TEST(Quantize, MatricesOfAnyOrderAndSizeHaveTheCpusBits) {
+    expect_cpu_bits({.source = Format::f32, .recipe = by_128, .shape = {131, 77}});
+    expect_cpu_bits({.source = Format::f32, .recipe = by_128, .shape = {40, 130}, .from = Order::spread});
+    expect_cpu_bits({.source = Format::f16, .recipe = by_squares, .shape = {30, 150}, .to = Order::spread});
+    expect_cpu_bits({.recipe = by_128, .shape = {144, 256}, .from = Order::transposed});
+    expect_cpu_bits({.recipe = by_128, .shape = {144, 160}, .from = Order::transposed, .to = Order::transposed});
+    expect_cpu_bits({.recipe = by_128, .shape = {144, 272}, .to = Order::transposed});
+}
+
+struct TokenCase {
+    Format source = Format::bf16;
+    std::int64_t tokens = 0;
+    std::int64_t features = 0;  // of x
+    Activation activation = Activation::none;
+    SwiGlu swiglu{};
+    std::vector<std::int32_t> ends{};
+    Granularity rows = Granularity::none;
+    Granularity columns = Granularity::none;
+    Format values = Format::e4m3;
+    bool folds = false;
+    bool round_up = false;
+};
+
+/// The tensors of a call, and two sets of outputs.
+struct TokenCall {
+    explicit TokenCall(const TokenCase& c)
+        : x(c.source, {c.tokens, c.features}),
+          gradient(c.source, {c.tokens, c.features / 2}),
+          token_factors(Format::f32, {c.tokens, 1}),
+          feature_factors(Format::f32, {groups(c), features(c)}) {
+        fill(x, 11, c.activation == Activation::none);
+        fill(gradient, 12, false);
+        token_factors.fill_randomly(13);
+        feature_factors.fill_randomly(14);
+        source = {.x = x.tensor(), .activation = c.activation, .swiglu = c.swiglu};
+        if (c.activation == Activation::swiglu_gradient) source.gradient = gradient.tensor();
+        if (!c.ends.empty()) source.ends = row_major(c.ends.data(), Format::i32, {groups(c)});
+    }
+
+    static std::int64_t groups(const TokenCase& c) {
+        return std::max<std::int64_t>(static_cast<std::int64_t>(c.ends.size()), 1);
+    }
+    static std::int64_t features(const TokenCase& c) {
+        return c.activation == Activation::swiglu ? c.features / 2 : c.features;
+    }
+
+    TokenOperand operand(const TokenCase& c, const Output* out, bool columns) const {
+        if (out == nullptr) return {};
+        TokenOperand given{.operand = out->operand};
+        if (c.folds && columns) given.token_factors = row_major(token_factors.tensor().data, Format::f32, {c.tokens});
+        if (c.folds && !columns) given.feature_factors = feature_factors.tensor();
+        return given;
+    }
+
+    Matrix x;
+    Matrix gradient;
+    Matrix token_factors;
+    Matrix feature_factors;
+    TokenSource source;
+};
+
+std::unique_ptr<Output> output(const TokenCase& c, bool columns) {
+    const Granularity granularity = columns ? c.columns : c.rows;
+    if (granularity == Granularity::none) return nullptr;
+    const std::int64_t features = TokenCall::features(c);
+    const bool grouped = !c.ends.empty();
+    const std::int64_t width = grouped ? column_limit(c.tokens, TokenCall::groups(c)) : c.tokens;
+    const Dims shape = columns ? Dims{features, width} : Dims{c.tokens, features};
+    Dims scales = scale_shape(granularity, shape);
+    if (columns && grouped && granularity == Granularity::row) scales = {TokenCall::groups(c), features};
+    return std::make_unique<Output>(OperandRecipe{c.values, granularity}, shape, scales, Order::row_major);
+}
+
+void expect_cpu_bits(const TokenCase& c) {
+    SCOPED_TRACE(to_string(Dims{c.tokens, c.features}) + " activation " + std::to_string(int(c.activation)));
+    const TokenCall call(c);
+    const auto rows = output(c, false), expected_rows = output(c, false);
+    const auto columns = output(c, true), expected_columns = output(c, true);
+    quantize_tokens(call.source, call.operand(c, expected_rows.get(), false),
+                    call.operand(c, expected_columns.get(), true), c.round_up);
+    run_on_emulator(launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true),
+                                  c.round_up),
+                    5);
+    if (rows) expect_same(*rows, *expected_rows);
+    if (columns) expect_same(*columns, *expected_columns);
+}
+
+constexpr Granularity blocks = Granularity::block_1x128;
+constexpr SwiGlu gpt_oss{.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = true};
+
+TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
+    expect_cpu_bits(
+        TokenCase{.tokens = 300, .features = 144, .ends = {0, 5, 140, 133, 300}, .rows = blocks, .columns = blocks});
+    expect_cpu_bits(TokenCase{.tokens = 260, .features = 39, .ends = {129, 256}, .rows = blocks, .columns = blocks});
+    expect_cpu_bits(TokenCase{
+        .tokens = 256, .features = 144, .rows = Granularity::block_128x128, .columns = Granularity::block_128x128});
+    expect_cpu_bits(TokenCase{.tokens = 140,
+                              .features = 144,
+                              .ends = {0, 130, 999},
+                              .rows = Granularity::row,
+                              .columns = Granularity::row,
+                              .values = Format::e5m2});
+}
+
+TEST(Quantize, MoreGroupsThanLanesAreFound) {
+    std::vector<std::int32_t> ends(70);
+    for (int group = 0; group < 70; ++group) ends[group] = group < 40 ? group / 3 : group * 2;
+    expect_cpu_bits(TokenCase{.tokens = 138, .features = 16, .ends = ends, .rows = blocks, .columns = blocks});
+}
+
+TEST(Quantize, FoldedOperandsHaveTheCpusBits) {
+    expect_cpu_bits(TokenCase{.tokens = 150,
+                              .features = 144,
+                              .ends = {20, 150},
+                              .rows = blocks,
+                              .columns = Granularity::block_128x128,
+                              .folds = true,
+                              .round_up = false});
+}
+
+TEST(Quantize, SwiGluHasTheCpusBits) {
+    expect_cpu_bits(TokenCase{.tokens = 144,
+                              .features = 288,
+                              .activation = Activation::swiglu,
+                              .swiglu = gpt_oss,
+                              .rows = blocks,
+                              .columns = blocks});
+    expect_cpu_bits(
+        TokenCase{.tokens = 33, .features = 288, .activation = Activation::swiglu, .rows = blocks, .round_up = true});
+    expect_cpu_bits(TokenCase{
+        .tokens = 48, .features = 288, .activation = Activation::swiglu_gradient, .rows = blocks, .columns = blocks});
+    expect_cpu_bits(TokenCase{.tokens = 20,
+                              .features = 150,
+                              .activation = Activation::swiglu_gradient,
+                              .swiglu = gpt_oss,
+                              .rows = blocks,
+                              .columns = blocks});
+}
+
+}  // namespace
+}  // namespace tilewright::tests
