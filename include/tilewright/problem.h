@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tilewright/error.h>
+#include <tilewright/packed.h>
 #include <tilewright/recipe.h>
 #include <tilewright/tensor.h>
 
@@ -67,11 +68,13 @@ struct Groups {
 /// that the missing columns would scale, clamped like every other size. k_grouped_aligned_offsets: the alignment is a
 /// multiple of the block, and scales are where they are without groups: [rows, ceil(sum k / block)].
 /// NVFP4 (1x16) takes `tensor_scale`, f32, of the shape of a tensor granularity's scales: [1] or [g].
+/// Packed weights (b only, layouts nt and tt) take the place of all of these.
 struct Operand {
     Tensor values{};
     Granularity granularity = Granularity::none;
     Tensor scales{};
     Tensor tensor_scale{};
+    PackedWeights packed{};
 };
 
 /// How fp8 products are summed (docs/numerics.md). bf16 operands have no promotion.

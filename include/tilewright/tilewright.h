@@ -4,6 +4,7 @@
 
 #include <tilewright/error.h>            // what every call throws
 #include <tilewright/formats.h>          // e4m3, e5m2, e2m1, ...
+#include <tilewright/packed.h>           // weights in the order of a tensor core's registers
 #include <tilewright/plan.h>             // how a GPU would compute it, how long that takes, and why
 #include <tilewright/problem.h>          // a call, described; validate
 #include <tilewright/quantize.h>         // real matrices to low precision and back

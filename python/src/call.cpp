@@ -12,10 +12,16 @@ std::int64_t size_from_last(const Tensor& tensor, int i) {
     return i < rank ? tensor.shape[rank - 1 - i] : 0;
 }
 
+/// B's values, or what they would be were they not packed.
+Tensor weights_shape(const Problem& problem) {
+    if (!problem.b.packed.given()) return problem.b.values;
+    return {.shape = problem.b.packed.shape()};
+}
+
 /// D's shape as the operands demand it.
 Dims output_shape(const Problem& problem) {
     const Tensor& a = problem.a.values;
-    const Tensor& b = problem.b.values;
+    const Tensor b = weights_shape(problem);
     const std::int64_t m = size_from_last(a, a_is_transposed(problem.layout) ? 0 : 1);
     const std::int64_t n = size_from_last(b, b_is_transposed(problem.layout) ? 0 : 1);
     switch (problem.groups.grouping) {
@@ -33,7 +39,7 @@ Dims output_shape(const Problem& problem) {
 bool has_result_shape(const Problem& problem) {
     const bool groups_of_a =
         problem.groups.grouping == Grouping::batched || problem.groups.grouping == Grouping::m_grouped_masked;
-    return problem.a.values.shape.rank() >= (groups_of_a ? 3 : 2) && problem.b.values.shape.rank() >= 2;
+    return problem.a.values.shape.rank() >= (groups_of_a ? 3 : 2) && weights_shape(problem).shape.rank() >= 2;
 }
 
 /// Rows of no group stay as they are: a new output should not show what memory held before.

@@ -1,5 +1,6 @@
 // The extension module tilewright._core: what the Python files of the package are made of.
 #include "call.h"
+#include "packing.h"
 #include "plans.h"
 #include "quantizers.h"
 #include "raw_array.h"
@@ -69,7 +70,9 @@ void bind_findings(nb::module_& m) {
 
 nb::typed<nb::tuple, int, nb::ellipsis> shape_of(const PreparedOperand& operand) {
     nb::list sizes;
-    for (const std::int64_t size : operand.operand().values.shape) sizes.append(size);
+    const PackedWeights& packed = operand.operand().packed;
+    const Dims shape = packed.given() ? packed.shape() : operand.operand().values.shape;
+    for (const std::int64_t size : shape) sizes.append(size);
     return nb::typed<nb::tuple, int, nb::ellipsis>(nb::tuple(sizes));
 }
 
@@ -85,6 +88,7 @@ void bind_operands(nb::module_& m) {
     nb::class_<PreparedOperand>(m, "Operand", "Values with their scales, viewed once.")
         .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle>(), nb::arg("values").none(),
              nb::arg("recipe").none(), nb::arg("scales").none(), nb::arg("tensor_scale").none())
+        .def(nb::init<nb::handle, nb::handle>(), nb::arg("packed").none(), nb::arg("header").none())
         .def_prop_ro("values", &PreparedOperand::values, "The array given as values.")
         .def_prop_ro("scales", &PreparedOperand::scales, "The array given as scales; None without.")
         .def_prop_ro("tensor_scale", &PreparedOperand::tensor_scale, "The array given as tensor scale; None without.")
@@ -126,6 +130,7 @@ NB_MODULE(_core, m) {
     bind_plans(m);
     bind_calls(m);
     bind_quantizers(m);
+    bind_packing(m);
     m.def(
         "recipes",
         [] {

@@ -2,6 +2,8 @@
 
 #include "arguments.h"
 
+#include <iterator>
+
 namespace tilewright::python {
 namespace {
 
@@ -35,11 +37,51 @@ PreparedOperand::PreparedOperand(nb::handle values, nb::handle recipe, nb::handl
     view_all("");
 }
 
+PreparedOperand::PreparedOperand(nb::handle packed, nb::handle header) {
+    if (packed.is_none()) refuse("data", "None", "an array of bytes");
+    values_.source = nb::borrow(packed);
+    if (!header.is_none()) {
+        if (!nb::isinstance<nb::bytes>(header))
+            refuse("header", shown(header), "bytes, as PackedWeights.header has them");
+        const auto bytes = nb::cast<nb::bytes>(header);
+        header_.assign(bytes.c_str(), bytes.size());
+    }
+    view_packed("");
+    recipe_ = operand_.packed.recipe;
+}
+
+void PreparedOperand::view_packed(const std::string& prefix) {
+    values_ = view_kept(nb::object(values_.source), prefix + "data", Format::ue8m0);
+    const Tensor& tensor = values_.tensor;
+    if (tensor.shape.rank() != 1 || (tensor.shape[0] > 1 && tensor.strides[0] != 1)) {
+        refuse(prefix + "data", to_string(tensor.shape) + " with strides " + to_string(tensor.strides),
+               "bytes one after another: [bytes] of uint8");
+    }
+    const bool on_gpu = tensor.device.kind == DeviceId::Kind::cuda;
+    if (on_gpu && header_.empty()) {
+        refuse(prefix + "header", "None", "the header's bytes for packed weights on a GPU",
+               "pass PackedWeights.header");
+    }
+    if (header_.empty()) {
+        operand_.packed = packed_weights(tensor.data, tensor.shape[0]);
+        header_.assign(static_cast<const char*>(tensor.data), static_cast<std::size_t>(packed_header_bytes));
+        return;
+    }
+    if (std::ssize(header_) != packed_header_bytes) {
+        refuse(prefix + "header", std::to_string(header_.size()) + " bytes", std::to_string(packed_header_bytes));
+    }
+    operand_.packed = packed_weights(header_.data(), tensor.data, tensor.shape[0], tensor.device);
+}
+
 void PreparedOperand::view_all(const std::string& prefix) {
+    if (!header_.empty()) return view_packed(prefix);
     values_ = view_kept(nb::object(values_.source), prefix + "values", recipe_.values);
     scales_ = view_kept(nb::object(scales_.source), prefix + "scales", recipe_.scales);
     tensor_scale_ = view_kept(nb::object(tensor_scale_.source), prefix + "tensor_scale", Format::f32);
-    operand_ = {values_.tensor, recipe_.granularity, scales_.tensor, tensor_scale_.tensor};
+    operand_ = {.values = values_.tensor,
+                .granularity = recipe_.granularity,
+                .scales = scales_.tensor,
+                .tensor_scale = tensor_scale_.tensor};
 }
 
 void PreparedOperand::follow(const std::string& prefix) {

@@ -16,7 +16,11 @@ class PreparedOperand {
 public:
     PreparedOperand(nb::handle values, nb::handle recipe, nb::handle scales, nb::handle tensor_scale);
 
+    /// Packed weights: an array of bytes, and their first bytes where the array is on a GPU.
+    PreparedOperand(nb::handle packed, nb::handle header);
+
     const Operand& operand() const { return operand_; }
+    const std::string& header() const { return header_; }
     const OperandRecipe& recipe() const { return recipe_; }
     nb::object values() const { return values_.source; }
     nb::object scales() const { return scales_.source; }
@@ -28,11 +32,13 @@ public:
 
 private:
     void view_all(const std::string& prefix);
+    void view_packed(const std::string& prefix);
 
     OperandRecipe recipe_{};
     ArrayView values_{};
     ArrayView scales_{};
     ArrayView tensor_scale_{};
+    std::string header_{};  // of packed weights, whose bytes are the array of values
     Operand operand_{};
 };
 

@@ -78,7 +78,10 @@ QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle 
     if (recipe.granularity == Granularity::block_1x16) {
         tensor_scale = fresh(x, scale_shape(Granularity::tensor, shape), Format::f32, "tensor_scale");
     }
-    const Operand out{values.tensor, recipe.granularity, scales.tensor, tensor_scale.tensor};
+    const Operand out{.values = values.tensor,
+                      .granularity = recipe.granularity,
+                      .scales = scales.tensor,
+                      .tensor_scale = tensor_scale.tensor};
     run_unlocked([&] { quantize(source.tensor, options, out, how); },
                  [](const std::vector<Finding>& found) { return in_python_words(found, "x"); });
     return nb::make_tuple(made_array(values), made_array(scales), made_array(tensor_scale));
@@ -88,6 +91,7 @@ nb::object dequantize_operand(nb::handle given, nb::handle dtype, nb::handle thr
     const ConversionOptions how = conversion(threads);
     const PreparedOperand* operand = prepared(given, "");
     if (operand == nullptr) refuse("operand", shown(given), "a Quantized");
+    if (operand->operand().packed.given()) refuse("operand", "PackedWeights", "a Quantized", "unpack it first");
     const Format format = format_word(dtype, "dtype", {Format::f32, Format::bf16, Format::f16});
     const ArrayView out = fresh(operand->values(), operand->operand().values.shape, format, "dtype");
     run_unlocked([&] { dequantize(operand->operand(), out.tensor, how); },

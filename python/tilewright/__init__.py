@@ -12,6 +12,7 @@ from tilewright._arrays import Array
 from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
 from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
+from tilewright._packing import PackedWeights, pack_weights
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
 from tilewright._settings import (
     is_invariant,
@@ -30,6 +31,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "InvalidCall",
+    "PackedWeights",
     "Plan",
     "Quantized",
     "RawArray",
@@ -42,6 +44,7 @@ __all__ = [
     "is_invariant",
     "is_overlapping",
     "k_grouped_gemm",
+    "pack_weights",
     "planned_device",
     "quantize",
     "recipes",

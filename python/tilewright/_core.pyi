@@ -1,7 +1,7 @@
 """The C++ half of tilewright. Use the functions of `tilewright` itself."""
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, overload
 
 
 class Finding:
@@ -38,7 +38,11 @@ def register_dtype(dtype: object, format: str, carrier: object | None) -> None:
 class Operand:
     """Values with their scales, viewed once."""
 
+    @overload
     def __init__(self, values: object | None, recipe: object | None, scales: object | None, tensor_scale: object | None) -> None: ...
+
+    @overload
+    def __init__(self, packed: object | None, header: object | None) -> None: ...
 
     @property
     def values(self) -> object:
@@ -192,6 +196,24 @@ def encode(x: object | None, format: object | None, saturate: object | None) -> 
 
 def decode(codes: object | None, format: object | None) -> object:
     """A new array of float32."""
+
+def pack_weights(weights: object | None, activations: object | None, threads: object | None) -> object:
+    """A new array of uint8."""
+
+def unpack_weights(packed: object | None, threads: object | None) -> tuple[object, object, object]:
+    """New arrays (values, scales, tensor_scale or None)."""
+
+def packed_header(packed: Operand) -> bytes:
+    """The header's bytes."""
+
+def packed_recipe(packed: Operand) -> "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >":
+    """'mxfp4' or 'nvfp4'."""
+
+def packed_for(packed: Operand) -> "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >":
+    """'fp8' or 'bf16'."""
+
+def packed_version(packed: Operand) -> int:
+    """Of the layout."""
 
 def recipes() -> list[str]:
     """The names of all accepted recipes."""

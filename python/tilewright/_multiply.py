@@ -2,7 +2,7 @@
 
 Common to all of them:
 
-a, b: `Quantized`, or an array of bfloat16, float16 or float32 without scales (both operands in the same format, or bf16
+a, b: `Quantized`, `PackedWeights` (b only), or an array of bfloat16, float16 or float32 without scales (both operands in the same format, or bf16
     or f16 with an MX or NVFP4 operand; `recipes()` lists the pairs).
 layout: how A and B are stored, as in BLAS: nt = A [m, k], B [n, k]; nn = B [k, n]; tn = A [k, m], B [k, n];
     tt = A [k, m], B [n, k]. The group is the first dimension. On the CPU any strides do.
@@ -59,6 +59,7 @@ from tilewright._options import (
     completed,
     with_options,
 )
+from tilewright._packing import PackedWeights
 from tilewright._quantize import Quantized
 from tilewright._settings import Reproducibility
 
@@ -83,7 +84,7 @@ __all__ = [
     "validate",
 ]
 
-Operand: TypeAlias = "Quantized | Array"
+Operand: TypeAlias = "Quantized | PackedWeights | Array"
 
 _DENSE: dict[str, Any] = {}
 _BATCHED: dict[str, Any] = {"grouping": "batched"}

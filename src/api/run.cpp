@@ -1,4 +1,5 @@
 // The one way a call travels: validated, lowered to geometry, run by a backend.
+#include <tilewright/quantize.h>
 #include <tilewright/run.h>
 
 #include <cstdint>
@@ -15,7 +16,22 @@ namespace tilewright {
 
 const DeviceDescription& default_device() { return cuda::present_device(); }
 
+namespace {
+
+/// On the CPU packed weights are unpacked first: the order of the additions is the same.
+void run_packed(const Problem& problem, const RunOptions& options) {
+    std::vector<Finding> findings = validate(problem, options.backend);
+    if (!findings.empty()) throw Error(std::move(findings));
+    const OwnedOperand weights = unpack_weights(problem.b.packed);
+    Problem unpacked = problem;
+    unpacked.b = weights;
+    run(unpacked, options);
+}
+
+}  // namespace
+
 void run(const Problem& problem, const RunOptions& options) {
+    if (problem.b.packed.given() || problem.a.packed.given()) return run_packed(problem, options);
     const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
     const cuda::Known known = on_gpu ? cuda::repeat(problem, options) : cuda::Known::nothing;
     if (known == cuda::Known::launched) return;

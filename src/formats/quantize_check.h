@@ -17,6 +17,10 @@ std::vector<Finding> check_dequantize(const Operand& operand, const Tensor& out)
 /// For encode (`out` holds the codes) and decode (`source` does).
 std::vector<Finding> check_encode(const Tensor& source, const Tensor& out);
 std::vector<Finding> check_decode(const Tensor& source, const Tensor& out);
+/// FP4 weights for pack_weights.
+std::vector<Finding> check_packable(const Operand& weights);
+/// Memory for unpack_weights.
+std::vector<Finding> check_unpacked(const PackedWeights& packed, const Operand& out);
 std::vector<Finding> check_owned(const Dims& shape, const OperandRecipe& recipe);
 
 }  // namespace tilewright::formats

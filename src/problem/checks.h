@@ -34,6 +34,16 @@ Sizes sizes_of(const Problem& problem);
 /// a.values, b.values, d, c and groups.sizes: there or not, ranks, and sizes that must agree.
 void check_shapes(const Problem& problem, const Sizes& sizes, Findings& findings);
 
+/// Packed weights of b by themselves and with the rest of the call.
+void check_packed(const Problem& problem, Check check, Findings& findings);
+
+/// The call as it would be with ordinary weights in the memory of the packed ones, which is larger: all other themes
+/// judge this one. The call itself where b is not packed.
+Problem with_ordinary_weights(const Problem& problem);
+
+/// Packed in another version, or without memory where a call has some: there is nothing more to judge.
+bool packed_is_unknown(const Problem& problem, Check check);
+
 /// Scales and tensor scales: there or not, and the shapes that problem.h documents.
 void check_scales(const Problem& problem, const Sizes& sizes, Findings& findings);
 

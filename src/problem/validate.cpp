@@ -9,10 +9,13 @@ Backend resolve(const Problem& problem, Backend backend) {
     return problem.d.device.kind == DeviceId::Kind::cuda ? Backend::hopper : Backend::cpu;
 }
 
-std::vector<Finding> validate(const Problem& problem, Backend asked, Check check) {
+std::vector<Finding> validate(const Problem& call, Backend asked, Check check) {
     using namespace validation;
-    const Backend backend = resolve(problem, asked);
+    const Backend backend = resolve(call, asked);
     Findings findings;
+    check_packed(call, check, findings);
+    if (packed_is_unknown(call, check)) return findings.take();
+    const Problem problem = with_ordinary_weights(call);
     const bool known_words = check_words(problem, findings);
     check_tensors(problem, findings);
     check_formats(problem, findings);

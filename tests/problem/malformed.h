@@ -27,5 +27,6 @@ std::vector<Malformed> malformed_strides();
 std::vector<Malformed> malformed_memory();
 std::vector<Malformed> malformed_options();
 std::vector<Malformed> malformed_hopper();
+std::vector<Malformed> malformed_packed();
 
 }  // namespace tilewright::test

@@ -1,0 +1,105 @@
+"""Packed weights: MXFP4 and NVFP4 in the order in which a tensor core's registers take them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from tilewright import _core
+from tilewright._arrays import Array
+from tilewright._quantize import Format, Quantized
+
+PackedFor: TypeAlias = Literal["fp8", "bf16"]
+
+_READ_ONLY = frozenset(("data", "header", "recipe", "activations", "version", "shape"))
+
+
+class PackedWeights(_core.Operand):
+    """Packed weights [n, k] or [groups, n, k]: the b of a multiplication, in layouts nt and tt.
+
+    `pack_weights` makes them. They are one array of bytes, which any file format stores; the constructor takes it back:
+    `PackedWeights(tensors["experts.packed"])`.
+
+    Args:
+        data: [bytes] of uint8, header first.
+        header: its first 128 bytes, where data is on a GPU: `PackedWeights(packed.data.cuda(), packed.header)`.
+
+    Raises:
+        ValueError: data is not what `pack_weights` made, or not all of it. Weights of another layout version or packed
+            for other activations are refused by the multiplication, which says to pack again.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Array, header: bytes | None = None) -> None:
+        _core.Operand.__init__(self, data, header)
+
+    @property
+    def data(self) -> Array:
+        """The array of bytes."""
+        return self.values
+
+    @property
+    def header(self) -> bytes:
+        """What the bytes begin with."""
+        return _core.packed_header(self)
+
+    @property
+    def recipe(self) -> str:
+        """'mxfp4' or 'nvfp4'."""
+        return _core.packed_recipe(self)
+
+    @property
+    def activations(self) -> str:
+        """What they were packed for: 'fp8' (fp8 and MXFP4 activations) or 'bf16' (bf16, f16, f32 and NVFP4)."""
+        return _core.packed_for(self)
+
+    @property
+    def version(self) -> int:
+        """Of the layout of the bytes."""
+        return _core.packed_version(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _READ_ONLY:
+            raise AttributeError(f"PackedWeights.{name} is read-only: pack again")
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[type[PackedWeights], tuple[Array, bytes]]:
+        return type(self), (self.data, self.header)
+
+    def unpack(self, *, threads: int = 0) -> Quantized:
+        """The weights as they were, bit for bit, in new arrays of host memory.
+
+        threads: of the CPU; 0 = all.
+        """
+        values, scales, tensor_scale = _core.unpack_weights(self, threads)
+        return Quantized(values, self.recipe, scales, tensor_scale)
+
+    def dequantize(self, dtype: Format = "f32", *, threads: int = 0) -> Array:
+        """The real matrix in `dtype`: f32, bf16 or f16."""
+        return self.unpack(threads=threads).dequantize(dtype, threads=threads)
+
+    def __repr__(self) -> str:
+        return f"<PackedWeights {self.recipe} {list(self.shape)} for {self.activations}>"
+
+
+def pack_weights(weights: Quantized, activations: PackedFor, *, threads: int = 0) -> PackedWeights:
+    """Packs MXFP4 or NVFP4 weights, once, offline.
+
+    Args:
+        weights: [n, k] or [groups, n, k] of mxfp4 or nvfp4 in host memory, packed along k.
+        activations: what they are multiplied with: "fp8" for fp8 and MXFP4 activations, "bf16" for bf16, f16, f32 and
+            NVFP4 ones.
+        threads: of the CPU; 0 = all.
+
+    Raises:
+        ValueError: the weights cannot be packed; the message says why.
+
+    >>> import numpy as np
+    >>> from tilewright import quantize
+    >>> packed = pack_weights(quantize(np.eye(32, dtype=np.float32), "mxfp4"), "bf16")
+    >>> packed
+    <PackedWeights mxfp4 [32, 32] for bf16>
+    >>> bool((packed.dequantize() == np.eye(32)).all())
+    True
+    """
+    return PackedWeights(_core.pack_weights(weights, activations, threads))

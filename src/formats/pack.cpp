@@ -1,0 +1,264 @@
+// Packing weights: rows are judged first, then each row tile is written by one thread.
+#include "formats/codec.h"
+#include "formats/pack_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+namespace tilewright {
+namespace {
+
+using namespace formats;
+
+constexpr std::size_t packed_block = 32;  // of k that one MXFP4 scale serves
+
+/// Writes one row tile: its rows, its tiles, and its windows.
+class TileWriter {
+public:
+    TileWriter(const PackPlan& plan, std::byte* out, std::int64_t index)
+        : plan_(plan),
+          out_(out),
+          table_(packed_table(plan.source.recipe(), plan.activations)),
+          entry_(plan.directory[static_cast<std::size_t>(index)]),
+          group_(index / plan.sections.row_tiles()),
+          row_tile_(index % plan.sections.row_tiles()),
+          first_row_(row_tile_ * packed_rows),
+          rows_(std::min(packed_rows, plan.sections.n - first_row_)) {}
+
+    void write() {
+        write_rows();
+        std::byte* next_window = out_ + entry_.wide_offset + plan_.sections.exponent_bytes();
+        for (std::int64_t k_block = 0; k_block < plan_.sections.k_blocks(); ++k_block) {
+            std::byte* const tile = out_ + plan_.sections.tile_at(group_, row_tile_, k_block);
+            for (std::int64_t row = 0; row < rows_; ++row) {
+                if (is_mxfp4(plan_.source.recipe())) {
+                    write_mxfp4(tile, row, k_block, next_window);
+                } else {
+                    write_nvfp4(tile, row, k_block);
+                }
+            }
+            fill_scales(tile);
+            next_window += windows_of(k_block, next_window);
+        }
+    }
+
+private:
+    /// What a block that does not count, or rows beyond n, have for a scale.
+    std::uint8_t unused_scale() const {
+        if (!is_mxfp4(plan_.source.recipe())) return 0;
+        return plan_.activations == PackedFor::fp8 ? 2 * fp8_top_exponent : 2 * ue8m0_bias - 1;
+    }
+
+    void write_rows() {
+        for (std::int64_t i = 0; i < rows_; ++i) {
+            PackedRow row{.end_factor = 1};
+            if (is_mxfp4(plan_.source.recipe())) row = packed_row(plan_.judgement(group_, first_row_ + i));
+            const std::int64_t index = group_ * plan_.sections.row_tiles() * packed_rows + first_row_ + i;
+            std::memcpy(out_ + plan_.sections.rows_at() + index * static_cast<std::int64_t>(sizeof row), &row,
+                        sizeof row);
+        }
+    }
+
+    PackedRow packed_row(const RowJudgement& judged) const {
+        const int reference = judged.exponents.reference(plan_.range);
+        const bool fp8 = plan_.activations == PackedFor::fp8;
+        PackedRow row{.reference = static_cast<std::int16_t>(reference)};
+        row.end_factor = fp8 ? power_of_two(reference - fp8_top_exponent) : power_of_two(reference);
+        if (!fp8 && judged.wide) row.end_factor = 1;
+        if (judged.exponents.nan) row.end_factor = std::numeric_limits<float>::quiet_NaN();
+        row.flags =
+            static_cast<std::uint8_t>((judged.wide ? PackedRow::wide : 0) | (judged.kept ? PackedRow::kept : 0));
+        return row;
+    }
+
+    /// The codes of one block of a row, at most 32 of k.
+    void write_codes(std::byte* tile, std::int64_t row, std::int64_t column, int block) {
+        std::array<std::uint8_t, packed_block> codes{};
+        const auto count = plan_.source.codes(group_, first_row_ + row, column, codes.data());
+        const std::int64_t first = column * block % packed_k;
+        for (std::int64_t i = 0; i < count; ++i) {
+            const std::int64_t k = first + i;
+            const auto in_step = static_cast<std::size_t>(k % 32);
+            const std::int64_t word = packed_word(row, k / 32) + table_.word[in_step];
+            std::uint32_t bits = 0;
+            std::memcpy(&bits, tile + word * 4, 4);
+            bits |= table_.bits[in_step][codes[static_cast<std::size_t>(i)]];
+            std::memcpy(tile + word * 4, &bits, 4);
+        }
+    }
+
+    void write_nvfp4(std::byte* tile, std::int64_t row, std::int64_t k_block) {
+        const std::int64_t count = plan_.sections.scales_of_row();
+        for (std::int64_t i = 0; i < count; ++i) {
+            const std::int64_t column = k_block * count + i;
+            if (column >= plan_.sections.scale_columns()) return;
+            write_codes(tile, row, column, plan_.sections.scale_block);
+            tile[packed_scale_at(row, count) + i] =
+                static_cast<std::byte>(plan_.source.scale(group_, first_row_ + row, column));
+        }
+    }
+
+    void write_mxfp4(std::byte* tile, std::int64_t row, std::int64_t k_block, std::byte* windows) {
+        const RowJudgement& judged = plan_.judgement(group_, first_row_ + row);
+        const auto exponents = plan_.block_exponents(group_, first_row_ + row, k_block);
+        BlockWindows split;
+        if (plan_.has_windows() && judged.wide) split = block_windows(exponents);
+        const int reference = judged.exponents.reference(plan_.range);
+        if (plan_.has_windows() && judged.wide) write_exponents(row, k_block, split, reference, windows);
+        for (std::size_t i = 0; i < exponents.size(); ++i) {
+            const std::int64_t column = k_block * BlockWindows::blocks + static_cast<std::int64_t>(i);
+            if (column >= plan_.sections.scale_columns()) break;
+            const int window = split.of_block[i];
+            std::byte* const to =
+                window == 0 ? tile : windows + (window - 1) * static_cast<std::int64_t>(sizeof(PackedWindow));
+            write_codes(to, row, column, plan_.sections.scale_block);
+            const int top =
+                plan_.has_windows() && judged.wide ? split.top[static_cast<std::size_t>(window)] : reference;
+            std::uint8_t scale = unused_scale();
+            if (plan_.activations == PackedFor::bf16 && judged.wide) {
+                scale = static_cast<std::uint8_t>(plan_.source.scale(group_, first_row_ + row, column));
+            } else if (exponents[i] != BlockWindows::none) {
+                scale = static_cast<std::uint8_t>(scale + exponents[i] - top);
+            }
+            to[packed_scale_at(row, BlockWindows::blocks) + static_cast<std::int64_t>(i)] = std::byte{scale};
+        }
+    }
+
+    /// The exponents of a wide row's windows in one block of k.
+    void write_exponents(std::int64_t row, std::int64_t k_block, const BlockWindows& split, int reference,
+                         std::byte* windows) {
+        const auto relative = [&](int window) {
+            const int top = split.top[static_cast<std::size_t>(window)];
+            return static_cast<std::byte>(top == BlockWindows::none ? 0 : top - reference);
+        };
+        out_[entry_.wide_offset + k_block * packed_rows + row] = relative(0);
+        for (int window = 1; window < split.count; ++window) {
+            std::byte* const to = windows + (window - 1) * static_cast<std::int64_t>(sizeof(PackedWindow));
+            to[offsetof(PackedWindow, exponents) + static_cast<std::size_t>(row)] = relative(window);
+        }
+    }
+
+    /// Completes the further windows of one block of k, and says how many bytes they take.
+    std::int64_t windows_of(std::int64_t k_block, std::byte* windows) {
+        int most = 0;
+        for (std::int64_t row = 0; plan_.has_windows() && entry_.wide_rows != 0 && row < rows_; ++row) {
+            if (!plan_.judgement(group_, first_row_ + row).wide) continue;
+            most = std::max(most, plan_.further_windows(group_, first_row_ + row, k_block));
+        }
+        for (int i = 0; i < most; ++i) {
+            std::byte* const window = windows + i * static_cast<std::int64_t>(sizeof(PackedWindow));
+            complete_window(window, k_block, i + 1);
+        }
+        return most * static_cast<std::int64_t>(sizeof(PackedWindow));
+    }
+
+    void complete_window(std::byte* window, std::int64_t k_block, int number) {
+        fill_scales(window);
+        for (std::int64_t row = 0; row < packed_rows; ++row) {
+            const bool has = row < rows_ && plan_.judgement(group_, first_row_ + row).wide &&
+                             plan_.further_windows(group_, first_row_ + row, k_block) >= number;
+            if (!has) window[offsetof(PackedWindow, exponents) + static_cast<std::size_t>(row)] = std::byte{0x80};
+        }
+        const std::array<std::uint32_t, 2> where{static_cast<std::uint32_t>(k_block),
+                                                 static_cast<std::uint32_t>(number)};
+        std::memcpy(window + offsetof(PackedWindow, k_block), where.data(), sizeof where);
+    }
+
+    /// MXFP4 scale bytes that no block has written are 0; a kernel may read them all.
+    void fill_scales(std::byte* tile) {
+        if (!is_mxfp4(plan_.source.recipe())) return;
+        for (std::int64_t i = packed_code_bytes; i < packed_code_bytes + packed_rows * BlockWindows::blocks; ++i) {
+            if (tile[i] == std::byte{0} && plan_.activations == PackedFor::fp8) tile[i] = std::byte{unused_scale()};
+        }
+    }
+
+    const PackPlan& plan_;
+    std::byte* out_;
+    const PackedTable& table_;
+    PackedTileEntry entry_;
+    std::int64_t group_;
+    std::int64_t row_tile_;
+    std::int64_t first_row_;
+    std::int64_t rows_;
+};
+
+void write_kept(const PackPlan& plan, std::byte* out) {
+    if (!is_mxfp4(plan.source.recipe())) return;
+    const auto count = static_cast<std::uint32_t>(plan.kept_rows);
+    std::byte* next = out + plan.kept_at;
+    std::memcpy(next, &count, sizeof count);
+    next += 8;
+    for (std::int64_t i = 0; i < std::ssize(plan.rows); ++i) {
+        if (!plan.rows[static_cast<std::size_t>(i)].kept) continue;
+        std::memcpy(next, &i, 8);
+        for (std::int64_t column = 0; column < plan.sections.scale_columns(); ++column) {
+            next[8 + column] =
+                static_cast<std::byte>(plan.source.scale(i / plan.sections.n, i % plan.sections.n, column));
+        }
+        next += plan.sections.kept_row_bytes();
+    }
+}
+
+PackedHeader header_of(const PackPlan& plan) {
+    return {.magic = packed_magic,
+            .version = packed_version,
+            .recipe = static_cast<std::uint8_t>(is_mxfp4(plan.source.recipe()) ? 1 : 2),
+            .activations = static_cast<std::uint8_t>(plan.activations == PackedFor::fp8 ? 1 : 2),
+            .grouped = static_cast<std::uint8_t>(plan.source.grouped() ? 1 : 0),
+            .groups = plan.sections.groups,
+            .n = plan.sections.n,
+            .k = plan.sections.k,
+            .tensor_scales = plan.sections.tensor_scales,
+            .wide_at = plan.sections.wide_at(),
+            .kept_at = plan.kept_at,
+            .bytes = plan.bytes};
+}
+
+void write(const PackPlan& plan, std::byte* out, const ConversionOptions& how) {
+    std::memset(out, 0, static_cast<std::size_t>(plan.bytes));
+    const PackedHeader header = header_of(plan);
+    std::memcpy(out, &header, sizeof header);
+    for (std::int64_t i = 0; i < plan.sections.tensor_scales; ++i) {
+        const float scale = plan.source.tensor_scale(i);
+        std::memcpy(out + PackedSections::tensor_scales_at() + i * 4, &scale, 4);
+    }
+    std::memcpy(out + plan.sections.directory_at(), plan.directory.data(),
+                plan.directory.size() * sizeof(PackedTileEntry));
+    for_each_item(std::ssize(plan.directory), how, [&](std::int64_t i) { TileWriter(plan, out, i).write(); });
+    write_kept(plan, out);
+}
+
+}  // namespace
+
+std::int64_t packed_bytes(const Operand& weights, PackedFor activations) {
+    return pack_plan(weights, activations, {}).bytes;
+}
+
+PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
+                           const ConversionOptions& how) {
+    const PackPlan plan = pack_plan(weights, activations, how);
+    if (out == nullptr || bytes != plan.bytes) {
+        throw Error({{.operand = "out",
+                      .given = out == nullptr ? "a null pointer" : std::to_string(bytes) + " bytes",
+                      .expected = std::to_string(plan.bytes) + " bytes, as packed_bytes says",
+                      .advice = {}}});
+    }
+    write(plan, static_cast<std::byte*>(out), how);
+    return packed_weights(out, bytes);
+}
+
+OwnedPackedWeights pack_weights(const Operand& weights, PackedFor activations, const ConversionOptions& how) {
+    const PackPlan plan = pack_plan(weights, activations, how);
+    OwnedPackedWeights owned(plan.bytes);
+    write(plan, static_cast<std::byte*>(owned.packed.data), how);
+    owned.packed = packed_weights(owned.packed.data, plan.bytes);
+    return owned;
+}
+
+OwnedPackedWeights pack_weights(const Operand& weights, PackedFor activations) {
+    return pack_weights(weights, activations, {});
+}
+
+}  // namespace tilewright

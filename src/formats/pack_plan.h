@@ -1,0 +1,70 @@
+// What packed weights need to know of the weights before a byte is written: which rows are wide, how many windows there
+// are, and where everything goes.
+#pragma once
+
+#include "base/threads.h"
+#include "formats/packed_layout.h"
+#include "formats/packed_source.h"
+
+#include <tilewright/quantize.h>
+
+#include <exception>
+#include <vector>
+
+namespace tilewright::formats {
+
+struct RowJudgement {
+    RowExponents exponents{};
+    bool wide = false;
+    bool kept = false;  // its scales do not follow from the tiles
+};
+
+constexpr bool is_mxfp4(const OperandRecipe& recipe) { return recipe.granularity == Granularity::block_1x32; }
+
+/// All that follows from the weights but their bytes.
+struct PackPlan {
+    PackedSource source;
+    PackedFor activations = PackedFor::fp8;
+    PackedSections sections{};
+    int range = 0;
+    std::vector<RowJudgement> rows{};          // MXFP4: [groups * n]
+    std::vector<PackedTileEntry> directory{};  // [groups * row tiles]
+    std::int64_t kept_rows = 0;
+    std::int64_t kept_at = 0;
+    std::int64_t bytes = 0;
+
+    const RowJudgement& judgement(std::int64_t group, std::int64_t row) const {
+        return rows[static_cast<std::size_t>(group * sections.n + row)];
+    }
+    bool has_windows() const { return activations == PackedFor::fp8 && is_mxfp4(source.recipe()); }
+    /// The exponents of the four blocks of 128 of k.
+    std::array<int, BlockWindows::blocks> block_exponents(std::int64_t group, std::int64_t row,
+                                                          std::int64_t k_block) const;
+    /// Windows of a row in one block of k beyond the first.
+    int further_windows(std::int64_t group, std::int64_t row, std::int64_t k_block) const;
+};
+
+/// Throws Error with every finding.
+PackPlan pack_plan(const Operand& weights, PackedFor activations, const ConversionOptions& how);
+
+/// item(0) .. item(count - 1) on the threads of `how`; throws what the first of those that threw did.
+template <class Item>
+void for_each_item(std::int64_t count, const ConversionOptions& how, Item item) {
+    Cancellation cancellation(how.cancelled);
+    const int threads = region_threads(how.threads, count / 4);
+    std::exception_ptr thrown;
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (std::int64_t i = 0; i < count; ++i) {
+        if (cancellation.requested()) continue;
+        try {
+            item(i);
+        } catch (...) {  // must not leave the region
+#pragma omp critical
+            if (!thrown) thrown = std::current_exception();
+        }
+    }
+    if (thrown) std::rethrow_exception(thrown);
+    cancellation.check();
+}
+
+}  // namespace tilewright::formats

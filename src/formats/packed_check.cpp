@@ -1,0 +1,72 @@
+// What can be wrong with weights that are to be packed, and with the memory that they are unpacked into.
+#include "formats/quantize_check.h"
+
+#include <algorithm>
+#include <string>
+
+namespace tilewright::formats {
+namespace {
+
+OperandRecipe recipe_of(const Operand& operand) {
+    return {operand.values.format, operand.granularity, operand.scales.format};
+}
+
+/// What is wrong with an operand, whatever is done with it, under its name here.
+std::vector<Finding> check_operand(const Operand& operand, const std::string& name) {
+    float unused = 0;
+    const Tensor out = row_major(&unused, Format::f32, operand.values.shape);
+    std::vector<Finding> findings = check_dequantize(operand, out);
+    std::erase_if(findings, [](const Finding& finding) { return finding.operand.rfind("out", 0) == 0; });
+    for (Finding& finding : findings) finding.operand.replace(0, std::string("operand").size(), name);
+    return findings;
+}
+
+bool has_gaps(const Tensor& tensor) {
+    const Dims expected = row_major_strides(tensor.format, tensor.shape);
+    for (int i = 0; i < tensor.shape.rank(); ++i) {
+        if (tensor.shape[i] > 1 && tensor.strides[i] != expected[i]) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+std::vector<Finding> check_packable(const Operand& weights) {
+    const OperandRecipe recipe = recipe_of(weights);
+    if (recipe.values != Format::e2m1 || !is_accepted(recipe)) {
+        return {{.operand = "weights",
+                 .given = is_accepted(recipe) ? name(recipe) : std::string(name(recipe.values)),
+                 .expected = "mxfp4 or nvfp4",
+                 .advice = "other weights are multiplied as they are"}};
+    }
+    std::vector<Finding> findings = check_operand(weights, "weights");
+    const Tensor& values = weights.values;
+    const int k = values.shape.rank() - 1;
+    if (findings.empty() && values.shape[k] > 1 && values.strides[k] != 1) {
+        findings.push_back({.operand = "weights.values",
+                            .given = "strides " + to_string(values.strides),
+                            .expected = "a stride of 1 along k",
+                            .advice = "pass a copy with k packed"});
+    }
+    return findings;
+}
+
+std::vector<Finding> check_unpacked(const PackedWeights& packed, const Operand& out) {
+    std::vector<Finding> findings = check_operand(out, "out");
+    const auto add = [&](const std::string& operand, const std::string& given, const std::string& expected) {
+        findings.push_back({.operand = operand, .given = given, .expected = expected, .advice = {}});
+    };
+    if (!(recipe_of(out) == packed.recipe)) add("out", name(recipe_of(out)), name(packed.recipe));
+    if (out.values.shape != packed.shape()) {
+        add("out.values", to_string(out.values.shape), to_string(packed.shape()));
+    }
+    if (!findings.empty()) return findings;
+    if (has_gaps(out.values)) add("out.values", "gaps", "rows one after another");
+    if (has_gaps(out.scales)) add("out.scales", "gaps", "rows one after another");
+    if (packed.tensor_scales > 1 && out.tensor_scale.shape == Dims{1}) {
+        add("out.tensor_scale", "[1]", "[" + std::to_string(packed.tensor_scales) + "]");
+    }
+    return findings;
+}
+
+}  // namespace tilewright::formats

@@ -1,0 +1,212 @@
+// The bytes of packed weights, layout version 1. Little endian; every section begins at a multiple of 128.
+//
+//     header         128 bytes: PackedHeader
+//     tensor scales  NVFP4 only: f32 [1] or [groups]
+//     rows           PackedRow [groups, n rounded up to 64]
+//     directory      PackedTileEntry [groups, row tiles of 64]
+//     tiles          codes and scales of 64 rows x 128 k; the two row tiles of 128 rows next to each other, so that 128
+//                    rows x 256 k are one run of bytes: [groups, n / 128, k / 128, 2] (the last row tile may be single)
+//     wide tiles     MXFP4 for fp8: for each row tile with a wide row: the exponents of window 0, [k / 128, 64] int8,
+//     and
+//                    a PackedWindow for each further window of each 128 of k
+//     kept scales    MXFP4: u32 count, u32 0, then of each kept row: u64 its number, its ceil(k / 32) scale bytes,
+//                    rounded up to 8; in ascending order
+//
+// n is rounded up to 64 and k to 128 with zeros. A tile serves wgmma's A fragments from registers: warp w of four has
+// the rows 16 w .. 16 w + 15, lane 4 g + t of it rows 16 w + g and + 8. Its 16 bytes of half h (64 of k) are at
+// ((2 w + h) * 32 + lane) * 16: the words [row, step 2 h] [row + 8, 2 h] [row, 2 h + 1] [row + 8, 2 h + 1] of eight
+// codes, where a step is 32 of k. Which code of the step is where in the word, and why: `packed_place`. Scales follow
+// the codes: four (MXFP4) or eight (NVFP4) bytes of row 16 w + g, then those of row + 8, at (8 w + g) times twice as
+// many.
+//     MXFP4 for fp8   12 + exponent - reference (window: - top), 1 .. 12: the index of the table of decoded codes
+//     MXFP4 for bf16  253 + exponent - reference, the exponent field of the bf16 factor 2^(126 + exponent - reference)
+//                     for codes that were decoded 2^-126 too small; wide rows: the scale's own code
+//     NVFP4           the ue4m3 code
+// Blocks that do not count have 12, 253 or their own code.
+#pragma once
+
+#include "base/math.h"
+#include "formats/row_exponents.h"
+
+#include <tilewright/packed.h>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace tilewright::formats {
+
+static_assert(std::endian::native == std::endian::little, "the layout is copied from memory as it is");
+
+inline constexpr std::int64_t packed_alignment = 128;
+inline constexpr std::int64_t packed_rows = 64;  // of a tile
+inline constexpr std::int64_t packed_k = 128;
+inline constexpr std::int64_t packed_code_bytes = packed_rows * packed_k / 2;
+
+struct PackedHeader {
+    std::array<char, 8> magic{};
+    std::int32_t version = 0;
+    std::uint8_t recipe = 0;       // 1: MXFP4, 2: NVFP4
+    std::uint8_t activations = 0;  // 1: fp8, 2: bf16
+    std::uint8_t grouped = 0;
+    std::uint8_t zero = 0;
+    std::int64_t groups = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    std::int64_t tensor_scales = 0;
+    std::int64_t wide_at = 0;  // where the sections begin whose size depends on the weights, and where all ends
+    std::int64_t kept_at = 0;
+    std::int64_t bytes = 0;
+    std::array<std::int64_t, 6> zeros{};
+};
+static_assert(sizeof(PackedHeader) <= packed_header_bytes);
+inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 'E', 'D'};
+
+/// What multiplies a row's sum at the end, and how its scales are stored.
+struct PackedRow {
+    static constexpr std::uint8_t wide = 1;
+    static constexpr std::uint8_t kept = 2;  // its scales are in the last section
+    float end_factor = 0;
+    std::int16_t reference = 0;
+    std::uint8_t flags = 0;
+    std::uint8_t zero = 0;
+};
+static_assert(sizeof(PackedRow) == 8);
+
+struct PackedTileEntry {
+    std::uint32_t wide_rows = 0;
+    std::uint32_t windows = 0;     // PackedWindows
+    std::int64_t wide_offset = 0;  // from the beginning of all bytes; 0: no wide tile
+};
+static_assert(sizeof(PackedTileEntry) == 16);
+
+/// A further window of some rows: a tile in which the codes of all other blocks are 0.
+struct PackedWindow {
+    std::array<std::uint8_t, packed_code_bytes> codes{};
+    std::array<std::uint8_t, packed_rows * 4> scales{};
+    std::array<std::int8_t, packed_rows> exponents{};  // top - reference; `no_window`: of a row without one
+    std::uint32_t k_block = 0;
+    std::uint32_t window = 0;
+    std::array<std::uint8_t, 56> zeros{};
+};
+inline constexpr std::int8_t no_window = -128;
+static_assert(sizeof(PackedWindow) % packed_alignment == 0);
+
+/// Where the sections are.
+struct PackedSections {
+    std::int64_t groups = 1;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    int scale_block = 32;
+    std::int64_t tensor_scales = 0;
+
+    constexpr std::int64_t row_tiles() const { return ceil_div(n, packed_rows); }
+    constexpr std::int64_t k_blocks() const { return ceil_div(k, packed_k); }
+    constexpr std::int64_t scale_columns() const { return ceil_div<std::int64_t>(k, scale_block); }
+    constexpr std::int64_t scales_of_row() const { return packed_k / scale_block; }  // in a tile
+    constexpr std::int64_t tile_bytes() const { return packed_code_bytes + packed_rows * scales_of_row(); }
+
+    static constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, packed_alignment); }
+    static constexpr std::int64_t tensor_scales_at() { return packed_header_bytes; }
+    constexpr std::int64_t rows_at() const { return tensor_scales_at() + aligned(tensor_scales * 4); }
+    constexpr std::int64_t directory_at() const {
+        return rows_at() + groups * row_tiles() * packed_rows * static_cast<std::int64_t>(sizeof(PackedRow));
+    }
+    constexpr std::int64_t tiles_at() const {
+        return directory_at() + aligned(groups * row_tiles() * static_cast<std::int64_t>(sizeof(PackedTileEntry)));
+    }
+    constexpr std::int64_t wide_at() const { return tiles_at() + groups * row_tiles() * k_blocks() * tile_bytes(); }
+
+    constexpr std::int64_t tile_at(std::int64_t group, std::int64_t row_tile, std::int64_t k_block) const {
+        const std::int64_t first = row_tile / 2 * 2;
+        const std::int64_t together = min<std::int64_t>(2, row_tiles() - first);
+        const std::int64_t index = first * k_blocks() + k_block * together + row_tile % 2;
+        return tiles_at() + (group * row_tiles() * k_blocks() + index) * tile_bytes();
+    }
+    /// The exponents of window 0 of a wide tile, in front of its further windows.
+    constexpr std::int64_t exponent_bytes() const { return aligned(k_blocks() * packed_rows); }
+    constexpr std::int64_t kept_row_bytes() const { return 8 + round_up<std::int64_t>(scale_columns(), 8); }
+};
+
+/// The word of a row's 32 of k, in words of four bytes from the tile's beginning, for the lane of t = 0; lane t is 4 t
+/// on.
+constexpr std::int64_t packed_word(std::int64_t row, std::int64_t step) {
+    const std::int64_t warp = row / 16;
+    const std::int64_t lane = row % 8 * 4;
+    const std::int64_t upper = row % 16 / 8;
+    return ((2 * warp + step / 2) * 32 + lane) * 4 + step % 2 * 2 + upper;
+}
+
+/// Where the scales of a row begin in a tile.
+constexpr std::int64_t packed_scale_at(std::int64_t row, std::int64_t scales_of_row) {
+    const std::int64_t pair = row / 16 * 8 + row % 8;
+    return packed_code_bytes + (pair * 2 + row % 16 / 8) * scales_of_row;
+}
+
+/// The bits of one code in its word: where its magnitude's three bits and its sign are.
+struct PackedPlace {
+    int lane = 0;                       // t
+    std::array<std::uint8_t, 4> bit{};  // of the mantissa, the exponent's low and high bit, the sign
+};
+
+/// fp8: nibble j has the magnitude of k = 4 t + j (j < 4) or 16 + 4 t + j - 4, which PRMT looks up in the table of e4m3
+/// codes that the scale makes; the signs are where the four results of each PRMT have theirs: bits 8 i + 7 for j = i,
+/// 8 i + 3 for j = 4 + i. A lane's results are the fragment's four neighbours of k.
+/// bf16: half words are pairs of k, for the four shifts after which the mask 0x81C0 leaves a bf16 number 2^-126 times
+/// the code's value: 0, 3 and 6 to the left; the fourth takes the bits that are left.
+constexpr PackedPlace packed_place(PackedFor activations, int k) {
+    if (activations == PackedFor::fp8) {
+        const int nibble = k / 16 * 4 + k % 4;
+        const int sign = nibble < 4 ? 8 * nibble + 7 : 8 * (nibble - 4) + 3;
+        const int first = 4 * nibble;
+        return {.lane = k % 16 / 4,
+                .bit = {static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(first + 1),
+                        static_cast<std::uint8_t>(first + 2), static_cast<std::uint8_t>(sign)}};
+    }
+    constexpr std::array<std::array<std::uint8_t, 4>, 4> pairs{
+        {{6, 7, 8, 15}, {3, 4, 5, 12}, {0, 1, 2, 9}, {13, 10, 11, 14}}};
+    PackedPlace place{.lane = k % 8 / 2, .bit = pairs[static_cast<std::size_t>(k / 8)]};
+    for (std::uint8_t& bit : place.bit) bit = static_cast<std::uint8_t>(bit + k % 2 * 16);
+    return place;
+}
+
+/// The places of the 32 codes of a step, and the bits that each of the 16 codes sets there.
+struct PackedTable {
+    std::array<std::uint8_t, 32> word{};  // 4 t
+    std::array<std::array<std::uint32_t, 16>, 32> bits{};
+    std::array<PackedPlace, 32> place{};
+};
+
+constexpr PackedTable packed_table(PackedFor activations) {
+    PackedTable table;
+    for (std::size_t k = 0; k < 32; ++k) {
+        const PackedPlace place = packed_place(activations, static_cast<int>(k));
+        table.place[k] = place;
+        table.word[k] = static_cast<std::uint8_t>(4 * place.lane);
+        for (std::uint32_t code = 0; code < 16; ++code) {
+            for (std::size_t bit = 0; bit < 4; ++bit) table.bits[k][code] |= (code >> bit & 1U) << place.bit[bit];
+        }
+    }
+    return table;
+}
+inline constexpr PackedTable fp8_table = packed_table(PackedFor::fp8);
+inline constexpr PackedTable bf16_table = packed_table(PackedFor::bf16);
+
+/// NVFP4 is multiplied in bf16, whatever the activations.
+constexpr const PackedTable& packed_table(const OperandRecipe& recipe, PackedFor activations) {
+    const bool fp8 = recipe.granularity == Granularity::block_1x32 && activations == PackedFor::fp8;
+    return fp8 ? fp8_table : bf16_table;
+}
+
+constexpr PackedSections packed_sections(const PackedWeights& packed) {
+    return {.groups = packed.groups,
+            .n = packed.n,
+            .k = packed.k,
+            .scale_block = k_block(packed.recipe.granularity),
+            .tensor_scales = packed.tensor_scales};
+}
+
+/// The header of packed weights in host memory, with every number that follows from others checked. Throws Error.
+PackedHeader checked_header(const PackedWeights& packed);
+
+}  // namespace tilewright::formats

@@ -1,0 +1,75 @@
+// Packed weights: of another version, for other activations, in the wrong place, of the wrong size.
+#include "problem/malformed.h"
+
+namespace tilewright::test {
+namespace {
+
+/// The sample's weights, packed.
+PackedWeights packed(const Problem& p, PackedFor activations) {
+    const Dims& shape = p.b.values.shape;
+    const bool grouped = shape.rank() == 3;
+    const OperandRecipe recipe{p.b.values.format, p.b.granularity, p.b.scales.format};
+    const Tensor memory = placed(Format::ue8m0, {1 << 20});
+    return {.data = memory.data,
+            .bytes = 1 << 20,
+            .version = packed_version,
+            .recipe = recipe,
+            .activations = activations,
+            .grouped = grouped,
+            .groups = grouped ? shape[0] : 1,
+            .n = shape[shape.rank() - 2],
+            .k = shape[shape.rank() - 1],
+            .tensor_scales = p.b.tensor_scale.given() ? 1 : 0};
+}
+
+Malformed with(const char* mistake, const SampleSpec& spec, const std::function<void(Problem&)>& make,
+               std::vector<std::string> messages) {
+    return {.mistake = mistake,
+            .spec = spec,
+            .make =
+                [make](Problem& p) {
+                    p.b = {.packed = packed(p, PackedFor::fp8)};
+                    make(p);
+                },
+            .messages = std::move(messages)};
+}
+
+}  // namespace
+
+std::vector<Malformed> malformed_packed() {
+    const SampleSpec spec{.recipe = "1x128:mxfp4"};
+    return {
+        with("packed by another version", spec, [](Problem& p) { p.b.packed.version = 7; },
+             {"b.packed: layout version 7 given, version 1 expected; pack the weights again with this version"}),
+        with("packed for other activations", spec, [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
+             {"b.packed: weights packed for bf16 activations given, fp8 expected for a of 1x128; pack them again for "
+              "these activations"}),
+        with("packed for fp8, multiplied with bf16", {.recipe = "bf16:nvfp4"}, [](Problem&) {},
+             {"b.packed: weights packed for fp8 activations given, bf16 expected for a of bf16; pack them again for "
+              "these activations"}),
+        with("packed of another k", spec, [](Problem& p) { p.b.packed.k = 256; },
+             {"b.values: [256, 256] given, [256, 512] expected for dense nt; k is 512 in a.values"}),
+        with("packed for groups that the call has not", {.grouping = Grouping::batched, .recipe = "1x128:mxfp4"},
+             [](Problem& p) { p.b.packed.groups = 3; },
+             {"b.values: [3, 256, 512] given, [4, 256, 512] expected for batched nt; the number of groups is 4 in "
+              "a.values"}),
+        with("packed in a layout of other weights", {.layout = Layout::nn, .recipe = "1x128:row"},
+             [](Problem& p) {
+                 p.b.packed.recipe = {Format::e2m1, Granularity::block_1x32, Format::ue8m0};
+                 p.b.packed.n = 256;
+                 p.b.packed.k = 512;
+             },
+             {"b.packed: packed weights with layout nn given, nt or tt expected; packed weights are [n, k]"}),
+        with("packed without memory", spec, [](Problem& p) { p.b.packed.data = nullptr; },
+             {"b.packed: a null pointer given, the bytes of packed weights expected"}),
+        with("packed next to values", spec, [](Problem& p) { p.b.values = p.a.values; },
+             {"b.packed: packed weights next to values or scales given, one of the two expected"}),
+        with("D in the packed bytes", spec,
+             [](Problem& p) { p.d.data = static_cast<std::byte*>(p.b.packed.data) + (1 << 19); },
+             {"d: memory that overlaps b.packed given, memory of its own expected"}),
+        with("packed activations", spec, [](Problem& p) { p.a.packed = p.b.packed; },
+             {"a: packed weights given, activations expected; packed weights are b"}),
+    };
+}
+
+}  // namespace tilewright::test
