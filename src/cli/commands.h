@@ -18,6 +18,8 @@ void add_classes(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_doctor(CLI::App& program);
 void add_quantize(CLI::App& program);
+void add_inspect(CLI::App& program);
+void add_convert(CLI::App& program);
 
 /// Ends the program with "tilewright: <what>" on stderr: exit code 2 for a mistake in how it was called ...
 class UsageError : public std::runtime_error {

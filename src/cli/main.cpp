@@ -36,6 +36,8 @@ int run_program(int argc, const char* const* argv) {
     add_explain(program);
     add_doctor(program);
     add_quantize(program);
+    add_inspect(program);
+    add_convert(program);
 
     try {
         program.parse(argc, argv);

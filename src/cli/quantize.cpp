@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <regex>
 
 #include "cli/commands.h"
+#include "cli/name_filter.h"
 #include "cli/terminal.h"
 #include "output/table.h"
 #include "safetensors/quantize_file.h"
@@ -23,23 +23,6 @@ struct QuantizeArguments {
     bool round_up = false;
 };
 
-std::regex pattern(const std::string& option, const std::string& text) {
-    try {
-        return std::regex(text);
-    } catch (const std::regex_error&) {
-        throw UsageError(fmt::format("{} '{}' is no regular expression (ECMAScript)", option, text));
-    }
-}
-
-std::function<bool(const std::string&)> name_filter(const QuantizeArguments& arguments) {
-    const std::regex include = pattern("--include", arguments.include);
-    const std::regex exclude = pattern("--exclude", arguments.exclude);
-    const bool excludes = !arguments.exclude.empty();
-    return [=](const std::string& name) {
-        return std::regex_search(name, include) && !(excludes && std::regex_search(name, exclude));
-    };
-}
-
 bool is_quantised_recipe(const std::string& text) {
     const std::optional<OperandRecipe> recipe = parse_operand_recipe(text);
     return recipe && is_accepted(*recipe) && recipe->granularity != Granularity::none;
@@ -52,7 +35,7 @@ void quantize_command(const QuantizeArguments& arguments) {
         .input = arguments.input,
         .output = arguments.output,
         .options = {.recipe = parse_operand_recipe(arguments.recipe).value(), .round_up = arguments.round_up},
-        .wanted = name_filter(arguments),
+        .wanted = name_filter(arguments.include, arguments.exclude),
         .version = TILEWRIGHT_VERSION,
         .progress = [&](std::uint64_t done, std::uint64_t total, const std::string& tensor) {
             progress.set(done * 1000 / std::max<std::uint64_t>(total, 1), tensor);

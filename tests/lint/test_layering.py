@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
     "measure": ["cuda"],
     "output": [],
-    "safetensors": ["output"],
+    "safetensors": ["output", "formats"],
     "verify": ["measure", "check", "api", "cuda", "plan", "problem", "formats"],
     "bench": ["output", "measure", "check", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile"],
     "cli": ["bench", "verify", "safetensors", "output", "measure", "check", "api", "cpu", "cuda", "plan", "problem", "formats"],

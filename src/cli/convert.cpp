@@ -1,0 +1,100 @@
+// `tilewright convert`: a quantised checkpoint in, one of another format out.
+#include "safetensors/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/name_filter.h"
+#include "cli/terminal.h"
+#include "output/table.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct ConvertArguments {
+    std::string input;
+    std::string output;
+    std::string recipe;
+    std::string pack;
+    std::string include;
+    std::string exclude;
+    bool round_up = false;
+};
+
+bool is_weight_recipe(const std::string& text) {
+    const std::optional<OperandRecipe> recipe = parse_operand_recipe(text);
+    return recipe && is_accepted(*recipe) && recipe->granularity != Granularity::none;
+}
+
+safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& progress) {
+    safetensors::ConvertJob job{.input = arguments.input,
+                                .output = arguments.output,
+                                .round_up = arguments.round_up,
+                                .wanted = name_filter(arguments.include, arguments.exclude),
+                                .version = TILEWRIGHT_VERSION,
+                                .progress = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
+                                    progress.set(done * 1000 / std::max<std::uint64_t>(total, 1), what);
+                                }};
+    if (!arguments.recipe.empty()) job.recipe = parse_operand_recipe(arguments.recipe);
+    if (!arguments.pack.empty()) job.pack = arguments.pack == "fp8" ? PackedFor::fp8 : PackedFor::bf16;
+    if (!job.recipe && !job.pack) throw UsageError("convert: name a format with --to, or --pack, or both");
+    if (job.pack && job.recipe && job.recipe->values != Format::e2m1) {
+        throw UsageError("convert: --pack takes --to mxfp4 or nvfp4, or FP4 weights as they are");
+    }
+    return job;
+}
+
+void print(const ConvertArguments& arguments, const safetensors::ConvertResult& result, double seconds) {
+    for (const std::string& file : result.kept_files) fmt::print("{}: complete since an earlier run\n", file);
+    output::Table table({{.title = "matrix"}, {.title = "from"}, {.title = "to"}, {.title = "error", .right = true}});
+    for (const safetensors::ConvertedMatrix& matrix : result.matrices) {
+        table.add(
+            {matrix.name, matrix.from, matrix.to, matrix.error == 0 ? "exact" : output::format_number(matrix.error)});
+    }
+    if (!result.matrices.empty()) fmt::print("{}", table.text());
+    fmt::print("{}: {} matrices converted, {} tensors copied; {} -> {} in {}\n", arguments.output,
+               result.matrices.size(), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
+               output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(seconds));
+}
+
+void convert_command(const ConvertArguments& arguments) {
+    const auto begin = std::chrono::steady_clock::now();
+    Progress progress("converting", 1000);
+    const safetensors::ConvertResult result = safetensors::convert(job_of(arguments, progress));
+    progress.clear();
+    print(arguments, result, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+}  // namespace
+
+void add_convert(CLI::App& program) {
+    CLI::App* command = program.add_subcommand("convert", "A quantised checkpoint in, one of another format out");
+    command->footer(
+        "Quantised matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
+        "X.tensor_scale, "
+        "or\nX.packed. Everything else is copied. `error` is ||after - before|| / ||before||. A file appears when it "
+        "is "
+        "complete, and\nis kept by the next run of the same conversion.\n\n"
+        "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
+        "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts");
+    const auto arguments = std::make_shared<ConvertArguments>();
+    command->add_option("input", arguments->input, "A safetensors file, or a folder with model.safetensors.index.json")
+        ->required();
+    command->add_option("output", arguments->output, "The file, or for a folder the folder, to write")->required();
+    command
+        ->add_option("--to", arguments->recipe, "The format: 128x128, mxfp8, mxfp4, nvfp4, row, ...; without: as it is")
+        ->check(known_by("recipe of one operand", is_weight_recipe,
+                         "tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats, e.g. e5m2.1x128.ue8m0"));
+    command->add_option("--pack", arguments->pack, "Pack FP4 weights for these activations: fp8 or bf16")
+        ->check(one_of("kind of activations", {"fp8", "bf16"}));
+    command->add_option("--include", arguments->include, "Convert only matrices whose name has a match of this regex");
+    command->add_option("--exclude", arguments->exclude, "... and none whose name has a match of this one");
+    command->add_flag("--round-up", arguments->round_up, "Round scales up to a power of two");
+    command->callback([arguments] { convert_command(*arguments); });
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,101 @@
+// `tilewright inspect`: what is in a checkpoint.
+#include "safetensors/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "output/table.h"
+
+namespace tilewright::cli {
+namespace {
+
+using safetensors::Checkpoint;
+using safetensors::ExponentStatistics;
+using safetensors::InspectedClass;
+using safetensors::InspectedMatrix;
+
+struct InspectArguments {
+    std::string path;
+    bool each = false;
+};
+
+/// "all uniform", "all uniform for bf16, 12 of 5760 wide for fp8".
+std::string rows_text(const ExponentStatistics& s) {
+    std::string text = "all uniform";
+    if (s.wide_for_fp8 != 0) text = fmt::format("{} of {} wide for fp8", s.wide_for_fp8, s.rows);
+    if (s.wide_for_bf16 != 0) text += fmt::format(", {} for bf16", s.wide_for_bf16);
+    if (s.nan != 0) text += fmt::format(", {} NaN", s.nan);
+    return text;
+}
+
+void add_line(const InspectedClass& one, output::Table& table) {
+    const safetensors::StoredMatrix& matrix = one.first.matrix;
+    const bool has = one.first.has_exponents;
+    table.add({one.pattern, std::to_string(one.count), matrix.scheme, name(matrix.recipe), to_string(matrix.shape()),
+               output::format_bytes(static_cast<double>(one.bytes)),
+               has ? std::to_string(one.exponents.row_difference) : "",
+               has ? std::to_string(one.exponents.block_difference) : "", has ? rows_text(one.exponents) : ""});
+}
+
+std::vector<InspectedClass> classes_of(const std::vector<InspectedMatrix>& matrices, bool each) {
+    if (!each) return safetensors::inspected_classes(matrices);
+    std::vector<InspectedClass> classes;
+    for (const InspectedMatrix& matrix : matrices) {
+        classes.push_back({.pattern = matrix.matrix.name,
+                           .count = 1,
+                           .bytes = matrix.matrix.bytes(),
+                           .first = matrix,
+                           .exponents = matrix.exponents});
+    }
+    return classes;
+}
+
+void inspect_command(const InspectArguments& arguments) {
+    const Checkpoint checkpoint(arguments.path);
+    const safetensors::StoredMatrices found = stored_matrices(checkpoint);
+    std::vector<InspectedMatrix> matrices;
+    {
+        Progress progress("reading", std::max<std::size_t>(found.matrices.size(), 1));
+        for (const safetensors::StoredMatrix& matrix : found.matrices) {
+            matrices.push_back(inspect_matrix(checkpoint, matrix));
+            progress.advance(1, matrix.name);
+        }
+    }
+    output::Table table({{.title = "matrix"},
+                         {.title = "count", .right = true},
+                         {.title = "names of"},
+                         {.title = "format"},
+                         {.title = "shape"},
+                         {.title = "size", .right = true},
+                         {.title = "row", .right = true},
+                         {.title = "128", .right = true},
+                         {.title = "rows"}});
+    for (const InspectedClass& one : classes_of(matrices, arguments.each)) add_line(one, table);
+    std::uint64_t other_bytes = 0;
+    for (const std::string& name : found.others) other_bytes += checkpoint.find(name)->stored.bytes();
+    fmt::print("{}\n{} files, {} matrices, {} other tensors ({})\n", table.text(), checkpoint.shards().size(),
+               matrices.size(), found.others.size(), output::format_bytes(static_cast<double>(other_bytes)));
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program) {
+    CLI::App* command = program.add_subcommand("inspect", "What is in a checkpoint: formats, shapes, exponents");
+    command->footer(
+        "Of MXFP4 weights the columns `row` and `128` have the largest difference of two exponents in a row, and in "
+        "128 "
+        "of k of\na row; blocks of zeros do not count. A row is uniform for fp8 up to 11, for bf16 up to 120: one "
+        "reference exponent serves\nit. Wide rows take more time on a GPU; their results are as exact.\n\n"
+        "Example:\n  tilewright inspect openai/gpt-oss-20b");
+    const auto arguments = std::make_shared<InspectArguments>();
+    command->add_option("path", arguments->path, "A safetensors file, or a folder with model.safetensors.index.json")
+        ->required();
+    command->add_flag("--each", arguments->each, "A line for each matrix, not for each kind");
+    command->callback([arguments] { inspect_command(*arguments); });
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,169 @@
+#include "safetensors/conversion.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <set>
+
+namespace tilewright::safetensors {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Why a matrix stays as it is; empty if it is converted.
+std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
+    if (matrix.scheme == "unquantised" || !c.job.wanted(matrix.name)) return "not chosen";
+    const OperandRecipe recipe = c.recipe_for(matrix);
+    const bool fp4 = recipe.values == Format::e2m1;
+    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed";
+    if (fp4 && matrix.k % 2 != 0) return "k is odd";
+    return "";
+}
+
+std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
+
+/// Bytes of a packed matrix follow from its weights, which are read for that alone.
+std::uint64_t packed_size(const Conversion& c, const StoredMatrix& matrix) {
+    const Requantised weights = requantised(c.checkpoint, matrix, c.recipe_for(matrix), c.job.round_up);
+    return static_cast<std::uint64_t>(packed_bytes(weights.operand, *c.job.pack));
+}
+
+void declare(const Conversion& c, const StoredMatrix& matrix, std::vector<StoredTensor>& outputs) {
+    const OperandRecipe recipe = c.recipe_for(matrix);
+    const std::string& name = matrix.name;
+    if (c.job.pack) {
+        outputs.push_back({.name = name + ".packed", .dtype = "U8", .shape = {packed_size(c, matrix)}});
+        return;
+    }
+    const Dims shape = matrix.shape();
+    outputs.push_back({.name = name, .dtype = dtype_of(recipe.values), .shape = stored_shape(shape)});
+    outputs.push_back({.name = name + ".scales",
+                       .dtype = dtype_of(recipe.scales),
+                       .shape = stored_shape(scale_shape(recipe.granularity, shape))});
+    if (recipe.granularity != Granularity::block_1x16) return;
+    outputs.push_back({.name = name + ".tensor_scale",
+                       .dtype = "F32",
+                       .shape = stored_shape(scale_shape(Granularity::tensor, shape))});
+}
+
+std::string output_path(const Conversion& c, const std::string& shard) {
+    return c.checkpoint.is_sharded() ? (fs::path(c.job.output) / shard).string() : c.job.output;
+}
+
+/// Equal for equal inputs and options, so that a file that is there already is known to be what would be written.
+std::string digest_of(const Conversion& c, const OutputShard& shard) {
+    std::string text = c.job.version + (c.job.round_up ? " round_up " : " ");
+    text += c.job.recipe ? name(*c.job.recipe) : "same";
+    text += c.job.pack ? " packed for " + std::string(name(*c.job.pack)) : "";
+    const auto add = [&](const Checkpoint::Tensor* tensor) {
+        if (tensor == nullptr) return;
+        const std::string& path = c.checkpoint.shards()[tensor->shard].path;
+        struct stat status {};
+        stat(path.c_str(), &status);
+        text += fmt::format("|{} {} {} {} {} {}", tensor->stored.name, tensor->stored.dtype, tensor->stored.begin,
+                            tensor->stored.end, status.st_size, status.st_mtim.tv_sec);
+    };
+    for (const StoredMatrix* matrix : shard.matrices) {
+        for (const auto* tensor : {matrix->values, matrix->scales, matrix->tensor_scale}) add(tensor);
+    }
+    for (const auto* tensor : shard.copied) add(tensor);
+    std::uint64_t hash = 0xCBF2'9CE4'8422'2325U;  // FNV-1a
+    for (const char c_of : text) hash = (hash ^ static_cast<unsigned char>(c_of)) * 0x100'0000'01B3U;
+    return fmt::format("{:016x}", hash);
+}
+
+bool is_complete(const OutputShard& shard) {
+    std::error_code error;
+    if (!fs::is_regular_file(shard.path, error)) return false;
+    try {
+        const SafetensorsReader reader(shard.path);
+        const auto found = reader.header().metadata.find(digest_key);
+        return found != reader.header().metadata.end() && found->second == shard.digest;
+    } catch (const SafetensorsError&) {
+        return false;
+    }
+}
+
+void refuse_equal_names(const std::vector<OutputShard>& shards) {
+    std::set<std::string> names;
+    for (const OutputShard& shard : shards) {
+        for (const StoredTensor& tensor : shard.outputs) {
+            if (names.insert(tensor.name).second) continue;
+            throw std::runtime_error(
+                fmt::format("'{}' would be written twice: the input has a tensor of that name", tensor.name));
+        }
+    }
+}
+
+/// What each file will have; files that are complete have it already.
+void declare_outputs(Conversion& c) {
+    std::erase_if(c.shards, [](const OutputShard& shard) { return shard.matrices.empty() && shard.copied.empty(); });
+    for (OutputShard& shard : c.shards) {
+        shard.digest = digest_of(c, shard);
+        shard.complete = is_complete(shard);
+        if (shard.complete) {
+            shard.outputs = SafetensorsReader(shard.path).header().tensors;
+            continue;
+        }
+        for (const StoredMatrix* matrix : shard.matrices) declare(c, *matrix, shard.outputs);
+        for (const auto* tensor : shard.copied) shard.outputs.push_back(tensor->stored);
+    }
+}
+
+}  // namespace
+
+void distribute(Conversion& c) {
+    for (const Checkpoint::Shard& shard : c.checkpoint.shards()) {
+        c.shards.push_back({.name = shard.name, .path = output_path(c, shard.name)});
+    }
+    std::set<const Checkpoint::Tensor*> consumed;
+    for (const StoredMatrix& matrix : c.found.matrices) {
+        if (!obstacle(c, matrix).empty()) continue;
+        for (const auto* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) consumed.insert(tensor);
+        c.shards[matrix.values->shard].matrices.push_back(&matrix);
+    }
+    if (consumed.empty()) {
+        throw std::runtime_error(c.job.input +
+                                 ": no matrix to convert: none is quantised in a way that `tilewright inspect` "
+                                 "knows, and chosen by --include and --exclude");
+    }
+    for (const auto& [name, tensor] : c.checkpoint.tensors()) {
+        c.total_bytes += tensor.stored.bytes();
+        if (consumed.count(&tensor) == 0) c.shards[tensor.shard].copied.push_back(&tensor);
+    }
+    declare_outputs(c);
+    refuse_equal_names(c.shards);
+}
+
+void refuse_output(const Conversion& c) {
+    std::error_code error;
+    const fs::path output = c.job.output;
+    const fs::path input =
+        c.checkpoint.is_sharded() ? fs::path(c.checkpoint.folder()) : fs::path(c.checkpoint.shards().front().path);
+    if (fs::equivalent(input, output, error)) {
+        throw std::runtime_error(c.job.output + ": is the input itself, which would be lost; name another output");
+    }
+    const fs::file_status status = fs::status(output, error);
+    const bool folder = c.checkpoint.is_sharded();
+    const bool fine = !fs::exists(status) || (folder ? fs::is_directory(status) : fs::is_regular_file(status));
+    if (!fine) {
+        throw std::runtime_error(
+            fmt::format("{}: is no {}; name another output", c.job.output,
+                        folder ? "folder, which an input of several files asks for" : "regular file"));
+    }
+}
+
+void refuse_full_disk(const Conversion& c) {
+    fs::path folder = c.checkpoint.is_sharded() ? fs::path(c.job.output) : fs::path(c.job.output).parent_path();
+    if (folder.empty()) folder = ".";
+    std::error_code error;
+    const fs::space_info space = fs::space(folder, error);
+    std::uint64_t needed = 0;
+    for (const OutputShard& shard : c.shards) needed += shard.complete ? 0 : shard.bytes();
+    if (error || space.available >= needed) return;
+    throw std::runtime_error(fmt::format("{}: {} bytes are needed, {} are free; nothing was written", folder.string(),
+                                         needed, space.available));
+}
+
+}  // namespace tilewright::safetensors

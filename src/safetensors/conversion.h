@@ -1,0 +1,57 @@
+// What a conversion of a checkpoint will write, decided before it writes.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "safetensors/convert.h"
+
+namespace tilewright::safetensors {
+
+inline constexpr const char* digest_key = "tilewright.conversion";
+
+/// A file of the output: what goes into it.
+struct OutputShard {
+    std::string name{};
+    std::string path{};
+    std::vector<const StoredMatrix*> matrices{};
+    std::vector<const Checkpoint::Tensor*> copied{};
+    std::vector<StoredTensor> outputs{};
+    std::string digest{};
+    bool complete = false;
+
+    std::uint64_t bytes() const {
+        std::uint64_t sum = 0;
+        for (const StoredTensor& tensor : outputs) sum += stored_bytes(tensor.dtype, tensor.shape).value_or(0);
+        return sum;
+    }
+};
+
+struct Conversion {
+    const ConvertJob& job;
+    Checkpoint checkpoint;
+    StoredMatrices found;
+    std::vector<OutputShard> shards{};
+    ConvertResult result{};
+    std::uint64_t total_bytes = 0;
+    std::uint64_t done_bytes = 0;
+
+    explicit Conversion(const ConvertJob& given)
+        : job(given), checkpoint(given.input), found(stored_matrices(checkpoint)) {}
+
+    OperandRecipe recipe_for(const StoredMatrix& matrix) const { return job.recipe.value_or(matrix.recipe); }
+    void report(std::uint64_t bytes, const std::string& what) {
+        done_bytes += bytes;
+        if (job.progress) job.progress(std::min(done_bytes, total_bytes), total_bytes, what);
+    }
+};
+
+/// Which tensors are consumed by matrices that are converted and which are copied, to which files.
+void distribute(Conversion& conversion);
+
+/// Throws std::runtime_error for an output that is the input, is no file or folder, or has too little room.
+void refuse_output(const Conversion& conversion);
+void refuse_full_disk(const Conversion& conversion);
+
+}  // namespace tilewright::safetensors

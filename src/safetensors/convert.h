@@ -1,0 +1,56 @@
+// Converting a checkpoint: its quantised matrices to another recipe, or packed, file by file.
+//
+// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed; all other tensors are copied.
+// Each file of the output has what its namesake of the input has; scales go to their values' file. A file appears when
+// it is complete, and is kept by the next run of the same conversion. In memory: one matrix.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "safetensors/stored_matrix.h"
+
+namespace tilewright::safetensors {
+
+struct ConvertJob {
+    std::string input{};
+    std::string output{};                   // a folder if the input is one, else a file
+    std::optional<OperandRecipe> recipe{};  // nothing: that of each matrix
+    std::optional<PackedFor> pack{};
+    bool round_up = false;
+    std::function<bool(const std::string&)> wanted{};  // by name
+    std::string version{};
+    std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> progress{};
+};
+
+struct ConvertedMatrix {
+    std::string name{};
+    std::string from{};
+    std::string to{};
+    double error = 0;  // ||after - before|| / ||before||; 0: the same numbers
+};
+
+struct ConvertResult {
+    std::vector<ConvertedMatrix> matrices{};
+    std::uint64_t copied = 0;
+    std::vector<std::string> kept_files{};  // complete since an earlier run
+    std::uint64_t input_bytes = 0;
+    std::uint64_t output_bytes = 0;
+};
+
+/// Throws SafetensorsError for a bad input and std::runtime_error for everything else; files that were complete before
+/// stay.
+ConvertResult convert(const ConvertJob& job);
+
+/// One matrix in its new recipe, and the error of that.
+struct Requantised {
+    OwnedOperand operand{};
+    double error = 0;
+};
+Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix, const OperandRecipe& recipe,
+                        bool round_up);
+
+}  // namespace tilewright::safetensors

@@ -1,0 +1,47 @@
+// What is in a checkpoint: matrices with their formats, and of MXFP4 how far the exponents of a row are apart, from
+// which its arithmetic follows (docs/numerics.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "safetensors/stored_matrix.h"
+
+namespace tilewright::safetensors {
+
+/// The exponents of MXFP4 weights, or of several matrices together.
+struct ExponentStatistics {
+    std::uint64_t rows = 0;
+    std::uint64_t wide_for_fp8 = 0;   // exponents more than 11 apart
+    std::uint64_t wide_for_bf16 = 0;  // more than 120
+    std::uint64_t nan = 0;            // rows with a scale that is NaN
+    int row_difference = 0;           // the largest of all rows
+    int block_difference = 0;         // of all 128 of k of a row
+
+    void add(const ExponentStatistics& other);
+};
+
+struct InspectedMatrix {
+    StoredMatrix matrix{};
+    bool has_exponents = false;
+    ExponentStatistics exponents{};
+};
+
+InspectedMatrix inspect_matrix(const Checkpoint& checkpoint, const StoredMatrix& matrix);
+
+/// A line of the report: matrices whose names differ in numbers only, and that are alike otherwise.
+struct InspectedClass {
+    std::string pattern{};  // numbers as *
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    InspectedMatrix first{};
+    ExponentStatistics exponents{};
+};
+std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>& matrices);
+
+/// "model.layers.*.mlp"
+std::string name_pattern(const std::string& name);
+
+}  // namespace tilewright::safetensors
