@@ -68,3 +68,30 @@ def test_says_what_is_wrong():
         tw.pack_weights(weights("mxfp4", (64, 128)), "fp16")
     with pytest.raises(ValueError, match="mxfp4 or nvfp4 expected"):
         tw.pack_weights(weights("row", (64, 128)), "fp8")
+
+
+def test_drop_in_takes_packed_weights():
+    torch = pytest.importorskip("torch")
+    from tilewright import deep_gemm
+
+    given = tw.quantize(torch.randn(3, 66, 256), "mxfp4")
+    packed = tw.pack_weights(given, "fp8")
+    a = tw.quantize(torch.randn(128, 256), "1x128")
+    pair = (a.values, a.scales)
+    one = tw.pack_weights(tw.Quantized(given.values[1], "mxfp4", given.scales[1]), "fp8")
+    d = torch.empty(128, 66, dtype=torch.bfloat16)
+    deep_gemm.fp8_fp4_gemm_nt(pair, one, d)
+    assert torch.equal(d, tw.gemm(a, one))
+    indices = torch.full((128,), 2, dtype=torch.int32)
+    deep_gemm.m_grouped_fp8_fp4_gemm_nt_contiguous(pair, packed, d, indices)
+    assert torch.equal(d, tw.grouped_gemm(a, given, indices=indices))
+    ends = torch.tensor([0, 0, 100], dtype=torch.int32)
+    deep_gemm.m_grouped_fp8_fp4_gemm_nt_contiguous(pair, packed, d, ends, use_psum_layout=True)
+    assert torch.equal(d[:100], tw.grouped_gemm(a, given, indices=indices)[:100])
+    masked = torch.empty(3, 128, 66, dtype=torch.bfloat16)
+    counts = torch.tensor([0, 128, 0], dtype=torch.int32)
+    batch = (a.values[None].expand(3, -1, -1), a.scales[None].expand(3, -1, -1))
+    deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked(batch, packed, masked, counts, 40)
+    assert torch.equal(masked[1], tw.gemm(a, one))
+    with pytest.raises(tw.InvalidCall, match="packed weights"):
+        deep_gemm.m_grouped_fp8_fp4_gemm_nt_contiguous(pair, one, d, indices)

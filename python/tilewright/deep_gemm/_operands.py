@@ -116,6 +116,19 @@ def operands_in_place(a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: 
     return _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
 
 
+def granularity_next_to_packed(recipe: Sequence[int] | None, of_a: Sequence[int] | None) -> Granularity:
+    """That of a, where b is packed: recipe_a, or what recipe says of a, or (1, 128)."""
+    both, alone = _numbers("recipe", recipe, 3), _numbers("recipe_a", of_a, 2)
+    if alone is not None:
+        return (alone[0], alone[1])
+    return (1, 128) if both is None else (both[0], both[2])
+
+
+def operand_of_pair(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> _core.Operand:
+    """Values with their factors."""
+    return _operand(name, values, sf, granularity)
+
+
 def scales_to_copy(
     pair: Pair, d: torch.Tensor, c: torch.Tensor | None, groups: Groups | None = None
 ) -> tuple[bool, bool]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from tilewright.deep_gemm import _operators
+from tilewright.deep_gemm import _operators, _packed
 from tilewright.deep_gemm._checks import check_unused, pair
 
 Scaled = tuple[Tensor, Tensor]
@@ -26,7 +26,10 @@ def fp8_fp4_gemm_nt(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
-    """d = c + a @ b.T."""
+    """d = c + a @ b.T. b may be `tilewright.PackedWeights`; recipe_b is not read then."""
+    if _packed.is_packed(b):
+        check_unused(compiled_dims, disable_ue8m0_cast)
+        return _packed.dense(a, b, d, c, recipe, recipe_a)
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
     _operators.fp8_gemm(values_a, sf_a, values_b, sf_b, d, c, recipe, recipe_a, recipe_b)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from tilewright.deep_gemm import _operators
+from tilewright.deep_gemm import _operators, _packed
 from tilewright.deep_gemm._checks import check_unused, pair, refuse, whole_numbers
 from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 from tilewright.deep_gemm.dense import Recipe, Scaled
@@ -39,9 +39,13 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     `set_mk_alignment_for_contiguous_layout` chose), and rows of -1 in an aligned block are computed with its first row;
     blocks whose first row is -1 are skipped. A block with rows of two groups is an error: here on the CPU, at a later
     call on a GPU. With use_psum_layout int32 [groups]: the row at which each group ends; the next starts at a multiple of
-    the alignment.
+    the alignment. b may be `tilewright.PackedWeights`; recipe_b is not read then.
     """
     check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)
+    if _packed.is_packed(b):
+        layout = _layout(grouped_layout, m_indices)
+        expected_m = expected_m_for_psum_layout or 0
+        return _packed.m_grouped_contiguous(a, b, d, layout, use_psum_layout, expected_m, recipe, recipe_a)
     _operators.m_grouped_fp8_gemm_contiguous(
         *pair("a", a), *pair("b", b), d, _layout(grouped_layout, m_indices), use_psum_layout,
         expected_m_for_psum_layout or 0, recipe, recipe_a, recipe_b,
@@ -71,9 +75,11 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
 ) -> None:  # fmt: skip
     """The first masked_m[g] rows of a [groups, max_m, k] against b [groups, n, k], to d [groups, max_m, n] of bf16.
 
-    expected_m, rows that a group usually has, is a hint.
+    expected_m, rows that a group usually has, is a hint. b may be `tilewright.PackedWeights`; recipe_b is not read then.
     """
     check_unused(compiled_dims, disable_ue8m0_cast)
+    if _packed.is_packed(b):
+        return _packed.m_grouped_masked(a, b, d, masked_m, expected_m, recipe, recipe_a)
     _operators.m_grouped_fp8_gemm_masked(
         *pair("a", a), *pair("b", b), d, masked_m, expected_m, recipe, recipe_a, recipe_b
     )
