@@ -31,8 +31,14 @@ private:
 
 class WaitForPhase final : public Wait {
 public:
-    WaitForPhase(const BarrierState& state, u32 parity) : state_(state), parity_(parity) {}
-    bool ready() override { return state_.phase != parity_; }
+    WaitForPhase(const BarrierState& state, u32 parity, const hopper::Waiting* limited = nullptr)
+        : state_(state), parity_(parity), limited_(limited) {}
+    bool ready() override { return state_.phase != parity_ || (limited_ != nullptr && limited_->budget < 0); }
+    bool time_out(bool all) override {
+        if (limited_ == nullptr || (!all && limited_->barrier != hopper::BarrierName::empty)) return false;
+        limited_->budget = is_recorded(limited_->barrier) ? hopper::timed_out_at(limited_->barrier) : -1;
+        return true;
+    }
     std::string what() const override {
         return fmt::format("barrier_wait({}, parity {}): {} of {} arrivals and {} bytes are missing", state_.name,
                            parity_, state_.pending, state_.expected, state_.bytes);
@@ -41,6 +47,7 @@ public:
 private:
     const BarrierState& state_;
     u32 parity_;
+    const hopper::Waiting* limited_;
 };
 
 class WaitForRegisters final : public Wait {
@@ -113,6 +120,15 @@ SyncPoint& named_sync_point(int id, int threads) {
 
 u32 offset_of(const hopper::Barrier& barrier) { return shared_offset(*me().block, &barrier, sizeof barrier); }
 
+void wait_for(hopper::Barrier& barrier, u32 parity, const hopper::Waiting& waiting, const hopper::Waiting* limited) {
+    if (parity > 1) fail(fmt::format("barrier_wait: parity {}; 0 or 1", parity));
+    BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
+    state.name = fmt::format("{}[{}]", hopper::name_of(waiting.barrier), waiting.stage);
+    WaitForPhase wait(state, parity, limited);
+    machine().wait_for(wait);
+    race::acquire(&barrier);
+}
+
 }  // namespace
 
 BarrierState& barrier_state(const Thread& user, Block& block, u32 offset) {
@@ -129,6 +145,7 @@ BarrierState& barrier_state(const Thread& user, Block& block, u32 offset) {
 
 void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes) {
     BarrierState& state = barrier_state(user, block, barrier_offset);
+    if (state.reset) return;
     state.bytes -= bytes;
     settle(user, state);
 }
@@ -209,9 +226,9 @@ void sync_warp() { synchronise(me().own_warp().sync_point, "sync_warp", 0, warp_
 /// No kernel is ahead or behind.
 void wait_for_earlier_kernels() {}
 void let_next_kernel_start() {}
-/// Time is steps of fibers here; warps run on together.
 void pause(int nanoseconds) {
     if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));
+    machine().pause();
 }
 void arrive_cluster() {
     me().cluster_generation = arrive_at(machine().cluster_sync_point(), "sync_cluster", 0,
@@ -234,6 +251,15 @@ void barrier_init(Barrier& barrier, int arrivals) {
     if (!is_new) fail(fmt::format("barrier_init: the barrier at offset {} has been initialised before", offset));
     me().block->barriers[offset] = {
         .expected = arrivals, .pending = arrivals, .name = fmt::format("the barrier at offset {}", offset)};
+}
+
+void barrier_reset(Barrier& barrier, int arrivals) {
+    BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
+    state.expected = state.pending = arrivals;
+    state.bytes = 0;
+    state.phase = 0;
+    state.fenced = false;
+    state.reset = true;
 }
 
 void barrier_init_fence() {
@@ -261,12 +287,12 @@ bool barrier_test(Barrier& barrier, u32 parity) {
 }
 
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
-    if (parity > 1) fail(fmt::format("barrier_wait: parity {}; 0 or 1", parity));
-    BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
-    state.name = fmt::format("{}[{}]", hopper::name_of(waiting.barrier), waiting.stage);
-    WaitForPhase wait(state, parity);
-    machine().wait_for(wait);
-    race::acquire(&barrier);
+    wait_for(barrier, parity, waiting, &waiting);
+}
+
+void barrier_wait_watched(Barrier& barrier, u32 parity, BarrierName name, int stage) {
+    int no_limit = 0;
+    wait_for(barrier, parity, {no_limit, name, stage}, nullptr);
 }
 
 }  // namespace tilewright::hopper

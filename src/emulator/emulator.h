@@ -42,6 +42,9 @@ struct Launch {
     std::function<const char*(int warp)> role{};
     /// If not null, what the launch did is added to it.
     Counts* counts = nullptr;
+    /// The TMA load of this number, in the order of issue, never arrives. Where nothing can go on then, waits that have
+    /// a limit time out as on a GPU; what the kernel leaves behind is not checked.
+    int lost_load = -1;
 };
 
 /// A kernel did what no kernel may do.

@@ -22,11 +22,16 @@ using hopper::u32;
 using hopper::u64;
 using hopper::u8;
 
+inline constexpr int poison = 0xFF;       // NaN in e4m3, bf16, f16 and f32
+inline constexpr int spare_bytes = 1024;  // behind a block's shared memory, to find writes beyond it
+
 /// What a suspended thread waits for.
 class Wait {
 public:
     virtual bool ready() = 0;
     virtual std::string what() const = 0;
+    /// Whether the wait has a limit, which is exceeded now. Not `all`: only if it is one for an empty stage.
+    virtual bool time_out(bool /*all*/) { return false; }
 
 protected:
     ~Wait() = default;
@@ -47,6 +52,7 @@ struct BarrierState {
     long long bytes = 0;  // expected and not yet delivered
     u32 phase = 0;        // parity of the phase under way
     bool fenced = false;  // by barrier_init_fence
+    bool reset = false;   // what arrives late is not counted
     std::string name{};   // as the first wait called it
 };
 
@@ -116,7 +122,8 @@ struct Thread {
     Block* block = nullptr;
     int index = 0;
     Wait* wait = nullptr;
-    u32 asleep_until = 0;              // round of turns
+    u32 asleep_until = 0;  // round of turns
+    bool pausing = false;
     std::vector<u32> unseen_writes{};  // words of shared memory
     std::deque<Store> stores{};
     std::deque<Copy> copies{};           // cp.async that are not complete,
@@ -154,6 +161,10 @@ public:
     void wait_for(Wait& wait);
     /// With a seed, now and then: others go first, sometimes a long way.
     void maybe_lose_turn();
+    /// Where a load was lost, others go first. Else nothing: time is steps of fibers.
+    void pause();
+    /// Whether the TMA load that is issued now is the one that never arrives.
+    bool loses_load() { return loads_++ == options_.lost_load; }
     /// Work that is done once no thread can go on without.
     void put_in_flight(std::function<void()> work) { in_flight_.push_back(std::move(work)); }
     /// What a copy engine does: now, or put in flight.
@@ -168,6 +179,8 @@ private:
     bool run_round();
     void resume(Thread& thread);
     bool finish_something();
+    bool time_out();
+    void give_up_turn();
     void check_thread_end(const Thread& thread) const;
     void check_cluster_end() const;
     std::string deadlock() const;
@@ -184,6 +197,8 @@ private:
     std::deque<std::function<void()>> in_flight_;
     Thread* current_ = nullptr;
     u32 round_ = 0;
+    int loads_ = 0;
+    int idle_rounds_ = 0;
     std::exception_ptr failure_;
     u8* memory_ = nullptr;
     u64 random_;

@@ -120,6 +120,7 @@ void start(const Load& load) {
         // From here on the bytes may change at any time.
         std::memset(block.shared + load.to, 0xFF, box_bytes(load.map));
     });
+    if (machine().loses_load()) return;
     machine().run_or_delay([load] { load.run(); });
 }
 

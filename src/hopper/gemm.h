@@ -23,6 +23,7 @@
 // barrier               | who waits             | who arrives                       | arrivals
 // full                  | multiply              | load (with bytes), row_scales     | 1 + row scale warps
 // empty                 | load, row_scales      | multiply                          | consumer warps x cluster
+// ended                 | load, in end_waits    | multiply                          | consumer warps
 // staged                | store                 | multiply                          | warps of a warpgroup
 // stored                | multiply              | store                             | 1
 // block_scales_full     | multiply              | warp 1                            | 1

@@ -52,7 +52,8 @@ hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geome
                       .seed = run.seed,
                       .registers = launch_registers(kernel.tile),
                       .role = [&](int warp) { return word(role_of(kernel.tile, warp)); },
-                      .counts = counts},
+                      .counts = counts,
+                      .lost_load = run.lost_load},
                      [&] { kernel.run(arguments); });
     return report;
 }

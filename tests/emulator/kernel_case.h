@@ -16,6 +16,7 @@ struct Conditions {
     emulator::Timing wgmma = emulator::Timing::early;
     std::uint64_t seed = 0;
     emulator::Counts* counts = nullptr;
+    int lost_load = -1;
 };
 
 std::string describe(const Conditions& run);

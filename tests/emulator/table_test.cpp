@@ -112,6 +112,7 @@ TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
         expect("work_empty", work_empty_arrivals(grouped, by_tma, true), grouped, by_tma);
     }
     for (const Tile& tile : {shown, pair}) expect("empty", empty_arrivals(tile), tile);
+    expect("ended", ended_arrivals(shown), shown);
     expect("staged", staged_arrivals(shown), shown);
     expect("stored", stored_arrivals(shown), shown);
     for (const char* full : {"block_scales_full", "epilogue_scales_full"})

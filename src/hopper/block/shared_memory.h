@@ -28,6 +28,7 @@ struct Shared {
     Barrier stored[tile.shape.warpgroups];
     Barrier full[tile.stages];
     Barrier empty[tile.stages];
+    Barrier ended;
     Barrier epilogue_scales_full[epilogue_scale_slots];
     Barrier epilogue_scales_empty[epilogue_scale_slots];
     Barrier block_scales_full[scale_chunk_slots];

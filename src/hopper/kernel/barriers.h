@@ -25,6 +25,7 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
         for (Barrier& barrier : barriers) barrier_init(barrier, arrivals);
     };
     init(shared.empty, empty_arrivals(tile));
+    barrier_init(shared.ended, ended_arrivals(tile));
     init(shared.stored, stored_arrivals(tile));
     init(shared.staged, staged_arrivals(tile));
     if constexpr (has_block_scales(tile)) {

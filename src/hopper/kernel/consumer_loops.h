@@ -106,6 +106,8 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
     } else {
         consume_in_turn<tile>(consumer, tiles);
     }
+    sync_warp();
+    warp_arrives<tile>(shared.ended, lane_index());
     return consumer.budget;
 }
 

@@ -4,6 +4,7 @@
 #include "hopper/epilogue/scales_load.h"
 #include "hopper/epilogue/tma_store.h"
 #include "hopper/kernel/barriers.h"
+#include "hopper/kernel/watch.h"
 #include "hopper/mainloop/load.h"
 #include "hopper/mainloop/scales_copy.h"
 #include "hopper/mainloop/scales_load.h"
@@ -18,7 +19,10 @@ TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, con
     if (lane_index() == 0) init_barriers<tile>(shared, arguments);
     sync_warp();
     arrive_initialised<tile>();
-    return loader.run();
+    const int budget = loader.run();
+    if (budget < 0 && lane_index() == 0) end_waits<tile>(shared);
+    sync_warp();
+    return budget;
 }
 
 /// Loads the scales that serve a whole tile or many of its k-blocks, ahead of the tile. As the scheduler it also

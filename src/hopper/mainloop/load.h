@@ -72,21 +72,30 @@ public:
         done_ = 1;
     }
 
-    /// Loads all other k-blocks. Returns the wait budget that is left.
+    /// Loads all other k-blocks, and waits until all are read. Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             const int rows = rows_of_a<tile>(arguments_, work);
             for (int i = done_; i < slice_.count; ++i) {
                 const int lane = lane_index();
                 barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
+                if (budget_ < 0) return budget_;
                 fill(lane, work, slice_.begin + i, rows);
             }
             done_ = 0;
         }
+        wait_for_last();
         return budget_;
     }
 
 private:
+    /// A consumer that waits for a stage is watched until it has it.
+    TILEWRIGHT_DEVICE void wait_for_last() {
+        const int last = ring_.stage == 0 ? tile.stages - 1 : ring_.stage - 1;
+        const u32 phase = ring_.stage == 0 ? ring_.phase : ring_.phase ^ 1;
+        barrier_wait(shared_.empty[last], phase, {budget_, BarrierName::empty, last});
+    }
+
     /// A full barrier's bytes without scales.
     TILEWRIGHT_DEVICE static int value_bytes(int rows) {
         return value_bytes_per_stage(tile) - (d_rows(tile) - rows) * row_bytes;

@@ -69,6 +69,7 @@ public:
                 const int stage = ring.stage, lane = lane_index();
                 if (!has_first_) {
                     barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+                    if (budget_ < 0) return budget_;
                     start(stage, i, lane);
                 }
                 has_first_ = false;

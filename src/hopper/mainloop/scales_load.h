@@ -76,6 +76,7 @@ private:
                                  const float (&values)[at_least_one(rows_each)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+        if (budget_ < 0) return;
 #pragma unroll
         for (int r = 0; r < rows_each; ++r) {
             const int row = thread + r * threads;

@@ -95,6 +95,11 @@ void barrier_arrive_expect(Barrier& barrier, int bytes);
 bool barrier_test(Barrier& barrier, u32 parity);
 /// Waits until it is, or until the budget is used up.
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting);
+/// Waits until it is: another thread has to see to it that it ends (kernel/watch.h). `stage` is for messages.
+void barrier_wait_watched(Barrier& barrier, u32 parity, BarrierName name, int stage);
+/// By one thread, then `barrier_init_fence`: initialises a barrier again that others may be waiting at, once its phases
+/// can no longer complete.
+void barrier_reset(Barrier& barrier, int arrivals);
 
 // ---- TMA: boxes of a tensor to shared memory and back. Coordinates count elements, x along the contiguous dimension;
 // what is outside of the tensor is read as zero and not written. One thread issues.

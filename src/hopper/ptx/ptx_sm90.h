@@ -1,13 +1,11 @@
-// The primitives of ptx.h for Hopper, in PTX: the only assembly of the device code. Each function is the instruction
-// that its comment names, from the PTX ISA, where the operands are explained.
+// The primitives of ptx.h for Hopper, in PTX, with those in ptx_barriers_sm90.h: the only assembly of the products'
+// kernels. Each function is the instruction that its comment names, from the PTX ISA, where the operands are explained.
 #pragma once
 
-#include "hopper/ptx/ptx.h"
+#include "hopper/ptx/ptx_barriers_sm90.h"
 #include "hopper/ptx/wgmma_generated.h"
 
 namespace tilewright::hopper {
-
-TILEWRIGHT_DEVICE u32 shared_address(const void* pointer) { return u32(__cvta_generic_to_shared(pointer)); }
 
 // ---- Who am I
 
@@ -60,65 +58,6 @@ TILEWRIGHT_DEVICE void wait_cluster() { asm volatile("barrier.cluster.wait.align
 TILEWRIGHT_DEVICE void sync_cluster() {
     arrive_cluster();
     wait_cluster();
-}
-
-// ---- mbarriers
-
-TILEWRIGHT_DEVICE void barrier_init(Barrier& barrier, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals) : "memory");
-}
-TILEWRIGHT_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-TILEWRIGHT_DEVICE void barrier_arrive(Barrier& barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
-}
-// Without .release.cluster: with it multicast loops ran at half their rate, and the arrival only says that this warp
-// has read its stage, which nothing written before it depends on.
-TILEWRIGHT_DEVICE void barrier_arrive_peer(Barrier& barrier, int rank) {
-    asm volatile(
-        "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
-        "r"(rank)
-        : "memory");
-}
-TILEWRIGHT_DEVICE void barrier_arrive_expect(Barrier& barrier, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
-                 : "memory");
-}
-TILEWRIGHT_DEVICE bool barrier_test(Barrier& barrier, u32 parity) {
-    u32 complete;
-    asm volatile(
-        "{\n.reg .pred complete;\nmbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, complete;\n}"
-        : "=r"(complete)
-        : "r"(shared_address(&barrier)), "r"(parity)
-        : "memory");
-    return complete != 0;
-}
-// The hardware suspends the thread for a while before it answers no.
-TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
-    u32 complete;
-    asm volatile(
-        "{\n.reg .pred complete;\nmbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, complete;\n}"
-        : "=r"(complete)
-        : "r"(shared_address(&barrier)), "r"(parity)
-        : "memory");
-    return complete != 0;
-}
-// What follows the first try is as short as it can be: code that looks at a clock or writes a report in the middle
-// of the main loop costs time though it never runs (docs/hopper_lessons.md). An exit here makes ptxas serialise wgmma
-// (C7518), a call would spill what is live.
-TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
-    if (barrier_try(barrier, parity)) return;
-#pragma unroll 1
-    while (!barrier_try(barrier, parity)) {
-        if (!is_recorded(waiting.barrier)) {
-            if (--waiting.budget < 0) return;
-        } else {
-            if (waiting.budget < 0) return;
-            if (--waiting.budget < 0) waiting.budget = timed_out_at(waiting.barrier);
-        }
-    }
 }
 
 // ---- TMA

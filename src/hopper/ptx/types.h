@@ -21,6 +21,7 @@ enum class BarrierName : u8 {
     stored,
     full,
     empty,
+    ended,
     epilogue_scales_full,
     epilogue_scales_empty,
     block_scales_full,
@@ -38,6 +39,7 @@ constexpr const char* name_of(BarrierName name) {
         case BarrierName::stored: return "stored";
         case BarrierName::full: return "full";
         case BarrierName::empty: return "empty";
+        case BarrierName::ended: return "ended";
         case BarrierName::epilogue_scales_full: return "epilogue_scales_full";
         case BarrierName::epilogue_scales_empty: return "epilogue_scales_empty";
         case BarrierName::block_scales_full: return "block_scales_full";

@@ -51,6 +51,8 @@ constexpr int full_arrivals(const Tile& tile, bool scales_by_tma) {
 constexpr int empty_arrivals(const Tile& tile) {
     return arrivals_of(tile, consumer_warps(tile)) * (shares_operand(tile) ? tile.cluster.size : 1);
 }
+/// Each consumer warp, once.
+constexpr int ended_arrivals(const Tile& tile) { return arrivals_of(tile, consumer_warps(tile)); }
 /// The warps of the warpgroup that stages; the thread that stores.
 constexpr int staged_arrivals(const Tile& tile) { return arrivals_of(tile, warpgroup_warps); }
 constexpr int stored_arrivals(const Tile&) { return 1; }

@@ -49,6 +49,7 @@ constexpr int shared_bytes(const Tile& tile) {
     bytes = round_up(bytes, 8) + epilogue_scale_slots * epilogue_column_scales(tile) * word;
     bytes = round_up(bytes, barrier);
     bytes += 2 * (warpgroups + tile.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(tile)) * barrier;
+    bytes += barrier;
     bytes += work_slots(tile) * work_tile_words * word;
     return round_up(round_up(bytes, barrier) + 2 * barrier, tile_alignment);
 }
