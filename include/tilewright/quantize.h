@@ -46,6 +46,7 @@ struct ConversionOptions {
     /// Called by the calling thread about every 50 ms of a long call. Where it returns true, the call ends by
     /// `Cancelled`; where it throws, by that exception. The output is then written in part.
     std::function<bool()> cancelled{};
+    void* stream = nullptr;  // GPU: the CUstream to launch on
 };
 
 /// Shape of the scales of a logical operand [rows, k] or [groups, rows, k], as `Operand` documents it; with groups,
@@ -55,7 +56,10 @@ Dims scale_shape(Granularity granularity, const Dims& shape);
 /// Writes values, scales and (NVFP4) the tensor scale of the logical operand `source` [rows, k] or [groups, rows, k],
 /// which is f32, bf16 or f16 in any strides. `out` gives memory of the shapes that `Operand` documents; out.values has
 /// the shape of `source` in any strides (a transposed view stores the other layout) and must not share memory with it.
-/// Groups are quantised each on its own; a tensor scale of shape [1] is shared by all. Throws Error with every finding.
+/// Groups are quantised each on its own; a tensor scale of shape [1] is shared by all.
+///
+/// Tensors of a CUDA device (all of the same): fp8 with tensor, row, 1x128 or 128x128 scales, without `deep_gemm`. The
+/// kernels run on `how.stream`, can be captured, and return the CPU's bits. Throws Error with every finding.
 void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out,
               const ConversionOptions& how = {});
 

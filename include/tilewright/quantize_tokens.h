@@ -62,7 +62,9 @@ struct TokenOperand {
 /// columns, for `row` [groups, features] (without ends [features]), for `tensor` [1] or [groups]. The scales of `rows`
 /// are those of a matrix without groups; 128x128 only without ends.
 ///
-/// Scales f32 or (blocks) ue8m0; rounded up to powers of two with `round_up`. Throws Error with every finding.
+/// Scales f32 or (blocks) ue8m0; rounded up to powers of two with `round_up`. Tensors of a CUDA device (all of the
+/// same): the kernels run on `how.stream`, read no size on the host, can be captured, and return the CPU's bits. Throws
+/// Error with every finding.
 void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
                      bool round_up = false, const ConversionOptions& how = {});
 

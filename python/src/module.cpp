@@ -5,6 +5,7 @@
 #include "quantizers.h"
 #include "raw_array.h"
 #include "stream.h"
+#include "token_quantizers.h"
 #include "unlocked.h"
 
 #include <nanobind/stl/optional.h>
@@ -131,6 +132,7 @@ NB_MODULE(_core, m) {
     bind_calls(m);
     bind_quantizers(m);
     bind_packing(m);
+    bind_token_quantizers(m);
     m.def(
         "recipes",
         [] {

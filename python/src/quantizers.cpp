@@ -2,6 +2,7 @@
 
 #include "arguments.h"
 #include "operand.h"
+#include "stream.h"
 #include "unlocked.h"
 
 #include <tilewright/quantize.h>
@@ -56,8 +57,8 @@ using QuantizedArrays = nb::typed<nb::tuple, nb::object, nb::object, nb::object>
 nb::object made_array(const ArrayView& array) { return array.tensor.given() ? array.source : nb::object(nb::none()); }
 
 QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle round_up, nb::handle deep_gemm,
-                               nb::handle threads) {
-    const ConversionOptions how = conversion(threads);
+                               nb::handle threads, nb::handle stream) {
+    ConversionOptions how = conversion(threads);
     const OperandRecipe recipe = operand_recipe(recipe_word, "recipe");
     QuantizeOptions options{.recipe = recipe};
     options.round_up = flag(round_up, "round_up");
@@ -69,6 +70,7 @@ QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle 
         refuse("x", to_string(shape), "an even last dimension for e2m1, which holds two elements in a byte",
                "pad it with a column of zeros");
     }
+    how.stream = stream_of(source, stream);
     const ArrayView values = fresh(x, shape, recipe.values, "values");
     ArrayView scales;
     ArrayView tensor_scale;
@@ -129,7 +131,7 @@ nb::object decode_array(nb::handle codes, nb::handle format_given) {
 
 void bind_quantizers(nb::module_& m) {
     m.def("quantize", &quantize_array, nb::arg("x").none(), nb::arg("recipe").none(), nb::arg("round_up").none(),
-          nb::arg("deep_gemm").none(), nb::arg("threads").none(),
+          nb::arg("deep_gemm").none(), nb::arg("threads").none(), nb::arg("stream").none(),
           "New arrays (values, scales or None, tensor_scale or None).");
     m.def("dequantize", &dequantize_operand, nb::arg("operand").none(), nb::arg("dtype").none(),
           nb::arg("threads").none(), "A new array of `dtype`.");

@@ -29,4 +29,12 @@ void* stream_of(const Call& call, nb::handle given) {
     return as_stream(arrays_module().attr("current_stream")(call.result, device.index));
 }
 
+void* stream_of(const ArrayView& array, nb::handle given) {
+    if (!given.is_none()) return given_stream(given);
+    const DeviceId device = array.tensor.device;
+    if (device.kind != DeviceId::Kind::cuda) return nullptr;
+    if (const std::optional<void*> stream = exchanged_stream(array.source, device.index)) return *stream;
+    return as_stream(arrays_module().attr("current_stream")(array.source, device.index));
+}
+
 }  // namespace tilewright::python

@@ -9,4 +9,7 @@ namespace tilewright::python {
 /// that the library of `out` works on now; null, the default stream, for libraries that do not tell. Null on the CPU.
 void* stream_of(const Call& call, nb::handle given);
 
+/// The same for an array of which new ones are made; None is not given.
+void* stream_of(const ArrayView& array, nb::handle given);
+
 }  // namespace tilewright::python

@@ -14,6 +14,7 @@ from tilewright._errors import InvalidCall
 from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
 from tilewright._packing import PackedWeights, pack_weights
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
+from tilewright._quantize_tokens import quantize_tokens
 from tilewright._settings import (
     is_invariant,
     is_overlapping,
@@ -47,6 +48,7 @@ __all__ = [
     "pack_weights",
     "planned_device",
     "quantize",
+    "quantize_tokens",
     "recipes",
     "set_invariant",
     "set_overlap",

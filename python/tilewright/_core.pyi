@@ -185,7 +185,7 @@ def check_device(name: object | None) -> None:
 def refuse(operand: str, given: str, expected: str, advice: str = '') -> NoReturn:
     """Raises InvalidCall with one finding."""
 
-def quantize(x: object | None, recipe: object | None, round_up: object | None, deep_gemm: object | None, threads: object | None) -> tuple[object, object, object]:
+def quantize(x: object | None, recipe: object | None, round_up: object | None, deep_gemm: object | None, threads: object | None, stream: object | None) -> tuple[object, object, object]:
     """New arrays (values, scales or None, tensor_scale or None)."""
 
 def dequantize(operand: object | None, dtype: object | None, threads: object | None) -> object:
@@ -206,14 +206,17 @@ def unpack_weights(packed: object | None, threads: object | None) -> tuple[objec
 def packed_header(packed: Operand) -> bytes:
     """The header's bytes."""
 
-def packed_recipe(packed: Operand) -> "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >":
+def packed_recipe(packed: Operand) -> str:
     """'mxfp4' or 'nvfp4'."""
 
-def packed_for(packed: Operand) -> "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >":
+def packed_for(packed: Operand) -> str:
     """'fp8' or 'bf16'."""
 
 def packed_version(packed: Operand) -> int:
     """Of the layout."""
+
+def quantize_tokens(x: object | None, ends: object | None, rows: object | None, columns: object | None, activation: object | None, gradient: object | None, form: tuple, factors: tuple, round_up: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
+    """New arrays (values, scales) of rows and of columns, or None."""
 
 def recipes() -> list[str]:
     """The names of all accepted recipes."""

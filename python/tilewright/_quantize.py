@@ -74,7 +74,9 @@ class Quantized(_core.Operand):
         return f"<Quantized {self.recipe} {list(self.shape)}>"
 
 
-def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0) -> Quantized:
+def quantize(
+    x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0, stream: object = None
+) -> Quantized:
     """Quantises a real matrix along its last dimension.
 
     Args:
@@ -85,6 +87,8 @@ def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool =
             largest values of a block.
         deep_gemm: DeepGEMM's casts: amax floored at 1e-4, s = amax / 448, values encode(x * (1 / s)).
         threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call.
+        stream: of a GPU, which quantises to fp8 with tensor, row, 1x128 and 128x128 scales; None: the one that torch
+            works on.
 
     Returns:
         New arrays in a `Quantized`: of torch for a torch tensor, else of numpy with dtypes of ml_dtypes (codes as uint8
@@ -100,7 +104,7 @@ def quantize(x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool =
     >>> q.dequantize()
     array([[  1. ,  -2. , 448. ,   0.5]], dtype=float32)
     """
-    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, deep_gemm, threads)
+    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, deep_gemm, threads, stream)
     return Quantized(values, recipe, scales, tensor_scale)
 
 

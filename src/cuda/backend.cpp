@@ -34,6 +34,10 @@ void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* s
     runtime().run(geometry, tile, {.device = device, .stream = handle(stream)});
 }
 
+void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream) {
+    runtime().quantize(launches, {.device = device, .stream = handle(stream)});
+}
+
 const DeviceDescription& present_device() {
     static const DeviceDescription device = [] {
         try {

@@ -4,6 +4,7 @@
 #include <tilewright/run.h>
 
 #include "hopper/tile/tile.h"
+#include "launch/quantize.h"
 #include "problem/geometry.h"
 
 namespace tilewright::cuda {
@@ -23,6 +24,9 @@ void run(const Problem& problem, const RunOptions& options);
 
 /// This very tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
 void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream);
+
+/// A quantiser's launches, one after another; no allocation and no wait on the host once the kernels are loaded.
+void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream);
 
 /// GPU 0 if the driver can be opened and it is a Hopper, the H200 otherwise. Decided at the first call; no context.
 const DeviceDescription& present_device();

@@ -85,9 +85,8 @@ void Device::allocate_report() {
     report_on_device_ = reinterpret_cast<hopper::KernelReport*>(address);
 }
 
-KernelHandle Device::load(const hopper::Tile& tile) {
-    const std::string expression = launch::kernel_expression(tile);
-    const CompiledKernel compiled = store_.get({.text = launch::kernel_source, .expression = expression});
+KernelHandle Device::load(const KernelSource& source, int shared_bytes) {
+    const CompiledKernel compiled = store_.get(source);
     const RelaxedCapture relaxed(driver_);
     const ContextScope scope(driver_, handle_, context_);
     LibraryHandle library = nullptr;
@@ -98,15 +97,32 @@ KernelHandle Device::load(const hopper::Tile& tile) {
         "cuLibraryLoadData", index_);
     driver_.require(driver_.call.library_kernel(&kernel, library, compiled.name.c_str()), "cuLibraryGetKernel", index_);
     driver_.require(
-        driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, shared_bytes(tile), kernel, handle_),
+        driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, shared_bytes, kernel, handle_),
         "cuKernelSetAttribute", index_);
-    if (blocks_per_sm(tile) > 1) {
-        driver_.require(driver_.call.kernel_set_attribute(attribute_shared_carveout, 100, kernel, handle_),
-                        "cuKernelSetAttribute", index_);
-    }
     // Loads it now: a lazy load in the middle of a capture would be an error.
     driver_.require(driver_.call.kernel_function(&function, kernel), "cuKernelGetFunction", index_);
     return kernel;
+}
+
+KernelHandle Device::load(const hopper::Tile& tile) {
+    const KernelHandle kernel =
+        load({.text = launch::kernel_source, .expression = launch::kernel_expression(tile)}, shared_bytes(tile));
+    if (blocks_per_sm(tile) > 1) {
+        const RelaxedCapture relaxed(driver_);
+        const ContextScope scope(driver_, handle_, context_);
+        driver_.require(driver_.call.kernel_set_attribute(attribute_shared_carveout, 100, kernel, handle_),
+                        "cuKernelSetAttribute", index_);
+    }
+    return kernel;
+}
+
+KernelHandle Device::kernel(const launch::QuantizeKernel& wanted) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [known, kernel] : quantizers_) {
+        if (known == wanted) return kernel;
+    }
+    const KernelSource source{.text = launch::quantize_source, .expression = launch::kernel_expression(wanted)};
+    return quantizers_.emplace_back(wanted, load(source, launch::shared_bytes(wanted))).second;
 }
 
 KernelHandle Device::kernel(const hopper::Tile& tile) {
@@ -157,6 +173,20 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
                               .attribute_count = count};
     void* parameters[] = {&ready.arguments};
     driver_.require(driver_.call.launch(&config, ready.kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
+}
+
+void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order) {
+    check_report();
+    const KernelHandle handle = kernel(launch.kernel);
+    const ContextScope scope(driver_, handle_, context_);
+    const LaunchConfig config{.grid = {static_cast<unsigned>(launch.blocks), 1, 1},
+                              .block = {static_cast<unsigned>(hopper::quantize_threads), 1, 1},
+                              .shared_bytes = static_cast<unsigned>(launch::shared_bytes(launch.kernel)),
+                              .stream = order.stream};
+    hopper::QuantizeArguments arguments = launch.arguments;
+    hopper::MeasuredScales scales = launch.scales;
+    void* parameters[] = {launch::reads_tiles(launch.kernel) ? static_cast<void*>(&arguments) : &scales};
+    driver_.require(driver_.call.launch(&config, handle, parameters, nullptr), "cuLaunchKernelEx", index_);
 }
 
 void Device::check_report() {

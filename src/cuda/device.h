@@ -10,6 +10,7 @@
 #include "cuda/driver.h"
 #include "cuda/kernel_store.h"
 #include "launch/launch.h"
+#include "launch/quantize.h"
 
 namespace tilewright::cuda {
 
@@ -46,6 +47,9 @@ public:
     /// No allocation, no lock.
     void launch(ReadyLaunch& ready, const InStream& order);
 
+    /// The same for a kernel of the quantisers, which leave no report.
+    void launch(const launch::QuantizeLaunch& launch, const InStream& order);
+
     /// Throws the report of an earlier kernel, once.
     void check_report();
 
@@ -53,6 +57,8 @@ private:
     void allocate_report();
     [[noreturn]] void throw_report();
     KernelHandle load(const hopper::Tile& tile);
+    KernelHandle load(const KernelSource& source, int shared_bytes);
+    KernelHandle kernel(const launch::QuantizeKernel& wanted);
 
     const Driver& driver_;
     KernelStore& store_;
@@ -64,6 +70,7 @@ private:
     hopper::KernelReport* report_on_device_ = nullptr;
     std::mutex mutex_;
     std::vector<std::pair<hopper::Tile, KernelHandle>> kernels_;
+    std::vector<std::pair<launch::QuantizeKernel, KernelHandle>> quantizers_;
 };
 
 }  // namespace tilewright::cuda

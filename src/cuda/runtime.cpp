@@ -151,6 +151,11 @@ void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Targ
     on.launch(ready, {target.stream, target.overlap});
 }
 
+void Runtime::quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target) {
+    Device& on = device(target.device);
+    for (const launch::QuantizeLaunch& launch : launches) on.launch(launch, {target.stream, target.overlap});
+}
+
 Runtime& runtime() {
     static Runtime shared(driver(), embedded_pack(), DiskCache(read_environment().cache_directory), nvrtc_candidates());
     return shared;

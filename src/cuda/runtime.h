@@ -44,6 +44,9 @@ public:
     /// This very tile, legal for the problem, in the variant that serves it: for tuning, benchmarks and tests.
     void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);
 
+    /// A quantiser's launches, one after another.
+    void quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target);
+
     /// Opened on first use.
     Device& device(int index);
 

@@ -2,6 +2,7 @@
 #include "formats/block_scale.h"
 #include "formats/matrix_view.h"
 #include "formats/quantize_check.h"
+#include "formats/quantize_cpu.h"
 #include "formats/runner.h"
 #include "formats/scale_view.h"
 
@@ -162,9 +163,8 @@ struct Dequantizer {
 
 }  // namespace
 
-void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out, const ConversionOptions& how) {
-    std::vector<Finding> findings = check_quantize(source, options, out);
-    if (!findings.empty()) throw Error(std::move(findings));
+void formats::quantize_on_cpu(const Tensor& source, const QuantizeOptions& options, const Operand& out,
+                              const ConversionOptions& how) {
     const Granularity granularity = options.recipe.granularity;
     const Quantizer quantizer{.source = matrix_view(source),
                               .values = matrix_view(out.values),

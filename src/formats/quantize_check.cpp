@@ -37,6 +37,9 @@ enum class Use { read, written };
 
 class Findings {
 public:
+    /// All tensors are to be in memory of this device.
+    explicit Findings(const DeviceId& device = {}) : device_(device) {}
+
     void add(Finding finding) { list_.push_back(std::move(finding)); }
 
     /// A matrix [rows, k] or [groups, rows, k] in host memory. False if its shape is of no use for further checks.
@@ -173,9 +176,13 @@ private:
     }
 
     void memory(const std::string& operand, const Tensor& tensor, Use use) {
-        if (tensor.device.kind != DeviceId::Kind::cpu) {
-            return add({operand, "memory of GPU " + std::to_string(tensor.device.index), "host memory",
-                        "copy it to the host"});
+        if (tensor.device != device_) {
+            const auto words = [](const DeviceId& device) {
+                return device.kind == DeviceId::Kind::cpu ? "host memory"
+                                                          : "memory of GPU " + std::to_string(device.index);
+            };
+            const bool host = device_.kind == DeviceId::Kind::cpu;
+            return add({operand, words(tensor.device), words(device_), host ? "copy it to the host" : "copy it there"});
         }
         if (tensor.strides.rank() != tensor.shape.rank()) {
             return add({operand, std::to_string(tensor.strides.rank()) + " strides",
@@ -195,6 +202,7 @@ private:
         }
     }
 
+    DeviceId device_;
     std::vector<Finding> list_;
 };
 
@@ -219,7 +227,7 @@ bool check_input(const Tensor& source, const QuantizeOptions& options, Findings&
 }  // namespace
 
 std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out) {
-    Findings findings;
+    Findings findings(source.device);
     const bool source_is_matrix = check_input(source, options, findings);
     const OperandRecipe& recipe = options.recipe;
     if (out.granularity != recipe.granularity) {

@@ -1,5 +1,4 @@
 // The quantisers of a training step on the CPU: what their kernels compute, strip by strip of 128 tokens of one group.
-#include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 #include "base/math.h"
 #include "formats/block_scale.h"
 #include "formats/element.h"
-#include "formats/quantize_tokens_check.h"
+#include "formats/quantize_cpu.h"
 #include "formats/runner.h"
 #include "formats/scale_view.h"
 #include "formats/token_source.h"
@@ -131,10 +130,8 @@ private:
 
 }  // namespace
 
-void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns, bool round_up,
-                     const ConversionOptions& how) {
-    std::vector<Finding> findings = check_quantize_tokens(source, rows, columns);
-    if (!findings.empty()) throw Error(std::move(findings));
+void formats::quantize_tokens_on_cpu(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
+                                     bool round_up, const ConversionOptions& how) {
     const TokenReader reader(source);
     std::vector<Side> sides;
     if (rows.operand.values.given()) sides.emplace_back(rows, false, round_up);

@@ -56,10 +56,6 @@ public:
             }
             add({operand, std::string(name(tensor.format)), words, ""});
         }
-        if (device_.kind != DeviceId::Kind::cpu) {
-            add({operand, "memory of GPU " + std::to_string(tensor.device.index), "host memory",
-                 "copy it to the host"});
-        }
         if (tensor.device != device_) {
             add({operand, "memory of another device", "memory of the device of source.x", "copy it there"});
         }

@@ -120,34 +120,36 @@ CopySpec measured_spec(const CopySpec& copy) {
 std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilder> copies, bool aligned_source) {
     QuantizeArguments& arguments = call.arguments;
     arguments.feature_tiles = ceil_div(arguments.features, quantize_block);
-    call.blocks = arguments.feature_tiles *
-                  (call.quantizer.grouped ? static_cast<int>(column_limit(arguments.tokens, arguments.groups) / 128)
-                                          : arguments.groups * arguments.strips);
-    call.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
+    call.blocks =
+        arguments.feature_tiles * (call.kernel.quantizer.grouped
+                                       ? static_cast<int>(column_limit(arguments.tokens, arguments.groups) / 128)
+                                       : arguments.groups * arguments.strips);
+    call.kernel.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
     std::vector<QuantizeLaunch> before;
     std::vector<QuantizeLaunch> after;
     for (const CopyBuilder& copy : copies) {
-        call.quantizer.vectors = call.quantizer.vectors && is_aligned(copy.arguments, copy.spec.transposed);
+        call.kernel.quantizer.vectors =
+            call.kernel.quantizer.vectors && is_aligned(copy.arguments, copy.spec.transposed);
         if (!is_measured(copy.spec)) continue;
         QuantizeLaunch step{.scales = copy.measured(arguments.tokens, arguments.features)};
         const std::int64_t count = std::int64_t{step.scales.groups} * step.scales.tokens * step.scales.features;
         step.blocks = static_cast<int>(ceil_div<std::int64_t>(count, quantize_threads));
-        step.step = QuantizeStep::clear_scales;
+        step.kernel.step = QuantizeStep::clear_scales;
         before.push_back(step);
-        step.step = QuantizeStep::finish_scales;
-        step.copy = {.scaled = ScaledBy::all, .storage = copy.spec.storage, .powers = copy.spec.powers};
+        step.kernel.step = QuantizeStep::finish_scales;
+        step.kernel.copy = {.scaled = ScaledBy::all, .storage = copy.spec.storage, .powers = copy.spec.powers};
         after.push_back(step);
     }
     for (std::size_t i = 0; i < copies.size(); ++i) {
-        (i == 0 ? call.quantizer.rows : call.quantizer.columns) = copies[i].spec;
+        (i == 0 ? call.kernel.quantizer.rows : call.kernel.quantizer.columns) = copies[i].spec;
         (i == 0 ? arguments.rows : arguments.columns) = copies[i].arguments;
     }
     std::vector<QuantizeLaunch> all = before;
     if (!before.empty()) {
         all.push_back(call);
-        all.back().step = QuantizeStep::measure;
-        all.back().quantizer.rows = measured_spec(call.quantizer.rows);
-        all.back().quantizer.columns = measured_spec(call.quantizer.columns);
+        all.back().kernel.step = QuantizeStep::measure;
+        all.back().kernel.quantizer.rows = measured_spec(call.kernel.quantizer.rows);
+        all.back().kernel.quantizer.columns = measured_spec(call.kernel.quantizer.columns);
         all.insert(all.end(), after.begin(), after.end());
     }
     all.push_back(call);
@@ -171,12 +173,12 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
     const MatrixView x = matrix_view(source.x);
     const bool swiglu = source.activation != Activation::none;
     const bool interleaved = swiglu && source.swiglu.interleaved;
-    call.quantizer.source = number(x.format);
-    call.quantizer.formula = source.activation == Activation::swiglu            ? Formula::swiglu
-                             : source.activation == Activation::swiglu_gradient ? Formula::swiglu_gradient
-                                                                                : Formula::x;
-    call.quantizer.interleaved = interleaved;
-    call.quantizer.grouped = source.ends.given();
+    call.kernel.quantizer.source = number(x.format);
+    call.kernel.quantizer.formula = source.activation == Activation::swiglu            ? Formula::swiglu
+                                    : source.activation == Activation::swiglu_gradient ? Formula::swiglu_gradient
+                                                                                       : Formula::x;
+    call.kernel.quantizer.interleaved = interleaved;
+    call.kernel.quantizer.grouped = source.ends.given();
     const std::int64_t bytes = bits(x.format) / 8;
     arguments.x = arguments.up = source_matrix(x);
     bool aligned = is_aligned(arguments.x, bytes);
@@ -221,7 +223,7 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
         std::swap(x.rows, x.columns);
         std::swap(x.row_stride, x.column_stride);
     }
-    call.quantizer.source = number(x.format);
+    call.kernel.quantizer.source = number(x.format);
     arguments.x = source_matrix(x);
     arguments.groups = static_cast<int>(x.groups);
     arguments.tokens = static_cast<int>(x.rows);
@@ -251,24 +253,21 @@ std::string unserved(const Tensor& source, const QuantizeOptions& options) {
     return unserved(source, std::int64_t{0});
 }
 
-std::string kernel_expression(const QuantizeLaunch& launch) {
+std::string kernel_expression(const QuantizeKernel& kernel) {
     const std::string room = "tilewright::hopper::";
     Initializers all;
-    if (launch.step == QuantizeStep::measure || launch.step == QuantizeStep::quantize) {
-        visit_fields(launch.quantizer, all);
-        const char* kernel = launch.step == QuantizeStep::measure ? "measure" : "quantize";
-        return room + kernel + "<" + room + "Quantizer{" + all.text() + "}>";
+    if (reads_tiles(kernel)) {
+        visit_fields(kernel.quantizer, all);
+        const char* function = kernel.step == QuantizeStep::measure ? "measure" : "quantize";
+        return room + function + "<" + room + "Quantizer{" + all.text() + "}>";
     }
-    all.field("scaled", launch.copy.scaled);
-    all.field("storage", launch.copy.storage);
-    all.field("powers", launch.copy.powers);
-    const char* kernel = launch.step == QuantizeStep::clear_scales ? "clear_scales" : "finish_scales";
-    return room + kernel + "<" + room + "CopySpec{" + all.text() + "}>";
+    all.field("scaled", kernel.copy.scaled);
+    all.field("storage", kernel.copy.storage);
+    all.field("powers", kernel.copy.powers);
+    const char* function = kernel.step == QuantizeStep::clear_scales ? "clear_scales" : "finish_scales";
+    return room + function + "<" + room + "CopySpec{" + all.text() + "}>";
 }
 
-int shared_bytes(const QuantizeLaunch& launch) {
-    const bool uses_tile = launch.step == QuantizeStep::measure || launch.step == QuantizeStep::quantize;
-    return uses_tile ? quantize_shared_bytes : 0;
-}
+int shared_bytes(const QuantizeKernel& kernel) { return reads_tiles(kernel) ? quantize_shared_bytes : 0; }
 
 }  // namespace tilewright::launch

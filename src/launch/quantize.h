@@ -15,10 +15,17 @@ namespace tilewright::launch {
 
 enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize };
 
-struct QuantizeLaunch {
+/// What names a kernel.
+struct QuantizeKernel {
     QuantizeStep step = QuantizeStep::quantize;
-    hopper::Quantizer quantizer{};          // of measure and quantize
-    hopper::CopySpec copy{};                // of clear_scales and finish_scales
+    hopper::Quantizer quantizer{};  // of measure and quantize
+    hopper::CopySpec copy{};        // of clear_scales and finish_scales
+
+    bool operator==(const QuantizeKernel&) const = default;
+};
+
+struct QuantizeLaunch {
+    QuantizeKernel kernel{};
     hopper::QuantizeArguments arguments{};  // of measure and quantize
     hopper::MeasuredScales scales{};        // of clear_scales and finish_scales
     int blocks = 0;
@@ -37,8 +44,12 @@ std::string unserved(const Tensor& source, const QuantizeOptions& options);
 std::string unserved(const Tensor& x, std::int64_t columns);
 
 /// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
-std::string kernel_expression(const QuantizeLaunch& launch);
-int shared_bytes(const QuantizeLaunch& launch);
+std::string kernel_expression(const QuantizeKernel& kernel);
+int shared_bytes(const QuantizeKernel& kernel);
+/// Takes QuantizeArguments; the others take MeasuredScales.
+constexpr bool reads_tiles(const QuantizeKernel& kernel) {
+    return kernel.step == QuantizeStep::measure || kernel.step == QuantizeStep::quantize;
+}
 
 /// The program that these expressions are instantiations of.
 inline constexpr const char* quantize_source =

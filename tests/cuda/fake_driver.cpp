@@ -114,7 +114,7 @@ int cuLaunchKernelEx(const tilewright::cuda::LaunchConfig* config, void* kernel,
         if (config->attribute_count > 0) fake.last.attribute = config->attributes[0];
         fake.last.kernel = kernel;
         fake.last.device = contexts[static_cast<std::size_t>(depth - 1)];
-        std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
+        if (fake.record_arguments) std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
     }
     return contexts[static_cast<std::size_t>(depth - 1)] < 0 ? invalid_context : result_of("cuLaunchKernelEx");
 }

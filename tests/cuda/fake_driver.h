@@ -42,6 +42,7 @@ struct FakeDriver {
     std::atomic<int> shared_bytes{0};  // the last attribute of a kernel
     FakeLaunch last{};
     bool record_last = true;                        // off where many threads launch
+    bool record_arguments = true;                   // off where kernels take others
     std::array<hopper::KernelReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 

@@ -9,6 +9,7 @@
 
 #include "cuda/fake_driver.h"
 #include "cuda/runtime.h"
+#include "launch/quantize.h"
 #include "launch/tile_code.h"
 #include "plan/candidates.h"
 #include "plan/legality.h"
@@ -39,7 +40,15 @@ inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x100000
     return p;
 }
 
-/// A pack with an entry for every tile that the planner may choose: nothing is compiled, nothing is machine code.
+/// A row-major tensor at an address that is never read.
+inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
+    Tensor tensor = row_major(reinterpret_cast<void*>(0x20000000), format, shape);
+    tensor.device = {.kind = DeviceId::Kind::cuda, .index = device};
+    return tensor;
+}
+
+/// A pack with an entry for the quantisation of a matrix by row, and for every tile that the planner may choose:
+/// nothing is compiled, nothing is machine code.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;
@@ -52,6 +61,11 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
             for (const hopper::Tile& each : {tile, fast, by_row}) {
                 expressions.push_back(launch::kernel_expression(each));
             }
+        }
+        const Tensor values = gpu_tensor(Format::e4m3, {256, 512}, 0), scales = gpu_tensor(Format::f32, {256}, 0);
+        for (const launch::QuantizeLaunch& each :
+             launch::lower(gpu_tensor(Format::bf16, {256, 512}, 0), {values, Granularity::row, scales, {}}, false)) {
+            expressions.push_back(launch::kernel_expression(each.kernel));
         }
         std::vector<cuda::PackedKernel> kernels;
         for (const std::string& expression : expressions) {

@@ -9,28 +9,29 @@ namespace tilewright::tests {
 namespace {
 
 using namespace hopper;
+using launch::QuantizeKernel;
 using launch::QuantizeLaunch;
 using launch::QuantizeStep;
 using Kernels = std::map<std::string, QuantizeFunction>;
 
 template <Quantizer q>
 void add(Kernels& kernels) {
-    kernels[kernel_expression(QuantizeLaunch{.quantizer = q})] = [](const QuantizeLaunch& launch) {
+    kernels[kernel_expression(QuantizeKernel{.quantizer = q})] = [](const QuantizeLaunch& launch) {
         quantize<q>(launch.arguments);
     };
 }
 
 template <Quantizer q>
 void add_measure(Kernels& kernels) {
-    kernels[kernel_expression(QuantizeLaunch{.step = QuantizeStep::measure, .quantizer = q})] =
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::measure, .quantizer = q})] =
         [](const QuantizeLaunch& launch) { measure<q>(launch.arguments); };
 }
 
 template <CopySpec copy>
 void add_scales(Kernels& kernels) {
-    kernels[kernel_expression(QuantizeLaunch{.step = QuantizeStep::finish_scales, .copy = copy})] =
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::finish_scales, .copy = copy})] =
         [](const QuantizeLaunch& launch) { finish_scales<copy>(launch.scales); };
-    kernels[kernel_expression(QuantizeLaunch{.step = QuantizeStep::clear_scales, .copy = copy})] =
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::clear_scales, .copy = copy})] =
         [](const QuantizeLaunch& launch) { clear_scales<copy>(launch.scales); };
 }
 
@@ -109,13 +110,13 @@ const Kernels& quantize_kernels() {
 
 void run_on_emulator(const std::vector<QuantizeLaunch>& launches, std::uint64_t seed) {
     for (const QuantizeLaunch& launch : launches) {
-        const auto found = quantize_kernels().find(kernel_expression(launch));
+        const auto found = quantize_kernels().find(kernel_expression(launch.kernel));
         if (found == quantize_kernels().end()) {
-            throw emulator::Error("quantize_kernels.cpp lacks " + kernel_expression(launch));
+            throw emulator::Error("quantize_kernels.cpp lacks " + kernel_expression(launch.kernel));
         }
         emulator::launch({.blocks = launch.blocks,
                           .threads = quantize_threads,
-                          .shared_bytes = shared_bytes(launch),
+                          .shared_bytes = shared_bytes(launch.kernel),
                           .seed = seed,
                           .registers = 128},
                          [&] { found->second(launch); });

@@ -81,7 +81,8 @@ TEST(QuantizeErrors, NameTheOperandAndWhatItShouldBe) {
              [](Call& c) {
                  c.source.device = {DeviceId::Kind::cuda, 1};
              },
-             "source: memory of GPU 1 given, host memory expected; copy it to the host"},
+             "out.values: host memory given, memory of GPU 1 expected; copy it there\n"
+             "out.scales: host memory given, memory of GPU 1 expected; copy it there"},
             {"1x128", [](Call& c) { c.out.granularity = Granularity::row; },
              "out.granularity: row given, 1x128 expected; set it to that of options.recipe"},
             {"1x128", [](Call& c) { c.out.values.format = Format::e5m2; }, "out.values: e5m2 given, e4m3 expected"},

@@ -1,0 +1,147 @@
+#include "token_quantizers.h"
+
+#include "arguments.h"
+#include "operand.h"
+#include "stream.h"
+#include "unlocked.h"
+
+#include <tilewright/quantize_tokens.h>
+
+#include <string>
+#include <vector>
+
+namespace tilewright::python {
+namespace {
+
+ArrayView optional_view(nb::handle array, const ArrayRole& role) {
+    return array.is_none() ? ArrayView{} : view(array, role);
+}
+
+/// A new array, and a writable view of it.
+ArrayView fresh(nb::handle like, const Dims& shape, Format format, const char* operand) {
+    return view(new_array(like, shape, format, false), {.operand = operand, .writable = true, .format = format});
+}
+
+/// One of the two operands: what it is to be, its new arrays, its factors.
+struct Side {
+    Side(nb::handle recipe, const char* name) : is_wanted(!recipe.is_none()) {
+        if (is_wanted) wanted = operand_recipe(recipe, name);
+    }
+
+    void allocate(nb::handle like, const Dims& shape, const Dims& scale_dims) {
+        values = fresh(like, shape, wanted.values, "values");
+        scales = fresh(like, scale_dims, wanted.scales, "scales");
+        given.operand = {values.tensor, wanted.granularity, scales.tensor, {}};
+    }
+
+    void set_factors(nb::handle by_token, nb::handle by_feature, const std::string& name) {
+        token_factors = optional_view(by_token, {.operand = name + "_token_factors", .format = Format::f32});
+        feature_factors = optional_view(by_feature, {.operand = name + "_feature_factors", .format = Format::f32});
+        given.token_factors = token_factors.tensor;
+        given.feature_factors = feature_factors.tensor;
+    }
+
+    nb::object arrays() const {
+        return is_wanted ? nb::object(nb::make_tuple(values.source, scales.source)) : nb::object(nb::none());
+    }
+
+    bool is_wanted;
+    OperandRecipe wanted{};
+    ArrayView values{}, scales{}, token_factors{}, feature_factors{};
+    TokenOperand given{};
+};
+
+bool serves_tokens(Granularity granularity) {
+    return granularity == Granularity::tensor || granularity == Granularity::row ||
+           granularity == Granularity::block_1x128 || granularity == Granularity::block_128x128;
+}
+
+Activation activation_word(nb::handle value) {
+    const std::string_view word = text(value, "activation", "'none', 'swiglu' or 'swiglu_gradient'");
+    if (word == "none") return Activation::none;
+    if (word == "swiglu") return Activation::swiglu;
+    if (word == "swiglu_gradient") return Activation::swiglu_gradient;
+    refuse("activation", shown(value), "'none', 'swiglu' or 'swiglu_gradient'");
+}
+
+void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns) {
+    const std::int64_t tokens = source.x.shape[0];
+    const bool halves = source.activation == Activation::swiglu;
+    const std::int64_t features = halves ? source.x.shape[1] / 2 : source.x.shape[1];
+    const bool grouped = source.ends.given();
+    const std::int64_t groups = grouped ? source.ends.shape[0] : 1;
+    for (Side* side : {&rows, &columns}) {
+        if (side->is_wanted && !serves_tokens(side->wanted.granularity)) {
+            refuse(side == &rows ? "rows" : "columns", name(side->wanted), "tensor, row, 1x128 or 128x128");
+        }
+    }
+    if (rows.is_wanted) {
+        const Dims shape{tokens, features};
+        rows.allocate(x, shape, scale_shape(rows.wanted.granularity, shape));
+    }
+    if (!columns.is_wanted) return;
+    const Dims shape{features, grouped ? column_limit(tokens, groups) : tokens};
+    Dims scales = scale_shape(columns.wanted.granularity, shape);
+    if (grouped && columns.wanted.granularity == Granularity::row) scales = {groups, features};
+    if (grouped && columns.wanted.granularity == Granularity::tensor) scales = {groups};
+    columns.allocate(x, shape, scales);
+}
+
+/// Findings in the words of the Python function.
+std::vector<Finding> in_python_words(std::vector<Finding> findings) {
+    for (Finding& finding : findings) {
+        std::string& operand = finding.operand;
+        if (operand.rfind("source.", 0) == 0) operand.erase(0, 7);
+        for (const std::string side : {"rows", "columns"}) {
+            if (operand == side + ".token_factors") operand = side + "_token_factors";
+            if (operand == side + ".feature_factors") operand = side + "_feature_factors";
+        }
+    }
+    return findings;
+}
+
+using Arrays = nb::typed<nb::tuple, nb::object, nb::object>;
+
+Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, nb::handle columns_word,
+                          nb::handle activation, nb::handle gradient, nb::tuple form, nb::tuple factors,
+                          nb::handle round_up, nb::handle threads, nb::handle stream) {
+    ConversionOptions how{.threads = static_cast<int>(integer(threads, "threads", 0, 1 << 30, "0 means all")),
+                          .cancelled = &signal_arrived};
+    const bool rounds_up = flag(round_up, "round_up");
+    if (x.is_none()) refuse("x", "None", "an array");
+    const ArrayView read = view(x, {.operand = "x"});
+    if (read.tensor.shape.rank() != 2) refuse("x", to_string(read.tensor.shape), "[tokens, features]");
+    const ArrayView group_ends = optional_view(ends, {.operand = "ends", .integers = true});
+    if (group_ends.tensor.given() && group_ends.tensor.shape.rank() != 1) {
+        refuse("ends", to_string(group_ends.tensor.shape), "[groups]");
+    }
+    const ArrayView of_output = optional_view(gradient, {.operand = "gradient"});
+    const TokenSource source{.x = read.tensor,
+                             .activation = activation_word(activation),
+                             .swiglu = {.alpha = number(form[0], "alpha"),
+                                        .beta = number(form[1], "beta"),
+                                        .limit = number(form[2], "limit"),
+                                        .interleaved = flag(form[3], "interleaved")},
+                             .gradient = of_output.tensor,
+                             .ends = group_ends.tensor};
+    Side rows(rows_word, "rows");
+    Side columns(columns_word, "columns");
+    allocate(x, source, rows, columns);
+    rows.set_factors(factors[0], factors[1], "rows");
+    columns.set_factors(factors[2], factors[3], "columns");
+    how.stream = stream_of(read, stream);
+    run_unlocked([&] { quantize_tokens(source, rows.given, columns.given, rounds_up, how); },
+                 [](const std::vector<Finding>& found) { return in_python_words(found); });
+    return nb::make_tuple(rows.arrays(), columns.arrays());
+}
+
+}  // namespace
+
+void bind_token_quantizers(nb::module_& m) {
+    m.def("quantize_tokens", &quantize_tokens_of, nb::arg("x").none(), nb::arg("ends").none(), nb::arg("rows").none(),
+          nb::arg("columns").none(), nb::arg("activation").none(), nb::arg("gradient").none(), nb::arg("form"),
+          nb::arg("factors"), nb::arg("round_up").none(), nb::arg("threads").none(), nb::arg("stream").none(),
+          "New arrays (values, scales) of rows and of columns, or None.");
+}
+
+}  // namespace tilewright::python

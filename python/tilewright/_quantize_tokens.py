@@ -1,0 +1,73 @@
+"""Quantisers of a training step: the operands of forward, dgrad and wgrad from one reading of a matrix."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from tilewright import _core
+from tilewright._arrays import Array
+from tilewright._quantize import Quantized
+
+
+def quantize_tokens(
+    x: Array,
+    ends: Array | None = None,
+    *,
+    rows: str | None = None,
+    columns: str | None = None,
+    activation: Literal["none", "swiglu", "swiglu_gradient"] = "none",
+    gradient: Array | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    limit: float = math.inf,
+    interleaved: bool = False,
+    rows_token_factors: Array | None = None,
+    rows_feature_factors: Array | None = None,
+    columns_token_factors: Array | None = None,
+    columns_feature_factors: Array | None = None,
+    round_up: bool = False,
+    threads: int = 0,
+    stream: object = None,
+) -> tuple[Quantized | None, Quantized | None]:
+    """Quantises h [tokens, features] for a product along features (rows), for one along tokens (columns), or for both.
+
+    h is x, or swiglu(gate, up) = g * sigmoid(alpha * g) * (u + beta) with g = min(gate, limit) and u = up clamped to
+    -limit .. limit (DeepSeek's by default; gpt-oss: alpha 1.702, beta 1, limit 7, interleaved), or the gradient of that
+    with respect to x. It is computed in f32 and not rounded before it is quantised.
+
+    Args:
+        x: [tokens, features] of float32, bfloat16 or float16; for swiglu and its gradient [tokens, 2 * features], gate
+            first, then up, or `interleaved`.
+        ends: int32 or int64 [groups]: the token at which each group ends. On a GPU they are read there, never on the host.
+        rows: recipe of h as [tokens, features]: tensor, row, 1x128, 128x128 (without ends), or with formats written out:
+            e5m2.1x128.ue8m0. None: not written.
+        columns: the same of its transpose [features, columns], in which each group begins at a multiple of 128 and zeros
+            fill the space before it. With ends there are (tokens + 127 * groups) // 128 * 128 columns.
+        gradient: [tokens, features] for swiglu_gradient: of swiglu's result.
+        rows_token_factors, rows_feature_factors, columns_token_factors, columns_feature_factors: float32 [tokens] and
+            [features] or [groups, features], multiplied into h before it is quantised: the folded form, for scales of
+            the other operand of a product that vary along k.
+        round_up: scales are powers of two.
+        threads: of the CPU; 0 = all.
+        stream: of the GPU; None: the one that torch works on.
+
+    Returns:
+        (rows, columns), each a new `Quantized` or None.
+
+    Raises:
+        ValueError: the call is wrong; the message names the argument and what it must be.
+
+    >>> import numpy as np
+    >>> rows, columns = quantize_tokens(np.float32([[448, 0], [1, -448]]), rows="1x128", columns="1x128")
+    >>> rows.dequantize().tolist(), columns.dequantize().tolist()
+    ([[448.0, 0.0], [1.0, -448.0]], [[448.0, 1.0], [0.0, -448.0]])
+    """
+    form = (alpha, beta, limit, interleaved)
+    factors = (rows_token_factors, rows_feature_factors, columns_token_factors, columns_feature_factors)
+    made = _core.quantize_tokens(x, ends, rows, columns, activation, gradient, form, factors, round_up, threads, stream)
+    by_rows, by_columns = made
+    return (
+        None if by_rows is None else Quantized(by_rows[0], str(rows), by_rows[1]),
+        None if by_columns is None else Quantized(by_columns[0], str(columns), by_columns[1]),
+    )

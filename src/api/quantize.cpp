@@ -1,0 +1,48 @@
+// Quantisers, wherever the tensors are: checked, then run on the CPU or lowered to kernels.
+#include <tilewright/error.h>
+#include <tilewright/quantize_tokens.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/backend.h"
+#include "formats/quantize_check.h"
+#include "formats/quantize_cpu.h"
+#include "formats/quantize_tokens_check.h"
+#include "launch/quantize.h"
+
+namespace tilewright {
+namespace {
+
+bool is_on_gpu(const Tensor& tensor) { return tensor.device.kind == DeviceId::Kind::cuda; }
+
+void require_none(std::vector<Finding> findings) {
+    if (!findings.empty()) throw Error(std::move(findings));
+}
+
+void require_served(const std::string& operand, const std::string& given, const std::string& served) {
+    if (!served.empty()) require_none({{operand, given, served + " on a GPU", "quantise on the host"}});
+}
+
+}  // namespace
+
+void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out, const ConversionOptions& how) {
+    require_none(formats::check_quantize(source, options, out));
+    if (!is_on_gpu(source)) return formats::quantize_on_cpu(source, options, out, how);
+    const std::string given = name(options.recipe) + (options.deep_gemm ? " by DeepGEMM's rules" : "");
+    require_served("options.recipe", given + " of " + to_string(source.shape), launch::unserved(source, options));
+    cuda::quantize(launch::lower(source, out, options.round_up), source.device.index, how.stream);
+}
+
+void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns, bool round_up,
+                     const ConversionOptions& how) {
+    require_none(formats::check_quantize_tokens(source, rows, columns));
+    if (!is_on_gpu(source.x)) return formats::quantize_tokens_on_cpu(source, rows, columns, round_up, how);
+    const Tensor& turned = columns.operand.values;
+    require_served("source.x", to_string(source.x.shape),
+                   launch::unserved(source.x, turned.given() ? turned.shape[1] : 0));
+    cuda::quantize(launch::lower(source, rows, columns, round_up), source.x.device.index, how.stream);
+}
+
+}  // namespace tilewright
