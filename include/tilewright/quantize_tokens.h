@@ -79,7 +79,7 @@ constexpr std::int64_t column_limit(std::int64_t tokens, std::int64_t groups) {
 /// those of the tokens that have a code other than zero (1 if none has), and codes with a smaller one are shifted:
 /// encode(value * (scale of the token / scale of the block)), exact but for what becomes subnormal. The scales of
 /// `columns` are 1x128, alike for the 128 features of a block, or 128x128. A scale that is no power of two is treated
-/// as any other: the product is rounded.
+/// as any other: the product is rounded. Of a CUDA device as above.
 void transpose_codes(const Operand& rows, const Tensor& ends, const Operand& columns,
                      const ConversionOptions& how = {});
 

@@ -45,4 +45,11 @@ void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const 
     cuda::quantize(launch::lower(source, rows, columns, round_up), source.x.device.index, how.stream);
 }
 
+void transpose_codes(const Operand& rows, const Tensor& ends, const Operand& columns, const ConversionOptions& how) {
+    require_none(formats::check_transpose_codes(rows, ends, columns));
+    if (!is_on_gpu(rows.values)) return formats::transpose_codes_on_cpu(rows, ends, columns, how);
+    require_served("rows.values", to_string(rows.values.shape), launch::unserved(rows.values, columns.values.shape[1]));
+    cuda::quantize(launch::lower_transposition(rows, ends, columns), rows.values.device.index, how.stream);
+}
+
 }  // namespace tilewright

@@ -185,7 +185,10 @@ void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order)
                               .stream = order.stream};
     hopper::QuantizeArguments arguments = launch.arguments;
     hopper::MeasuredScales scales = launch.scales;
-    void* parameters[] = {launch::reads_tiles(launch.kernel) ? static_cast<void*>(&arguments) : &scales};
+    hopper::TransposeArguments transposition = launch.transposition;
+    void* parameters[] = {&scales};
+    if (launch::reads_tiles(launch.kernel)) parameters[0] = &arguments;
+    if (launch.kernel.step == launch::QuantizeStep::transpose_codes) parameters[0] = &transposition;
     driver_.require(driver_.call.launch(&config, handle, parameters, nullptr), "cuLaunchKernelEx", index_);
 }
 

@@ -11,4 +11,7 @@ void quantize_on_cpu(const Tensor& source, const QuantizeOptions& options, const
 void quantize_tokens_on_cpu(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
                             bool round_up, const ConversionOptions& how);
 
+void transpose_codes_on_cpu(const Operand& rows, const Tensor& ends, const Operand& columns,
+                            const ConversionOptions& how);
+
 }  // namespace tilewright::formats

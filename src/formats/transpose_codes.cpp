@@ -1,11 +1,10 @@
 // The transpose of codes with power-of-two scales, on the CPU: codes are shifted to one scale for 128x128.
-#include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>
 
 #include <algorithm>
 
 #include "base/math.h"
-#include "formats/quantize_tokens_check.h"
+#include "formats/quantize_cpu.h"
 #include "formats/runner.h"
 #include "formats/scale_view.h"
 #include "formats/token_source.h"
@@ -56,9 +55,8 @@ struct Transposition {
 
 }  // namespace
 
-void transpose_codes(const Operand& rows, const Tensor& ends, const Operand& columns, const ConversionOptions& how) {
-    std::vector<Finding> findings = check_transpose_codes(rows, ends, columns);
-    if (!findings.empty()) throw Error(std::move(findings));
+void formats::transpose_codes_on_cpu(const Operand& rows, const Tensor& ends, const Operand& columns,
+                                     const ConversionOptions& how) {
     const Transposition transposition{.codes = matrix_view(rows.values),
                                       .token_scales = ScaleView(rows.scales, rows.granularity),
                                       .out = matrix_view(columns.values),

@@ -5,7 +5,6 @@
 
 #include "base/math.h"
 #include "formats/matrix_view.h"
-#include "launch/initializers.h"
 
 namespace tilewright::launch {
 namespace {
@@ -108,6 +107,20 @@ private:
     }
 };
 
+void set_ends(const Tensor& ends, QuantizeArguments& arguments) {
+    if (!ends.given()) return;
+    arguments.ends = ends.data;
+    arguments.ends_stride = static_cast<int>(ends.strides[0]);
+    arguments.ends_are_wide = ends.format == Format::i64;
+    arguments.groups = static_cast<int>(ends.shape[0]);
+}
+
+/// Tiles of all groups: with ends, as many as there could be.
+int count_blocks(const QuantizeArguments& arguments, bool grouped) {
+    const std::int64_t limit = column_limit(arguments.tokens, arguments.groups) / quantize_block;
+    return arguments.feature_tiles * (grouped ? static_cast<int>(limit) : arguments.groups * arguments.strips);
+}
+
 /// What `measure` needs of an operand: kernels that differ in codes alone measure alike.
 CopySpec measured_spec(const CopySpec& copy) {
     if (!is_measured(copy)) return {};
@@ -120,10 +133,7 @@ CopySpec measured_spec(const CopySpec& copy) {
 std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilder> copies, bool aligned_source) {
     QuantizeArguments& arguments = call.arguments;
     arguments.feature_tiles = ceil_div(arguments.features, quantize_block);
-    call.blocks =
-        arguments.feature_tiles * (call.kernel.quantizer.grouped
-                                       ? static_cast<int>(column_limit(arguments.tokens, arguments.groups) / 128)
-                                       : arguments.groups * arguments.strips);
+    call.blocks = count_blocks(arguments, call.kernel.quantizer.grouped);
     call.kernel.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
     std::vector<QuantizeLaunch> before;
     std::vector<QuantizeLaunch> after;
@@ -190,12 +200,7 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
         arguments.gradient = source_matrix(matrix_view(source.gradient));
         aligned = aligned && is_aligned(arguments.gradient, bytes);
     }
-    if (source.ends.given()) {
-        arguments.ends = source.ends.data;
-        arguments.ends_stride = static_cast<int>(source.ends.strides[0]);
-        arguments.ends_are_wide = source.ends.format == Format::i64;
-        arguments.groups = static_cast<int>(source.ends.shape[0]);
-    }
+    set_ends(source.ends, arguments);
     arguments.tokens = static_cast<int>(x.rows);
     arguments.features = static_cast<int>(source.activation == Activation::swiglu ? x.columns / 2 : x.columns);
     arguments.strips = ceil_div(arguments.tokens, quantize_block);
@@ -233,41 +238,30 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
                     is_aligned(arguments.x, bits(x.format) / 8));
 }
 
-std::string unserved(const Tensor& x, std::int64_t columns) {
-    constexpr std::int64_t limit = std::int64_t{1} << 30;
-    const MatrixView view = matrix_view(x);
-    const std::int64_t tiles =
-        view.groups * ceil_div<std::int64_t>(view.rows, 128) * ceil_div<std::int64_t>(view.columns, 128);
-    if (view.rows > limit || view.columns > limit || columns > limit || tiles > limit) {
-        return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
-    }
-    return "";
+std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns) {
+    QuantizeLaunch call{.kernel = {.step = QuantizeStep::transpose_codes}};
+    TransposeArguments& arguments = call.transposition;
+    const MatrixView codes = matrix_view(rows.values);
+    const CopyBuilder from(rows, false, false, false);
+    const CopyBuilder to(columns, true, true, false);
+    arguments.codes = source_matrix(codes);
+    arguments.scales = from.arguments.scales;
+    arguments.to = to.arguments;
+    set_ends(ends, arguments.grid);
+    arguments.grid.tokens = static_cast<int>(codes.rows);
+    arguments.grid.features = static_cast<int>(codes.columns);
+    arguments.grid.strips = ceil_div(arguments.grid.tokens, quantize_block);
+    arguments.grid.feature_tiles = ceil_div(arguments.grid.features, quantize_block);
+    call.kernel.transposition = {.storage = to.spec.storage,
+                                 .ue8m0 = from.spec.ue8m0,
+                                 .stores_ue8m0 = to.spec.ue8m0,
+                                 .squares = to.spec.scaled == ScaledBy::square,
+                                 .grouped = ends.given(),
+                                 .vectors = is_aligned(arguments.codes, 1) && is_aligned(arguments.to, true) &&
+                                            codes.columns % lane_features == 0};
+    call.blocks = count_blocks(arguments.grid, ends.given());
+    if (call.blocks == 0) return {};
+    return {call};
 }
-
-std::string unserved(const Tensor& source, const QuantizeOptions& options) {
-    const Granularity granularity = options.recipe.granularity;
-    const bool known = granularity == Granularity::tensor || granularity == Granularity::row ||
-                       granularity == Granularity::block_1x128 || granularity == Granularity::block_128x128;
-    if (!known || !is_fp8(options.recipe.values)) return "fp8 with tensor, row, 1x128 or 128x128 scales";
-    if (options.deep_gemm) return "scales without DeepGEMM's rules";
-    return unserved(source, std::int64_t{0});
-}
-
-std::string kernel_expression(const QuantizeKernel& kernel) {
-    const std::string room = "tilewright::hopper::";
-    Initializers all;
-    if (reads_tiles(kernel)) {
-        visit_fields(kernel.quantizer, all);
-        const char* function = kernel.step == QuantizeStep::measure ? "measure" : "quantize";
-        return room + function + "<" + room + "Quantizer{" + all.text() + "}>";
-    }
-    all.field("scaled", kernel.copy.scaled);
-    all.field("storage", kernel.copy.storage);
-    all.field("powers", kernel.copy.powers);
-    const char* function = kernel.step == QuantizeStep::clear_scales ? "clear_scales" : "finish_scales";
-    return room + function + "<" + room + "CopySpec{" + all.text() + "}>";
-}
-
-int shared_bytes(const QuantizeKernel& kernel) { return reads_tiles(kernel) ? quantize_shared_bytes : 0; }
 
 }  // namespace tilewright::launch

@@ -13,13 +13,14 @@
 
 namespace tilewright::launch {
 
-enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize };
+enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize, transpose_codes };
 
 /// What names a kernel.
 struct QuantizeKernel {
     QuantizeStep step = QuantizeStep::quantize;
     hopper::Quantizer quantizer{};  // of measure and quantize
     hopper::CopySpec copy{};        // of clear_scales and finish_scales
+    hopper::TransposeSpec transposition{};
 
     bool operator==(const QuantizeKernel&) const = default;
 };
@@ -28,6 +29,7 @@ struct QuantizeLaunch {
     QuantizeKernel kernel{};
     hopper::QuantizeArguments arguments{};  // of measure and quantize
     hopper::MeasuredScales scales{};        // of clear_scales and finish_scales
+    hopper::TransposeArguments transposition{};
     int blocks = 0;
 };
 
@@ -38,6 +40,9 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
 /// A matrix without groups of tokens, or several; the dimension that is adjacent in memory is the features.
 std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool round_up);
 
+/// For calls in which `check_transpose_codes` finds nothing.
+std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns);
+
 /// Whether kernels serve the call: fp8 with scales that they find, and no more elements than their indices count. What
 /// they do not serve in words; nothing otherwise.
 std::string unserved(const Tensor& source, const QuantizeOptions& options);
@@ -46,13 +51,14 @@ std::string unserved(const Tensor& x, std::int64_t columns);
 /// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
 std::string kernel_expression(const QuantizeKernel& kernel);
 int shared_bytes(const QuantizeKernel& kernel);
-/// Takes QuantizeArguments; the others take MeasuredScales.
+/// Takes QuantizeArguments; those of scales take MeasuredScales, transpose_codes its own.
 constexpr bool reads_tiles(const QuantizeKernel& kernel) {
     return kernel.step == QuantizeStep::measure || kernel.step == QuantizeStep::quantize;
 }
 
 /// The program that these expressions are instantiations of.
 inline constexpr const char* quantize_source =
-    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n#include "
+    "\"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

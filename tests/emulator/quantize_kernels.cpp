@@ -2,6 +2,7 @@
 
 #include "emulator/emulator.h"
 #include "hopper/quantize/quantize.h"
+#include "hopper/quantize/transpose.h"
 
 #include "emulator/primitives.h"
 
@@ -50,6 +51,12 @@ constexpr CopySpec e5m2_bytes(CopySpec copy) {
 }
 constexpr CopySpec scaled_by(ScaledBy scaled, bool transposed = false) {
     return {.scaled = scaled, .transposed = transposed};
+}
+
+template <TransposeSpec spec>
+void add_transpose(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::transpose_codes, .transposition = spec})] =
+        [](const QuantizeLaunch& launch) { transpose_codes<spec>(launch.transposition); };
 }
 
 /// quantize of a matrix.
@@ -103,6 +110,9 @@ const Kernels& quantize_kernels() {
         Kernels kernels;
         add_matrices(kernels);
         add_tokens(kernels);
+        add_transpose<TransposeSpec{.ue8m0 = true, .stores_ue8m0 = true, .grouped = true}>(kernels);
+        add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
+        add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);
         return kernels;
     }();
     return all;

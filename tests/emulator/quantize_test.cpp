@@ -240,5 +240,35 @@ TEST(Quantize, SwiGluHasTheCpusBits) {
                               .columns = blocks});
 }
 
+struct Transposition {
+    OperandRecipe from{};
+    Granularity to = Granularity::block_1x128;
+    Dims shape{};
+    std::vector<std::int32_t> ends{};
+};
+
+void expect_cpu_bits(const Transposition& c) {
+    Matrix x(Format::f32, c.shape);
+    fill(x, 21, true);
+    const OwnedOperand rows = quantize(x.tensor(), {.recipe = c.from, .round_up = true});
+    const auto groups = static_cast<std::int64_t>(c.ends.size());
+    const Dims shape{c.shape[1], groups > 0 ? column_limit(c.shape[0], groups) : c.shape[0]};
+    const OperandRecipe recipe{c.from.values, c.to, c.from.scales};
+    const Output given(recipe, shape, scale_shape(c.to, shape), Order::row_major);
+    const Output expected(recipe, shape, scale_shape(c.to, shape), Order::row_major);
+    const Tensor ends = groups > 0 ? row_major(c.ends.data(), Format::i32, {groups}) : Tensor{};
+    transpose_codes(rows, ends, expected.operand);
+    run_on_emulator(launch::lower_transposition(rows, ends, given.operand), 9);
+    expect_same(given, expected);
+}
+
+TEST(Quantize, TransposedCodesHaveTheCpusBits) {
+    const OperandRecipe bytes{Format::e4m3, Granularity::block_1x128, Format::ue8m0};
+    expect_cpu_bits(Transposition{.from = bytes, .shape = {200, 144}, .ends = {0, 130, 200}});
+    const OperandRecipe e5m2{Format::e5m2, Granularity::block_1x128};
+    expect_cpu_bits(Transposition{.from = e5m2, .to = Granularity::block_128x128, .shape = {144, 272}});
+    expect_cpu_bits(Transposition{.from = by_128, .shape = {60, 131}, .ends = {60}});
+}
+
 }  // namespace
 }  // namespace tilewright::tests

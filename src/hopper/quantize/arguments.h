@@ -59,6 +59,13 @@ struct QuantizeArguments {
     CopyArguments columns{};
 };
 
+struct TransposeArguments {
+    SourceMatrix codes{};
+    ScaleMatrix scales{};
+    CopyArguments to{};
+    QuantizeArguments grid{};  // groups, tokens and features; no matrices
+};
+
 /// Measured scales: how many there are. Before: bits of 0; between: bits of the largest finite magnitude.
 struct MeasuredScales {
     ScaleMatrix scales{};

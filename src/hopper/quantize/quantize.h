@@ -60,6 +60,8 @@ __global__ void __launch_bounds__(quantize_threads, 2) quantize(const __grid_con
         if constexpr (shares_codes(q)) {
             write_again<q>(arguments, tile, codes, shared);
         } else {
+            // From L2: kept next to 16 factors, the tile is more than the registers hold.
+            if constexpr (q.rows.feature_factors) load_tile<q>(arguments, tile, h);
             write_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared, codes);
         }
     }
@@ -110,6 +112,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) measure(const __grid_cons
     }
     if constexpr (is_measured(q.columns)) {
         if (has_room<q.columns>(arguments.columns, tile)) {
+            if constexpr (is_measured(q.rows) && q.rows.feature_factors) load_tile<q>(arguments, tile, h);  // as above
             measure_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared);
         }
     }

@@ -50,6 +50,18 @@ struct Quantizer {
     constexpr bool operator==(const Quantizer&) const = default;
 };
 
+/// The transpose of codes (transpose.h).
+struct TransposeSpec {
+    Storage storage = Storage::e4m3;
+    bool ue8m0 = false;         // the scales that are read
+    bool stores_ue8m0 = false;  // and written
+    bool squares = false;       // one is written for each square; otherwise for each of its features
+    bool grouped = false;
+    bool vectors = true;
+
+    constexpr bool operator==(const TransposeSpec&) const = default;
+};
+
 constexpr bool is_written(const CopySpec& copy) { return copy.scaled != ScaledBy::none; }
 /// Scales that need a look at more than a tile: found before, by separate kernels.
 constexpr bool is_measured(const CopySpec& copy) {
@@ -98,6 +110,16 @@ constexpr void visit_fields(const Quantizer& q, Visitor& visit) {
     visit.field("vectors", q.vectors);
     copy("rows", q.rows);
     copy("columns", q.columns);
+}
+
+template <class Visitor>
+constexpr void visit_fields(const TransposeSpec& spec, Visitor& visit) {
+    visit.field("storage", spec.storage);
+    visit.field("ue8m0", spec.ue8m0);
+    visit.field("stores_ue8m0", spec.stores_ue8m0);
+    visit.field("squares", spec.squares);
+    visit.field("grouped", spec.grouped);
+    visit.field("vectors", spec.vectors);
 }
 
 }  // namespace tilewright::hopper

@@ -1,0 +1,119 @@
+// The transpose of codes with power-of-two scales: each square of 128 x 128 gets one scale, and codes are shifted to
+// it.
+#pragma once
+
+#include "hopper/quantize/copy.h"
+
+namespace tilewright::hopper {
+
+/// 16 codes of each of the lane's tokens, as words.
+TILEWRIGHT_DEVICE void load_codes(const TransposeArguments& arguments, const TokenTile& tile, bool vectors,
+                                  Codes& codes) {
+    const int feature = tile.feature + TokenTile::lane_feature();
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        const int token = TokenTile::lane_token() + j;
+        const i64 first =
+            i64(tile.token + token) * arguments.codes.token_stride + feature * arguments.codes.feature_stride;
+        const u8* const from = static_cast<const u8*>(arguments.codes.data) + first;
+        const bool exists = token < tile.tokens && feature < arguments.grid.features;
+        if (vectors) {
+            const IntQuad quad = exists ? load_global(reinterpret_cast<const IntQuad*>(from)) : IntQuad{{0, 0, 0, 0}};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) codes[j][i] = u32(quad.values[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < lane_features; ++i) {
+                const bool is_there = exists && feature + i < arguments.grid.features;
+                const u32 code = is_there ? load_global(from + i * arguments.codes.feature_stride) : 0U;
+                codes[j][i / 4] = i % 4 == 0 ? code : codes[j][i / 4] | code << i % 4 * 8;
+            }
+        }
+    }
+}
+
+/// The scales of the lane's tokens in the tile's 128 features; 0 where all codes of the lane are zeros, of either sign.
+template <TransposeSpec spec>
+TILEWRIGHT_DEVICE void load_scales(const TransposeArguments& arguments, const TokenTile& tile, float (&scales)[4]) {
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        const int token = TokenTile::lane_token() + j;
+        scales[j] = 1;
+        if (token >= tile.tokens) continue;
+        const i64 index = scale_index(arguments.scales, 0, tile.token + token, tile.feature / quantize_block);
+        if constexpr (spec.ue8m0) {
+            scales[j] = formats::decode_ue8m0(load_global(static_cast<const u8*>(arguments.scales.data) + index));
+        } else {
+            scales[j] = load_global(static_cast<const float*>(arguments.scales.data) + index);
+        }
+    }
+}
+
+/// The largest scale of a token that has a number other than zero; 1 if none has. Together.
+TILEWRIGHT_DEVICE float square_scale(const Codes& codes, const float (&scales)[4], QuantizeShared& shared) {
+    float largest[lane_tokens];
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        const u32 any = (codes[j][0] | codes[j][1] | codes[j][2] | codes[j][3]) & 0x7F7F'7F7FU;
+        largest[j] = any != 0 && scales[j] > 0 ? scales[j] : 0;  // NaN is not larger either
+    }
+    const float scale = reduce_tile(largest, shared);
+    return scale == 0 ? 1.0F : scale;
+}
+
+/// Four codes times `ratio`, which is 1 for most tokens of most squares.
+template <Storage storage>
+TILEWRIGHT_DEVICE u32 shift_codes(u32 codes, float ratio) {
+    if (ratio == 1) return codes;
+    float numbers[4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const u32 pair = codes >> half * 16 & 0xFFFFU;
+        const u32 numbers_16 = storage == Storage::e4m3 ? f16_from_e4m3(pair) : f16_from_e5m2(pair);
+        numbers[2 * half] = from_f16(u16(numbers_16)) * ratio;
+        numbers[2 * half + 1] = from_f16(u16(numbers_16 >> 16)) * ratio;
+    }
+    return mend<storage>(encode<storage>(numbers), numbers);
+}
+
+/// The squares' scales: one for each, or for each of its features.
+template <TransposeSpec spec>
+TILEWRIGHT_DEVICE void store_scales(const TransposeArguments& arguments, const TokenTile& tile, float scale) {
+    constexpr CopySpec stored{.ue8m0 = spec.stores_ue8m0};
+    const ScaleMatrix& to = arguments.to.scales;
+    const int feature = thread_index(), square = tile.column / quantize_block;
+    if constexpr (spec.squares) {
+        if (feature > 0) return;
+        store_scale<stored>(to, scale_index(to, 0, square, tile.feature / quantize_block), scale);
+    } else {
+        if (feature >= quantize_block || tile.feature + feature >= arguments.grid.features) return;
+        store_scale<stored>(to, scale_index(to, 0, square, tile.feature + feature), scale);
+    }
+}
+
+template <TransposeSpec spec>
+__global__ void __launch_bounds__(quantize_threads, 2)
+    transpose_codes(const __grid_constant__ TransposeArguments arguments) {
+    constexpr Quantizer q{.grouped = spec.grouped, .vectors = spec.vectors};
+    auto& shared = shared_memory<QuantizeShared>();
+    const TokenTile tile = token_tile<q>(arguments.grid);
+    if (tile.tokens <= 0 || tile.column >= arguments.to.columns) return;
+    Codes codes;
+    float scales[lane_tokens];
+    load_codes(arguments, tile, spec.vectors, codes);
+    load_scales<spec>(arguments, tile, scales);
+    const float scale = square_scale(codes, scales, shared);
+    store_scales<spec>(arguments, tile, scale);
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        const float ratio = scales[j] / scale;
+#pragma unroll
+        for (int quad = 0; quad < lane_features / 4; ++quad) {
+            codes[j][quad] = shift_codes<spec.storage>(codes[j][quad], ratio);
+        }
+    }
+    constexpr CopySpec copy{.transposed = true};
+    store_columns<q, copy>(arguments.to, tile, arguments.grid.features, codes, shared);
+}
+
+}  // namespace tilewright::hopper
