@@ -12,10 +12,6 @@ namespace {
 
 constexpr double none = std::numeric_limits<double>::infinity();
 
-bool is_mxfp4(const OperandRecipe& side) {
-    return side.values == Format::e2m1 && side.granularity == Granularity::block_1x32;
-}
-
 }  // namespace
 
 ErrorClass error_class(const Recipe& recipe, Accumulation accumulation, Arithmetic arithmetic) {
@@ -24,7 +20,7 @@ ErrorClass error_class(const Recipe& recipe, Accumulation accumulation, Arithmet
     if (order->step == StepKind::bf16) return ErrorClass::bf16_operands;
     if (order->chain == 0) return ErrorClass::fp8_unpromoted;
     if (is_mxfp4(recipe.a) && is_mxfp4(recipe.b)) return ErrorClass::mxfp4_mxfp4;
-    if (is_mxfp4(recipe.a) || is_mxfp4(recipe.b)) return ErrorClass::fp8_mxfp4;
+    if (order->folded != Folded::none && order->chain == 32) return ErrorClass::mxfp8_mxfp4;
     return ErrorClass::fp8_promoted;
 }
 
@@ -32,7 +28,7 @@ std::string_view name(ErrorClass error_class) {
     switch (error_class) {
         case ErrorClass::fp8_promoted: return "fp8, promoted";
         case ErrorClass::fp8_unpromoted: return "fp8, not promoted";
-        case ErrorClass::fp8_mxfp4: return "fp8 with MXFP4";
+        case ErrorClass::mxfp8_mxfp4: return "MXFP8 with MXFP4";
         case ErrorClass::mxfp4_mxfp4: return "MXFP4 with MXFP4";
         case ErrorClass::bf16_operands: return "bf16 or NVFP4 on a side";
         case ErrorClass::fp32: return "arithmetic `fast`";
@@ -48,7 +44,7 @@ Limits limits(ErrorClass error_class, std::int64_t k) {
         case ErrorClass::fp8_unpromoted:
             all = {.zero_mean = 5e-3, .same_sign = none, .group = 5.5e-3, .row = 8e-3, .magnitude = count * 0x1p-15};
             break;
-        case ErrorClass::fp8_mxfp4:
+        case ErrorClass::mxfp8_mxfp4:
             all.zero_mean = all.same_sign = 1e-4;
             all.magnitude = 0x1p-10;
             break;

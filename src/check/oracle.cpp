@@ -1,7 +1,8 @@
 #include "check/oracle.h"
 
+#include "check/fold.h"
+#include "check/running.h"
 #include "check/slab.h"
-#include "formats/codec.h"
 #include "formats/element.h"
 
 #include <algorithm>
@@ -14,15 +15,6 @@ namespace {
 constexpr double fp32_roundoff = 0x1p-24;
 constexpr double fp32_smallest = 0x1p-149;
 
-/// One element on its way through k.
-struct Running {
-    float chain = 0;  // in the tensor core
-    float slice = 0;  // sum of chains
-    float total = 0;  // sum of slices
-    double chain_bound = 0;
-    double bound = 0;
-};
-
 class RegionOracle {
 public:
     RegionOracle(const Geometry& geometry, const Region& region, const OracleOptions& options)
@@ -33,6 +25,10 @@ public:
         sums_.assign(count, 0);
         out_.magnitude.assign(count, 0);
         if (order_) running_.assign(count, {});
+        if (order_ && order_->folded != Folded::none) {
+            lines_ = folded_lines(folds_a() ? a_range(0, region.gemm.k_count) : b_range(0, region.gemm.k_count),
+                                  order_->step);
+        }
     }
 
     Expected compute() {
@@ -43,7 +39,12 @@ public:
             decode(b_range(k, count), step(), b_);
             add_exact(count);
             spoil_overflows(count);
-            if (order_) emulate(k, count);
+            if (!order_) continue;
+            if (!lines_.empty()) {
+                emulate_wide(k, count);
+                fold(lines_, order_->step, folds_a() ? a_ : b_);
+            }
+            emulate(k, count);
         }
         finish();
         return std::move(out_);
@@ -99,7 +100,7 @@ private:
 
     /// NaN where the product of two scales overflows fp32: every arithmetic has infinity times the products there.
     void spoil_overflows(std::int64_t count) {
-        if (scales_apart(g_.a.recipe.granularity, g_.b.recipe.granularity)) return;
+        if (scales_apart({g_.a.recipe, g_.b.recipe})) return;
         const auto largest = [](const std::vector<float>& scales) {
             double found = 0;
             for (const float scale : scales) found = std::fmax(found, std::fabs(scale));
@@ -117,6 +118,36 @@ private:
         }
     }
 
+    bool folds_a() const { return order_->folded == Folded::a; }
+    /// Null where no side is folded.
+    const FoldedLine* line(std::int64_t i, std::int64_t j) const {
+        return lines_.empty() ? nullptr : &lines_[static_cast<std::size_t>(folds_a() ? i : j)];
+    }
+    bool is_wide(std::int64_t i, std::int64_t j) const { return line(i, j) != nullptr && line(i, j)->wide; }
+    Running& running(std::int64_t i, std::int64_t j) {
+        return running_[static_cast<std::size_t>(i * region_.columns + j)];
+    }
+
+    /// Rows whose exponents are too far apart for one reference, 128 of k at a time.
+    void emulate_wide(std::int64_t k, std::int64_t count) {
+        const WideRows wide{.order = *order_,
+                            .folded = folds_a() ? a_ : b_,
+                            .other = folds_a() ? b_ : a_,
+                            .others = folds_a() ? region_.columns : region_.rows};
+        for (std::int64_t row = 0; row < std::ssize(lines_); ++row) {
+            FoldedLine& of_row = lines_[static_cast<std::size_t>(row)];
+            const auto element = [&](std::int64_t other) -> Running& {
+                return folds_a() ? running(row, other) : running(other, row);
+            };
+            for (std::int64_t at = 0; of_row.wide && at < count; at += FoldedWindow::k) {
+                const std::int64_t end = std::min(at + FoldedWindow::k, count);
+                of_row.chains += wide.multiply(row, {.begin = at, .end = end}, element);
+                const bool cut = is_cut(k + end) && k + end < region_.gemm.k_count;
+                for (std::int64_t other = 0; cut && other < wide.others; ++other) element(other).end_slice();
+            }
+        }
+    }
+
     bool is_cut(std::int64_t k) const { return std::ranges::binary_search(options_.k_splits, k); }
 
     void emulate(std::int64_t k, std::int64_t count) {
@@ -128,19 +159,15 @@ private:
             const bool chain_ends = last || cut || (order_->chain != 0 && end % order_->chain == 0);
             for (std::int64_t i = 0; i < region_.rows; ++i) {
                 for (std::int64_t j = 0; j < region_.columns; ++j) {
-                    Running& element = running_[static_cast<std::size_t>(i * region_.columns + j)];
-                    add_step(element, a_.step_row(i, at), b_.step_row(j, at));
-                    if (chain_ends) end_chain(element, {.i = i, .j = j, .k = at});
-                    if (cut && !last) end_slice(element);
+                    if (is_wide(i, j)) continue;
+                    Running& element = running(i, j);
+                    element.add_step(order_->step, a_.step_row(i, at), b_.step_row(j, at));
+                    if (chain_ends) element.end_chain(chain_scales({.i = i, .j = j, .k = at}));
+                    if (cut && !last) element.end_slice();
                 }
             }
             if (chain_ends) ++chains_;
         }
-    }
-
-    void add_step(Running& element, const StepRow& a, const StepRow& b) const {
-        element.chain = order_->step == StepKind::fp8 ? measured_step<32>(a, b, element.chain, element.chain_bound)
-                                                      : measured_step<16>(a, b, element.chain, element.chain_bound);
     }
 
     /// Where scales are: row and column of the region, k of the slab.
@@ -153,29 +180,12 @@ private:
     float a_scale(ScaleUse use, const Position& at) const { return order_->a == use ? a_.scale(at.i, at.k) : 1; }
     float b_scale(ScaleUse use, const Position& at) const { return order_->b == use ? b_.scale(at.j, at.k) : 1; }
 
-    void end_chain(Running& element, const Position& at) const {
-        const float of_a = a_scale(ScaleUse::chains, at);
-        const float of_b = b_scale(ScaleUse::chains, at);
-        if (options_.scales_in_turn) {
-            element.slice = std::fma(element.chain * of_a, of_b, element.slice);
-        } else if (order_->has(ScaleUse::chains)) {
-            element.slice = std::fma(element.chain, of_a * of_b, element.slice);
-            element.bound += std::fabs(double{of_a} * of_b) * element.chain_bound;
-        } else {
-            element.slice += element.chain;
-            element.bound += element.chain_bound;
-        }
-        if (options_.round_sums) {
-            const formats::Fields& bf16 = formats::bf16_fields;
-            element.slice = formats::decode(bf16, formats::encode(bf16, element.slice));
-        }
-        element.chain = 0;
-        element.chain_bound = 0;
-    }
-
-    static void end_slice(Running& element) {
-        element.total += element.slice;
-        element.slice = 0;
+    ChainScales chain_scales(const Position& at) const {
+        return {.of_a = a_scale(ScaleUse::chains, at),
+                .of_b = b_scale(ScaleUse::chains, at),
+                .none = !order_->has(ScaleUse::chains),
+                .in_turn = options_.scales_in_turn,
+                .round_sum = options_.round_sums};
     }
 
     double tensor_scale(const OperandGeometry& operand) const {
@@ -212,11 +222,15 @@ private:
         Running& element = running_[at];
         float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
         double end_factor = 1;
-        if (order_->has(ScaleUse::end) && region_.gemm.k_count != 0) {
+        if (order_->has(ScaleUse::end) && !is_wide(i, j) && region_.gemm.k_count != 0) {
             const float of_a = a_scale(ScaleUse::end, {.i = i, .j = j});
             const float of_b = b_scale(ScaleUse::end, {.i = i, .j = j});
             sum *= of_a * of_b;
             end_factor = std::fabs(double{of_a} * of_b);
+        }
+        if (line(i, j) != nullptr && region_.gemm.k_count != 0) {
+            sum *= line(i, j)->end;
+            end_factor *= std::fabs(double{line(i, j)->end});
         }
         const auto a_tensor = static_cast<float>(tensor_scale(g_.a));
         const auto b_tensor = static_cast<float>(tensor_scale(g_.b));
@@ -229,8 +243,8 @@ private:
         }
         const double factor = std::fabs(double{g_.alpha} * a_tensor * b_tensor);
         const double after_sum = factor * end_factor;
-        const auto roundings =
-            static_cast<double>(2 * chains_ + 2 + static_cast<std::int64_t>(options_.k_splits.size()));
+        const auto roundings = static_cast<double>(2 * (is_wide(i, j) ? line(i, j)->chains : chains_) + 2 +
+                                                   static_cast<std::int64_t>(options_.k_splits.size()));
         out_.bound[at] = after_sum * element.bound + roundings * fp32_roundoff * out_.magnitude[at] +
                          roundings * fp32_smallest * std::max({1.0, factor, after_sum});
     }
@@ -245,6 +259,7 @@ private:
     std::vector<double> sums_;
     std::vector<Running> running_;
     std::int64_t chains_ = 0;
+    std::vector<FoldedLine> lines_;  // of the folded side
     Expected out_;
 };
 

@@ -44,6 +44,7 @@ void add_line(const InspectedClass& one, output::Table& table) {
 std::vector<InspectedClass> classes_of(const std::vector<InspectedMatrix>& matrices, bool each) {
     if (!each) return safetensors::inspected_classes(matrices);
     std::vector<InspectedClass> classes;
+    classes.reserve(matrices.size());
     for (const InspectedMatrix& matrix : matrices) {
         classes.push_back({.pattern = matrix.matrix.name,
                            .count = 1,

@@ -38,7 +38,7 @@ double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t 
     }
     if (gemm.k_count == 0) return c;  // also with infinite scales
 
-    const bool apart = scales_apart(g.a.recipe.granularity, g.b.recipe.granularity);
+    const bool apart = scales_apart({g.a.recipe, g.b.recipe});
     double sum = 0;
     for (std::int64_t k = 0; k < gemm.k_count; ++k) {
         const Factor a = factor(g.a, gemm.a, gemm.group, a_row, k);

@@ -66,7 +66,7 @@ private:
         const bool fp8 = plan_.activations == PackedFor::fp8;
         PackedRow row{.reference = static_cast<std::int16_t>(reference)};
         row.end_factor = fp8 ? power_of_two(reference - fp8_top_exponent) : power_of_two(reference);
-        if (!fp8 && judged.wide) row.end_factor = 1;
+        if (judged.wide) row.end_factor = 1;
         if (judged.exponents.nan) row.end_factor = std::numeric_limits<float>::quiet_NaN();
         row.flags =
             static_cast<std::uint8_t>((judged.wide ? PackedRow::wide : 0) | (judged.kept ? PackedRow::kept : 0));
@@ -106,7 +106,7 @@ private:
         BlockWindows split;
         if (plan_.has_windows() && judged.wide) split = block_windows(exponents);
         const int reference = judged.exponents.reference(plan_.range);
-        if (plan_.has_windows() && judged.wide) write_exponents(row, k_block, split, reference, windows);
+        if (plan_.has_windows() && judged.wide) write_exponents(row, k_block, split, windows);
         for (std::size_t i = 0; i < exponents.size(); ++i) {
             const std::int64_t column = k_block * BlockWindows::blocks + static_cast<std::int64_t>(i);
             if (column >= plan_.sections.scale_columns()) break;
@@ -127,16 +127,15 @@ private:
     }
 
     /// The exponents of a wide row's windows in one block of k.
-    void write_exponents(std::int64_t row, std::int64_t k_block, const BlockWindows& split, int reference,
-                         std::byte* windows) {
-        const auto relative = [&](int window) {
+    void write_exponents(std::int64_t row, std::int64_t k_block, const BlockWindows& split, std::byte* windows) {
+        const auto top_of = [&](int window) {
             const int top = split.top[static_cast<std::size_t>(window)];
-            return static_cast<std::byte>(top == BlockWindows::none ? 0 : top - reference);
+            return static_cast<std::byte>(top == BlockWindows::none ? 0 : top);
         };
-        out_[entry_.wide_offset + k_block * packed_rows + row] = relative(0);
+        out_[entry_.wide_offset + k_block * packed_rows + row] = top_of(0);
         for (int window = 1; window < split.count; ++window) {
             std::byte* const to = windows + (window - 1) * static_cast<std::int64_t>(sizeof(PackedWindow));
-            to[offsetof(PackedWindow, exponents) + static_cast<std::size_t>(row)] = relative(window);
+            to[offsetof(PackedWindow, exponents) + static_cast<std::size_t>(row)] = top_of(window);
         }
     }
 

@@ -6,8 +6,8 @@
 //     directory      PackedTileEntry [groups, row tiles of 64]
 //     tiles          codes and scales of 64 rows x 128 k; the two row tiles of 128 rows next to each other, so that 128
 //                    rows x 256 k are one run of bytes: [groups, n / 128, k / 128, 2] (the last row tile may be single)
-//     wide tiles     MXFP4 for fp8: for each row tile with a wide row: the exponents of window 0, [k / 128, 64] int8,
-//     and
+//     wide tiles     MXFP4 for fp8: for each row tile with a wide row: the largest exponents of window 0, [k / 128, 64]
+//     int8, and
 //                    a PackedWindow for each further window of each 128 of k
 //     kept scales    MXFP4: u32 count, u32 0, then of each kept row: u64 its number, its ceil(k / 32) scale bytes,
 //                    rounded up to 8; in ascending order
@@ -84,7 +84,7 @@ static_assert(sizeof(PackedTileEntry) == 16);
 struct PackedWindow {
     std::array<std::uint8_t, packed_code_bytes> codes{};
     std::array<std::uint8_t, packed_rows * 4> scales{};
-    std::array<std::int8_t, packed_rows> exponents{};  // top - reference; `no_window`: of a row without one
+    std::array<std::int8_t, packed_rows> exponents{};  // the largest; `no_window`: of a row without one
     std::uint32_t k_block = 0;
     std::uint32_t window = 0;
     std::array<std::uint8_t, 56> zeros{};

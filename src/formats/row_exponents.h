@@ -40,12 +40,8 @@ struct RowExponents {
     constexpr int difference() const { return empty() ? 0 : largest - smallest; }
     constexpr bool wide(int range) const { return difference() > range; }
 
-    /// What is factored out of the whole row: the largest exponent, and in wide rows the middle, so that no factor
-    /// relative to it leaves fp32.
-    constexpr int reference(int range) const {
-        if (empty()) return 0;
-        return wide(range) ? smallest + difference() / 2 : largest;
-    }
+    /// What is factored out of the whole row: the largest exponent. Nothing of wide rows, whose windows have their own.
+    constexpr int reference(int range) const { return empty() || wide(range) ? 0 : largest; }
 };
 
 /// The windows of the four 1x32 blocks of 128 of k, from the largest exponent down. Window 0 has all blocks without an

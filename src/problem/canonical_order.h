@@ -3,11 +3,14 @@
 // docs/numerics.md has the reasons.
 #pragma once
 
+#include "formats/row_exponents.h"
+
 #include <tilewright/problem.h>
 #include <tilewright/recipe.h>
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace tilewright {
 
@@ -29,14 +32,24 @@ enum class ScaleUse : std::uint8_t {
     end,     // once, after the last chain
 };
 
+/// MXFP4's scales are powers of two: they are folded into the values, exactly, relative to a reference exponent of the
+/// row, by which the sum is multiplied at the end. Where both sides are MXFP4, those of b are.
+enum class Folded : std::uint8_t { none, a, b };
+
 /// After each chain acc = fma(p, s, acc), after the last acc * e: s and e are the products of the scales of their use,
-/// rounded to fp32. A use that no side has is left out: acc = acc + p.
+/// rounded to fp32. A use that no side has is left out: acc = acc + p. Then, of a folded side, acc * 2^reference.
+///
+/// This is the order of rows of the folded side whose exponents are close (`fold_range`). For the others:
+/// `wide_order`; and in fp8 the chains of each 128 of k are done for each window of exponents
+/// (`formats::block_windows`), with values relative to the window's largest, t, the codes of all other blocks 0, and
+/// acc = fma(p * 2^h, s * 2^(t - 6 - h), acc) with h = `window_half(t)`, so that no factor leaves fp32.
 struct CanonicalOrder {
     StepKind step = StepKind::fp8;
     /// Products in one chain from zero; 0: all of k (of a slice, where a plan splits k).
     int chain = 0;
     ScaleUse a = ScaleUse::none;
     ScaleUse b = ScaleUse::none;
+    Folded folded = Folded::none;
 
     constexpr bool has(ScaleUse use) const { return a == use || b == use; }
     constexpr bool operator==(const CanonicalOrder&) const = default;
@@ -47,15 +60,30 @@ constexpr bool scaled_outside(Granularity granularity) {
     return granularity != Granularity::none && granularity != Granularity::block_1x16;
 }
 
-/// What varies along k goes with its chains, the rest waits for the end; 1x32 takes the other side's scale with it.
-constexpr ScaleUse scale_use(Granularity side, Granularity other) {
-    if (!scaled_outside(side)) return ScaleUse::none;
-    return k_block(side) != 0 || other == Granularity::block_1x32 ? ScaleUse::chains : ScaleUse::end;
+constexpr bool is_mxfp4(const OperandRecipe& side) {
+    return side.values == Format::e2m1 && side.granularity == Granularity::block_1x32;
+}
+
+/// Nothing is folded where the other side has no canonical order.
+constexpr Folded folded_side(const Recipe& recipe) {
+    if (is_mxfp4(recipe.b)) return Folded::b;
+    return is_mxfp4(recipe.a) ? Folded::a : Folded::none;
+}
+
+/// What varies along k goes with its chains, the rest waits for the end; 1x32 takes the other side's scale with it, but
+/// for folded ones, which leave the sums alone.
+constexpr ScaleUse scale_use(const OperandRecipe& side, const OperandRecipe& other, bool folds) {
+    if (!scaled_outside(side.granularity)) return ScaleUse::none;
+    const bool together = !folds && other.granularity == Granularity::block_1x32;
+    return k_block(side.granularity) != 0 || together ? ScaleUse::chains : ScaleUse::end;
 }
 
 /// Whether the two scales multiply the sums one after the other and never each other.
-constexpr bool scales_apart(Granularity a, Granularity b) {
-    return scaled_outside(a) && scaled_outside(b) && scale_use(a, b) != scale_use(b, a);
+constexpr bool scales_apart(const Recipe& recipe) {
+    const auto& [a, b] = recipe;
+    if (!scaled_outside(a.granularity) || !scaled_outside(b.granularity)) return false;
+    if (folded_side(recipe) != Folded::none) return true;
+    return scale_use(a, b, false) != scale_use(b, a, false);
 }
 
 /// A product of scales (or of alpha and tensor scales) in float64: infinite where fp32 overflows. Every arithmetic
@@ -84,6 +112,30 @@ constexpr Format multiplied_format(Format values, StepKind step) {
     return values == Format::e2m1 ? Format::e4m3 : values;
 }
 
+/// The largest difference of exponents in a row of the folded side that one reference serves (formats/row_exponents.h
+/// says why), and the exponent that the values with the reference's own scale are multiplied by.
+constexpr int fold_range(StepKind step) {
+    return step == StepKind::fp8 ? formats::fp8_exponent_range : formats::bf16_exponent_range;
+}
+constexpr int fold_top(StepKind step) { return step == StepKind::fp8 ? formats::fp8_top_exponent : 0; }
+
+/// Half of what multiplies the chains of a window.
+constexpr int window_half(int top) { return (top - formats::fp8_top_exponent) >> 1; }
+
+/// Rows of a folded side whose exponents are further apart. fp8: every scale of the other side is applied with the
+/// chains. bf16: nothing is folded; chains of 32, each times its scale.
+constexpr CanonicalOrder wide_order(CanonicalOrder order) {
+    if (order.step == StepKind::fp8) {
+        if (order.a == ScaleUse::end) order.a = ScaleUse::chains;
+        if (order.b == ScaleUse::end) order.b = ScaleUse::chains;
+        return order;
+    }
+    return {.step = order.step,
+            .chain = 32,
+            .a = order.folded == Folded::a ? ScaleUse::chains : ScaleUse::none,
+            .b = order.folded == Folded::b ? ScaleUse::chains : ScaleUse::none};
+}
+
 /// Nothing for f16 and f32 operands, which Hopper's canonical order does not define. Not for recipes that
 /// `is_accepted` refuses.
 constexpr std::optional<CanonicalOrder> canonical_order(const Recipe& recipe, Accumulation accumulation) {
@@ -93,10 +145,12 @@ constexpr std::optional<CanonicalOrder> canonical_order(const Recipe& recipe, Ac
     }
     CanonicalOrder order;
     order.step = multiplies_as_fp8(a) && multiplies_as_fp8(b) ? StepKind::fp8 : StepKind::bf16;
-    order.a = scale_use(a.granularity, b.granularity);
-    order.b = scale_use(b.granularity, a.granularity);
-    for (const Granularity side : {a.granularity, b.granularity}) {
-        if (!scaled_outside(side) || k_block(side) == 0) continue;
+    order.folded = folded_side(recipe);
+    const bool folds = order.folded != Folded::none;
+    order.a = order.folded == Folded::a ? ScaleUse::none : scale_use(a, b, folds);
+    order.b = order.folded == Folded::b ? ScaleUse::none : scale_use(b, a, folds);
+    for (const auto& [side, use] : {std::pair(a.granularity, order.a), std::pair(b.granularity, order.b)}) {
+        if (use != ScaleUse::chains || k_block(side) == 0) continue;
         order.chain = order.chain == 0 ? k_block(side) : std::min(order.chain, k_block(side));
     }
     const bool promoted = order.step == StepKind::fp8 && accumulation == Accumulation::promoted;

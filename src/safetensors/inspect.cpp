@@ -108,6 +108,7 @@ std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>
         one.exponents.add(inspected.exponents);
     }
     std::vector<InspectedClass> list;
+    list.reserve(classes.size());
     for (auto& [key, one] : classes) list.push_back(std::move(one));
     return list;
 }

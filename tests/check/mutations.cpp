@@ -200,6 +200,11 @@ void next_scale_of_one_column(Case& test_case) {
     scales[5] = scales[6];
 }
 
+void double_one_scale_of_mxfp4(Case& test_case) {
+    const Tensor& scales = test_case.problem().b.scales;
+    ++static_cast<std::uint8_t*>(scales.data)[5 * scales.strides[0] + 7];
+}
+
 /// As recipes whose scales all vary along k have it.
 Bytes with_both_scales_in_each_chain(const CaseSpec& spec, Source) {
     Case test_case(spec);
@@ -245,6 +250,7 @@ const std::vector<TrainingMutation>& training_mutations() {
     constexpr const char* squares = "128x128:128x128";
     constexpr const char* mixed = "1x128:row";
     constexpr const char* folded = "128x128:e4m3";
+    constexpr const char* fp4 = "1x128:mxfp4";
     static const std::vector<TrainingMutation> list{
         {squares, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
         {squares, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
@@ -261,7 +267,9 @@ const std::vector<TrainingMutation>& training_mutations() {
         {folded, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
         {folded, false, of_input("scales of a transposed", transposed_scales)},
         {folded, false, {"scales of a at the end", with_both_scales_at_the_end}},
-        {folded, true, {"k cut in two", with_a_cut}}};
+        {folded, true, {"k cut in two", with_a_cut}},
+        {fp4, false, of_input("one block of b has its scale doubled", double_one_scale_of_mxfp4)},
+        {fp4, true, {"k cut in two", with_a_cut}}};
     return list;
 }
 

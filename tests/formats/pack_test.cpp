@@ -184,7 +184,7 @@ TEST(Pack, Bf16TilesDecodeToTheFragmentsOfTheTensorCore) {
     expect_bf16_tiles(nv, Reader(nv, PackedFor::bf16), 128 + 128 + 64 * 8 + 128);
 }
 
-/// Sum over windows: every weight is in exactly one, with the row's reference and the window's exponent.
+/// Sum over windows: every weight is in exactly one, times 2^(the window's exponent - 6), or the row's end factor.
 double wide_weight(const Reader& reader, std::int64_t row, std::int64_t k) {
     const auto entry = reader.load<PackedTileEntry>(reader.sections.directory_at());
     const auto info = reader.load<PackedRow>(reader.sections.rows_at() + row * 8);
@@ -196,7 +196,9 @@ double wide_weight(const Reader& reader, std::int64_t row, std::int64_t k) {
         const auto e = *reader.at(tile + packed_scale_at(row, 4) + k % 128 / 32);
         const Fragment fragment = decode_word(reader.load<std::uint32_t>(word_at), e);
         const std::uint32_t codes = k % 32 < 16 ? fragment.a0 : fragment.a2;
-        sum += std::ldexp(double{decode(e4m3_fields, codes >> (8 * (k % 4)) & 255)}, exponent) * info.end_factor;
+        const double decoded = decode(e4m3_fields, codes >> (8 * (k % 4)) & 255);
+        const bool wide = (info.flags & PackedRow::wide) != 0;
+        sum += std::ldexp(decoded, wide ? exponent - fp8_top_exponent : 0) * info.end_factor;
     };
     add(reader.sections.tile_at(0, 0, k / 128), entry.wide_offset + k / 128 * 64);
     for (std::uint32_t i = 0; i < entry.windows; ++i) {

@@ -1,5 +1,6 @@
 #include "cpu/exact/decode.h"
 
+#include "cpu/exact/folded.h"
 #include "formats/element.h"
 
 #include <algorithm>
@@ -47,10 +48,6 @@ struct ReadBf16 {
         return std::bit_cast<float>(std::uint32_t{code} << 16);
     }
 };
-
-std::int64_t tile_index(const TileLayout& layout, std::int64_t row) {
-    return row / layout.panel * tile_k * layout.panel + row % layout.panel;
-}
 
 /// Reads along the dimension of the smaller stride.
 template <class Read>
@@ -142,13 +139,17 @@ void DecodedTile::resize(const TileLayout& layout, std::int64_t rows) {
     codes.resize(values.size() / static_cast<std::size_t>(layout.panel) * static_cast<std::size_t>(layout.lanes));
 }
 
-void decode_tile(const OperandRange& range, const TileLayout& layout, DecodedTile& tile) {
+void decode_tile(const OperandRange& range, const TileLayout& layout, const FoldPass* fold, DecodedTile& tile) {
     const std::int64_t panels = (range.rows + layout.panel - 1) / layout.panel;
     tile.resize(layout, panels * layout.panel);
     if (range.k_count < tile_k || range.rows % layout.panel != 0) std::ranges::fill(tile.values, 0.0F);
     copy_values(range, layout, tile.values.data());
     if (range.operand.recipe.granularity == Granularity::block_1x16) {
         apply_block_scales(range, layout, tile.values.data());
+    }
+    if (fold != nullptr) {
+        tile.tops.resize(static_cast<std::size_t>(range.rows));
+        tile.windows = fold_values(range, layout, *fold, tile.values.data(), tile.tops.data());
     }
 
     // fp8 subnormals count with their format's smallest exponent in the fp8 tensor core, but are normal in bf16.

@@ -33,6 +33,10 @@ struct TileLayout {
     int lanes = 1;
     int panel = 1;
 };
+/// Where row `row` begins; the next k is `panel` on.
+inline std::int64_t tile_index(const TileLayout& layout, std::int64_t row) {
+    return row / layout.panel * tile_k * layout.panel + row % layout.panel;
+}
 TileLayout rows_layout(StepKind step, const ExactKernels& kernels);
 TileLayout panels_layout(StepKind step, const ExactKernels& kernels);
 
@@ -40,12 +44,18 @@ struct DecodedTile {
     std::vector<float> values;
     std::vector<std::uint32_t> codes;
     bool general = false;  // holds numbers that only the general kernels take
+    // The folded side alone (folded.h) has each row's exponent, and the most windows that a row has here.
+    std::vector<int> tops;
+    int windows = 1;
 
     /// Memory for `rows`, a multiple of the panel.
     void resize(const TileLayout& layout, std::int64_t rows);
 };
 
-void decode_tile(const OperandRange& range, const TileLayout& layout, DecodedTile& tile);
+struct FoldPass;
+
+/// fold: of a side whose scales are folded into its values; null of all others.
+void decode_tile(const OperandRange& range, const TileLayout& layout, const FoldPass* fold, DecodedTile& tile);
 
 /// The scales that apply outside the tensor core at this k, one for each row of the range.
 void load_scales(const OperandRange& range, float* out);

@@ -37,6 +37,11 @@ void store(void* data, Format format, std::int64_t index, float value) {
     }
 }
 
+/// Null where no side is folded.
+const FoldedRow* folded_row(const TileSums& tile, std::int64_t i, std::int64_t j) {
+    return tile.folded.empty() ? nullptr : &tile.folded[static_cast<std::size_t>(tile.folded_is_a ? i : j)];
+}
+
 }  // namespace
 
 void write_outputs(const TileSums& tile) {
@@ -47,8 +52,11 @@ void write_outputs(const TileSums& tile) {
         const std::int64_t row = gemm.row_begin + tile.place.row + i;
         for (std::int64_t j = 0; j < tile.place.columns; ++j) {
             const std::int64_t column = tile.place.column + j;
+            const FoldedRow* const folded = folded_row(tile, i, j);
+            if (folded != nullptr && folded->wide != tile.wide) continue;
             float sum = tile.sums[(j / tile.panel * tile.place.rows + i) * tile.panel + j % tile.panel];
             if (tile.a_scales != nullptr) sum *= tile.a_scales[i] * tile.b_scales[j];
+            if (folded != nullptr && tile.folded_end) sum *= folded->end_factor;
             float value = alpha * sum;
             if (g.c.data != nullptr) {
                 const auto c =

@@ -95,7 +95,7 @@ struct OutsideScales {
 
 /// NaN for the sums in which a product of scales overflows fp32 (a sum that is not zero may as well be infinite).
 void spoil_overflows(const OperandBlock& rows, const OperandBlock& columns, int lanes, double* sums) {
-    if (scales_apart(rows.slice.operand->recipe.granularity, columns.slice.operand->recipe.granularity)) return;
+    if (scales_apart({rows.slice.operand->recipe, columns.slice.operand->recipe})) return;
     const OutsideScales row_scales(rows);
     const OutsideScales column_scales(columns);
     const auto overflows = [](double x, double y) { return std::isinf(scale_product(x, y)); };

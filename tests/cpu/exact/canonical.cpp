@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace tilewright::tests {
@@ -35,14 +37,56 @@ struct Line {
     bool is_fp8() const { return operand.recipe.values != Format::bf16 && !is_nvfp4(); }
     /// The scale that is applied to the tensor core's sums.
     float outside_scale(std::int64_t k) const { return is_nvfp4() ? 1 : scale(k); }
+    bool is_mxfp4() const { return operand.recipe.values == Format::e2m1 && !is_nvfp4(); }
     /// Elements of k after which the outside scale changes; 0: it does not.
     int scale_period() const { return is_nvfp4() ? 0 : operand.k_block(); }
+
+    /// The exponent of the scale of the 32 of k that begin here, where it is a number and a value is not zero.
+    std::optional<int> exponent(std::int64_t k, std::int64_t all) const {
+        const float scale = this->scale(k);
+        for (std::int64_t i = k; i < std::min(k + 32, all); ++i) {
+            if (value(i) != 0 && !std::isnan(scale)) return std::ilogb(scale);
+        }
+        return std::nullopt;
+    }
+};
+
+/// A row of MXFP4 weights, and what its canonical order depends on.
+struct Folded {
+    int low = 1000;
+    int high = -1000;
+    bool nan = false;
+
+    Folded(const Line& line, std::int64_t all) {
+        for (std::int64_t k = 0; k < all; k += 32) {
+            nan = nan || std::isnan(line.scale(k));
+            const std::optional<int> exponent = line.exponent(k, all);
+            if (!exponent) continue;
+            low = std::min(low, *exponent);
+            high = std::max(high, *exponent);
+        }
+        if (low > high) low = high = 0;
+    }
+    bool wide(bool fp8) const { return high - low > (fp8 ? 11 : 120); }
+    int reference() const { return high; }
+};
+
+/// What a value is multiplied by before the tensor core reads it: a number for each 32 from `first` on.
+struct Factors {
+    std::int64_t first = 0;
+    std::vector<double> of_block{};
+    double at(std::int64_t k) const { return of_block.empty() ? 1 : of_block[(k - first) / 32]; }
 };
 
 struct Element {
     Line a;
     Line b;
     bool promoted;
+    std::int64_t all_k;
+
+    /// The side whose scales are folded into its values: b where both could be.
+    const Line* folded() const { return b.is_mxfp4() ? &b : a.is_mxfp4() ? &a : nullptr; }
+    const Line& unfolded() const { return folded() == &b ? a : b; }
 
     bool fp8() const { return a.is_fp8() && b.is_fp8(); }
     bool scaled_along_k() const { return a.scale_period() != 0 || b.scale_period() != 0; }
@@ -68,26 +112,81 @@ struct Element {
     }
 
     /// k .. end as the tensor core reads them, zeros up to the end of the last step.
-    std::vector<std::byte> bytes(const Line& line, std::int64_t k, std::int64_t end) const {
+    std::vector<std::byte> bytes(const Line& line, std::int64_t k, std::int64_t end, const Factors& factors) const {
         const Format format = multiplied(line);
         const int width = bits(format) / 8;
         std::vector<std::byte> out(static_cast<std::size_t>((end - k) * width + 31) / 32 * 32);
         for (std::int64_t i = k; i < end; ++i) {
-            const double value = line.value(i) * (line.is_nvfp4() ? double{line.scale(i)} : 1.0);
+            const double factor = &line == folded() ? factors.at(i) : 1.0;
+            const double value = line.value(i) * (line.is_nvfp4() ? double{line.scale(i)} : factor);
             const std::uint32_t code = formats::encode(formats::fields(format), value, formats::Overflow::propagate);
             for (int byte = 0; byte < width; ++byte) out[(i - k) * width + byte] = std::byte(code >> (8 * byte) & 255);
         }
         return out;
     }
 
-    float chain(std::int64_t k, std::int64_t end) const {
-        const std::vector<std::byte> a_bytes = bytes(a, k, end);
-        const std::vector<std::byte> b_bytes = bytes(b, k, end);
+    float chain(std::int64_t k, std::int64_t end, const Factors& factors = {}) const {
+        const std::vector<std::byte> a_bytes = bytes(a, k, end, factors);
+        const std::vector<std::byte> b_bytes = bytes(b, k, end, factors);
         const cpu::TensorCore core{.a = multiplied(a), .b = multiplied(b)};
         return core.chain(a_bytes.data(), b_bytes.data(), a_bytes.size() / 32, 0);
     }
 
+    /// With one side folded: rows of close exponents, wide rows in windows, wide rows in bf16.
+    float folded_slice(std::int64_t begin, std::int64_t end) const {
+        const Folded row(*folded(), all_k);
+        const int period = unfolded().scale_period();
+        float sum = 0;
+        if (row.wide(fp8()) && !fp8()) {
+            for (std::int64_t k = begin; k < end; k += 32) {
+                sum = std::fma(chain(k, std::min(k + 32, end)), folded()->scale(k), sum);
+            }
+            return sum;
+        }
+        const std::int64_t length = !fp8() ? end - begin : period == 0 ? 128 : period;
+        for (std::int64_t block = begin; block < end; block += fp8() ? 128 : end - begin) {
+            const std::int64_t block_end = fp8() ? std::min(block + 128, end) : end;
+            for (const auto& [factors, top] : windows(row, block, block_end)) {
+                for (std::int64_t k = block; k < block_end; k += length) {
+                    const float p = chain(k, std::min(k + length, block_end), factors);
+                    if (row.wide(fp8())) {
+                        const int half = int(std::floor((top - 6) / 2.0));
+                        const float other = unfolded().outside_scale(k);
+                        sum = std::fma(std::ldexp(p, half), other * float(std::ldexp(1.0, top - 6 - half)), sum);
+                    } else {
+                        sum = period == 0 ? sum + p : std::fma(p, unfolded().scale(k), sum);
+                    }
+                }
+            }
+        }
+        return sum;
+    }
+
+    /// The factors of the values, and the largest exponent, of each window of a block; one for rows of close exponents.
+    std::vector<std::pair<Factors, int>> windows(const Folded& row, std::int64_t block, std::int64_t end) const {
+        const int lift = fp8() ? 6 : 0;
+        std::vector<std::pair<Factors, int>> list;
+        std::vector<std::optional<int>> left;
+        for (std::int64_t k = block; k < end; k += 32) left.push_back(folded()->exponent(k, all_k));
+        do {
+            int top = row.wide(fp8()) ? 0 : row.reference();
+            if (row.wide(fp8())) {
+                for (const auto& exponent : left) top = exponent ? *exponent : top;
+                for (const auto& exponent : left) top = exponent ? std::max(top, *exponent) : top;
+            }
+            Factors factors{.first = block};
+            for (auto& exponent : left) {
+                const bool taken = exponent && (!row.wide(fp8()) || top - *exponent <= 11);
+                factors.of_block.push_back(taken ? std::ldexp(1.0, *exponent - top + lift) : 0);
+                if (taken) exponent.reset();
+            }
+            list.emplace_back(factors, top);
+        } while (std::ranges::any_of(left, [](const auto& exponent) { return exponent.has_value(); }));
+        return list;
+    }
+
     float slice(std::int64_t begin, std::int64_t end) const {
+        if (folded() != nullptr) return folded_slice(begin, end);
         float sum = 0;
         const std::int64_t length = chain_length(end - begin);
         for (std::int64_t k = begin; k < end; k += length) {
@@ -116,6 +215,7 @@ std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int6
         .a = {g.a, gemm.group, gemm.row_begin + row, gemm.a},
         .b = {g.b, gemm.group, column, gemm.b},
         .promoted = g.accumulation == Accumulation::promoted,
+        .all_k = gemm.k_count,
     };
     float c = 0;
     const bool with_c = g.c.data != nullptr;
@@ -128,7 +228,18 @@ std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int6
     ends.push_back(gemm.k_count);
     float sum = element.slice(0, ends[0]);
     for (std::size_t i = 1; i < ends.size(); ++i) sum = sum + element.slice(ends[i - 1], ends[i]);
-    sum = sum * (element.end_scale(element.a) * element.end_scale(element.b));
+    if (element.folded() != nullptr) {
+        const Line& other = element.unfolded();
+        const Folded folded(*element.folded(), gemm.k_count);
+        const bool fp8 = element.fp8();
+        if (!folded.wide(fp8)) {
+            if (other.scale_period() == 0) sum = sum * other.outside_scale(0);
+            sum = sum * float(std::ldexp(1.0, folded.reference() - (fp8 ? 6 : 0)));
+        }
+        if (folded.nan) sum = NAN;
+    } else {
+        sum = sum * (element.end_scale(element.a) * element.end_scale(element.b));
+    }
     const float alpha = g.alpha * (element.a.tensor_scale() * element.b.tensor_scale());
     return rounded(g.output, with_c ? std::fma(alpha, sum, c) : alpha * sum);
 }

@@ -1,0 +1,47 @@
+// `tilewright inspect` and `tilewright convert` as a user calls them.
+#include <gtest/gtest.h>
+
+#include "cli/model_file.h"
+#include "cli/running.h"
+
+namespace tilewright::cli {
+namespace {
+
+using test::contains;
+using test::Outcome;
+using test::run_program;
+using test::TemporaryFolder;
+using test::write_model;
+
+TEST(ProgramCheckpoint, QuantisesInspectsPacksAndInspectsAgain) {
+    const TemporaryFolder folder;
+    const std::string quantised = folder.file("mxfp4.safetensors");
+    const std::string packed = folder.file("packed.safetensors");
+    ASSERT_EQ(run_program({"quantize", write_model(folder, 8), quantised, "--recipe", "mxfp4"}).exit_code, 0);
+    const Outcome before = run_program({"inspect", quantised});
+    EXPECT_EQ(before.exit_code, 0) << before.err;
+    EXPECT_TRUE(contains(before.out, "mxfp4") && contains(before.out, "all uniform")) << before.out;
+    const Outcome conversion = run_program({"convert", quantised, packed, "--pack", "bf16"});
+    EXPECT_EQ(conversion.exit_code, 0) << conversion.err;
+    EXPECT_TRUE(contains(conversion.out, "mxfp4 packed for bf16") && contains(conversion.out, "exact"))
+        << conversion.out;
+    EXPECT_TRUE(contains(run_program({"inspect", packed, "--each"}).out, "packed"));
+    EXPECT_TRUE(
+        contains(run_program({"convert", quantised, packed, "--pack", "bf16"}).out, "complete since an earlier run"));
+}
+
+TEST(ProgramCheckpoint, SaysWhatItNeeds) {
+    const TemporaryFolder folder;
+    const std::string model = write_model(folder, 8);
+    const Outcome nothing = run_program({"convert", model, folder.file("out")});
+    EXPECT_EQ(nothing.exit_code, 2);
+    EXPECT_TRUE(contains(nothing.err, "name a format with --to, or --pack, or both")) << nothing.err;
+    const Outcome unquantised = run_program({"convert", model, folder.file("out"), "--to", "mxfp8"});
+    EXPECT_EQ(unquantised.exit_code, 1);
+    EXPECT_TRUE(contains(unquantised.err, "no matrix to convert")) << unquantised.err;
+    EXPECT_EQ(run_program({"convert", model, folder.file("out"), "--to", "128x128", "--pack", "fp8"}).exit_code, 2);
+    EXPECT_EQ(run_program({"inspect", folder.file("missing")}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace tilewright::cli
