@@ -219,6 +219,30 @@ TEST(GpuQuantizeGraph, CapturedCallsReadWhatIsThereWhenTheyAreLaunched) {
     driver.call.graph_destroy(graph);
 }
 
+TEST(GpuQuantizeTranspose, CodesAreShiftedAsOnTheCpu) {
+    const test::CurrentDevice device;
+    const std::vector<std::int32_t> ends{100, 100, 500};
+    for (const Format scale_format : {Format::f32, Format::ue8m0}) {
+        for (const Granularity to : {Granularity::block_1x128, Granularity::block_128x128}) {
+            for (const std::int64_t features : {272, 131}) {
+                Matrix x(Format::f32, {500, features});
+                fill(x, 9);
+                const OwnedOperand rows = quantize(
+                    x.tensor(), {.recipe = {Format::e4m3, Granularity::block_1x128, scale_format}, .round_up = true});
+                const Dims shape{features, column_limit(500, 3)};
+                const Matrix values(Format::e4m3, shape), scales(scale_format, scale_shape(to, shape));
+                const Operand columns{values.tensor(), to, scales.tensor(), {}};
+                const Tensor of_groups = row_major(ends.data(), Format::i32, {3});
+                OnGpu on_gpu;
+                const Operand columns_on_gpu = on_gpu(columns);
+                transpose_codes(on_gpu(rows.operand()), on_gpu(of_groups), columns_on_gpu);
+                transpose_codes(rows, of_groups, columns);
+                EXPECT_EQ(on_gpu.differences(), 0) << name(scale_format) << " " << name(to) << " " << features;
+            }
+        }
+    }
+}
+
 // Scales are multiplied with by their inverses, which must be correctly rounded (src/hopper/quantize/scale.h).
 const char* const reciprocals = R"(
 #include "hopper/ptx/ptx_numbers_sm90.h"

@@ -1,0 +1,165 @@
+// How fast a GPU quantises what a training step holds: device time of each form, the bytes that it must move, and the
+// rate. Scales are not counted among the bytes. L2 is flushed before each call.
+//
+//   quantize_gpu [tokens] [features] [groups]        32768 7168 8
+#include <fmt/core.h>
+#include <tilewright/quantize_tokens.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "formats/codec.h"
+#include "measure/device.h"
+#include "measure/timing.h"
+
+namespace {
+
+using namespace tilewright;
+using measure::Buffer;
+
+struct Sizes {
+    std::int64_t tokens = 32768;
+    std::int64_t features = 7168;
+    std::int64_t groups = 8;
+};
+
+Tensor on_gpu(const Buffer& memory, Format format, const Dims& shape) {
+    Tensor tensor = row_major(static_cast<void*>(memory.data()), format, shape);
+    tensor.device = {.kind = DeviceId::Kind::cuda};
+    return tensor;
+}
+
+/// Normal numbers in bf16, a million of them again and again.
+Buffer numbers(std::size_t count) {
+    constexpr std::size_t chunk = std::size_t{1} << 20;
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<std::uint16_t> codes(chunk);
+    for (std::uint16_t& code : codes) {
+        code = static_cast<std::uint16_t>(formats::encode(formats::bf16_fields, normal(random)));
+    }
+    Buffer memory(count * 2);
+    for (std::size_t begin = 0; begin < count; begin += chunk) {
+        memory.upload(codes.data(), std::min(chunk, count - begin) * 2, begin * 2);
+    }
+    return memory;
+}
+
+class Forms {
+public:
+    explicit Forms(const Sizes& sizes)
+        : sizes_(sizes),
+          width_(column_limit(sizes.tokens, sizes.groups)),
+          x_(numbers(static_cast<std::size_t>(sizes.tokens * sizes.features * 2))),
+          gradient_(numbers(static_cast<std::size_t>(sizes.tokens * sizes.features))),
+          rows_(static_cast<std::size_t>(sizes.tokens * sizes.features * 2)),
+          columns_(static_cast<std::size_t>(width_ * sizes.features * 2)),
+          row_scales_(static_cast<std::size_t>(sizes.tokens * sizes.features / 16 + 1024)),
+          column_scales_(static_cast<std::size_t>(width_ * sizes.features / 16 + sizes.features * sizes.groups * 8)),
+          factors_(static_cast<std::size_t>(sizes.tokens + sizes.features * sizes.groups) * 4),
+          ends_(static_cast<std::size_t>(sizes.groups) * 8) {
+        std::vector<std::int64_t> ends(static_cast<std::size_t>(sizes.groups));
+        for (std::int64_t g = 0; g < sizes.groups; ++g)
+            ends[static_cast<std::size_t>(g)] = (g + 1) * sizes.tokens / sizes.groups;
+        ends_.upload(ends.data(), ends.size() * 8);
+        const std::vector<float> ones(factors_.size() / 4, 1.0F);
+        factors_.upload(ones.data(), factors_.size());
+    }
+
+    TokenOperand rows(Granularity granularity, std::int64_t features) const {
+        const Dims shape{sizes_.tokens, features};
+        return {{on_gpu(rows_, Format::e4m3, shape),
+                 granularity,
+                 on_gpu(row_scales_, Format::f32, scale_shape(granularity, shape)),
+                 {}}};
+    }
+    TokenOperand columns(Granularity granularity, std::int64_t features) const {
+        const Dims shape{features, width_};
+        const bool by_row = granularity == Granularity::row;
+        const Dims scales = by_row ? Dims{sizes_.groups, features} : scale_shape(granularity, shape);
+        return {{on_gpu(columns_, Format::e4m3, shape), granularity, on_gpu(column_scales_, Format::f32, scales), {}}};
+    }
+    TokenSource source(Activation activation) const {
+        const std::int64_t width = activation == Activation::none ? sizes_.features : 2 * sizes_.features;
+        TokenSource source{.x = on_gpu(x_, Format::bf16, {sizes_.tokens, width}), .activation = activation};
+        if (activation == Activation::swiglu_gradient) {
+            source.gradient = on_gpu(gradient_, Format::bf16, {sizes_.tokens, sizes_.features});
+        }
+        source.ends = on_gpu(ends_, Format::i64, {sizes_.groups});
+        return source;
+    }
+    Tensor token_factors() const { return on_gpu(factors_, Format::f32, {sizes_.tokens}); }
+    Tensor feature_factors() const { return on_gpu(factors_, Format::f32, {sizes_.groups, sizes_.features}); }
+
+private:
+    Sizes sizes_;
+    std::int64_t width_;
+    Buffer x_, gradient_, rows_, columns_, row_scales_, column_scales_, factors_, ends_;
+};
+
+/// A form and the bytes that it reads and writes for each of x's features (of h's, for SwiGLU) and token.
+struct Timed {
+    measure::Contestant contestant;
+    double bytes = 0;
+};
+
+std::vector<Timed> all_forms(const Forms& forms, const Sizes& sizes) {
+    constexpr Granularity blocks = Granularity::block_1x128, squares = Granularity::block_128x128;
+    const std::int64_t f = sizes.features;
+    std::vector<Timed> list;
+    const auto add = [&](const char* name, double bytes, TokenSource source, TokenOperand rows, TokenOperand columns) {
+        const auto call = [=](cuda::StreamHandle stream) {
+            quantize_tokens(source, rows, columns, false, {.stream = stream});
+        };
+        list.push_back({{name, call}, bytes});
+    };
+    TokenOperand folded_rows = forms.rows(blocks, f), folded_columns = forms.columns(squares, f);
+    folded_rows.feature_factors = forms.feature_factors();
+    folded_columns.token_factors = forms.token_factors();
+    const TokenSource x = forms.source(Activation::none);
+    add("rows 1x128", 3, x, forms.rows(blocks, f), {});
+    add("columns 1x128", 3, x, {}, forms.columns(blocks, f));
+    add("columns 128x128", 3, x, {}, forms.columns(squares, f));
+    add("rows and columns 1x128", 4, x, forms.rows(blocks, f), forms.columns(blocks, f));
+    add("fold: rows 1x128, columns 128x128", 4, x, folded_rows, folded_columns);
+    add("rows per row", 5, x, forms.rows(Granularity::row, f), {});
+    add("columns per row of a group", 5, x, {}, forms.columns(Granularity::row, f));
+    add("swiglu, rows 1x128", 5, forms.source(Activation::swiglu), forms.rows(blocks, f), {});
+    add("swiglu, rows and columns 1x128", 6, forms.source(Activation::swiglu), forms.rows(blocks, f),
+        forms.columns(blocks, f));
+    add("swiglu's gradient, rows and columns 1x128", 10, forms.source(Activation::swiglu_gradient),
+        forms.rows(blocks, 2 * f), forms.columns(blocks, 2 * f));
+    Operand codes = forms.rows(blocks, f).operand;
+    const Tensor ends = x.ends;
+    const Operand turned = forms.columns(blocks, f).operand;
+    list.push_back({{"transpose of codes, 1x128",
+                     [=](cuda::StreamHandle stream) { transpose_codes(codes, ends, turned, {.stream = stream}); }},
+                    2});
+    return list;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Sizes sizes;
+    if (argc > 1) sizes.tokens = std::atoll(argv[1]);
+    if (argc > 2) sizes.features = std::atoll(argv[2]);
+    if (argc > 3) sizes.groups = std::atoll(argv[3]);
+    const measure::Device device;
+    const Forms forms(sizes);
+    const std::vector<Timed> list = all_forms(forms, sizes);
+    std::vector<measure::Contestant> contestants(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i) contestants[i] = list[i].contestant;
+    measure::Stopwatch stopwatch(device, measure::Flush::clean);
+    const std::vector<measure::Measurement> times = stopwatch.race(contestants, 9);
+    fmt::print("{}, {} tokens x {} features, {} groups, bf16 to e4m3\n{:<44} {:>9} {:>7} {:>6}\n", device.name(),
+               sizes.tokens, sizes.features, sizes.groups, "", "us", "MB", "TB/s");
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        const double bytes = list[i].bytes * static_cast<double>(sizes.tokens) * static_cast<double>(sizes.features);
+        fmt::print("{:<44} {:>9.1f} {:>7.0f} {:>6.2f}\n", list[i].contestant.name, times[i].seconds * 1e6, bytes / 1e6,
+                   bytes / times[i].seconds / 1e12);
+    }
+    return 0;
+}
