@@ -1,0 +1,42 @@
+// The quantisers' kernels compiled for a GPU where there is none: those with the most in registers keep it there.
+#include "cuda/compiler.h"
+#include "cuda/ptxas_log.h"
+#include "launch/quantize.h"
+
+#include <gtest/gtest.h>
+
+namespace tilewright::tests {
+namespace {
+
+using namespace hopper;
+using launch::QuantizeKernel;
+using launch::QuantizeStep;
+
+constexpr CopySpec rows{.scaled = ScaledBy::token_block, .feature_factors = true};
+constexpr CopySpec columns{.scaled = ScaledBy::feature_block, .transposed = true, .token_factors = true};
+constexpr CopySpec token{.scaled = ScaledBy::token, .feature_factors = true};
+constexpr CopySpec feature{.scaled = ScaledBy::feature, .transposed = true, .token_factors = true};
+
+TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
+    if (TILEWRIGHT_KERNEL_STEP > 1) GTEST_SKIP() << "NVRTC is the same under sanitizers";
+    const cuda::OpenLibrary found(cuda::nvrtc_candidates());
+    if (!found.is_open()) GTEST_SKIP() << "NVRTC was not found";
+    const cuda::Compiler compiler(cuda::nvrtc_candidates());
+    const QuantizeKernel kernels[]{
+        {.quantizer = {.source = Number::f32, .grouped = true, .rows = rows, .columns = columns}},
+        {.quantizer = {.formula = Formula::swiglu_gradient, .grouped = true, .rows = rows, .columns = columns}},
+        {.step = QuantizeStep::measure, .quantizer = {.grouped = true, .rows = token, .columns = feature}},
+        {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
+        {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}}};
+    for (const QuantizeKernel& kernel : kernels) {
+        const std::string expression = launch::kernel_expression(kernel);
+        const cuda::Compilation compiled =
+            compiler.compile({.text = launch::quantize_source, .expression = expression});
+        for (const std::string& objection : cuda::ptxas_objections(compiled.log)) {
+            ADD_FAILURE() << expression << ": " << objection;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::tests
