@@ -32,7 +32,7 @@ TokenReader::TokenReader(const TokenSource& source)
       rule_{source.swiglu.alpha, source.swiglu.beta, source.swiglu.limit},
       features_(activation_ == Activation::swiglu ? x_.columns / 2 : x_.columns) {
     if (activation_ == Activation::swiglu_gradient) gradient_ = matrix_view(source.gradient);
-    up_.data = x_.at(0, 0, interleaved_ ? 1 : x_.columns / 2);
+    if (x_.data != nullptr) up_.data = x_.at(0, 0, interleaved_ ? 1 : x_.columns / 2);
     if (interleaved_) gate_.column_stride = up_.column_stride = 2 * x_.column_stride;
 }
 

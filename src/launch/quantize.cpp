@@ -193,7 +193,7 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
     arguments.x = arguments.up = source_matrix(x);
     bool aligned = is_aligned(arguments.x, bytes);
     if (swiglu) {
-        arguments.up.data = x.at(0, 0, interleaved ? 1 : x.columns / 2);
+        if (x.data != nullptr) arguments.up.data = x.at(0, 0, interleaved ? 1 : x.columns / 2);
         aligned = aligned && x.columns / 2 % lane_features == 0;
     }
     if (source.activation == Activation::swiglu_gradient) {

@@ -198,6 +198,23 @@ TEST(QuantizeTokens, TransposedCodesHaveTheirValuesUnlessTheyBecomeSubnormal) {
     EXPECT_LT(scale_of(columns, 0, 0, 0), 1) << "a row of zeros has scale 1, which is not the block's";
 }
 
+TEST(QuantizeTokens, NoTokensAndNoGroupsWriteNothing) {
+    Matrix values(Format::e4m3, {128, 256}), scales(Format::f32, {128, 2}), row_scales(Format::f32, {3, 128});
+    const Operand blocks = operand(values, Granularity::block_1x128, scales);
+    const auto empty = [](Format format, const Dims& shape) {
+        return row_major(static_cast<void*>(nullptr), format, shape);
+    };
+    const Tensor no_tokens = empty(Format::bf16, {0, 256});
+    quantize_tokens({.x = no_tokens, .activation = Activation::swiglu}, {}, {blocks});
+    quantize_tokens({.x = empty(Format::bf16, {0, 128}), .ends = empty(Format::i32, {0})}, {}, {blocks});
+    EXPECT_TRUE(std::isnan(scales.get(0, 0, 0)) || scales.get(0, 0, 0) != 1);
+    EXPECT_EQ(static_cast<const std::uint8_t*>(values.tensor().data)[0], 0xCD);
+    const std::vector<std::int32_t> ends{0, 0, 0};
+    quantize_tokens({.x = empty(Format::bf16, {0, 128}), .ends = row_major(ends.data(), Format::i32, {3})}, {},
+                    {operand(values, Granularity::row, row_scales)});
+    EXPECT_EQ(row_scales.get(0, 2, 127), 1);
+}
+
 std::string message(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns) {
     try {
         quantize_tokens(source, rows, columns);
