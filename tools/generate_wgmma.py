@@ -5,7 +5,8 @@
 """
 
 HEAD = """\
-// Written by tools/generate_wgmma.py. wgmma for each n, both operands in shared memory (PTX ISA, "wgmma.mma_async").
+// Written by tools/generate_wgmma.py. wgmma for each n, mma A in shared memory or in registers (PTX ISA,
+// "wgmma.mma_async").
 // d = A B^T + (accumulate ? d : 0), 64 x n, k 32; scale-a and scale-b are 1.
 #pragma once
 
@@ -16,20 +17,33 @@ template <int n>
 struct Wgmma;
 
 #define TILEWRIGHT_REGISTERS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define TILEWRIGHT_WGMMA_OF(types, n, list, a, b, p, ...)                                                  \\
-    asm volatile("{\\n.reg .pred p;\\nsetp.ne.b32 p, " p ", 0;\\n"                                           \\
-                 "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." types " {" list "}, " a ", " b ", p, 1, 1;\\n}" \\
+#define TILEWRIGHT_WGMMA_TEXT(types, n, list, a, b, p)                                                     \\
+    "{\\n.reg .pred p;\\nsetp.ne.b32 p, " p ", 0;\\n"                                                        \\
+    "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." types " {" list "}, " a ", " b ", p, 1, 1;\\n}"
+#define TILEWRIGHT_WGMMA_FROM_SHARED(types, n, list, a, b, p, fragment, fragment_b, fragment_p, ...)       \\
+    asm volatile(TILEWRIGHT_WGMMA_TEXT(types, n, list, a, b, p)                                            \\
                  : __VA_ARGS__ : "l"(a_rows), "l"(b_rows), "r"(accumulate))
+#define TILEWRIGHT_WGMMA_FROM_REGISTERS(types, n, list, a, b, p, fragment, fragment_b, fragment_p, ...)    \\
+    asm volatile(TILEWRIGHT_WGMMA_TEXT(types, n, list, fragment, fragment_b, fragment_p)                   \\
+                 : __VA_ARGS__ : "r"(a_rows[0]), "r"(a_rows[1]), "r"(a_rows[2]), "r"(a_rows[3]), "l"(b_rows), \\
+                   "r"(accumulate))
+#define TILEWRIGHT_WGMMA_OF(from, n, ...)                                                                  \\
+    constexpr bool a_e4m3 = a == Storage::e4m3, b_e4m3 = b == Storage::e4m3;                               \\
+    if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("e4m3.e4m3", n, __VA_ARGS__);             \\
+    else if constexpr (a_e4m3) TILEWRIGHT_WGMMA_FROM_##from("e4m3.e5m2", n, __VA_ARGS__);                  \\
+    else if constexpr (b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("e5m2.e4m3", n, __VA_ARGS__);                  \\
+    else TILEWRIGHT_WGMMA_FROM_##from("e5m2.e5m2", n, __VA_ARGS__);
 #define TILEWRIGHT_WGMMA(n, ...)                                                                           \\
     template <>                                                                                            \\
     struct Wgmma<n> {                                                                                      \\
         template <Storage a, Storage b>                                                                    \\
         static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], u64 a_rows, u64 b_rows, int accumulate) { \\
-            constexpr bool a_e4m3 = a == Storage::e4m3, b_e4m3 = b == Storage::e4m3;                       \\
-            if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_OF("e4m3.e4m3", n, __VA_ARGS__);              \\
-            else if constexpr (a_e4m3) TILEWRIGHT_WGMMA_OF("e4m3.e5m2", n, __VA_ARGS__);                   \\
-            else if constexpr (b_e4m3) TILEWRIGHT_WGMMA_OF("e5m2.e4m3", n, __VA_ARGS__);                   \\
-            else TILEWRIGHT_WGMMA_OF("e5m2.e5m2", n, __VA_ARGS__);                                         \\
+            TILEWRIGHT_WGMMA_OF(SHARED, n, __VA_ARGS__)                                                    \\
+        }                                                                                                  \\
+        template <Storage a, Storage b>                                                                    \\
+        static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], const u32 (&a_rows)[4], u64 b_rows,      \\
+                                               int accumulate) {                                           \\
+            TILEWRIGHT_WGMMA_OF(REGISTERS, n, __VA_ARGS__)                                                 \\
         }                                                                                                  \\
     };
 """
@@ -37,6 +51,9 @@ struct Wgmma;
 TAIL = """
 #undef TILEWRIGHT_WGMMA
 #undef TILEWRIGHT_WGMMA_OF
+#undef TILEWRIGHT_WGMMA_FROM_REGISTERS
+#undef TILEWRIGHT_WGMMA_FROM_SHARED
+#undef TILEWRIGHT_WGMMA_TEXT
 #undef TILEWRIGHT_REGISTERS
 
 }  // namespace tilewright::hopper
@@ -48,7 +65,10 @@ def entry(n):
     count = n // 2
     names = ",".join(f"%{i}" for i in range(count))
     registers = ", ".join(f"TILEWRIGHT_REGISTERS({i})" for i in range(0, count, 4))
-    return f'TILEWRIGHT_WGMMA({n}, "{names}", "%{count}", "%{count + 1}", "%{count + 2}", {registers})'
+    shared = ", ".join(f'"%{count + i}"' for i in range(3))
+    fragment = ",".join(f"%{count + i}" for i in range(4))
+    from_registers = f'"{{{fragment}}}", "%{count + 4}", "%{count + 5}"'
+    return f'TILEWRIGHT_WGMMA({n}, "{names}", {shared}, {from_registers}, {registers})'
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ struct Product {
     const Thread* caller = nullptr;  // one of the warpgroup
     int issued = 0;                  // threads that have called it
     std::array<float*, hopper::warpgroup_threads> d{};
+    std::vector<u8> a{};  // mma A from registers: [64, 32]
     /// Late: what each d held before; of the threads that had issued it then, put there by the product before.
     std::vector<float> before{};
 };
@@ -117,6 +118,13 @@ struct Copy {
     const float* from = nullptr;
 };
 
+/// Registers of mma A that a wgmma reads until it is complete, and what they held when it was issued.
+struct ReadRegisters {
+    const u32* from = nullptr;
+    u64 product = 0;  // which of the thread's
+    std::array<u32, 4> held{};
+};
+
 struct Thread {
     Fiber* fiber = nullptr;
     Block* block = nullptr;
@@ -126,15 +134,17 @@ struct Thread {
     bool pausing = false;
     std::vector<u32> unseen_writes{};  // words of shared memory
     std::deque<Store> stores{};
-    std::deque<Copy> copies{};           // cp.async that are not complete,
-    u64 copied = 0;                      // those before them,
-    u64 awaited = 0;                     // and how many of all an arrival waits for
-    u64 issued = 0;                      // wgmmas
-    u64 complete = 0;                    // of these, known to be by a wait
-    std::deque<const float*> writing{};  // d of those that are not
-    std::deque<u64> committed{};         // `issued` at each commit that no wait has covered
+    std::deque<Copy> copies{};            // cp.async that are not complete,
+    u64 copied = 0;                       // those before them,
+    u64 awaited = 0;                      // and how many of all an arrival waits for
+    u64 issued = 0;                       // wgmmas
+    u64 complete = 0;                     // of these, known to be by a wait
+    std::deque<const float*> writing{};   // d of those that are not,
+    std::deque<ReadRegisters> reading{};  // and their mma A
+    std::deque<u64> committed{};          // `issued` at each commit that no wait has covered
     bool accumulators_fenced = false;
-    u32 cluster_generation = 0;  // of its last arrive_cluster
+    bool fragments_fenced = true;  // false: wgmma_fence must follow what has written registers of mma A
+    u32 cluster_generation = 0;    // of its last arrive_cluster
 
     int warp() const { return index / hopper::warp_threads; }
     int lane() const { return index % hopper::warp_threads; }
@@ -234,6 +244,6 @@ void wait_for_others(SyncPoint& sync_point, u32 generation, bool orders = true);
 void synchronise(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders = true);
 
 /// d = A B^T + d in the tensor core's arithmetic, over [64, n] in rows of n.
-void multiply(const Thread& caller, const WgmmaCall& call, float* d);
+void multiply(const Product& product, float* d);
 
 }  // namespace tilewright::emulator

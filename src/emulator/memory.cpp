@@ -133,6 +133,7 @@ int load_shared(const int& from) { return read(from); }
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }
+void store_shared(u32& to, u32 value) { write(&to, &value, sizeof value); }
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
@@ -155,6 +156,21 @@ void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fo
     }
 }
 
+void load_matrix_transposed(u32 (&values)[4], const void* row) {
+    const auto& rows = rows_of_lanes("load_matrix_transposed", const_cast<void*>(row));
+    const auto lane = static_cast<std::size_t>(me().lane());
+    for (std::size_t matrix = 0; matrix < 4; ++matrix) {
+        u32 pair = 0;
+        for (std::size_t i = 0; i < 2; ++i) {
+            const u8* const from = rows[matrix * 8 + lane % 4 * 2 + i] + lane / 4 * 2;
+            pair |= static_cast<u32>(from[0] | from[1] << 8) << 16 * i;
+            race::reads(from, 2);
+        }
+        values[matrix] = pair;
+    }
+    me().fragments_fenced = false;
+}
+
 float load_global(const float* from) { return *from; }
 u8 load_global(const u8* from) { return *from; }
 u16 load_global(const u16* from) { return *from; }
@@ -167,6 +183,14 @@ void store_global(u16* to, u16 value) { *to = value; }
 void store_global(u32* to, u32 value) { *to = value; }
 void store_global(u64* to, u64 value) { *to = value; }
 void store_global(Quad* to, Quad value) { *to = value; }
+
+u32 permute_bytes(u32 low, u32 high, u32 selector) {
+    const u64 bytes = low | u64{high} << 32;
+    u32 result = 0;
+    for (int i = 0; i < 4; ++i) result |= static_cast<u32>(bytes >> 8 * (selector >> 4 * i & 7U) & 0xFFU) << 8 * i;
+    me().fragments_fenced = false;
+    return result;
+}
 
 float fma(float a, float b, float c) {
     const float result = std::fma(a, b, c);

@@ -11,14 +11,16 @@ struct WgmmaCall {
     int n;
     hopper::Storage a;
     hopper::Storage b;
-    hopper::MatrixDescriptor a_rows;
+    hopper::MatrixDescriptor a_rows;  // nothing where mma A is in registers
     hopper::MatrixDescriptor b_rows;
     bool accumulate;
+    bool a_in_registers;
 
     bool operator==(const WgmmaCall&) const = default;
 };
 
-void start_wgmma(float* d, const WgmmaCall& call);
+/// `a_fragment`: the thread's registers of mma A, four of them; null where it is in shared memory.
+void start_wgmma(float* d, const WgmmaCall& call, const hopper::u32* a_fragment);
 void finish_wgmma(int pending);
 void give_registers(int registers);
 void take_registers(int registers);
@@ -31,7 +33,13 @@ namespace tilewright::hopper {
 template <int n, Storage a, Storage b>
 void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
-    emulator::start_wgmma(d, {n, a, b, a_rows, b_rows, accumulate});
+    emulator::start_wgmma(d, {n, a, b, a_rows, b_rows, accumulate, false}, nullptr);
+}
+
+template <int n, Storage a, Storage b>
+void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate) {
+    static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
+    emulator::start_wgmma(d, {n, a, b, 0, b_rows, accumulate, true}, a_fragment);
 }
 
 template <int pending>
@@ -42,6 +50,11 @@ void wgmma_wait() {
 template <int count>
 void pin(float (&d)[count]) {
     static_cast<void>(d);
+}
+
+template <int count>
+void pin(u32 (&a)[count]) {
+    static_cast<void>(a);
 }
 
 template <int registers>

@@ -107,9 +107,10 @@ void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std:
 
 }  // namespace
 
-void multiply(const Thread& caller, const WgmmaCall& call, float* d) {
-    const std::vector<u8> a_bytes = read_rows(caller, call.a_rows, rows);
-    const std::vector<u8> b_bytes = read_rows(caller, call.b_rows, call.n);
+void multiply(const Product& product, float* d) {
+    const WgmmaCall& call = product.call;
+    const std::vector<u8> a_bytes = call.a_in_registers ? product.a : read_rows(*product.caller, call.a_rows, rows);
+    const std::vector<u8> b_bytes = read_rows(*product.caller, call.b_rows, call.n);
     std::vector<float> sums(d, d + static_cast<std::size_t>(rows) * call.n);
     if (!std::all_of(sums.begin(), sums.end(), is_sum)) return multiply_scalar(call, a_bytes, b_bytes, d);
 

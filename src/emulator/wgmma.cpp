@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace tilewright::emulator {
@@ -65,7 +66,7 @@ void run_next(Warpgroup& group) {
     ++group.done;
     const int n = p.call.n;
     std::vector<float> d = gather(p);
-    multiply(*p.caller, p.call, d.data());
+    multiply(p, d.data());
     for (int thread = 0; thread < group_threads; ++thread) {
         // Where a later product is to change the same d, d stays undefined.
         Product* const next = is_late() ? find(group, group.done, thread, p.d[thread]) : nullptr;
@@ -107,13 +108,37 @@ void take_accumulators(Warpgroup& group, Product& p, int thread, float* d) {
     std::fill_n(d, p.call.n / 2, std::bit_cast<float>(undefined));
 }
 
+/// A thread's part of mma A, from its registers.
+void take_fragment(Product& p, int thread, const std::array<u32, 4>& fragment) {
+    constexpr int step = 32;  // bytes of k
+    p.a.resize(std::size_t{rows} * step);
+    for (int i = 0; i < 4; ++i) {
+        const int row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, k = i / 2 * 16 + thread % 4 * 4;
+        std::memcpy(&p.a[static_cast<std::size_t>(row) * step + k], &fragment[i], sizeof fragment[i]);
+    }
+}
+
+/// Registers of mma A must hold what they held until their wgmmas are known to be complete.
+void check_fragments(Thread& thread, u64 complete) {
+    for (; !thread.reading.empty() && thread.reading.front().product < complete; thread.reading.pop_front()) {
+        const ReadRegisters& read = thread.reading.front();
+        for (std::size_t i = 0; i < read.held.size(); ++i) {
+            if (read.from[i] == read.held[i]) continue;
+            fail(thread, fmt::format("wgmma: a[{}] was written before wgmma_wait", i));
+        }
+    }
+}
+
 std::string text_of(const WgmmaCall& call) {
+    if (call.a_in_registers) {
+        return fmt::format("wgmma<{}>(a in registers, b {:#x}, accumulate {})", call.n, call.b_rows, call.accumulate);
+    }
     return fmt::format("wgmma<{}>(a {:#x}, b {:#x}, accumulate {})", call.n, call.a_rows, call.b_rows, call.accumulate);
 }
 
 }  // namespace
 
-void start_wgmma(float* d, const WgmmaCall& call) {
+void start_wgmma(float* d, const WgmmaCall& call, const u32* a_fragment) {
     Thread& thread = me();
     Block& block = *thread.block;
     if (thread.index / group_threads >= static_cast<int>(block.warpgroups.size())) {
@@ -127,6 +152,9 @@ void start_wgmma(float* d, const WgmmaCall& call) {
     if (!thread.accumulators_fenced && !continues) {
         fail("wgmma: call wgmma_fence between touching d and the first wgmma that writes it");
     }
+    if (call.a_in_registers && !thread.fragments_fenced) {
+        fail("wgmma: call wgmma_fence between writing registers of mma A and the wgmma that reads them");
+    }
     thread.writing.push_back(d);
     if (index == group.done + group.products.size()) {
         group.products.push_back({.call = call, .caller = &thread});
@@ -137,6 +165,11 @@ void start_wgmma(float* d, const WgmmaCall& call) {
         fail(fmt::format("{} while another thread of the warpgroup calls {}", text_of(call), text_of(p.call)));
     }
     if (is_late()) take_accumulators(group, p, lane, d);
+    if (call.a_in_registers) {
+        ReadRegisters& read = thread.reading.emplace_back(ReadRegisters{.from = a_fragment, .product = index});
+        std::copy_n(a_fragment, read.held.size(), read.held.begin());
+        take_fragment(p, lane, read.held);
+    }
     p.d[lane] = d;
     if (++p.issued != group_threads) return;
     if (is_late()) {
@@ -162,6 +195,7 @@ void finish_wgmma(int pending) {
     WaitForProducts wait(group, count, pending);
     machine().wait_for(wait);
     race::acquire(&thread.own_warp());
+    check_fragments(thread, count);
     thread.committed.erase(thread.committed.begin(), thread.committed.begin() + finished);
     thread.writing.erase(thread.writing.begin(), thread.writing.begin() + static_cast<int>(count - thread.complete));
     thread.complete = count;
@@ -180,7 +214,10 @@ MatrixDescriptor matrix_descriptor(const void* shared) {
     }
     return offset / 16;
 }
-void wgmma_fence() { me().accumulators_fenced = true; }
+void wgmma_fence() {
+    me().accumulators_fenced = true;
+    me().fragments_fenced = true;
+}
 void wgmma_commit() {
     me().committed.push_back(me().issued);
     machine().maybe_lose_turn();

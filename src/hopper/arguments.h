@@ -102,9 +102,9 @@ struct GroupSizes {
 /// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices; grouped: for rows of A that follow from
 /// `sizes`, each group with a matrix of B.
 struct Arguments {
-    TensorMap a;              // (k, row, batch)
+    TensorMap a;              // (k, row, batch), or (row, k, batch) if it is mn-major
     TensorMap a_last;         // dense: in boxes for the last row of tiles
-    TensorMap b;              // (k, row, batch)
+    TensorMap b;              // the same
     TensorMap d;              // (column, row, batch), if stored_by_tma
     TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
     TensorMap a_scales_last;  // the same, by row

@@ -15,6 +15,7 @@ namespace tilewright::launch {
 
 constexpr const char* type_name(hopper::Storage) { return "Storage"; }
 constexpr const char* type_name(hopper::Scaling) { return "Scaling"; }
+constexpr const char* type_name(hopper::Major) { return "Major"; }
 constexpr const char* type_name(hopper::ClusterUse) { return "ClusterUse"; }
 constexpr const char* type_name(hopper::Family) { return "Family"; }
 constexpr const char* type_name(hopper::Variant) { return "Variant"; }

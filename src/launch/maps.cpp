@@ -29,6 +29,15 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
     // Without any k no row is ever copied, and its stride may be anything.
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
+    if (side.is_mn_major()) {
+        return {.base = operand.values,
+                .element_bytes = bytes,
+                .sizes = {size(sizes.rows), size(sizes.k), size(sizes.batch)},
+                .strides = {stride(operand.value_strides.k, sizes.k, bytes),
+                            stride(operand.value_strides.group, batch, bytes)},
+                .box = {static_cast<hopper::u32>(box_rows(tile, side)), static_cast<hopper::u32>(tile.shape.k), 1},
+                .swizzled = true};
+    }
     return {
         .base = operand.values,
         .element_bytes = bytes,

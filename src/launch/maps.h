@@ -9,7 +9,7 @@
 
 namespace tilewright::launch {
 
-/// Values as (k, row, batch), swizzled.
+/// Values as (k, row, batch), mn-major ones as (row, k, batch), swizzled.
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                        const hopper::Tile& tile, const hopper::OperandTile& side);
 

@@ -26,6 +26,8 @@ std::string describe(const Tile& tile) {
     std::string text = name(planner::planned_tile(tile));
     text += fmt::format(", {} x {}, {} x {}", word(storages, tile.a.storage), word(storages, tile.b.storage),
                         word(scalings, tile.a.scaling), word(scalings, tile.b.scaling));
+    if (tile.a.major == Major::mn) text += ", a along m";
+    if (tile.b.major == Major::mn) text += ", b along n";
     if (!tile.mma.promoted) text += ", unpromoted";
     if (is_grouped(tile)) text += ", grouped";
     text += fmt::format(", {}", word(variants, tile.variant));

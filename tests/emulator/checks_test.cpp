@@ -213,5 +213,36 @@ TEST(Checks, Descriptors) {
     expect_error(one_warp, "wgmma: not in a warpgroup of 128 threads", &multiply<0, 0>);
 }
 
+/// One product with mma A from registers. `touch` writes to them: `before` the wait or after it.
+template <bool fenced, bool before>
+void multiply_registers(Shared& shared) {
+    float d[4];
+    u32 a[4]{};
+    wgmma_fence();
+    load_matrix_transposed(a, shared.bytes + lane_index() * 16);
+    if constexpr (fenced) wgmma_fence();
+    wgmma<8, Storage::e4m3, Storage::e4m3>(d, a, matrix_descriptor(shared.more), false);
+    wgmma_commit();
+    if (before) a[2] += 1;
+    wgmma_wait<0>();
+    a[2] += 1;
+    pin(a);
+}
+
+TEST(Checks, RegistersOfMmaA) {
+    for (const Timing timing : {Timing::early, Timing::late}) {
+        Launch launch = one_warpgroup;
+        launch.wgmma = timing;
+        EXPECT_EQ(error(launch, &multiply_registers<true, false>), "none");
+        expect_error(launch, "wgmma: a[2] was written before wgmma_wait", &multiply_registers<true, true>);
+        expect_error(launch, "call wgmma_fence between writing registers of mma A and the wgmma that reads them",
+                     &multiply_registers<false, false>);
+    }
+    expect_error(one_warp, "load_matrix_transposed: offset 8 is no multiple of 16", [](Shared& shared) {
+        u32 a[4];
+        load_matrix_transposed(a, shared.bytes + 8);
+    });
+}
+
 }  // namespace
 }  // namespace tilewright::tests

@@ -62,7 +62,7 @@ namespace {
 
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
-    if (is_grouped(tile)) return {};
+    if (is_grouped(tile) || operand_a(tile).is_mn_major()) return {};
     const auto outside = [&](const void* base) {
         const auto found = counts.outside_rows.find(base);
         return found == counts.outside_rows.end() ? 0 : found->second;

@@ -4,6 +4,7 @@
 #include "emulator/kernel_case.h"
 #include "hopper/tile/output_tiling.h"
 #include "launch/tile_code.h"
+#include "tile_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -66,16 +67,16 @@ CaseSpec tails(const Tile& tile) {
     const bool along_m = tile.cluster.use == hopper::ClusterUse::share_b;
     const int tiles = tile.cluster.use == hopper::ClusterUse::split_k ? 1 : tile.cluster.size;
     const bool fast = is_fast(tile);
-    return {.grouping = grouping(tile),
-            .recipe = recipe(tile, false),
-            .m = d_rows(tile) * (along_m ? tiles : 1) + (fast ? 36 : 37),
-            .n = d_columns(tile) * (along_m ? 1 : tiles) + (fast ? 8 : 9),
-            .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
-            .groups = is_grouped(tile) ? 3 : 1,
-            .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
-            .d_gaps = {.row = fast ? 0 : 7},
-            .a_scales_transposed = fast && !has_k_major_scales(tile),
-            .b_scales_transposed = fast};
+    return in_layout_of(tile, {.grouping = grouping(tile),
+                               .recipe = recipe(tile, false),
+                               .m = d_rows(tile) * (along_m ? tiles : 1) + (fast ? 36 : 37),
+                               .n = d_columns(tile) * (along_m ? 1 : tiles) + (fast ? 8 : 9),
+                               .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
+                               .groups = is_grouped(tile) ? 3 : 1,
+                               .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+                               .d_gaps = {.row = fast ? 0 : 7},
+                               .a_scales_transposed = fast && !has_k_major_scales(tile),
+                               .b_scales_transposed = fast});
 }
 
 struct Shape {
@@ -167,10 +168,10 @@ TEST_P(Pack, TailsInEveryTiming) {
 }
 
 std::vector<int> kernels_that_copy_scales() {
-    const std::vector<Tile> tiles = emulated_tiles();
+    const std::vector<Kernel> all = kernels();  // in another order than their tiles
     std::vector<int> list;
-    for (std::size_t i = 0; i < tiles.size(); ++i) {
-        if (copies_row_scales(tiles[i])) list.push_back(static_cast<int>(i));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (copies_row_scales(all[i].tile)) list.push_back(static_cast<int>(i));
     }
     return list;
 }
@@ -186,6 +187,7 @@ TEST_P(CopiedScales, ThatTmaCannotLoad) {
         spec.a_scale_gaps = {.row = i == 1 ? 1 : 0};
         spec.guard_pages = true;
         spec.seed = GetParam() + i;
+        spec = in_layout_of(kernel.tile, spec);
         if (!serves(kernel, spec)) continue;  // D that TMA cannot store
         const std::size_t timing = (GetParam() + 3 * i) % timings.size();
         expect_right(kernel, spec, {.tma = timings[timing].first, .wgmma = timings[timing].second, .seed = i});
@@ -202,6 +204,7 @@ TEST_P(Pack, EveryShape) {
         spec.seed = i;
         Conditions run{.tma = timings[i % 4].first, .wgmma = timings[i % 4].second, .seed = i};
         shape.change(spec, run, kernel.tile);
+        spec = in_layout_of(kernel.tile, spec);
         SCOPED_TRACE(shape.name);
         if (!serves(kernel, spec)) continue;
         expect_right(kernel, spec, run);

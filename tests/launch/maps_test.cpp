@@ -32,6 +32,24 @@ TEST(Maps, ValuesAreSwizzledRowsOfK) {
     EXPECT_EQ(launched.b.sizes[1], 200U);
 }
 
+TEST(Maps, ValuesAlongTheRowsAreRowsOfThem) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.shape.m = 256;
+    tile.stages = 3;
+    tile.swap_ab = true;
+    tile.b.major = hopper::Major::mn;
+    Geometry g = block_scaled(300, 200, 1008);
+    g.b.value_strides = {.row = 1, .k = 208};
+    const Launch launched = lowered(g, tile, 132);
+    EXPECT_TRUE(launched.b.swizzled);
+    EXPECT_EQ(launched.b.sizes[0], 200U);
+    EXPECT_EQ(launched.b.sizes[1], 1008U);
+    EXPECT_EQ(launched.b.strides[0], 208U);
+    EXPECT_EQ(launched.b.box[0], 128U);
+    EXPECT_EQ(launched.b.box[1], 128U);
+    EXPECT_EQ(launched.a.sizes[0], 1008U);
+}
+
 TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     hopper::Tile tile = block_scaled_tile();
     tile.shape.m = 256;

@@ -93,6 +93,8 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.b = {.storage = hopper::Storage::e5m2}},
                                      {.a = {.scaling = hopper::Scaling::block_1x128}},
                                      {.b = {.scaling = hopper::Scaling::block_1x128}},
+                                     {.a = {.major = hopper::Major::mn}},
+                                     {.b = {.major = hopper::Major::mn}},
                                      {.mma = {.promoted = false}},
                                      {.family = hopper::Family::m_grouped},
                                      {.variant = Variant::fast},
@@ -107,8 +109,10 @@ TEST(TileCode, IsAnInstantiationInFullWords) {
     EXPECT_EQ(launch::kernel_expression({.shape = {.m = 256}, .a = {.scaling = hopper::Scaling::block_1x128}}),
               "tilewright::hopper::gemm<tilewright::hopper::Tile{.shape = {.m = 256, .n = 128, .k = 128, .warpgroups "
               "= 2}, .stages = 4, .swap_ab = false, .cluster = {.use = tilewright::hopper::ClusterUse(0), .size = 1}, "
-              ".a = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(2)}, "
-              ".b = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(1)}, "
+              ".a = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(2), "
+              ".major = tilewright::hopper::Major(0)}, "
+              ".b = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(1), "
+              ".major = tilewright::hopper::Major(0)}, "
               ".mma = {.promoted = true}, .family = tilewright::hopper::Family(0), "
               ".variant = tilewright::hopper::Variant(0)}>");
 }

@@ -35,6 +35,15 @@ PrimitiveCase product_of(const char* formats, int x, int y) {
     return product;
 }
 
+template <Storage a, Storage b>
+PrimitiveCase transposed_product_of(const char* formats, int x, int y) {
+    PrimitiveCase product = product_of<a, b>(formats, x, y);
+    product.name = "transposed " + product.name;
+    product.expression.replace(product.expression.find("multiply_box"), 12, "multiply_transposed_box");
+    product.kernel = multiply_transposed_box<a, b>;
+    return product;
+}
+
 /// Every bf16 number and what is next to the ties between it and the next, and likewise for f16; in a mixed order, so
 /// that the fma has operands of all kinds.
 std::vector<float> awkward_numbers() {
@@ -186,6 +195,10 @@ std::vector<PrimitiveCase> cases() {
         list.push_back(product_of<Storage::e5m2, Storage::e4m3>("e5m2 x e4m3", x, y));
         list.push_back(product_of<Storage::e5m2, Storage::e5m2>("e5m2 x e5m2", x, y));
         list.push_back(share_case(x, y));
+    }
+    for (const auto& [x, y] : {std::pair{0, 0}, std::pair{112, 48}, std::pair{-16, -32}}) {
+        list.push_back(transposed_product_of<Storage::e4m3, Storage::e4m3>("e4m3 x e4m3", x, y));
+        list.push_back(transposed_product_of<Storage::e5m2, Storage::e4m3>("e5m2 x e4m3", x, y));
     }
     for (const bool transposed : {false, true}) {
         for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{8, 19}}) {

@@ -1,8 +1,8 @@
 // Small kernels, each for one thing that the emulator claims about the hardware: swizzle, descriptors and fragments
-// (`multiply_box`), stmatrix and the clipping of stores (`stage_and_store`,
-// `stage_transposed_and_store`), multicast (`share_box`), copies of single numbers (`copy_numbers`), the phases of an
-// mbarrier (`complete_phases`), conversions (`convert`). Device code: the emulator and NVRTC compile it, and both
-// must write the same bits.
+// (`multiply_box`), ldmatrix and mma A from registers (`multiply_transposed_box`), stmatrix and the clipping of stores
+// (`stage_and_store`, `stage_transposed_and_store`), multicast (`share_box`), copies of single numbers
+// (`copy_numbers`), the phases of an mbarrier (`complete_phases`), conversions (`convert`). Device code: the emulator
+// and NVRTC compile it, and both must write the same bits.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -16,9 +16,9 @@ struct PrimitiveArguments {
     TensorMap b;      // 8-bit (k, row, 1), boxes of 128 x 64, swizzled
     TensorMap d;      // 16-bit (column, row, 1), boxes of 64 x 16, swizzled
     const float* in;  // convert: [count, 3]; copy_numbers: [count]
-    float* out;       // multiply_box: [128 threads, 32]; share_box: [2 blocks, 64 x 32]; convert: [count, 3];
-                      // copy_numbers: [128]
-    u64* words;       // complete_phases, copy_numbers: [1]; convert: [count, 2]
+    float* out;  // multiply_(transposed_)box: [128 threads, 32]; share_box: [2 blocks, 64 x 32]; convert: [count, 3];
+                 // copy_numbers: [128]
+    u64* words;  // complete_phases, copy_numbers: [1]; convert: [count, 2]
     int count;
     int x;  // where the box begins
     int y;
@@ -52,6 +52,44 @@ __global__ void multiply_box(const __grid_constant__ PrimitiveArguments argument
     wgmma_commit();
     wgmma_wait<0>();
     pin(d);
+    for (int i = 0; i < 32; ++i) store_global(arguments.out + thread_index() * 32 + i, d[i]);
+}
+
+/// 64 x 64 x 64 with A in rows of k: A[k, m] from (x, y), B[n, k] from (y, x). Rows r and r + 8 of a warp's 16 are the
+/// neighbours 2 r and 2 r + 1 of A.
+template <Storage a_format, Storage b_format>
+__global__ void multiply_transposed_box(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    int budget = wait_budget;
+    if (thread_index() == 0) {
+        barrier_init(shared.full, 1);
+        barrier_init_fence();
+        barrier_arrive_expect(shared.full, 2 * 64 * 128);
+        tma_load(shared.a, arguments.a, shared.full, arguments.x, arguments.y, 0);
+        tma_load(shared.b, arguments.b, shared.full, arguments.y, arguments.x, 0);
+    }
+    sync_block();
+    barrier_wait(shared.full, 0, {budget, BarrierName::full, 0});
+    const int lane = lane_index();
+    float d[32];
+    u32 a[2][4];
+    for (int step = 0; step < 2; ++step) {
+        // The even matrices have the first two of four k that a lane needs, the odd ones the others.
+        const int k = step * 32 + lane / 16 * 16 + lane / 2 % 4 * 4 + lane / 8 % 2 * 2 + lane % 2;
+        u32 pairs[4];
+        load_matrix_transposed(pairs, shared.a + k * 128 + (warp_index() ^ k % 8) * 16);
+        for (int i = 0; i < 4; ++i) {
+            a[step][i] = permute_bytes(pairs[i / 2 * 2], pairs[i / 2 * 2 + 1], i % 2 == 0 ? 0x6420 : 0x7531);
+        }
+    }
+    const MatrixDescriptor b = matrix_descriptor(shared.b);
+    pin(d);
+    wgmma_fence();
+    for (int i = 0; i < 2; ++i) wgmma<64, a_format, b_format>(d, a[i], b + 2 * i, i > 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin(d);
+    for (int i = 0; i < 2; ++i) pin(a[i]);
     for (int i = 0; i < 32; ++i) store_global(arguments.out + thread_index() * 32 + i, d[i]);
 }
 

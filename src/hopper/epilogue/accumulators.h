@@ -40,11 +40,12 @@ TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>&
     constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
     const int slot = c.epilogue_scales.stage;
     wait_epilogue_scales<tile>(c);
-    const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + lane / 4;
+    const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + fragment_row(tile, lane);
+    constexpr int step = fragment_row_step(tile);
     float rows[halves][2];
 #pragma unroll
     for (int i = 0; i < 2 * halves; ++i) {
-        rows[i / 2][i % 2] = load_shared(c.shared.row_scales[slot][first + i / 2 * wgmma_m + i % 2 * 8]);
+        rows[i / 2][i % 2] = load_shared(c.shared.row_scales[slot][first + i / 2 * wgmma_m + i % 2 * step]);
     }
 #pragma unroll
     for (int column = 0; column < tile.shape.n; column += 8) {
@@ -61,14 +62,15 @@ TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>&
     release_epilogue_scales(c);
 }
 
-/// The same for one fragment: elements 0, 1 have the tensor core's row `m` and columns `n` and n + 1; 2, 3 row m + 8.
+/// The same for one fragment: elements 0, 1 have the tensor core's row `m` and columns `n` and n + 1; 2, 3 the
+/// lane's second row.
 template <Tile tile>
 TILEWRIGHT_DEVICE void scale_fragment(const Consumer<tile>& c, Quad& values, int m, int n) {
     const int slot = c.epilogue_scales.stage;
     const Pair columns = load_shared(*reinterpret_cast<const Pair*>(&c.shared.column_scales[slot][n]));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float row = load_shared(c.shared.row_scales[slot][m + i / 2 * 8]);
+        const float row = load_shared(c.shared.row_scales[slot][m + i / 2 * fragment_row_step(tile)]);
         values.values[i] *= row * (i % 2 == 0 ? columns.x : columns.y);
     }
 }

@@ -57,9 +57,11 @@ TILEWRIGHT_DEVICE Quad add_slices(const Consumer<tile>& c, int index) {
     return total;
 }
 
-/// Stores a fragment: elements 0, 1 have the tensor core's row `m` and columns `n` and n + 1; 2, 3 row m + 8.
+/// Stores a fragment: elements 0, 1 have the tensor core's row `m` and columns `n` and n + 1; 2, 3 the lane's
+/// second row.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const WorkTile& work, const Quad& values, int m, int n) {
+    constexpr int step = fragment_row_step(tile);
     const int row_end = is_grouped(tile) ? work.row_end : c.arguments.m;
     const int row = work.row + (tile.swap_ab ? n : m), column = work.column + (tile.swap_ab ? m : n);
     if constexpr (is_fast(tile) && !tile.swap_ab) {
@@ -69,12 +71,13 @@ TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const WorkTile& w
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const u32 pair = pack_bf16(values.values[2 * half], values.values[2 * half + 1]);
-            if (row + half * 8 < row_end) store_global(reinterpret_cast<u32*>(to + half * 8 * d.row_stride), pair);
+            if (row + half * step < row_end)
+                store_global(reinterpret_cast<u32*>(to + half * step * d.row_stride), pair);
         }
     } else {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int right = i % 2, below = i / 2 * 8;
+            const int right = i % 2, below = i / 2 * step;
             const int own_row = row + (tile.swap_ab ? right : below);
             const int own_column = column + (tile.swap_ab ? below : right);
             if (own_row < row_end && own_column < c.arguments.n) {

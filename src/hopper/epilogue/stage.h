@@ -15,10 +15,33 @@ TILEWRIGHT_DEVICE u32 pack_16_bit(const float* pair, bool as_bf16) {
     return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
 }
 
+/// Swapped tiles whose lanes have neighbouring rows of the accumulators, which are columns of D: a lane has two of each
+/// of its rows of D, in one word. Eight lanes write 32 bytes of a row, four of them every other row: no two in one
+/// bank.
+template <Tile tile>
+TILEWRIGHT_DEVICE void stage_paired(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
+                                    int begin, int count, int lane, bool as_bf16) {
+    const int chunk = c.warp * 2 + lane / 16, byte = lane / 4 % 4 * 4;
+    const auto store = [&](int row, float low, float high) {
+        u8* const place = staged_row<tile, 2>(c, half, row) + (chunk ^ row % 8) * 16 + byte;
+        store_shared(*reinterpret_cast<u32*>(place), as_bf16 ? pack_bf16(low, high) : pack_f16(low, high));
+    };
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 8) {
+        const float* value = fragment<tile>(accumulators, half, column);
+        const int row = column + lane % 4 * 2;
+        store(row, value[0], value[2]);
+        store(row + 1, value[1], value[3]);
+    }
+}
+
 /// Swapped tiles: the 16 rows of the accumulators are columns of D, their `count` columns from `begin` on rows of D.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
                                         int begin, int count, int lane, bool as_bf16) {
+    if constexpr (pairs_rows(tile)) {
+        return stage_paired<tile>(c, accumulators, half, begin, count, lane, as_bf16);
+    }
     const int chunk = c.warp * 2 + lane / 8 % 2;  // of 16 bytes
 #pragma unroll
     for (int column = begin; column < begin + count; column += 16) {
@@ -32,6 +55,11 @@ TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Accumulat
     }
 }
 
+/// The row of a warp's 16 whose address stmatrix takes from a lane: first those of the lanes' first rows.
+constexpr int staged_fragment_row(const Tile& tile, int lane) {
+    return pairs_rows(tile) ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
+}
+
 /// Stages a warp's 16 rows of `half` in `count` columns from `begin` on, as bf16 or f16.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
@@ -39,7 +67,7 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Accumulators<
     if constexpr (tile.swap_ab) return stage_transposed<tile>(c, accumulators, half, begin, count, lane, as_bf16);
     constexpr int columns = store_columns(tile, 2);
     const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
-    const int row = half * wgmma_m + c.warp * warp_rows + lane % 16;
+    const int row = half * wgmma_m + c.warp * warp_rows + staged_fragment_row(tile, lane);
     const int swizzle = store_swizzled(tile, 2) ? row % 8 : 0;
 #pragma unroll
     for (int column = begin; column < begin + count; column += 16) {
@@ -63,10 +91,13 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Accumulators<tile>& accumulators, u8* 
     for (int j = 0; j < 4; ++j) {
         if (column + j * 8 >= tile.shape.n) break;
         const float* value = fragment<tile>(accumulators, half, column + 8 * j);
-        const int row = lane / 4, chunk = j * 2 + lane % 4 / 2;
-        u8* place = to + row * row_bytes + (chunk ^ row) * 16 + lane % 2 * 8;
+        const int row = fragment_row(tile, lane), chunk = j * 2 + lane % 4 / 2;
+        const int swizzle = pairs_rows(tile) ? row % 8 : row;
+        u8* place = to + row * row_bytes + (chunk ^ swizzle) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
-        store_shared(*reinterpret_cast<Pair*>(place + 8 * row_bytes), {value[2], value[3]});
+        // Rows that are 8 apart have the same swizzle, those of a pair differ in its lowest bit.
+        if constexpr (pairs_rows(tile)) place = to + row * row_bytes + (chunk ^ swizzle ^ 1) * 16 + lane % 2 * 8;
+        store_shared(*reinterpret_cast<Pair*>(place + fragment_row_step(tile) * row_bytes), {value[2], value[3]});
     }
 }
 

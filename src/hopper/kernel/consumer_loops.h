@@ -94,7 +94,8 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
         .warpgroup = warpgroup,
         .warp = warp % 4,
         .lane = lane,
-        .row_in_tile = warpgroup * rows_per_warpgroup(tile) + warp % 4 * warp_rows + lane / 4,
+        .row_in_tile =
+            warpgroup * rows_per_warpgroup(tile) + warp % 4 * warp_rows + lane / 4 * (pairs_rows(tile) ? 2 : 1),
         .k_blocks = k_slice_of<tile>(arguments).count,
         .mma_a_descriptor =
             matrix_descriptor(shared.mma_a_values[0] + warpgroup * rows_per_warpgroup(tile) * row_bytes),

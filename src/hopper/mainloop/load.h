@@ -20,11 +20,22 @@ TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int
     }
 }
 
+/// The same of an mn-major operand, whose boxes have 128 bytes along the rows for each k.
+template <OperandTile operand>
+TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
+    static_assert(operand.rows % mn_major_box == 0 && !operand.shared);
+#pragma unroll
+    for (int i = 0; i < operand.rows; i += mn_major_box) {
+        tma_load(to + i * row_bytes, map, full, row + i, k, batch);
+    }
+}
+
 /// Loads rows [row, row + wanted) of one operand in boxes; those past `wanted` are skipped. Of an operand that the
 /// cluster shares each block loads an equal part.
 template <Tile tile, OperandTile operand>
 TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
                                  int wanted = operand.rows) {
+    if constexpr (operand.is_mn_major()) return load_mn_major<operand>(to, map, full, k, row, batch);
     constexpr int rows = loaded_rows(tile, operand);
     const int begin = operand.shared ? block_rank() * rows : 0;
     for (int i = 0; i < rows; i += box_rows(tile, operand)) {
@@ -105,7 +116,7 @@ private:
         constexpr OperandTile a = operand_a(tile);
         u8* const to = shared_.values_of_a(ring_.stage);
         const int k = k_block * tile.shape.k;
-        if constexpr (is_grouped(tile)) {
+        if constexpr (is_grouped(tile) || a.is_mn_major()) {
             load_rows<tile, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
         } else {
             static_assert(box_rows(tile, a) == loaded_rows(tile, a));

@@ -3,7 +3,7 @@
 // `multiply_in_fours`, which gives that up for fours of k-blocks without an exit.
 #pragma once
 
-#include "hopper/mainloop/issue.h"
+#include "hopper/mainloop/feed.h"
 #include "hopper/mainloop/scales_promote.h"
 #include "hopper/mainloop/unpromoted.h"
 
@@ -40,9 +40,9 @@ TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], co
 /// One k-block through all subtiles. `store_subtile(subtile)` stores what the last tile left in the subtile's
 /// accumulators, while the first wgmmas of this tile run.
 template <Tile tile, class StoreSubtile>
-TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
-                                        PromotionScales<tile>& scales, int k_block, const Step& step,
-                                        const StoreSubtile& store_subtile) {
+TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
+                                        Partial<tile>& partial, PromotionScales<tile>& scales, int k_block,
+                                        const Step& step, const StoreSubtile& store_subtile) {
     constexpr bool by_four = loads_scales_by_four(tile);
     // Narrow wgmmas are complete before scales that are read after their issue would have arrived.
     constexpr bool rows_first = !by_four && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
@@ -54,7 +54,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         if constexpr (rows_first) scales.read_rows(c, stage, subtile);
         pin(partial);
         wgmma_fence();
-        issue(c, partial, subtile, false);
+        feed.issue(c, partial, subtile, false);
         wgmma_commit();
         if (subtile == 0 && (step.first || (by_four && k_block_in_copy == 0))) {
             next_block_scales(c, k_block);
@@ -67,6 +67,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         scales.multiply(subtile, k_block_in_copy);
         wgmma_wait<0>();
         pin(partial);
+        feed.complete();
         // Before the promotion: the stage's refill starts that much earlier.
         if (subtile == subtiles<tile> - 1) c.release_previous();
         promote<tile>(accumulators[subtile], partial, scales, subtile, step);
@@ -83,13 +84,14 @@ template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                             const StoreSubtile& store_subtile) {
     constexpr int unrolled = 4;
+    Feed<tile> feed(c);
     Partial<tile> partial;
     PromotionScales<tile> scales;
-    multiply_k_block<tile>(c, accumulators, partial, scales, 0, {.first = true}, store_subtile);
+    multiply_k_block<tile>(c, accumulators, feed, partial, scales, 0, {.first = true}, store_subtile);
     for (int k_block = 1; k_block < c.k_blocks;) {
 #pragma unroll
         for (int i = 1; i <= unrolled; ++i) {
-            multiply_k_block<tile>(c, accumulators, partial, scales, k_block, {.in_four = i % 4}, [](int) {});
+            multiply_k_block<tile>(c, accumulators, feed, partial, scales, k_block, {.in_four = i % 4}, [](int) {});
             if (++k_block == c.k_blocks) break;  // a second loop for the rest would cost moves and spills
         }
     }
@@ -99,8 +101,9 @@ TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile
 
 /// One k-block of a tile with one subtile. All that the next k-block's wgmmas wait for precedes this one's promotion.
 template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile>& accumulators, Partial<tile>& partial,
-                                            PromotionScales<tile>& scales, int k_block, bool ends_four) {
+TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
+                                            Partial<tile>& partial, PromotionScales<tile>& scales, int k_block,
+                                            bool ends_four) {
     static_assert(!tile.swap_ab);  // which needs this k-block's 128x128 scale until the end
     const int stage = c.ring.stage;
     c.wait_full();
@@ -108,11 +111,12 @@ TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile
     scales.read_rows(c, stage, 0);
     pin(partial);
     wgmma_fence();
-    issue(c, partial, 0, false);
+    feed.issue(c, partial, 0, false);
     wgmma_commit();
     scales.multiply(0, 0);
     wgmma_wait<0>();
     pin(partial);
+    feed.complete();
     c.release(stage);
     c.ring.advance();
     if (ends_four && k_block + 1 < c.k_blocks) next_block_scales(c, k_block + 1);
@@ -125,6 +129,7 @@ TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_in_fours(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     constexpr int four = 4;
+    Feed<tile> feed(c);
     Partial<tile> partial;
     PromotionScales<tile> scales;
     clear<tile>(accumulators);
@@ -134,12 +139,12 @@ TILEWRIGHT_DEVICE void multiply_in_fours(Consumer<tile>& c, Accumulators<tile>& 
     for (; k_block + four <= c.k_blocks; k_block += four) {
 #pragma unroll
         for (int i = 0; i < four; ++i) {
-            multiply_one_subtile<tile>(c, accumulators, partial, scales, k_block + i, i == four - 1);
+            multiply_one_subtile<tile>(c, accumulators, feed, partial, scales, k_block + i, i == four - 1);
         }
     }
 #pragma unroll 1
     for (; k_block < c.k_blocks; ++k_block)
-        multiply_one_subtile<tile>(c, accumulators, partial, scales, k_block, false);
+        multiply_one_subtile<tile>(c, accumulators, feed, partial, scales, k_block, false);
     sync_warp();
     release_block_scales(c);
 }

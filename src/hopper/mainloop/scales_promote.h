@@ -77,7 +77,7 @@ struct PromotionScales {
             const int half = subtile / wgmmas_along_n(tile);
             const float* first = c.shared.mma_a_scales[stage] + (c.row_in_tile + half * wgmma_m) * k_blocks;
             load(row[2 * half], first);
-            load(row[2 * half + 1], first + 8 * k_blocks);
+            load(row[2 * half + 1], first + fragment_row_step(tile) * k_blocks);
         }
     }
 

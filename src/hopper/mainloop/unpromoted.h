@@ -1,7 +1,7 @@
 // The mainloop without promotion: the tensor core adds all of k.
 #pragma once
 
-#include "hopper/mainloop/issue.h"
+#include "hopper/mainloop/feed.h"
 
 namespace tilewright::hopper {
 
@@ -14,25 +14,44 @@ TILEWRIGHT_DEVICE void clear(Accumulators<tile>& accumulators) {
     }
 }
 
-/// The next k-block is issued before the last one has completed.
+/// Issues a k-block's wgmmas, then waits for those of the one before it.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
+                                           int k_block) {
+    c.wait_full();
+#pragma unroll
+    for (int subtile = 0; subtile < subtiles<tile>; ++subtile) pin(accumulators[subtile]);
+    wgmma_fence();
+#pragma unroll
+    for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
+        feed.issue(c, accumulators[subtile], subtile, k_block > 0);
+    }
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (k_block > 0) c.release_previous();
+    c.ring.advance();
+}
+
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    Feed<tile> even(c), odd(c);
     clear<tile>(accumulators);
-    for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
-        c.wait_full();
-#pragma unroll
-        for (int subtile = 0; subtile < subtiles<tile>; ++subtile) pin(accumulators[subtile]);
-        wgmma_fence();
-#pragma unroll
-        for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
-            issue(c, accumulators[subtile], subtile, k_block > 0);
+    if constexpr (feeds_registers(tile)) {
+        for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
+            multiply_unpromoted<tile>(c, accumulators, even, k_block);
+            odd.complete();
+            if (++k_block == c.k_blocks) break;
+            multiply_unpromoted<tile>(c, accumulators, odd, k_block);
+            even.complete();
         }
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (k_block > 0) c.release_previous();
-        c.ring.advance();
+    } else {
+        for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
+            multiply_unpromoted<tile>(c, accumulators, even, k_block);
+        }
     }
     wgmma_wait<0>();
+    even.complete();
+    odd.complete();
     if (c.k_blocks > 0) c.release_previous();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) pin(accumulators[subtile]);

@@ -139,6 +139,11 @@ void wgmma_fence();
 /// d = A B^T + (accumulate ? d : 0). d is undefined until `wgmma_wait`.
 template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate);
+/// The same with mma A's 64 x 32 bytes in registers: row 16 (t / 32) + t % 32 / 4, bytes 4 (t % 4) .. + 3 of k in a[0]
+/// and 16 more in a[2], eight rows further a[1] and a[3]. The registers must keep them until `wgmma_wait`, and what
+/// wrote them must precede `wgmma_fence`.
+template <int n, Storage a, Storage b>
+TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate);
 void wgmma_commit();
 /// Waits until at most `pending` committed groups are unfinished.
 template <int pending>
@@ -146,6 +151,9 @@ TILEWRIGHT_DEVICE void wgmma_wait();
 /// Keeps the compiler from moving uses of d across this point; no instruction.
 template <int count>
 TILEWRIGHT_DEVICE void pin(float (&d)[count]);
+/// The same for registers of mma A: they hold their values up to here.
+template <int count>
+TILEWRIGHT_DEVICE void pin(u32 (&a)[count]);
 
 /// setmaxnreg, by a warpgroup together: so many registers for each thread from here on.
 template <int registers>
@@ -175,6 +183,7 @@ int load_shared(const int& from);
 /// st.async to the same place in block `rank` of the cluster; the bytes complete a phase of its `barrier`.
 void store_peer(Quad& to, Quad value, Barrier& barrier, int rank);
 void store_shared(int& to, int value);
+void store_shared(u32& to, u32 value);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);
 /// stmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
@@ -182,6 +191,10 @@ void store_shared(Pair& to, Pair value);
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth);
 /// The same, but a lane has of each matrix column i / 4, rows 2 (i % 4) and the next.
 void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fourth);
+
+/// ldmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
+/// i / 8, and gets of each matrix column i / 4, rows 2 (i % 4) and the next.
+void load_matrix_transposed(u32 (&values)[4], const void* row);
 
 /// Read-only for the whole kernel.
 float load_global(const float* from);
@@ -197,6 +210,9 @@ void store_global(u16* to, u16 value);
 void store_global(u32* to, u32 value);
 void store_global(u64* to, u64 value);
 void store_global(Quad* to, Quad value);
+
+/// prmt: byte i of the result is byte (selector >> 4 i) % 8 of `low` and `high` in turn.
+u32 permute_bytes(u32 low, u32 high, u32 selector);
 
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 

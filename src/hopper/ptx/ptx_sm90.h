@@ -118,6 +118,10 @@ template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
     Wgmma<n>::template multiply<a, b>(d, whole(a_rows), whole(b_rows), int(accumulate));
 }
+template <int n, Storage a, Storage b>
+TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate) {
+    Wgmma<n>::template multiply<a, b>(d, a_fragment, whole(b_rows), int(accumulate));
+}
 template <int pending>
 TILEWRIGHT_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
@@ -126,6 +130,11 @@ template <int count>
 TILEWRIGHT_DEVICE void pin(float (&d)[count]) {
 #pragma unroll
     for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+template <int count>
+TILEWRIGHT_DEVICE void pin(u32 (&a)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+r"(a[i])::"memory");
 }
 template <int registers>
 TILEWRIGHT_DEVICE void registers_give() {
@@ -174,6 +183,9 @@ TILEWRIGHT_DEVICE void store_peer(Quad& to, Quad value, Barrier& barrier, int ra
 TILEWRIGHT_DEVICE void store_shared(int& to, int value) {
     asm volatile("st.shared.s32 [%0], %1;" ::"r"(shared_address(&to)), "r"(value) : "memory");
 }
+TILEWRIGHT_DEVICE void store_shared(u32& to, u32 value) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared_address(&to)), "r"(value) : "memory");
+}
 TILEWRIGHT_DEVICE void store_shared(float& to, float value) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared_address(&to)), "f"(value) : "memory");
 }
@@ -189,6 +201,11 @@ TILEWRIGHT_DEVICE void store_matrix_transposed(void* row, u32 first, u32 second,
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
                  "r"(first), "r"(second), "r"(third), "r"(fourth)
                  : "memory");
+}
+TILEWRIGHT_DEVICE void load_matrix_transposed(u32 (&values)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(shared_address(row)));
 }
 TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
@@ -208,6 +225,7 @@ TILEWRIGHT_DEVICE void store_global(Quad* to, Quad value) { *to = value; }
 
 // ---- Arithmetic
 
+TILEWRIGHT_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 TILEWRIGHT_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 TILEWRIGHT_DEVICE u32 pack_bf16(float low, float high) {
     u32 packed;

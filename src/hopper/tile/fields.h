@@ -13,6 +13,7 @@ constexpr void visit_fields(const Tile& tile, Visitor& visit) {
         visit.group(name, [&] {
             visit.field("storage", spec.storage);
             visit.field("scaling", spec.scaling);
+            visit.field("major", spec.major);
         });
     };
     visit.group("shape", [&] {

@@ -2,21 +2,25 @@
 #pragma once
 
 #include "hopper/tile/budget.h"
+#include "hopper/tile/feeds.h"
 
 namespace tilewright::hopper {
 
 /// Products that a partial accumulator adds before it is promoted to fp32 registers; 0: all of k.
 constexpr int promotion_interval(const Tile& tile) { return scales_in_mainloop(tile) || tile.mma.promoted ? 128 : 0; }
 
+/// Rows of mma A that a feed holds in registers at once: unpromoted, all subtiles of a k-block are issued together.
+constexpr int held_rows(const Tile& tile) { return promotion_interval(tile) == 0 ? rows_per_warpgroup(tile) : wgmma_m; }
+
 // ---- Registers of each consumer thread
 
 constexpr int accumulator_registers(const Tile& tile) {
     return rows_per_warpgroup(tile) * tile.shape.n / warpgroup_threads;
 }
-/// One partial accumulator, and the scales of its columns, which are read before its wgmma is issued.
+/// One partial accumulator, what feeds its wgmmas, and the scales of its columns, which are read before.
 constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
-    return columns / 2 + (scales_mma_columns(tile) ? columns / 4 : 0);
+    return columns / 2 + feed_registers(tile) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
 /// Where accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
 /// promoted while the next is multiplied, gained nothing: docs/tried.md.)
@@ -41,10 +45,11 @@ constexpr int partials_in_flight(const Tile& tile) {
                         tile.shape.n * tile.shape.warpgroups <= 192;
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1);
     const bool alone = tile.shape.warpgroups == 1 || tile.swap_ab;
-    return one_subtile && pauses && alone && needed <= mma_register_budget(tile) ? 2 : 1;
+    return one_subtile && pauses && alone && !feeds_registers(tile) && needed <= mma_register_budget(tile) ? 2 : 1;
 }
 constexpr int partial_registers(const Tile& tile) {
-    if (promotion_interval(tile) == 0) return 0;
+    // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
+    if (promotion_interval(tile) == 0) return 2 * held_rows(tile) / wgmma_m * feed_registers(tile);
     return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile));
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }

@@ -7,6 +7,7 @@ namespace tilewright::hopper {
 
 inline constexpr int tile_alignment = 1024;  // of swizzled shared memory
 inline constexpr int box_rows_limit = 256;   // of one TMA box
+inline constexpr int mn_major_box = 128;     // rows of an mn-major operand in one, which is as wide as the swizzle
 
 /// One operand's rows in a stage.
 struct OperandTile {
@@ -18,6 +19,7 @@ struct OperandTile {
     constexpr bool scaled_in_mainloop() const {
         return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_128x128;
     }
+    constexpr bool is_mn_major() const { return spec.major == Major::mn; }
     constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
     constexpr int value_bytes() const { return round_up(rows * row_bytes, tile_alignment); }
     /// In a stage. 128x128 scales have a ring of chunks instead (stage_layout.h).
@@ -40,13 +42,15 @@ constexpr int loaded_rows(const Tile& tile, const OperandTile& operand) {
 }
 constexpr int box_rows(const Tile& tile, const OperandTile& operand) {
     const int rows = loaded_rows(tile, operand);
+    if (operand.is_mn_major()) return mn_major_box;
     return rows % operand.box_limit == 0 ? operand.box_limit : rows;
 }
 /// Rows of A that a dense tile with `rows` rows of D loads, because TMA takes more time for rows outside of a tensor
 /// than for rows inside: exactly those, or, where blocks share A, as many as make equal shares of whole swizzle
-/// patterns.
+/// patterns. A box of an mn-major operand has neighbouring rows in a line of memory, and is always whole.
 constexpr int rows_of_a(const Tile& tile, int rows) {
     constexpr int pattern = 8;
+    if (operand_a(tile).is_mn_major()) return d_rows(tile);
     return min(operand_a(tile).shared ? round_up(rows, pattern * tile.cluster.size) : rows, d_rows(tile));
 }
 

@@ -10,6 +10,9 @@ namespace tilewright::hopper {
 /// Value format of an operand in memory and in shared memory.
 enum class Storage : unsigned char { e4m3, e5m2 };
 
+/// Which dimension of an operand is contiguous in memory: k, or its rows (m of A, n of B).
+enum class Major : unsigned char { k, mn };
+
 /// Where the scales of an operand enter.
 enum class Scaling : unsigned char {
     none,
@@ -56,6 +59,7 @@ struct Cluster {
 struct OperandSpec {
     Storage storage = Storage::e4m3;
     Scaling scaling = Scaling::epilogue;
+    Major major = Major::k;
 
     constexpr bool operator==(const OperandSpec&) const = default;
 };
@@ -118,6 +122,9 @@ constexpr Cluster share_a(int blocks) { return {ClusterUse::share_a, blocks}; }
 constexpr Cluster share_b(int blocks) { return {ClusterUse::share_b, blocks}; }
 constexpr Cluster split_k(int slices) { return slices == 1 ? Cluster{} : Cluster{ClusterUse::split_k, slices}; }
 
+/// mma A then, for wgmma takes fp8 along k from shared memory, and mma A from registers too (tile/feeds.h).
+constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn || tile.b.major == Major::mn; }
+
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
 /// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.
@@ -132,6 +139,7 @@ constexpr bool skips_boxes(const Tile& tile) {
 constexpr bool is_consistent(const Tile& tile) {
     return (tile.cluster.use == ClusterUse::none) == (tile.cluster.size == 1) &&
            (tile.a.scaling == Scaling::block_1x128 || !has_k_major_scales(tile)) &&
+           (tile.swap_ab ? tile.a : tile.b).major == Major::k && (!has_mn_major(tile) || !shares_operand(tile)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 

@@ -1,0 +1,139 @@
+// Operand feeds: how the two sides of a k-block reach the tensor core. A mainloop asks its feed to `issue` the wgmmas
+// of a subtile, and calls `complete` once it has waited for them, up to where what the feed holds in registers must
+// last.
+#pragma once
+
+#include "hopper/block/consumer.h"
+
+namespace tilewright::hopper {
+
+template <Tile tile, FeedKind kind = feed_of(tile)>
+struct Feed;
+
+inline constexpr int descriptor_bytes = 16;
+
+/// The subtile's rows of mma B, at the stage `c.ring`.
+template <Tile tile>
+TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile) {
+    const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
+    return c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
+}
+
+/// Both operands from shared memory.
+template <Tile tile>
+struct Feed<tile, FeedKind::shared> {
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
+
+    /// d (+)= the subtile's rows of mma A times its rows of mma B, of the stage `c.ring`.
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        const int rows = subtile / wgmmas_along_n(tile) * wgmma_m;
+        const MatrixDescriptor a =
+            c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
+        const MatrixDescriptor b = mma_b_rows(c, subtile);
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
+                d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
+                accumulate || step > 0);
+        }
+    }
+
+    TILEWRIGHT_DEVICE void complete() {}
+};
+
+/// The same as a function, for the loop of two partial accumulators, which feeds no registers.
+template <Tile tile>
+TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+    static_assert(!feeds_registers(tile));
+    const int rows = subtile / wgmmas_along_n(tile) * wgmma_m;
+    const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
+    const MatrixDescriptor a =
+        c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
+    const MatrixDescriptor b =
+        c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
+#pragma unroll
+    for (int step = 0; step < wgmma_steps; ++step) {
+        wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
+            d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
+            accumulate || step > 0);
+    }
+}
+
+/// mma A is mn-major: a stage has 128 bytes of its rows for each k, in the swizzle of all rows of 128 bytes. ldmatrix
+/// gives a lane pairs of neighbouring rows for two k at a time; two permutes make four k of each row out of two pairs.
+template <Tile tile>
+struct Feed<tile, FeedKind::transposed> {
+    static_assert(tile.shape.m % mn_major_box == 0);
+
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& c) : place_(place(c)) {
+        // Lanes 2 and 3 of four have the later pair of k in the matrix of the earlier one, see `k_of_address`.
+        const bool exchanged = c.lane % 4 >= 2;
+        first_row_ = exchanged ? 0x2064 : 0x6420;
+        second_row_ = exchanged ? 0x3175 : 0x7531;
+    }
+
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        if (subtile % wgmmas_along_n(tile) == 0) load(c, subtile / wgmmas_along_n(tile));
+        wgmma_fence();
+        const MatrixDescriptor b = mma_b_rows(c, subtile);
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
+                d, fragments_[held(subtile)][step], b + step * (wgmma_k_bytes / descriptor_bytes),
+                accumulate || step > 0);
+        }
+    }
+
+    TILEWRIGHT_DEVICE void complete() {
+#pragma unroll
+        for (int i = 0; i < wgmma_steps * held_rows(tile) / wgmma_m; ++i) {
+            pin(fragments_[i / wgmma_steps][i % wgmma_steps]);
+        }
+    }
+
+private:
+    static constexpr int held(int subtile) {
+        return subtile / wgmmas_along_n(tile) * wgmma_m % held_rows(tile) / wgmma_m;
+    }
+
+    /// Which of the 32 k of a step a lane's address is for: rows 2 i and 2 i + 1 of a matrix are for the lanes i of
+    /// four, which need k 4 i .. 4 i + 3 (in matrices 2 and 3: 16 more) from two matrices. Eight rows of a matrix must
+    /// differ modulo 8, or they share banks: so the last two lanes take their pairs the other way round.
+    TILEWRIGHT_DEVICE static int k_of_address(int lane) {
+        const int of_four = lane / 2 % 4, matrix = lane / 8;
+        return matrix / 2 * 16 + of_four * 4 + (matrix % 2 ^ of_four / 2) * 2 + lane % 2;
+    }
+
+    /// The lane's address in the first stage, in bytes, for the warp's first 16 rows.
+    TILEWRIGHT_DEVICE static int place(const Consumer<tile>& c) {
+        const int row = c.first_row() + c.warp * warp_rows, k = k_of_address(c.lane);
+        const int chunk = row % mn_major_box / 16;
+        return row / mn_major_box * mn_major_box * row_bytes + k * row_bytes + (chunk ^ k % 8) * 16;
+    }
+
+    /// The warp's 16 rows of the `half`-th 64. (With 128 rows a warpgroup begins with a box, so that the second 64 are
+    /// four chunks further, which is one bit of the swizzled address.)
+    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int half) {
+        const u8* const from = c.shared.mma_a_values[c.ring.stage] + (place_ ^ half * wgmma_m);
+        u32 pairs[wgmma_steps][fragment_words];
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            load_matrix_transposed(pairs[step], from + step * wgmma_k_bytes * row_bytes);
+        }
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+#pragma unroll
+            for (int i = 0; i < fragment_words; ++i) {
+                fragments_[held(half * wgmmas_along_n(tile))][step][i] = permute_bytes(
+                    pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
+            }
+        }
+    }
+
+    u32 fragments_[held_rows(tile) / wgmma_m][wgmma_steps][fragment_words];  // as wgmma takes them
+    int place_;
+    u32 first_row_;  // selectors of the bytes of a lane's two rows
+    u32 second_row_;
+};
+
+}  // namespace tilewright::hopper
