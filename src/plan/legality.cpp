@@ -34,6 +34,23 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
     return std::nullopt;
 }
 
+/// An mn-major operand passes through registers on its way to the tensor core, as mma A.
+Reason mn_major_operand(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
+    if (!has_mn_major(tile)) return std::nullopt;
+    const bool of_a = tile.a.major == hopper::Major::mn;
+    const std::string operand = of_a ? "a, contiguous along m," : "b, contiguous along n,";
+    if (mma_b(tile).is_mn_major()) {
+        return fmt::format("{}: {} has to be on the tensor core's rows, {}", block(tile), operand,
+                           of_a ? "without swap" : "with swap");
+    }
+    if (shares_operand(tile)) {
+        return fmt::format("{}: blocks share operands in shared memory, and {} is taken from registers", block(tile),
+                           operand);
+    }
+    if (tile.shape.m % hopper::mn_major_box == 0) return std::nullopt;
+    return fmt::format("{}: {} is loaded in {} rows at a time", block(tile), operand, hopper::mn_major_box);
+}
+
 Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
@@ -111,7 +128,7 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 }  // namespace
 
 std::vector<Finding> obstacles(const Workload& work) {
-    return hopper_obstacles(work.recipe, work.layout, work.grouping);
+    return hopper_obstacles(work.recipe, mn_major(work.geometry), work.grouping);
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
@@ -124,9 +141,10 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& w
         const char* name;
         Reason (*check)(const hopper::Tile&, const Workload&, const DeviceDescription&);
     };
-    constexpr std::array rules{
-        Rule{"wgmma", wgmma_shape},    Rule{"registers", registers}, Rule{"shared memory", shared_memory},
-        Rule{"cluster", cluster_size}, Rule{"cluster", pairs},       Rule{"split k", split}};
+    constexpr std::array rules{Rule{"wgmma", wgmma_shape},    Rule{"wgmma", mn_major_operand},
+                               Rule{"registers", registers},  Rule{"shared memory", shared_memory},
+                               Rule{"cluster", cluster_size}, Rule{"cluster", pairs},
+                               Rule{"split k", split}};
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
     }

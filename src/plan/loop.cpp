@@ -42,6 +42,15 @@ double column_scale_stall(const hopper::Tile& tile, double tensor) {
 /// tensor cores' clocks.
 double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) + 0.72 * tensor; }
 
+/// mma A through registers: the first wgmma of 64 rows waits for ldmatrix and 16 permutes. Computed, not measured: the
+/// latencies of both, of which one of two warpgroups hides half behind the other's products.
+double feed_stall(const hopper::Tile& tile) {
+    constexpr double clocks = 80;
+    if (!feeds_registers(tile)) return 0;
+    const double loads = rows_per_warpgroup(tile) / static_cast<double>(hopper::wgmma_m);
+    return loads * clocks / tile.shape.warpgroups;
+}
+
 double stall_clocks(const hopper::Tile& tile, double tensor) {
     if (promotion_interval(tile) == 0) return latency_stall(tensor);
     if (!scales_mma_columns(tile)) return promotion_stall(tile, tensor) + column_groups_stall(tile);
@@ -53,7 +62,7 @@ double stall_clocks(const hopper::Tile& tile, double tensor) {
 Loop loop(const hopper::Tile& tile, const Model& model) {
     // 4096 products a clock, so that 128 of k take m * n / 32 clocks.
     const double tensor = tile.shape.m * tile.shape.n / 32.0;
-    Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor))};
+    Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock at which each loop ran under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy,

@@ -123,7 +123,7 @@ constexpr Mode modes[] = {{Scaling::epilogue, Scaling::epilogue, true, promotes}
 void add_pairs(Tile tile, std::vector<Tile>& list) {
     // The larger operand is shared. With three warpgroups the loop that scales rows has no register left for a
     // cluster's addresses (it spills), and the others were never the fastest.
-    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile)) return;
+    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile) || has_mn_major(tile)) return;
     tile.cluster = tile.shape.m > tile.shape.n ? hopper::share_a(2) : hopper::share_b(2);
     list.push_back(tile);
 }
@@ -134,6 +134,43 @@ void add(const Tile& tile, bool groups, std::vector<Tile>& list) {
     if (!groups) return;
     list.push_back(tile);
     list.back().family = hopper::Family::m_grouped;
+}
+
+void add_variants(Tile tile, bool groups, std::vector<Tile>& list) {
+    for (const Variant variant : {Variant::general, Variant::fast, Variant::fast_k_major_scales}) {
+        if (variant == Variant::fast_k_major_scales && tile.a.scaling != Scaling::block_1x128) continue;
+        tile.variant = variant;
+        add(tile, groups, list);
+    }
+}
+
+/// Operands along their rows: weights as a forward pass has them (layout nn, dense and grouped), A of layout tt.
+void add_mn_major(std::vector<Tile>& list) {
+    constexpr hopper::OperandSpec along_k{}, along_rows{.major = hopper::Major::mn};
+    constexpr hopper::OperandSpec rows{.scaling = Scaling::block_1x128};
+    constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 5};
+    constexpr Tile weights[] = {
+        {.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true, .a = along_k, .b = along_rows},
+        {.shape = {.m = 256, .n = 128}, .stages = 3, .swap_ab = true, .a = along_k, .b = along_rows},
+        {.shape = {.m = 128, .n = 256},
+         .stages = 3,
+         .swap_ab = true,
+         .a = along_k,
+         .b = along_rows,
+         .mma = {.promoted = false}},
+        {.shape = {.m = 128, .n = 128},
+         .stages = 5,
+         .swap_ab = true,
+         .a = rows,
+         .b = {.scaling = Scaling::block_128x128, .major = hopper::Major::mn}},
+    };
+    for (const Tile& tile : weights) add_variants(tile, true, list);
+    Tile tile = square;
+    tile.a.major = hopper::Major::mn;
+    add_variants(tile, false, list);
+    tile.a.scaling = Scaling::block_1x128;
+    tile.b.scaling = Scaling::block_128x128;
+    add_variants(tile, false, list);
 }
 
 }  // namespace
@@ -148,16 +185,10 @@ std::vector<Tile> pack() {
             tile.a.scaling = mode.a;
             tile.b.scaling = mode.b;
             tile.mma.promoted = mode.promoted;
-            if (!serves) continue;
-            for (const Variant variant : {Variant::general, Variant::fast}) {
-                tile.variant = variant;
-                add(tile, groups, list);
-            }
-            if (mode.a != Scaling::block_1x128) continue;
-            tile.variant = Variant::fast_k_major_scales;
-            add(tile, groups, list);
+            if (serves) add_variants(tile, groups, list);
         }
     }
+    add_mn_major(list);
     return list;
 }
 

@@ -6,6 +6,7 @@
 
 #include "plan/tma.h"
 #include "problem/geometry.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 namespace {
@@ -55,7 +56,8 @@ std::string key_of(const Problem& problem, const Geometry& g, const Workload& wo
                                   g.m, g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
     if (problem.expected_m > 0) key += fmt::format(" expected_m={}", problem.expected_m);
-    if (work.layout != Layout::nt) key += fmt::format(" layout={}", name(work.layout));
+    const MnMajor order = mn_major(g);  // a transposed view in layout nt is what the other layouts are
+    if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (work.accumulation != Accumulation::promoted) key += fmt::format(" accumulation={}", name(work.accumulation));
     if (work.sm_limit > 0) key += fmt::format(" sms={}", work.sm_limit);
     return key;
@@ -108,6 +110,9 @@ hopper::Tile family_tile(const Workload& work) {
     hopper::Tile tile;
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
+    const MnMajor order = mn_major(work.geometry);
+    if (order.a) tile.a.major = hopper::Major::mn;
+    if (order.b) tile.b.major = hopper::Major::mn;
     tile.mma.promoted = work.accumulation == Accumulation::promoted;
     tile.family = family(work.grouping);
     return tile;

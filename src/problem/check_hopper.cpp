@@ -1,4 +1,4 @@
-// What Hopper kernels ask of formats, layout, grouping, sizes, addresses and strides.
+// What Hopper kernels ask of formats, the order of values, grouping, sizes, addresses and strides.
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -33,19 +33,51 @@ void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
          .advice = use_cpu});
 }
 
+/// wgmma takes fp8 along k from shared memory; one operand may pass through registers, and is transposed on the way.
+/// Rows of groups begin anywhere, and TMA at multiples of 16 bytes only.
+void add_order(MnMajor order, Grouping grouping, std::vector<Finding>& findings) {
+    if (is_k_grouped(grouping)) return;  // no kernel yet
+    if (order.a && order.b) {
+        findings.push_back({.operand = "layout",
+                            .given = "a contiguous along m and b along n",
+                            .expected = std::string("one of them contiguous along k") + gpu + " in this version",
+                            .advice = "copy one of them, or run it on the CPU backend"});
+    } else if (order.a && takes_sizes(grouping)) {
+        findings.push_back({.operand = "a.values",
+                            .given = "values contiguous along m",
+                            .expected = std::string(name(grouping)) + " values contiguous along k" + gpu,
+                            .advice = "copy them, or run it on the CPU backend"});
+    }
+}
+
+bool is_tma_stride(std::int64_t elements) {
+    return elements % hopper_alignment == 0 && elements < hopper_stride_limit;  // of one byte
+}
+
+/// Whether TMA loads fp8 values with `contiguous` in a row of its boxes. Strides of one index mean nothing.
+bool loads_along(std::int64_t size, std::int64_t stride, std::int64_t other_size, std::int64_t other_stride) {
+    return (size <= 1 || stride == 1) && (other_size <= 1 || is_tma_stride(other_stride));
+}
+
+bool is_mn_major(const Strides& strides, std::int64_t rows, std::int64_t k) {
+    // Without any k nothing is read. A contiguous k of one index is along k, so that its strides are judged as others'.
+    if (k == 0 || strides.k == 1 || loads_along(k, strides.k, rows, strides.row)) return false;
+    // What TMA loads in neither order is refused for its strides, in the words of the one that it is nearer to.
+    return loads_along(rows, strides.row, k, strides.k) || strides.row == 1;
+}
+
 }  // namespace
 
-std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout, Grouping grouping) {
+MnMajor mn_major(const Geometry& g) {
+    return {.a = is_mn_major(g.a.value_strides, g.m, g.k), .b = is_mn_major(g.b.value_strides, g.n, g.k)};
+}
+
+std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Grouping grouping) {
     std::vector<Finding> findings;
     add_side("a", recipe.a, findings);
     add_side("b", recipe.b, findings);
     if (findings.empty()) add_pair(recipe, findings);
-    if (layout != Layout::nt) {
-        findings.push_back({.operand = "layout",
-                            .given = std::string(name(layout)),
-                            .expected = std::string("nt") + gpu,
-                            .advice = "store a as [m, k] and b as [n, k], or run it on the CPU backend"});
-    }
+    add_order(order, grouping, findings);
     if (is_k_grouped(grouping)) {
         findings.push_back({.operand = "groups.grouping",
                             .given = std::string(name(grouping)),
@@ -82,34 +114,45 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// k is the last dimension. Strides of dimensions of one index mean nothing.
-void check_value_strides(const NamedTensor& named, Findings& findings) {
+/// fp8 values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean
+/// nothing.
+void check_value_strides(const NamedTensor& named, int k, const std::string& rows_letter, Findings& findings) {
     const Tensor& tensor = *named.tensor;
-    const int k = tensor.shape.rank() - 1;
-    const std::int64_t bytes = bits(tensor.format) / 8;
-    Finding finding{.operand = std::string(named.name) + ".strides",
-                    .given = to_string(tensor.strides) + " of " + std::string(name(tensor.format)),
-                    .expected = {},
-                    .advice = "copy it, or run it on the CPU backend"};
-    if (tensor.shape[k] > 1 && tensor.strides[k] != 1) {
-        finding.expected = std::string("a stride of 1 along k") + gpu;
-        findings.add(finding);
+    const int rank = tensor.shape.rank(), rows = 2 * rank - 3 - k;
+    const auto along = [&](int i, int other) {
+        return loads_along(tensor.shape[i], tensor.strides[i], tensor.shape[other], tensor.strides[other]);
+    };
+    const bool groups = rank < 3 || tensor.shape[0] <= 1 || is_tma_stride(tensor.strides[0]);
+    const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
+    if (groups && (is_mn_major(strides, tensor.shape[rows], tensor.shape[k]) ? along(rows, k) : along(k, rows))) return;
+    const auto is_contiguous = [&](int i) { return tensor.shape[i] <= 1 || tensor.strides[i] == 1; };
+    std::string expected = "a stride of 1 along k or " + rows_letter;
+    if (is_contiguous(k) || is_contiguous(rows)) {
+        expected = "multiples of 16 bytes below 2^40, " + (is_contiguous(k) ? "k" : rows_letter) + " aside,";
     }
-    for (int i = 0; i < k; ++i) {
-        if (tensor.shape[i] <= 1) continue;
-        const std::int64_t stride = tensor.strides[i] * bytes;
-        if (stride % hopper_alignment == 0 && stride < hopper_stride_limit) continue;
-        finding.expected = std::string("multiples of 16 bytes below 2^40, k aside,") + gpu;
-        findings.add(finding);
-        return;
-    }
+    findings.add({.operand = std::string(named.name) + ".strides",
+                  .given = to_string(tensor.strides) + " of " + std::string(name(tensor.format)),
+                  .expected = expected + gpu,
+                  .advice = "copy it, or run it on the CPU backend"});
+}
+
+/// For both operands, where their shapes say what is k.
+MnMajor mn_major(const Problem& p) {
+    const auto is_major = [](const Tensor& tensor, bool transposed) {
+        const int rank = tensor.shape.rank();
+        if (!tensor.given() || !has_sound_strides(tensor) || rank < 2) return false;
+        const int k = transposed ? rank - 2 : rank - 1, rows = transposed ? rank - 1 : rank - 2;
+        const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
+        return is_mn_major(strides, tensor.shape[rows], tensor.shape[k]);
+    };
+    return {.a = is_major(p.a.values, a_is_transposed(p.layout)), .b = is_major(p.b.values, b_is_transposed(p.layout))};
 }
 
 }  // namespace
 
 void check_hopper(const Problem& p, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
-        for (Finding& obstacle : hopper_obstacles({recipe_of(p.a), recipe_of(p.b)}, p.layout, p.groups.grouping)) {
+        for (Finding& obstacle : hopper_obstacles({recipe_of(p.a), recipe_of(p.b)}, mn_major(p), p.groups.grouping)) {
             findings.add(std::move(obstacle));
         }
     }
@@ -118,15 +161,16 @@ void check_hopper(const Problem& p, Check check, Findings& findings) {
         if (!tensor.given() || !has_sound_strides(tensor)) continue;
         const bool values = &tensor == &p.a.values || &tensor == &p.b.values;
         if (values || &tensor == &p.d) check_sizes(named, findings);
-        if (!values || p.layout != Layout::nt || is_empty(tensor) || tensor.shape.rank() < 2) continue;
-        if (!is_fp8(tensor.format)) continue;
-        check_value_strides(named, findings);
+        const int rank = tensor.shape.rank();
+        if (!values || p.layout > Layout::tt || is_empty(tensor) || rank < 2 || !is_fp8(tensor.format)) continue;
+        const bool is_a = &tensor == &p.a.values;
+        const bool transposed = is_a ? a_is_transposed(p.layout) : b_is_transposed(p.layout);
+        check_value_strides(named, transposed ? rank - 2 : rank - 1, is_a ? "m" : "n", findings);
     }
     if (check == Check::call) check_hopper_addresses(p, findings);
 }
 
 void check_hopper_addresses(const Problem& p, Findings& findings) {
-    if (p.layout != Layout::nt) return;
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
         const Tensor& tensor = *named.tensor;
         if (has_sound_shape(tensor) && !is_empty(tensor) && is_fp8(tensor.format)) check_base(named, findings);

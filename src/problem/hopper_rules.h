@@ -5,10 +5,23 @@
 
 #include <vector>
 
+#include "problem/geometry.h"
+
 namespace tilewright {
 
-/// Recipes, layouts and groupings that no Hopper kernel serves, whatever the sizes: one finding for each obstacle.
-std::vector<Finding> hopper_obstacles(const Recipe& recipe, Layout layout, Grouping grouping);
+/// Which operands a kernel reads along their rows (m of A, n of B) in memory; the others along k.
+struct MnMajor {
+    bool a = false;
+    bool b = false;
+};
+
+/// Follows from strides: layout nn, or nt with a transposed view of B, are the same to a kernel. Where TMA could load
+/// either way, along k.
+MnMajor mn_major(const Geometry& geometry);
+
+/// Recipes, orders of values and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
+/// obstacle.
+std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Grouping grouping);
 
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;

@@ -12,6 +12,7 @@
 #include "gpu/tile_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
+#include "tile_layout.h"
 
 namespace tilewright::test {
 namespace {
@@ -32,19 +33,19 @@ constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
 TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
     for (const Shape& shape : shapes) {
-        std::map<std::tuple<std::string, bool, Grouping, int>, std::unique_ptr<GpuCase>> cases;
+        std::map<std::tuple<std::string, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
         for (const hopper::Tile& tile : gpu_tiles()) {
             const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-            std::unique_ptr<GpuCase>& gpu =
-                cases[{tile_recipe(tile), tile.mma.promoted, tile_grouping(tile), k_slices(tile)}];
+            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.mma.promoted, tile_grouping(tile),
+                                                   k_slices(tile), tests::in_layout_of(tile, {}).layout}];
             if (!gpu) {
-                gpu = std::make_unique<GpuCase>(check::CaseSpec{.grouping = tile_grouping(tile),
-                                                                .recipe = recipe_of(tile_recipe(tile)),
-                                                                .m = shape.m,
-                                                                .n = shape.n,
-                                                                .k = shape.k,
-                                                                .groups = tile_groups(tile),
-                                                                .accumulation = accumulation},
+                gpu = std::make_unique<GpuCase>(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                                                           .recipe = recipe_of(tile_recipe(tile)),
+                                                                           .m = shape.m,
+                                                                           .n = shape.n,
+                                                                           .k = shape.k,
+                                                                           .groups = tile_groups(tile),
+                                                                           .accumulation = accumulation}),
                                                 planner::k_splits(tile, shape.k));
             }
             for (const int sms : sm_limits) {

@@ -28,7 +28,7 @@ const std::vector<Misuse>& misuses() {
         {"rows of b 8 bytes off", [](Problem& p) { p.b.values.strides[0] += 8; }, "b.values.strides:"},
         {"no scales", [](Problem& p) { p.a.scales = {}; }, "a.scales: nothing given"},
         {"d over a", [](Problem& p) { p.d.data = p.a.values.data; }, "d: memory that overlaps a.values"},
-        {"a transposed layout", [](Problem& p) { p.layout = Layout::nn; }, "layout: nn given, nt expected"},
+        {"a transposed layout", [](Problem& p) { p.layout = Layout::nn; }, "b.values:"},
         {"a device that is not there",
          [](Problem& p) {
              for (Tensor* t : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) t->device.index = 63;

@@ -12,6 +12,7 @@
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
 #include "plan/variant.h"
+#include "tile_layout.h"
 
 namespace tilewright::test {
 namespace {
@@ -24,16 +25,17 @@ constexpr int depth_copied = 848;  // 7: along k they are copied
 std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
     const Stream stream;
     const Stream other;
-    const GpuCase gpu({.grouping = tile_grouping(tile),
-                       .recipe = recipe_of(tile_recipe(tile)),
-                       .m = 388,
-                       .n = 520,
-                       .k = k,
-                       .groups = tile_groups(tile),
-                       .alpha = is_fast(tile) ? 1.0F : 2.0F,
-                       .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
-                       .a_scales_transposed = !has_k_major_scales(tile),
-                       .b_scales_transposed = true},
+    const GpuCase gpu(tests::in_layout_of(
+                          tile, {.grouping = tile_grouping(tile),
+                                 .recipe = recipe_of(tile_recipe(tile)),
+                                 .m = 388,
+                                 .n = 520,
+                                 .k = k,
+                                 .groups = tile_groups(tile),
+                                 .alpha = is_fast(tile) ? 1.0F : 2.0F,
+                                 .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+                                 .a_scales_transposed = !has_k_major_scales(tile),
+                                 .b_scales_transposed = true}),
                       planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";

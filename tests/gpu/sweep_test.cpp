@@ -99,6 +99,34 @@ TEST_P(GpuSweep, EveryDistribution) {
     EXPECT_EQ(run_and_compare(specs), "");
 }
 
+/// Weights [k, n] and A [k, m], with NaN behind each row.
+TEST_P(GpuSweep, OperandsAlongTheirRows) {
+    Choice choice(4);
+    std::vector<check::CaseSpec> specs;
+    for (int i = 0; i < 600; ++i) {
+        const bool of_a = i % 3 == 2, groups = i % 3 == 1;
+        const std::int64_t m = choice.between(1, 600), n = choice.between(1, 900), k = choice.between(1, 1300);
+        const auto gap = [&](std::int64_t size) { return (16 - size % 16) % 16 + 16 * choice.between(0, 2); };
+        specs.push_back({.grouping = groups ? Grouping::m_grouped_offsets : Grouping::dense,
+                         .recipe = recipe_of(GetParam()),
+                         .layout = of_a ? Layout::tt : Layout::nn,
+                         .output = choice.of(outputs),
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .groups = groups ? 4 : 1,
+                         .distribution = choice.of(check::random_distributions()),
+                         .seed = static_cast<std::uint64_t>(i) + 1,
+                         .with_c = i % 5 == 4,
+                         .a_gaps = {.row = gap(of_a ? m : k)},
+                         .b_gaps = {.row = gap(of_a ? k : n)},
+                         .d_gaps = {.row = choice.between(0, 1) * 8},
+                         .a_scales_transposed = choice.coin(),
+                         .b_scales_transposed = choice.coin()});
+    }
+    EXPECT_EQ(run_and_compare(specs), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Recipes, GpuSweep,
                          testing::Values("1x128:128x128", "1x128:1x128", "row:row", "tensor:tensor",
                                          "e5m2.1x128:e4m3.128x128", "1x128.ue8m0:128x128.ue8m0"));

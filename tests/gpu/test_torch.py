@@ -36,6 +36,21 @@ def test_the_cpus_bits(recipes, out_dtype):
     assert same_bits(d, tw.gemm(*host, out_dtype=out_dtype, arithmetic="bit_exact"))
 
 
+@pytest.mark.parametrize("recipes", PAIRS, ids=":".join)
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_operands_along_their_rows(recipes, layout):
+    """Values [k, n] or [k, m]; scales stay [rows, k blocks]."""
+    host, _ = pair(recipes, 96, 272, 528)
+    turned = [layout[0] == "t", layout[1] == "n"]
+    sides = [
+        tw.Quantized(q.values.T.contiguous() if t else q.values, r, q.scales)
+        for q, r, t in zip(host, recipes, turned, strict=True)
+    ]
+    device = [tw.Quantized(q.values.cuda(), r, q.scales.cuda()) for q, r in zip(sides, recipes, strict=True)]
+    d = tw.gemm(*device, layout=layout)
+    assert same_bits(d, tw.gemm(*host, arithmetic="bit_exact"))
+
+
 def test_out_c_alpha_and_scales_in_any_strides():
     host, device = pair(PAIRS[0], 100, 384, 1024)
     c = torch.randn(100, 384)

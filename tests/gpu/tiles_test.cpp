@@ -10,6 +10,7 @@
 #include "gpu/tile_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
+#include "tile_layout.h"
 
 namespace tilewright::test {
 namespace {
@@ -22,7 +23,7 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
     spec.recipe = recipe_of(tile_recipe(tile));
     spec.accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
     spec.alpha = is_fast(tile) ? 1.0F : 2.0F;
-    const GpuCase gpu(spec, planner::k_splits(tile, spec.k));
+    const GpuCase gpu(tests::in_layout_of(tile, spec), planner::k_splits(tile, spec.k));
     cuda::run(gpu.geometry(), tile, 0, nullptr);
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
     EXPECT_EQ(gpu.difference(), "") << launch::describe(tile);

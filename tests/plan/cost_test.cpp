@@ -234,7 +234,7 @@ TEST(Choice, SlicesTakeWholeClusters) {
 
 TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {
     ProblemSizes sizes = dense(64, 256, 256);
-    sizes.layout = Layout::nn;
+    sizes.layout = Layout::tn;
     try {
         (void)plan(problem_of(sizes));
         FAIL() << "planned a layout that no kernel has";

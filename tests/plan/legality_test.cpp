@@ -96,9 +96,26 @@ TEST(Legality, SplitsKeepInvarianceAndFitAClusterOfBlocks) {
               "cluster: a cluster of 4 needs as many SMs, this call may use 3");
 }
 
+TEST(Legality, AnOperandAlongItsRowsIsMmaA) {
+    ProblemSizes sizes = dense(64, 2112, 7168);
+    sizes.layout = Layout::nn;
+    EXPECT_EQ(objection("128x128x128 stages=4 swap", sizes), "");
+    EXPECT_EQ(objection("128x128x128 stages=4", sizes),
+              "wgmma: 128x128: b, contiguous along n, has to be on the tensor core's rows, with swap");
+    EXPECT_EQ(objection("64x128x128 stages=4 warpgroups=1 swap", sizes),
+              "wgmma: 64x128 swapped: b, contiguous along n, is loaded in 128 rows at a time");
+    sizes.layout = Layout::tt;
+    EXPECT_EQ(objection("128x128x128 stages=4 swap", sizes),
+              "wgmma: 128x128 swapped: a, contiguous along m, has to be on the tensor core's rows, without swap");
+    EXPECT_EQ(objection("128x128x128 stages=4 cluster=2 multicast=b", sizes),
+              "wgmma: 128x128: blocks share operands in shared memory, and a, contiguous along m, is taken from "
+              "registers");
+}
+
 TEST(Legality, LegalTilesFitTheMachine) {
     for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor}) {
         ProblemSizes sizes = dense(512, 4096, 7168);
+        if (recipe == per_tensor) sizes.layout = Layout::nn;
         sizes.recipe = recipe;
         const Problem problem = problem_of(sizes);
         const hopper::Tile family = family_tile(describe(problem));
@@ -148,16 +165,19 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 ASSERT_NE(explanation.chosen.has_value(), !explanation.unavailable.empty());
                 planned += explanation.chosen ? 1 : 0;
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
-                const bool served = layout == Layout::nt && !is_k_grouped(grouping) && is_served(recipe);
-                EXPECT_EQ(explanation.chosen.has_value(), served) << name(recipe) << " " << name(layout);
+                const bool groups = grouping != Grouping::dense && grouping != Grouping::batched;
+                const bool a_along_m = a_is_transposed(layout) && groups;
+                const bool served = layout != Layout::tn && !a_along_m && !is_k_grouped(grouping) && is_served(recipe);
+                EXPECT_EQ(explanation.chosen.has_value(), served)
+                    << name(recipe) << " " << name(grouping) << " " << name(layout);
             }
         }
     }
     EXPECT_GE(asked, all_recipes().size() * std::size(all_groupings) * std::size(all_layouts) / TILEWRIGHT_PLAN_STEP);
     EXPECT_GT(planned, 0);
     EXPECT_TRUE(
-        reasons.contains("layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or "
-                         "run it on the CPU backend"));
+        reasons.contains("layout: a contiguous along m and b along n given, one of them contiguous along k expected "
+                         "for a Hopper GPU in this version; copy one of them, or run it on the CPU backend"));
     EXPECT_TRUE(
         reasons.contains("b: mxfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a "
                          "Hopper GPU; run it on the CPU backend"));

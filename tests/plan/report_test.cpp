@@ -76,8 +76,9 @@ TEST(ExplainReport, JsonHoldsTheWholeExplanation) {
 TEST(ExplainReport, EmptyAndUnservedProblemsAreAnswered) {
     EXPECT_TRUE(contains(explanation_text(explained(planner::dense(0, 7168, 2048)), false), "nothing is launched"));
     ProblemSizes sizes = planner::dense(64, 256, 256);
-    sizes.layout = Layout::nn;
-    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  layout: nn given"));
+    sizes.layout = Layout::tn;
+    EXPECT_TRUE(
+        contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  layout: a contiguous along m"));
     EXPECT_TRUE(explanation_json(explained(sizes))["chosen"].is_null());
 }
 

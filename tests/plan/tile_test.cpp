@@ -105,7 +105,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
         for (Accumulation accumulation : {Accumulation::promoted, Accumulation::unpromoted}) {
             const auto order = canonical_order(recipe, accumulation);
             if (!order) continue;  // f16, f32: the CPU's `fast` arithmetic only
-            if (!hopper_obstacles(recipe, Layout::nt, Grouping::dense).empty()) continue;  // no kernel
+            if (!hopper_obstacles(recipe, {}, Grouping::dense).empty()) continue;  // no kernel
             planner::Workload work;
             work.recipe = recipe;
             work.accumulation = accumulation;

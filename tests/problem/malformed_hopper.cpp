@@ -58,21 +58,29 @@ std::vector<Malformed> malformed_hopper() {
                {"recipe: row:tensor given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, "
                 "1x128:tensor, 1x32:tensor or "
                 "1x16:tensor expected"}),
-        on_gpu("a transposed layout", {.layout = Layout::tn}, unchanged,
-               {"layout: tn given, nt expected for a Hopper GPU; store a as [m, k] and b as [n, k], or run it on the "
-                "CPU backend"}),
+        on_gpu(
+            "a transposed layout", {.layout = Layout::tn}, unchanged,
+            {"layout: a contiguous along m and b along n given, one of them contiguous along k expected for a Hopper "
+             "GPU in this version; copy one of them, or run it on the CPU backend"}),
+        on_gpu("groups of rows that are contiguous along m",
+               {.grouping = Grouping::m_grouped_offsets, .layout = Layout::tt},
+               [](Problem& p) { p.groups.sizes.device = p.d.device; },
+               {"a.values: values contiguous along m given, m_grouped_offsets values contiguous along k expected for a "
+                "Hopper GPU; copy them, or run it on the CPU backend"}),
+        on_gpu("weights along n in rows of 1000 bytes", {.layout = Layout::nn, .n = 1000}, unchanged,
+               {"b.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, n aside, expected for a "
+                "Hopper GPU; copy it, or run it on the CPU backend"}),
         on_gpu("rows of 1000 bytes", {.k = 1000}, unchanged,
                {"a.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, k aside, expected for a "
                 "Hopper GPU; copy it, or run it on the CPU backend",
                 "b.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, k aside, expected for a "
                 "Hopper GPU; copy it, or run it on the CPU backend"}),
-        on_gpu(
-            "k that is not contiguous", {},
-            [](Problem& p) {
-                p.a.values.strides = {1024, 2};
-            },
-            {"a.values.strides: [1024, 2] of e4m3 given, a stride of 1 along k expected for a Hopper GPU; copy it, or "
-             "run it on the CPU backend"}),
+        on_gpu("k that is not contiguous", {},
+               [](Problem& p) {
+                   p.a.values.strides = {1024, 2};
+               },
+               {"a.values.strides: [1024, 2] of e4m3 given, a stride of 1 along k or m expected for a Hopper GPU; copy "
+                "it, or run it on the CPU backend"}),
         on_gpu(
             "values at an odd address", {},
             [](Problem& p) {

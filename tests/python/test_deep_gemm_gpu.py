@@ -80,6 +80,33 @@ def test_views_of_aliases_and_heads(rng):
     assert torch.equal(kept[..., : N // 4], expected.view(M, 2, N // 2)[..., : N // 4])
 
 
+@pytest.mark.parametrize("layout, copies", [("nn", 0), ("tt", 0), ("tn", 1)])
+@pytest.mark.parametrize("dtype", [BF16, F32])
+def test_values_along_their_rows(rng, layout, copies, dtype):
+    m, n = 208, 272  # rows of memory of whole 16 bytes
+    (a, real_a), (b, real_b) = scaled(rng, (m, K), "1x128"), scaled(rng, (n, K), "128x128")
+    sides = [
+        tuple(x.T.contiguous().cuda() for x in pair) if turned else moved(pair)
+        for pair, turned in ((a, layout[0] == "t"), (b, layout[1] == "n"))
+    ]
+    d = sentinel(m, n, dtype=dtype).cuda()
+    function = lambda: getattr(deep_gemm, f"fp8_gemm_{layout}")(*sides, d)  # noqa: E731
+    assert launches(function) == 1 + copies
+    assert torch.equal(d.cpu(), rounded(real_a @ real_b.T, dtype))
+
+
+def test_groups_of_weights_along_n(rng):
+    n, sizes = 272, [128, 0, 256]
+    (a, real_a), weights = scaled(rng, (sum(sizes), K), "1x128"), [scaled(rng, (n, K), "128x128") for _ in sizes]
+    b = tuple(torch.stack([pair[i].T.contiguous() for pair, _ in weights]).cuda() for i in (0, 1))
+    indices = torch.cat([torch.full((rows,), group, dtype=INT) for group, rows in enumerate(sizes)]).cuda()
+    d = sentinel(sum(sizes), n).cuda()
+    deep_gemm.m_grouped_fp8_gemm_nn_contiguous(moved(a), b, d, indices)
+    rows = real_a.split(sizes)
+    expected = torch.cat([x @ real.T for x, (_, real) in zip(rows, weights, strict=True)])
+    assert torch.equal(d.cpu(), rounded(expected, BF16))
+
+
 def test_k_groups(rng):
     ks = [256, 0, 384]
     parts = [scaled(rng, (M, k), "1x128") for k in ks]
@@ -260,5 +287,5 @@ def test_what_hopper_does_not_do_says_so(rng):
         )
     b = torch.zeros(K, N, dtype=torch.float8_e4m3fn).cuda(), torch.ones(-(-K // 128), -(-N // 128)).cuda()
     a = moved(quantised(rng)[0])
-    with pytest.raises(ValueError, match=r"b\[0\].*a stride of 1 along k"):
+    with pytest.raises(ValueError, match=r"b\[0\].*multiples of 16 bytes below 2\^40, n aside"):
         deep_gemm.fp8_gemm_nn(a, b, torch.empty(M, N, dtype=BF16).cuda())

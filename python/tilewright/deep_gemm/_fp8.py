@@ -35,7 +35,19 @@ def check_layout(name: str, layout: Tensor, length: int, what: str) -> None:
 def dense(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Ints, of_a: Ints, of_b: Ints
 ) -> None:
+    a, b = one_along_k(a, b)
     call(gemm, *operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, c), out=d, c=c)
+
+
+def one_along_k(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Values for a GPU, which reads one operand along its rows at most: of two, the smaller is copied."""
+    if not (a.is_cuda and _is_along_rows(a) and _is_along_rows(b)):
+        return a, b
+    return (a.contiguous(), b) if a.numel() <= b.numel() else (a, b.contiguous())
+
+
+def _is_along_rows(values: Tensor) -> bool:
+    return values.dim() == 2 and values.stride(1) != 1 and values.stride(0) == 1
 
 
 def skip_head_mid(

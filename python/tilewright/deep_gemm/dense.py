@@ -2,7 +2,8 @@
 
 FP8: a = (e4m3 [m, k], float32 [m, ceil(k / 128)]), b = (e4m3 [n, k], float32 [ceil(n / 128), ceil(k / 128)], or
 [n, ceil(k / 128)] with recipe=(1, 1, 128)), d [m, n] of bf16 or f32. The nn, tn and tt forms take b, both, or a as
-the transposed views. On a GPU k must have stride 1 in a[0] and b[0] all the same. compiled_dims (letters of m, n, k)
+the transposed views. A GPU reads either operand along k or along its rows, with a pitch of a multiple of 16 bytes;
+where both are along their rows, as in tn, the smaller one is copied first. compiled_dims (letters of m, n, k)
 and disable_ue8m0_cast (a bool) are checked and have no effect.
 
 All raise InvalidCall, a ValueError, before anything is written.

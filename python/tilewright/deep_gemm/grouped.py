@@ -149,7 +149,9 @@ def k_grouped_fp8_gemm_tn_contiguous(
 ) -> None:  # fmt: skip
     """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum k / 128, m or n]. CPU only."""
     if pair("a", a)[0].is_cuda:
-        raise NotImplementedError("k_grouped_fp8_gemm_tn_contiguous: Hopper reads FP8 along k; use the nt form")
+        raise NotImplementedError(
+            "k_grouped_fp8_gemm_tn_contiguous: Hopper reads one FP8 operand along its rows, not both; use the nt form"
+        )
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
