@@ -5,8 +5,9 @@
 //
 // Warps of the tile 256x128x128 with 1x128 : 128x128 scales. In grouped kernels warp 1 is the scheduler: it also
 // produces the work tiles (signals work_full, waits for work_empty), which all others wait for, and warp 2 looks for
-// blocks of row indices with two groups. With epilogue scales their barriers are in the place of those of the block
-// scales.
+// blocks of row indices with two groups. Kernels for groups of k have such a scheduler too, and in them row_scales
+// clears what follows the end of a group: a k-block in which one ends arrives at landed, and row_scales makes load's
+// arrival at full. With epilogue scales their barriers are in the place of those of the block scales.
 // clang-format off
 //
 // warp | role                      | waits for                       | signals                           | registers
@@ -22,6 +23,7 @@
 //
 // barrier               | who waits             | who arrives                       | arrivals
 // full                  | multiply              | load (with bytes), row_scales     | 1 + row scale warps
+// landed                | row_scales            | load (with bytes)                 | 1
 // empty                 | load, row_scales      | multiply                          | consumer warps x cluster
 // ended                 | load, in end_waits    | multiply                          | consumer warps
 // staged                | store                 | multiply                          | warps of a warpgroup

@@ -10,7 +10,10 @@ namespace tilewright::launch {
 hopper::GroupSizes group_sizes(const Geometry& g) {
     const Groups& groups = g.grouping;
     if (!takes_sizes(groups.grouping)) return {};
-    const std::int64_t alignment = planner::group_alignment(g);
+    const bool along_k = is_k_grouped(groups.grouping);
+    const std::int64_t alignment = along_k
+                                       ? std::clamp<std::int64_t>(groups.alignment, 1, std::max<std::int64_t>(g.k, 1))
+                                       : planner::group_alignment(g);
     hopper::GroupSizes sizes{.data = groups.sizes.data,
                              .stride = groups.sizes.strides[0],
                              .row_stride = groups.sizes.strides[0],

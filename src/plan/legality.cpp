@@ -77,6 +77,8 @@ Reason slices_of_a_cluster(const hopper::Tile& tile, const Workload& work, const
 }
 
 Reason cluster_size(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
+    if (is_k_grouped(tile) && tile.cluster.size > 1)
+        return "groups of k are multiplied by single blocks in this version";
     if (splits_k(tile)) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster.size > 2)
         return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
@@ -101,6 +103,18 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
     if (size > step) return std::nullopt;
     return fmt::format("sharing {} takes two tiles of {} along the {} of D; there {} {}", along_rows ? 'b' : 'a', step,
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
+}
+
+/// Those that compile without spills with all scales; none ships yet, so that nothing else keeps others away.
+Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
+    if (!is_k_grouped(tile)) return std::nullopt;
+    const bool both = scales_mma_rows(tile) && scales_mma_columns(tile);
+    const bool large = tile.shape.m == 256 && !both;
+    if (!tile.swap_ab && tile.shape.warpgroups == 2 && tile.shape.n == 128 && (tile.shape.m == 128 || large)) {
+        return std::nullopt;
+    }
+    return fmt::format("{}: groups of k have kernels of 128x128{} and two warpgroups in this version", block(tile),
+                       both ? "" : " or 256x128");
 }
 
 Reason split(const hopper::Tile& tile, const Workload& work, const DeviceDescription&) {
@@ -144,7 +158,7 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& w
     constexpr std::array rules{Rule{"wgmma", wgmma_shape},    Rule{"wgmma", mn_major_operand},
                                Rule{"registers", registers},  Rule{"shared memory", shared_memory},
                                Rule{"cluster", cluster_size}, Rule{"cluster", pairs},
-                               Rule{"split k", split}};
+                               Rule{"split k", split},        Rule{"k-grouped", groups_of_k}};
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
     }

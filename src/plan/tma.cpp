@@ -25,13 +25,17 @@ bool may_be_copied(const OperandGeometry& operand, const OperandSizes& sizes) {
 
 bool groups_share_a_matrix(const Geometry& g) {
     const Grouping grouping = g.grouping.grouping;
-    return takes_sizes(grouping) && !has_group_dimension_a(grouping);
+    return takes_sizes(grouping) && !has_group_dimension_a(grouping) && !is_k_grouped(grouping);
 }
 
 std::int64_t matrices(const Geometry& g) { return groups_share_a_matrix(g) ? 1 : g.groups; }
 
-OperandSizes sizes_of_a(const Geometry& g) { return {.rows = g.m, .k = g.k, .batch = matrices(g)}; }
-OperandSizes sizes_of_b(const Geometry& g) { return {.rows = g.n, .k = g.k, .batch = g.groups}; }
+OperandSizes sizes_of_a(const Geometry& g) {
+    return {.rows = g.m, .k = g.k, .batch = is_k_grouped(g.grouping.grouping) ? 1 : matrices(g)};
+}
+OperandSizes sizes_of_b(const Geometry& g) {
+    return {.rows = g.n, .k = g.k, .batch = is_k_grouped(g.grouping.grouping) ? 1 : g.groups};
+}
 
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k) {
     if (operand.k_block() == 0) return 1;

@@ -17,7 +17,7 @@ struct OperandSizes {
 OperandSizes sizes_of_a(const Geometry& geometry);
 OperandSizes sizes_of_b(const Geometry& geometry);
 
-/// Matrices of A, D and C. The rows of contiguous groups share one matrix.
+/// Matrices of D and C, and of A but for groups of k. The rows of contiguous groups share one matrix.
 std::int64_t matrices(const Geometry& geometry);
 
 /// Whether groups are ranges of rows of one matrix.

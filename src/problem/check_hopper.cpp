@@ -33,20 +33,27 @@ void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
          .advice = use_cpu});
 }
 
+Finding along_k(const char* operand, const char* rows, Grouping grouping) {
+    return {.operand = operand,
+            .given = std::string("values contiguous along ") + rows,
+            .expected = std::string(name(grouping)) + " values contiguous along k" + gpu,
+            .advice = "copy them, or run it on the CPU backend"};
+}
+
 /// wgmma takes fp8 along k from shared memory; one operand may pass through registers, and is transposed on the way.
 /// Rows of groups begin anywhere, and TMA at multiples of 16 bytes only.
 void add_order(MnMajor order, Grouping grouping, std::vector<Finding>& findings) {
-    if (is_k_grouped(grouping)) return;  // no kernel yet
-    if (order.a && order.b) {
+    if (grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_flat) return;  // no kernel yet
+    if (is_k_grouped(grouping)) {
+        if (order.a) findings.push_back(along_k("a.values", "m", grouping));
+        if (order.b) findings.push_back(along_k("b.values", "n", grouping));
+    } else if (order.a && order.b) {
         findings.push_back({.operand = "layout",
                             .given = "a contiguous along m and b along n",
                             .expected = std::string("one of them contiguous along k") + gpu + " in this version",
                             .advice = "copy one of them, or run it on the CPU backend"});
     } else if (order.a && takes_sizes(grouping)) {
-        findings.push_back({.operand = "a.values",
-                            .given = "values contiguous along m",
-                            .expected = std::string(name(grouping)) + " values contiguous along k" + gpu,
-                            .advice = "copy them, or run it on the CPU backend"});
+        findings.push_back(along_k("a.values", "m", grouping));
     }
 }
 
@@ -78,10 +85,11 @@ std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Group
     add_side("b", recipe.b, findings);
     if (findings.empty()) add_pair(recipe, findings);
     add_order(order, grouping, findings);
-    if (is_k_grouped(grouping)) {
+    if (grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_flat) {
         findings.push_back({.operand = "groups.grouping",
                             .given = std::string(name(grouping)),
-                            .expected = std::string("dense, batched or m_grouped") + gpu + " in this version",
+                            .expected = std::string("dense, batched, m_grouped or k_grouped_aligned_offsets") + gpu +
+                                        " in this version",
                             .advice = use_cpu});
     }
     return findings;
@@ -155,6 +163,12 @@ void check_hopper(const Problem& p, Check check, Findings& findings) {
         for (Finding& obstacle : hopper_obstacles({recipe_of(p.a), recipe_of(p.b)}, mn_major(p), p.groups.grouping)) {
             findings.add(std::move(obstacle));
         }
+    }
+    if (p.groups.grouping == Grouping::k_grouped_aligned_offsets && p.groups.alignment % hopper_k_alignment != 0) {
+        findings.add({.operand = "groups.alignment",
+                      .given = std::to_string(p.groups.alignment),
+                      .expected = "a multiple of " + std::to_string(hopper_k_alignment) + gpu + " in this version",
+                      .advice = use_cpu});
     }
     for (const NamedTensor& named : tensors_of(p)) {
         const Tensor& tensor = *named.tensor;

@@ -26,6 +26,9 @@ std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Group
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;
 
+/// Groups of k begin at multiples of this: a k-block.
+inline constexpr int hopper_k_alignment = 128;
+
 /// Addresses and strides of A and B in bytes are multiples of this, strides below the limit (CUDA driver API,
 /// cuTensorMapEncodeTiled).
 inline constexpr std::int64_t hopper_alignment = 16;

@@ -83,7 +83,8 @@ std::string wrong_element(const check::CaseSpec& spec, const Geometry& g, const 
                           const std::vector<std::byte>& expected) {
     if (given == expected) return {};
     const auto bytes = static_cast<std::size_t>(bits(g.output) / 8);
-    const bool separate = spec.grouping == Grouping::batched || spec.grouping == Grouping::m_grouped_masked;
+    const bool separate = spec.grouping == Grouping::batched || spec.grouping == Grouping::m_grouped_masked ||
+                          is_k_grouped(spec.grouping);
     for (std::int64_t group = 0; group < (separate ? spec.groups : 1); ++group) {
         for (std::int64_t row = 0; row < spec.m; ++row) {
             for (std::int64_t column = 0; column < spec.n; ++column) {

@@ -66,11 +66,20 @@ std::vector<Malformed> words() {
          .make = [](Problem&) {},
          .messages = {"backend: 3 given, 0 to 2 expected"},
          .backend = static_cast<Backend>(3)},
+        {.mistake = "groups of k within a k-block of the GPU",
+         .spec = {.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "row:row"},
+         .make = [](Problem& p) { p.groups.alignment = 64; },
+         .messages =
+             {"groups.alignment: 64 given, a multiple of 128 expected for a Hopper GPU in this version; run it on "
+              "the CPU backend"},
+         .backend = Backend::hopper,
+         .check = Check::shapes},
         {.mistake = "the GPU backend for shapes alone",
          .spec = {.grouping = Grouping::k_grouped},
          .make = [](Problem&) {},
-         .messages = {"groups.grouping: k_grouped given, dense, batched or m_grouped expected for a Hopper GPU in this "
-                      "version; run it on the CPU backend"},
+         .messages =
+             {"groups.grouping: k_grouped given, dense, batched, m_grouped or k_grouped_aligned_offsets expected "
+              "for a Hopper GPU in this version; run it on the CPU backend"},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };

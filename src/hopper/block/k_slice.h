@@ -1,4 +1,5 @@
-// The k-blocks that a block multiplies of each of its tiles: all, or its slice where k is split.
+// The k-blocks that a block multiplies of each of its tiles: all, or its slice where k is split. (Groups of k:
+// schedule/k_grouped.h.)
 #pragma once
 
 #include "hopper/arguments.h"

@@ -6,6 +6,15 @@
 
 namespace tilewright::hopper {
 
+/// k-grouped: what TMA loaded of a k-block in which a group ends has landed, and waits for what follows the end to be
+/// cleared. Other kernels have none.
+template <int count>
+struct LandedBarriers {
+    Barrier barriers[count];
+};
+template <>
+struct LandedBarriers<0> {};
+
 template <Tile tile>
 struct Shared {
     // The ring of k-blocks: values in swizzled rows of 128 bytes, then 1x128 scales. K-major scales of A: those of four
@@ -42,6 +51,8 @@ struct Shared {
     // Split k.
     Barrier slices_full;
     Barrier slices_read;
+
+    [[no_unique_address]] LandedBarriers<landed_barriers(tile)> landed;
 
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return tile.swap_ab ? mma_b_values[stage] : mma_a_values[stage]; }
     TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return tile.swap_ab ? mma_a_values[stage] : mma_b_values[stage]; }

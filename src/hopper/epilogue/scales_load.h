@@ -29,8 +29,15 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
     const int slot = state.stage;
     barrier_wait(shared.epilogue_scales_empty[slot], state.phase, {budget, BarrierName::epilogue_scales_empty, slot});
     float *rows = shared.row_scales[slot], *columns = shared.column_scales[slot];
-    load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
-    load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b, work.group, work.column);
+    if (is_k_grouped(tile) && k_of(work) == 0) {  // a group without k: nothing is scaled
+        constexpr ScaleView ones{};
+        load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ones, 0, 0);
+        load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ones, 0, 0);
+    } else {
+        load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
+        load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
+                                     is_k_grouped(tile) ? work.batch : work.group, work.column);
+    }
     sync_warp();
     warp_arrives<tile>(shared.epilogue_scales_full[slot], lane_index());
     state.advance();

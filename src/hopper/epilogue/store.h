@@ -12,7 +12,7 @@ TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Accumulators<tile>& accumulators
     if constexpr (has_epilogue_scales(tile)) scale_accumulators<tile>(c, accumulators);
     if constexpr (is_fast(tile)) return store_by_tma<tile, 2>(c, accumulators);
     if (!c.by_tma) return store_by_element<tile>(c, accumulators, work);
-    if (c.arguments.alpha != 1) {
+    if (alpha_of<is_k_grouped(tile)>(c.arguments, work) != 1) {
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
 #pragma unroll

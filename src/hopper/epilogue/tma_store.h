@@ -67,21 +67,35 @@ TILEWRIGHT_DEVICE void store_share(const Shared<tile>& shared, const Arguments& 
     }
 }
 
+/// Rows of D from the first of a warpgroup's share on.
+template <Tile tile>
+TILEWRIGHT_DEVICE int rows_of_share(int m, const WorkTile& work, int warpgroup) {
+    return skips_rows(tile) ? m - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
+}
+
+/// Nanoseconds between two stores: half of the time that the tensor cores need for a tile, 4096 products a clock, at
+/// 1.7 GHz.
+template <Tile tile, int bytes>
+constexpr int pace_over(int k_blocks) {
+    constexpr int stores_in_all =
+        stores_per_share(tile, bytes) * (share_rows(tile) / store_rows(tile)) * tile.shape.warpgroups;
+    return k_blocks * (tile.shape.m * tile.shape.n / 32) * 3 / 10 / stores_in_all;
+}
+
 /// Returns the wait budget that is left.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE int store_tiles(Shared<tile>& shared, const Arguments& arguments, WorkTiles<tile> tiles) {
     constexpr int at_once = stores_at_once(tile, bytes);
-    // Half of the time that the tensor cores need for a tile: 4096 products a clock, at 1.7 GHz.
-    constexpr int stores_in_all =
-        stores_per_share(tile, bytes) * (share_rows(tile) / store_rows(tile)) * tile.shape.warpgroups;
-    const int pace = k_slice_of<tile>(arguments).count * (tile.shape.m * tile.shape.n / 32) * 3 / 10 / stores_in_all;
+    int pace = pace_over<tile, bytes>(k_slice_of<tile>(arguments).count);
     const bool issues = lane_index() == 0;
     int budget = wait_budget;
     u32 phases = 0;  // a bit for each warpgroup
     WorkTile work = tiles.first(budget);
     while (work.exists != 0) {
         const WorkTile next = tiles.next(budget);
+        if constexpr (is_k_grouped(tile)) pace = pace_over<tile, bytes>(k_slice_of<tile>(next).count);
         const auto rows_of = [&](int warpgroup) {
+            if constexpr (is_k_grouped(tile)) return rows_of_share<tile>(arguments.m, work, warpgroup);
             return skips_rows(tile) ? work.row_end - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
         };
         for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {

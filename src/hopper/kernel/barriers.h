@@ -36,7 +36,8 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
         init(shared.epilogue_scales_full, scales_full_arrivals(tile));
         init(shared.epilogue_scales_empty, scales_empty_arrivals(tile));
     }
-    if constexpr (is_grouped(tile)) {
+    if constexpr (is_k_grouped(tile)) init(shared.landed.barriers, landed_arrivals(tile));
+    if constexpr (has_scheduler(tile)) {
         init(shared.work_full, work_full_arrivals(tile));
         init(shared.work_empty, work_empty_arrivals(tile, arguments.scales_by_tma, arguments.stored_by_tma));
     }

@@ -31,6 +31,7 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>
     Accumulators<tile> accumulators;
     WorkTile work = tiles.first(consumer.budget);
     while (work.exists != 0) {
+        if constexpr (is_k_grouped(tile)) consumer.k_blocks = k_slice_of<tile>(work).count;
         WorkTile next{};
         if constexpr (splits_k(tile)) {
             multiply<tile>(consumer, accumulators);

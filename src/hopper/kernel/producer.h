@@ -5,6 +5,7 @@
 #include "hopper/epilogue/tma_store.h"
 #include "hopper/kernel/barriers.h"
 #include "hopper/kernel/watch.h"
+#include "hopper/mainloop/clear_rest.h"
 #include "hopper/mainloop/load.h"
 #include "hopper/mainloop/scales_copy.h"
 #include "hopper/mainloop/scales_load.h"
@@ -37,7 +38,7 @@ public:
         ProducedWorkTiles<tile> tiles(shared_, arguments_);
         tiles.prepare();
         bool has_first = false;
-        if constexpr (!is_grouped(tile)) {
+        if constexpr (!has_scheduler(tile)) {
             if constexpr (has_block_scales(tile)) block_scales_.read_first(tiles.first(budget_));
             has_first = true;
         }
@@ -68,6 +69,11 @@ TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arg
     if constexpr (has_row_scales(tile) && may_load_row_scales(tile)) {
         if (!arguments.scales_by_tma) budget = RowScales<tile>(shared, arguments).run();
     }
+    if constexpr (is_k_grouped(tile)) {
+        if (!has_row_scales(tile) || arguments.scales_by_tma) {
+            budget = clear_rests<tile>(shared, WorkTiles<tile>(shared, arguments));
+        }
+    }
     if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
     return budget;
 }
@@ -77,7 +83,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE int copy_row_scales(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles) {
     RowScaleCopies<tile> copies(shared, arguments, tiles);
     const bool by_copies = !may_load_row_scales_by_tma(tile) || !arguments.scales_by_tma;
-    if constexpr (!is_grouped(tile)) {
+    if constexpr (!has_scheduler(tile)) {
         if (by_copies) copies.begin();
     }
     sync_initialised<tile>(NamedBarrier::producers);

@@ -65,7 +65,13 @@ TILEWRIGHT_DEVICE int scale_coordinate(const ScaleView& scales, int row, int k_b
 /// Whether the first k-block can be loaded before the block's warps have synchronised: it needs no barrier of a peer
 /// and no work tile.
 template <Tile tile>
-constexpr bool loads_early = !is_grouped(tile) && !shares_operand(tile);
+constexpr bool loads_early = !has_scheduler(tile) && !shares_operand(tile);
+
+/// The matrix of A or B that a tile of batch or group `index` reads. All groups of k share one.
+template <Tile tile>
+TILEWRIGHT_DEVICE int matrix_of(int index) {
+    return is_k_grouped(tile) ? 0 : index;
+}
 
 /// One thread issues. The whole warp runs the loop, so that its state stays in uniform registers, from which TMA takes
 /// coordinates.
@@ -87,6 +93,7 @@ public:
     TILEWRIGHT_DEVICE int run() {
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             const int rows = rows_of_a<tile>(arguments_, work);
+            if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
             for (int i = done_; i < slice_.count; ++i) {
                 const int lane = lane_index();
                 barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
@@ -122,7 +129,7 @@ private:
             static_assert(box_rows(tile, a) == loaded_rows(tile, a));
             const TensorMap& map = rows < d_rows(tile) ? arguments_.a_last : arguments_.a;
             const int first = a.shared ? block_rank() * (rows / tile.cluster.size) : 0;
-            load_box<tile, a>(to, map, full, k, work.row, first, work.batch);
+            load_box<tile, a>(to, map, full, k, work.row, first, matrix_of<tile>(work.batch));
         }
     }
 
@@ -131,11 +138,21 @@ private:
         if constexpr (has_k_major_scales(tile)) {
             const bool last = !is_grouped(tile) && rows < d_rows(tile);
             const TensorMap& map = last ? arguments_.a_scales_last : arguments_.a_scales;
-            tma_load(to, map, full, k_block, work.row, work.batch);
+            tma_load(to, map, full, k_block, work.row, matrix_of<tile>(work.batch));
         } else {
             const int x = scale_coordinate(arguments_.scales_a, work.row, k_block);
-            tma_load(to, arguments_.a_scales, full, x, 0, work.batch);
+            tma_load(to, arguments_.a_scales, full, x, 0, matrix_of<tile>(work.batch));
         }
+    }
+
+    /// What a k-block's bytes arrive at: `full`, or, where its group ends within it, what the warp waits for that
+    /// clears what follows the end and then makes this thread's arrival at `full` (clear_rest.h).
+    TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTile& work, int k_block) {
+        if constexpr (is_k_grouped(tile)) {
+            const int left = k_of(work) - (k_block - first_k_block_of(work)) * tile.shape.k;
+            if (left < tile.shape.k) return shared_.landed.barriers[stage];
+        }
+        return shared_.full[stage];
     }
 
     /// `rows` of A.
@@ -146,7 +163,7 @@ private:
             may_load_row_scales_by_tma(tile) && (!may_load_row_scales(tile) || arguments_.scales_by_tma);
         const bool a_scales = has_a_scales && scales && has_rows && k_block % k_blocks_per_scale_copy(tile) == 0;
         const int stage = ring_.stage;
-        Barrier& full = shared_.full[stage];
+        Barrier& full = arrival_of(stage, work, k_block);
         if (lane == 0) {
             int bytes = value_bytes(rows);
             if (a_scales) bytes += a_scale_copy_bytes(tile, rows);
@@ -154,11 +171,11 @@ private:
             barrier_arrive_expect(full, bytes);
             if (has_rows) load_a(full, work, k_block, rows);
             load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.shape.k,
-                                             work.column, work.group);
+                                             work.column, matrix_of<tile>(work.group));
             if (a_scales) load_a_scales(full, work, k_block, rows);
             if (has_b_scales && scales) {
                 tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,
-                         scale_coordinate(arguments_.scales_b, work.column, k_block), 0, work.group);
+                         scale_coordinate(arguments_.scales_b, work.column, k_block), 0, matrix_of<tile>(work.group));
             }
         }
         sync_warp();

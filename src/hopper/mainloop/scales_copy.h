@@ -7,6 +7,7 @@
 #include "hopper/block/k_slice.h"
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/mainloop/clear_rest.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -45,10 +46,14 @@ private:
 };
 
 template <Tile tile>
-class RowScaleCopies {
+class RowScaleCopies : RestOfGroups<tile> {
 public:
     TILEWRIGHT_DEVICE RowScaleCopies(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
-        : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(k_slice_of<tile>(arguments)) {}
+        : RestOfGroups<tile>(shared),
+          shared_(known_address(shared)),
+          arguments_(arguments),
+          tiles_(tiles),
+          slice_(k_slice_of<tile>(arguments)) {}
 
     /// Starts the first k-block's copies before the block's barriers are initialised, when its values are asked for.
     TILEWRIGHT_DEVICE void begin() {
@@ -64,6 +69,7 @@ public:
         static_assert(has_row_scales(tile));
         PipelineState<tile.stages> ring{.phase = 1};
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
+            if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
             if (!has_first_) begin_tile(work);
             for (int i = 0; i < slice_.count; ++i) {
                 const int stage = ring.stage, lane = lane_index();
@@ -78,6 +84,10 @@ public:
                 sync_warp();
                 warp_arrives<tile>(shared_.full[stage], lane);
                 ring.advance();
+                if constexpr (is_k_grouped(tile)) {
+                    const int last_k = last_k_of<tile>(work);
+                    if (last_k != 0 && i + 1 == slice_.count) RestOfGroups<tile>::clear(stage, last_k, budget_);
+                }
             }
         }
         return budget_;
@@ -90,7 +100,7 @@ private:
     TILEWRIGHT_DEVICE void begin_tile(const WorkTile& work) {
         const ScaleView &a = arguments_.scales_a, &b = arguments_.scales_b;
         const int lane = lane_index();
-        a_ = {a, work.batch, work.row, work.row_end, slice_.begin, lane};
+        a_ = {a, work.batch, work.row, is_k_grouped(tile) ? a.rows : work.row_end, slice_.begin, lane};
         if constexpr (copies_b) b_ = {b, work.group, work.column, b.rows, slice_.begin, lane};
     }
 

@@ -6,6 +6,7 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/scale_view.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/mainloop/clear_rest.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -13,7 +14,7 @@ namespace tilewright::hopper {
 /// The warp that loads 1x128 scales. It reads several k-blocks at once, so that the reads of a row share sectors, while
 /// the stages before them are still multiplied.
 template <Tile tile>
-class RowScales {
+class RowScales : RestOfGroups<tile> {
 public:
     /// As many as the producer's registers hold.
     static constexpr int k_blocks_at_once = tile.shape.warpgroups > 2                ? 1
@@ -21,17 +22,21 @@ public:
                                                                                      : 2;
 
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
-        : shared_(shared), arguments_(arguments) {}
+        : RestOfGroups<tile>(shared), shared_(shared), arguments_(arguments) {}
 
     /// Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
-        const KSlice slice = k_slice_of<tile>(arguments_);
-        const int end = slice.begin + slice.count;
+        KSlice slice = k_slice_of<tile>(arguments_);
+        int end = slice.begin + slice.count;
         const int thread = lane_index();
         PipelineState<tile.stages> ring{.phase = 1};
         WorkTiles<tile> tiles(shared_, arguments_);
         tiles.prepare();
         for (WorkTile work = tiles.first(budget_); work.exists != 0; work = tiles.next(budget_)) {
+            if constexpr (is_k_grouped(tile)) {
+                slice = k_slice_of<tile>(work);
+                end = slice.begin + slice.count;
+            }
             for (int begin = slice.begin; begin < end; begin += k_blocks_at_once) {
                 read(work, thread, begin);
 #pragma unroll
@@ -39,6 +44,9 @@ public:
                     if (begin + i >= end) break;
                     write(ring, thread, values_[i]);
                 }
+            }
+            if constexpr (is_k_grouped(tile)) {
+                if (last_k_of<tile>(work) != 0) RestOfGroups<tile>::clear(before(ring), last_k_of<tile>(work), budget_);
             }
         }
         return budget_;
@@ -70,6 +78,10 @@ private:
                 values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
             }
         }
+    }
+
+    TILEWRIGHT_DEVICE static int before(const PipelineState<tile.stages>& ring) {
+        return ring.stage == 0 ? tile.stages - 1 : ring.stage - 1;
     }
 
     TILEWRIGHT_DEVICE void write(PipelineState<tile.stages>& ring, int thread,
@@ -122,6 +134,7 @@ public:
 
     /// Loads a tile's. `has_first`: its first chunk has been read.
     TILEWRIGHT_DEVICE void load(const WorkTile& work, bool has_first, int& budget) {
+        if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
         for (int begin = slice_.begin; begin < slice_.begin + slice_.count; begin += scale_chunk_k_blocks) {
             if (!has_first || begin > slice_.begin) read(work, begin);
             const int slot = chunks_.stage;

@@ -1,4 +1,4 @@
-// Where the roles of a block take their tiles from. Dense: each computes them. Grouped: the scheduler warp reads the
+// Where the roles of a block take their tiles from. Dense: each computes them. Groups: the scheduler warp reads the
 // group sizes and produces work tiles into a ring in shared memory, from which all other roles take them.
 #pragma once
 
@@ -6,11 +6,12 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/schedule/grouped.h"
+#include "hopper/schedule/k_grouped.h"
 
 namespace tilewright::hopper {
 
 /// A role's tiles: `first`, then `next` until none exists.
-template <Tile tile, bool grouped = is_grouped(tile)>
+template <Tile tile, bool scheduled = has_scheduler(tile)>
 class WorkTiles {
 public:
     TILEWRIGHT_DEVICE WorkTiles(Shared<tile>& /*shared*/, const Arguments& arguments)
@@ -56,8 +57,19 @@ private:
     PipelineState<work_tile_slots> ring_{};
 };
 
+template <Tile tile, bool along_k = is_k_grouped(tile)>
+struct ScheduleOfGroupsOf {
+    using Type = GroupedSchedule<tile>;
+};
+template <Tile tile>
+struct ScheduleOfGroupsOf<tile, true> {
+    using Type = KGroupedSchedule<tile>;
+};
+template <Tile tile>
+using ScheduleOfGroups = typename ScheduleOfGroupsOf<tile>::Type;
+
 /// The tiles of the warp that produces them for the others, or of the same warp where no scheduler is needed.
-template <Tile tile, bool grouped = is_grouped(tile)>
+template <Tile tile, bool scheduled = has_scheduler(tile)>
 class ProducedWorkTiles : public WorkTiles<tile> {
     using WorkTiles<tile>::WorkTiles;
 };
@@ -91,7 +103,7 @@ public:
 
 private:
     Shared<tile>& shared_;
-    GroupedSchedule<tile> schedule_;
+    ScheduleOfGroups<tile> schedule_;
     PipelineState<work_tile_slots> ring_{.phase = 1};
 };
 

@@ -10,10 +10,14 @@ struct WorkTile {
     int row;  // the first of D
     int column;
     int batch;    // of A, D and C
-    int group;    // of B
-    int row_end;  // of the group: rows from here on are not stored
+    int group;    // of B; k-grouped: the group's first k-block
+    int row_end;  // of the group: rows from here on are not stored; k-grouped: the group's k
     int exists;   // 0: the block has no more tiles
 };
+
+/// k-grouped: of the tile's group, which is `batch`. (Separate members change the machine code of other kernels.)
+constexpr int first_k_block_of(const WorkTile& work) { return work.group; }
+constexpr int k_of(const WorkTile& work) { return work.row_end; }
 
 /// D's size and the order of its tiles.
 struct Extent {

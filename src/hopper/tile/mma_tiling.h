@@ -72,7 +72,7 @@ constexpr bool goes_on_in_fours(const Tile& tile) {
 /// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
     const bool whole = multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab);
-    return is_fast(tile) && !is_grouped(tile) && !splits_k(tile) && promotion_interval(tile) != 0 &&
+    return is_fast(tile) && !has_scheduler(tile) && !splits_k(tile) && promotion_interval(tile) != 0 &&
            wgmma_n(tile) % 16 == 0 && !whole;
 }
 

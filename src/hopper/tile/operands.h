@@ -92,9 +92,10 @@ constexpr bool may_load_row_scales(const Tile& tile) {
 /// moves at least 16 bytes of a row. Not where k is split, for a slice may begin between two multiples of 16 bytes, nor
 /// swapped, where four scales of each column would take all registers, nor with one warpgroup, which they make up to
 /// 24 % slower at short k. There each k-block's are copied to where the kernel of m-major scales has them, so that the
-/// mainloops are the same. (Large tiles lose 3 to 20 % by that.)
+/// mainloops are the same. (Large tiles lose 3 to 20 % by that.) Nor for groups of k, which begin at any k-block.
 constexpr bool loads_scales_by_four(const Tile& tile) {
-    return has_k_major_scales(tile) && !tile.swap_ab && !splits_k(tile) && tile.shape.warpgroups > 1;
+    return has_k_major_scales(tile) && !tile.swap_ab && !splits_k(tile) && tile.shape.warpgroups > 1 &&
+           !is_k_grouped(tile);
 }
 constexpr int k_blocks_per_scale_copy(const Tile& tile) { return loads_scales_by_four(tile) ? 4 : 1; }
 /// Whether the kernel holds code that loads 1x128 scales by TMA.

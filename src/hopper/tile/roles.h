@@ -8,10 +8,11 @@ namespace tilewright::hopper {
 /// The duties of a warp.
 enum class Role : unsigned char {
     load,       // operands, and 1x128 scales if TMA can: by TMA
-    scheduler,  // grouped: reads the group sizes and produces work tiles; also loads 128x128 and epilogue scales
+    scheduler,  // groups: reads their sizes and produces work tiles; also loads 128x128 and epilogue scales
     block_and_epilogue_scales,  // loads them, where no scheduler does
-    row_scales,                 // loads or copies 1x128 scales, where TMA cannot; grouped: looks for rows of two groups
-    store,                      // D from shared memory, by TMA
+    row_scales,  // loads or copies 1x128 scales, where TMA cannot; m-grouped: looks for rows of two groups; k-grouped:
+                 // clears what follows the end of a group in its last k-block
+    store,       // D from shared memory, by TMA
     spare,
     multiply,
 };
@@ -25,11 +26,11 @@ constexpr Role role_of(const Tile& tile, int warp) {
     if (warp >= producer_warps) return Role::multiply;
     if (warp == 0) return Role::load;
     if (warp == 1) {
-        if (is_grouped(tile)) return Role::scheduler;
+        if (has_scheduler(tile)) return Role::scheduler;
         const bool loads_scales = has_block_scales(tile) || has_epilogue_scales(tile);
         return loads_scales ? Role::block_and_epilogue_scales : Role::spare;
     }
-    if (warp == 2) return has_row_scales(tile) || is_grouped(tile) ? Role::row_scales : Role::spare;
+    if (warp == 2) return has_row_scales(tile) || has_scheduler(tile) ? Role::row_scales : Role::spare;
     return splits_k(tile) ? Role::spare : Role::store;
 }
 
@@ -47,6 +48,8 @@ constexpr int row_scale_warps(const Tile& tile, bool scales_by_tma) {
 constexpr int full_arrivals(const Tile& tile, bool scales_by_tma) {
     return 1 + arrivals_of(tile, row_scale_warps(tile, scales_by_tma));
 }
+/// The loading thread, which expects the bytes of a k-block in which a group ends.
+constexpr int landed_arrivals(const Tile&) { return 1; }
 /// Each consumer warp, in every block whose loads wait for this stage.
 constexpr int empty_arrivals(const Tile& tile) {
     return arrivals_of(tile, consumer_warps(tile)) * (shares_operand(tile) ? tile.cluster.size : 1);
@@ -67,7 +70,8 @@ constexpr int work_full_arrivals(const Tile&) { return 1; }
 /// Each warp that takes work tiles from the scheduler.
 constexpr int work_empty_arrivals(const Tile& tile, bool scales_by_tma, bool stored_by_tma) {
     const int stores = stored_by_tma && !splits_k(tile) ? 1 : 0;
-    return arrivals_of(tile, 1 + row_scale_warps(tile, scales_by_tma) + consumer_warps(tile) + stores);
+    const int row_scales = is_k_grouped(tile) ? 1 : row_scale_warps(tile, scales_by_tma);
+    return arrivals_of(tile, 1 + row_scales + consumer_warps(tile) + stores);
 }
 
 }  // namespace tilewright::hopper

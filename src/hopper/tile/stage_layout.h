@@ -34,7 +34,9 @@ constexpr int scale_chunk_rows(const Tile& tile) {
 constexpr int scale_chunk_columns(const Tile& tile) { return has_block_scales(tile) ? scale_chunk_k_blocks : 1; }
 constexpr int epilogue_row_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.m : 1; }
 constexpr int epilogue_column_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.n : 1; }
-constexpr int work_slots(const Tile& tile) { return is_grouped(tile) ? work_tile_slots : 1; }
+constexpr int work_slots(const Tile& tile) { return has_scheduler(tile) ? work_tile_slots : 1; }
+/// Barriers of k-blocks in which a group ends: one a stage.
+constexpr int landed_barriers(const Tile& tile) { return is_k_grouped(tile) ? tile.stages : 0; }
 
 /// sizeof(Shared<tile>), which gemm.h asserts: its members in order, each at a multiple of its alignment.
 constexpr int shared_bytes(const Tile& tile) {
@@ -51,7 +53,7 @@ constexpr int shared_bytes(const Tile& tile) {
     bytes += 2 * (warpgroups + tile.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(tile)) * barrier;
     bytes += barrier;
     bytes += work_slots(tile) * work_tile_words * word;
-    return round_up(round_up(bytes, barrier) + 2 * barrier, tile_alignment);
+    return round_up(round_up(bytes, barrier) + (2 + landed_barriers(tile)) * barrier, tile_alignment);
 }
 
 }  // namespace tilewright::hopper

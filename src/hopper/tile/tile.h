@@ -29,8 +29,8 @@ enum class ClusterUse : unsigned char {
     split_k,  // the tile of D: each multiplies a slice of k, and the slices are added in ascending order
 };
 
-/// Which problems a kernel serves.
-enum class Family : unsigned char { dense, m_grouped };  // dense: batched too; m_grouped: masked too
+/// Which problems a kernel serves. dense: batched too; m_grouped: masked too; k_grouped: groups that begin aligned.
+enum class Family : unsigned char { dense, m_grouped, k_grouped };
 
 /// The code for calls that a kernel does not serve costs time though it never runs (docs/hopper_lessons.md).
 enum class Variant : unsigned char {
@@ -127,6 +127,10 @@ constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
+/// The k of groups is known on the device only.
+constexpr bool is_k_grouped(const Tile& tile) { return tile.family == Family::k_grouped; }
+/// One warp reads the sizes of groups and produces work tiles for the others.
+constexpr bool has_scheduler(const Tile& tile) { return is_grouped(tile) || is_k_grouped(tile); }
 /// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.
 constexpr bool skips_rows(const Tile& tile) { return tile.shape.warpgroups > 1 && !tile.swap_ab && !splits_k(tile); }
 /// TMA boxes of A whose rows all follow the end of a group are not loaded.
@@ -140,6 +144,7 @@ constexpr bool is_consistent(const Tile& tile) {
     return (tile.cluster.use == ClusterUse::none) == (tile.cluster.size == 1) &&
            (tile.a.scaling == Scaling::block_1x128 || !has_k_major_scales(tile)) &&
            (tile.swap_ab ? tile.a : tile.b).major == Major::k && (!has_mn_major(tile) || !shares_operand(tile)) &&
+           (!is_k_grouped(tile) || (!has_mn_major(tile) && tile.cluster.size == 1)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 

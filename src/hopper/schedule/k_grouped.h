@@ -1,0 +1,99 @@
+// The tiles of groups of k, whose sizes only the device knows: D's are those of a batch, and one warp finds the k of
+// each group and tells the other roles of its block (scheduler.h).
+#pragma once
+
+#include "hopper/block/k_slice.h"
+#include "hopper/schedule/dense.h"
+#include "hopper/schedule/group_sizes.h"
+
+namespace tilewright::hopper {
+
+/// The k-blocks of a tile's group.
+template <Tile tile>
+TILEWRIGHT_DEVICE KSlice k_slice_of(const WorkTile& work) {
+    return {.begin = first_k_block_of(work), .count = tiles_along(k_of(work), tile.shape.k)};
+}
+
+/// Elements of the group's last k-block, where the group ends before it does; else 0.
+template <Tile tile>
+TILEWRIGHT_DEVICE int last_k_of(const WorkTile& work) {
+    return k_of(work) % tile.shape.k;
+}
+
+struct KRange {
+    int begin;
+    int end;
+};
+
+/// Where the k of groups begins and ends: 32 groups at a time, one for each lane of a warp. Sizes are clamped as in
+/// src/problem/geometry.cpp.
+class KRanges {
+public:
+    TILEWRIGHT_DEVICE KRanges(const GroupSizes& sizes, int groups, int k) : sizes_(sizes), groups_(groups), k_(k) {}
+
+    /// The same in all lanes. Groups in ascending order are read once.
+    TILEWRIGHT_DEVICE KRange of(int group) {
+        if (group < first_) restart();
+        while (group >= first_ + warp_threads) read_next();
+        return {.begin = from_lane(begin_, group - first_), .end = from_lane(end_, group - first_)};
+    }
+
+private:
+    TILEWRIGHT_DEVICE void restart() {
+        first_ = -warp_threads;
+        next_begin_ = 0;
+    }
+
+    TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < k_ ? int(size) : k_; }
+
+    /// The next multiple of the alignment, but no more than k.
+    TILEWRIGHT_DEVICE int aligned(int k) const {
+        const int rest = k % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
+        return missing <= k_ - k ? k + missing : k_;
+    }
+
+    TILEWRIGHT_DEVICE void read_next() {
+        first_ += warp_threads;
+        const int group = first_ + lane_index();
+        end_ = group < groups_ ? clamped(size_at(sizes_, group)) : 0;
+        const int furthest = largest_of_lanes(aligned(end_));
+        const int before = from_lane(furthest, lane_index() - 1);
+        begin_ = lane_index() > 0 && before > next_begin_ ? before : next_begin_;
+        if (end_ < begin_) end_ = begin_;
+        const int last = from_lane(furthest, warp_threads - 1);
+        next_begin_ = last > next_begin_ ? last : next_begin_;
+    }
+
+    const GroupSizes& sizes_;
+    int groups_;
+    int k_;
+    int first_ = -warp_threads;  // the group of lane 0
+    int next_begin_ = 0;         // of the group after those of the lanes
+    int begin_ = 0;              // of the lane's group
+    int end_ = 0;
+};
+
+/// The tiles of one block.
+template <Tile tile>
+class KGroupedSchedule {
+public:
+    TILEWRIGHT_DEVICE KGroupedSchedule(const Arguments& arguments, int block, int blocks)
+        : tiles_(arguments.scheduler, block, blocks), ranges_(arguments.sizes, arguments.batch, arguments.k) {
+        prefetch_sizes(arguments.sizes, arguments.batch, block, blocks);
+    }
+
+    TILEWRIGHT_DEVICE WorkTile next() {
+        WorkTile work = tiles_.next();
+        if (work.exists == 0) return work;
+        const KRange range = ranges_.of(work.batch);
+        work.group = range.begin / tile.shape.k;
+        work.row_end = range.end - range.begin;
+        return work;
+    }
+
+private:
+    Schedule<tile> tiles_;
+    KRanges ranges_;
+};
+
+}  // namespace tilewright::hopper

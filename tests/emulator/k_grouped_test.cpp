@@ -1,0 +1,188 @@
+// Kernels for groups of k on the emulator: groups that end anywhere and begin aligned, NaN between them, garbage among
+// the sizes, each bit as the CPU's arithmetic `bit_exact` has it and nothing else written.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "emulator/instantiate.h"
+#include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using emulator::Timing;
+using hopper::Scaling;
+using hopper::Tile;
+using hopper::Variant;
+
+constexpr Tile of_k(Tile tile, Scaling a, Scaling b, Variant variant) {
+    tile.family = hopper::Family::k_grouped;
+    tile.a.scaling = a;
+    tile.b.scaling = b;
+    tile.variant = variant;
+    return tile;
+}
+
+template <Tile cut>
+void add_modes(std::vector<Kernel>& list) {
+    constexpr Scaling end = Scaling::epilogue, row = Scaling::block_1x128, block = Scaling::block_128x128;
+    add<of_k(cut, end, end, Variant::general)>(list);
+    add<of_k(cut, row, row, Variant::general)>(list);
+    add<of_k(cut, row, block, Variant::general)>(list);
+    add<of_k(cut, row, row, Variant::fast)>(list);
+    add<of_k(cut, row, row, Variant::fast_k_major_scales)>(list);
+    add<of_k(cut, row, block, Variant::fast_k_major_scales)>(list);
+}
+
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    add_modes<Tile{.shape = {.m = 128, .n = 48}, .stages = 3}>(list);
+    constexpr Tile alone{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 4};
+    add<of_k(alone, Scaling::block_1x128, Scaling::block_128x128, Variant::general)>(list);
+    add<of_k(alone, Scaling::epilogue, Scaling::epilogue, Variant::fast)>(list);
+    constexpr Tile unpromoted{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .mma = {.promoted = false}};
+    add<of_k(unpromoted, Scaling::epilogue, Scaling::epilogue, Variant::general)>(list);
+    constexpr Tile swapped{.shape = {.m = 64, .n = 40, .warpgroups = 1}, .stages = 3, .swap_ab = true};
+    add<of_k(swapped, Scaling::block_1x128, Scaling::block_128x128, Variant::general)>(list);
+    return list;
+}
+
+Recipe recipe(const Tile& tile, bool tensor) {
+    if (tile.a.scaling == Scaling::epilogue) return parse_recipe(tensor ? "tensor:tensor" : "row:row").value();
+    return parse_recipe(tile.b.scaling == Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128").value();
+}
+
+/// A call that every variant of a kernel serves: D bf16, without C.
+CaseSpec base(const Tile& tile) {
+    CaseSpec spec{.grouping = Grouping::k_grouped_aligned_offsets,
+                  .recipe = recipe(tile, false),
+                  .m = d_rows(tile) + 36,
+                  .n = d_columns(tile) + 8,
+                  .k = 640,
+                  .groups = 5,
+                  .a_scales_transposed = !has_k_major_scales(tile),
+                  .b_scales_transposed = true};
+    if (!tile.mma.promoted) spec.accumulation = Accumulation::unpromoted;
+    return spec;
+}
+
+/// What the fast variants do not take, on the general one.
+void vary(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
+    if (tile.a.scaling == Scaling::epilogue) spec.recipe = recipe(tile, seed % 5 == 0);
+    if (is_fast(tile)) return;
+    spec.output = seed % 3 == 0 ? Format::bf16 : Format::f32;
+    spec.with_c = seed % 3 != 1;
+    spec.in_place = spec.with_c && seed % 2 == 0;
+    spec.alpha = seed % 4 == 3 ? -0.5F : 1.0F;
+    spec.b_scales_transposed = seed % 2 == 0;
+    spec.shared_scales = seed % 7 == 0;
+}
+
+Conditions conditions(std::uint64_t seed) {
+    return {.sms = 1 + static_cast<int>(seed % 5),
+            .tma = seed % 4 < 2 ? Timing::early : Timing::late,
+            .wgmma = seed % 2 == 0 ? Timing::early : Timing::late,
+            .seed = seed % 3 == 0 ? 0 : seed};
+}
+
+class KGrouped : public testing::TestWithParam<int> {
+protected:
+    Kernel kernel() const { return kernels()[static_cast<std::size_t>(GetParam())]; }
+
+    void expect_right(const CaseSpec& spec, std::uint64_t seed) const {
+        const Kernel kernel = this->kernel();
+        ASSERT_EQ(check::impossible(spec), "") << check::describe(spec);
+        ASSERT_TRUE(serves(kernel, spec)) << launch::describe(kernel.tile) << "\n" << check::describe(spec);
+        ASSERT_EQ(difference(kernel, spec, conditions(seed)), "") << launch::describe(kernel.tile) << "\n"
+                                                                  << check::describe(spec) << "\n"
+                                                                  << describe(conditions(seed));
+    }
+};
+
+TEST_P(KGrouped, EndsAnywhereInAKBlock) {
+    CaseSpec spec = base(kernel().tile);
+    const std::vector<std::int64_t> sizes{0, 1, 127, 128, 129, 0, 16, 31, 255, 0};
+    spec.groups = static_cast<std::int64_t>(sizes.size());
+    spec.group_sizes = sizes;
+    spec.k = 128 * 10;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+        spec.seed = seed + 1;
+        vary(kernel().tile, seed, spec);
+        expect_right(spec, seed + static_cast<std::uint64_t>(GetParam()));
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_P(KGrouped, AnySplit) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+    for (int i = 0; i < TILEWRIGHT_K_GROUPED_MIXES; ++i) {
+        CaseSpec spec = base(kernel().tile);
+        spec.groups = 1 + static_cast<std::int64_t>(random() % 7);
+        spec.m = 4 * (1 + static_cast<std::int64_t>(random() % 65));  // a pitch of scales that TMA can take
+        spec.n = 8 * (1 + static_cast<std::int64_t>(random() % 12));
+        spec.k = 16 * (1 + static_cast<std::int64_t>(random() % 70));
+        spec.alignment = random() % 3 == 0 ? 256 : 128;
+        spec.size_format = random() % 2 == 0 ? Format::i32 : Format::i64;
+        spec.seed = random();
+        vary(kernel().tile, random(), spec);
+        if (!serves(kernel(), spec)) continue;  // scales whose pitch TMA cannot take
+        expect_right(spec, random());
+        if (HasFatalFailure()) return;
+    }
+}
+
+TEST_P(KGrouped, OneOfManyGroupsAndSizesThatNoOneShouldTrust) {
+    constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+    constexpr std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+    CaseSpec spec = base(kernel().tile);
+    spec.m = 20;
+    spec.n = 16;
+    spec.groups = 70;
+    for (const std::size_t hot : {0, 32, 69}) {
+        spec.group_sizes.assign(70, 0);
+        spec.group_sizes[hot] = 200;
+        expect_right(spec, hot);
+        if (HasFatalFailure()) return;
+    }
+    spec.group_sizes.clear();
+    spec.groups = 5;
+    spec.size_format = Format::i64;
+    spec.size_entries = {lowest, 130, 7, highest, -1};
+    expect_right(spec, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, KGrouped, testing::Range(0, static_cast<int>(kernels().size())));
+
+/// An empty group is C to the sign of its zeros, or zeros, whatever alpha and the scales are.
+TEST(KGroupedWithoutK, IsCOrZeros) {
+    for (const Kernel& kernel : kernels()) {
+        if (is_fast(kernel.tile)) continue;
+        for (const bool with_c : {false, true}) {
+            CaseSpec spec = base(kernel.tile);
+            spec.output = Format::f32;
+            spec.with_c = with_c;
+            spec.groups = 2;
+            spec.group_sizes = {0, 0};
+            check::Case test(spec);
+            Problem& p = test.problem();
+            p.alpha = std::numeric_limits<float>::quiet_NaN();
+            const std::int64_t elements = 2 * spec.m * spec.n;
+            if (with_c) std::fill_n(static_cast<float*>(p.c.data), elements, -0.0F);
+            const hopper::KernelReport report = run_on_emulator(kernel, test.geometry(), {});
+            EXPECT_EQ(report.producer.word | report.consumer.word, 0U);
+            for (std::int64_t i = 0; i < elements; ++i) {
+                const float given = static_cast<const float*>(p.d.data)[i];
+                ASSERT_EQ(given, 0.0F) << launch::describe(kernel.tile);
+                ASSERT_EQ(std::signbit(given), with_c) << launch::describe(kernel.tile);
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::tests
