@@ -54,13 +54,6 @@ u32 f16_from_e5m2(u32 codes) { return f16_pair(formats::e5m2_fields, codes); }
 
 void pin(u32&) {}
 void pin(float&) {}
-u32 permute_bytes(u32 a, u32 b, u32 selector) {
-    const u64 bytes = u64{b} << 32 | a;
-    u32 result = 0;
-    for (u32 i = 0; i < 4; ++i) result |= static_cast<u32>(bytes >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
-    return result;
-}
-
 u32 load_global(const u32* from) { return *from; }
 void store_global(u8* to, u8 value) { *to = value; }
 void store_global(IntQuad* to, IntQuad value) { *to = value; }
@@ -68,7 +61,6 @@ void raise_global(u32* to, u32 value) {
     if (*to < value) *to = value;
 }
 
-void store_shared(u32& to, u32 value) { write(to, value); }
 void store_shared(Quad& to, Quad value) { write(to, value); }
 IntQuad load_shared(const IntQuad& from) {
     static_cast<void>(shared_offset(*me().block, &from, sizeof from));

@@ -23,16 +23,12 @@ u32 f16_from_e5m2(u32 codes);
 void pin(u32& word);
 void pin(float& number);
 
-/// Byte i of the result is byte `selector` >> 4 i & 7 of the eight bytes of a (the low four) and b.
-u32 permute_bytes(u32 a, u32 b, u32 selector);
-
 u32 load_global(const u32* from);
 void store_global(u8* to, u8 value);
 void store_global(IntQuad* to, IntQuad value);
 /// The larger of the two is there afterwards, whatever other threads do.
 void raise_global(u32* to, u32 value);
 
-void store_shared(u32& to, u32 value);
 void store_shared(Quad& to, Quad value);
 IntQuad load_shared(const IntQuad& from);
 

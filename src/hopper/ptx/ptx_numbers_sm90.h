@@ -51,7 +51,6 @@ TILEWRIGHT_DEVICE u32 f16_from_e5m2(u32 codes) {
 
 TILEWRIGHT_DEVICE void pin(u32& word) { asm volatile("" : "+r"(word)::"memory"); }
 TILEWRIGHT_DEVICE void pin(float& number) { asm volatile("" : "+f"(number)::"memory"); }
-TILEWRIGHT_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector) { return __byte_perm(a, b, selector); }
 
 TILEWRIGHT_DEVICE u32 load_global(const u32* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE void store_global(u8* to, u8 value) { *to = value; }
@@ -60,9 +59,6 @@ TILEWRIGHT_DEVICE void raise_global(u32* to, u32 value) {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(value) : "memory");
 }
 
-TILEWRIGHT_DEVICE void store_shared(u32& to, u32 value) {
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared_address(&to)), "r"(value) : "memory");
-}
 TILEWRIGHT_DEVICE void store_shared(Quad& to, Quad value) {
     const float* v = value.values;
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(&to)), "f"(v[0]), "f"(v[1]), "f"(v[2]),
