@@ -71,8 +71,11 @@ std::vector<float> run_kernels(const MmaRecord& record, Isa isa, bool general) {
     DecodedTile b;
     for (std::int64_t k = 0; k < record.products(); k += tile_k) {
         const std::int64_t k_count = std::min<std::int64_t>(tile_k, record.products() - k);
-        decode_tile({.operand = g.a, .rows = MmaRecord::rows, .k = k, .k_count = k_count}, rows, nullptr, a);
-        decode_tile({.operand = g.b, .rows = MmaRecord::columns, .k = k, .k_count = k_count}, panels, nullptr, b);
+        const GroupGemm gemm = group_gemms(g).front();
+        decode_tile({.operand = g.a, .rows = MmaRecord::rows, .origin = gemm.a, .k = k, .k_count = k_count}, rows,
+                    nullptr, a);
+        decode_tile({.operand = g.b, .rows = MmaRecord::columns, .origin = gemm.b, .k = k, .k_count = k_count}, panels,
+                    nullptr, b);
         EXPECT_TRUE(general || !(a.general || b.general));
         for (std::int64_t step = 0; step < k_count; step += step_products(kind)) {
             for (std::int64_t panel = 0; panel < count; ++panel) {
