@@ -12,17 +12,17 @@
 namespace tilewright::safetensors {
 namespace {
 
-using Tensor = Checkpoint::Tensor;
+using Named = Checkpoint::Tensor;
 using Shape = std::vector<std::uint64_t>;
 
 constexpr OperandRecipe mxfp4{Format::e2m1, Granularity::block_1x32, Format::ue8m0};
 constexpr OperandRecipe nvfp4{Format::e2m1, Granularity::block_1x16, Format::ue4m3};
 
-bool is(const Tensor* tensor, const char* dtype) { return tensor != nullptr && tensor->stored.dtype == dtype; }
+bool is(const Named* tensor, const char* dtype) { return tensor != nullptr && tensor->stored.dtype == dtype; }
 
-bool is_bytes(const Tensor& tensor) { return is(&tensor, "U8") || is(&tensor, "I8"); }
+bool is_bytes(const Named& tensor) { return is(&tensor, "U8") || is(&tensor, "I8"); }
 
-bool is_real(const Tensor& tensor) { return is(&tensor, "BF16") || is(&tensor, "F16") || is(&tensor, "F32"); }
+bool is_real(const Named& tensor) { return is(&tensor, "BF16") || is(&tensor, "F16") || is(&tensor, "F32"); }
 
 /// The name without `suffix`; nothing where it ends otherwise.
 std::optional<std::string> stem(const std::string& name, const std::string& suffix) {
@@ -42,24 +42,24 @@ bool set_shape(StoredMatrix& matrix, const Shape& shape, std::uint64_t per_eleme
 }
 
 /// The shape of the scales of `matrix` in a file; one for the tensor has any shape of one element.
-bool fits(const StoredMatrix& matrix, const Tensor& scales) {
+bool fits(const StoredMatrix& matrix, const Named& scales) {
     const Dims expected = scale_shape(matrix.recipe.granularity, matrix.shape());
     return std::ranges::equal(scales.stored.shape, expected, [](std::uint64_t given, std::int64_t size) {
         return given == static_cast<std::uint64_t>(size);
     });
 }
 
-bool is_one_number(const Tensor* tensor) { return is(tensor, "F32") && (tensor->stored.bytes() == 4); }
+bool is_one_number(const Named* tensor) { return is(tensor, "F32") && (tensor->stored.bytes() == 4); }
 
 /// One candidate for the tensor `values` named `name`, complete or not at all.
-using Scheme = std::optional<StoredMatrix> (*)(const Checkpoint&, const std::string&, const Tensor&);
+using Scheme = std::optional<StoredMatrix> (*)(const Checkpoint&, const std::string&, const Named&);
 
 std::optional<StoredMatrix> complete(StoredMatrix matrix) {
     if (matrix.scales == nullptr || !fits(matrix, *matrix.scales)) return std::nullopt;
     return matrix;
 }
 
-std::optional<StoredMatrix> gpt_oss(const Checkpoint& checkpoint, const std::string& name, const Tensor& values) {
+std::optional<StoredMatrix> gpt_oss(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto base = stem(name, "_blocks");
     const Shape& shape = values.stored.shape;
     if (!base || !is_bytes(values) || shape.size() != 4 || shape[3] != 16) return std::nullopt;
@@ -71,7 +71,7 @@ std::optional<StoredMatrix> gpt_oss(const Checkpoint& checkpoint, const std::str
 }
 
 /// P.weight with P.weight_scale_inv or P.scale.
-std::optional<StoredMatrix> deepseek(const Checkpoint& checkpoint, const std::string& name, const Tensor& values) {
+std::optional<StoredMatrix> deepseek(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto base = stem(name, ".weight");
     if (!base) return std::nullopt;
     StoredMatrix matrix{.name = name, .scheme = "deepseek", .values = &values};
@@ -92,7 +92,7 @@ std::optional<StoredMatrix> deepseek(const Checkpoint& checkpoint, const std::st
 }
 
 std::optional<StoredMatrix> compressed_tensors(const Checkpoint& checkpoint, const std::string& name,
-                                               const Tensor& values) {
+                                               const Named& values) {
     const auto base = stem(name, "_packed");
     if (!base || !base->ends_with("weight") || !is_bytes(values)) return std::nullopt;
     StoredMatrix matrix{
@@ -103,7 +103,7 @@ std::optional<StoredMatrix> compressed_tensors(const Checkpoint& checkpoint, con
     return set_shape(matrix, values.stored.shape, 2) ? complete(matrix) : std::nullopt;
 }
 
-std::optional<StoredMatrix> modelopt(const Checkpoint& checkpoint, const std::string& name, const Tensor& values) {
+std::optional<StoredMatrix> modelopt(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     if (!name.ends_with("weight") || !is_bytes(values)) return std::nullopt;
     StoredMatrix matrix{.name = name, .scheme = "modelopt", .recipe = nvfp4, .values = &values};
     matrix.scales = checkpoint.find(name + "_scale");
@@ -114,9 +114,9 @@ std::optional<StoredMatrix> modelopt(const Checkpoint& checkpoint, const std::st
 
 /// What a granularity's scales look like, tried one after the other.
 std::optional<StoredMatrix> tilewright_names(const Checkpoint& checkpoint, const std::string& name,
-                                             const Tensor& values) {
+                                             const Named& values) {
     const auto format = format_of(values.stored.dtype);
-    const Tensor* const scales = checkpoint.find(name + ".scales");
+    const Named* const scales = checkpoint.find(name + ".scales");
     if (!format || scales == nullptr) return std::nullopt;
     StoredMatrix matrix{.name = name, .scheme = "tilewright", .values = &values, .scales = scales};
     if (!set_shape(matrix, values.stored.shape, 1)) return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<StoredMatrix> tilewright_names(const Checkpoint& checkpoint, const
     return std::nullopt;
 }
 
-std::optional<StoredMatrix> packed(const Checkpoint& checkpoint, const std::string& name, const Tensor& values) {
+std::optional<StoredMatrix> packed(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto base = stem(name, ".packed");
     if (!base || !is_bytes(values) || values.stored.bytes() < packed_header_bytes) return std::nullopt;
     std::vector<std::byte> header(packed_header_bytes);
@@ -156,7 +156,7 @@ std::optional<StoredMatrix> packed(const Checkpoint& checkpoint, const std::stri
     }
 }
 
-std::optional<StoredMatrix> unquantised(const Checkpoint& checkpoint, const std::string& name, const Tensor& values) {
+std::optional<StoredMatrix> unquantised(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     static_cast<void>(checkpoint);
     if (!is_real(values)) return std::nullopt;
     StoredMatrix matrix{.name = name, .scheme = "unquantised", .values = &values};
@@ -172,15 +172,15 @@ constexpr std::array<Scheme, 6> quantised_schemes{gpt_oss,  compressed_tensors, 
 
 std::uint64_t StoredMatrix::bytes() const {
     std::uint64_t sum = 0;
-    for (const Tensor* tensor : {values, scales, tensor_scale}) sum += tensor != nullptr ? tensor->stored.bytes() : 0;
+    for (const Named* tensor : {values, scales, tensor_scale}) sum += tensor != nullptr ? tensor->stored.bytes() : 0;
     return sum;
 }
 
 StoredMatrices stored_matrices(const Checkpoint& checkpoint) {
     StoredMatrices found;
-    std::set<const Tensor*> used;
+    std::set<const Named*> used;
     const auto add = [&](const StoredMatrix& matrix) {
-        for (const Tensor* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) used.insert(tensor);
+        for (const Named* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) used.insert(tensor);
         found.matrices.push_back(matrix);
     };
     for (const auto& [name, tensor] : checkpoint.tensors()) {
