@@ -9,7 +9,7 @@
 namespace tilewright::safetensors {
 namespace {
 
-constexpr std::int64_t row_step = 1024;  // of 128x128, which no range divides
+constexpr std::int64_t rows_at_once = 1024;  // of 128x128, which no range divides
 
 /// Rows of an operand [rows, k] or of one group of it.
 Operand rows_of(const Operand& operand, std::int64_t group, std::int64_t row, std::int64_t rows) {
@@ -59,7 +59,7 @@ std::vector<float> numbers_of(const Operand& operand) {
     return numbers;
 }
 
-bool rows_share_scale(const OperandRecipe& recipe) {
+bool has_scales_of_many_rows(const OperandRecipe& recipe) {
     return row_block(recipe.granularity) == 0 || recipe.granularity == Granularity::block_1x16;
 }
 
@@ -76,7 +76,7 @@ Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix
     OwnedOperand whole;
     if (matrix.packed) whole = load_matrix(checkpoint, matrix);
     ErrorSum sum;
-    const std::int64_t step = rows_share_scale(recipe) ? matrix.n : row_step;
+    const std::int64_t step = has_scales_of_many_rows(recipe) ? matrix.n : rows_at_once;
     for (std::int64_t group = 0; group < matrix.groups; ++group) {
         for (std::int64_t row = 0; row < matrix.n; row += step) {
             const std::int64_t rows = std::min(step, matrix.n - row);
