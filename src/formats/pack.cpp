@@ -223,8 +223,10 @@ void write(const PackPlan& plan, std::byte* out, const ConversionOptions& how) {
         const float scale = plan.source.tensor_scale(i);
         std::memcpy(out + PackedSections::tensor_scales_at() + i * 4, &scale, 4);
     }
-    std::memcpy(out + plan.sections.directory_at(), plan.directory.data(),
-                plan.directory.size() * sizeof(PackedTileEntry));
+    if (!plan.directory.empty()) {
+        std::memcpy(out + plan.sections.directory_at(), plan.directory.data(),
+                    plan.directory.size() * sizeof(PackedTileEntry));
+    }
     for_each_item(std::ssize(plan.directory), how, [&](std::int64_t i) { TileWriter(plan, out, i).write(); });
     write_kept(plan, out);
 }

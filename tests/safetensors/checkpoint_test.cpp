@@ -85,7 +85,8 @@ TEST(Checkpoint, FindsDeepSeek) {
 
     const auto tensors = deepseek_v3();
     const Checkpoint v3(single(folder, tensors));
-    const StoredMatrix& down = find(stored_matrices(v3), "model.layers.1.mlp.down_proj.weight");
+    const StoredMatrices of_v3 = stored_matrices(v3);
+    const StoredMatrix& down = find(of_v3, "model.layers.1.mlp.down_proj.weight");
     EXPECT_EQ(name(down.recipe), "128x128");
     const std::vector<float> given = numbers(v3, down);
     for (std::size_t i = 0; i < given.size(); ++i) {
