@@ -9,6 +9,7 @@
 #include "cuda/runtime.h"
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
+#include "hopper/tile/feeds.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
 
@@ -23,7 +24,8 @@ std::vector<hopper::Tile> watched_tiles() {
     for (const hopper::Tile& tile : planner::pack()) {
         const bool block_scaled =
             tile.a.scaling == hopper::Scaling::block_1x128 && tile.b.scaling == hopper::Scaling::block_128x128;
-        if (block_scaled && !is_grouped(tile) && tile.variant == hopper::Variant::general) tiles.push_back(tile);
+        const bool serves = !is_grouped(tile) && !feeds_registers(tile) && tile.variant == hopper::Variant::general;
+        if (block_scaled && serves) tiles.push_back(tile);
     }
     std::vector<hopper::Tile> some;
     for (std::size_t i = 0; i < first_tiles && i < tiles.size(); ++i)
