@@ -130,6 +130,14 @@ std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
     return sizes;
 }
 
+/// With each group's size rounded up to the alignment.
+std::int64_t aligned_sum(const check::CaseSpec& spec) {
+    std::int64_t sum = 0;
+    for (const std::int64_t size : spec.group_sizes)
+        sum += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
+    return sum;
+}
+
 check::CaseSpec grouped_case(const BenchShape& shape) {
     check::CaseSpec spec{.grouping = shape.grouping,
                          .m = shape.m,
@@ -141,19 +149,11 @@ check::CaseSpec grouped_case(const BenchShape& shape) {
     switch (shape.grouping) {
         case Grouping::m_grouped_indices:
         case Grouping::m_grouped_offsets: spec.m = sum; break;
-        case Grouping::m_grouped_aligned_offsets:
-            spec.m = 0;
-            for (std::int64_t size : spec.group_sizes)
-                spec.m += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
-            break;
+        case Grouping::m_grouped_aligned_offsets: spec.m = aligned_sum(spec); break;
         case Grouping::m_grouped_masked: spec.m = shape.max_m; break;
         case Grouping::k_grouped:
         case Grouping::k_grouped_flat: spec.k = sum; break;
-        case Grouping::k_grouped_aligned_offsets:
-            spec.k = 0;
-            for (std::int64_t size : spec.group_sizes)
-                spec.k += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
-            break;
+        case Grouping::k_grouped_aligned_offsets: spec.k = aligned_sum(spec); break;
         case Grouping::dense:
         case Grouping::batched: break;
     }

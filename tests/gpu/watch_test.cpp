@@ -16,7 +16,7 @@
 namespace tilewright::test {
 namespace {
 
-constexpr int first_tiles = 12;
+constexpr int watched_count = 12;
 
 /// Dense 1x128 : 128x128 tiles of the pack that a case of its own shape serves, of several kinds.
 std::vector<hopper::Tile> watched_tiles() {
@@ -28,8 +28,8 @@ std::vector<hopper::Tile> watched_tiles() {
         if (block_scaled && serves) tiles.push_back(tile);
     }
     std::vector<hopper::Tile> some;
-    for (std::size_t i = 0; i < first_tiles && i < tiles.size(); ++i)
-        some.push_back(tiles[i * tiles.size() / first_tiles]);
+    for (std::size_t i = 0; i < watched_count && i < tiles.size(); ++i)
+        some.push_back(tiles[i * tiles.size() / watched_count]);
     return some;
 }
 
@@ -53,7 +53,7 @@ TEST(GpuWatch, AKernelWhoseLoadsLackBytesEndsAndSaysWhereItWaited) {
         }
         ++ran;
     }
-    EXPECT_EQ(ran, first_tiles);
+    EXPECT_EQ(ran, watched_count);
     const GpuCase after({.recipe = recipe_of("1x128:128x128"), .m = 100, .n = 128, .k = 256});
     run(after.problem());
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);

@@ -102,7 +102,7 @@ def test_public_headers_include_nothing_of_src(path):
         assert known, f"{path.name} includes <{name}>, which is neither ours nor the standard library's"
 
 
-def test_inline_assembly_is_in_one_file():
+def test_inline_assembly_is_in_one_folder():
     allowed = {f"src/hopper/ptx/ptx_{part}sm90.h" for part in ("", "barriers_", "numbers_")}
     for path in tracked("src/*.h", "src/*.cpp"):
         name = str(path.relative_to(ROOT))

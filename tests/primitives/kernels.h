@@ -30,20 +30,25 @@ struct PrimitiveShared {
     Barrier full;
 };
 
-/// 64 x 64 x 128 from (x, y) of both operands, which may be outside of them: each thread's fragment goes to `out`.
-template <Storage a_format, Storage b_format>
-__global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
-    auto& shared = shared_memory<PrimitiveShared>();
+/// A box of A from (x, y), and one of B from (b_x, b_y); all threads wait for both.
+TILEWRIGHT_DEVICE void load_boxes(PrimitiveShared& shared, const PrimitiveArguments& arguments, int b_x, int b_y) {
     int budget = wait_budget;
     if (thread_index() == 0) {
         barrier_init(shared.full, 1);
         barrier_init_fence();
         barrier_arrive_expect(shared.full, 2 * 64 * 128);
         tma_load(shared.a, arguments.a, shared.full, arguments.x, arguments.y, 0);
-        tma_load(shared.b, arguments.b, shared.full, arguments.x, arguments.y, 0);
+        tma_load(shared.b, arguments.b, shared.full, b_x, b_y, 0);
     }
     sync_block();
     barrier_wait(shared.full, 0, {budget, BarrierName::full, 0});
+}
+
+/// 64 x 64 x 128 from (x, y) of both operands, which may be outside of them: each thread's fragment goes to `out`.
+template <Storage a_format, Storage b_format>
+__global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
+    auto& shared = shared_memory<PrimitiveShared>();
+    load_boxes(shared, arguments, arguments.x, arguments.y);
     float d[32];
     const MatrixDescriptor a = matrix_descriptor(shared.a), b = matrix_descriptor(shared.b);
     pin(d);
@@ -60,16 +65,7 @@ __global__ void multiply_box(const __grid_constant__ PrimitiveArguments argument
 template <Storage a_format, Storage b_format>
 __global__ void multiply_transposed_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
-    int budget = wait_budget;
-    if (thread_index() == 0) {
-        barrier_init(shared.full, 1);
-        barrier_init_fence();
-        barrier_arrive_expect(shared.full, 2 * 64 * 128);
-        tma_load(shared.a, arguments.a, shared.full, arguments.x, arguments.y, 0);
-        tma_load(shared.b, arguments.b, shared.full, arguments.y, arguments.x, 0);
-    }
-    sync_block();
-    barrier_wait(shared.full, 0, {budget, BarrierName::full, 0});
+    load_boxes(shared, arguments, arguments.y, arguments.x);
     const int lane = lane_index();
     float d[32];
     u32 a[2][4];

@@ -19,38 +19,14 @@ TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subti
     return c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
 }
 
-/// Both operands from shared memory.
-template <Tile tile>
-struct Feed<tile, FeedKind::shared> {
-    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
-
-    /// d (+)= the subtile's rows of mma A times its rows of mma B, of the stage `c.ring`.
-    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        const int rows = subtile / wgmmas_along_n(tile) * wgmma_m;
-        const MatrixDescriptor a =
-            c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
-        const MatrixDescriptor b = mma_b_rows(c, subtile);
-#pragma unroll
-        for (int step = 0; step < wgmma_steps; ++step) {
-            wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
-                d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
-                accumulate || step > 0);
-        }
-    }
-
-    TILEWRIGHT_DEVICE void complete() {}
-};
-
-/// The same as a function, for the loop of two partial accumulators, which feeds no registers.
+/// Both operands from shared memory: d (+)= the subtile's rows of mma A times its rows of mma B, of the stage `c.ring`.
 template <Tile tile>
 TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
     static_assert(!feeds_registers(tile));
     const int rows = subtile / wgmmas_along_n(tile) * wgmma_m;
-    const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
     const MatrixDescriptor a =
         c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
-    const MatrixDescriptor b =
-        c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
+    const MatrixDescriptor b = mma_b_rows(c, subtile);
 #pragma unroll
     for (int step = 0; step < wgmma_steps; ++step) {
         wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
@@ -58,6 +34,17 @@ TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<til
             accumulate || step > 0);
     }
 }
+
+template <Tile tile>
+struct Feed<tile, FeedKind::shared> {
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
+
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        hopper::issue(c, d, subtile, accumulate);
+    }
+
+    TILEWRIGHT_DEVICE void complete() {}
+};
 
 /// mma A is mn-major: a stage has 128 bytes of its rows for each k, in the swizzle of all rows of 128 bytes. ldmatrix
 /// gives a lane pairs of neighbouring rows for two k at a time; two permutes make four k of each row out of two pairs.
