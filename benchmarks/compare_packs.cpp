@@ -1,12 +1,13 @@
 // Times the kernels of an older pack against those of this build, in one process and in turns:
 //
-//   compare_packs PACK [--rounds N]
+//   compare_packs PACK [--rounds N] [--each]
 //
 // PACK is a kernels.pack of another build whose kernels take today's arguments (hopper::Arguments). Every kernel that
 // ships runs a few typical problems, with L2 flushed before each call; both packs' results must have the same bits.
 // Exit code 1 where a kernel is more than 2 % slower than the old one, or a kind of problem more than 0.5 % in the
-// mean, or where a kernel was not compared; 2 for a wrong call or no GPU.
+// mean, or where a kernel was not compared; 2 for a wrong call or no GPU. --each prints every ratio first.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -120,7 +121,11 @@ private:
     measure::Buffer sum_;
 };
 
-int compare(const std::string& path, int rounds) {
+void print_each(const Comparison& result) {
+    for (const bench::KernelRatio& of : result.ratios) fmt::print("{:.4f}  {:<16}  {}\n", of.ratio, of.kind, of.kernel);
+}
+
+int compare(const std::string& path, int rounds, bool each) {
     const std::string old_bytes = whole_file(path);
     const std::string bytes = renamed_pack(cuda::KernelPack(old_bytes));
     const cuda::KernelPack old(bytes);
@@ -135,6 +140,7 @@ int compare(const std::string& path, int rounds) {
     }
     const bench::PackVerdict verdict = bench::judge_ratios(result.ratios, kernel_limit, kind_limit);
     fmt::print(stderr, "\n");
+    if (each) print_each(result);
     fmt::print("{}{} of {} kernels compared, {} problems with other bits; time: this build's over the pack's\n",
                verdict.text, result.compared.size(), planner::pack().size(), result.other_bits);
     const bool complete = result.compared.size() == planner::pack().size();
@@ -145,15 +151,21 @@ int compare(const std::string& path, int rounds) {
 }  // namespace tilewright::benchmark
 
 int main(int argc, char** argv) {
-    const std::vector<std::string> words(argv + 1, argv + argc);
-    const bool rounds_given = words.size() == 3 && words[1] == "--rounds";
-    const int rounds = rounds_given ? std::atoi(words[2].c_str()) : 5;
-    if (rounds < 1 || !(words.size() == 1 || rounds_given)) {
-        fmt::print(stderr, "usage: compare_packs PACK [--rounds N]\n");
-        return 2;
+    CLI::App app(
+        "Times the kernels of an older pack against this build's.\nExample: compare_packs old.pack --rounds 9");
+    std::string path;
+    int rounds = 5;
+    bool each = false;
+    app.add_option("PACK", path, "kernels.pack of another build, whose kernels take today's arguments")->required();
+    app.add_option("--rounds", rounds, "rounds of each race")->capture_default_str()->check(CLI::PositiveNumber);
+    app.add_flag("--each", each, "print the ratio of every kernel and problem");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
     }
     try {
-        return tilewright::benchmark::compare(words[0], rounds);
+        return tilewright::benchmark::compare(path, rounds, each);
     } catch (const std::exception& error) {
         fmt::print(stderr, "compare_packs: {}\n", error.what());
         return 2;

@@ -9,7 +9,6 @@
 #include "launch/tile_code.h"
 #include "measure/statistics.h"
 #include "plan/pack.h"
-#include "plan/planned_tile.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
@@ -117,20 +116,12 @@ std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::siz
 }
 
 std::string old_expression(const hopper::Tile& tile) {
-    const PlannedTile planned = planner::planned_tile(tile);
-    const auto enumerator = [](const char* type, auto value) {
-        return fmt::format("tilewright::hopper::{}({})", type, static_cast<int>(value));
-    };
-    return fmt::format(
-        "tilewright::hopper::gemm<tilewright::hopper::Tile{{.m = {}, .n = {}, .k = {}, .stages = {}, .cluster = {}, "
-        ".multicast = {}, .swap_ab = {}, .split_k = {}, .warpgroups = {}, .a = {}, .b = {}, .a_scaling = {}, "
-        ".b_scaling = {}, .promoted = {}, .family = {}, .plain = {}, .scales_by_row = {}, .every_lane_arrives = "
-        "false}}>",
-        planned.m, planned.n, planned.k, planned.stages, planned.cluster, enumerator("Multicast", planned.multicast),
-        planned.swap_ab, planned.split_k, planned.warpgroups, enumerator("Storage", tile.a.storage),
-        enumerator("Storage", tile.b.storage), enumerator("Scaling", tile.a.scaling),
-        enumerator("Scaling", tile.b.scaling), tile.mma.promoted, enumerator("Family", tile.family), is_fast(tile),
-        has_k_major_scales(tile));
+    std::string text = launch::kernel_expression(tile);
+    const std::string major =
+        fmt::format(", .major = tilewright::hopper::Major({})", static_cast<int>(hopper::Major::k));
+    for (std::size_t at = text.find(major); at != std::string::npos; at = text.find(major))
+        text.erase(at, major.size());
+    return text;
 }
 
 PackVerdict judge_ratios(const std::vector<KernelRatio>& ratios, double kernel_limit, double kind_limit) {

@@ -31,7 +31,7 @@ Problem shapes_of(const PackProblem& problem);
 /// the planner ranks its tile highest. Asks the planner only.
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most);
 
-/// The kernel's expression as packs spelled it up to 0.1.0, for tiles of that time.
+/// The kernel's expression as packs spelled it before operands along their rows, for tiles of that time.
 std::string old_expression(const hopper::Tile& tile);
 
 /// A kernel's time in one pack over that in the other, above 1 where the second is slower.

@@ -95,6 +95,7 @@ using namespace emulator;
 int thread_index() { return me().index; }
 int warp_index() { return me().warp(); }
 int lane_index() { return me().lane(); }
+bool is_elected() { return lane_index() == 0; }
 int block_index() { return me().block->index; }
 int block_count() { return machine().options().blocks; }
 int block_rank() { return me().block->rank; }

@@ -36,12 +36,13 @@ TEST(PackCalls, ReachEveryKernelForKMajorOperandsThatShips) {
 TEST(PackCalls, OldNamesAreThoseOfOlderPacks) {
     hopper::Tile tile{.shape = {.m = 64, .n = 48, .warpgroups = 1}, .stages = 12, .cluster = hopper::split_k(2)};
     tile.b.scaling = hopper::Scaling::none;
-    EXPECT_EQ(old_expression(tile),
-              "tilewright::hopper::gemm<tilewright::hopper::Tile{.m = 64, .n = 48, .k = 128, .stages = 12, .cluster = "
-              "2, .multicast = tilewright::hopper::Multicast(0), .swap_ab = false, .split_k = 2, .warpgroups = 1, .a = "
-              "tilewright::hopper::Storage(0), .b = tilewright::hopper::Storage(0), .a_scaling = "
-              "tilewright::hopper::Scaling(1), .b_scaling = tilewright::hopper::Scaling(0), .promoted = true, .family "
-              "= tilewright::hopper::Family(0), .plain = false, .scales_by_row = false, .every_lane_arrives = false}>");
+    EXPECT_EQ(
+        old_expression(tile),
+        "tilewright::hopper::gemm<tilewright::hopper::Tile{.shape = {.m = 64, .n = 48, .k = 128, .warpgroups = "
+        "1}, .stages = 12, .swap_ab = false, .cluster = {.use = tilewright::hopper::ClusterUse(3), .size = 2}, .a = "
+        "{.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(1)}, .b = {.storage "
+        "= tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(0)}, .mma = {.promoted = true}, "
+        ".family = tilewright::hopper::Family(0), .variant = tilewright::hopper::Variant(0)}>");
 }
 
 TEST(PackCalls, ASlowKernelOrKindIsFound) {

@@ -85,7 +85,7 @@ public:
     TILEWRIGHT_DEVICE void begin() {
         const WorkTile work = tiles_.first(budget_);
         if (work.exists == 0 || slice_.count == 0) return;
-        fill(lane_index(), work, slice_.begin, rows_of_a<tile>(arguments_, work));
+        fill(work, slice_.begin, rows_of_a<tile>(arguments_, work));
         done_ = 1;
     }
 
@@ -95,10 +95,8 @@ public:
             const int rows = rows_of_a<tile>(arguments_, work);
             if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
             for (int i = done_; i < slice_.count; ++i) {
-                const int lane = lane_index();
                 barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
-                if (budget_ < 0) return budget_;
-                fill(lane, work, slice_.begin + i, rows);
+                fill(work, slice_.begin + i, rows);
             }
             done_ = 0;
         }
@@ -156,7 +154,7 @@ private:
     }
 
     /// `rows` of A.
-    TILEWRIGHT_DEVICE void fill(int lane, const WorkTile& work, int k_block, int rows) {
+    TILEWRIGHT_DEVICE void fill(const WorkTile& work, int k_block, int rows) {
         constexpr bool has_a_scales = operand_a(tile).has_row_scales(), has_b_scales = operand_b(tile).has_row_scales();
         const bool has_rows = tile.cluster.use != ClusterUse::share_b || rows > 0;
         const bool scales =
@@ -164,7 +162,9 @@ private:
         const bool a_scales = has_a_scales && scales && has_rows && k_block % k_blocks_per_scale_copy(tile) == 0;
         const int stage = ring_.stage;
         Barrier& full = arrival_of(stage, work, k_block);
-        if (lane == 0) {
+        // After a time-out no stage is filled: the consumers' waits are ended (kernel/watch.h). Asked here, because
+        // lanes could take a way out of the loop one by one.
+        if (is_elected() && budget_ >= 0) {
             int bytes = value_bytes(rows);
             if (a_scales) bytes += a_scale_copy_bytes(tile, rows);
             if (scales) bytes += b_scale_copy_bytes(tile);

@@ -1,6 +1,6 @@
 // The mainloop with one partial accumulator: a warpgroup multiplies k-block by k-block, subtile by subtile, and
 // promotes each. Two loops: `multiply_after_first`, which may stage the last tile's D meanwhile, and for one subtile
-// `multiply_in_fours`, which gives that up for shorter code between two k-blocks.
+// `multiply_in_fours`, which gives that up for fours of k-blocks without an exit.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -61,13 +61,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
             scales.read_blocks(c, k_block);
         }
         store_subtile(subtile);
-        if (subtile == subtiles<tile> - 1) {
-            // ptxas itself asks for the next stage ahead of time, where no exit is in its way.
-            if constexpr (goes_on_in_fours(tile))
-                c.ring.advance();
-            else
-                c.advance();
-        }
+        if (subtile == subtiles<tile> - 1) c.advance();
         if (!rows_first && k_block_in_copy == 0 && subtile % wgmmas_along_n(tile) == 0)
             scales.read_rows(c, stage, subtile);
         scales.multiply(subtile, k_block_in_copy);
@@ -78,39 +72,27 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         if (subtile == subtiles<tile> - 1) c.release_previous();
         promote<tile>(accumulators[subtile], partial, scales, subtile, step);
     }
-    const bool more = k_block + 1 < c.k_blocks;
-    // In fours without a branch: past the end of k they are read and not used.
-    if (!by_four && (more || goes_on_in_fours(tile))) {
-        if (step.in_four == 3 && more) next_block_scales(c, k_block + 1);
+    if (!by_four && k_block + 1 < c.k_blocks) {
+        if (step.in_four == 3) next_block_scales(c, k_block + 1);
         scales.read_blocks(c, k_block + 1);
     }
 }
 
-/// All k-blocks of a tile; `store_subtile` is as for `multiply_k_block`. All but the last few in fours without an exit,
-/// where there are registers for it, so that what surrounds a k-block overlaps the promotion of the one before.
+/// All k-blocks of a tile; `store_subtile` is as for `multiply_k_block`. Unrolled, so that what surrounds a k-block
+/// overlaps the promotion of the one before.
 template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                             const StoreSubtile& store_subtile) {
-    constexpr int four = 4;
+    constexpr int unrolled = 4;
     Feed<tile> feed(c);
     Partial<tile> partial;
     PromotionScales<tile> scales;
-    const auto multiply = [&](int k_block, int in_four) {
-        multiply_k_block<tile>(c, accumulators, feed, partial, scales, k_block, {.in_four = in_four}, [](int) {});
-    };
     multiply_k_block<tile>(c, accumulators, feed, partial, scales, 0, {.first = true}, store_subtile);
-    int k_block = 1;
-    if constexpr (goes_on_in_fours(tile)) {
-        for (; k_block + four <= c.k_blocks; k_block += four) {
+    for (int k_block = 1; k_block < c.k_blocks;) {
 #pragma unroll
-            for (int i = 1; i <= four; ++i) multiply(k_block + i - 1, i % four);
-        }
-    }
-    while (k_block < c.k_blocks) {
-#pragma unroll
-        for (int i = 1; i <= four; ++i) {
-            multiply(k_block, i % four);
-            if (++k_block == c.k_blocks) break;
+        for (int i = 1; i <= unrolled; ++i) {
+            multiply_k_block<tile>(c, accumulators, feed, partial, scales, k_block, {.in_four = i % 4}, [](int) {});
+            if (++k_block == c.k_blocks) break;  // a second loop for the rest would cost moves and spills
         }
     }
     sync_warp();  // without it one kernel spills

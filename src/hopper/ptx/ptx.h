@@ -36,6 +36,10 @@ TILEWRIGHT_DEVICE Shared& known_address(Shared& shared);
 
 // ---- Between the lanes of a warp, together
 
+/// One lane, always the same, in a form that the compiler knows to be one: around a TMA instruction of threads of which
+/// it does not know that, it puts a loop that elects them one by one.
+bool is_elected();
+
 /// The value of lane `lane` % 32.
 int from_lane(int value, int lane);
 /// Bit i: lane i's argument.

@@ -28,6 +28,12 @@ TILEWRIGHT_DEVICE int lane_index() {
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
 }
+TILEWRIGHT_DEVICE bool is_elected() {
+    u32 elected;
+    asm volatile("{\n.reg .pred elected;\nelect.sync _|elected, 0xffffffff;\nselp.u32 %0, 1, 0, elected;\n}"
+                 : "=r"(elected));
+    return elected != 0;
+}
 TILEWRIGHT_DEVICE int block_index() { return int(blockIdx.x); }
 TILEWRIGHT_DEVICE int block_count() { return int(gridDim.x); }
 TILEWRIGHT_DEVICE int block_rank() {

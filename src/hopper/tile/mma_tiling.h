@@ -62,12 +62,6 @@ constexpr bool multiplies_in_fours(const Tile& tile) {
            !loads_scales_by_four(tile) && !tile.swap_ab;
 }
 
-/// Whether the other promoted loop takes fours of k-blocks without an exit after the first: where that does not spill,
-/// for operands that wgmma reads from shared memory.
-constexpr bool goes_on_in_fours(const Tile& tile) {
-    return is_fast(tile) && !(is_grouped(tile) && tile.shape.warpgroups > 2) && !feeds_registers(tile);
-}
-
 /// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in
 /// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
