@@ -31,7 +31,9 @@ const std::vector<Kind>& kinds() {
          {{.m = 16, .n = 7168, .k = 2048}, {.m = 64, .n = 4096, .k = 7168}, {.m = 128, .n = 2112, .k = 7168}}},
         {"groups",
          {{.grouping = aligned, .groups = 8, .m = 512, .n = 4096, .k = 2048},
-          {.grouping = masked, .groups = 16, .m = 48, .n = 4096, .k = 7168, .max_m = 256}}}};
+          {.grouping = masked, .groups = 16, .m = 48, .n = 4096, .k = 7168, .max_m = 256}}},
+        {"groups of k",
+         {{.grouping = Grouping::k_grouped_aligned_offsets, .groups = 8, .m = 4096, .n = 7168, .k = 1024}}}};
     return list;
 }
 

@@ -105,7 +105,7 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
-/// Those that compile without spills with all scales; none ships yet, so that nothing else keeps others away.
+/// Those that compile without spills with all scales, and ship.
 Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!is_k_grouped(tile)) return std::nullopt;
     const bool both = scales_mma_rows(tile) && scales_mma_columns(tile);

@@ -123,7 +123,8 @@ constexpr Mode modes[] = {{Scaling::epilogue, Scaling::epilogue, true, promotes}
 void add_pairs(Tile tile, std::vector<Tile>& list) {
     // The larger operand is shared. With three warpgroups the loop that scales rows has no register left for a
     // cluster's addresses (it spills), and the others were never the fastest.
-    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile) || has_mn_major(tile)) return;
+    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile) || has_mn_major(tile) || is_k_grouped(tile))
+        return;
     tile.cluster = tile.shape.m > tile.shape.n ? hopper::share_a(2) : hopper::share_b(2);
     list.push_back(tile);
 }
@@ -173,6 +174,25 @@ void add_mn_major(std::vector<Tile>& list) {
     add_variants(tile, false, list);
 }
 
+/// Groups of k, in all variants, for a choice among tiles does not know which of them a call takes. D has many tiles,
+/// so the large ones serve, as far as registers allow; the smaller one is for what is left of few.
+void add_groups_of_k(std::vector<Tile>& list) {
+    constexpr Tile large{.shape = {.m = 256, .n = 128}, .stages = 3};
+    constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 5};
+    constexpr Scaling end = Scaling::epilogue, rows = Scaling::block_1x128, blocks = Scaling::block_128x128;
+    const auto add_with = [&](Tile tile, Scaling a, Scaling b) {
+        tile.a.scaling = a;
+        tile.b.scaling = b;
+        tile.family = hopper::Family::k_grouped;
+        add_variants(tile, false, list);
+    };
+    for (const Tile& tile : {large, square}) {
+        add_with(tile, end, end);
+        add_with(tile, rows, blocks);
+    }
+    add_with(square, rows, rows);
+}
+
 }  // namespace
 
 std::vector<Tile> pack() {
@@ -189,6 +209,7 @@ std::vector<Tile> pack() {
         }
     }
     add_mn_major(list);
+    add_groups_of_k(list);
     return list;
 }
 

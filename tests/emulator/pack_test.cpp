@@ -56,6 +56,7 @@ Recipe recipe(const Tile& tile, bool powers) {
 
 /// Where groups begin anywhere, TMA takes scales by row alone.
 Grouping grouping(const Tile& tile) {
+    if (is_k_grouped(tile)) return Grouping::k_grouped_aligned_offsets;
     if (!is_grouped(tile)) return Grouping::dense;
     const bool separate = is_fast(tile) && scales_mma_rows(tile) && !has_k_major_scales(tile);
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
@@ -72,7 +73,7 @@ CaseSpec tails(const Tile& tile) {
                                .m = d_rows(tile) * (along_m ? tiles : 1) + (fast ? 36 : 37),
                                .n = d_columns(tile) * (along_m ? 1 : tiles) + (fast ? 8 : 9),
                                .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
-                               .groups = is_grouped(tile) ? 3 : 1,
+                               .groups = has_scheduler(tile) ? 3 : 1,
                                .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                                .d_gaps = {.row = fast ? 0 : 7},
                                .a_scales_transposed = fast && !has_k_major_scales(tile),
@@ -132,7 +133,7 @@ const Shape shapes[] = {
      }},
     {"batch, strided everything",
      [](CaseSpec& s, Conditions&, const Tile& tile) {
-         s.grouping = is_grouped(tile) ? Grouping::m_grouped_masked : Grouping::batched;
+         if (!is_k_grouped(tile)) s.grouping = is_grouped(tile) ? Grouping::m_grouped_masked : Grouping::batched;
          s.groups = 3;
          s.m = 40;
          s.n = d_columns(tile) + 1;

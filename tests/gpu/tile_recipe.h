@@ -19,10 +19,11 @@ inline Grouping tile_groups_of(const hopper::Tile& tile) {
 }
 
 inline Grouping tile_grouping(const hopper::Tile& tile) {
+    if (is_k_grouped(tile)) return Grouping::k_grouped_aligned_offsets;
     return is_grouped(tile) ? tile_groups_of(tile) : Grouping::dense;
 }
 
 /// How many groups most tests have.
-inline int tile_groups(const hopper::Tile& tile) { return is_grouped(tile) ? 3 : 1; }
+inline int tile_groups(const hopper::Tile& tile) { return has_scheduler(tile) ? 3 : 1; }
 
 }  // namespace tilewright::test

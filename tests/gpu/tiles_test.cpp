@@ -44,7 +44,8 @@ TEST(GpuTiles, EveryTile) {
                            .k = 400,
                            .a_scales_transposed = true,
                            .b_scales_transposed = true});
-        expect_bits(tile, {.grouping = is_grouped(tile) ? Grouping::m_grouped_masked : Grouping::batched,
+        const Grouping separate = is_grouped(tile) ? Grouping::m_grouped_masked : Grouping::batched;
+        expect_bits(tile, {.grouping = is_k_grouped(tile) ? tile_grouping(tile) : separate,
                            .m = rows + 9,
                            .n = columns + 9,
                            .k = 272,

@@ -24,7 +24,7 @@ std::vector<hopper::Tile> watched_tiles() {
     for (const hopper::Tile& tile : planner::pack()) {
         const bool block_scaled =
             tile.a.scaling == hopper::Scaling::block_1x128 && tile.b.scaling == hopper::Scaling::block_128x128;
-        const bool serves = !is_grouped(tile) && !feeds_registers(tile) && tile.variant == hopper::Variant::general;
+        const bool serves = !has_scheduler(tile) && !feeds_registers(tile) && tile.variant == hopper::Variant::general;
         if (block_scaled && serves) tiles.push_back(tile);
     }
     std::vector<hopper::Tile> some;

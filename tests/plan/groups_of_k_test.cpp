@@ -1,0 +1,72 @@
+// Groups of k: what ships for them, and what the model counts of them.
+#include <gtest/gtest.h>
+#include <tilewright/plan.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plan/choose.h"
+#include "plan/cost.h"
+#include "plan/pack.h"
+#include "plan/problems.h"
+#include "plan/tile_distribution.h"
+#include "plan/variant.h"
+#include "plan/workload.h"
+
+namespace tilewright::planner {
+namespace {
+
+ProblemSizes gradient(const Recipe& recipe, std::int64_t groups, std::int64_t k) {
+    return {.grouping = Grouping::k_grouped_aligned_offsets,
+            .recipe = recipe,
+            .output = Format::f32,
+            .m = 4096,
+            .n = 7168,
+            .k = k,
+            .groups = groups};
+}
+
+TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
+    const std::vector<hopper::Tile> kernels = pack();
+    const Recipe rows = parse_recipe("row:row").value();
+    for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor, rows}) {
+        for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
+            for (const bool with_c : {false, true}) {
+                for (const std::int64_t size : {1, 64, 200, 1024, 7168}) {
+                    ProblemSizes sizes = gradient(recipe, 8, 8192);
+                    sizes.m = sizes.n = size;
+                    sizes.output = output;
+                    sizes.with_c = with_c;
+                    const Problem problem = problem_of(sizes);
+                    const hopper::Tile tile =
+                        variant(geometry(problem), choose(describe(problem), h200(), tuned_rows()));
+                    EXPECT_NE(std::ranges::find(kernels, tile), kernels.end())
+                        << name(recipe) << " " << name(output) << (with_c ? " C" : "") << " m = n = " << size;
+                }
+            }
+        }
+    }
+}
+
+TEST(GroupsOfK, HaveATileOfEachGroupForEachTileOfDAndShareOperands) {
+    const Workload work = describe(problem_of(gradient(both_row_scaled, 8, 8192)));
+    const hopper::Tile tile = choose(work, h200(), {});
+    const TileDistribution over = tile_distribution(tile, work, h200());
+    EXPECT_EQ(over.tiles, 8.0 * (4096 / d_rows(tile)) * (7168 / d_columns(tile)));
+    EXPECT_EQ(over.k_blocks, 8192 / 8 / 128);
+    const double operands = (4096 + 7168) * (8192 + 8192 / 128 * 4.0);
+    EXPECT_DOUBLE_EQ(compulsory_bytes(work), operands + 8 * 4096 * 7168 * 4.0);
+}
+
+TEST(GroupsOfK, TakeAsLongAsTheKOfAllTogetherAndEachGroupsD) {
+    const double few = plan(problem_of(gradient(both_row_scaled, 4, 32768))).cost.seconds;
+    const double more_k = plan(problem_of(gradient(both_row_scaled, 4, 65536))).cost.seconds;
+    const double more_groups = plan(problem_of(gradient(both_row_scaled, 8, 32768))).cost.seconds;
+    EXPECT_GT(more_k, 1.7 * few);
+    EXPECT_LT(more_k, 2.1 * few);
+    EXPECT_GT(more_groups, few) << "twice as much of D";
+    EXPECT_LT(more_groups, 1.5 * few) << "and no more products";
+}
+
+}  // namespace
+}  // namespace tilewright::planner
