@@ -28,7 +28,8 @@ struct Model {
     double peer_bytes_per_clock = 15.19;  // of one SM, to the shared memory of others
 };
 
-/// As fitted to the record that ships, benchmarks/results/h200_candidates.jsonl.
+/// As fitted on 2026-11-22. The record that ships, benchmarks/results/h200_candidates.jsonl, is of the day after and of
+/// three times as many groups: constants fitted to it chose no better on the shapes of h200_random.jsonl.
 inline constexpr Model fitted_model{};
 
 }  // namespace tilewright::planner

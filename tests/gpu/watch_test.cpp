@@ -16,7 +16,7 @@
 namespace tilewright::test {
 namespace {
 
-constexpr int watched_count = 3;  // each time-out takes seconds
+constexpr int watched_count = 3;  // each time-out takes some 20 seconds
 
 /// Dense 1x128 : 128x128 tiles of the pack that a case of its own shape serves, of several kinds.
 std::vector<hopper::Tile> watched_tiles() {

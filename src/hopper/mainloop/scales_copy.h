@@ -73,16 +73,15 @@ public:
             if (!has_first_) begin_tile(work);
             for (int i = 0; i < slice_.count; ++i) {
                 const int stage = ring.stage, lane = lane_index();
-                if (!has_first_) {
-                    barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
-                    if (budget_ < 0) return budget_;
-                    start(stage, i, lane);
-                }
+                const bool has_copies = has_first_;
                 has_first_ = false;
+                if (!has_copies) barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+                const bool goes_on = budget_ >= 0;  // after a time-out the phase has all of its arrivals
+                if (goes_on && !has_copies) start(stage, i, lane);
                 // The phase lacks the arrival below until all lanes have added theirs.
-                if (copies_a(i) || copies_b) barrier_arrive_after_copies(shared_.full[stage]);
+                if (goes_on && (copies_a(i) || copies_b)) barrier_arrive_after_copies(shared_.full[stage]);
                 sync_warp();
-                warp_arrives<tile>(shared_.full[stage], lane);
+                if (goes_on) warp_arrives<tile>(shared_.full[stage], lane);
                 ring.advance();
                 if constexpr (is_k_grouped(tile)) {
                     const int last_k = last_k_of<tile>(work);

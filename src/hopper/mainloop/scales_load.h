@@ -88,7 +88,6 @@ private:
                                  const float (&values)[at_least_one(rows_each)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
-        if (budget_ < 0) return;
 #pragma unroll
         for (int r = 0; r < rows_each; ++r) {
             const int row = thread + r * threads;
@@ -99,7 +98,8 @@ private:
             }
         }
         sync_warp();
-        warp_arrives<tile>(shared_.full[stage], lane_index());
+        // Not after a time-out, in which case the phase has all of its arrivals (kernel/watch.h).
+        if (budget_ >= 0) warp_arrives<tile>(shared_.full[stage], lane_index());
         ring.advance();
     }
 

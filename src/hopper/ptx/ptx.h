@@ -76,9 +76,10 @@ struct alignas(8) Barrier {
     u64 state;
 };
 
-/// Unsuccessful tries of all waits of a thread together before it times out: seconds, far more than any kernel takes.
-/// Then it no longer waits, so that the kernel ends, with a wrong result and a report.
-inline constexpr int wait_budget = 1 << 26;
+/// Unsuccessful tries of all waits of a thread together before it times out. A try suspends the thread for some 5 us
+/// before it answers no (H200): 20 seconds, more than any kernel takes. Then it no longer waits, so that the kernel
+/// ends, with a wrong result and a report.
+inline constexpr int wait_budget = 1 << 22;
 
 /// For a wait: the tries that are left (after a time-out `timed_out_at`, which is negative), and what is waited for.
 struct Waiting {
