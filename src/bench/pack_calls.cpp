@@ -33,7 +33,8 @@ const std::vector<Kind>& kinds() {
          {{.grouping = aligned, .groups = 8, .m = 512, .n = 4096, .k = 2048},
           {.grouping = masked, .groups = 16, .m = 48, .n = 4096, .k = 7168, .max_m = 256}}},
         {"groups of k",
-         {{.grouping = Grouping::k_grouped_aligned_offsets, .groups = 8, .m = 4096, .n = 7168, .k = 1024}}}};
+         {{.grouping = Grouping::k_grouped_aligned_offsets, .groups = 8, .m = 4096, .n = 7168, .k = 1024},
+          {.grouping = Grouping::k_grouped_flat, .groups = 8, .m = 4096, .n = 7168, .k = 1024}}}};
     return list;
 }
 

@@ -144,7 +144,7 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     const ContextScope scope(driver_, handle_, context_);  // which the maps' encoder asks for
     hopper::Arguments& arguments = ready.arguments;
     encode(driver_, index_, launch.a, "a.values", arguments.a);
-    arguments.a_last = arguments.a;
+    if (!launch.maps_groups) arguments.a_last = arguments.a;
     if (launch.a_last) encode(driver_, index_, *launch.a_last, "a.values", arguments.a_last);
     encode(driver_, index_, launch.b, "b.values", arguments.b);
     if (launch.d) encode(driver_, index_, *launch.d, "d", arguments.d);

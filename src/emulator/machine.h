@@ -177,6 +177,8 @@ public:
     bool loses_load() { return loads_++ == options_.lost_load; }
     /// Work that is done once no thread can go on without.
     void put_in_flight(std::function<void()> work) { in_flight_.push_back(std::move(work)); }
+    /// How many TMA loads on their way use the map at this address.
+    int& loads_of(const void* map) { return loads_of_map_[map]; }
     /// What a copy engine does: now, or put in flight.
     void run_or_delay(std::function<void()> work);
 
@@ -208,6 +210,7 @@ private:
     Thread* current_ = nullptr;
     u32 round_ = 0;
     int loads_ = 0;
+    std::map<const void*, int> loads_of_map_;
     int idle_rounds_ = 0;
     std::exception_ptr failure_;
     u8* memory_ = nullptr;

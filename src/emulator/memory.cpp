@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -172,6 +173,12 @@ void load_matrix_transposed(u32 (&values)[4], const void* row) {
     me().fragments_fenced = false;
 }
 
+int claim(u32* flags, int count) {
+    for (int at = 0;; at = (at + 1) % count) {
+        if (std::atomic_ref<u32>(flags[at]).exchange(1) == 0) return at;
+    }
+}
+void release(u32& flag) { std::atomic_ref<u32>(flag).store(0); }
 float load_global(const float* from) { return *from; }
 u8 load_global(const u8* from) { return *from; }
 u16 load_global(const u16* from) { return *from; }

@@ -15,6 +15,7 @@ using hopper::TensorMap;
 using hopper::TensorMapDescription;
 
 constexpr u64 encoded_here = 0x7469'6C65'6D61'7000;  // the last word of our maps
+constexpr u64 unfenced = 1;                          // the first word of padding of a written one
 constexpr int swizzle_row_bytes = 128;
 constexpr int chunk_bytes = 16;
 
@@ -28,6 +29,7 @@ static_assert(sizeof(EncodedMap) == sizeof(TensorMap));
 TensorMapDescription decode(const char* primitive, const TensorMap& map) {
     const auto encoded = std::bit_cast<EncodedMap>(map);
     if (encoded.signature != encoded_here) fail(fmt::format("{}: not a tensor map of emulator::encode", primitive));
+    if (encoded.padding[0] == unfenced) fail(fmt::format("{}: a tensor map that no fence followed", primitive));
     return encoded.description;
 }
 
@@ -82,6 +84,7 @@ struct Load {
     u32 barrier;
     std::array<int, 3> at;
     u16 blocks;
+    const TensorMap* described_by;
 
     template <class Visit>
     void for_each_block(Visit visit) const {
@@ -91,6 +94,7 @@ struct Load {
     }
 
     void run() const {
+        --machine().loads_of(described_by);
         for_each_block([&](Block& block) {
             for_each_run(map, block.shared, to, at, [](u8* shared, const u8* global, int bytes) {
                 if (global != nullptr) {
@@ -121,6 +125,7 @@ void start(const Load& load) {
         std::memset(block.shared + load.to, 0xFF, box_bytes(load.map));
     });
     if (machine().loses_load()) return;
+    ++machine().loads_of(load.described_by);
     machine().run_or_delay([load] { load.run(); });
 }
 
@@ -207,7 +212,28 @@ void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x,
            .to = checked_place("tma_load", description, to),
            .barrier = shared_offset(*me().block, &barrier, sizeof barrier),
            .at = {x, y, z},
-           .blocks = blocks});
+           .blocks = blocks,
+           .described_by = &map});
+}
+
+void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride) {
+    if (machine().loads_of(&to) != 0) fail("write_tensor_map: a load that uses the map has not arrived");
+    if (reinterpret_cast<std::uintptr_t>(&to) % sizeof to != 0) fail("write_tensor_map: a map at no multiple of 128");
+    TensorMapDescription description = emulator::decode("write_tensor_map", from);
+    description.base = base;
+    description.sizes[0] = static_cast<u64>(size);
+    description.strides[0] = static_cast<u64>(stride);
+    auto encoded = std::bit_cast<EncodedMap>(encode(description));
+    encoded.padding[0] = unfenced;
+    to = std::bit_cast<TensorMap>(encoded);
+}
+
+void fence_tensor_maps(const TensorMap& first, const TensorMap& second) {
+    for (const TensorMap* map : {&first, &second}) {
+        auto encoded = std::bit_cast<EncodedMap>(*map);
+        encoded.padding[0] = 0;
+        const_cast<TensorMap&>(*map) = std::bit_cast<TensorMap>(encoded);
+    }
 }
 
 void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {

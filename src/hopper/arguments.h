@@ -99,11 +99,36 @@ struct GroupSizes {
     bool is_64_bit;
 };
 
+/// k_mapped: the values of A and B, from which the maps of groups are made. They are passed as a map that such kernels
+/// do not need (a_last): a separate member, or a union, changes the machine code of other kernels.
+struct GroupValues {
+    const u8* a;
+    const u8* b;
+    i64 a_stride;  // bytes from a row to the next
+    i64 b_stride;
+    int columns;  // of the operands' scales along k: groups that need more lose the k beyond
+    bool flat;    // a group's matrices follow those of the group before; the stride of a row is its k
+
+    TensorMap packed() const {
+        return {{reinterpret_cast<u64>(a), reinterpret_cast<u64>(b), u64(a_stride), u64(b_stride), u64(columns),
+                 u64(flat)}};
+    }
+    static GroupValues unpacked(const TensorMap& map) {
+        const u64(&words)[16] = map.words;
+        return {.a = reinterpret_cast<const u8*>(words[0]),
+                .b = reinterpret_cast<const u8*>(words[1]),
+                .a_stride = i64(words[2]),
+                .b_stride = i64(words[3]),
+                .columns = int(words[4]),
+                .flat = words[5] != 0};
+    }
+};
+
 /// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices; grouped: for rows of A that follow from
 /// `sizes`, each group with a matrix of B.
 struct Arguments {
     TensorMap a;              // (k, row, batch), or (row, k, batch) if it is mn-major
-    TensorMap a_last;         // dense: in boxes for the last row of tiles
+    TensorMap a_last;         // dense: in boxes for the last row of tiles; k_mapped: GroupValues
     TensorMap b;              // the same
     TensorMap d;              // (column, row, batch), if stored_by_tma
     TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row

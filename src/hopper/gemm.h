@@ -6,8 +6,9 @@
 // Warps of the tile 256x128x128 with 1x128 : 128x128 scales. In grouped kernels warp 1 is the scheduler: it also
 // produces the work tiles (signals work_full, waits for work_empty), which all others wait for, and warp 2 looks for
 // blocks of row indices with two groups. Kernels for groups of k have such a scheduler too, and in them row_scales
-// clears what follows the end of a group: a k-block in which one ends arrives at landed, and row_scales makes load's
-// arrival at full. With epilogue scales their barriers are in the place of those of the block scales.
+// clears what follows the end of a group, or loads groups that TMA cannot: a k-block in which one ends, or of such a
+// group, arrives at landed, and row_scales makes load's arrival at full. With epilogue scales their barriers are in the
+// place of those of the block scales.
 // clang-format off
 //
 // warp | role                      | waits for                       | signals                           | registers
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
     const int warp = warp_index();
     if (role_of(tile, warp) == Role::load && lane_index() == 0) {
         tma_prefetch(arguments.a);
-        if constexpr (!is_grouped(tile)) tma_prefetch(arguments.a_last);
+        if constexpr (!is_grouped(tile) && !maps_groups(tile)) tma_prefetch(arguments.a_last);
         tma_prefetch(arguments.b);
         init_full<tile>(shared, arguments);
     }

@@ -7,13 +7,20 @@
 #include "problem/axes.h"
 
 namespace tilewright::launch {
+namespace {
+
+std::int64_t alignment_along_k(const Geometry& g) {
+    if (g.grouping.grouping != Grouping::k_grouped_aligned_offsets) return 1;
+    return std::clamp<std::int64_t>(g.grouping.alignment, 1, std::max<std::int64_t>(g.k, 1));
+}
+
+}  // namespace
+
 hopper::GroupSizes group_sizes(const Geometry& g) {
     const Groups& groups = g.grouping;
     if (!takes_sizes(groups.grouping)) return {};
     const bool along_k = is_k_grouped(groups.grouping);
-    const std::int64_t alignment = along_k
-                                       ? std::clamp<std::int64_t>(groups.alignment, 1, std::max<std::int64_t>(g.k, 1))
-                                       : planner::group_alignment(g);
+    const std::int64_t alignment = along_k ? alignment_along_k(g) : planner::group_alignment(g);
     hopper::GroupSizes sizes{.data = groups.sizes.data,
                              .stride = groups.sizes.strides[0],
                              .row_stride = groups.sizes.strides[0],
@@ -21,7 +28,8 @@ hopper::GroupSizes group_sizes(const Geometry& g) {
                              .blocks = 0,
                              .kind = hopper::SizeKind::ends,
                              .is_64_bit = groups.sizes.format == Format::i64};
-    if (groups.grouping == Grouping::m_grouped_masked) sizes.kind = hopper::SizeKind::counts;
+    const bool counts = groups.grouping == Grouping::m_grouped_masked || groups.grouping == Grouping::k_grouped_flat;
+    if (counts) sizes.kind = hopper::SizeKind::counts;
     if (groups.grouping == Grouping::m_grouped_indices) {
         sizes.kind = hopper::SizeKind::indices;
         sizes.stride *= alignment;

@@ -15,6 +15,7 @@
 #include "plan/tile_distribution.h"
 #include "plan/tma.h"
 #include "plan/variant.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::launch {
 namespace {
@@ -44,6 +45,19 @@ hopper::OutputView output_view(const OutputGeometry& output) {
             .column_stride = output.column_stride};
 }
 
+hopper::GroupValues group_values(const Geometry& g) {
+    std::int64_t columns = hopper_size_limit;
+    for (const OperandGeometry* operand : {&g.a, &g.b}) {
+        if (operand->k_block() != 0) columns = std::min(columns, planner::scale_columns(*operand, g.k));
+    }
+    return {.a = static_cast<const hopper::u8*>(g.a.values),
+            .b = static_cast<const hopper::u8*>(g.b.values),
+            .a_stride = g.a.value_strides.row,
+            .b_stride = g.b.value_strides.row,
+            .columns = static_cast<int>(columns),
+            .flat = g.grouping.grouping == Grouping::k_grouped_flat};
+}
+
 const void* aligned_down(const void* address) {
     return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
@@ -64,6 +78,7 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.scheduler = hopper::scheduler_params(
         tile, {.m = result.m, .n = result.n, .batch = result.batch, .raster_width = raster_width});
     result.sizes = group_sizes(g);
+    if (maps_groups(tile)) result.a_last = group_values(g).packed();
     result.stored_by_tma = planner::stores_by_tma(g, tile);
     result.scales_by_tma = planner::loads_scales_by_tma(g, tile);
     return result;
@@ -83,12 +98,21 @@ void add_scale_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch)
 /// Smaller boxes for the last row of tiles, where it loads fewer rows of A.
 void add_last_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch) {
     const int rows = rows_of_a(tile, static_cast<int>(g.m % d_rows(tile)));
-    if (is_grouped(tile) || rows % d_rows(tile) == 0) return;
+    if (is_grouped(tile) || maps_groups(tile) || rows % d_rows(tile) == 0) return;
     launch.a_last = launch.a;
     launch.a_last->box[1] = static_cast<hopper::u32>(operand_a(tile).shared ? rows / tile.cluster.size : rows);
     if (!launch.a_scales || !has_k_major_scales(tile)) return;
     launch.a_scales_last = launch.a_scales;
     launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);
+}
+
+/// The kernel writes maps with other addresses, sizes and strides, which mean nothing here.
+void make_templates(const Geometry& g, Launch& launch) {
+    launch.maps_groups = true;
+    for (hopper::TensorMapDescription* map : {&launch.a, &launch.b}) {
+        map->base = aligned_down(g.d.data);
+        map->strides[0] = map->strides[1] = planner::tma_alignment;
+    }
 }
 
 }  // namespace
@@ -107,6 +131,7 @@ Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, operand_a(tile));
     result.b = value_map(g.b, of_b, tile, operand_b(tile));
+    if (maps_groups(tile)) make_templates(g, result);
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
     if (result.arguments.stored_by_tma) result.d = output_map(g, tile);

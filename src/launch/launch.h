@@ -22,7 +22,8 @@ struct Launch {
     std::optional<hopper::TensorMapDescription> a_scales{};  // if scales_by_tma and A has scales of rows in the loop
     std::optional<hopper::TensorMapDescription> a_scales_last{};  // the same, of scales by row
     std::optional<hopper::TensorMapDescription> b_scales{};       // the same of B
-    int blocks = 0;                                               // persistent; 0: nothing to launch
+    bool maps_groups = false;  // the kernel writes maps of A and B itself, from these and what a_last holds
+    int blocks = 0;            // persistent; 0: nothing to launch
     int cluster = 1;
     int threads = 0;
     int shared_bytes = 0;

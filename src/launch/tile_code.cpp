@@ -30,7 +30,7 @@ std::string describe(const Tile& tile) {
     if (tile.b.major == Major::mn) text += ", b along n";
     if (!tile.mma.promoted) text += ", unpromoted";
     if (is_grouped(tile)) text += ", grouped";
-    if (is_k_grouped(tile)) text += ", k-grouped";
+    if (is_k_grouped(tile)) text += maps_groups(tile) ? ", k-grouped by maps" : ", k-grouped";
     text += fmt::format(", {}", word(variants, tile.variant));
     if (tile.debug.every_lane_arrives) text += ", every lane arrives";
     return text;

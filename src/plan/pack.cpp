@@ -180,10 +180,10 @@ void add_groups_of_k(std::vector<Tile>& list) {
     constexpr Tile large{.shape = {.m = 256, .n = 128}, .stages = 3};
     constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 5};
     constexpr Scaling end = Scaling::epilogue, rows = Scaling::block_1x128, blocks = Scaling::block_128x128;
-    const auto add_with = [&](Tile tile, Scaling a, Scaling b) {
+    const auto add_with = [&](Tile tile, Scaling a, Scaling b, hopper::Family family = hopper::Family::k_grouped) {
         tile.a.scaling = a;
         tile.b.scaling = b;
-        tile.family = hopper::Family::k_grouped;
+        tile.family = family;
         add_variants(tile, false, list);
     };
     for (const Tile& tile : {large, square}) {
@@ -191,6 +191,9 @@ void add_groups_of_k(std::vector<Tile>& list) {
         add_with(tile, rows, blocks);
     }
     add_with(square, rows, rows);
+    // Groups that begin anywhere: what frameworks call, and per-row scales.
+    add_with(square, rows, rows, hopper::Family::k_mapped);
+    add_with(large, end, end, hopper::Family::k_mapped);
 }
 
 }  // namespace

@@ -38,7 +38,9 @@ OperandSizes sizes_of_b(const Geometry& g) {
 }
 
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k) {
+    constexpr std::int64_t most = std::int64_t{1} << 30;
     if (operand.k_block() == 0) return 1;
+    if (operand.blocks_anew && k > 0) return std::min(operand.scale_columns, most);
     return std::min(operand.scale_columns, (k + operand.k_block() - 1) / operand.k_block());
 }
 

@@ -79,7 +79,8 @@ hopper::Scaling scaling(Granularity granularity) {
 }
 
 hopper::Family family(Grouping grouping) {
-    if (is_k_grouped(grouping)) return hopper::Family::k_grouped;
+    if (grouping == Grouping::k_grouped_aligned_offsets) return hopper::Family::k_grouped;
+    if (is_k_grouped(grouping)) return hopper::Family::k_mapped;
     const bool grouped = is_m_grouped(grouping) || grouping == Grouping::m_grouped_masked;
     return grouped ? hopper::Family::m_grouped : hopper::Family::dense;
 }

@@ -43,7 +43,6 @@ Finding along_k(const char* operand, const char* rows, Grouping grouping) {
 /// wgmma takes fp8 along k from shared memory; one operand may pass through registers, and is transposed on the way.
 /// Rows of groups begin anywhere, and TMA at multiples of 16 bytes only.
 void add_order(MnMajor order, Grouping grouping, std::vector<Finding>& findings) {
-    if (grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_flat) return;  // no kernel yet
     if (is_k_grouped(grouping)) {
         if (order.a) findings.push_back(along_k("a.values", "m", grouping));
         if (order.b) findings.push_back(along_k("b.values", "n", grouping));
@@ -85,13 +84,6 @@ std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Group
     add_side("b", recipe.b, findings);
     if (findings.empty()) add_pair(recipe, findings);
     add_order(order, grouping, findings);
-    if (grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_flat) {
-        findings.push_back({.operand = "groups.grouping",
-                            .given = std::string(name(grouping)),
-                            .expected = std::string("dense, batched, m_grouped or k_grouped_aligned_offsets") + gpu +
-                                        " in this version",
-                            .advice = use_cpu});
-    }
     return findings;
 }
 
@@ -179,6 +171,7 @@ void check_hopper(const Problem& p, Check check, Findings& findings) {
         if (!values || p.layout > Layout::tt || is_empty(tensor) || rank < 2 || !is_fp8(tensor.format)) continue;
         const bool is_a = &tensor == &p.a.values;
         const bool transposed = is_a ? a_is_transposed(p.layout) : b_is_transposed(p.layout);
+        if (p.groups.grouping == Grouping::k_grouped_flat && !transposed) continue;
         check_value_strides(named, transposed ? rank - 2 : rank - 1, is_a ? "m" : "n", findings);
     }
     if (check == Check::call) check_hopper_addresses(p, findings);

@@ -185,6 +185,7 @@ Geometry geometry(const Problem& p) {
     g.b = operand_geometry(p.b, b_is_transposed(p.layout), has_group_dimension_b(grouping));
     g.a.flat = grouping == Grouping::k_grouped_flat && !a_is_transposed(p.layout);
     g.b.flat = grouping == Grouping::k_grouped_flat && !b_is_transposed(p.layout);
+    g.a.blocks_anew = g.b.blocks_anew = grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_flat;
     const int d_rank = p.d.shape.rank();
     const int a_first = has_group_dimension_a(grouping) ? 1 : 0;
     g.m = p.d.shape[d_rank - 2];

@@ -23,6 +23,7 @@ struct OperandGeometry {
     const void* scales = nullptr;  // null without scales
     Strides scale_strides;         // over group, row block, k block
     std::int64_t scale_columns = 0;
+    bool blocks_anew = false;  // k-grouped by any ends, or flat: a group's scales begin with a column of their own
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
     bool flat = false;                     // k_grouped_flat: a group's rows follow one another, k_g elements apart

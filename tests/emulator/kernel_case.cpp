@@ -37,7 +37,7 @@ hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geome
     hopper::Arguments& arguments = launch.arguments;
     arguments.report = &report;
     arguments.a = emulator::encode(launch.a);
-    arguments.a_last = launch.a_last ? emulator::encode(*launch.a_last) : arguments.a;
+    if (!launch.maps_groups) arguments.a_last = launch.a_last ? emulator::encode(*launch.a_last) : arguments.a;
     arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
     if (launch.a_scales) arguments.a_scales = emulator::encode(*launch.a_scales);
@@ -62,7 +62,7 @@ namespace {
 
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
-    if (is_grouped(tile) || operand_a(tile).is_mn_major()) return {};
+    if (is_grouped(tile) || maps_groups(tile) || operand_a(tile).is_mn_major()) return {};
     const auto outside = [&](const void* base) {
         const auto found = counts.outside_rows.find(base);
         return found == counts.outside_rows.end() ? 0 : found->second;

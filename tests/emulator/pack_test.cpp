@@ -56,6 +56,7 @@ Recipe recipe(const Tile& tile, bool powers) {
 
 /// Where groups begin anywhere, TMA takes scales by row alone.
 Grouping grouping(const Tile& tile) {
+    if (maps_groups(tile)) return Grouping::k_grouped_flat;
     if (is_k_grouped(tile)) return Grouping::k_grouped_aligned_offsets;
     if (!is_grouped(tile)) return Grouping::dense;
     const bool separate = is_fast(tile) && scales_mma_rows(tile) && !has_k_major_scales(tile);

@@ -19,6 +19,7 @@ inline Grouping tile_groups_of(const hopper::Tile& tile) {
 }
 
 inline Grouping tile_grouping(const hopper::Tile& tile) {
+    if (maps_groups(tile)) return Grouping::k_grouped_flat;
     if (is_k_grouped(tile)) return Grouping::k_grouped_aligned_offsets;
     return is_grouped(tile) ? tile_groups_of(tile) : Grouping::dense;
 }

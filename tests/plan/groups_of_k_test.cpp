@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "plan/choose.h"
 #include "plan/cost.h"
@@ -26,14 +28,27 @@ ProblemSizes gradient(const Recipe& recipe, std::int64_t groups, std::int64_t k)
             .groups = groups};
 }
 
+std::vector<std::pair<Grouping, Recipe>> every_grouping_with(const std::vector<Recipe>& recipes) {
+    std::vector<std::pair<Grouping, Recipe>> list;
+    for (const Grouping grouping : all_groupings) {
+        for (const Recipe& recipe : recipes) {
+            if (is_k_grouped(grouping)) list.emplace_back(grouping, recipe);
+        }
+    }
+    return list;
+}
+
+/// All but 1x128 : 128x128 of groups that begin anywhere.
 TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
     const std::vector<hopper::Tile> kernels = pack();
     const Recipe rows = parse_recipe("row:row").value();
-    for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor, rows}) {
+    for (const auto& [grouping, recipe] : every_grouping_with({block_scaled, both_row_scaled, per_tensor, rows})) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
             for (const bool with_c : {false, true}) {
                 for (const std::int64_t size : {1, 64, 200, 1024, 7168}) {
+                    if (grouping != Grouping::k_grouped_aligned_offsets && recipe == block_scaled) continue;
                     ProblemSizes sizes = gradient(recipe, 8, 8192);
+                    sizes.grouping = grouping;
                     sizes.m = sizes.n = size;
                     sizes.output = output;
                     sizes.with_c = with_c;
@@ -41,7 +56,8 @@ TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
                     const hopper::Tile tile =
                         variant(geometry(problem), choose(describe(problem), h200(), tuned_rows()));
                     EXPECT_NE(std::ranges::find(kernels, tile), kernels.end())
-                        << name(recipe) << " " << name(output) << (with_c ? " C" : "") << " m = n = " << size;
+                        << name(grouping) << " " << name(recipe) << " " << name(output) << (with_c ? " C" : "")
+                        << " m = n = " << size;
                 }
             }
         }

@@ -23,7 +23,9 @@ inline constexpr std::array planned_groupings{Grouping::dense,
                                               Grouping::m_grouped_offsets,
                                               Grouping::m_grouped_aligned_offsets,
                                               Grouping::m_grouped_masked,
-                                              Grouping::k_grouped_aligned_offsets};
+                                              Grouping::k_grouped,
+                                              Grouping::k_grouped_aligned_offsets,
+                                              Grouping::k_grouped_flat};
 
 inline ProblemSizes dense(std::int64_t m, std::int64_t n, std::int64_t k) {
     return {.recipe = block_scaled, .m = m, .n = n, .k = k};

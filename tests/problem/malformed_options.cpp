@@ -75,11 +75,10 @@ std::vector<Malformed> words() {
          .backend = Backend::hopper,
          .check = Check::shapes},
         {.mistake = "the GPU backend for shapes alone",
-         .spec = {.grouping = Grouping::k_grouped},
+         .spec = {.recipe = "128x128:128x128"},
          .make = [](Problem&) {},
-         .messages =
-             {"groups.grouping: k_grouped given, dense, batched, m_grouped or k_grouped_aligned_offsets expected "
-              "for a Hopper GPU in this version; run it on the CPU backend"},
+         .messages = {"recipe: 128x128:128x128 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected "
+                      "for a Hopper GPU in this version; run it on the CPU backend"},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };

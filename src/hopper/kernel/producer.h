@@ -7,6 +7,7 @@
 #include "hopper/kernel/watch.h"
 #include "hopper/mainloop/clear_rest.h"
 #include "hopper/mainloop/load.h"
+#include "hopper/mainloop/odd_groups.h"
 #include "hopper/mainloop/scales_copy.h"
 #include "hopper/mainloop/scales_load.h"
 #include "hopper/schedule/scheduler.h"
@@ -61,6 +62,17 @@ private:
     BlockScales<tile> block_scales_;
 };
 
+/// Groups of k: what TMA does not do of their k-blocks.
+template <Tile tile>
+TILEWRIGHT_DEVICE int finish_k_blocks(Shared<tile>& shared, const Arguments& arguments) {
+    const WorkTiles<tile> tiles(shared, arguments);
+    if constexpr (maps_groups(tile)) {
+        return load_odd_groups<tile>(shared, arguments, tiles);
+    } else {
+        return clear_rests<tile>(shared, tiles);
+    }
+}
+
 /// 1x128 scales without TMA. Warp 2 of grouped kernels, which has little to do where TMA loads all scales, looks for
 /// rows of two groups besides.
 template <Tile tile>
@@ -70,9 +82,8 @@ TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arg
         if (!arguments.scales_by_tma) budget = RowScales<tile>(shared, arguments).run();
     }
     if constexpr (is_k_grouped(tile)) {
-        if (!has_row_scales(tile) || arguments.scales_by_tma) {
-            budget = clear_rests<tile>(shared, WorkTiles<tile>(shared, arguments));
-        }
+        const bool does_nothing_else = !has_row_scales(tile) || arguments.scales_by_tma;
+        if (does_nothing_else) budget = finish_k_blocks<tile>(shared, arguments);
     }
     if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
     return budget;

@@ -1,8 +1,7 @@
 // Groups of k: zeros behind a group's end in its last k-block, which TMA loads to its end. The bytes there are those of
 // the next group or of no one, NaN maybe, and NaN times zero is NaN: so both operands are cleared. By a warp that has
-// little else to do, between the arrival of the bytes and that at `full`: the mainloop sees whole k-blocks alone. (A
-// tensor map for each group, whose extent ends with it, would take memory for the maps, a fence and a round trip to L2
-// for each group and block, in the load warp's way.)
+// little else to do, between the arrival of the bytes and that at `full`: the mainloop sees whole k-blocks alone.
+// (Groups that begin anywhere have a tensor map each, whose extent ends with them: group_maps.h.)
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -27,7 +26,7 @@ TILEWRIGHT_DEVICE void clear_columns(u8* values, int rows, int begin, int lane) 
 }
 
 /// The k-blocks in which groups end, one after the other.
-template <Tile tile, bool along_k = is_k_grouped(tile)>
+template <Tile tile, bool clears = clears_rests(tile)>
 class RestOfGroups {
 public:
     TILEWRIGHT_DEVICE explicit RestOfGroups(Shared<tile>& /*shared*/) {}

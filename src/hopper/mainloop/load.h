@@ -4,6 +4,7 @@
 #include "hopper/block/k_slice.h"
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/mainloop/group_maps.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -48,6 +49,7 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
 /// same.
 template <Tile tile>
 TILEWRIGHT_DEVICE int rows_of_a(const Arguments& arguments, const WorkTile& work) {
+    if constexpr (maps_groups(tile)) return d_rows(tile);
     if constexpr (!is_grouped(tile)) {
         const int rows = rows_of_a(tile, arguments.m - work.row);
         return tile.cluster.use == ClusterUse::share_b ? max(rows, 0) : rows;
@@ -76,7 +78,7 @@ TILEWRIGHT_DEVICE int matrix_of(int index) {
 /// One thread issues. The whole warp runs the loop, so that its state stays in uniform registers, from which TMA takes
 /// coordinates.
 template <Tile tile>
-class Loader {
+class Loader : GroupMaps<tile> {
 public:
     TILEWRIGHT_DEVICE Loader(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
         : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(k_slice_of<tile>(arguments)) {}
@@ -91,9 +93,11 @@ public:
 
     /// Loads all other k-blocks, and waits until all are read. Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
+        if constexpr (maps_groups(tile)) this->claim_entry();
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             const int rows = rows_of_a<tile>(arguments_, work);
             if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
+            if constexpr (maps_groups(tile)) this->take(arguments_, work, tiles_.origin);
             for (int i = done_; i < slice_.count; ++i) {
                 barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
                 fill(work, slice_.begin + i, rows);
@@ -101,6 +105,9 @@ public:
             done_ = 0;
         }
         wait_for_last();
+        if constexpr (maps_groups(tile)) {
+            if (budget_ >= 0) this->release_entry();
+        }
         return budget_;
     }
 
@@ -143,14 +150,24 @@ private:
         }
     }
 
-    /// What a k-block's bytes arrive at: `full`, or, where its group ends within it, what the warp waits for that
-    /// clears what follows the end and then makes this thread's arrival at `full` (clear_rest.h).
+    /// What a k-block's bytes arrive at: `full`, or, where its group ends within it or TMA cannot load it, what the
+    /// warp waits for that clears what follows the end (clear_rest.h), or loads all values (odd_groups.h), and then
+    /// makes this thread's arrival at `full`.
     TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTile& work, int k_block) {
-        if constexpr (is_k_grouped(tile)) {
+        if constexpr (maps_groups(tile)) {
+            if (!this->loads()) return shared_.landed.barriers[stage];
+        }
+        if constexpr (clears_rests(tile)) {
             const int left = k_of(work) - (k_block - first_k_block_of(work)) * tile.shape.k;
             if (left < tile.shape.k) return shared_.landed.barriers[stage];
         }
         return shared_.full[stage];
+    }
+
+    TILEWRIGHT_DEVICE void load_values_of_group(Barrier& full, const WorkTile& work, int k_block) {
+        const int stage = ring_.stage, k = (k_block - first_k_block_of(work)) * tile.shape.k;
+        load_rows<tile, operand_a(tile)>(shared_.values_of_a(stage), this->map_of_a(), full, k, work.row, 0);
+        load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), this->map_of_b(), full, k, work.column, 0);
     }
 
     /// `rows` of A.
@@ -168,10 +185,17 @@ private:
             int bytes = value_bytes(rows);
             if (a_scales) bytes += a_scale_copy_bytes(tile, rows);
             if (scales) bytes += b_scale_copy_bytes(tile);
+            if constexpr (maps_groups(tile)) {
+                if (!this->loads()) bytes -= value_bytes(rows);
+            }
             barrier_arrive_expect(full, bytes);
-            if (has_rows) load_a(full, work, k_block, rows);
-            load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.shape.k,
-                                             work.column, matrix_of<tile>(work.group));
+            if constexpr (maps_groups(tile)) {
+                if (this->loads()) load_values_of_group(full, work, k_block);
+            } else {
+                if (has_rows) load_a(full, work, k_block, rows);
+                load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.shape.k,
+                                                 work.column, matrix_of<tile>(work.group));
+            }
             if (a_scales) load_a_scales(full, work, k_block, rows);
             if (has_b_scales && scales) {
                 tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,

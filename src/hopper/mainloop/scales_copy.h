@@ -8,6 +8,7 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/mainloop/clear_rest.h"
+#include "hopper/mainloop/odd_groups.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -46,10 +47,11 @@ private:
 };
 
 template <Tile tile>
-class RowScaleCopies : RestOfGroups<tile> {
+class RowScaleCopies : RestOfGroups<tile>, OddGroups<tile> {
 public:
     TILEWRIGHT_DEVICE RowScaleCopies(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
         : RestOfGroups<tile>(shared),
+          OddGroups<tile>(shared, arguments),
           shared_(known_address(shared)),
           arguments_(arguments),
           tiles_(tiles),
@@ -83,7 +85,11 @@ public:
                 sync_warp();
                 if (goes_on) warp_arrives<tile>(shared_.full[stage], lane);
                 ring.advance();
-                if constexpr (is_k_grouped(tile)) {
+                if constexpr (maps_groups(tile)) {
+                    if (!tma_takes(tiles_.origin, GroupValues::unpacked(arguments_.a_last).flat))
+                        OddGroups<tile>::load(stage, i, work, tiles_.origin, budget_);
+                }
+                if constexpr (clears_rests(tile)) {
                     const int last_k = last_k_of<tile>(work);
                     if (last_k != 0 && i + 1 == slice_.count) RestOfGroups<tile>::clear(stage, last_k, budget_);
                 }

@@ -7,6 +7,7 @@
 #include "hopper/block/scale_view.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/mainloop/clear_rest.h"
+#include "hopper/mainloop/odd_groups.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -14,15 +15,15 @@ namespace tilewright::hopper {
 /// The warp that loads 1x128 scales. It reads several k-blocks at once, so that the reads of a row share sectors, while
 /// the stages before them are still multiplied.
 template <Tile tile>
-class RowScales : RestOfGroups<tile> {
+class RowScales : RestOfGroups<tile>, OddGroups<tile> {
 public:
     /// As many as the producer's registers hold.
-    static constexpr int k_blocks_at_once = tile.shape.warpgroups > 2                ? 1
-                                            : tile.swap_ab && !scales_mma_rows(tile) ? 4
-                                                                                     : 2;
+    static constexpr int k_blocks_at_once = tile.shape.warpgroups > 2 || maps_groups(tile) ? 1
+                                            : tile.swap_ab && !scales_mma_rows(tile)       ? 4
+                                                                                           : 2;
 
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
-        : RestOfGroups<tile>(shared), shared_(shared), arguments_(arguments) {}
+        : RestOfGroups<tile>(shared), OddGroups<tile>(shared, arguments), shared_(shared), arguments_(arguments) {}
 
     /// Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
@@ -43,9 +44,14 @@ public:
                 for (int i = 0; i < k_blocks_at_once; ++i) {
                     if (begin + i >= end) break;
                     write(ring, thread, values_[i]);
+                    if constexpr (maps_groups(tile)) {
+                        if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments_.a_last).flat)) {
+                            OddGroups<tile>::load(before(ring), begin + i - slice.begin, work, tiles.origin, budget_);
+                        }
+                    }
                 }
             }
-            if constexpr (is_k_grouped(tile)) {
+            if constexpr (clears_rests(tile)) {
                 if (last_k_of<tile>(work) != 0) RestOfGroups<tile>::clear(before(ring), last_k_of<tile>(work), budget_);
             }
         }

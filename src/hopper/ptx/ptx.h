@@ -115,6 +115,11 @@ void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, in
 /// To the same place in each block of the cluster whose bit is set in `blocks`; bytes arrive at each one's barrier.
 void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z, u16 blocks);
 void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
+/// Writes a map for a matrix of such boxes at another address, of `size` elements of one byte along the contiguous
+/// dimension and rows that are `stride` bytes apart. What was loaded with `to` before has arrived.
+void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride);
+/// Loads of this thread may use both, which it has written.
+void fence_tensor_maps(const TensorMap& first, const TensorMap& second);
 /// Ends a group of stores of this thread; the next two wait for all its groups.
 void tma_store_commit();
 void tma_store_wait_read();  // shared memory has been read
@@ -200,6 +205,11 @@ void store_matrix_transposed(void* row, u32 first, u32 second, u32 third, u32 fo
 /// ldmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
 /// i / 8, and gets of each matrix column i / 4, rows 2 (i % 4) and the next.
 void load_matrix_transposed(u32 (&values)[4], const void* row);
+
+/// By one thread: the index of one of `count` flags in global memory that was 0 and is 1 from here on; waits until
+/// there is one. What was done before the flag's release is seen.
+int claim(u32* flags, int count);
+void release(u32& flag);
 
 /// Read-only for the whole kernel.
 float load_global(const float* from);

@@ -91,6 +91,21 @@ TILEWRIGHT_DEVICE void tma_store(const TensorMap& map, const void* from, int x, 
                  "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
+// tensormap.replace, on a copy in global memory; PTX ISA, "tensormap.replace": strides in bytes.
+TILEWRIGHT_DEVICE void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) to.words[i] = from.words[i];
+    const u64 map = __cvta_generic_to_global(&to);
+    asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(base) : "memory");
+    asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], 0, %1;" ::"l"(map), "r"(size) : "memory");
+    asm volatile("tensormap.replace.tile.global_stride.global.b1024.b64 [%0], 0, %1;" ::"l"(map), "l"(stride)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE void fence_tensor_maps(const TensorMap& first, const TensorMap& second) {
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&first) : "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&second) : "memory");
+}
 TILEWRIGHT_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 TILEWRIGHT_DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 TILEWRIGHT_DEVICE void tma_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
@@ -212,6 +227,18 @@ TILEWRIGHT_DEVICE void load_matrix_transposed(u32 (&values)[4], const void* row)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(shared_address(row)));
+}
+// From the flag of the SM on, which is free where each SM has one block of the kernel.
+TILEWRIGHT_DEVICE int claim(u32* flags, int count) {
+    int at;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(at));
+    for (at %= count; atomicExch(flags + at, 1) != 0;) at = at + 1 == count ? 0 : at + 1;
+    __threadfence();
+    return at;
+}
+TILEWRIGHT_DEVICE void release(u32& flag) {
+    __threadfence();
+    atomicExch(&flag, 0);
 }
 TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }

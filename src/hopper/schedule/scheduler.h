@@ -7,6 +7,7 @@
 #include "hopper/block/shared_memory.h"
 #include "hopper/schedule/grouped.h"
 #include "hopper/schedule/k_grouped.h"
+#include "hopper/schedule/k_mapped.h"
 
 namespace tilewright::hopper {
 
@@ -27,8 +28,16 @@ private:
     WorkTile first_{};
 };
 
+/// Where a work tile's group has its values, for kernels that ask.
+template <bool maps>
+struct OriginOfGroup {};
+template <>
+struct OriginOfGroup<true> {
+    GroupOrigin origin{};
+};
+
 template <Tile tile>
-class WorkTiles<tile, true> {
+class WorkTiles<tile, true> : public OriginOfGroup<maps_groups(tile)> {
 public:
     TILEWRIGHT_DEVICE WorkTiles(Shared<tile>& shared, const Arguments& /*arguments*/) : shared_(shared) {}
 
@@ -46,6 +55,9 @@ public:
                       .row_end = same_in_warp(load_shared(words[4])),
                       // After a time-out the slot may hold anything.
                       .exists = same_in_warp(budget < 0 ? 0 : load_shared(words[5]))};
+        if constexpr (maps_groups(tile)) {
+            this->origin = {.begin = same_in_warp(load_shared(words[6])), .k = same_in_warp(load_shared(words[7]))};
+        }
         sync_warp();
         warp_arrives<tile>(shared_.work_empty[slot], lane_index());
         ring_.advance();
@@ -57,13 +69,17 @@ private:
     PipelineState<work_tile_slots> ring_{};
 };
 
-template <Tile tile, bool along_k = is_k_grouped(tile)>
+template <Tile tile, Family family = tile.family>
 struct ScheduleOfGroupsOf {
     using Type = GroupedSchedule<tile>;
 };
 template <Tile tile>
-struct ScheduleOfGroupsOf<tile, true> {
+struct ScheduleOfGroupsOf<tile, Family::k_grouped> {
     using Type = KGroupedSchedule<tile>;
+};
+template <Tile tile>
+struct ScheduleOfGroupsOf<tile, Family::k_mapped> {
+    using Type = KMappedSchedule<tile>;
 };
 template <Tile tile>
 using ScheduleOfGroups = typename ScheduleOfGroupsOf<tile>::Type;
@@ -94,6 +110,10 @@ public:
             store_shared(words[3], work.group);
             store_shared(words[4], work.row_end);
             store_shared(words[5], work.exists);
+            if constexpr (maps_groups(tile)) {
+                store_shared(words[6], schedule_.origin().begin);
+                store_shared(words[7], schedule_.origin().k);
+            }
             barrier_arrive(shared_.work_full[slot]);
         }
         sync_warp();

@@ -29,8 +29,9 @@ enum class ClusterUse : unsigned char {
     split_k,  // the tile of D: each multiplies a slice of k, and the slices are added in ascending order
 };
 
-/// Which problems a kernel serves. dense: batched too; m_grouped: masked too; k_grouped: groups that begin aligned.
-enum class Family : unsigned char { dense, m_grouped, k_grouped };
+/// Which problems a kernel serves. dense: batched too; m_grouped: masked too; k_grouped: groups that begin aligned;
+/// k_mapped: groups of k that begin anywhere, or are one matrix after another, each with separate tensor maps.
+enum class Family : unsigned char { dense, m_grouped, k_grouped, k_mapped };
 
 /// The code for calls that a kernel does not serve costs time though it never runs (docs/hopper_lessons.md).
 enum class Variant : unsigned char {
@@ -128,7 +129,13 @@ constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
 /// The k of groups is known on the device only.
-constexpr bool is_k_grouped(const Tile& tile) { return tile.family == Family::k_grouped; }
+constexpr bool is_k_grouped(const Tile& tile) {
+    return tile.family == Family::k_grouped || tile.family == Family::k_mapped;
+}
+/// Kernels write tensor maps for each group (mainloop/group_maps.h).
+constexpr bool maps_groups(const Tile& tile) { return tile.family == Family::k_mapped; }
+/// TMA loads k-blocks to their end, whatever follows the end of a group there (mainloop/clear_rest.h).
+constexpr bool clears_rests(const Tile& tile) { return tile.family == Family::k_grouped; }
 /// One warp reads the sizes of groups and produces work tiles for the others.
 constexpr bool has_scheduler(const Tile& tile) { return is_grouped(tile) || is_k_grouped(tile); }
 /// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.

@@ -1,0 +1,89 @@
+// Groups of k that begin anywhere, or are one matrix after another: a tensor map for each group and operand, with the
+// address, the row stride and the k of the group, which only the device knows. TMA then reads zeros behind a group's
+// end. The load warp writes the maps of a group ahead of its first tile; a map in use is never overwritten.
+#pragma once
+
+#include "hopper/block/shared_memory.h"
+#include "hopper/schedule/scheduler.h"
+
+namespace tilewright::hopper {
+
+/// tensormap.replace takes objects of 1024 bits.
+struct alignas(128) GroupMap {
+    TensorMap map;
+};
+
+/// The maps of groups that a block's loads may still be using, and of the next. Each stage holds a k-block that is on
+/// its way, and each group with maps has at least one k-block.
+template <Tile tile>
+struct BlockMaps {
+    static constexpr int groups = tile.stages + 1;
+    GroupMap a[groups];
+    GroupMap b[groups];
+};
+
+/// In the kernel's module, so that a call needs no workspace. Each block that runs has one entry, which it claims: more
+/// than two for each SM, for launches of the kernel may run at once, and one that times out keeps its own.
+inline constexpr int map_entries = 512;
+template <Tile tile>
+struct MapsOfBlocks {
+    u32 claimed[map_entries];
+    BlockMaps<tile> maps[map_entries];
+};
+#ifdef __CUDACC_RTC__
+template <Tile tile>
+__device__ MapsOfBlocks<tile> maps_of_blocks;
+#else
+template <Tile tile>
+inline MapsOfBlocks<tile> maps_of_blocks;
+#endif
+
+/// The maps that the load warp loads with. The thread that writes them is the one that uses them.
+template <Tile tile, bool maps = maps_groups(tile)>
+class GroupMaps {};
+
+template <Tile tile>
+class GroupMaps<tile, true> {
+public:
+    TILEWRIGHT_DEVICE void claim_entry() {
+        int entry = 0;
+        if (lane_index() == 0) entry = claim(maps_of_blocks<tile>.claimed, map_entries);
+        entry_ = same_in_warp(entry);
+    }
+    /// Once all loads have arrived.
+    TILEWRIGHT_DEVICE void release_entry() {
+        if (lane_index() == 0) release(maps_of_blocks<tile>.claimed[entry_]);
+    }
+
+    /// Before the loads of a tile.
+    TILEWRIGHT_DEVICE void take(const Arguments& arguments, const WorkTile& work, const GroupOrigin& origin) {
+        const GroupValues values = GroupValues::unpacked(arguments.a_last);
+        loads_ = tma_takes(origin, values.flat);
+        if (work.batch == group_ || !loads_ || k_of(work) == 0) return;
+        group_ = work.batch;
+        slot_ = slot_ + 1 == BlockMaps<tile>::groups ? 0 : slot_ + 1;
+        if (is_elected()) {
+            const i64 begin = origin.begin, k = origin.k;
+            const bool flat = values.flat;
+            write_tensor_map(map_of_a(), arguments.a, values.a + (flat ? begin * arguments.m : begin), k_of(work),
+                             flat ? k : values.a_stride);
+            write_tensor_map(map_of_b(), arguments.b, values.b + (flat ? begin * arguments.n : begin), k_of(work),
+                             flat ? k : values.b_stride);
+            fence_tensor_maps(map_of_a(), map_of_b());
+        }
+        sync_warp();
+    }
+
+    /// Whether TMA loads the tile's values; else another warp does (odd_groups.h).
+    TILEWRIGHT_DEVICE bool loads() const { return loads_; }
+    TILEWRIGHT_DEVICE TensorMap& map_of_a() const { return maps_of_blocks<tile>.maps[entry_].a[slot_].map; }
+    TILEWRIGHT_DEVICE TensorMap& map_of_b() const { return maps_of_blocks<tile>.maps[entry_].b[slot_].map; }
+
+private:
+    int entry_ = 0;
+    int slot_ = 0;
+    int group_ = -1;  // that the maps at slot_ are of
+    bool loads_ = true;
+};
+
+}  // namespace tilewright::hopper

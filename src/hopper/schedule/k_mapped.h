@@ -1,0 +1,125 @@
+// The tiles of groups of k that begin anywhere: besides a group's k a tile needs where its values and its scales are,
+// which begin anew with each group.
+#pragma once
+
+#include "hopper/schedule/dense.h"
+#include "hopper/schedule/group_sizes.h"
+
+namespace tilewright::hopper {
+
+/// Where a group has its values.
+struct GroupOrigin {
+    int begin;  // the sum of k of the groups before, or where the group begins in the rows of all
+    int k;      // of its rows in memory, of which the scales may serve fewer
+};
+
+/// Whether TMA can load a group: the addresses and strides of its rows are multiples of 16 bytes.
+TILEWRIGHT_DEVICE bool tma_takes(const GroupOrigin& origin, bool flat) {
+    return origin.begin % 16 == 0 && (!flat || origin.k % 16 == 0);
+}
+
+/// 32 groups at a time, one for each lane of a warp. Sizes are clamped as in src/problem/geometry.cpp.
+class KOrigins {
+public:
+    TILEWRIGHT_DEVICE KOrigins(const GroupSizes& sizes, int groups, int k, int columns)
+        : sizes_(sizes), groups_(groups), k_limit_(k), columns_(columns) {}
+
+    /// Reads what follows of `group`, the same in all lanes. Groups in ascending order are read once.
+    TILEWRIGHT_DEVICE void find(int group) {
+        if (group < first_) restart();
+        while (group >= first_ + warp_threads) read_next();
+        lane_ = group - first_;
+    }
+    TILEWRIGHT_DEVICE GroupOrigin origin() const {
+        return {.begin = from_lane(begin_, lane_), .k = from_lane(k_, lane_)};
+    }
+    /// The first column of scales, and the k that columns serve.
+    TILEWRIGHT_DEVICE int column() const { return from_lane(column_, lane_); }
+    TILEWRIGHT_DEVICE int served() const {
+        const int k = from_lane(k_, lane_), left = columns_ - column();
+        return left >= tiles_along(k, row_bytes) ? k : left * row_bytes;
+    }
+
+private:
+    /// The sum over all lanes before this one and `value`, at most `limit`; `value` becomes that over all lanes.
+    TILEWRIGHT_DEVICE static int sum_before(int each, int limit, int& value) {
+        u32 sum = u32(each);
+        const int lane = lane_index();
+#pragma unroll
+        for (int step = 1; step < warp_threads; step *= 2) {
+            const u32 before = u32(from_lane(int(sum), lane - step));
+            if (lane >= step) sum = at_most(sum + before, limit);
+        }
+        const u32 start = u32(value), earlier = u32(from_lane(int(sum), lane - 1));
+        value = int(at_most(start + u32(from_lane(int(sum), warp_threads - 1)), limit));
+        return lane == 0 ? int(start) : int(at_most(start + earlier, limit));
+    }
+    TILEWRIGHT_DEVICE static u32 at_most(u32 value, int limit) { return value < u32(limit) ? value : u32(limit); }
+
+    TILEWRIGHT_DEVICE void restart() {
+        first_ = -warp_threads;
+        next_begin_ = next_column_ = 0;
+    }
+
+    TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < k_limit_ ? int(size) : k_limit_; }
+
+    TILEWRIGHT_DEVICE void read_next() {
+        first_ += warp_threads;
+        const int group = first_ + lane_index();
+        const int size = group < groups_ ? clamped(size_at(sizes_, group)) : 0;
+        if (sizes_.kind == SizeKind::counts) {
+            begin_ = sum_before(size, k_limit_, next_begin_);
+            k_ = min(size, k_limit_ - begin_);
+        } else {
+            const int furthest = max(largest_of_lanes(size), next_begin_);
+            const int before = from_lane(furthest, lane_index() - 1);
+            begin_ = lane_index() == 0 ? next_begin_ : before;
+            k_ = max(size - begin_, 0);
+            next_begin_ = from_lane(furthest, warp_threads - 1);
+        }
+        column_ = sum_before(min(tiles_along(k_, row_bytes), columns_), columns_, next_column_);
+    }
+
+    const GroupSizes& sizes_;
+    int groups_;
+    int k_limit_;
+    int columns_;
+    int first_ = -warp_threads;  // the group of lane 0
+    int lane_ = 0;
+    int next_begin_ = 0;  // of the group after those of the lanes
+    int next_column_ = 0;
+    int begin_ = 0;  // of the lane's group
+    int k_ = 0;
+    int column_ = 0;
+};
+
+/// The tiles of one block.
+template <Tile tile>
+class KMappedSchedule {
+public:
+    TILEWRIGHT_DEVICE KMappedSchedule(const Arguments& arguments, int block, int blocks)
+        : tiles_(arguments.scheduler, block, blocks),
+          origins_(arguments.sizes, arguments.batch, arguments.k, GroupValues::unpacked(arguments.a_last).columns) {
+        prefetch_sizes(arguments.sizes, arguments.batch, block, blocks);
+    }
+
+    TILEWRIGHT_DEVICE WorkTile next() {
+        WorkTile work = tiles_.next();
+        if (work.exists == 0) return work;
+        origins_.find(work.batch);
+        work.group = origins_.column();
+        work.row_end = origins_.served();
+        origin_ = origins_.origin();
+        return work;
+    }
+
+    /// Where the last tile's group has its values.
+    TILEWRIGHT_DEVICE GroupOrigin origin() const { return origin_; }
+
+private:
+    Schedule<tile> tiles_;
+    KOrigins origins_;
+    GroupOrigin origin_{};
+};
+
+}  // namespace tilewright::hopper
