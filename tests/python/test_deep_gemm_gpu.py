@@ -107,14 +107,21 @@ def test_groups_of_weights_along_n(rng):
     assert torch.equal(d.cpu(), rounded(expected, BF16))
 
 
-def test_k_groups(rng):
+@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("device", [True, False])
+@pytest.mark.parametrize("k_major", [True, False])
+def test_k_groups(rng, host, device, k_major):
+    if not (host or device):
+        pytest.skip("sizes are on the host, on the device or on both")
     ks = [256, 0, 384]
     parts = [scaled(rng, (M, k), "1x128") for k in ks]
     values = torch.cat([v.view(torch.uint8).flatten() for (v, _), _ in parts]).view(torch.float8_e4m3fn).cuda()
-    flat = values, torch.cat([sf for (_, sf), _ in parts], 1).cuda()
+    factors = torch.cat([sf for (_, sf), _ in parts], 1).cuda()
+    flat = values, factors if k_major else factors.T.contiguous().T
     c = integers(rng, 3, M, M, dtype=F32)
     d = c.cuda()
-    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(flat, flat, d, ks, torch.tensor(ks, dtype=INT).cuda(), d)
+    sizes = ks if host else None, torch.tensor(ks, dtype=INT).cuda() if device else None
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(flat, flat, d, *sizes, d)
     assert torch.equal(d.cpu(), rounded(c.double() + torch.stack([real @ real.T for _, real in parts]), F32))
 
 

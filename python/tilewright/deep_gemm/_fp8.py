@@ -158,21 +158,20 @@ def k_grouped(
 ) -> None:  # fmt: skip
     """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn].
 
-    ks: on the host; None on the CPU: those of layout.
+    ks: on the host; None: those of layout. On a GPU flat groups whose sizes are there too, in layout, are one launch.
     """
     if d.dim() != 3 or d.dtype != torch.float32:
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
     if len(recipe) != 3 or recipe[2] <= 0:
         refuse("recipe", tuple(recipe), "(gran_m, gran_n, gran_k)")
     groups, m, n = d.shape
+    if d.is_cuda and flat and layout is not None:
+        _launch_all_groups(a, sfa, b, sfb, d, c, ks, layout, multiple, recipe)
+        return
     ks = known_ks(ks, layout, groups)
     check_ks(ks, groups, layout, multiple)
     check_c(c, d)
-    for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
-        expected = [rows * sum(ks)] if flat else [sum(ks), rows]
-        if (list(values.shape) if not flat else [values.numel()]) != expected or not values.is_contiguous():
-            refuse(f"{name}[0]", shape_text(values), f"contiguous {expected} for sum(ks_cpu) = {sum(ks)}")
-        _check_factors(name, sf, rows, ks, recipe[2], flat)
+    _check_groups(a, sfa, b, sfb, d, ks, flat, recipe)
     if not flat:
         sfa, sfb = sfa.T, sfb.T
     if d.is_cuda:
@@ -185,13 +184,56 @@ def k_grouped(
     call(k_grouped_gemm, *pair, out=d, c=c, **groups_of_k)
 
 
+def _check_groups(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, ks: Sequence[int], flat: bool, recipe: Sequence[int]
+) -> None:
+    _, m, n = d.shape
+    for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
+        expected = [rows * sum(ks)] if flat else [sum(ks), rows]
+        if (list(values.shape) if not flat else [values.numel()]) != expected or not values.is_contiguous():
+            refuse(f"{name}[0]", shape_text(values), f"contiguous {expected} for sum(ks_cpu) = {sum(ks)}")
+        _check_factors(name, sf, rows, ks, recipe[2], flat)
+
+
+def _launch_all_groups(
+    a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
+    ks: Ints, layout: Tensor, multiple: int, recipe: Sequence[int],
+) -> None:  # fmt: skip
+    """On a GPU, with the sizes there. Without ks nobody knows them here: values and factors have the k of all groups."""
+    groups, m, n = d.shape
+    check_layout("grouped_layout", layout, groups, "the k of each group")
+    check_c(c, d)
+    if ks is None:
+        _check_flat(a, sfa, b, sfb, m, n)
+    else:
+        check_ks(ks, groups, layout, multiple)
+        _check_groups(a, sfa, b, sfb, d, ks, True, recipe)
+    a, b = (x.view(rows, x.numel() // max(rows, 1)) for x, rows in ((a, m), (b, n)))
+    of_a, of_b = (recipe[0], recipe[2]), (recipe[1], recipe[2])
+    pair = k_grouped_operand("a", a, sfa, of_a, ks or ()), k_grouped_operand("b", b, sfb, of_b, ks or ())
+    if sfa.dtype == sfb.dtype == torch.float32:
+        copied = scales_to_copy(pair, d, c, {"grouping": "k_grouped_flat", "sizes": layout})
+        if any(copied):
+            sfa, sfb = (mn_major_if(copy, sf) for copy, sf in zip(copied, (sfa, sfb), strict=True))
+            pair = k_grouped_operand("a", a, sfa, of_a, ()), k_grouped_operand("b", b, sfb, of_b, ())
+    call(k_grouped_gemm, *pair, counts=layout, out=d, c=c)
+
+
+def _check_flat(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, m: int, n: int) -> None:
+    for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
+        if values.numel() % max(rows, 1) != 0 or not values.is_contiguous():
+            refuse(f"{name}[0]", shape_text(values), f"contiguous, {rows} rows for each group")
+        if sf.dtype != torch.float32:
+            refuse(f"{name}[1]", sf.dtype, "torch.float32 where ks_cpu is None", "pass ks_cpu")
+
+
 def known_ks(ks: Ints, layout: Tensor | None, groups: int) -> list[int]:
     if ks is not None:
         return list(ks)
     if layout is None:
         refuse("ks_cpu", None, "the k of each group", "pass ks_cpu, grouped_layout or both")
     if layout.is_cuda:
-        refuse("ks_cpu", None, "the k of each group", "a Hopper GPU needs them on the host in this version")
+        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu; flat FP8 groups (nt) alone take them from a GPU")
     check_layout("grouped_layout", layout, groups, "the k of each group")
     return layout.tolist()
 

@@ -132,8 +132,9 @@ def k_grouped_fp8_gemm_nt_contiguous(
     """d[g] = c[g] + a_g @ b_g.T in f32, with a_g [m, k of g] and b_g [n, k of g] one after another in flat a[0], b[0].
 
     Factors: float32 [m, sum k / 128], [n, sum k / 128], or int32 with four packed UE8M0, [m, sum of ceil(k / 512)] and
-    [n, ...]. Each k is a multiple of 128; 0 is allowed. ks_cpu or grouped_layout may be left out on the CPU, where it is
-    one call of the library; on a GPU ks_cpu is needed and each group is a launch.
+    [n, ...]. Each k is a multiple of 128; 0 is allowed. ks_cpu or grouped_layout may be left out. On a GPU all groups are
+    one launch if grouped_layout is given, which then has the sizes (packed factors take ks_cpu too); with ks_cpu alone
+    each group is a launch.
     """
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)

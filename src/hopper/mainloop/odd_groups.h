@@ -74,7 +74,7 @@ public:
                       lane);
         fence_async_proxy();
         sync_warp();
-        if (lane == 0) barrier_arrive(shared_.full[stage]);
+        if (lane == 0 && budget >= 0) barrier_arrive(shared_.full[stage]);
         sync_warp();
     }
 
