@@ -111,6 +111,7 @@ void make_templates(const Geometry& g, Launch& launch) {
     launch.maps_groups = true;
     for (hopper::TensorMapDescription* map : {&launch.a, &launch.b}) {
         map->base = aligned_down(g.d.data);
+        map->sizes[0] = planner::tma_alignment;
         map->strides[0] = map->strides[1] = planner::tma_alignment;
     }
 }

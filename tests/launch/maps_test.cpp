@@ -50,6 +50,32 @@ TEST(Maps, ValuesAlongTheRowsAreRowsOfThem) {
     EXPECT_EQ(launched.a.sizes[0], 1008U);
 }
 
+TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.family = hopper::Family::k_mapped;
+    Geometry g = block_scaled(300, 200, 1001);
+    g.groups = 3;
+    g.grouping.grouping = Grouping::k_grouped_flat;
+    g.grouping.sizes = row_major(static_cast<void*>(nullptr), Format::i32, Dims{3});
+    g.a.flat = g.b.flat = g.a.blocks_anew = g.b.blocks_anew = true;
+    g.a.scale_columns = 11;
+    g.b.scale_columns = 10;
+    const Launch launched = lowered(g, tile, 132);
+    ASSERT_TRUE(launched.maps_groups);
+    EXPECT_FALSE(launched.a_last.has_value());
+    for (const hopper::TensorMapDescription& map : {launched.a, launched.b}) {  // a pitch of 1001 is no map's
+        EXPECT_EQ(map.strides[0] % 16, 0U);
+        EXPECT_EQ(map.box[1], 128U);
+    }
+    EXPECT_EQ(launched.a.sizes[1], 300U);
+    EXPECT_EQ(launched.arguments.sizes.kind, hopper::SizeKind::counts);
+    const hopper::GroupValues values = hopper::GroupValues::unpacked(launched.arguments.a_last);
+    EXPECT_EQ(values.a, g.a.values);
+    EXPECT_EQ(values.b, g.b.values);
+    EXPECT_EQ(values.columns, 10) << "the fewer of both sides";
+    EXPECT_TRUE(values.flat);
+}
+
 TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     hopper::Tile tile = block_scaled_tile();
     tile.shape.m = 256;
