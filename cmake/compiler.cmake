@@ -36,14 +36,6 @@ else()
   target_compile_options(tilewright_runs_briefly INTERFACE $<$<CONFIG:Release>:-O1>)
 endif()
 
-# For many files that use few big headers: under sanitizers the compiler works on several of them as on one, and so on the
-# headers' code once. Names in their anonymous namespaces must then differ.
-function(tilewright_compile_together)
-  if(TILEWRIGHT_SANITIZE)
-    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON)
-  endif()
-endfunction()
-
 # The headers of the standard library, fmt, GoogleTest and JSON are parsed once for all files with the same flags. Each file
 # still includes what it uses: clang-tidy reads it without these. ccache hits less with them, so not where it is used.
 option(TILEWRIGHT_PRECOMPILE "Parse large headers once for many files" OFF)
@@ -51,6 +43,15 @@ set(precompiled_library ${glibc_compat} <algorithm> <array> <cmath> <cstdint> <c
     <stdexcept> <string> <string_view> <utility> <vector> <fmt/format.h>)
 set(precompiled_test ${precompiled_library} <chrono> <fstream> <memory> <random> <gtest/gtest.h>)
 set(precompiled_json ${precompiled_library} <chrono> <fstream> <memory> <nlohmann/json.hpp>)
+
+# For many files that use few big headers (CLI11, JSON): the compiler works on several of them as on one, and so on the
+# headers' code once: the program's 18 files take 29 CPU seconds instead of 103, and an edited one about 15 instead of 1 to 13.
+# Names in their anonymous namespaces must then differ. Not with ccache, which would compile all of them for each change.
+function(tilewright_compile_together)
+  if(TILEWRIGHT_SANITIZE OR (TILEWRIGHT_PRECOMPILE AND NOT CMAKE_CXX_COMPILER_LAUNCHER))
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON)
+  endif()
+endfunction()
 
 # tilewright_precompile(target FROM other): with the same flags as `other`, which has called
 # tilewright_precompile(other HEADERS library|test|json).

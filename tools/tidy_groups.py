@@ -27,6 +27,17 @@ def own_headers(commands):
     return re.sub(r" -Winvalid-pch| -include [^ ]*/cmake_pch\.hxx", "", commands)
 
 
+def single_files(entries):
+    """The entries, those of files that CMake joined (tilewright_compile_together) replaced by one for each file in it."""
+    for entry in entries:
+        if "/Unity/unity_" not in entry["file"]:
+            yield entry
+            continue
+        with open(entry["file"]) as file:
+            for path in re.findall(r'^#include "(.*)"$', file.read(), re.MULTILINE):
+                yield {**entry, "file": path, "command": entry["command"].replace(entry["file"], path)}
+
+
 def own_names(path):
     """What the file declares at the beginning of a line of its anonymous namespaces."""
     with open(path) as file:
@@ -58,7 +69,7 @@ def grouped(entries):
 def main():
     build, target, folders = sys.argv[1:]
     with open(f"{build}/compile_commands.json") as file:
-        commands = json.loads(own_headers(file.read()))
+        commands = list(single_files(json.loads(own_headers(file.read()))))
     entries = {os.path.relpath(entry["file"]): entry for entry in commands}
     wanted = re.compile(rf"^(?:{folders})/(?!.*generated).*\.cpp$")
     os.makedirs(target, exist_ok=True)
