@@ -1,6 +1,7 @@
 // Measured candidates (`tilewright tune --json`) with what the model says of them: for the test and for fitting.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,10 @@ struct RecordedShape {
     double best() const;  // seconds of the fastest
 };
 
-/// One entry for each problem of the file; rows whose tile is no longer legal are only counted, and the last
-/// measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no measurement.
-std::vector<RecordedShape> read_record(const std::string& path);
+/// One entry for each problem of the file, or for every step-th; rows whose tile is no longer legal are only counted,
+/// and the last measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no
+/// measurement.
+std::vector<RecordedShape> read_record(const std::string& path, std::size_t step = 1);
 
 struct Verdict {
     hopper::Tile chosen;

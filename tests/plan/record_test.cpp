@@ -18,9 +18,15 @@
 namespace tilewright::planner {
 namespace {
 
-/// Read once: with sanitizers that takes half a minute.
+/// With sanitizers all shapes would take minutes; of some the mean says little, so it is held for all alone.
+constexpr std::size_t record_step = TILEWRIGHT_PLAN_STEP;
+
+constexpr int every_step(int count) { return (count + int(record_step) - 1) / int(record_step); }
+
+/// Read once: with sanitizers that takes seconds.
 const std::vector<RecordedShape>& fitted_shapes() {
-    static const std::vector<RecordedShape> shapes = read_record(TILEWRIGHT_RESULTS "/h200_candidates.jsonl");
+    static const std::vector<RecordedShape> shapes =
+        read_record(TILEWRIGHT_RESULTS "/h200_candidates.jsonl", record_step);
     return shapes;
 }
 
@@ -53,7 +59,7 @@ std::string stale(const std::vector<RecordedShape>& shapes) {
 /// The peers' even and ragged shapes, dense and grouped, 24 of few rows, and 160 random ones.
 TEST(Record, TheModelsChoiceIsNearTheBestOnFittedShapes) {
     ASSERT_EQ(stale(fitted_shapes()), "");
-    EXPECT_EQ(fitted_shapes().size(), 279U);
+    EXPECT_EQ(fitted_shapes().size(), every_step(279));
     expect_good_choices(fitted_shapes(), 1.05, 44);
 }
 
@@ -89,7 +95,7 @@ Reached reached(const std::vector<RecordedShape>& shapes, bool dense, std::strin
         sum += judge_planner(shape).slower;
         ++count;
     }
-    EXPECT_GE(count, 60);
+    EXPECT_GE(count, 60 / int(record_step));
     result.slower = sum / count;
     return result;
 }
@@ -97,17 +103,18 @@ Reached reached(const std::vector<RecordedShape>& shapes, bool dense, std::strin
 /// The targets are missed: by dense shapes narrowly, by groups because the planner knows their mean alone, and routing
 /// makes 373 rows in the mean 100 here and 900 there. Held is what is reached.
 TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
-    const std::vector<RecordedShape> shapes = read_record(random_record);
+    const std::vector<RecordedShape> shapes = read_record(random_record, record_step);
     ASSERT_EQ(stale(shapes), "");
     std::set<std::string> fitted;
     for (const RecordedShape& shape : fitted_shapes()) fitted.insert(shape.work.key);
     for (const RecordedShape& shape : shapes) EXPECT_FALSE(fitted.contains(shape.work.key)) << shape.work.key;
     std::string missed;
     const Reached dense = reached(shapes, true, missed), groups = reached(shapes, false, missed);
-    EXPECT_LE(dense.slower, most_slower_in_the_mean + 0.002) << missed;
     EXPECT_LE(dense.missed, 2) << missed;
-    EXPECT_LE(groups.slower, most_slower_in_the_mean + 0.026) << missed;
     EXPECT_LE(groups.missed, 13) << missed;
+    if (record_step > 1) return;
+    EXPECT_LE(dense.slower, most_slower_in_the_mean + 0.002) << missed;
+    EXPECT_LE(groups.slower, most_slower_in_the_mean + 0.026) << missed;
 }
 
 /// The planner's choice is the fastest, or was not measured, or is slower by what few rows may be and many may not.
@@ -128,11 +135,11 @@ TEST(Record, MissesOfTheTargetsAreFound) {
     }
 }
 
-/// So that the two tests above speak of what users get. Every TILEWRIGHT_PLAN_STEP-th dense shape.
+/// So that the two tests above speak of what users get.
 TEST(Record, JudgesAsExplainChooses) {
-    int dense_shapes = 0, judged = 0;
+    int judged = 0;
     for (const RecordedShape& shape : fitted_shapes()) {
-        if (shape.work.grouping != Grouping::dense || dense_shapes++ % TILEWRIGHT_PLAN_STEP != 0) continue;
+        if (shape.work.grouping != Grouping::dense) continue;
         ++judged;
         const Explanation explanation =
             explain(problem_of(dense(shape.work.rows, shape.work.columns, shape.work.k)), h200(), {});
