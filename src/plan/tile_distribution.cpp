@@ -11,17 +11,20 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// The share of groups with more than `rows`, of which a group has `mean` on average: routing makes the sizes of
-/// groups differ by about a quarter of their mean. (A logistic curve in place of the normal distribution's.)
-double share_beyond(double rows, double mean) {
-    constexpr double deviation = 0.25, logistic = 1.702;
-    return 1 / (1 + std::exp(std::min(logistic * (rows - mean) / (deviation * mean), 700.0)));
+/// How much of what is distributed around a mean is beyond a limit. (A logistic curve in place of the normal one.)
+double share_beyond(double limit, double mean, double deviation) {
+    constexpr double logistic = 1.702;
+    return 1 / (1 + std::exp(std::min(logistic * (limit - mean) / deviation, 700.0)));
 }
 
-/// One tile, and one more for each multiple of a tile's rows that a group exceeds.
+/// One tile, and one more for each multiple of a tile's rows that a group exceeds. Routing makes the sizes of groups
+/// differ by about a quarter of their mean.
 double tiles_of_routed_group(double mean, int step) {
+    constexpr double deviation = 0.25;
     double expected = std::max(1.0, std::floor(mean / 4 / step));  // nearly all groups have so many
-    for (double tiles = expected; tiles * step < 3 * mean; ++tiles) expected += share_beyond(tiles * step, mean);
+    for (double tiles = expected; tiles * step < 3 * mean; ++tiles) {
+        expected += share_beyond(tiles * step, mean, deviation * mean);
+    }
     return expected;
 }
 
@@ -35,6 +38,23 @@ double tiles_of_groups(const Workload& work, int step) {
         return std::min(std::max(1.0, mean / step + 0.5), tiles_of(work.geometry.m, step));
     }
     return std::max(tiles_of_routed_group(mean, step), (mean + work.padding) / step);
+}
+
+/// Rounds of units of groups whose sizes are not known: the mean over all numbers of units that calls of the same mean
+/// have. A group has a tile more or less (0.7 of one is what measured shapes are chosen best with, 0.6 to 0.8 alike),
+/// so few units in groups of like sizes fill whole rounds, and of many the last round is half full. Of masked groups a
+/// caller's guess is known, so that theirs always is.
+double rounds_of_groups(const Workload& work, const TileDistribution& over) {
+    const double blocks = over.resident_blocks, units = over.units;
+    const double deviation = 0.7 * over.column_tiles * std::sqrt(static_cast<double>(work.products));
+    if (work.grouping == Grouping::m_grouped_masked || deviation >= blocks) {
+        return units <= blocks ? 1 : units / blocks + 0.5;
+    }
+    double rounds = std::max(1.0, std::floor((units - 4 * deviation) / blocks));  // nearly certain
+    for (double next = rounds; next * blocks < units + 4 * deviation; ++next) {
+        rounds += share_beyond(next * blocks, units, deviation);
+    }
+    return rounds;
 }
 
 /// Corrects what counts the cheap units in full. The full ones go to all blocks in turn, then the cheap ones from the
@@ -83,8 +103,7 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
-    if (work.grouping == Grouping::m_grouped_masked && result.rounds > 1)
-        result.rounds = result.units / result.resident_blocks + 0.5;
+    if (is_grouped(tile) && result.rounds > 0) result.rounds = rounds_of_groups(work, result);
     if (!is_grouped(tile) && result.rounds > 0 && takes_last_row_last(tile, static_cast<int>(work.rows))) {
         count_cheap_units(tile, work, result);
     }
