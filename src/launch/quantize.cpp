@@ -264,4 +264,24 @@ std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tenso
     return {call};
 }
 
+std::string unserved(const Tensor& x, std::int64_t columns) {
+    constexpr std::int64_t limit = std::int64_t{1} << 30;
+    const MatrixView view = matrix_view(x);
+    const std::int64_t tiles =
+        view.groups * ceil_div<std::int64_t>(view.rows, 128) * ceil_div<std::int64_t>(view.columns, 128);
+    if (view.rows > limit || view.columns > limit || columns > limit || tiles > limit) {
+        return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
+    }
+    return "";
+}
+
+std::string unserved(const Tensor& source, const QuantizeOptions& options) {
+    const Granularity granularity = options.recipe.granularity;
+    const bool known = granularity == Granularity::tensor || granularity == Granularity::row ||
+                       granularity == Granularity::block_1x128 || granularity == Granularity::block_128x128;
+    if (!known || !is_fp8(options.recipe.values)) return "fp8 with tensor, row, 1x128 or 128x128 scales";
+    if (options.deep_gemm) return "scales without DeepGEMM's rules";
+    return unserved(source, std::int64_t{0});
+}
+
 }  // namespace tilewright::launch

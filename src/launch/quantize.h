@@ -51,6 +51,8 @@ std::string unserved(const Tensor& x, std::int64_t columns);
 /// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
 std::string kernel_expression(const QuantizeKernel& kernel);
 int shared_bytes(const QuantizeKernel& kernel);
+/// What the kernel pack holds, so that the quantisers of common calls wait for no compiler: e4m3 from bf16, aligned.
+std::vector<QuantizeKernel> shipped_quantizers();
 /// Takes QuantizeArguments; those of scales take MeasuredScales, transpose_codes its own.
 constexpr bool reads_tiles(const QuantizeKernel& kernel) {
     return kernel.step == QuantizeStep::measure || kernel.step == QuantizeStep::quantize;

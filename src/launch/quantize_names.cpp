@@ -1,34 +1,50 @@
-// The quantisers' kernels by name, and which calls they serve.
-#include "launch/quantize.h"
-
-#include "base/math.h"
-#include "formats/matrix_view.h"
+// The quantisers' kernels: their names, and those that ship.
 #include "launch/initializers.h"
+#include "launch/quantize.h"
 
 namespace tilewright::launch {
 
 using namespace hopper;
-using formats::matrix_view;
-using formats::MatrixView;
 
-std::string unserved(const Tensor& x, std::int64_t columns) {
-    constexpr std::int64_t limit = std::int64_t{1} << 30;
-    const MatrixView view = matrix_view(x);
-    const std::int64_t tiles =
-        view.groups * ceil_div<std::int64_t>(view.rows, 128) * ceil_div<std::int64_t>(view.columns, 128);
-    if (view.rows > limit || view.columns > limit || columns > limit || tiles > limit) {
-        return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
-    }
-    return "";
+namespace {
+
+CopySpec rows(ScaledBy scaled) { return {.scaled = scaled}; }
+
+CopySpec rows_of_powers(ScaledBy scaled, bool ue8m0 = false) {
+    return {.scaled = scaled, .powers = true, .ue8m0 = ue8m0};
 }
 
-std::string unserved(const Tensor& source, const QuantizeOptions& options) {
-    const Granularity granularity = options.recipe.granularity;
-    const bool known = granularity == Granularity::tensor || granularity == Granularity::row ||
-                       granularity == Granularity::block_1x128 || granularity == Granularity::block_128x128;
-    if (!known || !is_fp8(options.recipe.values)) return "fp8 with tensor, row, 1x128 or 128x128 scales";
-    if (options.deep_gemm) return "scales without DeepGEMM's rules";
-    return unserved(source, std::int64_t{0});
+CopySpec columns(ScaledBy scaled) { return {.scaled = scaled, .transposed = true}; }
+
+/// The kernel that writes the operands, and before it the one that measures their scales, if these need that.
+void add(std::vector<QuantizeKernel>& list, const Quantizer& quantizer) {
+    if (is_measured(quantizer.rows) || is_measured(quantizer.columns)) {
+        list.push_back({.step = QuantizeStep::measure, .quantizer = quantizer});
+    }
+    list.push_back({.step = QuantizeStep::quantize, .quantizer = quantizer});
+}
+
+}  // namespace
+
+std::vector<QuantizeKernel> shipped_quantizers() {
+    // As `lower` names them: of clear_scales all alike, of finish_scales the format of the codes.
+    std::vector<QuantizeKernel> list{{.step = QuantizeStep::clear_scales},
+                                     {.step = QuantizeStep::finish_scales, .copy = rows(ScaledBy::all)}};
+    // Activations and weights, a matrix at a time.
+    for (const CopySpec& copy : {rows(ScaledBy::token_block), rows_of_powers(ScaledBy::token_block),
+                                 rows_of_powers(ScaledBy::token_block, true), rows(ScaledBy::square),
+                                 rows_of_powers(ScaledBy::square), rows(ScaledBy::token), rows(ScaledBy::all)}) {
+        add(list, {.rows = copy});
+    }
+    // Both operands of a training step, of one matrix and of groups; SwiGLU before the second product, its gradient
+    // after.
+    for (const bool grouped : {false, true}) {
+        add(list,
+            {.grouped = grouped, .rows = rows(ScaledBy::token_block), .columns = columns(ScaledBy::feature_block)});
+        add(list, {.grouped = grouped, .rows = rows(ScaledBy::token), .columns = columns(ScaledBy::feature)});
+        add(list, {.formula = Formula::swiglu, .grouped = grouped, .rows = rows(ScaledBy::token_block)});
+    }
+    return list;
 }
 
 std::string kernel_expression(const QuantizeKernel& kernel) {

@@ -3,6 +3,8 @@
 #include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>
 
+#include <algorithm>
+
 #include "cuda/gpu_problem.h"
 
 namespace tilewright::cuda {
@@ -56,6 +58,57 @@ TEST(QuantizeLaunches, WhatNoKernelServesIsNamedBeforeAnythingRuns) {
     EXPECT_NE(message(x, {.recipe = {Format::e4m3, Granularity::block_1x32, Format::ue8m0}}, mx)
                   .find("fp8 with tensor, row, 1x128 or 128x128 scales on a GPU"),
               std::string::npos);
+}
+
+/// The kernels of these launches that no pack holds, by name.
+std::string unshipped(const std::vector<launch::QuantizeLaunch>& launches) {
+    const std::vector<launch::QuantizeKernel> shipped = launch::shipped_quantizers();
+    std::string names = launches.empty() ? "nothing is launched" : "";
+    for (const launch::QuantizeLaunch& launch : launches) {
+        if (std::ranges::find(shipped, launch.kernel) == shipped.end())
+            names += kernel_expression(launch.kernel) + "\n";
+    }
+    return names;
+}
+
+/// An operand with so many rows in e4m3, scales of one format.
+Operand operand(Granularity granularity, std::int64_t rows, std::int64_t k, Format scales = Format::f32) {
+    const auto count = [](std::int64_t size, int block) { return (size + block - 1) / block; };
+    const Tensor values = gpu_tensor(Format::e4m3, {rows, k}, 0);
+    switch (granularity) {
+        case Granularity::block_1x128: return {values, granularity, gpu_tensor(scales, {rows, count(k, 128)}, 0), {}};
+        case Granularity::block_128x128:
+            return {values, granularity, gpu_tensor(scales, {count(rows, 128), count(k, 128)}, 0), {}};
+        case Granularity::row: return {values, granularity, gpu_tensor(scales, {rows}, 0), {}};
+        default: return {values, granularity, gpu_tensor(scales, {1}, 0), {}};
+    }
+}
+
+TEST(QuantizeLaunches, KernelsOfCommonCallsShip) {
+    constexpr std::int64_t tokens = 300, features = 512;
+    const Tensor x = gpu_tensor(Format::bf16, {tokens, features}, 0);
+    for (const Granularity each :
+         {Granularity::block_1x128, Granularity::block_128x128, Granularity::row, Granularity::tensor}) {
+        EXPECT_EQ(unshipped(launch::lower(x, operand(each, tokens, features), false)), "");
+    }
+    for (const Granularity each : {Granularity::block_1x128, Granularity::block_128x128}) {
+        EXPECT_EQ(unshipped(launch::lower(x, operand(each, tokens, features), true)), "");
+    }
+    const Operand ue8m0 = operand(Granularity::block_1x128, tokens, features, Format::ue8m0);
+    EXPECT_EQ(unshipped(launch::lower(x, ue8m0, false)), "");
+    const Tensor gate_and_up = gpu_tensor(Format::bf16, {tokens, 2 * features}, 0);
+    for (const Tensor& ends : {Tensor{}, gpu_tensor(Format::i32, {3}, 0)}) {
+        for (const Granularity each : {Granularity::block_1x128, Granularity::row}) {
+            const TokenOperand rows{.operand = operand(each, tokens, features)};
+            const TokenOperand columns{.operand = operand(each, features, 768)};
+            EXPECT_EQ(unshipped(launch::lower({.x = x, .ends = ends}, rows, columns, false)), "");
+        }
+        const TokenOperand rows{.operand = operand(Granularity::block_1x128, tokens, features)};
+        EXPECT_EQ(unshipped(launch::lower({.x = gate_and_up, .activation = Activation::swiglu, .ends = ends}, rows, {},
+                                          false)),
+                  "");
+    }
+    EXPECT_NE(unshipped(launch::lower(gpu_tensor(Format::f32, {tokens, features}, 0), ue8m0, false)), "");
 }
 
 }  // namespace
