@@ -87,12 +87,14 @@ struct Cost {
     std::int64_t tensor_clocks = 0;  // of all tiles together, padding included
 };
 
-/// A tile ships in up to three kernels, which return the same bits.
+/// A tile ships in up to four kernels, which return the same bits.
 enum class KernelVariant : std::uint8_t {
     general,              // any call
     fast,                 // D is bf16 and stored by TMA, alpha is 1, there is no C, 1x128 scales are loaded by TMA
     fast_k_major_scales,  // the same, with 1x128 scales of A whose k blocks are neighbours in memory, or f32 in any
                           // strides
+    fast_f32,  // D is f32 and stored by TMA, C too is loaded by TMA where there is one; any alpha, f32 scales in any
+               // strides
 };
 std::string_view name(KernelVariant variant);
 

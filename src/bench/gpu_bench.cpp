@@ -56,6 +56,7 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings) {
             .groups = spec.groups,
             .expected_m = shape.expected_m(),
             .sm_limit = settings.sm_limit,
+            .with_c = settings.accumulate,
             .accumulation = settings.accumulation,
             .reproducibility = settings.reproducibility};
 }

@@ -134,6 +134,10 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
     for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_}) tensor->upload();
+    if (sizes.with_c) {
+        fill_scales(d_, sizes.output, 0);
+        c_ = d_.bytes();
+    }
     if (entries.empty()) return;
     group_sizes_ = Mirrored(shapes.groups.sizes);
     auto* to = reinterpret_cast<std::int32_t*>(group_sizes_.bytes().data());
@@ -142,7 +146,11 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
 }
 
 void GpuOperands::poison_output() {
-    std::memset(d_.bytes().data(), 0xFF, d_.bytes().size());
+    if (c_.empty()) {
+        std::memset(d_.bytes().data(), 0xFF, d_.bytes().size());
+    } else {
+        d_.bytes() = c_;
+    }
     d_.upload();
 }
 

@@ -48,13 +48,15 @@ public:
     GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
 
     Problem host() const {
-        return problem([](const Mirrored& tensor) { return tensor.host(); });
+        Problem host = problem([](const Mirrored& tensor) { return tensor.host(); });
+        if (!c_.empty()) host.c.data = const_cast<std::byte*>(c_.data());
+        return host;
     }
     Problem on_device() const {
         return problem([](const Mirrored& tensor) { return tensor.on_device(); });
     }
 
-    /// D becomes NaN, so that whatever is not written shows.
+    /// D becomes C where it is accumulated, else NaN, so that whatever is not written shows.
     void poison_output();
     void fetch_output() { d_.download(); }
     const measure::Buffer& output() const { return d_.buffer(); }
@@ -73,6 +75,7 @@ private:
     Mirrored b_scales_;
     Mirrored group_sizes_;
     Mirrored d_;
+    std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
     measure::Buffer blas_output_;
     std::vector<measure::Buffer> blas_scales_;
 };
@@ -83,6 +86,7 @@ Problem GpuOperands::problem(const View& view) const {
     problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = view(a_scales_)};
     problem.b = {.values = view(b_), .granularity = sizes_.recipe.b.granularity, .scales = view(b_scales_)};
     problem.d = view(d_);
+    if (sizes_.with_c) problem.c = view(d_);
     problem.groups.grouping = sizes_.grouping;
     if (group_sizes_.given()) problem.groups.sizes = view(group_sizes_);
     problem.expected_m = sizes_.expected_m;

@@ -38,13 +38,14 @@ const std::vector<Kind>& kinds() {
     return list;
 }
 
-/// A kernel for usual calls with scales in either order, and the one for all others: alpha makes it.
+/// A kernel for usual calls with scales in either order, the one for f32, and the one for all others: alpha makes it.
 struct Variant {
     ScaleLayout scales;
     float alpha;
+    bool accumulates_f32 = false;
 };
 constexpr std::array variants{Variant{ScaleLayout::m, 1.0F}, Variant{ScaleLayout::k_of_a, 1.0F},
-                              Variant{ScaleLayout::m, 1.5F}};
+                              Variant{ScaleLayout::m, 1.5F}, Variant{ScaleLayout::m, 1.0F, true}};
 
 struct Mode {
     const char* recipe;
@@ -71,6 +72,7 @@ void collect(const PackProblem& problem, std::size_t index, const DeviceDescript
         const hopper::Tile tile = planner::runnable_tile(plan.tile, shapes, device);
         if (!planner::ships(tile)) continue;
         const hopper::Tile kernel = planner::variant(lowered, tile);
+        if (problem.settings.accumulate && !stores_f32(kernel)) continue;
         found[launch::kernel_expression(kernel)].push_back({.problem = index,
                                                             .behind = plan.cost.seconds / plans.front().cost.seconds,
                                                             .call = {.tile = plan.tile, .kernel = kernel}});
@@ -85,8 +87,10 @@ std::vector<PackProblem> candidates() {
                 for (const BenchShape& shape : kind.shapes) {
                     problems.push_back({.shape = shape,
                                         .settings = {.recipe = parse_recipe(mode.recipe).value(),
+                                                     .output = variant.accumulates_f32 ? Format::f32 : Format::bf16,
                                                      .accumulation = mode.accumulation,
-                                                     .scales = variant.scales},
+                                                     .scales = variant.scales,
+                                                     .accumulate = variant.accumulates_f32},
                                         .alpha = variant.alpha,
                                         .kind = kind.name});
                 }

@@ -34,7 +34,8 @@ struct Settings {
     std::optional<PlannedTile> tile{};  // else the planner's choice
     bool tuned_rows = true;             // which may override its model
     int sm_limit = 0;
-    bool overlap = false;  // also time sequences of calls, which overlap and do not
+    bool accumulate = false;  // C is D, in place
+    bool overlap = false;     // also time sequences of calls, which overlap and do not
     measure::Flush flush = measure::Flush::clean;
     bool sustained = false;  // continuous load instead: `seconds` of it, after as much to warm up
 };

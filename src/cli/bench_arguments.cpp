@@ -204,6 +204,7 @@ void add_gpu_options(CLI::App& command, BenchArguments& arguments) {
                     "GPU: which scales of a 1x128 operand are neighbours in memory: those of rows (m) or along k (k)")
         ->check(one_of("layout of scales", {"m", "k"}))
         ->capture_default_str();
+    command.add_flag("--accumulate", arguments.settings.accumulate, "GPU: D = D + A B, in place");
     command.add_option("--sms", arguments.settings.sm_limit, "GPU: SMs that the call may use; 0: all")
         ->check(whole_number(0, most_int));
 }

@@ -132,7 +132,7 @@ struct Arguments {
     TensorMap b;              // the same
     TensorMap d;              // (column, row, batch), if stored_by_tma
     TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
-    TensorMap a_scales_last;  // the same, by row
+    TensorMap a_scales_last;  // the same, by row; stores_f32: C, if given, for a separate member changes other kernels
     TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows
     ScaleView scales_a;
     ScaleView scales_b;

@@ -135,7 +135,8 @@ Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
     if (maps_groups(tile)) make_templates(g, result);
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
-    if (result.arguments.stored_by_tma) result.d = output_map(g, tile);
+    if (result.arguments.stored_by_tma) result.d = output_map(g, g.d, tile);
+    if (stores_f32(tile) && g.c.data != nullptr) result.a_scales_last = output_map(g, g.c, tile);
     if (result.arguments.scales_by_tma) add_scale_maps(g, tile, result);
     add_last_maps(g, tile, result);
     result.blocks = blocks(g, tile, sms);

@@ -20,7 +20,7 @@ struct Launch {
     std::optional<hopper::TensorMapDescription> a_last{};    // for the last row of tiles, if it loads fewer rows
     std::optional<hopper::TensorMapDescription> d{};         // if stored_by_tma
     std::optional<hopper::TensorMapDescription> a_scales{};  // if scales_by_tma and A has scales of rows in the loop
-    std::optional<hopper::TensorMapDescription> a_scales_last{};  // the same, of scales by row
+    std::optional<hopper::TensorMapDescription> a_scales_last{};  // the same, of scales by row; stores_f32: C
     std::optional<hopper::TensorMapDescription> b_scales{};       // the same of B
     bool maps_groups = false;  // the kernel writes maps of A and B itself, from these and what a_last holds
     int blocks = 0;            // persistent; 0: nothing to launch

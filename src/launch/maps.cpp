@@ -70,14 +70,14 @@ hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, c
             .swizzled = false};
 }
 
-hopper::TensorMapDescription output_map(const Geometry& g, const hopper::Tile& tile) {
+hopper::TensorMapDescription output_map(const Geometry& g, const OutputGeometry& matrix, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
     const std::int64_t batch = planner::matrices(g);
     return {
-        .base = g.d.data,
+        .base = matrix.data,
         .element_bytes = bytes,
         .sizes = {size(g.n), size(g.m), size(batch)},
-        .strides = {stride(g.d.row_stride, g.m, bytes), stride(g.d.group_stride, batch, bytes)},
+        .strides = {stride(matrix.row_stride, g.m, bytes), stride(matrix.group_stride, batch, bytes)},
         .box = {static_cast<hopper::u32>(store_columns(tile, bytes)), static_cast<hopper::u32>(store_rows(tile)), 1},
         .swizzled = store_swizzled(tile, bytes)};
 }

@@ -22,7 +22,8 @@ hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, c
 hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                                int tile_rows, int k_blocks_at_once);
 
-/// D as (column, row, batch), swizzled.
-hopper::TensorMapDescription output_map(const Geometry& geometry, const hopper::Tile& tile);
+/// D, or C, as (column, row, batch), swizzled.
+hopper::TensorMapDescription output_map(const Geometry& geometry, const OutputGeometry& matrix,
+                                        const hopper::Tile& tile);
 
 }  // namespace tilewright::launch

@@ -128,7 +128,9 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
     const hopper::Tile tile = variant(work.geometry, wanted);
     const TileDistribution over = tile_distribution(tile, work, device);
     Plan plan;
-    plan.tile = planned_tile(tile);
+    hopper::Tile shipped = tile;
+    shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have fewer
+    plan.tile = planned_tile(shipped);
     plan.variant = variant_of(tile);
     plan.tiles = static_cast<std::int64_t>(std::min(over.tiles, 0x1p62));
     plan.waves = over.waves();

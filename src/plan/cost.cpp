@@ -6,6 +6,7 @@
 
 #include "hopper/tile/stage_layout.h"
 #include "plan/loop.h"
+#include "plan/variant.h"
 
 namespace tilewright::planner {
 namespace {
@@ -74,7 +75,10 @@ double store_clocks(const CostInputs& inputs) {
     // Where k is split, each block of the cluster stores a part of the tile.
     const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / k_slices(tile);
     const int element = static_cast<int>(output);
-    if (element == 2 && !can_store_by_tma(tile, element)) return clocks * model.thread_store;
+    const bool of_f32_with_c = element == 4 && work.adds_c;
+    const bool by_tma =
+        of_f32_with_c ? has_f32_kernel(tile) || is_grouped(tile) : element == 4 || can_store_by_tma(tile, element);
+    if (!by_tma) return clocks * model.thread_store;
     const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_pitch(tile, element) - 1;
     return clocks * (1 + model.narrow_store * shortfall);
 }

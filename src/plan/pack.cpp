@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "hopper/tile/operands.h"
+#include "plan/variant.h"
 
 namespace tilewright::planner {
 namespace {
@@ -143,6 +144,7 @@ void add_variants(Tile tile, bool groups, std::vector<Tile>& list) {
         tile.variant = variant;
         add(tile, groups, list);
     }
+    if (has_f32_kernel(tile)) list.push_back(f32_kernel(tile));
 }
 
 /// Operands along their rows: weights as a forward pass has them (layout nn, dense and grouped), A of layout tt.
@@ -220,6 +222,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
     static const std::vector<Tile> all = pack();
     std::vector<Tile> list;
     for (Tile tile : all) {
+        if (stores_f32(tile)) continue;  // it may have fewer stages than the tile that it is one of
         // A tile ships in several kernels; which of them runs depends on the call.
         tile.variant = Variant::general;
         tile.a.storage = family.a.storage;

@@ -66,7 +66,7 @@ std::string name(const PlannedTile& tile) {
 }
 
 std::string_view name(KernelVariant variant) {
-    constexpr std::array names{"general", "fast", "fast, k-major scales"};
+    constexpr std::array names{"general", "fast", "fast, k-major scales", "fast, f32"};
     return names[static_cast<std::size_t>(variant)];
 }
 

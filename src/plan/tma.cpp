@@ -21,6 +21,16 @@ bool may_be_copied(const OperandGeometry& operand, const OperandSizes& sizes) {
            is_stride_aligned(operand.scale_strides.group, sizes.batch, scale_bytes);
 }
 
+/// Whether TMA copies boxes of C or D: no matter which way.
+bool copies_rows(const Geometry& g, const OutputGeometry& matrix) {
+    const int bytes = bits(g.output) / 8;
+    if (!is_aligned(matrix.data) || (g.n > 1 && matrix.column_stride != 1)) return false;
+    const auto goes_on = [](std::int64_t stride, std::int64_t count) { return count <= 1 || stride > 0; };
+    return goes_on(matrix.row_stride, g.m) && goes_on(matrix.group_stride, matrices(g)) &&
+           is_stride_aligned(matrix.row_stride, g.m, bytes) &&
+           is_stride_aligned(matrix.group_stride, matrices(g), bytes);
+}
+
 }  // namespace
 
 bool groups_share_a_matrix(const Geometry& g) {
@@ -82,12 +92,11 @@ bool tiles_begin_aligned(const Geometry& g, const hopper::Tile& tile) {
 
 bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
-    if (g.c.data != nullptr || !can_store_by_tma(tile, bytes)) return false;
-    if (!is_aligned(g.d.data) || (g.n > 1 && g.d.column_stride != 1)) return false;
+    if (!can_store_by_tma(tile, bytes) || (g.c.data != nullptr && !(stores_f32(tile) && copies_rows(g, g.c))))
+        return false;
     // TMA writes 16 bytes at a time: the end of a row that is no multiple of them overwrites what follows it (seen on
     // an H200 in poisoned borders; loads do stop at the element).
-    if (g.n * bytes % 16 != 0) return false;
-    return is_stride_aligned(g.d.row_stride, g.m, bytes) && is_stride_aligned(g.d.group_stride, matrices(g), bytes);
+    return g.n * bytes % 16 == 0 && copies_rows(g, g.d);
 }
 
 bool loads_scales_by_tma(const Geometry& g, const hopper::Tile& tile) {

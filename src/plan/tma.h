@@ -42,7 +42,7 @@ std::int64_t group_alignment(const Geometry& geometry);
 /// of 16 bytes were an "illegal instruction" on an H200.
 bool tiles_begin_aligned(const Geometry& geometry, const hopper::Tile& tile);
 
-/// Whether TMA stores D.
+/// Whether TMA stores D, and loads C where there is one.
 bool stores_by_tma(const Geometry& geometry, const hopper::Tile& tile);
 
 /// Whether TMA loads all 1x128 scales for this kernel; false where there are none. Both operands' or neither's: the

@@ -1,5 +1,8 @@
 #include "plan/variant.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "hopper/tile/operands.h"
 #include "hopper/tile/stage_layout.h"
 #include "plan/tma.h"
@@ -10,7 +13,8 @@ namespace {
 
 /// What the fast variant asks of a call, whatever the order of its scales.
 bool is_common(const Geometry& g, const hopper::Tile& tile) {
-    return g.k > 0 && g.alpha == 1 && g.output == Format::bf16 && stores_by_tma(g, tile);
+    const bool writes = stores_f32(tile) ? g.output == Format::f32 : g.output == Format::bf16 && g.alpha == 1;
+    return g.k > 0 && writes && stores_by_tma(g, tile);
 }
 
 /// Whether the kernel can do without TMA for scales: there are none in the main loop, or it has ordinary loads too.
@@ -36,6 +40,28 @@ hopper::Tile without_cluster(hopper::Tile tile) {
 
 }  // namespace
 
+bool has_f32_kernel(const hopper::Tile& tile) {
+    using hopper::Scaling;
+    constexpr hopper::Shape shapes[] = {{.m = 256, .n = 128}, {.m = 128, .n = 128}};
+    constexpr hopper::Shape of_row_scales[] = {{.m = 128, .n = 128},
+                                               {.m = 128, .n = 64},
+                                               {.m = 64, .n = 128, .warpgroups = 1},
+                                               {.m = 64, .n = 64, .warpgroups = 1}};
+    const bool of_rows = tile.a.scaling == Scaling::block_1x128 && tile.b.scaling == Scaling::block_1x128;
+    const bool at_end = tile.a.scaling == Scaling::epilogue && tile.b.scaling == Scaling::epilogue;
+    if (tile.family == hopper::Family::dense ? !of_rows && !at_end : !is_k_grouped(tile)) return false;
+    if (!tile.mma.promoted || !is_consistent(f32_kernel(tile))) return false;
+    return of_rows ? std::ranges::find(of_row_scales, tile.shape) != std::end(of_row_scales)
+                   : std::ranges::find(shapes, tile.shape) != std::end(shapes);
+}
+
+hopper::Tile f32_kernel(hopper::Tile tile) {
+    tile.variant = hopper::Variant::fast_f32;
+    if (shares_operand(tile)) tile.cluster = {};
+    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
+    return tile;
+}
+
 bool serves(const Geometry& g, const hopper::Tile& tile) {
     if (!is_fast(tile)) return true;
     if (!is_consistent(tile) || !is_common(g, tile)) return false;
@@ -46,6 +72,7 @@ bool serves(const Geometry& g, const hopper::Tile& tile) {
 }
 
 hopper::Tile variant(const Geometry& g, const hopper::Tile& tile) {
+    if (has_f32_kernel(tile) && serves(g, f32_kernel(tile))) return f32_kernel(tile);
     const hopper::Tile fast = with_variant(tile, hopper::Variant::fast);
     const hopper::Tile k_major = with_variant(tile, hopper::Variant::fast_k_major_scales);
     // Copies come sooner than what the fast kernels of swapped and split-k tiles load through registers.
@@ -61,6 +88,7 @@ static_assert(static_cast<int>(KernelVariant::general) == static_cast<int>(hoppe
 static_assert(static_cast<int>(KernelVariant::fast) == static_cast<int>(hopper::Variant::fast));
 static_assert(static_cast<int>(KernelVariant::fast_k_major_scales) ==
               static_cast<int>(hopper::Variant::fast_k_major_scales));
+static_assert(static_cast<int>(KernelVariant::fast_f32) == static_cast<int>(hopper::Variant::fast_f32));
 
 }  // namespace tilewright::planner
 

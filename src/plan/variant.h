@@ -1,4 +1,4 @@
-// A tile ships in up to three kernels; this is where it is decided which of them runs a call. The planner, the launch,
+// A tile ships in up to four kernels; this is where it is decided which of them runs a call. The planner, the launch,
 // the runtime and Python's drop-in all ask here.
 #pragma once
 
@@ -13,6 +13,10 @@ namespace tilewright::planner {
 /// K-major scales takes all that TMA cannot load, too); the general one otherwise, without multicast, for pairs of
 /// blocks ship in fast variants alone.
 hopper::Tile variant(const Geometry& geometry, const hopper::Tile& tile);
+
+/// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
+bool has_f32_kernel(const hopper::Tile& tile);
+hopper::Tile f32_kernel(hopper::Tile tile);
 
 /// Whether a launch may run this very kernel for the call.
 bool serves(const Geometry& geometry, const hopper::Tile& tile);

@@ -63,10 +63,14 @@ std::vector<Kernel> kernels() {
     add<block_scaled(two, Variant::general)>(list);
     add<with(three, Scaling::epilogue, Scaling::epilogue, Variant::general)>(list);
     add<block_scaled(swapped, Variant::general)>(list);
+    constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
+    constexpr Tile large{.shape = {.m = 256, .n = 96}, .stages = 2};
+    add<with(pair, Scaling::block_1x128, Scaling::block_1x128, Variant::fast_f32)>(list);
+    add<with(large, Scaling::epilogue, Scaling::epilogue, Variant::fast_f32)>(list);
     return list;
 }
 
-constexpr int kernel_count = 17;
+constexpr int kernel_count = 19;
 
 Recipe recipe(const Tile& tile) {
     if (tile.a.scaling == Scaling::epilogue)
@@ -78,14 +82,18 @@ Recipe recipe(const Tile& tile) {
 CaseSpec call(const Tile& tile, std::int64_t m, bool batched) {
     return {.grouping = batched ? Grouping::batched : Grouping::dense,
             .recipe = recipe(tile),
+            .output = stores_f32(tile) ? Format::f32 : Format::bf16,
             .m = m,
             .n = 2 * cluster_columns(tile),
             .k = has_k_major_scales(tile) ? 400 : 272,
             .groups = batched ? 2 : 1,
             .seed = static_cast<std::uint64_t>(m),
+            .with_c = stores_f32(tile) && m % 3 != 0,
+            .in_place = stores_f32(tile) && m % 3 == 1,
+            .alpha = stores_f32(tile) && m % 2 == 0 ? 1.7F : 1.0F,
             .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
             .a_scale_gaps = {.row = has_k_major_scales(tile) ? 0 : (4 - m % 4) % 4},  // a pitch that TMA can take
-            .a_scales_transposed = !has_k_major_scales(tile),
+            .a_scales_transposed = !has_k_major_scales(tile) && !(stores_f32(tile) && m % 2 == 0),
             .b_scales_transposed = true};
 }
 

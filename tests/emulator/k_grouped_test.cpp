@@ -49,6 +49,12 @@ std::vector<Kernel> kernels() {
     add<of_k(unpromoted, Scaling::epilogue, Scaling::epilogue, Variant::general)>(list);
     constexpr Tile swapped{.shape = {.m = 64, .n = 40, .warpgroups = 1}, .stages = 3, .swap_ab = true};
     add<of_k(swapped, Scaling::block_1x128, Scaling::block_128x128, Variant::general)>(list);
+    // D of f32: one part for each slot, and two.
+    constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
+    constexpr Tile twice{.shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3};
+    add<of_k(pair, Scaling::block_1x128, Scaling::block_1x128, Variant::fast_f32)>(list);
+    add<of_k(pair, Scaling::epilogue, Scaling::epilogue, Variant::fast_f32)>(list);
+    add<of_k(twice, Scaling::block_1x128, Scaling::block_128x128, Variant::fast_f32)>(list);
     return list;
 }
 
@@ -57,10 +63,11 @@ Recipe recipe(const Tile& tile, bool tensor) {
     return parse_recipe(tile.b.scaling == Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128").value();
 }
 
-/// A call that every variant of a kernel serves: D bf16, without C.
+/// A call that a kernel serves whatever its variant: without C, D bf16 or, if it must be, f32.
 CaseSpec base(const Tile& tile) {
     CaseSpec spec{.grouping = Grouping::k_grouped_aligned_offsets,
                   .recipe = recipe(tile, false),
+                  .output = stores_f32(tile) ? Format::f32 : Format::bf16,
                   .m = d_rows(tile) + 36,
                   .n = d_columns(tile) + 8,
                   .k = 640,
@@ -71,14 +78,18 @@ CaseSpec base(const Tile& tile) {
     return spec;
 }
 
-/// What the fast variants do not take, on the general one.
+/// What the fast variants do not take, on those that do.
 void vary(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     if (tile.a.scaling == Scaling::epilogue) spec.recipe = recipe(tile, seed % 5 == 0);
-    if (is_fast(tile)) return;
-    spec.output = seed % 3 == 0 ? Format::bf16 : Format::f32;
+    if (is_fast(tile) && !stores_f32(tile)) return;
+    spec.output = seed % 3 == 0 && !is_fast(tile) ? Format::bf16 : Format::f32;
     spec.with_c = seed % 3 != 1;
     spec.in_place = spec.with_c && seed % 2 == 0;
     spec.alpha = seed % 4 == 3 ? -0.5F : 1.0F;
+    if (is_fast(tile)) {
+        spec.a_scales_transposed = spec.b_scales_transposed = seed % 2 == 0;
+        return;
+    }
     spec.b_scales_transposed = seed % 2 == 0;
     spec.shared_scales = seed % 7 == 0;
 }
@@ -161,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, KGrouped, testing::Range(0, static_cast<int>(k
 /// An empty group is C to the sign of its zeros, or zeros, whatever alpha and the scales are.
 TEST(KGroupedWithoutK, IsCOrZeros) {
     for (const Kernel& kernel : kernels()) {
-        if (is_fast(kernel.tile)) continue;
+        if (is_fast(kernel.tile) && !stores_f32(kernel.tile)) continue;
         for (const bool with_c : {false, true}) {
             CaseSpec spec = base(kernel.tile);
             spec.output = Format::f32;

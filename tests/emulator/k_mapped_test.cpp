@@ -40,6 +40,9 @@ std::vector<Kernel> mapped_kernels() {
     constexpr Tile alone{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 4};
     add<mapped(alone, row, block, Variant::general)>(list);
     add<mapped(alone, end, end, Variant::fast)>(list);
+    constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
+    add<mapped(pair, row, row, Variant::fast_f32)>(list);
+    add<mapped(pair, end, end, Variant::fast_f32)>(list);
     return list;
 }
 
@@ -48,24 +51,29 @@ Recipe mapped_recipe(const Tile& tile) {
     return parse_recipe(tile.b.scaling == Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128").value();
 }
 
-/// A call that every variant of a kernel serves: D bf16, without C.
+/// A call that a kernel serves whatever its variant: without C, D bf16 or, if it must be, f32.
 CaseSpec mapped_call(const Tile& tile, Grouping grouping) {
     return {.grouping = grouping,
             .recipe = mapped_recipe(tile),
+            .output = stores_f32(tile) ? Format::f32 : Format::bf16,
             .m = d_rows(tile) + 36,
             .n = d_columns(tile) + 8,
             .a_scales_transposed = !has_k_major_scales(tile),
             .b_scales_transposed = true};
 }
 
-/// What the fast variants do not take, on the general one.
+/// What the fast variants do not take, on those that do.
 void vary_mapped(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     spec.seed = seed + 1;
-    if (is_fast(tile)) return;
-    spec.output = seed % 3 == 0 ? Format::bf16 : Format::f32;
+    if (is_fast(tile) && !stores_f32(tile)) return;
+    spec.output = seed % 3 == 0 && !is_fast(tile) ? Format::bf16 : Format::f32;
     spec.with_c = seed % 3 != 1;
     spec.in_place = spec.with_c && seed % 2 == 0;
     spec.alpha = seed % 4 == 3 ? -0.5F : 1.0F;
+    if (is_fast(tile)) {
+        spec.a_scales_transposed = spec.b_scales_transposed = seed % 2 == 0;
+        return;
+    }
     spec.b_scales_transposed = seed % 2 == 0;
 }
 

@@ -71,10 +71,12 @@ CaseSpec tails(const Tile& tile) {
     const bool fast = is_fast(tile);
     return in_layout_of(tile, {.grouping = grouping(tile),
                                .recipe = recipe(tile, false),
+                               .output = stores_f32(tile) ? Format::f32 : Format::bf16,
                                .m = d_rows(tile) * (along_m ? tiles : 1) + (fast ? 36 : 37),
                                .n = d_columns(tile) * (along_m ? 1 : tiles) + (fast ? 8 : 9),
                                .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
                                .groups = has_scheduler(tile) ? 3 : 1,
+                               .with_c = stores_f32(tile),
                                .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                                .d_gaps = {.row = fast ? 0 : 7},
                                .a_scales_transposed = fast && !has_k_major_scales(tile),

@@ -28,10 +28,12 @@ std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
     const GpuCase gpu(tests::in_layout_of(
                           tile, {.grouping = tile_grouping(tile),
                                  .recipe = recipe_of(tile_recipe(tile)),
+                                 .output = stores_f32(tile) ? Format::f32 : Format::bf16,
                                  .m = 388,
                                  .n = 520,
                                  .k = k,
                                  .groups = tile_groups(tile),
+                                 .with_c = stores_f32(tile),
                                  .alpha = is_fast(tile) ? 1.0F : 2.0F,
                                  .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                                  .a_scales_transposed = !has_k_major_scales(tile),

@@ -22,16 +22,40 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
     }
     spec.recipe = recipe_of(tile_recipe(tile));
     spec.accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-    spec.alpha = is_fast(tile) ? 1.0F : 2.0F;
+    spec.alpha = is_fast(tile) && !stores_f32(tile) ? 1.0F : 2.0F;
     const GpuCase gpu(tests::in_layout_of(tile, spec), planner::k_splits(tile, spec.k));
     cuda::run(gpu.geometry(), tile, 0, nullptr);
     cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
     EXPECT_EQ(gpu.difference(), "") << launch::describe(tile);
 }
 
+/// Calls that a kernel for D of f32 serves.
+void expect_f32_bits(const hopper::Tile& tile) {
+    for (const bool with_c : {false, true}) {
+        for (const bool in_place : {false, true}) {
+            if (in_place && !with_c) continue;
+            for (const std::int64_t k : {std::int64_t{16}, std::int64_t{1008}}) {
+                expect_bits(tile, {.output = Format::f32,
+                                   .m = 17 * d_rows(tile) + 3,
+                                   .n = 13 * d_columns(tile) + 12,
+                                   .k = k,
+                                   .with_c = with_c,
+                                   .in_place = in_place,
+                                   .a_scale_gaps = {.row = k > 128 ? 1 : 0},
+                                   .a_scales_transposed = k > 128,
+                                   .b_scales_transposed = k > 128});
+            }
+        }
+    }
+}
+
 TEST(GpuTiles, EveryTile) {
     const CurrentDevice device;
     for (const hopper::Tile& tile : gpu_tiles()) {
+        if (stores_f32(tile)) {
+            expect_f32_bits(tile);
+            continue;
+        }
         const std::int64_t rows = d_rows(tile);
         const std::int64_t columns = d_columns(tile);
         for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1008}}) {

@@ -126,6 +126,41 @@ TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
     }
 }
 
+TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.b.scaling = hopper::Scaling::block_1x128;
+    tile.shape = {.m = 128, .n = 128};
+    tile.stages = 5;
+    Geometry common = test::block_scaled(300, 200, 1000);
+    common.b.recipe.granularity = Granularity::block_1x128;
+    common.output = Format::f32;
+    const auto expect = [&](KernelVariant variant, const char* what, void (*change)(Geometry&)) {
+        Geometry g = common;
+        change(g);
+        EXPECT_EQ(runs(g, tile), variant) << what;
+        EXPECT_EQ(serves(g, f32_kernel(tile)), variant == KernelVariant::fast_f32) << what;
+    };
+    constexpr KernelVariant f32 = KernelVariant::fast_f32, general = KernelVariant::general;
+    expect(f32, "no C", [](Geometry&) {});
+    expect(f32, "in place", [](Geometry& g) { g.c = g.d; });
+    expect(f32, "alpha", [](Geometry& g) { g.alpha = 2; });
+    expect(f32, "scales along m", [](Geometry& g) { transpose_scales(g.a, 304); });
+    expect(general, "no k", [](Geometry& g) { g.k = 0; });
+    expect(general, "D that TMA cannot store", [](Geometry& g) { g.d.row_stride = 201; });
+    expect(general, "scales of one byte", [](Geometry& g) { g.a.recipe.scales = Format::ue8m0; });
+    expect(general, "one row of C for all", [](Geometry& g) {
+        g.c = g.d;
+        g.c.row_stride = 0;
+    });
+    expect(general, "C that TMA cannot load", [](Geometry& g) {
+        g.c = g.d;
+        g.c.row_stride = 201;
+    });
+    EXPECT_EQ(variant(common, tile).stages, 4) << "what fits besides 64 KB of D";
+    tile.shape.n = 192;
+    EXPECT_EQ(runs(common, tile), general) << "no such kernel ships";
+}
+
 TEST(Variant, PairsOfBlocksAreFastOrNone) {
     hopper::Tile pair = block_scaled_tile();
     pair.cluster = hopper::share_b(2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hopper/epilogue/element_store.h"
+#include "hopper/epilogue/f32_stage.h"
 #include "hopper/epilogue/stage.h"
 
 namespace tilewright::hopper {
@@ -10,6 +11,7 @@ namespace tilewright::hopper {
 template <Tile tile>
 TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Accumulators<tile>& accumulators, const WorkTile& work) {
     if constexpr (has_epilogue_scales(tile)) scale_accumulators<tile>(c, accumulators);
+    if constexpr (stores_f32(tile)) return stage_f32<tile>(c, accumulators, work);
     if constexpr (is_fast(tile)) return store_by_tma<tile, 2>(c, accumulators);
     if (!c.by_tma) return store_by_element<tile>(c, accumulators, work);
     if (alpha_of<is_k_grouped(tile)>(c.arguments, work) != 1) {

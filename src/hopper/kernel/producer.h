@@ -1,6 +1,7 @@
 // The producer warps: what each role runs. All return the wait budget that is left.
 #pragma once
 
+#include "hopper/epilogue/f32_store.h"
 #include "hopper/epilogue/scales_load.h"
 #include "hopper/epilogue/tma_store.h"
 #include "hopper/kernel/barriers.h"
@@ -98,7 +99,12 @@ TILEWRIGHT_DEVICE int copy_row_scales(Shared<tile>& shared, const Arguments& arg
         if (by_copies) copies.begin();
     }
     sync_initialised<tile>(NamedBarrier::producers);
-    const int budget = by_copies ? copies.run() : wait_budget;
+    int budget = wait_budget;
+    if (by_copies) {
+        budget = copies.run();
+    } else if constexpr (is_k_grouped(tile) && may_load_row_scales_by_tma(tile)) {
+        budget = finish_k_blocks<tile>(shared, arguments);
+    }
     if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
     return budget;
 }
@@ -117,6 +123,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     switch (role_of(tile, warp)) {
         case Role::row_scales: return load_row_scales<tile>(shared, arguments);
         case Role::store:
+            if constexpr (stores_f32(tile)) return F32Store<tile>(shared, arguments, tiles).run();
             if constexpr (is_fast(tile)) return store_tiles<tile, 2>(shared, arguments, tiles);
             if (!arguments.stored_by_tma) break;
             if (element_bytes(arguments.format) == 2) {

@@ -66,8 +66,8 @@ constexpr bool multiplies_in_fours(const Tile& tile) {
 /// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
     const bool whole = multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab);
-    return is_fast(tile) && !has_scheduler(tile) && !splits_k(tile) && promotion_interval(tile) != 0 &&
-           wgmma_n(tile) % 16 == 0 && !whole;
+    return is_fast(tile) && !stores_f32(tile) && !has_scheduler(tile) && !splits_k(tile) &&
+           promotion_interval(tile) != 0 && wgmma_n(tile) % 16 == 0 && !whole;
 }
 
 }  // namespace tilewright::hopper

@@ -81,8 +81,10 @@ constexpr bool fast_loads_row_scales(const Tile& tile) {
     return !has_k_major_scales(tile) && (tile.swap_ab || splits_k(tile));
 }
 /// K-major kernels copy what TMA cannot load (mainloop/scales_copy.h): it serves all strides of f32 and takes no
-/// registers.
-constexpr bool copies_row_scales(const Tile& tile) { return has_k_major_scales(tile); }
+/// registers. Those for D of f32 have one variant for all orders, and copy whatever TMA does not load along m.
+constexpr bool copies_row_scales(const Tile& tile) {
+    return has_k_major_scales(tile) || (stores_f32(tile) && has_row_scales(tile));
+}
 /// Whether the kernel holds code that loads 1x128 scales without TMA.
 constexpr bool may_load_row_scales(const Tile& tile) {
     return !is_fast(tile) || fast_loads_row_scales(tile) || copies_row_scales(tile);

@@ -29,9 +29,24 @@ constexpr int slice_bytes(const Tile& tile) {
 
 // ---- TMA stores
 
+/// D of f32 has a ring of slots for each warpgroup. A part of D, 64 rows and 32 columns, has a fixed one, so that its
+/// address is known to the compiler: the slots divide the parts.
+constexpr int f32_part_columns() { return store_row_bytes / 4; }  // (a variable would move constants of other kernels)
+constexpr int f32_part_bytes() { return wgmma_m * store_row_bytes; }
+constexpr int f32_parts(const Tile& tile) {
+    return share_rows(tile) / wgmma_m * (share_columns(tile) / f32_part_columns());
+}
+constexpr int staging_slots(const Tile& tile) {
+    if (!stores_f32(tile)) return 1;
+    int slots = 4;
+    while (f32_parts(tile) % slots != 0) --slots;
+    return slots;
+}
+
 /// Shared memory for each warpgroup's D: 16-bit elements of its whole share, or 16 rows of 128 bytes a warp. Split k:
-/// the fragments that the block reduces.
+/// the fragments that the block reduces. D of f32: its slots.
 constexpr int staging_bytes(const Tile& tile) {
+    if (stores_f32(tile)) return staging_slots(tile) * f32_part_bytes();
     const int scratch = warpgroup_warps * warp_rows * row_bytes;
     const int share = splits_k(tile) ? slice_bytes(tile) : share_rows(tile) * share_columns(tile) * 2;
     return round_up(max(share, scratch), tile_alignment);

@@ -50,7 +50,8 @@ constexpr int shared_bytes(const Tile& tile) {
     bytes += epilogue_scale_slots * epilogue_row_scales(tile) * word;
     bytes = round_up(bytes, 8) + epilogue_scale_slots * epilogue_column_scales(tile) * word;
     bytes = round_up(bytes, barrier);
-    bytes += 2 * (warpgroups + tile.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(tile)) * barrier;
+    bytes += 2 * warpgroups * staging_slots(tile) * barrier;
+    bytes += 2 * (tile.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(tile)) * barrier;
     bytes += barrier;
     bytes += work_slots(tile) * work_tile_words * word;
     return round_up(round_up(bytes, barrier) + (2 + landed_barriers(tile)) * barrier, tile_alignment);

@@ -38,6 +38,7 @@ enum class Variant : unsigned char {
     general,
     fast,                 // D bf16 by TMA, alpha 1, no C, k > 0; 1x128 scales by TMA, contiguous along rows
     fast_k_major_scales,  // the same, A's 1x128 scales contiguous along k; or f32 scales in any strides, by copies
+    fast_f32,             // D f32 by TMA, C too, any alpha, k > 0; f32 scales in any strides, along m by TMA
 };
 
 /// m and n are those of the tensor core: m counts rows of mma A (64 each wgmma), n rows of mma B (8 to 256).
@@ -113,6 +114,9 @@ constexpr int rows_per_warpgroup(const Tile& tile) { return tile.shape.m / tile.
 constexpr bool is_fast(const Tile& tile) { return tile.variant != Variant::general; }
 constexpr bool has_k_major_scales(const Tile& tile) { return tile.variant == Variant::fast_k_major_scales; }
 
+/// C is loaded into the memory that D leaves through (epilogue/f32_store.h).
+constexpr bool stores_f32(const Tile& tile) { return tile.variant == Variant::fast_f32; }
+
 constexpr bool splits_k(const Tile& tile) { return tile.cluster.use == ClusterUse::split_k; }
 /// Slices of k, one for each block of the cluster.
 constexpr int k_slices(const Tile& tile) { return splits_k(tile) ? tile.cluster.size : 1; }
@@ -152,6 +156,8 @@ constexpr bool is_consistent(const Tile& tile) {
            (tile.a.scaling == Scaling::block_1x128 || !has_k_major_scales(tile)) &&
            (tile.swap_ab ? tile.a : tile.b).major == Major::k && (!has_mn_major(tile) || !shares_operand(tile)) &&
            (!is_k_grouped(tile) || (!has_mn_major(tile) && tile.cluster.size == 1)) &&
+           (!stores_f32(tile) ||
+            (!tile.swap_ab && !has_mn_major(tile) && tile.cluster.size == 1 && !is_grouped(tile))) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 
