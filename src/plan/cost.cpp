@@ -67,17 +67,18 @@ double delivery_seconds(const CostInputs& inputs) {
     return std::max({chip, path, ring});
 }
 
-/// Clocks to store a tile of D from registers to L2, C read on the way.
+/// Clocks to store a tile of D from registers to L2, C read on the way where no store warp has loaded it before.
 double store_clocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double output = bits(work.output) / 8.0;
-    const double read_and_written = work.adds_c ? 2 * output : output;
+    const bool of_f32_with_c = output == 4 && work.adds_c;
+    const bool by_tma = of_f32_with_c ? has_f32_kernel(tile) || is_grouped(tile)
+                                      : output == 4 || can_store_by_tma(tile, static_cast<int>(output));
+    const bool reads_c = work.adds_c && !(of_f32_with_c && has_f32_kernel(tile));
+    const double read_and_written = reads_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
     const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / k_slices(tile);
     const int element = static_cast<int>(output);
-    const bool of_f32_with_c = element == 4 && work.adds_c;
-    const bool by_tma =
-        of_f32_with_c ? has_f32_kernel(tile) || is_grouped(tile) : element == 4 || can_store_by_tma(tile, element);
     if (!by_tma) return clocks * model.thread_store;
     const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_pitch(tile, element) - 1;
     return clocks * (1 + model.narrow_store * shortfall);

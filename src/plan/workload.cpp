@@ -101,8 +101,8 @@ Workload describe(const Problem& problem, const Geometry& g) {
     work.adds_c = problem.c.given();
     work.sm_limit = problem.sm_limit;
     expect_sizes(problem, g, work);
-    // A problem of sizes alone has no address for C, but adds it all the same.
-    static char some_memory = 0;
+    // A problem of sizes alone has no address for C, but adds it all the same: one that TMA takes.
+    alignas(tma_alignment) static char some_memory = 0;
     if (work.adds_c && g.c.data == nullptr) work.geometry.c.data = &some_memory;
     work.key = key_of(problem, g, work);
     return work;

@@ -112,10 +112,13 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
     const int before = reports;
     const check::CaseSpec spec{.grouping = is_grouped(tile) ? Grouping::m_grouped_offsets : Grouping::dense,
                                .recipe = parse_recipe(recipe).value(),
+                               .output = stores_f32(tile) ? Format::f32 : Format::bf16,
                                .m = tile.shape.m * tile.cluster.size + 5,
                                .n = tile.shape.n * 2,
                                .k = 400,
                                .groups = is_grouped(tile) ? 6 : 1,
+                               .with_c = stores_f32(tile),
+                               .in_place = stores_f32(tile),
                                .a_scales_transposed = transposed_scales,
                                .b_scales_transposed = transposed_scales};
     const Kernel kernel{.tile = tile, .run = &hopper::gemm<tile>};
@@ -147,6 +150,19 @@ TEST(Races, TheKernelHasNone) {
                                   .a = {.scaling = Scaling::block_1x128},
                                   .b = {.scaling = Scaling::block_128x128}};
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
+}
+
+TEST(Races, NorHasTheKernelThatAccumulates) {
+    using hopper::Scaling;
+    constexpr hopper::Tile tile{.shape = {.m = 128, .n = 64},
+                                .stages = 3,
+                                .a = {.scaling = Scaling::block_1x128},
+                                .b = {.scaling = Scaling::block_1x128},
+                                .variant = hopper::Variant::fast_f32};
+    for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<tile>("1x128:1x128", transposed), 0);
+    constexpr hopper::Tile tall{
+        .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .variant = hopper::Variant::fast_f32};
+    EXPECT_EQ(races_of_kernel<tall>("row:row", false), 0);
 }
 
 TEST(Races, NorHasTheGroupedKernel) {

@@ -176,6 +176,11 @@ TEST(Variant, APlanShowsTheKernelThatRuns) {
     with_c.with_c = true;
     EXPECT_EQ(plan(problem_of(with_c)).variant, KernelVariant::general) << "C without an address is C all the same";
     for (const Plan& plan : explain(problem_of(with_c)).legal) EXPECT_EQ(plan.tile.multicast, Multicast::none);
+    with_c.recipe = both_row_scaled;
+    with_c.output = Format::f32;
+    const Plan accumulated = plan(problem_of(with_c));
+    EXPECT_EQ(accumulated.variant, KernelVariant::fast_f32);
+    EXPECT_EQ(name(accumulated.tile), "128x128x128 stages=5") << "the tile that ships, not its kernel's stages";
 }
 
 TEST(ScalesToCopy, AreThoseThatTmaCouldLoad) {
