@@ -96,6 +96,7 @@ void settle(const Thread& user, BarrierState& state) {
 }
 
 void arrive(Block& block, u32 offset, long long bytes) {
+    note_arrival(me(), offset);
     BarrierState& state = barrier_state(me(), block, offset);
     if (state.pending == 0) {
         fail(fmt::format("{}: an arrival too many; a phase has {}, and waits for {} bytes", state.name, state.expected,
@@ -123,6 +124,7 @@ u32 offset_of(const hopper::Barrier& barrier) { return shared_offset(*me().block
 void wait_for(hopper::Barrier& barrier, u32 parity, const hopper::Waiting& waiting, const hopper::Waiting* limited) {
     if (parity > 1) fail(fmt::format("barrier_wait: parity {}; 0 or 1", parity));
     BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
+    note_wait(offset_of(barrier), waiting.barrier);
     state.name = fmt::format("{}[{}]", hopper::name_of(waiting.barrier), waiting.stage);
     WaitForPhase wait(state, parity, limited);
     machine().wait_for(wait);
@@ -153,8 +155,7 @@ void deliver(const Thread& user, Block& block, u32 barrier_offset, long long byt
 void add_arrival(const Thread& user, Block& block, u32 barrier_offset) {
     BarrierState& state = barrier_state(user, block, barrier_offset);
     if (state.pending == 0) {
-        fail(user, fmt::format("{}: an arrival is added to a phase that waits for none, only for {} bytes", state.name,
-                               state.bytes));
+        fail(user, fmt::format("{}: an arrival is added to a phase that waits for bytes alone", state.name));
     }
     ++state.pending;
 }
@@ -162,6 +163,7 @@ void add_arrival(const Thread& user, Block& block, u32 barrier_offset) {
 void deliver_arrival(const Thread& user, Block& block, u32 barrier_offset) {
     BarrierState& state = barrier_state(user, block, barrier_offset);
     race::release(block.shared + barrier_offset);
+    note_arrival(user, barrier_offset);
     --state.pending;
     settle(user, state);
 }

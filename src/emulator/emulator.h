@@ -12,12 +12,21 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <stdexcept>
+#include <string>
 
 namespace tilewright::emulator {
 
 /// When work that a thread has only started is done: at once, or when nothing else can go on any more.
 enum class Timing : std::uint8_t { early, late };
+
+/// Who used an mbarrier.
+struct BarrierUse {
+    std::string name{};  // of its waits; empty where none waits
+    std::set<int> waiting_warps{};
+    std::set<int> arriving_warps{};
+};
 
 /// What a launch did.
 struct Counts {
@@ -25,6 +34,7 @@ struct Counts {
     /// Rows that TMA loads were asked for outside of the tensor with this base. Each takes the hardware longer than a
     /// row inside.
     std::map<const void*, std::int64_t> outside_rows{};
+    std::map<std::uint32_t, BarrierUse> barriers{};  // by offset in shared memory
 };
 
 struct Launch {

@@ -249,4 +249,17 @@ void Machine::shuffle(std::vector<T>& list) {
     for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[random(static_cast<u32>(i))]);
 }
 
+void note_arrival(const Thread& user, u32 offset) {
+    Counts* const counts = machine().options().counts;
+    if (counts != nullptr) counts->barriers[offset].arriving_warps.insert(user.index / hopper::warp_threads);
+}
+
+void note_wait(u32 offset, hopper::BarrierName name) {
+    Counts* const counts = machine().options().counts;
+    if (counts == nullptr) return;
+    BarrierUse& use = counts->barriers[offset];
+    use.name = hopper::name_of(name);
+    use.waiting_warps.insert(me().index / hopper::warp_threads);
+}
+
 }  // namespace tilewright::emulator

@@ -228,6 +228,10 @@ inline Thread& me() { return machine().current(); }
 /// The offset of an address in the block's shared memory.
 u32 shared_offset(const Block& block, const void* pointer, u32 bytes);
 
+/// For `Counts::barriers`.
+void note_arrival(const Thread& user, u32 offset);
+void note_wait(u32 offset, hopper::BarrierName name);
+
 /// The barrier at this place of a block.
 BarrierState& barrier_state(const Thread& user, Block& block, u32 offset);
 void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes);

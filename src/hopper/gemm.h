@@ -1,7 +1,7 @@
 // The kernel: D = C + alpha * (A scales_a) (B scales_b)^T. Persistent: as many blocks as fit on the GPU, each computes
 // its list of tiles. In a block one warpgroup moves data and the others multiply; rings in shared memory connect them,
 // so that the next tile is loaded and the last one stored while this one is computed. tests/emulator/table_test.cpp
-// holds both tables against roles.h and budget.h, which compute them.
+// holds both tables against roles.h and budget.h, which compute them, barrier_users_test.cpp against what kernels do.
 //
 // Warps of the tile 256x128x128 with 1x128 : 128x128 scales. In grouped kernels warp 1 is the scheduler: it also
 // produces the work tiles (signals work_full, waits for work_empty), which all others wait for, and warp 2 looks for
@@ -11,12 +11,12 @@
 // place of those of the block scales.
 // clang-format off
 //
-// warp | role                      | waits for                       | signals                           | registers
-// 0    | load                      | empty                           | full                              | 40
-// 1    | block_and_epilogue_scales | block_scales_empty              | block_scales_full                 | 40
-// 2    | row_scales                | empty                           | full                              | 40
-// 3    | store                     | staged                          | stored                            | 40
-// 4-11 | multiply                  | full, block_scales_full, stored | empty, block_scales_empty, staged | 232
+// warp | role                      | waits for                       | signals                                  | registers
+// 0    | load                      | empty                           | full                                     | 40
+// 1    | block_and_epilogue_scales | block_scales_empty              | block_scales_full                        | 40
+// 2    | row_scales                | empty                           | full                                     | 40
+// 3    | store                     | staged                          | stored                                   | 40
+// 4-11 | multiply                  | full, block_scales_full, stored | empty, block_scales_empty, staged, ended | 232
 //
 // Barriers. "consumer warps" are those of the block, "x cluster" of all blocks of a cluster that shares an operand or
 // splits k. row_scales arrives at full only where TMA cannot load 1x128 scales; where it copies them, each lane's copies

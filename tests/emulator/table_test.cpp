@@ -3,59 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include "emulator/emulator.h"
+#include "emulator/kernel_table.h"
 #include "emulator/primitives.h"
-#include "hopper/tile/budget.h"
 
 namespace tilewright::hopper {
 namespace {
-
-using Row = std::vector<std::string>;
-
-std::string trimmed(const std::string& text) {
-    const std::size_t first = text.find_first_not_of(' ');
-    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
-
-/// The rows of the comment's table that begins with the column `head`, by their first cell.
-std::map<std::string, Row> table(const std::string& head) {
-    std::ifstream file(TILEWRIGHT_GEMM);
-    std::map<std::string, Row> rows;
-    std::size_t columns = 0;
-    for (std::string line; std::getline(file, line);) {
-        Row cells;
-        std::istringstream text(line.substr(0, 3) == "// " ? line.substr(3) : "");
-        for (std::string cell; std::getline(text, cell, '|');) cells.push_back(trimmed(cell));
-        if (cells.size() > 1 && cells[0] == head) {
-            columns = cells.size();
-            continue;
-        }
-        if (columns == 0) continue;
-        if (cells.size() != columns) return rows;
-        rows[cells[0]] = cells;
-    }
-    return rows;
-}
-
-const char* word(Role role) {
-    switch (role) {
-        case Role::load: return "load";
-        case Role::scheduler: return "scheduler";
-        case Role::block_and_epilogue_scales: return "block_and_epilogue_scales";
-        case Role::row_scales: return "row_scales";
-        case Role::store: return "store";
-        case Role::spare: return "spare";
-        case Role::multiply: return "multiply";
-    }
-    return "?";
-}
 
 constexpr Tile shown{.shape = {.m = 256, .n = 128},
                      .stages = 3,

@@ -1,0 +1,139 @@
+// Who waits at a barrier and who arrives there, as kernels of each kind do on the emulator, against the two tables that
+// open src/hopper/gemm.h.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "emulator/instantiate.h"
+#include "emulator/kernel_case.h"
+#include "emulator/kernel_table.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using hopper::Family;
+using hopper::Scaling;
+using hopper::Tile;
+using Names = std::set<std::string>;
+
+constexpr Tile scaled(Tile tile, Scaling a, Scaling b, Family family = Family::dense) {
+    tile.family = family;
+    tile.a.scaling = a;
+    tile.b.scaling = b;
+    tile.variant = hopper::Variant::general;
+    return tile;
+}
+
+constexpr Scaling row = Scaling::block_1x128, block = Scaling::block_128x128, end = Scaling::epilogue;
+constexpr Tile two{.shape = {.m = 128, .n = 16}, .stages = 3};
+constexpr Tile split{.shape = {.m = 128, .n = 16}, .stages = 3, .cluster = hopper::split_k(2)};
+
+/// Each kind of barrier is used by one of them.
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    add<scaled(two, row, block)>(list);
+    add<scaled(two, row, block, Family::m_grouped)>(list);
+    add<scaled(two, end, end)>(list);
+    add<scaled(two, end, end, Family::m_grouped)>(list);
+    add<scaled(two, row, block, Family::k_grouped)>(list);
+    add<scaled(split, row, block)>(list);
+    return list;
+}
+
+/// Scales in strides that TMA cannot load, so that row_scales does; D by TMA.
+CaseSpec call(const Tile& tile) {
+    CaseSpec spec{.recipe = parse_recipe(tile.a.scaling == end ? "row:row" : "1x128:128x128").value(),
+                  .m = 300,
+                  .n = 48,
+                  .k = 1024};
+    if (is_grouped(tile)) spec.grouping = Grouping::m_grouped_offsets;
+    if (hopper::is_k_grouped(tile)) spec.grouping = Grouping::k_grouped_aligned_offsets;
+    if (spec.grouping != Grouping::dense) spec.groups = 3;
+    if (tile.a.scaling == row && !hopper::is_k_grouped(tile)) spec.a_scale_gaps = {.element = 1};
+    return spec;
+}
+
+struct Users {
+    Names waiting;
+    Names arriving;
+};
+
+using AllUsers = std::map<std::string, Users>;  // by barrier
+
+/// Waits for `landed` have the name of those for `full`, which row_scales does not wait for; `ended` is asked alone.
+std::string name_of(const emulator::BarrierUse& use, const Users& users) {
+    if (use.name.empty()) return "ended";
+    return use.name == "full" && users.waiting.contains("row_scales") ? "landed" : use.name;
+}
+
+void add_users(const Kernel& kernel, AllUsers& all) {
+    const check::Case test(call(kernel.tile));
+    emulator::Counts counts;
+    run_on_emulator(kernel, test.geometry(), {}, &counts);
+    for (const auto& [offset, use] : counts.barriers) {
+        Users users;
+        for (const int warp : use.waiting_warps) users.waiting.insert(hopper::word(role_of(kernel.tile, warp)));
+        for (const int warp : use.arriving_warps) users.arriving.insert(hopper::word(role_of(kernel.tile, warp)));
+        Users& of_name = all[name_of(use, users)];
+        of_name.waiting.merge(users.waiting);
+        of_name.arriving.merge(users.arriving);
+    }
+}
+
+/// "load (with bytes), row_scales": what is in brackets is a comment.
+Names names_in(const std::string& cell) {
+    Names names;
+    std::istringstream text(cell);
+    for (std::string each; std::getline(text, each, ',');) {
+        names.insert(hopper::trimmed(each.substr(0, each.find('('))));
+    }
+    return names;
+}
+
+/// What the barriers' table calls roles. Asking `ended` is no wait; "all blocks" are the same roles of others.
+Names roles_in(const std::string& cell) {
+    if (cell == "all but the scheduler") return {"load", "row_scales", "store", "multiply"};
+    if (cell == "load, in end_waits") return {};
+    Names roles = names_in(cell);
+    roles.erase("all blocks");
+    if (roles.erase("warp 1") > 0) roles.insert({"block_and_epilogue_scales", "scheduler"});
+    return roles;
+}
+
+TEST(BarrierUsers, AreThoseOfTheWarpsTable) {
+    const std::vector<Kernel> list = kernels();
+    AllUsers all;
+    add_users(list.front(), all);
+    std::map<std::string, Users> barriers_of;  // by role
+    for (const auto& [barrier, users] : all) {
+        for (const std::string& role : users.waiting) barriers_of[role].waiting.insert(barrier);
+        for (const std::string& role : users.arriving) barriers_of[role].arriving.insert(barrier);
+    }
+    const std::map<std::string, hopper::Row> rows = hopper::table("warp");
+    EXPECT_EQ(rows.size(), barriers_of.size());
+    for (const auto& [warps, cells] : rows) {
+        ASSERT_EQ(cells.size(), 5U) << warps;
+        EXPECT_EQ(names_in(cells[2]), barriers_of[cells[1]].waiting) << cells[1] << " waits for";
+        EXPECT_EQ(names_in(cells[3]), barriers_of[cells[1]].arriving) << cells[1] << " signals";
+    }
+}
+
+TEST(BarrierUsers, AreThoseOfTheBarriersTable) {
+    AllUsers all;
+    for (const Kernel& kernel : kernels()) add_users(kernel, all);
+    const std::map<std::string, hopper::Row> rows = hopper::table("barrier");
+    EXPECT_EQ(rows.size(), all.size());
+    for (const auto& [barrier, cells] : rows) {
+        ASSERT_EQ(cells.size(), 4U) << barrier;
+        EXPECT_EQ(roles_in(cells[1]), all[barrier].waiting) << "who waits for " << barrier;
+        EXPECT_EQ(roles_in(cells[2]), all[barrier].arriving) << "who arrives at " << barrier;
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::tests
