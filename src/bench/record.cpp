@@ -93,6 +93,7 @@ nlohmann::ordered_json record(const Result& result, const Timing& timing, const 
     line["floor_us"] = rounded(floor * 1e6);
     line["ratio"] = rounded(timing.seconds / floor);
     line["output"] = name(run.settings.output);
+    if (run.settings.accumulate && timing.peer == Peer::tilewright) line["accumulates"] = true;
     if (run.on_gpu()) line["flush"] = flush_word(run.settings.sustained ? measure::Flush::none : run.settings.flush);
     if (run.settings.sustained) add_load(line, timing, result, run);
     add_origin(line, run);

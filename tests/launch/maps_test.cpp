@@ -76,6 +76,27 @@ TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
     EXPECT_TRUE(values.flat);
 }
 
+TEST(Maps, COfF32IsLoadedInTheBoxesThatDIsStoredIn) {
+    hopper::Tile tile = block_scaled_tile();
+    tile.b.scaling = hopper::Scaling::block_1x128;
+    Geometry g = block_scaled(300, 200, 1000);
+    g.b.recipe.granularity = Granularity::block_1x128;
+    g.output = Format::f32;
+    EXPECT_FALSE(lowered(g, tile, 132).a_scales_last.has_value()) << "no C";
+    g.c = {.data = address(0x60000), .row_stride = 240, .column_stride = 1};
+    const Launch launched = lowered(g, tile, 132);
+    ASSERT_TRUE(launched.a_scales_last.has_value());
+    const hopper::TensorMapDescription& map = *launched.a_scales_last;
+    EXPECT_EQ(map.base, g.c.data);
+    EXPECT_EQ(map.strides[0], 960U);
+    EXPECT_TRUE(map.swizzled);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(map.box[i], launched.d->box[i]);
+        EXPECT_EQ(map.sizes[i], launched.d->sizes[i]);
+    }
+    EXPECT_EQ(map.box[0] * map.box[1] * 4, 8192U);
+}
+
 TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     hopper::Tile tile = block_scaled_tile();
     tile.shape.m = 256;
