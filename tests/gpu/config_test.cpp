@@ -33,20 +33,25 @@ constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
 TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
     for (const Shape& shape : shapes) {
-        std::map<std::tuple<std::string, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
+        std::map<std::tuple<std::string, bool, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
         for (const hopper::Tile& tile : gpu_tiles()) {
+            if (stores_f32(tile) && shape.n % 4 != 0) continue;  // D that TMA cannot store
             const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-            std::unique_ptr<GpuCase>& gpu = cases[{tile_recipe(tile), tile.mma.promoted, tile_grouping(tile),
-                                                   k_slices(tile), tests::in_layout_of(tile, {}).layout}];
+            std::unique_ptr<GpuCase>& gpu =
+                cases[{tile_recipe(tile), tile.mma.promoted, stores_f32(tile), tile_grouping(tile), k_slices(tile),
+                       tests::in_layout_of(tile, {}).layout}];
             if (!gpu) {
-                gpu = std::make_unique<GpuCase>(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
-                                                                           .recipe = recipe_of(tile_recipe(tile)),
-                                                                           .m = shape.m,
-                                                                           .n = shape.n,
-                                                                           .k = shape.k,
-                                                                           .groups = tile_groups(tile),
-                                                                           .accumulation = accumulation}),
-                                                planner::k_splits(tile, shape.k));
+                gpu = std::make_unique<GpuCase>(
+                    tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                               .recipe = recipe_of(tile_recipe(tile)),
+                                               .output = stores_f32(tile) ? Format::f32 : Format::bf16,
+                                               .m = shape.m,
+                                               .n = shape.n,
+                                               .k = shape.k,
+                                               .groups = tile_groups(tile),
+                                               .with_c = stores_f32(tile),
+                                               .accumulation = accumulation}),
+                    planner::k_splits(tile, shape.k));
             }
             for (const int sms : sm_limits) {
                 gpu->reset();
