@@ -6,7 +6,7 @@
 
 #include "hopper/tile/stage_layout.h"
 #include "plan/loop.h"
-#include "plan/variant.h"
+#include "plan/pack.h"
 
 namespace tilewright::planner {
 namespace {

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "hopper/tile/operands.h"
+#include "hopper/tile/stage_layout.h"
 #include "plan/variant.h"
 
 namespace tilewright::planner {
@@ -199,6 +200,28 @@ void add_groups_of_k(std::vector<Tile>& list) {
 }
 
 }  // namespace
+
+bool has_f32_kernel(const hopper::Tile& tile) {
+    using hopper::Scaling;
+    constexpr hopper::Shape shapes[] = {{.m = 256, .n = 128}, {.m = 128, .n = 128}};
+    constexpr hopper::Shape of_row_scales[] = {{.m = 128, .n = 128},
+                                               {.m = 128, .n = 64},
+                                               {.m = 64, .n = 128, .warpgroups = 1},
+                                               {.m = 64, .n = 64, .warpgroups = 1}};
+    const bool of_rows = tile.a.scaling == Scaling::block_1x128 && tile.b.scaling == Scaling::block_1x128;
+    const bool at_end = tile.a.scaling == Scaling::epilogue && tile.b.scaling == Scaling::epilogue;
+    if (tile.family == hopper::Family::dense ? !of_rows && !at_end : !is_k_grouped(tile)) return false;
+    if (!tile.mma.promoted || !is_consistent(f32_kernel(tile))) return false;
+    return of_rows ? std::ranges::find(of_row_scales, tile.shape) != std::end(of_row_scales)
+                   : std::ranges::find(shapes, tile.shape) != std::end(shapes);
+}
+
+hopper::Tile f32_kernel(hopper::Tile tile) {
+    tile.variant = hopper::Variant::fast_f32;
+    if (shares_operand(tile)) tile.cluster = {};
+    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
+    return tile;
+}
 
 std::vector<Tile> pack() {
     std::vector<Tile> all = tile_shapes();

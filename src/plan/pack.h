@@ -17,4 +17,8 @@ std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
 
 bool ships(const hopper::Tile& tile);
 
+/// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
+bool has_f32_kernel(const hopper::Tile& tile);
+hopper::Tile f32_kernel(hopper::Tile tile);
+
 }  // namespace tilewright::planner

@@ -14,10 +14,6 @@ namespace tilewright::planner {
 /// blocks ship in fast variants alone.
 hopper::Tile variant(const Geometry& geometry, const hopper::Tile& tile);
 
-/// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
-bool has_f32_kernel(const hopper::Tile& tile);
-hopper::Tile f32_kernel(hopper::Tile tile);
-
 /// Whether a launch may run this very kernel for the call.
 bool serves(const Geometry& geometry, const hopper::Tile& tile);
 

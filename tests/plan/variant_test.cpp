@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "launch/problems.h"
+#include "plan/pack.h"
 #include "plan/problems.h"
 #include "plan/tma.h"
 
