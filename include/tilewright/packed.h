@@ -44,6 +44,7 @@ struct PackedWeights {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;  // NVFP4: 1 or groups
+    bool wide_rows = false;          // for fp8: the scales of some row differ by more than 2^11 (docs/numerics.md)
 
     constexpr bool given() const { return version != 0; }
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }

@@ -31,8 +31,8 @@ void run_packed(const Problem& problem, const RunOptions& options) {
 }  // namespace
 
 void run(const Problem& problem, const RunOptions& options) {
-    if (problem.b.packed.given() || problem.a.packed.given()) return run_packed(problem, options);
     const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
+    if (!on_gpu && (problem.b.packed.given() || problem.a.packed.given())) return run_packed(problem, options);
     const cuda::Known known = on_gpu ? cuda::repeat(problem, options) : cuda::Known::nothing;
     if (known == cuda::Known::launched) return;
     std::vector<Finding> findings =

@@ -10,6 +10,7 @@
 #include "check/data.h"
 #include "formats/element.h"
 #include "measure/span.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::bench {
 namespace {
@@ -22,11 +23,12 @@ std::uint64_t mixed(std::uint64_t position) {
     return z ^ (z >> 31);
 }
 
-/// 65,536 codes: each 16 bits of a random number pick one.
+/// 65,536 codes, or pairs of them: each 16 bits of a random number pick one.
 std::vector<std::uint8_t> normal_codes(Format format) {
     const std::vector<float>& draws = check::draws(check::Distribution::normal);
     std::vector<std::uint8_t> codes(std::size_t{1} << 16);
-    for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::size_t count = codes.size() * 8 / static_cast<std::size_t>(bits(format));
+    for (std::size_t i = 0; i < count; ++i) {
         formats::store(codes.data(), format, static_cast<std::int64_t>(i), draws[i % draws.size()]);
     }
     return codes;
@@ -62,7 +64,8 @@ Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
     switch (operand.granularity) {
         case Granularity::tensor:
         case Granularity::row:
-        case Granularity::block_128x128: return scales;
+        case Granularity::block_128x128:
+        case Granularity::block_1x32: return scales;  // packed with their values
         case Granularity::block_1x128: break;
         default:
             throw Error(fmt::format("scales of {}: the GPU takes tensor, row, 1x128 and 128x128; use --backend cpu",
@@ -95,15 +98,21 @@ std::vector<float> random_scales(std::int64_t count) {
     return scales;
 }
 
-}  // namespace
-
-Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
+/// With weights that are not packed.
+Problem host_shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
     Problem shapes = problem_of(sizes);
     require_fp8(shapes.a.values);
-    require_fp8(shapes.b.values);
+    if (!takes_packed_weights(shapes)) require_fp8(shapes.b.values);
     shapes.a.scales = scale_shape(shapes.a, scales);
     shapes.b.scales = scale_shape(shapes.b, scales == ScaleLayout::k_of_a ? ScaleLayout::m : scales);
     return shapes;
+}
+
+}  // namespace
+
+Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
+    const Problem shapes = host_shapes_of(sizes, scales);
+    return takes_packed_weights(shapes) ? with_packed_shape(shapes) : shapes;
 }
 
 Mirrored::Mirrored(Tensor shaped) : shaped_(shaped), bytes_(measure::span_bytes(shaped)), buffer_(bytes_.size()) {}
@@ -123,7 +132,7 @@ Tensor Mirrored::on_device() const {
 
 GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
     : sizes_(sizes) {
-    const Problem shapes = shapes_of(sizes, scales);
+    const Problem shapes = host_shapes_of(sizes, scales);
     a_ = Mirrored(shapes.a.values);
     b_ = Mirrored(shapes.b.values);
     a_scales_ = Mirrored(shapes.a.scales);
@@ -134,6 +143,7 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
     for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_}) tensor->upload();
+    if (takes_packed_weights(shapes)) pack();
     if (sizes.with_c) {
         fill_scales(d_, sizes.output, 0);
         c_ = d_.bytes();
@@ -143,6 +153,22 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     auto* to = reinterpret_cast<std::int32_t*>(group_sizes_.bytes().data());
     for (std::size_t i = 0; i < entries.size(); ++i) to[i] = static_cast<std::int32_t>(entries[i]);
     group_sizes_.upload();
+}
+
+void GpuOperands::pack() {
+    const OwnedPackedWeights on_host = pack_weights(host().b, PackedFor::fp8);
+    const auto bytes = static_cast<std::size_t>(on_host.packed.bytes);
+    packed_bytes_ = measure::Buffer(bytes);
+    packed_bytes_.upload(on_host.packed.data, bytes);
+    packed_ = on_host;
+    packed_.data = packed_bytes_.data();
+    packed_.device = {.kind = DeviceId::Kind::cuda, .index = 0};
+}
+
+Problem GpuOperands::on_device() const {
+    Problem on_device = problem([](const Mirrored& tensor) { return tensor.on_device(); });
+    if (packed_.given()) on_device.b = {.packed = packed_};
+    return on_device;
 }
 
 void GpuOperands::poison_output() {

@@ -16,8 +16,8 @@ namespace tilewright::bench {
 /// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
 enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
-/// A problem without memory whose scales have these strides; layout nt, fp8. Throws Error where the recipe is another
-/// one.
+/// A problem without memory whose scales have these strides; layout nt, fp8, or fp8 with packed MXFP4. Throws Error
+/// where the recipe is another one.
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
 /// A tensor in both memories.
@@ -44,7 +44,7 @@ private:
 
 class GpuOperands {
 public:
-    /// nt, fp8; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
+    /// nt, fp8 or fp8 with MXFP4; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
     GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
 
     Problem host() const {
@@ -52,9 +52,7 @@ public:
         if (!c_.empty()) host.c.data = const_cast<std::byte*>(c_.data());
         return host;
     }
-    Problem on_device() const {
-        return problem([](const Mirrored& tensor) { return tensor.on_device(); });
-    }
+    Problem on_device() const;
 
     /// D becomes C where it is accumulated, else NaN, so that whatever is not written shows.
     void poison_output();
@@ -68,6 +66,8 @@ private:
     template <typename View>
     Problem problem(const View& view) const;
 
+    void pack();
+
     ProblemSizes sizes_;
     Mirrored a_;
     Mirrored b_;
@@ -76,6 +76,8 @@ private:
     Mirrored group_sizes_;
     Mirrored d_;
     std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
+    PackedWeights packed_{};      // what the GPU is given of weights that it takes packed alone
+    measure::Buffer packed_bytes_;
     measure::Buffer blas_output_;
     std::vector<measure::Buffer> blas_scales_;
 };

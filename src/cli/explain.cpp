@@ -11,6 +11,7 @@
 #include "cli/explain_report.h"
 #include "cli/words.h"
 #include "output/table.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::cli {
 namespace {
@@ -64,7 +65,7 @@ ProblemSizes sizes_of(const ExplainArguments& arguments) {
 
 void explain_command(const ExplainArguments& arguments) {
     const ProblemSizes sizes = sizes_of(arguments);
-    const Problem problem = problem_of(sizes);
+    Problem problem = problem_of(sizes);
     const std::vector<Finding> findings = validate(problem, Backend::automatic, Check::shapes);
     if (!findings.empty()) {
         std::vector<std::string> messages;
@@ -72,6 +73,7 @@ void explain_command(const ExplainArguments& arguments) {
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
+    if (takes_packed_weights(problem)) problem = with_packed_shape(problem);  // as a GPU takes them
     const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {

@@ -146,7 +146,7 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     encode(driver_, index_, launch.a, "a.values", arguments.a);
     if (!launch.maps_groups) arguments.a_last = arguments.a;
     if (launch.a_last) encode(driver_, index_, *launch.a_last, "a.values", arguments.a_last);
-    encode(driver_, index_, launch.b, "b.values", arguments.b);
+    if (!launch.has_packed_weights) encode(driver_, index_, launch.b, "b.values", arguments.b);
     if (launch.d) encode(driver_, index_, *launch.d, "d", arguments.d);
     if (launch.a_scales) encode(driver_, index_, *launch.a_scales, "a.scales", arguments.a_scales);
     if (launch.a_scales_last) encode(driver_, index_, *launch.a_scales_last, "a.scales", arguments.a_scales_last);

@@ -14,9 +14,15 @@ inline bool same_kind(const Tensor& x, const Tensor& y) {
     return x.format == y.format && x.shape == y.shape && x.strides == y.strides && x.device == y.device;
 }
 
+inline bool same_kind(const PackedWeights& x, const PackedWeights& y) {
+    return x.version == y.version && x.bytes == y.bytes && x.device == y.device && x.recipe == y.recipe &&
+           x.activations == y.activations && x.grouped == y.grouped && x.groups == y.groups && x.n == y.n &&
+           x.k == y.k && x.tensor_scales == y.tensor_scales && x.wide_rows == y.wide_rows;
+}
+
 inline bool same_kind(const Operand& x, const Operand& y) {
     return x.granularity == y.granularity && same_kind(x.values, y.values) && same_kind(x.scales, y.scales) &&
-           same_kind(x.tensor_scale, y.tensor_scale);
+           same_kind(x.tensor_scale, y.tensor_scale) && same_kind(x.packed, y.packed);
 }
 
 /// All but the addresses and alpha.
@@ -44,7 +50,7 @@ inline bool same_addresses(const Problem& x, const Problem& y) {
     return x.d.data == y.d.data && x.a.values.data == y.a.values.data && x.b.values.data == y.b.values.data &&
            x.a.scales.data == y.a.scales.data && x.b.scales.data == y.b.scales.data &&
            x.a.tensor_scale.data == y.a.tensor_scale.data && x.b.tensor_scale.data == y.b.tensor_scale.data &&
-           x.c.data == y.c.data && x.groups.sizes.data == y.groups.sizes.data;
+           x.c.data == y.c.data && x.b.packed.data == y.b.packed.data && x.groups.sizes.data == y.groups.sizes.data;
 }
 
 }  // namespace tilewright::cuda

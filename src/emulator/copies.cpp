@@ -1,6 +1,9 @@
-// cp.async: copies of 4 bytes that each thread starts for itself, and the arrivals that wait for them.
+// cp.async: copies of 4 bytes that each thread starts for itself, and the arrivals that wait for them; cp.async.bulk:
+// runs of bytes.
 #include "emulator/machine.h"
 #include "emulator/race.h"
+
+#include <fmt/format.h>
 
 #include <cstring>
 
@@ -34,6 +37,25 @@ void copy_async(float& to, const float* from) {
     std::memcpy(&to, &undefined, sizeof to);
     hide_from_engines(offset, sizeof to);
     thread.copies.push_back({.to = offset, .from = from});
+}
+
+void bulk_load(void* to, const void* from, int bytes, Barrier& barrier) {
+    const Thread& issuer = me();
+    Block& block = *issuer.block;
+    const u32 offset = shared_offset(block, to, static_cast<u32>(bytes));
+    const u32 signal = shared_offset(block, &barrier, sizeof barrier);
+    if (bytes <= 0 || bytes % 16 != 0 || offset % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+        fail(fmt::format("bulk_load: {} bytes from {} to offset {}; all are multiples of 16", bytes, from, offset));
+    }
+    static_cast<void>(barrier_state(issuer, block, signal));
+    std::memset(block.shared + offset, 0xFF,
+                static_cast<std::size_t>(bytes));  // from here on it may change at any time
+    if (machine().loses_load()) return;
+    machine().run_or_delay([=, &issuer, &block] {
+        std::memcpy(block.shared + offset, from, static_cast<std::size_t>(bytes));
+        race::engine_writes(block.shared + offset, static_cast<std::size_t>(bytes), block.shared + signal);
+        deliver(issuer, block, signal, bytes);
+    });
 }
 
 void barrier_arrive_after_copies(Barrier& barrier) {

@@ -135,6 +135,8 @@ int load_shared(const int& from) { return read(from); }
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }
+WordPair load_shared(const WordPair& from) { return read(from); }
+WordQuad load_shared(const WordQuad& from) { return read(from); }
 void store_shared(u32& to, u32 value) { write(&to, &value, sizeof value); }
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
 
@@ -198,6 +200,12 @@ u32 permute_bytes(u32 low, u32 high, u32 selector) {
     for (int i = 0; i < 4; ++i) result |= static_cast<u32>(bytes >> 8 * (selector >> 4 * i & 7U) & 0xFFU) << 8 * i;
     me().fragments_fenced = false;
     return result;
+}
+
+u32 multiply_bytes(u32 a, u32 b) {
+    u32 sum = 0;
+    for (int i = 0; i < 32; i += 8) sum += (a >> i & 0xFFU) * (b >> i & 0xFFU);
+    return sum;
 }
 
 float fma(float a, float b, float c) {

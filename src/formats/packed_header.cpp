@@ -78,6 +78,7 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     packed.n = header.n;
     packed.k = header.k;
     packed.tensor_scales = header.tensor_scales;
+    packed.wide_rows = header.kept_at > header.wide_at;
     if (!has_sound_sections(header, formats::packed_sections(packed))) {
         refuse("a damaged header", "what pack_weights wrote");
     }

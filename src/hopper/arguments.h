@@ -124,12 +124,35 @@ struct GroupValues {
     }
 };
 
+/// Where packed weights have their tiles. Passed in place of the map of B.
+struct PackedTiles {
+    const u8* first;  // of group 0
+    int row_tiles;    // of 64 rows, of a group
+    int k_blocks;
+
+    /// The tile of rows 64 `row_tile`, next to that of the other half of their 128 rows.
+    const u8* at(int group, int row_tile, int k_block) const {
+        const int pair = row_tile / 2 * 2;
+        const i64 tile = (i64(group) * row_tiles + pair) * k_blocks + k_block * together(pair) + row_tile % 2;
+        return first + tile * packed_tile_bytes;
+    }
+    /// Tiles that are next to each other, from that of an even number on.
+    int together(int row_tile) const { return min(row_tiles - row_tile, 2); }
+
+    TensorMap as_map() const { return {{reinterpret_cast<u64>(first), u64(row_tiles), u64(k_blocks)}}; }
+    static PackedTiles from_map(const TensorMap& map) {
+        return {.first = reinterpret_cast<const u8*>(map.words[0]),
+                .row_tiles = int(map.words[1]),
+                .k_blocks = int(map.words[2])};
+    }
+};
+
 /// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices; grouped: for rows of A that follow from
 /// `sizes`, each group with a matrix of B.
 struct Arguments {
     TensorMap a;              // (k, row, batch), or (row, k, batch) if it is mn-major
     TensorMap a_last;         // dense: in boxes for the last row of tiles; k_mapped: GroupValues
-    TensorMap b;              // the same
+    TensorMap b;              // the same; packed weights: PackedTiles
     TensorMap d;              // (column, row, batch), if stored_by_tma
     TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
     TensorMap a_scales_last;  // the same, by row; stores_f32: C, if given, for a separate member changes other kernels

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 
 #include "base/math.h"
+#include "formats/packed_layout.h"
 #include "hopper/schedule/dense.h"
 #include "hopper/tile/roles.h"
 #include "hopper/tile/stage_layout.h"
@@ -38,6 +40,26 @@ hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, 
         .format = operand.recipe.scales == Format::ue8m0 ? hopper::ScaleFormat::ue8m0 : hopper::ScaleFormat::f32};
 }
 
+/// The factors of packed rows, which are the first words of pairs.
+hopper::ScaleView packed_row_factors(const Geometry& g) {
+    static_assert(offsetof(formats::PackedRow, end_factor) == 0);
+    static_assert(sizeof(formats::PackedWindow::codes) == hopper::packed_code_bytes);
+    constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
+    return {.data = g.k == 0 ? nullptr : g.b.packed.rows,
+            .batch_stride = g.b.packed.row_tiles * formats::packed_rows * words,
+            .row_stride = words,
+            .k_stride = 0,
+            .rows = static_cast<int>(g.n),
+            .k_blocks = 1,
+            .format = hopper::ScaleFormat::f32};
+}
+
+hopper::PackedTiles packed_tiles(const PackedGeometry& packed) {
+    return {.first = static_cast<const hopper::u8*>(packed.tiles),
+            .row_tiles = static_cast<int>(packed.row_tiles),
+            .k_blocks = static_cast<int>(packed.k_blocks)};
+}
+
 hopper::OutputView output_view(const OutputGeometry& output) {
     return {.data = output.data,
             .batch_stride = output.group_stride,
@@ -66,6 +88,10 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     hopper::Arguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
+    if (has_packed_weights(tile)) {
+        result.scales_b = packed_row_factors(g);
+        result.b = packed_tiles(g.b.packed).as_map();
+    }
     result.output = output_view(g.d);
     result.addend = output_view(g.c);
     result.format = output_format(g.output);
@@ -131,7 +157,8 @@ Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
     const planner::OperandSizes of_a = planner::sizes_of_a(g);
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, operand_a(tile));
-    result.b = value_map(g.b, of_b, tile, operand_b(tile));
+    result.has_packed_weights = has_packed_weights(tile);
+    if (!result.has_packed_weights) result.b = value_map(g.b, of_b, tile, operand_b(tile));
     if (maps_groups(tile)) make_templates(g, result);
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);

@@ -22,6 +22,7 @@ struct Launch {
     std::optional<hopper::TensorMapDescription> a_scales{};  // if scales_by_tma and A has scales of rows in the loop
     std::optional<hopper::TensorMapDescription> a_scales_last{};  // the same, of scales by row; stores_f32: C
     std::optional<hopper::TensorMapDescription> b_scales{};       // the same of B
+    bool has_packed_weights = false;                              // arguments.b has them, and no map
     bool maps_groups = false;  // the kernel writes maps of A and B itself, from these and what a_last holds
     int blocks = 0;            // persistent; 0: nothing to launch
     int cluster = 1;

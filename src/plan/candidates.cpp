@@ -12,8 +12,10 @@ struct Block {
     int warpgroups;
 };
 
-// Rows that one or two warpgroups own 64 or 128 of; 192 takes three (third best of the promoted loops).
+// Rows that one or two warpgroups own 64 or 128 of; 192 takes three (third best of the promoted loops). Packed weights
+// take four, each of which decodes 64 rows while the others multiply.
 constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2}};
+constexpr std::pair packed_rows_choice{256, 4};
 constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 40, 48, 64, 72, 80, 88, 96, 104, 112, 128, 136, 160, 192};
@@ -42,7 +44,9 @@ std::vector<hopper::Tile> candidates(const hopper::Tile& family) {
     hopper::Tile tile = family;
     for (bool swap : {false, true}) {
         tile.swap_ab = swap;
-        for (const auto& [m, warpgroups] : row_choices) {
+        std::vector rows(row_choices.begin(), row_choices.end());
+        if (has_packed_weights(family)) rows.push_back(packed_rows_choice);
+        for (const auto& [m, warpgroups] : rows) {
             tile.shape.m = m;
             tile.shape.warpgroups = warpgroups;
             const auto add = [&](const auto& columns) {

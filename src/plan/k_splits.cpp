@@ -3,6 +3,7 @@
 #include "hopper/schedule/dense.h"
 #include "plan/choose.h"
 #include "plan/legality.h"
+#include "problem/canonical_order.h"
 
 namespace tilewright::planner {
 
@@ -16,7 +17,9 @@ std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k) {
 }
 
 std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
-    const Workload work = describe(problem);
+    Workload work = describe(problem);
+    // Weights that are not packed have the bits of packed ones.
+    if (is_mxfp4(work.recipe.b) && is_fp8(work.recipe.a.values)) work.geometry.b.packed.given = true;
     if (work.empty() || !obstacles(work).empty()) return {};
     return k_splits(choose(work, device, tuned_rows()), work.k);
 }

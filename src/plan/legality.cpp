@@ -51,6 +51,22 @@ Reason mn_major_operand(const hopper::Tile& tile, const Workload&, const DeviceD
     return fmt::format("{}: {} is loaded in {} rows at a time", block(tile), operand, hopper::mn_major_box);
 }
 
+/// Packed weights are decoded in registers, as mma A, 64 rows at a time, and loaded 128 at a time.
+Reason packed_weights(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
+    if (!has_packed_weights(tile)) return std::nullopt;
+    if (!tile.swap_ab) {
+        return fmt::format("{}: packed weights have to be on the tensor core's rows, with swap", block(tile));
+    }
+    if (shares_operand(tile)) {
+        return fmt::format("{}: blocks share operands in shared memory, and packed weights are taken from registers",
+                           block(tile));
+    }
+    if (tile.shape.m == hopper::packed_tile_rows || tile.shape.m % (2 * hopper::packed_tile_rows) == 0) {
+        return std::nullopt;
+    }
+    return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));
+}
+
 Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
@@ -142,7 +158,7 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 }  // namespace
 
 std::vector<Finding> obstacles(const Workload& work) {
-    return hopper_obstacles(work.recipe, mn_major(work.geometry), work.grouping);
+    return hopper_obstacles({work.recipe, mn_major(work.geometry), work.grouping, weight_kind(work.geometry.b.packed)});
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
@@ -155,10 +171,15 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& w
         const char* name;
         Reason (*check)(const hopper::Tile&, const Workload&, const DeviceDescription&);
     };
-    constexpr std::array rules{Rule{"wgmma", wgmma_shape},    Rule{"wgmma", mn_major_operand},
-                               Rule{"registers", registers},  Rule{"shared memory", shared_memory},
-                               Rule{"cluster", cluster_size}, Rule{"cluster", pairs},
-                               Rule{"split k", split},        Rule{"k-grouped", groups_of_k}};
+    constexpr std::array rules{Rule{"wgmma", wgmma_shape},
+                               Rule{"wgmma", mn_major_operand},
+                               Rule{"wgmma", packed_weights},
+                               Rule{"registers", registers},
+                               Rule{"shared memory", shared_memory},
+                               Rule{"cluster", cluster_size},
+                               Rule{"cluster", pairs},
+                               Rule{"split k", split},
+                               Rule{"k-grouped", groups_of_k}};
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
     }

@@ -12,8 +12,12 @@ namespace {
 constexpr const char* gpu = " for a Hopper GPU";
 constexpr const char* use_cpu = "run it on the CPU backend";
 
+bool is_served_fp8(const OperandRecipe& side) {
+    return is_fp8(side.values) && side.granularity != Granularity::block_1x32;
+}
+
 void add_side(const char* operand, const OperandRecipe& side, std::vector<Finding>& findings) {
-    if (is_fp8(side.values) && side.granularity != Granularity::block_1x32) return;
+    if (is_served_fp8(side)) return;
     findings.push_back({.operand = operand,
                         .given = name(side),
                         .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales") + gpu,
@@ -31,6 +35,26 @@ void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
          .given = name(recipe),
          .expected = std::string("tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128") + gpu + " in this version",
          .advice = use_cpu});
+}
+
+/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row or 1x128.
+void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
+    const auto& [a, b] = call.recipe;
+    const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
+                         const char* advice) {
+        findings.push_back({.operand = operand, .given = given, .expected = expected + gpu, .advice = advice});
+    };
+    const bool is_mxfp4 = b.values == Format::e2m1 && b.granularity == Granularity::block_1x32;
+    if (!is_mxfp4) add("b.packed", name(b), "packed mxfp4", use_cpu);
+    const bool scaled_by_blocks = a.granularity == Granularity::block_128x128 || a.granularity == Granularity::none;
+    if (!is_served_fp8(a) || scaled_by_blocks) {
+        add("a", name(a), "fp8 with tensor, row or 1x128 scales next to packed weights", use_cpu);
+    }
+    if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
+    if (call.weights == WeightKind::packed_with_wide_rows) {
+        add("b.packed", "rows whose scales differ by more than 2^11",
+            "weights whose scales are closer in every row, in this version,", use_cpu);
+    }
 }
 
 Finding along_k(const char* operand, const char* rows, Grouping grouping) {
@@ -78,12 +102,22 @@ MnMajor mn_major(const Geometry& g) {
     return {.a = is_mn_major(g.a.value_strides, g.m, g.k), .b = is_mn_major(g.b.value_strides, g.n, g.k)};
 }
 
-std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Grouping grouping) {
+WeightKind weight_kind(const PackedGeometry& packed) {
+    if (!packed.given) return WeightKind::ordinary;
+    return packed.wide_rows ? WeightKind::packed_with_wide_rows : WeightKind::packed;
+}
+
+std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
-    add_side("a", recipe.a, findings);
-    add_side("b", recipe.b, findings);
-    if (findings.empty()) add_pair(recipe, findings);
-    add_order(order, grouping, findings);
+    if (call.weights != WeightKind::ordinary) {
+        add_packed(call, findings);
+        if (call.order.a) findings.push_back(along_k("a.values", "m", call.grouping));
+        return findings;
+    }
+    add_side("a", call.recipe.a, findings);
+    add_side("b", call.recipe.b, findings);
+    if (findings.empty()) add_pair(call.recipe, findings);
+    add_order(call.order, call.grouping, findings);
     return findings;
 }
 
@@ -150,9 +184,11 @@ MnMajor mn_major(const Problem& p) {
 
 }  // namespace
 
-void check_hopper(const Problem& p, Check check, Findings& findings) {
+void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
-        for (Finding& obstacle : hopper_obstacles({recipe_of(p.a), recipe_of(p.b)}, mn_major(p), p.groups.grouping)) {
+        const WeightKind weights = weight_kind({.given = packed.given(), .wide_rows = packed.wide_rows});
+        for (Finding& obstacle :
+             hopper_obstacles({{recipe_of(p.a), recipe_of(p.b)}, mn_major(p), p.groups.grouping, weights})) {
             findings.add(std::move(obstacle));
         }
     }
@@ -174,10 +210,17 @@ void check_hopper(const Problem& p, Check check, Findings& findings) {
         if (p.groups.grouping == Grouping::k_grouped_flat && !transposed) continue;
         check_value_strides(named, transposed ? rank - 2 : rank - 1, is_a ? "m" : "n", findings);
     }
-    if (check == Check::call) check_hopper_addresses(p, findings);
+    if (check == Check::call) check_hopper_addresses(p, packed, findings);
 }
 
-void check_hopper_addresses(const Problem& p, Findings& findings) {
+void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findings& findings) {
+    const std::uintptr_t rest = std::bit_cast<std::uintptr_t>(packed.data) % hopper_packed_alignment;
+    if (packed.given() && rest != 0) {
+        findings.add({.operand = "b.packed",
+                      .given = "an address that is " + std::to_string(rest) + " modulo 128",
+                      .expected = std::string("a multiple of 128") + gpu,
+                      .advice = "copy it to aligned memory, or run it on the CPU backend"});
+    }
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
         const Tensor& tensor = *named.tensor;
         if (has_sound_shape(tensor) && !is_empty(tensor) && is_fp8(tensor.format)) check_base(named, findings);

@@ -56,10 +56,10 @@ void check_memory(const Problem& problem, Backend backend, Findings& findings);
 /// A backend that exists.
 void check_backend(Backend backend, Findings& findings);
 
-/// What the Hopper backend asks beyond what every backend does.
-void check_hopper(const Problem& problem, Check check, Findings& findings);
+/// What the Hopper backend asks beyond what every backend does, of the call with ordinary weights, which `packed` were.
+void check_hopper(const Problem& problem, const PackedWeights& packed, Check check, Findings& findings);
 
 /// Addresses of A and B on the Hopper backend.
-void check_hopper_addresses(const Problem& problem, Findings& findings);
+void check_hopper_addresses(const Problem& problem, const PackedWeights& packed, Findings& findings);
 
 }  // namespace tilewright::validation

@@ -2,7 +2,9 @@
 
 #include "base/math.h"
 #include "formats/element.h"
+#include "formats/packed_layout.h"
 #include "problem/axes.h"
+#include "problem/checks.h"
 #include "problem/mixed_rows.h"
 
 #include <tilewright/error.h>
@@ -40,6 +42,18 @@ OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool g
         g.tensor_scale = operand.tensor_scale.data;
         g.tensor_scale_stride = operand.tensor_scale.shape[0] > 1 ? operand.tensor_scale.strides[0] : 0;
     }
+    return g;
+}
+
+PackedGeometry packed_geometry(const PackedWeights& packed) {
+    const formats::PackedSections sections = formats::packed_sections(packed);
+    PackedGeometry g{.given = true,
+                     .wide_rows = packed.wide_rows,
+                     .row_tiles = sections.row_tiles(),
+                     .k_blocks = sections.k_blocks()};
+    if (packed.data == nullptr) return g;
+    g.rows = static_cast<const std::byte*>(packed.data) + sections.rows_at();
+    g.tiles = static_cast<const std::byte*>(packed.data) + sections.tiles_at();
     return g;
 }
 
@@ -179,6 +193,12 @@ std::vector<GroupGemm> all_gemms(const Geometry& g) {
 }  // namespace
 
 Geometry geometry(const Problem& p) {
+    if (p.b.packed.given()) {
+        Geometry g = geometry(validation::with_ordinary_weights(p));
+        g.b.packed = packed_geometry(p.b.packed);
+        g.b.values = g.b.scales = g.b.tensor_scale = nullptr;
+        return g;
+    }
     const Grouping grouping = p.groups.grouping;
     Geometry g;
     g.a = operand_geometry(p.a, a_is_transposed(p.layout), has_group_dimension_a(grouping));

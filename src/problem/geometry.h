@@ -16,6 +16,16 @@ struct Strides {
     std::int64_t k = 0;
 };
 
+/// Packed weights, whose sections formats/packed_layout.h describes; `values` and `scales` then mean nothing.
+struct PackedGeometry {
+    bool given = false;
+    bool wide_rows = false;
+    const void* rows = nullptr;   // factors of the sums of rows; null without memory, as below
+    const void* tiles = nullptr;  // codes and scales
+    std::int64_t row_tiles = 0;   // of a group
+    std::int64_t k_blocks = 0;
+};
+
 struct OperandGeometry {
     OperandRecipe recipe;
     const void* values = nullptr;
@@ -27,6 +37,7 @@ struct OperandGeometry {
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
     bool flat = false;                     // k_grouped_flat: a group's rows follow one another, k_g elements apart
+    PackedGeometry packed{};               // of b alone
 
     int row_block() const { return tilewright::row_block(recipe.granularity); }
     int k_block() const { return tilewright::k_block(recipe.granularity); }

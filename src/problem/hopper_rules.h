@@ -3,6 +3,7 @@
 
 #include <tilewright/problem.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "problem/geometry.h"
@@ -19,9 +20,28 @@ struct MnMajor {
 /// either way, along k.
 MnMajor mn_major(const Geometry& geometry);
 
+/// How b is given.
+enum class WeightKind : std::uint8_t {
+    ordinary,
+    packed,
+    packed_with_wide_rows,
+};
+WeightKind weight_kind(const PackedGeometry& packed);
+
+/// What kernels multiply where both sides of a recipe are given so.
+struct HopperCall {
+    Recipe recipe{};
+    MnMajor order{};
+    Grouping grouping = Grouping::dense;
+    WeightKind weights = WeightKind::ordinary;
+};
+
 /// Recipes, orders of values and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
 /// obstacle.
-std::vector<Finding> hopper_obstacles(const Recipe& recipe, MnMajor order, Grouping grouping);
+std::vector<Finding> hopper_obstacles(const HopperCall& call);
+
+/// Packed weights are loaded in runs of bytes from multiples of this on.
+inline constexpr std::int64_t hopper_packed_alignment = 128;
 
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;

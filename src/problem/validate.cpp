@@ -27,16 +27,19 @@ std::vector<Finding> validate(const Problem& call, Backend asked, Check check) {
     check_options(problem, findings);
     if (check == Check::call) check_memory(problem, backend, findings);
     check_backend(backend, findings);
-    if (backend == Backend::hopper) check_hopper(problem, check, findings);
+    if (backend == Backend::hopper) check_hopper(problem, call.b.packed, check, findings);
     return findings.take();
 }
 
-std::vector<Finding> validate_addresses(const Problem& problem, Backend asked) {
+std::vector<Finding> validate_addresses(const Problem& call, Backend asked) {
     using namespace validation;
-    const Backend backend = resolve(problem, asked);
+    const Backend backend = resolve(call, asked);
     Findings findings;
+    check_packed(call, Check::call, findings);
+    if (packed_is_unknown(call, Check::call)) return findings.take();
+    const Problem problem = with_ordinary_weights(call);
     check_memory(problem, backend, findings);
-    if (backend == Backend::hopper) check_hopper_addresses(problem, findings);
+    if (backend == Backend::hopper) check_hopper_addresses(problem, call.b.packed, findings);
     return findings.take();
 }
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "measure/span.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::verify {
 namespace {
@@ -33,12 +34,19 @@ void synchronize() { cuda::driver().require(cuda::driver().call.context_synchron
 }  // namespace
 
 bool taken_by_gpu(Problem problem) {
+    if (takes_packed_weights(problem)) {
+        const bool wide = pack_weights(problem.b, PackedFor::fp8).packed.wide_rows;
+        problem = with_packed_shape(problem);
+        problem.b.packed.wide_rows = wide;
+        problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
+    }
     for_each_tensor(problem, [](const char*, Tensor& tensor) { tensor.device = {.kind = DeviceId::Kind::cuda}; });
     return validate(problem, Backend::hopper, Check::shapes).empty();
 }
 
 GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device) : problem_(original.problem()) {
     const bool in_place = problem_.c.given() && problem_.c.data == problem_.d.data;
+    if (takes_packed_weights(problem_)) pack_weights_of(original);
     for_each_tensor(problem_, [&](const std::string& name, Tensor& tensor) {
         if (!tensor.given() || (in_place && name == "c")) return;
         const bool values = name == "a" || name == "b";  // TMA asks for 16 bytes there
@@ -52,6 +60,13 @@ GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device) : 
         problem_.c.device = d.device;
     }
     synchronize();
+}
+
+void GpuCase::pack_weights_of(const check::Case& original) {
+    packed_ = pack_weights(original.problem().b, PackedFor::fp8);
+    packed_bytes_ = row_major(packed_.packed.data, Format::ue8m0, {packed_.packed.bytes});
+    problem_.b = {.packed = packed_};
+    place("b.packed", packed_bytes_, 0);
 }
 
 void GpuCase::place(const std::string& name, Tensor& tensor, std::int64_t shift) {
@@ -72,6 +87,9 @@ void GpuCase::move_to(int device) {
         placed.tensor->data = memory_.data() + placed.offset;
         placed.tensor->device = {.kind = DeviceId::Kind::cuda, .index = device};
     }
+    if (!packed_bytes_.given()) return;
+    problem_.b.packed.data = packed_bytes_.data;
+    problem_.b.packed.device = packed_bytes_.device;
 }
 
 void GpuCase::reset_output() const {

@@ -12,13 +12,14 @@
 
 namespace tilewright::verify {
 
-/// Whether the Hopper backend takes a call of these shapes, formats and strides, were its tensors on a GPU.
+/// Whether the Hopper backend takes this call, were its tensors on a GPU and its weights packed where it wants that.
 bool taken_by_gpu(Problem problem);
 
 class GpuCase {
 public:
-    /// Copies the case as it is now. C that is D stays so. Outputs and scales begin `shift` elements behind a multiple
-    /// of 256 bytes, so that no address is a multiple of more than the backend asks for.
+    /// Copies the case as it is now, with packed weights where the backend takes no others. C that is D stays so.
+    /// Outputs and scales begin `shift` elements behind a multiple of 256 bytes, so that no address is a multiple of
+    /// more than the backend asks for.
     explicit GpuCase(const check::Case& original, std::int64_t shift = 0, int device = 0);
 
     /// With all tensors on the device.
@@ -46,12 +47,15 @@ private:
         std::size_t offset = 0;
         std::size_t bytes = 0;
     };
+    void pack_weights_of(const check::Case& original);
     void place(const std::string& name, Tensor& tensor, std::int64_t shift);
     void move_to(int device);
     std::string damage_at(std::size_t offset) const;
     const Placed& placed_output() const { return placed_.back(); }
 
     Problem problem_;
+    OwnedPackedWeights packed_;
+    Tensor packed_bytes_;
     std::vector<Placed> placed_;    // D is the last
     std::vector<std::byte> image_;  // of all the memory, as it was copied
     measure::Buffer memory_;

@@ -38,7 +38,7 @@ hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geome
     arguments.report = &report;
     arguments.a = emulator::encode(launch.a);
     if (!launch.maps_groups) arguments.a_last = launch.a_last ? emulator::encode(*launch.a_last) : arguments.a;
-    arguments.b = emulator::encode(launch.b);
+    if (!launch.has_packed_weights) arguments.b = emulator::encode(launch.b);
     if (launch.d) arguments.d = emulator::encode(*launch.d);
     if (launch.a_scales) arguments.a_scales = emulator::encode(*launch.a_scales);
     if (launch.a_scales_last) arguments.a_scales_last = emulator::encode(*launch.a_scales_last);
@@ -59,6 +59,18 @@ hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geome
 }
 
 namespace {
+
+/// The call with packed weights, where the tile takes them.
+struct PackedCase {
+    PackedCase(const check::Case& test, const hopper::Tile& tile) : problem(test.problem()) {
+        if (!has_packed_weights(tile)) return;
+        weights = pack_weights(problem.b, PackedFor::fp8);
+        problem.b = {.packed = weights};
+    }
+
+    OwnedPackedWeights weights;
+    Problem problem;
+};
 
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
@@ -123,9 +135,10 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     cpu::run_exact(g, cpu::ExactOptions{.threads = 1, .k_splits = k_splits});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
+    const PackedCase packed(test, kernel.tile);
     emulator::Counts counts;
     try {
-        const hopper::KernelReport report = run_on_emulator(kernel, g, run, &counts);
+        const hopper::KernelReport report = run_on_emulator(kernel, geometry(packed.problem), run, &counts);
         if ((report.producer.word | report.consumer.word | report.mixed.word) != 0) return "a report to the host";
     } catch (const emulator::Error& error) {
         return error.what();

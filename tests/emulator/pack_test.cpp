@@ -39,6 +39,7 @@ constexpr std::array timings{std::pair{Timing::early, Timing::early}, std::pair{
                              std::pair{Timing::late, Timing::early}, std::pair{Timing::late, Timing::late}};
 
 std::string operand(const Tile& tile, hopper::Storage storage, Scaling scaling, bool powers) {
+    if (storage == hopper::Storage::packed_e2m1) return "mxfp4";
     std::string text = storage == hopper::Storage::e5m2 ? "e5m2." : "";
     switch (scaling) {
         case Scaling::block_1x128: text += "1x128"; break;

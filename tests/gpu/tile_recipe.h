@@ -8,6 +8,9 @@
 namespace tilewright::test {
 
 inline const char* tile_recipe(const hopper::Tile& tile) {
+    if (has_packed_weights(tile)) {
+        return tile.a.scaling == hopper::Scaling::epilogue ? "row:mxfp4" : "1x128:mxfp4";
+    }
     if (tile.a.scaling == hopper::Scaling::epilogue) return "row:row";
     return tile.b.scaling == hopper::Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128";
 }

@@ -105,8 +105,12 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
         for (Accumulation accumulation : {Accumulation::promoted, Accumulation::unpromoted}) {
             const auto order = canonical_order(recipe, accumulation);
             if (!order) continue;  // f16, f32: the CPU's `fast` arithmetic only
-            if (!hopper_obstacles(recipe, {}, Grouping::dense).empty()) continue;  // no kernel
+            const bool packed = is_mxfp4(recipe.b);
+            const WeightKind weights = packed ? WeightKind::packed : WeightKind::ordinary;
+            if (!hopper_obstacles({.recipe = recipe, .weights = weights}).empty()) continue;  // no kernel
+            if (packed && accumulation == Accumulation::unpromoted) continue;                 // validation refuses it
             planner::Workload work;
+            work.geometry.b.packed.given = packed;
             work.recipe = recipe;
             work.accumulation = accumulation;
             const Tile tile = planner::family_tile(work);

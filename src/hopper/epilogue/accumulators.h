@@ -34,7 +34,13 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<tile>& c) {
     }
 }
 
-/// accumulator * (scale of the row * scale of the column).
+/// sum * (scale of the row * scale of the column). The factor of a row of packed weights is no scale to the canonical
+/// order: it multiplies what the tokens' scale has multiplied.
+template <Tile tile>
+TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
+    return has_packed_weights(tile) ? sum * column * row : sum * (row * column);
+}
+
 template <Tile tile>
 TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
@@ -56,7 +62,9 @@ TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>&
             float* value =
                 &accumulators[half * wgmmas_along_n(tile) + column / wgmma_n(tile)][column % wgmma_n(tile) / 2];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) value[i] *= rows[half][i / 2] * (i % 2 == 0 ? columns.x : columns.y);
+            for (int i = 0; i < 4; ++i) {
+                value[i] = scaled<tile>(value[i], rows[half][i / 2], i % 2 == 0 ? columns.x : columns.y);
+            }
         }
     }
     release_epilogue_scales(c);
@@ -71,7 +79,7 @@ TILEWRIGHT_DEVICE void scale_fragment(const Consumer<tile>& c, Quad& values, int
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float row = load_shared(c.shared.row_scales[slot][m + i / 2 * fragment_row_step(tile)]);
-        values.values[i] *= row * (i % 2 == 0 ? columns.x : columns.y);
+        values.values[i] = scaled<tile>(values.values[i], row, i % 2 == 0 ? columns.x : columns.y);
     }
 }
 

@@ -34,7 +34,11 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ones, 0, 0);
         load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ones, 0, 0);
     } else {
-        load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
+        if constexpr (has_packed_weights(tile) && tile.a.scaling != Scaling::epilogue) {
+            load_scales<d_rows(tile)>(columns, ScaleView{}, 0, 0);  // the rows of B have factors all the same
+        } else {
+            load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
+        }
         load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
                                      is_k_grouped(tile) ? work.batch : work.group, work.column);
     }

@@ -99,7 +99,9 @@ TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, 
             warpgroup * rows_per_warpgroup(tile) + warp % 4 * warp_rows + lane / 4 * (pairs_rows(tile) ? 2 : 1),
         .k_blocks = k_slice_of<tile>(arguments).count,
         .mma_a_descriptor =
-            matrix_descriptor(shared.mma_a_values[0] + warpgroup * rows_per_warpgroup(tile) * row_bytes),
+            has_packed_weights(tile)
+                ? 0
+                : matrix_descriptor(shared.mma_a_values[0] + warpgroup * rows_per_warpgroup(tile) * row_bytes),
         .mma_b_descriptor = matrix_descriptor(shared.mma_b_values[0]),
         .by_tma = arguments.stored_by_tma,
     };

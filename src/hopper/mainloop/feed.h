@@ -3,21 +3,10 @@
 // last.
 #pragma once
 
-#include "hopper/block/consumer.h"
+#include "hopper/mainloop/feed_packed.h"
+#include "hopper/mainloop/fragments.h"
 
 namespace tilewright::hopper {
-
-template <Tile tile, FeedKind kind = feed_of(tile)>
-struct Feed;
-
-inline constexpr int descriptor_bytes = 16;
-
-/// The subtile's rows of mma B, at the stage `c.ring`.
-template <Tile tile>
-TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile) {
-    const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
-    return c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
-}
 
 /// Both operands from shared memory: d (+)= the subtile's rows of mma A times its rows of mma B, of the stage `c.ring`.
 template <Tile tile>
@@ -29,7 +18,7 @@ TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<til
     const MatrixDescriptor b = mma_b_rows(c, subtile);
 #pragma unroll
     for (int step = 0; step < wgmma_steps; ++step) {
-        wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
+        wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
             d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
             accumulate || step > 0);
     }
@@ -49,7 +38,7 @@ struct Feed<tile, FeedKind::shared> {
 /// mma A is mn-major: a stage has 128 bytes of its rows for each k, in the swizzle of all rows of 128 bytes. ldmatrix
 /// gives a lane pairs of neighbouring rows for two k at a time; two permutes make four k of each row out of two pairs.
 template <Tile tile>
-struct Feed<tile, FeedKind::transposed> {
+struct Feed<tile, FeedKind::transposed> : Fragments<tile> {
     static_assert(tile.shape.m % mn_major_box == 0);
 
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& c) : place_(place(c)) {
@@ -61,28 +50,10 @@ struct Feed<tile, FeedKind::transposed> {
 
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
         if (subtile % wgmmas_along_n(tile) == 0) load(c, subtile / wgmmas_along_n(tile));
-        wgmma_fence();
-        const MatrixDescriptor b = mma_b_rows(c, subtile);
-#pragma unroll
-        for (int step = 0; step < wgmma_steps; ++step) {
-            wgmma<wgmma_n(tile), mma_a(tile).spec.storage, mma_b(tile).spec.storage>(
-                d, fragments_[held(subtile)][step], b + step * (wgmma_k_bytes / descriptor_bytes),
-                accumulate || step > 0);
-        }
-    }
-
-    TILEWRIGHT_DEVICE void complete() {
-#pragma unroll
-        for (int i = 0; i < wgmma_steps * held_rows(tile) / wgmma_m; ++i) {
-            pin(fragments_[i / wgmma_steps][i % wgmma_steps]);
-        }
+        Fragments<tile>::issue(c, d, subtile, accumulate);
     }
 
 private:
-    static constexpr int held(int subtile) {
-        return subtile / wgmmas_along_n(tile) * wgmma_m % held_rows(tile) / wgmma_m;
-    }
-
     /// Which of the 32 k of a step a lane's address is for: rows 2 i and 2 i + 1 of a matrix are for the lanes i of
     /// four, which need k 4 i .. 4 i + 3 (in matrices 2 and 3: 16 more) from two matrices. Eight rows of a matrix must
     /// differ modulo 8, or they share banks: so the last two lanes take their pairs the other way round.
@@ -111,13 +82,12 @@ private:
         for (int step = 0; step < wgmma_steps; ++step) {
 #pragma unroll
             for (int i = 0; i < fragment_words; ++i) {
-                fragments_[held(half * wgmmas_along_n(tile))][step][i] = permute_bytes(
+                this->words[Fragments<tile>::held(half * wgmmas_along_n(tile))][step][i] = permute_bytes(
                     pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
             }
         }
     }
 
-    u32 fragments_[held_rows(tile) / wgmma_m][wgmma_steps][fragment_words];  // as wgmma takes them
     int place_;
     u32 first_row_;  // selectors of the bytes of a lane's two rows
     u32 second_row_;

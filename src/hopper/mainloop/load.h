@@ -124,6 +124,28 @@ private:
         return value_bytes_per_stage(tile) - (d_rows(tile) - rows) * row_bytes;
     }
 
+    /// Tiles of packed weights before the end of B, of those that a tile of D has.
+    TILEWRIGHT_DEVICE int packed_tiles(const WorkTile& work) {
+        const int left = PackedTiles::from_map(arguments_.b).row_tiles - work.column / packed_tile_rows;
+        return min(left, d_columns(tile) / packed_tile_rows);
+    }
+
+    TILEWRIGHT_DEVICE int missing_packed_bytes(const WorkTile& work) {
+        return (d_columns(tile) / packed_tile_rows - packed_tiles(work)) * packed_tile_bytes;
+    }
+
+    /// The two tiles of 128 rows are next to each other in memory too.
+    TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTile& work, int k_block) {
+        const PackedTiles packed = PackedTiles::from_map(arguments_.b);
+        const int first = work.column / packed_tile_rows, count = packed_tiles(work);
+#pragma unroll
+        for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {
+            if (i >= count) break;
+            bulk_load(shared_.values_of_b(ring_.stage) + i * packed_tile_bytes,
+                      packed.at(work.group, first + i, k_block), min(count - i, 2) * packed_tile_bytes, full);
+        }
+    }
+
     TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, int k_block, int rows) {
         constexpr OperandTile a = operand_a(tile);
         u8* const to = shared_.values_of_a(ring_.stage);
@@ -188,13 +210,18 @@ private:
             if constexpr (maps_groups(tile)) {
                 if (!this->loads()) bytes -= value_bytes(rows);
             }
+            if constexpr (has_packed_weights(tile)) bytes -= missing_packed_bytes(work);
             barrier_arrive_expect(full, bytes);
             if constexpr (maps_groups(tile)) {
                 if (this->loads()) load_values_of_group(full, work, k_block);
             } else {
                 if (has_rows) load_a(full, work, k_block, rows);
-                load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full, k_block * tile.shape.k,
-                                                 work.column, matrix_of<tile>(work.group));
+                if constexpr (has_packed_weights(tile)) {
+                    load_packed(full, work, k_block);
+                } else {
+                    load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full,
+                                                     k_block * tile.shape.k, work.column, matrix_of<tile>(work.group));
+                }
             }
             if (a_scales) load_a_scales(full, work, k_block, rows);
             if (has_b_scales && scales) {

@@ -108,6 +108,8 @@ struct PromotionScales {
     TILEWRIGHT_DEVICE float for_element(int subtile, int k_block_in_copy, int j, int i) const {
         if constexpr (tile.swap_ab && has_block_scales(tile)) {
             return block[0][k_block_in_copy] * column[2 * j + i % 2];
+        } else if constexpr (scales_mma_columns(tile) && !scales_mma_rows(tile)) {
+            return column[2 * j + i % 2];
         } else if constexpr (scales_mma_columns(tile)) {
             return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
         } else {

@@ -11,6 +11,9 @@ namespace tilewright::hopper {
 /// A k-block whose wgmmas are issued, and what promotes it.
 template <Tile tile>
 struct InFlight {
+    TILEWRIGHT_DEVICE explicit InFlight(const Consumer<tile>& c) : feed(c) {}
+
+    Feed<tile> feed;
     Partial<tile> partial;
     PromotionScales<tile> scales;
 };
@@ -20,7 +23,7 @@ TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, InFlight<tile>& block) {
     c.wait_full();
     pin(block.partial);
     wgmma_fence();
-    issue(c, block.partial, 0, false);
+    block.feed.issue(c, block.partial, 0, false);
     wgmma_commit();
 }
 
@@ -38,6 +41,7 @@ TILEWRIGHT_DEVICE void read_scales(Consumer<tile>& c, PromotionScales<tile>& sca
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(Accumulators<tile>& accumulators, InFlight<tile>& block) {
     pin(block.partial);
+    block.feed.complete();
     promote<tile>(accumulators[0], block.partial, block.scales, 0, {});
 }
 
@@ -58,7 +62,7 @@ TILEWRIGHT_DEVICE void step(Consumer<tile>& c, Accumulators<tile>& accumulators,
 template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_two_partials(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                              const StoreSubtile& store_subtile) {
-    InFlight<tile> even, odd;
+    InFlight<tile> even(c), odd(c);
     issue<tile>(c, even);
     store_subtile(0);
     clear<tile>(accumulators);

@@ -112,6 +112,8 @@ void barrier_reset(Barrier& barrier, int arrivals);
 void tma_prefetch(const TensorMap& map);
 /// The bytes arrive at `barrier`. `to` is aligned to 128 bytes (1024 if swizzled).
 void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z);
+/// `bytes` that follow one another, a multiple of 16, from and to multiples of 16: no tensor.
+void bulk_load(void* to, const void* from, int bytes, Barrier& barrier);
 /// To the same place in each block of the cluster whose bit is set in `blocks`; bytes arrive at each one's barrier.
 void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z, u16 blocks);
 void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
@@ -186,10 +188,19 @@ struct alignas(16) IntQuad {
     int values[4];
 };
 
+struct alignas(8) WordPair {
+    u32 values[2];
+};
+struct alignas(16) WordQuad {
+    u32 values[4];
+};
+
 float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
 int load_shared(const int& from);
+WordPair load_shared(const WordPair& from);
+WordQuad load_shared(const WordQuad& from);
 /// st.async to the same place in block `rank` of the cluster; the bytes complete a phase of its `barrier`.
 void store_peer(Quad& to, Quad value, Barrier& barrier, int rank);
 void store_shared(int& to, int value);
@@ -228,6 +239,8 @@ void store_global(Quad* to, Quad value);
 
 /// prmt: byte i of the result is byte (selector >> 4 i) % 8 of `low` and `high` in turn.
 u32 permute_bytes(u32 low, u32 high, u32 selector);
+/// dp4a: the sum of the products of the four bytes of each.
+u32 multiply_bytes(u32 a, u32 b);
 
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hopper/ptx/ptx_barriers_sm90.h"
+#include "hopper/ptx/ptx_packed_sm90.h"
 #include "hopper/ptx/wgmma_generated.h"
 
 namespace tilewright::hopper {

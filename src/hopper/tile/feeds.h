@@ -9,9 +9,11 @@ namespace tilewright::hopper {
 enum class FeedKind : unsigned char {
     shared,      // mma A too, along k
     transposed,  // mma A is mn-major: it passes through registers, which ldmatrix and byte permutes fill along k
+    decoded,     // mma A is packed: its codes become e4m3 in registers
 };
 
 constexpr FeedKind feed_of(const Tile& tile) {
+    if (mma_a(tile).is_packed()) return FeedKind::decoded;
     return mma_a(tile).is_mn_major() ? FeedKind::transposed : FeedKind::shared;
 }
 constexpr bool feeds_registers(const Tile& tile) { return feed_of(tile) != FeedKind::shared; }
@@ -25,7 +27,7 @@ constexpr int feed_registers(const Tile& tile) { return feeds_registers(tile) ? 
 
 /// ldmatrix transposes pairs of bytes, two neighbouring rows of an mn-major operand: the rows that the tensor core
 /// takes for r and r + 8 of a warp's 16 are 2 r and 2 r + 1. Nothing but the epilogue and scales of rows can tell.
-constexpr bool pairs_rows(const Tile& tile) { return feed_of(tile) == FeedKind::transposed; }
+constexpr bool pairs_rows(const Tile& tile) { return mma_a(tile).is_mn_major(); }
 /// The first of the two rows of a warp's 16 that a lane's accumulators have, and from it to the second.
 constexpr int fragment_row(const Tile& tile, int lane) { return pairs_rows(tile) ? lane / 4 * 2 : lane / 4; }
 constexpr int fragment_row_step(const Tile& tile) { return pairs_rows(tile) ? 1 : 8; }

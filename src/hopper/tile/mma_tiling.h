@@ -38,14 +38,20 @@ constexpr int subtiles_per_warpgroup(const Tile& tile) {
     return rows_per_warpgroup(tile) / wgmma_m * wgmmas_along_n(tile);
 }
 /// Partial accumulators that the tensor core works on at once (mainloop/two_partials.h). Several subtiles, or several
-/// warpgroups, fill each other's pauses; the pauses of swapped tiles, which read scales of columns, are longer.
+/// warpgroups, fill each other's pauses; the pauses of swapped tiles, which read scales of columns or decode, are
+/// longer.
 constexpr int partials_in_flight(const Tile& tile) {
     const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
+    const bool decodes = feed_of(tile) == FeedKind::decoded;
     const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
-                        tile.shape.n * tile.shape.warpgroups <= 192;
-    const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1);
+                        (tile.shape.n * tile.shape.warpgroups <= 192 || decodes);
+    const int decoding = decodes ? 16 : 0;  // codes, scales and tables
+    const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1) + decoding;
     const bool alone = tile.shape.warpgroups == 1 || tile.swap_ab;
-    return one_subtile && pauses && alone && !feeds_registers(tile) && needed <= mma_register_budget(tile) ? 2 : 1;
+    return one_subtile && pauses && alone && feed_of(tile) != FeedKind::transposed &&
+                   needed <= mma_register_budget(tile)
+               ? 2
+               : 1;
 }
 constexpr int partial_registers(const Tile& tile) {
     // Unpromoted, a k-block's wgmmas are issued while those of the one before run.

@@ -21,7 +21,16 @@ struct OperandTile {
     }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
     constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
-    constexpr int value_bytes() const { return round_up(rows * row_bytes, tile_alignment); }
+    constexpr bool is_packed() const { return spec.storage == Storage::packed_e2m1; }
+    /// In a stage.
+    constexpr int value_bytes() const {
+        if (is_packed()) return rows / packed_tile_rows * packed_tile_bytes;
+        return round_up(rows * row_bytes, tile_alignment);
+    }
+    /// Of those, what is loaded.
+    constexpr int loaded_bytes() const { return is_packed() ? value_bytes() : rows * row_bytes; }
+    /// As which the tensor core multiplies it.
+    constexpr Storage multiplied_as() const { return is_packed() ? Storage::e4m3 : spec.storage; }
     /// In a stage. 128x128 scales have a ring of chunks instead (stage_layout.h).
     constexpr int scale_bytes() const { return has_row_scales() ? rows * 4 : 0; }
 };

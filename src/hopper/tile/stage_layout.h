@@ -14,7 +14,9 @@ inline constexpr int work_tile_slots = 4;           // work tiles that the sched
 inline constexpr int work_tile_words = 8;           // of one of them
 
 /// What a full barrier waits for, whichever block loads it. Without scales.
-constexpr int value_bytes_per_stage(const Tile& tile) { return (tile.shape.m + tile.shape.n) * row_bytes; }
+constexpr int value_bytes_per_stage(const Tile& tile) {
+    return mma_a(tile).loaded_bytes() + mma_b(tile).loaded_bytes();
+}
 /// Scales that a k-block needs.
 constexpr int scale_bytes_per_stage(const Tile& tile) { return mma_a(tile).scale_bytes() + mma_b(tile).scale_bytes(); }
 
@@ -42,7 +44,8 @@ constexpr int landed_barriers(const Tile& tile) { return is_k_grouped(tile) ? ti
 constexpr int shared_bytes(const Tile& tile) {
     constexpr int word = 4, barrier = 8;
     const int warpgroups = tile.shape.warpgroups;
-    int bytes = tile.stages * (mma_a(tile).value_bytes() + mma_b(tile).value_bytes());
+    int bytes = round_up(tile.stages * mma_a(tile).value_bytes(), tile_alignment);
+    bytes += tile.stages * mma_b(tile).value_bytes();
     bytes += warpgroups * staging_bytes(tile);
     bytes = round_up(bytes, 128) + tile.stages * mma_a_scales_per_stage(tile) * word;
     bytes = round_up(bytes, 128) + tile.stages * mma_b_scales_per_stage(tile) * word;

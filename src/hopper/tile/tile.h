@@ -8,7 +8,11 @@
 namespace tilewright::hopper {
 
 /// Value format of an operand in memory and in shared memory.
-enum class Storage : unsigned char { e4m3, e5m2 };
+enum class Storage : unsigned char {
+    e4m3,
+    e5m2,
+    packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
+};
 
 /// Which dimension of an operand is contiguous in memory: k, or its rows (m of A, n of B).
 enum class Major : unsigned char { k, mn };
@@ -130,6 +134,14 @@ constexpr Cluster split_k(int slices) { return slices == 1 ? Cluster{} : Cluster
 /// mma A then, for wgmma takes fp8 along k from shared memory, and mma A from registers too (tile/feeds.h).
 constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn || tile.b.major == Major::mn; }
 
+/// MXFP4 weights in tiles of codes and scales, which a feed decodes. The scales' common factor of each row is an
+/// epilogue scale of B.
+constexpr bool has_packed_weights(const Tile& tile) { return tile.b.storage == Storage::packed_e2m1; }
+inline constexpr int packed_tile_rows = 64;  // of B, and
+inline constexpr int packed_tile_k = 128;    // of k, in
+inline constexpr int packed_code_bytes = 64 * 128 / 2;
+inline constexpr int packed_tile_bytes = packed_code_bytes + 64 * 4;
+
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
 /// The k of groups is known on the device only.
@@ -158,6 +170,8 @@ constexpr bool is_consistent(const Tile& tile) {
            (!is_k_grouped(tile) || (!has_mn_major(tile) && tile.cluster.size == 1)) &&
            (!stores_f32(tile) ||
             (!tile.swap_ab && !has_mn_major(tile) && tile.cluster.size == 1 && !is_grouped(tile))) &&
+           (!has_packed_weights(tile) || (tile.swap_ab && !has_mn_major(tile) && !shares_operand(tile) &&
+                                          !is_k_grouped(tile) && tile.b.scaling == Scaling::epilogue)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 

@@ -1,0 +1,52 @@
+// What all operand feeds have in common: mma B in shared memory, and for those that hold mma A in registers its
+// fragments.
+#pragma once
+
+#include "hopper/block/consumer.h"
+
+namespace tilewright::hopper {
+
+/// How the two sides of a k-block reach the tensor core (feed.h).
+template <Tile tile, FeedKind kind = feed_of(tile)>
+struct Feed;
+
+inline constexpr int descriptor_bytes = 16;
+
+/// The subtile's rows of mma B, at the stage `c.ring`.
+template <Tile tile>
+TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile) {
+    const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
+    return c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
+}
+
+/// mma A of a k-block, as wgmma takes it from registers.
+template <Tile tile>
+struct Fragments {
+    /// Where a subtile's rows are held.
+    static constexpr int held(int subtile) {
+        return subtile / wgmmas_along_n(tile) * wgmma_m % held_rows(tile) / wgmma_m;
+    }
+
+    /// d (+)= the subtile's rows, which are held, times its rows of mma B.
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        wgmma_fence();
+        const MatrixDescriptor b = mma_b_rows(c, subtile);
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
+                d, words[held(subtile)][step], b + step * (wgmma_k_bytes / descriptor_bytes), accumulate || step > 0);
+        }
+    }
+
+    /// They must last up to here.
+    TILEWRIGHT_DEVICE void complete() {
+#pragma unroll
+        for (int i = 0; i < wgmma_steps * held_rows(tile) / wgmma_m; ++i) {
+            pin(words[i / wgmma_steps][i % wgmma_steps]);
+        }
+    }
+
+    u32 words[held_rows(tile) / wgmma_m][wgmma_steps][fragment_words];
+};
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,35 @@
+// The primitives of ptx.h that packed weights take, in PTX: copies of whole runs of bytes, and what decodes them.
+#pragma once
+
+#include "hopper/ptx/ptx_barriers_sm90.h"
+
+namespace tilewright::hopper {
+
+TILEWRIGHT_DEVICE void bulk_load(void* to, const void* from, int bytes, Barrier& barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(&barrier))
+                 : "memory");
+}
+TILEWRIGHT_DEVICE WordPair load_shared(const WordPair& from) {
+    WordPair pair;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(pair.values[0]), "=r"(pair.values[1])
+                 : "r"(shared_address(&from)));
+    return pair;
+}
+TILEWRIGHT_DEVICE WordQuad load_shared(const WordQuad& from) {
+    WordQuad quad;
+    u32* v = quad.values;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(shared_address(&from)));
+    return quad;
+}
+TILEWRIGHT_DEVICE u32 multiply_bytes(u32 a, u32 b) {
+    u32 sum;
+    asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+}  // namespace tilewright::hopper

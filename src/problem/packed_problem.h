@@ -1,0 +1,14 @@
+// Calls whose weights a GPU takes packed alone, and how they are with packed ones.
+#pragma once
+
+#include <tilewright/problem.h>
+
+namespace tilewright {
+
+/// MXFP4 weights in rows along k, with fp8 activations.
+bool takes_packed_weights(const Problem& problem);
+
+/// The same call with packed weights of the same shape without memory, none of whose rows is wide.
+Problem with_packed_shape(const Problem& problem);
+
+}  // namespace tilewright

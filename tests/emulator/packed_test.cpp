@@ -1,0 +1,103 @@
+// Kernels that take packed MXFP4 weights, on the emulator: each bit as the CPU's arithmetic `bit_exact` has it.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "emulator/instantiate.h"
+#include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using check::Distribution;
+using emulator::Timing;
+using hopper::Family;
+using hopper::Scaling;
+using hopper::Tile;
+using hopper::Variant;
+
+constexpr Tile packed(Tile tile, Scaling a, Variant variant, Family family = Family::dense) {
+    tile.swap_ab = true;
+    tile.a.scaling = a;
+    tile.b = {.storage = hopper::Storage::packed_e2m1, .scaling = Scaling::epilogue};
+    tile.variant = variant;
+    tile.family = family;
+    return tile;
+}
+
+std::vector<Kernel> kernels() {
+    constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128;
+    constexpr Variant fast = Variant::fast, general = Variant::general, k_major = Variant::fast_k_major_scales;
+    constexpr Family grouped = Family::m_grouped;
+    constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
+    constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
+    constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
+    constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
+    constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
+    std::vector<Kernel> list;
+    add<packed(small, blocks, fast)>(list);
+    add<packed(small, rows, general, grouped)>(list);
+    add<packed(split, blocks, fast)>(list);
+    add<packed(split, rows, fast)>(list);
+    add<packed(pair, blocks, k_major, grouped)>(list);
+    add<packed(pair, rows, fast)>(list);
+    add<packed(pair, blocks, general)>(list);
+    add<packed(deep, blocks, fast, grouped)>(list);
+    add<packed(deep, rows, general)>(list);
+    add<packed(halves, blocks, fast)>(list);
+    return list;
+}
+
+constexpr int kernel_count = 10;
+
+/// Rows, columns and k that fill no tile, and the last 64 of 128 columns missing or not.
+CaseSpec call(const Tile& tile, int turn) {
+    constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
+                                      Grouping::m_grouped_indices};
+    const bool blocks = tile.a.scaling == Scaling::block_1x128, fast = is_fast(tile);
+    const std::int64_t m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3);
+    const char* const row = turn % 3 == 2 ? "tensor:mxfp4" : "row:mxfp4";
+    return {.grouping = is_grouped(tile) ? groupings[turn % 3]
+                        : turn % 2 == 1  ? Grouping::batched
+                                         : Grouping::dense,
+            .recipe = parse_recipe(blocks ? "1x128:mxfp4" : row).value(),
+            .output = fast ? Format::bf16 : Format::f32,
+            .m = m,
+            .n = turn % 2 == 0 ? 64 + (fast ? 24 : 22) : d_columns(tile) + 136,
+            .k = turn % 3 == 0 ? 96 : 4 * 128 + 32,
+            .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
+            .distribution = turn % 3 == 1 ? Distribution::sparse : Distribution::normal,
+            .seed = static_cast<std::uint64_t>(turn),
+            .with_c = !fast,
+            .alpha = fast ? 1.0F : 0.75F,
+            .a_gaps = {.row = turn % 3 == 0 ? 0 : 16},
+            .a_scale_gaps = {.row = blocks && !has_k_major_scales(tile) ? (4 - m % 4) % 4 : 0},
+            .a_scales_transposed = blocks && !has_k_major_scales(tile)};
+}
+
+class PackedWeightKernels : public testing::TestWithParam<int> {};
+
+TEST_P(PackedWeightKernels, GiveTheBitsOfTheCpu) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    for (int turn = 0; turn < 4; ++turn) {
+        const int mix = turn + GetParam();
+        const CaseSpec spec = call(kernel.tile, turn);
+        const Conditions run{.sms = 4 + mix % 3,
+                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
+                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
+                             .seed = static_cast<std::uint64_t>(mix % 3)};
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
+        ASSERT_TRUE(serves(kernel, spec));
+        ASSERT_EQ(difference(kernel, spec, run), "");
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackedWeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_GROUPED_STEP));
+
+TEST(PackedWeights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
+
+}  // namespace
+}  // namespace tilewright::tests
