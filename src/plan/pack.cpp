@@ -199,6 +199,39 @@ void add_groups_of_k(std::vector<Tile>& list) {
     add_with(large, end, end, hopper::Family::k_mapped);
 }
 
+/// Packed MXFP4 weights, for few tokens: chosen by the bytes in flight and by registers, not by measurements. Four
+/// warpgroups hide each other's decoding where groups are many; k is split where they are one.
+void add_packed(std::vector<Tile>& list) {
+    constexpr Tile dense[] = {
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 16},
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
+        {.shape = {.m = 128, .n = 128}, .stages = 6},
+        {.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 6, .cluster = split_k(4)},
+    };
+    constexpr Tile groups[] = {
+        {.shape = {.m = 128, .n = 16}, .stages = 12},
+        {.shape = {.m = 128, .n = 32}, .stages = 10},
+        {.shape = {.m = 128, .n = 64}, .stages = 8},
+        {.shape = {.m = 128, .n = 128}, .stages = 6},
+        {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 8},
+        {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 6},
+    };
+    const auto add_all = [&](Tile tile, hopper::Family family) {
+        tile.swap_ab = true;
+        tile.b.storage = hopper::Storage::packed_e2m1;
+        tile.family = family;
+        for (const Scaling a : {Scaling::epilogue, Scaling::block_1x128}) {
+            tile.a.scaling = a;
+            add_variants(tile, false, list);
+        }
+    };
+    for (const Tile& tile : dense) add_all(tile, hopper::Family::dense);
+    for (const Tile& tile : groups) add_all(tile, hopper::Family::m_grouped);
+}
+
 }  // namespace
 
 bool has_f32_kernel(const hopper::Tile& tile) {
@@ -238,6 +271,7 @@ std::vector<Tile> pack() {
     }
     add_mn_major(list);
     add_groups_of_k(list);
+    add_packed(list);
     return list;
 }
 
@@ -246,6 +280,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
     std::vector<Tile> list;
     for (Tile tile : all) {
         if (stores_f32(tile)) continue;  // it may have fewer stages than the tile that it is one of
+        if (has_packed_weights(tile) != has_packed_weights(family)) continue;
         // A tile ships in several kernels; which of them runs depends on the call.
         tile.variant = Variant::general;
         tile.a.storage = family.a.storage;

@@ -8,7 +8,8 @@
 
 namespace tilewright::planner {
 
-/// At most 320, all different, e4m3 x e4m3; the planner's favourites for each mode of scaling.
+/// At most 420 (what limits them are the 32 MB of the pack and the time of a build), all different, e4m3 x e4m3; the
+/// planner's favourites for each mode of scaling.
 std::vector<hopper::Tile> pack();
 
 /// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3

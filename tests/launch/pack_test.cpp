@@ -13,6 +13,7 @@
 #include "plan/legality.h"
 #include "plan/tsv.h"
 #include "plan/tuned.h"
+#include "problem/packed_problem.h"
 #include "problem/problem_sizes.h"
 
 namespace tilewright::planner {
@@ -23,7 +24,7 @@ TEST(Pack, TilesAreDifferentAndFew) {
     for (const hopper::Tile& tile : pack()) names.insert(launch::kernel_expression(tile));
     EXPECT_EQ(names.size(), pack().size());
     EXPECT_GT(names.size(), 0U);
-    EXPECT_LE(names.size(), 352U);
+    EXPECT_LE(names.size(), 420U);
 }
 
 TEST(Pack, TilesCanBeBuilt) {
@@ -57,6 +58,30 @@ TEST(Pack, HoldsTheTunedRowsTiles) {
                                  .k = 1,
                                  .accumulation = unpromoted ? Accumulation::unpromoted : Accumulation::promoted};
         EXPECT_TRUE(ships(sizes, row.tile)) << row.problem;
+    }
+}
+
+/// Calls of packed weights, and of others, are given kernels of their own kind.
+TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "row:row"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked}) {
+            for (const std::int64_t m : {1, 16, 40, 300}) {
+                Problem problem = problem_of({.grouping = grouping,
+                                              .recipe = parse_recipe(recipe).value(),
+                                              .m = m,
+                                              .n = 7168,
+                                              .k = 2048,
+                                              .groups = grouping == Grouping::dense ? 1 : 32});
+                const bool packed = takes_packed_weights(problem);
+                if (packed) problem = with_packed_shape(problem);
+                const hopper::Tile family = family_tile(describe(problem));
+                hopper::Tile wanted = device_tile(plan(problem).tile, family);
+                wanted.variant = hopper::Variant::fast;
+                const std::vector<hopper::Tile> list = pack();
+                EXPECT_EQ(has_packed_weights(family), packed);
+                EXPECT_NE(std::ranges::find(list, wanted), list.end()) << launch::describe(wanted);
+            }
+        }
     }
 }
 
