@@ -66,11 +66,13 @@ std::vector<Kernel> kernels() {
     constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
     constexpr Tile large{.shape = {.m = 256, .n = 96}, .stages = 2};
     add<with(pair, Scaling::block_1x128, Scaling::block_1x128, Variant::fast_f32)>(list);
+    constexpr Tile one_slot{.shape = {.m = 64, .n = 160, .warpgroups = 1}, .stages = 3};
     add<with(large, Scaling::epilogue, Scaling::epilogue, Variant::fast_f32)>(list);
+    add<block_scaled(one_slot, Variant::fast_f32)>(list);
     return list;
 }
 
-constexpr int kernel_count = 19;
+constexpr int kernel_count = 20;
 
 Recipe recipe(const Tile& tile) {
     if (tile.a.scaling == Scaling::epilogue)

@@ -1,7 +1,8 @@
 // The store warp of kernels for D of f32: C to shared memory and D from there, both by TMA, through the same slots.
 //
 // A slot goes round: TMA loads a part of C, a warpgroup makes D of it (f32_stage.h), TMA stores D. The next part that
-// takes the slot is loaded as soon as D has been read, so that C is there before a tile's mainloop ends.
+// takes the slot is loaded as soon as D has been read, so that C is there before a tile's mainloop ends. Two lanes
+// issue in turn: each waits for its own stores alone, those of a part while those of the next one are under way.
 #pragma once
 
 #include "hopper/epilogue/tma_store.h"
@@ -18,28 +19,26 @@ public:
     TILEWRIGHT_DEVICE int run() {
         int pace = pace_over<tile, 4>(k_slice_of<tile>(arguments_).count);
         WorkTile work = tiles_.first(budget_);
-        for (int slot = 0; slot < slots; ++slot) load_all(work, slot);
+        for (int slot = 0; slot < slots; ++slot) load_all(work, slot, issues(slot));
         while (work.exists != 0) {
             const WorkTile next = tiles_.next(budget_);
             if constexpr (is_k_grouped(tile)) pace = pace_over<tile, 4>(k_slice_of<tile>(next).count);
-            for (int part = 0; part < f32_parts(tile); ++part) {
+            for (int part = 0; part < parts; ++part) {
                 // The next tile's parts take the slots of the last ones: not before its mainloop needs its operands.
-                const bool is_last = part + slots >= f32_parts(tile);
-                store_all(work, part, is_last && next.exists != 0 ? pace : 0);
-                if (is_last) {
-                    load_all(next, part + slots - f32_parts(tile));
-                } else {
-                    load_all(work, part + slots);
-                }
+                store_all(work, part, part + slots >= parts && next.exists != 0 ? pace : 0);
+                if (part >= behind) refill(work, next, part - behind);
             }
+            if (behind > 0) refill(work, next, parts - 1);
             work = next;
         }
-        if (is_elected()) tma_store_wait();
+        if (lane_index() < issuers) tma_store_wait();
         return budget_;
     }
 
 private:
-    static constexpr int slots = staging_slots(tile), warpgroups = tile.shape.warpgroups;
+    static constexpr int slots = staging_slots(tile), parts = f32_parts(tile), warpgroups = tile.shape.warpgroups;
+    static constexpr int issuers = 2;
+    static constexpr int behind = slots > 1 ? 1 : 0;  // parts that are stored before a slot is refilled
     static constexpr int parts_along_n = tile.shape.n / f32_part_columns();
 
     TILEWRIGHT_DEVICE bool has_rows(const WorkTile& work, int warpgroup) const {
@@ -55,10 +54,24 @@ private:
         return work.column + part % parts_along_n * f32_part_columns();
     }
 
+    /// Whether this lane stores a part, and loads what its slot has next.
+    TILEWRIGHT_DEVICE static bool issues(int part) { return lane_index() == part % issuers; }
+
+    /// The slot that a part of D leaves gets its next part of C, of this tile or the next.
+    TILEWRIGHT_DEVICE void refill(const WorkTile& work, const WorkTile& next, int part) {
+        const bool issues_here = issues(part);
+        if (issues_here) tma_store_wait_read();
+        if (part + slots < parts) {
+            load_all(work, part + slots, issues_here);
+        } else {
+            load_all(next, part + slots - parts, issues_here);
+        }
+    }
+
     /// C of a part to each warpgroup's slot, which is free; where there is no C, it is given away as it is.
-    TILEWRIGHT_DEVICE void load_all(const WorkTile& work, int part) {
+    TILEWRIGHT_DEVICE void load_all(const WorkTile& work, int part, bool issues_here) {
         for (int warpgroup = 0; warpgroup < warpgroups; ++warpgroup) {
-            if (!has_rows(work, warpgroup) || !is_elected()) continue;
+            if (!has_rows(work, warpgroup) || !issues_here) continue;
             Barrier& ready = shared_.stored[warpgroup * slots + part % slots];
             if (arguments_.addend.data == nullptr) {
                 barrier_arrive(ready);
@@ -71,22 +84,20 @@ private:
         sync_warp();
     }
 
-    /// A part of D from each warpgroup's slot, `pace` nanoseconds apart; the slots are free then.
+    /// A part of D from each warpgroup's slot, `pace` nanoseconds apart.
     TILEWRIGHT_DEVICE void store_all(const WorkTile& work, int part, int pace) {
         for (int warpgroup = 0; warpgroup < warpgroups; ++warpgroup) {
             if (!has_rows(work, warpgroup)) continue;
             const int barrier = warpgroup * slots + part % slots;
             barrier_wait(shared_.staged[barrier], phases_ >> barrier & 1, {budget_, BarrierName::staged, barrier});
             phases_ ^= 1U << barrier;
-            if (is_elected()) {
+            if (issues(part)) {
                 tma_store(arguments_.d, slot_of(warpgroup, part), column_of(work, part), row_of(work, warpgroup, part),
                           work.batch);
                 tma_store_commit();
             }
             if (pace > 0) pause(pace);
         }
-        if (is_elected()) tma_store_wait_read();
-        sync_warp();
     }
 
     Shared<tile>& shared_;
