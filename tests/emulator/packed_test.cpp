@@ -95,6 +95,27 @@ TEST_P(PackedWeightKernels, GiveTheBitsOfTheCpu) {
     }
 }
 
+TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    CaseSpec one = call(kernel.tile, 0), many = one, no_k = one, no_rows = one, halves = call(kernel.tile, 2);
+    one.m = 1;
+    one.n = 8;
+    one.k = 16;
+    many.m = 2 * d_rows(kernel.tile) + 4;
+    many.n = 3 * d_columns(kernel.tile);
+    many.k = 256;
+    no_k.k = 0;
+    no_rows.m = 0;
+    halves.recipe = parse_recipe(kernel.tile.a.scaling == Scaling::block_1x128 ? "1x128.ue8m0:mxfp4" : "row:mxfp4").value();
+    halves.output = Format::f16;
+    std::uint64_t seed = 0;
+    for (const CaseSpec& spec : {one, many, no_k, no_rows, halves}) {
+        if (!serves(kernel, spec)) continue;
+        const Conditions run{.sms = 4, .tma = Timing::late, .wgmma = Timing::late, .seed = seed++};
+        EXPECT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n" << check::describe(spec);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PackedWeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_GROUPED_STEP));
 
 TEST(PackedWeights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
