@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "problem/canonical_order.h"
 #include "problem/checks.h"
 #include "problem/hopper_rules.h"
 
@@ -44,16 +45,17 @@ void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
                          const char* advice) {
         findings.push_back({.operand = operand, .given = given, .expected = expected + gpu, .advice = advice});
     };
-    const bool is_mxfp4 = b.values == Format::e2m1 && b.granularity == Granularity::block_1x32;
-    if (!is_mxfp4) add("b.packed", name(b), "packed mxfp4", use_cpu);
+    if (!is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
     const bool scaled_by_blocks = a.granularity == Granularity::block_128x128 || a.granularity == Granularity::none;
     if (!is_served_fp8(a) || scaled_by_blocks) {
         add("a", name(a), "fp8 with tensor, row or 1x128 scales next to packed weights", use_cpu);
     }
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
     if (call.weights == WeightKind::packed_with_wide_rows) {
-        add("b.packed", "rows whose scales differ by more than 2^11",
-            "weights whose scales are closer in every row, in this version,", use_cpu);
+        findings.push_back({.operand = "b.packed",
+                            .given = "rows whose scales differ by more than 2^11",
+                            .expected = std::string("closer scales in every row") + gpu + " in this version",
+                            .advice = use_cpu});
     }
 }
 
@@ -115,7 +117,14 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
         return findings;
     }
     add_side("a", call.recipe.a, findings);
-    add_side("b", call.recipe.b, findings);
+    if (findings.empty() && is_mxfp4(call.recipe.b)) {
+        findings.push_back({.operand = "b",
+                            .given = name(call.recipe.b),
+                            .expected = std::string("packed mxfp4") + gpu,
+                            .advice = "pack them with pack_weights, or run it on the CPU backend"});
+    } else {
+        add_side("b", call.recipe.b, findings);
+    }
     if (findings.empty()) add_pair(call.recipe, findings);
     add_order(call.order, call.grouping, findings);
     return findings;

@@ -106,7 +106,8 @@ TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
     many.k = 256;
     no_k.k = 0;
     no_rows.m = 0;
-    halves.recipe = parse_recipe(kernel.tile.a.scaling == Scaling::block_1x128 ? "1x128.ue8m0:mxfp4" : "row:mxfp4").value();
+    halves.recipe =
+        parse_recipe(kernel.tile.a.scaling == Scaling::block_1x128 ? "1x128.ue8m0:mxfp4" : "row:mxfp4").value();
     halves.output = Format::f16;
     std::uint64_t seed = 0;
     for (const CaseSpec& spec : {one, many, no_k, no_rows, halves}) {

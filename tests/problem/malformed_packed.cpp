@@ -34,6 +34,15 @@ Malformed with(const char* mistake, const SampleSpec& spec, const std::function<
             .messages = std::move(messages)};
 }
 
+/// What a Hopper GPU refuses, whatever the memory.
+Malformed on_hopper(const char* mistake, const SampleSpec& spec, const std::function<void(Problem&)>& make,
+                    std::vector<std::string> messages) {
+    Malformed malformed = with(mistake, spec, make, std::move(messages));
+    malformed.backend = Backend::hopper;
+    malformed.check = Check::shapes;
+    return malformed;
+}
+
 }  // namespace
 
 std::vector<Malformed> malformed_packed() {
@@ -69,6 +78,18 @@ std::vector<Malformed> malformed_packed() {
              {"d: memory that overlaps b.packed given, memory of its own expected"}),
         with("packed activations", spec, [](Problem& p) { p.a.packed = p.b.packed; },
              {"a: packed weights given, activations expected; packed weights are b"}),
+        on_hopper(
+            "wide rows on a GPU", spec, [](Problem& p) { p.b.packed.wide_rows = true; },
+            {"b.packed: rows whose scales differ by more than 2^11 given, closer scales in every row expected for a "
+             "Hopper GPU in this version; run it on the CPU backend"}),
+        on_hopper(
+            "weights that are not packed on a GPU", spec,
+            [](Problem& p) { p.b = sample(SampleSpec{.recipe = "1x128:mxfp4"}).b; },
+            {"b: mxfp4 given, packed mxfp4 expected for a Hopper GPU; pack them with pack_weights, or run it on the "
+             "CPU backend"}),
+        on_hopper("MXFP8 activations on a GPU", {.recipe = "mxfp8:mxfp4"}, [](Problem&) {},
+                  {"a: mxfp8 given, fp8 with tensor, row or 1x128 scales next to packed weights expected for a Hopper "
+                   "GPU; run it on the CPU backend"}),
     };
 }
 
