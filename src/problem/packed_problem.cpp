@@ -7,7 +7,8 @@ bool takes_packed_weights(const Problem& problem) {
     const bool along_k = problem.layout == Layout::nt || problem.layout == Layout::tt;
     const int rank = b.values.shape.rank();
     return b.values.given() && b.values.format == Format::e2m1 && b.granularity == Granularity::block_1x32 &&
-           is_fp8(problem.a.values.format) && along_k && rank >= 2 && rank <= 3;
+           is_fp8(problem.a.values.format) && !is_k_grouped(problem.groups.grouping) && along_k && rank >= 2 &&
+           rank <= 3;
 }
 
 Problem with_packed_shape(const Problem& problem) {

@@ -5,7 +5,7 @@
 
 namespace tilewright {
 
-/// MXFP4 weights in rows along k, with fp8 activations.
+/// MXFP4 weights in rows along k, with fp8 activations, dense or in groups of m.
 bool takes_packed_weights(const Problem& problem);
 
 /// The same call with packed weights of the same shape without memory, none of whose rows is wide.

@@ -61,7 +61,7 @@ TEST(Pack, HoldsTheTunedRowsTiles) {
     }
 }
 
-/// Calls of packed weights, and of others, are given kernels of their own kind.
+/// Calls of packed weights, and of others, are given kernels of that kind alone.
 TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
     for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "row:row"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked}) {

@@ -27,7 +27,7 @@ struct OperandTile {
         if (is_packed()) return rows / packed_tile_rows * packed_tile_bytes;
         return round_up(rows * row_bytes, tile_alignment);
     }
-    /// Of those, what is loaded.
+    /// The part that is loaded.
     constexpr int loaded_bytes() const { return is_packed() ? value_bytes() : rows * row_bytes; }
     /// As which the tensor core multiplies it.
     constexpr Storage multiplied_as() const { return is_packed() ? Storage::e4m3 : spec.storage; }
