@@ -109,6 +109,8 @@ TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
     halves.recipe =
         parse_recipe(kernel.tile.a.scaling == Scaling::block_1x128 ? "1x128.ue8m0:mxfp4" : "row:mxfp4").value();
     halves.output = Format::f16;
+    halves.b_scales_transposed = true;
+    halves.b_gaps = {.row = 48, .group = 16};
     std::uint64_t seed = 0;
     for (const CaseSpec& spec : {one, many, no_k, no_rows, halves}) {
         if (!serves(kernel, spec)) continue;
