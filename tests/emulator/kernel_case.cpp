@@ -128,6 +128,11 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
     return planner::serves(test.geometry(), kernel.tile);
 }
 
+bool is_refused(const Kernel& kernel, const check::CaseSpec& spec) {
+    if (!has_packed_weights(kernel.tile)) return false;
+    return PackedCase(check::Case(spec), kernel.tile).weights.packed.wide_rows;
+}
+
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
     const Geometry g = test.geometry();
@@ -136,6 +141,7 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     const PackedCase packed(test, kernel.tile);
+    if (packed.problem.b.packed.wide_rows) return "the weights have wide rows, which validation refuses";
     emulator::Counts counts;
     try {
         const hopper::KernelReport report = run_on_emulator(kernel, geometry(packed.problem), run, &counts);
