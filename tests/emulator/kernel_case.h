@@ -24,7 +24,7 @@ std::string describe(const Conditions& run);
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// Whether the call has packed weights with wide rows, which validation refuses before a kernel could meet them.
+/// Whether the call has packed weights with wide rows, which validation refuses.
 bool is_refused(const Kernel& kernel, const check::CaseSpec& spec);
 
 /// What the kernel reports to the host.
