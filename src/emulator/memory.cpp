@@ -94,7 +94,10 @@ namespace tilewright::hopper {
 using namespace emulator;
 
 int thread_index() { return me().index; }
-int warp_index() { return me().warp(); }
+int warp_index() {
+    synchronise(me().own_warp().sync_point, "warp_index", 0, warp_threads, false);
+    return me().warp();
+}
 int lane_index() { return me().lane(); }
 bool is_elected() { return lane_index() == 0; }
 int block_index() { return me().block->index; }

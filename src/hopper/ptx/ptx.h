@@ -22,7 +22,7 @@ namespace tilewright::hopper {
 // ---- Indices
 
 int thread_index();  // in the block
-int warp_index();    // in the block, in a form that the compiler knows to be the same for the whole warp
+int warp_index();    // in the block, in a form that the compiler knows to be the same for the whole warp; together
 int lane_index();    // in the warp
 int block_index();   // in the grid
 int block_count();

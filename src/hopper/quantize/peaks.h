@@ -137,8 +137,9 @@ TILEWRIGHT_DEVICE float reduce_features(const float (&peaks)[lane_features], Qua
 TILEWRIGHT_DEVICE float reduce_tile(const float (&peaks)[lane_tokens], QuantizeShared& shared) {
     float peak = larger(larger(peaks[0], peaks[1]), larger(peaks[2], peaks[3]));
     peak = larger_of_lanes(peak, 1, 16);
+    const int own_warp = warp_index();  // by all lanes together
     sync_block();
-    if (lane_index() == 0) store_shared(shared.peaks[0][warp_index()], peak);
+    if (lane_index() == 0) store_shared(shared.peaks[0][own_warp], peak);
     sync_block();
     peak = 0;
 #pragma unroll
