@@ -130,13 +130,10 @@ bool write_pack(const Inputs& inputs) {
     std::ofstream file(inputs.output, std::ios::binary);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     file.close();
-    fmt::print("kernel pack: {} kernels, {:.1f} MB, NVRTC {}\n", views.size(), static_cast<double>(bytes.size()) / 1e6,
+    fmt::print("kernel pack: {} of {} kernels, {:.1f} of {:.1f} MB, NVRTC {}\n", views.size(), planner::most_kernels,
+               static_cast<double>(bytes.size()) / 1e6, static_cast<double>(planner::most_pack_bytes) / 1e6,
                compiler.version());
-    // What a build on two cores has minutes for; the quantisers came with training, and with them the limit of 320
-    // grew.
-    constexpr std::size_t kernel_limit = 360;
-    constexpr std::size_t byte_limit = 32'000'000;
-    return file.good() && views.size() <= kernel_limit && bytes.size() <= byte_limit;
+    return file.good() && views.size() <= planner::most_kernels && bytes.size() <= planner::most_pack_bytes;
 }
 
 }  // namespace

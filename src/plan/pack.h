@@ -2,13 +2,18 @@
 // every other tile is compiled when it is first asked for.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "hopper/tile/tile.h"
 
 namespace tilewright::planner {
 
-/// At most 420 (what limits them are the 32 MB of the pack and the time of a build), all different, e4m3 x e4m3; the
+/// What a build on two cores has minutes for; tiles and quantisers.
+inline constexpr std::size_t most_kernels = 420;
+inline constexpr std::size_t most_pack_bytes = 32'000'000;
+
+/// All different, e4m3 x e4m3 or packed weights; the
 /// planner's favourites for each mode of scaling.
 std::vector<hopper::Tile> pack();
 
