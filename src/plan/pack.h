@@ -13,8 +13,7 @@ namespace tilewright::planner {
 inline constexpr std::size_t most_kernels = 420;
 inline constexpr std::size_t most_pack_bytes = 32'000'000;
 
-/// All different, e4m3 x e4m3 or packed weights; the
-/// planner's favourites for each mode of scaling.
+/// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.
 std::vector<hopper::Tile> pack();
 
 /// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3
