@@ -52,7 +52,7 @@ double feed_stall(const hopper::Tile& tile) {
 }
 
 double stall_clocks(const hopper::Tile& tile, double tensor) {
-    if (promotion_interval(tile) == 0) return latency_stall(tensor);
+    if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);
     if (!scales_mma_columns(tile)) return promotion_stall(tile, tensor) + column_groups_stall(tile);
     return scales_mma_rows(tile) ? row_and_column_scale_stall(tensor) : column_scale_stall(tile, tensor);
 }
@@ -69,7 +69,7 @@ Loop loop(const hopper::Tile& tile, const Model& model) {
     // promoted 1.55 GHz at 84 %, with both scales 1.69 GHz at 58 %; column scales alone: inferred.
     constexpr double unpromoted = -0.13, column_scales = 0.25, both_scales = 0.31;
     result.energy = model.promoted_energy;
-    if (promotion_interval(tile) == 0) {
+    if (hopper::promotion_interval(tile) == 0) {
         result.energy += unpromoted;
     } else if (scales_mma_columns(tile)) {
         result.energy += scales_mma_rows(tile) ? both_scales : column_scales;

@@ -48,9 +48,14 @@ def test_folders_flags_and_programs_stay_apart(tree):
     assert sorted(groups) == sorted([file] for file in files)
 
 
+def test_flags_that_no_check_sees_do_not_keep_files_apart(tree):
+    flags = {"src/plan/a.cpp": "-O2 -fPIC -Wall", "src/plan/b.cpp": "-O1 -DNDEBUG -fPIE"}
+    assert tidy_groups.grouped(tree(dict.fromkeys(flags, ""), flags=flags.get)) == [list(flags)]
+
+
 def test_a_group_has_a_limit(tree):
-    files = {f"src/plan/f{i:02}.cpp": "" for i in range(25)}
-    assert sorted(map(len, tidy_groups.grouped(tree(files)))) == [5, 10, 10]
+    files = {f"src/plan/f{i:02}.cpp": "" for i in range(53)}
+    assert sorted(map(len, tidy_groups.grouped(tree(files)))) == [5, 24, 24]
 
 
 def test_a_file_is_read_with_the_headers_that_it_includes():
