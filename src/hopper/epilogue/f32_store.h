@@ -61,6 +61,7 @@ private:
     TILEWRIGHT_DEVICE void refill(const WorkTile& work, const WorkTile& next, int part) {
         const bool issues_here = issues(part);
         if (issues_here) tma_store_wait_read();
+        sync_warp();  // a lane that still waited for this part would miss its phase once the slot is staged again
         if (part + slots < parts) {
             load_all(work, part + slots, issues_here);
         } else {
