@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <string>
 
 namespace tilewright::emulator {
@@ -93,6 +94,7 @@ void settle(const Thread& user, BarrierState& state) {
     if (state.bytes != 0) return;
     state.phase ^= 1U;
     state.pending = state.expected;
+    machine().wake(state.waiters);
 }
 
 void arrive(Block& block, u32 offset, long long bytes) {
@@ -125,9 +127,10 @@ void wait_for(hopper::Barrier& barrier, u32 parity, const hopper::Waiting& waiti
     if (parity > 1) fail(fmt::format("barrier_wait: parity {}; 0 or 1", parity));
     BarrierState& state = barrier_state(me(), *me().block, offset_of(barrier));
     note_wait(offset_of(barrier), waiting.barrier);
-    state.name = fmt::format("{}[{}]", hopper::name_of(waiting.barrier), waiting.stage);
+    if (!state.is_named) state.name = fmt::format("{}[{}]", hopper::name_of(waiting.barrier), waiting.stage);
+    state.is_named = true;
     WaitForPhase wait(state, parity, limited);
-    machine().wait_for(wait);
+    machine().wait_for(wait, &state.waiters);
     race::acquire(&barrier);
 }
 
@@ -174,7 +177,7 @@ u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int exp
         sync_point.primitive = primitive;
         sync_point.operand = operand;
         sync_point.expected = expected;
-    } else if (std::string(sync_point.primitive) != primitive || sync_point.operand != operand ||
+    } else if (std::strcmp(sync_point.primitive, primitive) != 0 || sync_point.operand != operand ||
                sync_point.expected != expected) {
         fail(fmt::format("calls {} of {} threads together with threads that call {} of {}", text_of(mine), expected,
                          text_of(sync_point), sync_point.expected));
@@ -184,13 +187,14 @@ u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int exp
     if (++sync_point.present == expected) {
         sync_point.present = 0;
         ++sync_point.generation;
+        machine().wake(sync_point.waiters);
     }
     return generation;
 }
 
 void wait_for_others(SyncPoint& sync_point, u32 generation, bool orders) {
     WaitAtSyncPoint wait(sync_point, generation);
-    machine().wait_for(wait);
+    machine().wait_for(wait, &sync_point.waiters);
     if (orders) race::acquire(&sync_point);
 }
 
@@ -262,6 +266,7 @@ void barrier_reset(Barrier& barrier, int arrivals) {
     state.phase = 0;
     state.fenced = false;
     state.reset = true;
+    machine().wake(state.waiters);
 }
 
 void barrier_init_fence() {

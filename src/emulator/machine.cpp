@@ -98,10 +98,9 @@ void Machine::run() {
 void Machine::run_cluster(int first_block) {
     prepare(first_block);
     race::release(&blocks_);
-    while (!order_.empty()) {
+    while (running_ != 0) {
         const bool stuck = !run_round() || idle_rounds_ > idle_rounds_limit;
-        if (stuck && !finish_something() && !time_out()) throw Error(deadlock());
-        std::erase_if(order_, [](const Thread* thread) { return thread->fiber->ended(); });
+        if (stuck && running_ != 0 && !finish_something() && !time_out()) throw Error(deadlock());
     }
     race::acquire(&threads_);
     if (options_.lost_load < 0) check_cluster_end();
@@ -109,11 +108,18 @@ void Machine::run_cluster(int first_block) {
 
 /// Gives every thread that can go on a turn. Whether anything may change by another round.
 bool Machine::run_round() {
-    if (options_.seed != 0) shuffle(order_);
+    order_.insert(order_.end(), woken_.begin(), woken_.end());
+    woken_.clear();
+    if (options_.seed != 0) {
+        shuffle(order_);
+    } else {
+        std::sort(order_.begin(), order_.end());
+    }
     bool progress = false;
     bool sleeping = false;
     bool pauses_only = true;
-    for (Thread* thread : order_) {
+    for (std::size_t i = 0; i < order_.size(); ++i) {  // it grows: `wake`
+        Thread* const thread = order_[i];
         if (thread->asleep_until > round_) {
             sleeping = true;
         } else if (thread->wait == nullptr || thread->wait->ready()) {
@@ -122,6 +128,7 @@ bool Machine::run_round() {
             resume(*thread);
         }
     }
+    std::erase_if(order_, [this](Thread* thread) { return !takes_turns(*thread); });
     idle_rounds_ = pauses_only && !sleeping ? idle_rounds_ + 1 : 0;
     round_ += progress ? 1 : longest_sleep;
     return progress || sleeping;
@@ -143,7 +150,8 @@ void Machine::prepare(int first_block) {
         for (Warp& warp : blocks_[rank].warps) warp.registers = options_.registers;
     }
     cluster_sync_point_ = {};
-    round_ = 0;
+    round_ = 1;
+    running_ = static_cast<int>(threads_.size());
     u32 first_round = 0;
     order_.clear();
     for (std::size_t i = 0; i < threads_.size(); ++i) {
@@ -165,22 +173,42 @@ void Machine::run_thread() {
         race::release(&threads_);
         check_thread_end(*current_);
         --current_->block->running;
+        --running_;
     } catch (...) {
         failure_ = std::current_exception();
     }
 }
 
 void Machine::resume(Thread& thread) {
+    thread.last_turn = round_;
     current_ = &thread;
     thread.fiber->resume();
     if (failure_) std::rethrow_exception(failure_);
 }
 
-void Machine::wait_for(Wait& wait) {
+/// False: it has ended, or waits to be woken.
+bool Machine::takes_turns(Thread& thread) const {
+    if (thread.fiber->ended()) return false;
+    if (thread.wait == nullptr || thread.waiters == nullptr || thread.wait->ready()) return true;
+    thread.waiters->push_back(&thread);
+    return false;
+}
+
+void Machine::wait_for(Wait& wait, Waiters* waiters) {
     if (wait.ready()) return;
     current_->wait = &wait;
+    current_->waiters = waiters;
     Fiber::suspend();
     current_->wait = nullptr;
+    current_->waiters = nullptr;
+}
+
+void Machine::wake(Waiters& waiters) {
+    std::erase_if(waiters, [this](Thread* thread) {
+        const bool ready = thread->wait->ready();
+        if (ready) (thread->last_turn == round_ ? woken_ : order_).push_back(thread);
+        return ready;
+    });
 }
 
 void Machine::run_or_delay(std::function<void()> work) {
@@ -218,7 +246,11 @@ bool Machine::time_out() {
     if (options_.lost_load < 0) return false;
     bool any = false;
     for (const bool all : {false, true}) {
-        for (Thread* thread : order_) any |= thread->wait != nullptr && thread->wait->time_out(all);
+        for (Thread& thread : threads_) {
+            if (thread.wait == nullptr || !thread.wait->time_out(all)) continue;
+            any = true;
+            if (thread.waiters != nullptr) wake(*thread.waiters);
+        }
         if (any) return true;
     }
     return false;

@@ -37,6 +37,11 @@ protected:
     ~Wait() = default;
 };
 
+struct Thread;
+
+/// Threads that wait for a change of one thing. They take no turns before `Machine::wake`.
+using Waiters = std::vector<Thread*>;
+
 /// Threads that go on together. All must call the same primitive with the same operand.
 struct SyncPoint {
     const char* primitive = "";
@@ -44,19 +49,20 @@ struct SyncPoint {
     int expected = 0;
     int present = 0;
     u32 generation = 0;
+    Waiters waiters{};
 };
 
 struct BarrierState {
     int expected = 0;
-    int pending = 0;      // arrivals that this phase still lacks
-    long long bytes = 0;  // expected and not yet delivered
-    u32 phase = 0;        // parity of the phase under way
-    bool fenced = false;  // by barrier_init_fence
-    bool reset = false;   // what arrives late is not counted
-    std::string name{};   // as the first wait called it
+    int pending = 0;        // arrivals that this phase still lacks
+    long long bytes = 0;    // expected and not yet delivered
+    u32 phase = 0;          // parity of the phase under way
+    bool fenced = false;    // by barrier_init_fence
+    bool reset = false;     // what arrives late is not counted
+    std::string name{};     // as the first wait called it,
+    bool is_named = false;  // if there was one
+    Waiters waiters{};
 };
-
-struct Thread;
 
 /// One wgmma of a warpgroup.
 struct Product {
@@ -76,6 +82,7 @@ struct Warpgroup {
     u64 done = 0;                    // products before those
     u64 wanted = 0;                  // some thread waits for the products before this one
     u64 queued = 0;                  // of these, in flight
+    Waiters waiters{};               // for products
 };
 
 struct Warp {
@@ -130,7 +137,9 @@ struct Thread {
     Block* block = nullptr;
     int index = 0;
     Wait* wait = nullptr;
-    u32 asleep_until = 0;  // round of turns
+    Waiters* waiters = nullptr;  // where it is woken; else it asks at each of its turns
+    u32 asleep_until = 0;        // round of turns
+    u32 last_turn = 0;           // likewise
     bool pausing = false;
     std::vector<u32> unseen_writes{};  // words of shared memory
     std::deque<Store> stores{};
@@ -167,8 +176,10 @@ public:
     int cluster_size() const { return options_.cluster; }
     SyncPoint& cluster_sync_point() { return cluster_sync_point_; }
 
-    /// Suspends the current thread until the wait is over.
-    void wait_for(Wait& wait);
+    /// Suspends the current thread until the wait is over: a change of what has these waiters, or of anything.
+    void wait_for(Wait& wait, Waiters* waiters = nullptr);
+    /// After a change: those whose wait is over take turns again, one a round.
+    void wake(Waiters& waiters);
     /// With a seed, now and then: others go first, sometimes a long way.
     void maybe_lose_turn();
     /// Where a load was lost, others go first. Else nothing: time is steps of fibers.
@@ -190,6 +201,7 @@ private:
     void run_thread();
     bool run_round();
     void resume(Thread& thread);
+    bool takes_turns(Thread& thread) const;
     bool finish_something();
     bool time_out();
     void give_up_turn();
@@ -204,7 +216,9 @@ private:
     const std::function<void()>& kernel_;
     std::vector<Block> blocks_;
     std::vector<Thread> threads_;
-    std::vector<Thread*> order_;
+    std::vector<Thread*> order_;  // those that take turns
+    std::vector<Thread*> woken_;  // those that do so from the next round on
+    int running_ = 0;             // threads that have not ended
     SyncPoint cluster_sync_point_;
     std::deque<std::function<void()>> in_flight_;
     Thread* current_ = nullptr;

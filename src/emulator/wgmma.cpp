@@ -73,6 +73,7 @@ void run_next(Warpgroup& group) {
         float* const to = next != nullptr ? before(*next, thread) : p.d[thread];
         for (int i = 0; i < n / 2; ++i) to[i] = d[row_of(thread, i) * n + column_of(thread, i)];
     }
+    machine().wake(group.waiters);
 }
 
 bool is_issued(Warpgroup& group, u64 index) {
@@ -193,7 +194,7 @@ void finish_wgmma(int pending) {
     group.wanted = std::max(group.wanted, count);
     if (is_late()) queue_wanted(group);
     WaitForProducts wait(group, count, pending);
-    machine().wait_for(wait);
+    machine().wait_for(wait, &group.waiters);
     race::acquire(&thread.own_warp());
     check_fragments(thread, count);
     thread.committed.erase(thread.committed.begin(), thread.committed.begin() + finished);
