@@ -34,8 +34,7 @@ constexpr Tile block_scaled(const Tile& tile, Variant variant) {
     return with(tile, Scaling::block_1x128, Scaling::block_128x128, variant);
 }
 
-std::vector<Kernel> kernels() {
-    std::vector<Kernel> list;
+constexpr auto tiles = [] {
     constexpr Tile one{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3};
     constexpr Tile two{.shape = {.m = 128, .n = 48}, .stages = 3};
     constexpr Tile tall{.shape = {.m = 256, .n = 32}, .stages = 3};
@@ -46,31 +45,34 @@ std::vector<Kernel> kernels() {
     constexpr Tile same_b{.shape = {.m = 128, .n = 32}, .stages = 3, .cluster = share_b(2)};
     constexpr Tile unpromoted{.shape = {.m = 128, .n = 32}, .stages = 3, .mma = {.promoted = false}};
     constexpr Variant fast = Variant::fast;
-    add<block_scaled(one, fast)>(list);
-    add<block_scaled(two, fast)>(list);
-    add<with(two, Scaling::block_1x128, Scaling::block_1x128, fast)>(list);
-    add<with(tall, Scaling::epilogue, Scaling::epilogue, fast)>(list);
-    add<block_scaled(three, fast)>(list);
-    add<block_scaled(swapped, fast)>(list);
-    add<block_scaled(split, fast)>(list);
-    add<block_scaled(same_a, fast)>(list);
-    add<block_scaled(same_b, fast)>(list);
-    add<with(unpromoted, Scaling::epilogue, Scaling::epilogue, fast)>(list);
-    add<block_scaled(tall, Variant::fast_k_major_scales)>(list);
-    add<block_scaled(three, Variant::fast_k_major_scales)>(list);
-    add<block_scaled(same_a, Variant::fast_k_major_scales)>(list);
-    add<block_scaled(same_b, Variant::fast_k_major_scales)>(list);
-    add<block_scaled(two, Variant::general)>(list);
-    add<with(three, Scaling::epilogue, Scaling::epilogue, Variant::general)>(list);
-    add<block_scaled(swapped, Variant::general)>(list);
     constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
     constexpr Tile large{.shape = {.m = 256, .n = 96}, .stages = 2};
-    add<with(pair, Scaling::block_1x128, Scaling::block_1x128, Variant::fast_f32)>(list);
     constexpr Tile one_slot{.shape = {.m = 64, .n = 160, .warpgroups = 1}, .stages = 3};
-    add<with(large, Scaling::epilogue, Scaling::epilogue, Variant::fast_f32)>(list);
-    add<block_scaled(one_slot, Variant::fast_f32)>(list);
-    return list;
-}
+    return std::array{
+        block_scaled(one, fast),
+        block_scaled(two, fast),
+        with(two, Scaling::block_1x128, Scaling::block_1x128, fast),
+        with(tall, Scaling::epilogue, Scaling::epilogue, fast),
+        block_scaled(three, fast),
+        block_scaled(swapped, fast),
+        block_scaled(split, fast),
+        block_scaled(same_a, fast),
+        block_scaled(same_b, fast),
+        with(unpromoted, Scaling::epilogue, Scaling::epilogue, fast),
+        block_scaled(tall, Variant::fast_k_major_scales),
+        block_scaled(three, Variant::fast_k_major_scales),
+        block_scaled(same_a, Variant::fast_k_major_scales),
+        block_scaled(same_b, Variant::fast_k_major_scales),
+        block_scaled(two, Variant::general),
+        with(three, Scaling::epilogue, Scaling::epilogue, Variant::general),
+        block_scaled(swapped, Variant::general),
+        with(pair, Scaling::block_1x128, Scaling::block_1x128, Variant::fast_f32),
+        with(large, Scaling::epilogue, Scaling::epilogue, Variant::fast_f32),
+        block_scaled(one_slot, Variant::fast_f32),
+    };
+}();
+
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_GROUPED_STEP, tiles>(); }
 
 constexpr int kernel_count = 20;
 

@@ -2,6 +2,7 @@
 // Each bit as the CPU's arithmetic `bit_exact` has it, with NaN in all that is outside of the operands.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -44,7 +45,7 @@ constexpr Tile grouped(Tile tile) {
     return tile;
 }
 
-std::vector<Kernel> kernels() {
+constexpr auto tiles = [] {
     constexpr Scaling rows = Scaling::epilogue, block_row = Scaling::block_1x128, block = Scaling::block_128x128;
     constexpr Variant fast = Variant::fast, general = Variant::general;
     constexpr Tile narrow{.shape = {.m = 128, .n = 24}, .stages = 3};
@@ -54,25 +55,27 @@ std::vector<Kernel> kernels() {
     constexpr Tile split{.shape = {.m = 128, .n = 16}, .stages = 3, .cluster = hopper::split_k(2)};
     constexpr Tile unpromoted{.shape = {.m = 128, .n = 32}, .stages = 3, .mma = {.promoted = false}};
     constexpr Tile unpromoted_tall{.shape = {.m = 256, .n = 64}, .stages = 3, .mma = {.promoted = false}};
-    std::vector<Kernel> list;
-    add<nn(narrow, rows, rows, fast)>(list);
-    add<nn(narrow, block_row, block, fast)>(list);
-    add<nn(narrow, block_row, block_row, general)>(list);
-    add<nn(wide, block_row, block, Variant::fast_k_major_scales)>(list);
-    add<nn(tall, rows, rows, general)>(list);
-    add<nn(halves, rows, rows, fast)>(list);
-    add<nn(split, block_row, block, fast)>(list);
-    add<nn(unpromoted, rows, rows, fast)>(list);
-    add<nn(unpromoted_tall, rows, rows, general)>(list);
-    add<grouped(nn(narrow, block_row, block, general))>(list);
-    add<grouped(nn(tall, rows, rows, fast))>(list);
-    add<tt(narrow, block_row, block, general)>(list);
-    add<tt(wide, rows, rows, fast)>(list);
-    add<tt(tall, block_row, block_row, fast)>(list);
-    add<tt(split, rows, rows, fast)>(list);
-    add<tt(unpromoted_tall, rows, rows, fast)>(list);
-    return list;
-}
+    return std::array{
+        nn(narrow, rows, rows, fast),
+        nn(narrow, block_row, block, fast),
+        nn(narrow, block_row, block_row, general),
+        nn(wide, block_row, block, Variant::fast_k_major_scales),
+        nn(tall, rows, rows, general),
+        nn(halves, rows, rows, fast),
+        nn(split, block_row, block, fast),
+        nn(unpromoted, rows, rows, fast),
+        nn(unpromoted_tall, rows, rows, general),
+        grouped(nn(narrow, block_row, block, general)),
+        grouped(nn(tall, rows, rows, fast)),
+        tt(narrow, block_row, block, general),
+        tt(wide, rows, rows, fast),
+        tt(tall, block_row, block_row, fast),
+        tt(split, rows, rows, fast),
+        tt(unpromoted_tall, rows, rows, fast),
+    };
+}();
+
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_GROUPED_STEP, tiles>(); }
 
 constexpr int kernel_count = 16;
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <random>
 
@@ -32,33 +33,36 @@ constexpr Tile grouped(Tile tile, Scaling a, Scaling b, bool fast) {
     return tile;
 }
 
-template <Tile cut>
-void add_modes(std::vector<Kernel>& list) {
-    add<grouped(cut, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
-    add<grouped(cut, Scaling::block_1x128, Scaling::block_128x128, true)>(list);
-    add<grouped(cut, Scaling::block_1x128, Scaling::block_1x128, false)>(list);
-    add<grouped(cut, Scaling::block_1x128, Scaling::block_1x128, true)>(list);
-    add<grouped(cut, Scaling::epilogue, Scaling::epilogue, false)>(list);
-    add<grouped(cut, Scaling::epilogue, Scaling::epilogue, true)>(list);
+constexpr auto modes(const Tile& cut) {
+    return std::array{
+        grouped(cut, Scaling::block_1x128, Scaling::block_128x128, false),
+        grouped(cut, Scaling::block_1x128, Scaling::block_128x128, true),
+        grouped(cut, Scaling::block_1x128, Scaling::block_1x128, false),
+        grouped(cut, Scaling::block_1x128, Scaling::block_1x128, true),
+        grouped(cut, Scaling::epilogue, Scaling::epilogue, false),
+        grouped(cut, Scaling::epilogue, Scaling::epilogue, true),
+    };
 }
 
-std::vector<Kernel> kernels() {
-    std::vector<Kernel> list;
-    add_modes<Tile{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3}>(list);
-    add_modes<Tile{.shape = {.m = 128, .n = 48, .warpgroups = 2}, .stages = 4}>(list);
+constexpr auto tiles = [] {
     constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3, .cluster = share_a(2)};
-    add<grouped(pair, Scaling::block_1x128, Scaling::block_128x128, true)>(list);
-    add<grouped(pair, Scaling::block_1x128, Scaling::block_1x128, true)>(list);
-    add<grouped(pair, Scaling::epilogue, Scaling::epilogue, true)>(list);
     constexpr Tile three{.shape = {.m = 192, .n = 32, .warpgroups = 3}, .stages = 3};
-    add<grouped(three, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
-    add<grouped(three, Scaling::block_1x128, Scaling::block_128x128, true)>(list);
     constexpr Tile swapped{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .swap_ab = true};
-    add<grouped(swapped, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
     constexpr Tile split{.shape = {.m = 128, .n = 16}, .stages = 3, .swap_ab = true, .cluster = split_k(2)};
-    add<grouped(split, Scaling::block_1x128, Scaling::block_128x128, false)>(list);
-    return list;
-}
+    return joined(modes(Tile{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3}),
+                  modes(Tile{.shape = {.m = 128, .n = 48, .warpgroups = 2}, .stages = 4}),
+                  std::array{
+                      grouped(pair, Scaling::block_1x128, Scaling::block_128x128, true),
+                      grouped(pair, Scaling::block_1x128, Scaling::block_1x128, true),
+                      grouped(pair, Scaling::epilogue, Scaling::epilogue, true),
+                      grouped(three, Scaling::block_1x128, Scaling::block_128x128, false),
+                      grouped(three, Scaling::block_1x128, Scaling::block_128x128, true),
+                      grouped(swapped, Scaling::block_1x128, Scaling::block_128x128, false),
+                      grouped(split, Scaling::block_1x128, Scaling::block_128x128, false),
+                  });
+}();
+
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_GROUPED_STEP, tiles>(); }
 
 constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_masked,
                                Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};

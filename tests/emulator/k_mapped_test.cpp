@@ -28,23 +28,25 @@ constexpr Tile mapped(Tile tile, Scaling a, Scaling b, Variant variant) {
     return tile;
 }
 
-std::vector<Kernel> mapped_kernels() {
-    std::vector<Kernel> list;
+constexpr auto mapped_tiles = [] {
     constexpr Scaling end = Scaling::epilogue, row = Scaling::block_1x128, block = Scaling::block_128x128;
     constexpr Tile two{.shape = {.m = 128, .n = 48}, .stages = 3};
-    add<mapped(two, row, row, Variant::general)>(list);
-    add<mapped(two, row, row, Variant::fast)>(list);
-    add<mapped(two, row, row, Variant::fast_k_major_scales)>(list);
-    add<mapped(two, end, end, Variant::general)>(list);
-    add<mapped(two, row, block, Variant::fast_k_major_scales)>(list);
     constexpr Tile alone{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 4};
-    add<mapped(alone, row, block, Variant::general)>(list);
-    add<mapped(alone, end, end, Variant::fast)>(list);
     constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
-    add<mapped(pair, row, row, Variant::fast_f32)>(list);
-    add<mapped(pair, end, end, Variant::fast_f32)>(list);
-    return list;
-}
+    return std::array{
+        mapped(two, row, row, Variant::general),
+        mapped(two, row, row, Variant::fast),
+        mapped(two, row, row, Variant::fast_k_major_scales),
+        mapped(two, end, end, Variant::general),
+        mapped(two, row, block, Variant::fast_k_major_scales),
+        mapped(alone, row, block, Variant::general),
+        mapped(alone, end, end, Variant::fast),
+        mapped(pair, row, row, Variant::fast_f32),
+        mapped(pair, end, end, Variant::fast_f32),
+    };
+}();
+
+std::vector<Kernel> mapped_kernels() { return every<TILEWRIGHT_K_GROUPED_STEP, mapped_tiles>(); }
 
 Recipe mapped_recipe(const Tile& tile) {
     if (tile.a.scaling == Scaling::epilogue) return parse_recipe("row:row").value();
@@ -165,7 +167,8 @@ TEST_P(KMapped, SizesThatNoOneShouldTrust) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, KMapped, testing::Range(0, static_cast<int>(mapped_kernels().size())));
+INSTANTIATE_TEST_SUITE_P(Kernels, KMapped,
+                         testing::Range(0, static_cast<int>(mapped_tiles.size()), TILEWRIGHT_K_GROUPED_STEP));
 
 }  // namespace
 }  // namespace tilewright::tests

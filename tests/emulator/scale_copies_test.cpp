@@ -3,6 +3,7 @@
 // has it; what no row needs is NaN or unreadable.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "emulator/instantiate.h"
@@ -39,31 +40,33 @@ constexpr Tile swapped(Tile tile) {
 
 /// One warpgroup and three, two subtiles of rows, rings whose stages are no multiple of four, pairs, slices, tokens on
 /// columns that are no multiple of a warp's lanes.
-std::vector<Kernel> kernels() {
+constexpr auto tiles = [] {
     constexpr Scaling blocks = Scaling::block_128x128, rows = Scaling::block_1x128;
     constexpr Shape one{.m = 64, .n = 32, .warpgroups = 1}, two{.m = 128, .n = 48},
         three{.m = 192, .n = 32, .warpgroups = 3};
-    std::vector<Kernel> list;
-    add<k_major(one, 3, blocks)>(list);
-    add<k_major(one, 5, rows)>(list);
-    add<k_major(two, 5, blocks)>(list);
-    add<k_major(two, 3, rows)>(list);
-    add<k_major(three, 4, blocks)>(list);
-    add<k_major({.m = 256, .n = 16}, 3, blocks)>(list);
-    add<k_major({.m = 128, .n = 32}, 3, blocks, Family::dense, hopper::share_b(2))>(list);
-    add<k_major({.m = 128, .n = 32}, 3, rows, Family::dense, hopper::share_a(2))>(list);
-    add<k_major(two, 4, blocks, Family::m_grouped)>(list);
-    add<k_major(one, 6, rows, Family::m_grouped)>(list);
-    add<k_major(three, 3, blocks, Family::m_grouped)>(list);
-    add<k_major({.m = 128, .n = 32}, 3, blocks, Family::m_grouped, hopper::share_a(2))>(list);
-    add<k_major({.m = 64, .n = 48, .warpgroups = 1}, 3, blocks, Family::dense, hopper::split_k(4))>(list);
-    add<k_major({.m = 128, .n = 128}, 3, blocks, Family::dense, hopper::split_k(2))>(list);
-    add<swapped(k_major(one, 5, rows, Family::dense, hopper::split_k(2)))>(list);
-    add<swapped(k_major({.m = 64, .n = 8, .warpgroups = 1}, 4, blocks))>(list);
-    add<swapped(k_major({.m = 128, .n = 40}, 3, blocks, Family::dense, hopper::split_k(2)))>(list);
-    add<swapped(k_major({.m = 64, .n = 72, .warpgroups = 1}, 4, blocks, Family::m_grouped))>(list);
-    return list;
-}
+    return std::array{
+        k_major(one, 3, blocks),
+        k_major(one, 5, rows),
+        k_major(two, 5, blocks),
+        k_major(two, 3, rows),
+        k_major(three, 4, blocks),
+        k_major({.m = 256, .n = 16}, 3, blocks),
+        k_major({.m = 128, .n = 32}, 3, blocks, Family::dense, hopper::share_b(2)),
+        k_major({.m = 128, .n = 32}, 3, rows, Family::dense, hopper::share_a(2)),
+        k_major(two, 4, blocks, Family::m_grouped),
+        k_major(one, 6, rows, Family::m_grouped),
+        k_major(three, 3, blocks, Family::m_grouped),
+        k_major({.m = 128, .n = 32}, 3, blocks, Family::m_grouped, hopper::share_a(2)),
+        k_major({.m = 64, .n = 48, .warpgroups = 1}, 3, blocks, Family::dense, hopper::split_k(4)),
+        k_major({.m = 128, .n = 128}, 3, blocks, Family::dense, hopper::split_k(2)),
+        swapped(k_major(one, 5, rows, Family::dense, hopper::split_k(2))),
+        swapped(k_major({.m = 64, .n = 8, .warpgroups = 1}, 4, blocks)),
+        swapped(k_major({.m = 128, .n = 40}, 3, blocks, Family::dense, hopper::split_k(2))),
+        swapped(k_major({.m = 64, .n = 72, .warpgroups = 1}, 4, blocks, Family::m_grouped)),
+    };
+}();
+
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_COPIES_STEP, tiles>(); }
 
 struct Order {
     const char* name;
