@@ -18,7 +18,7 @@ struct ConversionOptions;
 class OwnedOperand;
 
 /// The layout that this version writes and reads. src/formats/packed_layout.h describes it.
-inline constexpr int packed_version = 1;
+inline constexpr int packed_version = 2;
 
 /// Bytes of the header with which packed weights begin.
 inline constexpr std::int64_t packed_header_bytes = 128;
@@ -44,7 +44,9 @@ struct PackedWeights {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;  // NVFP4: 1 or groups
-    bool wide_rows = false;          // for fp8: the scales of some row differ by more than 2^11 (docs/numerics.md)
+    /// For fp8: 0 where the scales of no row differ by more than 2^11, else the most windows of scales that 128 of k of
+    /// a row have, 1 .. 4 (docs/numerics.md).
+    int windows = 0;
 
     constexpr bool given() const { return version != 0; }
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }

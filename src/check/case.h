@@ -3,6 +3,7 @@
 // output) is 0xFF, which is NaN in every format but e2m1. docs/numerics.md lists distributions and poisons.
 #pragma once
 
+#include "check/far_scales.h"
 #include "check/memory.h"
 #include "problem/geometry.h"
 
@@ -83,6 +84,7 @@ struct CaseSpec {
     Gaps d_gaps{};
     bool a_scales_transposed = false;  // blocks of one k next to each other, as the GPU likes them
     bool b_scales_transposed = false;
+    FarScales far_scales{};      // of weights in MXFP4
     bool shared_scales = false;  // per tensor: one scale for all groups; k-grouped per row: one for each row
     bool guard_pages = false;    // unreadable pages right behind (outputs: also before) the memory of each tensor
 };

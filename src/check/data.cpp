@@ -4,6 +4,7 @@
 #include "check/random.h"
 #include "formats/codec.h"
 #include "formats/element.h"
+#include "problem/canonical_order.h"
 
 #include <algorithm>
 #include <array>
@@ -90,7 +91,8 @@ public:
           value_stream_(stream(spec, side == Side::a ? values_of_a : values_of_b)),
           scale_stream_(stream(spec, side == Side::a ? scales_of_a : scales_of_b)),
           tensor_scale_stream_(mix(stream(spec, tensor_scales) + static_cast<std::uint64_t>(side))),
-          amplitude_(grid_amplitude(spec)) {
+          amplitude_(grid_amplitude(spec)),
+          far_(side == Side::b && is_mxfp4(operand_.recipe) ? spec.far_scales : FarScales{}, scale_stream_) {
         if (!is_exact(spec.distribution)) draws_ = draws(spec.distribution).data();
     }
 
@@ -138,6 +140,7 @@ private:
     /// The number before scaling. A pure function of the logical position: strides and layouts do not change it.
     double number(std::int64_t group, std::int64_t row, std::int64_t k) const {
         const std::uint64_t random = random_bits(value_stream_, operand_.value_strides.group == 0 ? 0 : group, row, k);
+        if (far_.is_zero(operand_.value_strides.group == 0 ? 0 : group, row, k / 32)) return 0;
         if (draws_ != nullptr) return draws_[random >> (64 - draw_bits)];
         if (spec_.distribution == Distribution::distinct_scales) return 1;
         if (operand_.recipe.values == Format::e2m1) {
@@ -174,6 +177,7 @@ private:
                     const std::uint64_t random = random_bits(scale_stream_, group, row_block, column);
                     write_random_scale(slot(span, row, block), span.group, random);
                 }
+                if (far_.has_row(group, row)) spread_scale(slot(span, row, block), group, row, column);
             }
         }
     }
@@ -208,6 +212,11 @@ private:
                 divisor_[at] = fit;
                 return write_scale(index, fit * (0.5 + 1.5 * static_cast<double>(random >> 11) * 0x1p-53));
         }
+    }
+
+    void spread_scale(std::int64_t index, std::int64_t group, std::int64_t row, std::int64_t column) const {
+        auto& code = static_cast<std::uint8_t*>(const_cast<void*>(operand_.scales))[index];
+        code = static_cast<std::uint8_t>(far_.code(code, group, row, column));
     }
 
     void write_scale(std::int64_t index, double scale) const {
@@ -260,6 +269,7 @@ private:
     std::uint64_t scale_stream_;
     std::uint64_t tensor_scale_stream_;
     int amplitude_;
+    FarScalePlaces far_;
     const float* draws_ = nullptr;
     std::vector<float> largest_;   // of each scale slot
     std::vector<double> divisor_;  // what values are divided by before they are encoded

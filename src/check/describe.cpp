@@ -100,6 +100,11 @@ std::string describe(const CaseSpec& spec) {
     line.gaps("d_gaps", spec.d_gaps);
     line.flag("a_scales_transposed", spec.a_scales_transposed);
     line.flag("b_scales_transposed", spec.b_scales_transposed);
+    if (spec.far_scales.one_row_in > 0) {
+        line.field("far_scales.one_row_in", spec.far_scales.one_row_in);
+        line.field("far_scales.spread", spec.far_scales.spread);
+        line.flag("far_scales.odd", spec.far_scales.odd);
+    }
     line.flag("shared_scales", spec.shared_scales);
     line.flag("guard_pages", spec.guard_pages);
     return line.take();

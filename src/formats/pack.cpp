@@ -3,6 +3,7 @@
 #include "formats/pack_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -14,14 +15,13 @@ using namespace formats;
 
 constexpr std::size_t packed_block = 32;  // of k that one MXFP4 scale serves
 
-/// Writes one row tile: its rows, its tiles, and its windows.
+/// Writes one row tile: its rows and its tiles.
 class TileWriter {
 public:
     TileWriter(const PackPlan& plan, std::byte* out, std::int64_t index)
         : plan_(plan),
           out_(out),
           table_(packed_table(plan.source.recipe(), plan.activations)),
-          entry_(plan.directory[static_cast<std::size_t>(index)]),
           group_(index / plan.sections.row_tiles()),
           row_tile_(index % plan.sections.row_tiles()),
           first_row_(row_tile_ * packed_rows),
@@ -29,18 +29,17 @@ public:
 
     void write() {
         write_rows();
-        std::byte* next_window = out_ + entry_.wide_offset + plan_.sections.exponent_bytes();
         for (std::int64_t k_block = 0; k_block < plan_.sections.k_blocks(); ++k_block) {
             std::byte* const tile = out_ + plan_.sections.tile_at(group_, row_tile_, k_block);
             for (std::int64_t row = 0; row < rows_; ++row) {
                 if (is_mxfp4(plan_.source.recipe())) {
-                    write_mxfp4(tile, row, k_block, next_window);
+                    write_mxfp4(tile, row, k_block);
                 } else {
                     write_nvfp4(tile, row, k_block);
                 }
             }
             fill_scales(tile);
-            next_window += windows_of(k_block, next_window);
+            if (plan_.sections.windows != 0) write_windows(tile + plan_.sections.windows_in_tile(), k_block);
         }
     }
 
@@ -68,6 +67,7 @@ private:
         row.end_factor = fp8 ? power_of_two(reference - fp8_top_exponent) : power_of_two(reference);
         if (judged.wide) row.end_factor = 1;
         if (judged.exponents.nan) row.end_factor = std::numeric_limits<float>::quiet_NaN();
+        if (judged.wide && plan_.has_windows()) row.end_factor = std::copysign(row.end_factor, -1.0F);
         row.flags =
             static_cast<std::uint8_t>((judged.wide ? PackedRow::wide : 0) | (judged.kept ? PackedRow::kept : 0));
         return row;
@@ -100,73 +100,53 @@ private:
         }
     }
 
-    void write_mxfp4(std::byte* tile, std::int64_t row, std::int64_t k_block, std::byte* windows) {
+    void write_mxfp4(std::byte* tile, std::int64_t row, std::int64_t k_block) {
         const RowJudgement& judged = plan_.judgement(group_, first_row_ + row);
         const auto exponents = plan_.block_exponents(group_, first_row_ + row, k_block);
-        BlockWindows split;
-        if (plan_.has_windows() && judged.wide) split = block_windows(exponents);
-        const int reference = judged.exponents.reference(plan_.range);
-        if (plan_.has_windows() && judged.wide) write_exponents(row, k_block, split, windows);
+        const BlockWindows windows = plan_.windows(group_, first_row_ + row, k_block);
+        const bool split = plan_.has_windows() && judged.wide;
         for (std::size_t i = 0; i < exponents.size(); ++i) {
             const std::int64_t column = k_block * BlockWindows::blocks + static_cast<std::int64_t>(i);
             if (column >= plan_.sections.scale_columns()) break;
-            const int window = split.of_block[i];
-            std::byte* const to =
-                window == 0 ? tile : windows + (window - 1) * static_cast<std::int64_t>(sizeof(PackedWindow));
-            write_codes(to, row, column, plan_.sections.scale_block);
+            write_codes(tile, row, column, plan_.sections.scale_block);
+            const int window = windows.of_block[i];
             const int top =
-                plan_.has_windows() && judged.wide ? split.top[static_cast<std::size_t>(window)] : reference;
-            std::uint8_t scale = unused_scale();
+                split ? windows.top[static_cast<std::size_t>(window)] : judged.exponents.reference(plan_.range);
+            int scale = unused_scale();
             if (plan_.activations == PackedFor::bf16 && judged.wide) {
-                scale = static_cast<std::uint8_t>(plan_.source.scale(group_, first_row_ + row, column));
+                scale = plan_.source.scale(group_, first_row_ + row, column);
             } else if (exponents[i] != BlockWindows::none) {
-                scale = static_cast<std::uint8_t>(scale + exponents[i] - top);
+                scale += exponents[i] - top;
             }
-            to[packed_scale_at(row, BlockWindows::blocks) + static_cast<std::int64_t>(i)] = std::byte{scale};
+            const int byte = scale | window << packed_window_shift;
+            tile[packed_scale_at(row, BlockWindows::blocks) + static_cast<std::int64_t>(i)] =
+                static_cast<std::byte>(byte);
         }
     }
 
-    /// The exponents of a wide row's windows in one block of k.
-    void write_exponents(std::int64_t row, std::int64_t k_block, const BlockWindows& split, std::byte* windows) {
-        const auto top_of = [&](int window) {
-            const int top = split.top[static_cast<std::size_t>(window)];
-            return static_cast<std::byte>(top == BlockWindows::none ? 0 : top);
-        };
-        out_[entry_.wide_offset + k_block * packed_rows + row] = top_of(0);
-        for (int window = 1; window < split.count; ++window) {
-            std::byte* const to = windows + (window - 1) * static_cast<std::int64_t>(sizeof(PackedWindow));
-            to[offsetof(PackedWindow, exponents) + static_cast<std::size_t>(row)] = top_of(window);
-        }
-    }
-
-    /// Completes the further windows of one block of k, and says how many bytes they take.
-    std::int64_t windows_of(std::int64_t k_block, std::byte* windows) {
-        int most = 0;
-        for (std::int64_t row = 0; plan_.has_windows() && entry_.wide_rows != 0 && row < rows_; ++row) {
-            if (!plan_.judgement(group_, first_row_ + row).wide) continue;
-            most = std::max(most, plan_.further_windows(group_, first_row_ + row, k_block));
-        }
-        for (int i = 0; i < most; ++i) {
-            std::byte* const window = windows + i * static_cast<std::int64_t>(sizeof(PackedWindow));
-            complete_window(window, k_block, i + 1);
-        }
-        return most * static_cast<std::int64_t>(sizeof(PackedWindow));
-    }
-
-    void complete_window(std::byte* window, std::int64_t k_block, int number) {
-        fill_scales(window);
+    /// What a tile's rows have for windows in one block of k.
+    void write_windows(std::byte* to, std::int64_t k_block) const {
+        PackedWindows head;
+        std::byte* const exponents = to + sizeof head;
+        std::fill_n(exponents, plan_.sections.windows * packed_window_bytes, static_cast<std::byte>(no_window));
         for (std::int64_t row = 0; row < packed_rows; ++row) {
-            const bool has = row < rows_ && plan_.judgement(group_, first_row_ + row).wide &&
-                             plan_.further_windows(group_, first_row_ + row, k_block) >= number;
-            if (!has) window[offsetof(PackedWindow, exponents) + static_cast<std::size_t>(row)] = std::byte{0x80};
+            const bool wide = row < rows_ && plan_.judgement(group_, first_row_ + row).wide;
+            exponents[packed_exponent_at(row, 0)] = std::byte{unit_window};
+            if (!wide) continue;
+            head.wide[static_cast<std::size_t>(row % 16 / 8)] |= std::uint32_t{1} << (row / 16 * 8 + row % 8);
+            const BlockWindows windows = plan_.windows(group_, first_row_ + row, k_block);
+            head.windows = std::max(head.windows, static_cast<std::uint32_t>(windows.count));
+            for (int window = 0; window < windows.count; ++window) {
+                const int top = windows.top[static_cast<std::size_t>(window)];
+                exponents[packed_exponent_at(row, window)] =
+                    static_cast<std::byte>(top == BlockWindows::none ? 0 : top);
+            }
         }
-        const std::array<std::uint32_t, 2> where{static_cast<std::uint32_t>(k_block),
-                                                 static_cast<std::uint32_t>(number)};
-        std::memcpy(window + offsetof(PackedWindow, k_block), where.data(), sizeof where);
+        std::memcpy(to, &head, sizeof head);
     }
 
     /// MXFP4 scale bytes that no block has written are 0; a kernel may read them all.
-    void fill_scales(std::byte* tile) {
+    void fill_scales(std::byte* tile) const {
         if (!is_mxfp4(plan_.source.recipe())) return;
         for (std::int64_t i = packed_code_bytes; i < packed_code_bytes + packed_rows * BlockWindows::blocks; ++i) {
             if (tile[i] == std::byte{0} && plan_.activations == PackedFor::fp8) tile[i] = std::byte{unused_scale()};
@@ -176,7 +156,6 @@ private:
     const PackPlan& plan_;
     std::byte* out_;
     const PackedTable& table_;
-    PackedTileEntry entry_;
     std::int64_t group_;
     std::int64_t row_tile_;
     std::int64_t first_row_;
@@ -186,7 +165,7 @@ private:
 void write_kept(const PackPlan& plan, std::byte* out) {
     if (!is_mxfp4(plan.source.recipe())) return;
     const auto count = static_cast<std::uint32_t>(plan.kept_rows);
-    std::byte* next = out + plan.kept_at;
+    std::byte* next = out + plan.sections.kept_at();
     std::memcpy(next, &count, sizeof count);
     next += 8;
     for (std::int64_t i = 0; i < std::ssize(plan.rows); ++i) {
@@ -210,8 +189,8 @@ PackedHeader header_of(const PackPlan& plan) {
             .n = plan.sections.n,
             .k = plan.sections.k,
             .tensor_scales = plan.sections.tensor_scales,
-            .wide_at = plan.sections.wide_at(),
-            .kept_at = plan.kept_at,
+            .windows = plan.sections.windows,
+            .kept_at = plan.sections.kept_at(),
             .bytes = plan.bytes};
 }
 
@@ -223,11 +202,8 @@ void write(const PackPlan& plan, std::byte* out, const ConversionOptions& how) {
         const float scale = plan.source.tensor_scale(i);
         std::memcpy(out + PackedSections::tensor_scales_at() + i * 4, &scale, 4);
     }
-    if (!plan.directory.empty()) {
-        std::memcpy(out + plan.sections.directory_at(), plan.directory.data(),
-                    plan.directory.size() * sizeof(PackedTileEntry));
-    }
-    for_each_item(std::ssize(plan.directory), how, [&](std::int64_t i) { TileWriter(plan, out, i).write(); });
+    for_each_item(plan.sections.groups * plan.sections.row_tiles(), how,
+                  [&](std::int64_t i) { TileWriter(plan, out, i).write(); });
     write_kept(plan, out);
 }
 

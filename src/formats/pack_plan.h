@@ -1,5 +1,5 @@
-// What packed weights need to know of the weights before a byte is written: which rows are wide, how many windows there
-// are, and where everything goes.
+// What packed weights need to know of the weights before a byte is written: which rows are wide, how many windows they
+// have, and where everything goes.
 #pragma once
 
 #include "base/threads.h"
@@ -17,6 +17,7 @@ struct RowJudgement {
     RowExponents exponents{};
     bool wide = false;
     bool kept = false;  // its scales do not follow from the tiles
+    int windows = 1;    // the most in 128 of k
 };
 
 constexpr bool is_mxfp4(const OperandRecipe& recipe) { return recipe.granularity == Granularity::block_1x32; }
@@ -27,10 +28,8 @@ struct PackPlan {
     PackedFor activations = PackedFor::fp8;
     PackedSections sections{};
     int range = 0;
-    std::vector<RowJudgement> rows{};          // MXFP4: [groups * n]
-    std::vector<PackedTileEntry> directory{};  // [groups * row tiles]
+    std::vector<RowJudgement> rows{};  // MXFP4: [groups * n]
     std::int64_t kept_rows = 0;
-    std::int64_t kept_at = 0;
     std::int64_t bytes = 0;
 
     const RowJudgement& judgement(std::int64_t group, std::int64_t row) const {
@@ -40,8 +39,8 @@ struct PackPlan {
     /// The exponents of the four blocks of 128 of k.
     std::array<int, BlockWindows::blocks> block_exponents(std::int64_t group, std::int64_t row,
                                                           std::int64_t k_block) const;
-    /// Windows of a row in one block of k beyond the first.
-    int further_windows(std::int64_t group, std::int64_t row, std::int64_t k_block) const;
+    /// The windows of a row in 128 of k; of one that is not wide the one that has all blocks.
+    BlockWindows windows(std::int64_t group, std::int64_t row, std::int64_t k_block) const;
 };
 
 /// Throws Error with every finding.

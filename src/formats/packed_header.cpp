@@ -29,6 +29,8 @@ bool has_sound_sizes(const PackedHeader& header) {
 bool has_known_words(const PackedHeader& header) {
     const bool kinds =
         (header.recipe == 1 || header.recipe == 2) && (header.activations == 1 || header.activations == 2);
+    const bool may_have_windows = header.recipe == 1 && header.activations == 1;
+    if (header.windows < 0 || header.windows > (may_have_windows ? formats::BlockWindows::blocks : 0)) return false;
     return kinds && header.grouped <= 1 && (header.grouped == 1 || header.groups == 1);
 }
 
@@ -46,9 +48,7 @@ bool has_sound_sections(const PackedHeader& header, const formats::PackedSection
     const bool nvfp4 = header.recipe == 2;
     const std::int64_t scales = header.tensor_scales;
     if (nvfp4 ? scales != 1 && scales != header.groups : scales != 0) return false;
-    if (header.wide_at != sections.wide_at() || header.kept_at < header.wide_at || header.bytes < header.kept_at)
-        return false;
-    return header.kept_at % formats::packed_alignment == 0 && (nvfp4 || header.bytes >= header.kept_at + 8);
+    return header.kept_at == sections.kept_at() && header.bytes >= header.kept_at + (nvfp4 ? 0 : 8);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     packed.n = header.n;
     packed.k = header.k;
     packed.tensor_scales = header.tensor_scales;
-    packed.wide_rows = header.kept_at > header.wide_at;
+    packed.windows = static_cast<int>(header.windows);
     if (!has_sound_sections(header, formats::packed_sections(packed))) {
         refuse("a damaged header", "what pack_weights wrote");
     }

@@ -1,14 +1,13 @@
-// The bytes of packed weights, layout version 1. Little endian; every section begins at a multiple of 128.
+// The bytes of packed weights, layout version 2. Little endian; every section begins at a multiple of 128.
 //
 //     header         128 bytes: PackedHeader
 //     tensor scales  NVFP4 only: f32 [1] or [groups]
 //     rows           PackedRow [groups, n rounded up to 64]
-//     directory      PackedTileEntry [groups, row tiles of 64]
 //     tiles          codes and scales of 64 rows x 128 k; the two row tiles of 128 rows next to each other, so that 128
-//                    rows x 256 k are one run of bytes: [groups, n / 128, k / 128, 2] (the last row tile may be single)
-//     wide tiles     MXFP4 for fp8: for each row tile with a wide row: the largest exponents of window 0, [k / 128, 64]
-//     int8, and
-//                    a PackedWindow for each further window of each 128 of k
+//                    rows x 256 k are one run of bytes: [groups, n / 128, k / 128, 2] (the last row tile may be
+//                    single). MXFP4 for fp8 where any row is wide: each ends with a PackedWindows and the largest
+//                    exponents of as many windows as any tile has, [windows, 32, 2] int8: of the rows 16 w + g and
+//                    + 8 at 8 w + g
 //     kept scales    MXFP4: u32 count, u32 0, then of each kept row: u64 its number, its ceil(k / 32) scale bytes,
 //                    rounded up to 8; in ascending order
 //
@@ -18,7 +17,8 @@
 // codes, where a step is 32 of k. Which code of the step is where in the word, and why: `packed_place`. Scales follow
 // the codes: four (MXFP4) or eight (NVFP4) bytes of row 16 w + g, then those of row + 8, at (8 w + g) times twice as
 // many.
-//     MXFP4 for fp8   12 + exponent - reference (window: - top), 1 .. 12: the index of the table of decoded codes
+//     MXFP4 for fp8   12 + exponent - reference (wide rows: - the largest of the block's window), 1 .. 12: the index of
+//                     the table of decoded codes; of wide rows 16 times the number of the window besides
 //     MXFP4 for bf16  253 + exponent - reference, the exponent field of the bf16 factor 2^(126 + exponent - reference)
 //                     for codes that were decoded 2^-126 too small; wide rows: the scale's own code
 //     NVFP4           the ue4m3 code
@@ -54,8 +54,8 @@ struct PackedHeader {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;
-    std::int64_t wide_at = 0;  // where the sections begin whose size depends on the weights, and where all ends
-    std::int64_t kept_at = 0;
+    std::int64_t windows = 0;  // the most that a row has in 128 of k; 0: no row is wide, or they have no windows
+    std::int64_t kept_at = 0;  // where the section begins whose size depends on the weights, and where all ends
     std::int64_t bytes = 0;
     std::array<std::int64_t, 6> zeros{};
 };
@@ -66,31 +66,25 @@ inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 
 struct PackedRow {
     static constexpr std::uint8_t wide = 1;
     static constexpr std::uint8_t kept = 2;  // its scales are in the last section
-    float end_factor = 0;
+    float end_factor = 0;                    // of a wide row with windows the number, NaN too, with a minus sign
     std::int16_t reference = 0;
     std::uint8_t flags = 0;
     std::uint8_t zero = 0;
 };
 static_assert(sizeof(PackedRow) == 8);
 
-struct PackedTileEntry {
-    std::uint32_t wide_rows = 0;
-    std::uint32_t windows = 0;     // PackedWindows
-    std::int64_t wide_offset = 0;  // from the beginning of all bytes; 0: no wide tile
+/// What follows the scales of a tile where any row of the weights is wide. A row that is not has one window, whose
+/// factor is 1.
+struct PackedWindows {
+    std::uint32_t windows = 1;  // of the row that has most: as many chains does the tile take
+    std::uint32_t zero = 0;
+    std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };
-static_assert(sizeof(PackedTileEntry) == 16);
-
-/// A further window of some rows: a tile in which the codes of all other blocks are 0.
-struct PackedWindow {
-    std::array<std::uint8_t, packed_code_bytes> codes{};
-    std::array<std::uint8_t, packed_rows * 4> scales{};
-    std::array<std::int8_t, packed_rows> exponents{};  // the largest; `no_window`: of a row without one
-    std::uint32_t k_block = 0;
-    std::uint32_t window = 0;
-    std::array<std::uint8_t, 56> zeros{};
-};
-inline constexpr std::int8_t no_window = -128;
-static_assert(sizeof(PackedWindow) % packed_alignment == 0);
+static_assert(sizeof(PackedWindows) == 16);
+inline constexpr std::int8_t no_window = -128;                    // the exponent of a row without this window
+inline constexpr std::int8_t unit_window = fp8_top_exponent;      // that of a factor of 1
+inline constexpr int packed_window_shift = 4;                     // of a block's window in the byte of its scale
+inline constexpr std::int64_t packed_window_bytes = packed_rows;  // of the exponents of one window
 
 /// Where the sections are.
 struct PackedSections {
@@ -99,23 +93,29 @@ struct PackedSections {
     std::int64_t k = 0;
     int scale_block = 32;
     std::int64_t tensor_scales = 0;
+    std::int64_t windows = 0;
 
     constexpr std::int64_t row_tiles() const { return ceil_div(n, packed_rows); }
     constexpr std::int64_t k_blocks() const { return ceil_div(k, packed_k); }
     constexpr std::int64_t scale_columns() const { return ceil_div<std::int64_t>(k, scale_block); }
     constexpr std::int64_t scales_of_row() const { return packed_k / scale_block; }  // in a tile
-    constexpr std::int64_t tile_bytes() const { return packed_code_bytes + packed_rows * scales_of_row(); }
+    /// Where a tile's PackedWindows is in it.
+    constexpr std::int64_t windows_in_tile() const { return packed_code_bytes + packed_rows * scales_of_row(); }
+    constexpr std::int64_t tile_bytes() const {
+        const std::int64_t of_windows =
+            windows == 0 ? 0 : static_cast<std::int64_t>(sizeof(PackedWindows)) + windows * packed_window_bytes;
+        return windows_in_tile() + of_windows;
+    }
 
     static constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, packed_alignment); }
     static constexpr std::int64_t tensor_scales_at() { return packed_header_bytes; }
     constexpr std::int64_t rows_at() const { return tensor_scales_at() + aligned(tensor_scales * 4); }
-    constexpr std::int64_t directory_at() const {
+    constexpr std::int64_t tiles_at() const {
         return rows_at() + groups * row_tiles() * packed_rows * static_cast<std::int64_t>(sizeof(PackedRow));
     }
-    constexpr std::int64_t tiles_at() const {
-        return directory_at() + aligned(groups * row_tiles() * static_cast<std::int64_t>(sizeof(PackedTileEntry)));
+    constexpr std::int64_t kept_at() const {
+        return aligned(tiles_at() + groups * row_tiles() * k_blocks() * tile_bytes());
     }
-    constexpr std::int64_t wide_at() const { return tiles_at() + groups * row_tiles() * k_blocks() * tile_bytes(); }
 
     constexpr std::int64_t tile_at(std::int64_t group, std::int64_t row_tile, std::int64_t k_block) const {
         const std::int64_t first = row_tile / 2 * 2;
@@ -123,8 +123,6 @@ struct PackedSections {
         const std::int64_t index = first * k_blocks() + k_block * together + row_tile % 2;
         return tiles_at() + (group * row_tiles() * k_blocks() + index) * tile_bytes();
     }
-    /// The exponents of window 0 of a wide tile, in front of its further windows.
-    constexpr std::int64_t exponent_bytes() const { return aligned(k_blocks() * packed_rows); }
     constexpr std::int64_t kept_row_bytes() const { return 8 + round_up<std::int64_t>(scale_columns(), 8); }
 };
 
@@ -141,6 +139,11 @@ constexpr std::int64_t packed_word(std::int64_t row, std::int64_t step) {
 constexpr std::int64_t packed_scale_at(std::int64_t row, std::int64_t scales_of_row) {
     const std::int64_t pair = row / 16 * 8 + row % 8;
     return packed_code_bytes + (pair * 2 + row % 16 / 8) * scales_of_row;
+}
+
+/// Where the exponent of a row's window is in a tile, from that of the first row and window on.
+constexpr std::int64_t packed_exponent_at(std::int64_t row, std::int64_t window) {
+    return window * packed_window_bytes + (row / 16 * 8 + row % 8) * 2 + row % 16 / 8;
 }
 
 /// The bits of one code in its word: where its magnitude's three bits and its sign are.
@@ -203,7 +206,8 @@ constexpr PackedSections packed_sections(const PackedWeights& packed) {
             .n = packed.n,
             .k = packed.k,
             .scale_block = k_block(packed.recipe.granularity),
-            .tensor_scales = packed.tensor_scales};
+            .tensor_scales = packed.tensor_scales,
+            .windows = packed.windows};
 }
 
 /// The header of packed weights in host memory, with every number that follows from others checked. Throws Error.

@@ -71,42 +71,17 @@ private:
         for (std::int64_t k_block = 0; k_block < sections_.k_blocks(); ++k_block) {
             const std::byte* const tile = data_ + sections_.tile_at(group, row_tile, k_block);
             for (std::int64_t row = 0; row < rows; ++row)
-                add_codes(tile, row, k_block, row_values(group, first + row), false);
+                unpack_codes(tile, row, k_block, row_values(group, first + row));
         }
-        add_windows(group, row_tile, rows);
         for (std::int64_t row = 0; row < rows; ++row) unpack_scales(group, first + row);
     }
 
-    /// Each code is in one window, and 0 in the others.
-    void add_codes(const std::byte* tile, std::int64_t row, std::int64_t k_block, std::uint8_t* values,
-                   bool add) const {
+    void unpack_codes(const std::byte* tile, std::int64_t row, std::int64_t k_block, std::uint8_t* values) const {
         const std::int64_t begin = k_block * packed_k;
         const std::int64_t count = std::min(packed_k, sections_.k - begin);
         for (std::int64_t k = 0; k < count; k += 2) {
             const int pair = code_at(tile, table_, row, k) | code_at(tile, table_, row, k + 1) << 4;
-            std::uint8_t& to = values[(begin + k) / 2];
-            to = static_cast<std::uint8_t>(add ? to | pair : pair);
-        }
-    }
-
-    void add_windows(std::int64_t group, std::int64_t row_tile, std::int64_t rows) const {
-        PackedTileEntry entry;
-        const std::int64_t index = group * sections_.row_tiles() + row_tile;
-        std::memcpy(&entry, data_ + sections_.directory_at() + index * static_cast<std::int64_t>(sizeof entry),
-                    sizeof entry);
-        if (entry.wide_offset == 0 || entry.windows == 0) return;
-        const std::int64_t size = std::int64_t{entry.windows} * static_cast<std::int64_t>(sizeof(PackedWindow));
-        const std::int64_t room = header_.kept_at - sections_.exponent_bytes() - size;
-        if (entry.wide_offset < header_.wide_at || entry.wide_offset > room)
-            refuse_damaged("windows outside their section");
-        const std::byte* window = data_ + entry.wide_offset + sections_.exponent_bytes();
-        for (std::uint32_t i = 0; i < entry.windows; ++i, window += sizeof(PackedWindow)) {
-            std::uint32_t k_block = 0;
-            std::memcpy(&k_block, window + offsetof(PackedWindow, k_block), sizeof k_block);
-            if (k_block >= sections_.k_blocks()) refuse_damaged("a window beyond k");
-            for (std::int64_t row = 0; row < rows; ++row) {
-                add_codes(window, row, k_block, row_values(group, row_tile * packed_rows + row), true);
-            }
+            values[(begin + k) / 2] = static_cast<std::uint8_t>(pair);
         }
     }
 
@@ -127,7 +102,7 @@ private:
 
     int scale_of(const PackedRow& row, int stored) const {
         const int top = packed_.activations == PackedFor::fp8 ? 2 * fp8_top_exponent : 2 * ue8m0_bias - 1;
-        return row.reference + stored - top + ue8m0_bias;
+        return row.reference + stored - top + ue8m0_bias;  // of wide rows, which are kept, no scale
     }
 
     /// Blocks of zeros have the scale 1 here; rows in which one has another are kept.

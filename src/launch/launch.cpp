@@ -43,7 +43,9 @@ hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, 
 /// The factors of packed rows, which are the first words of pairs.
 hopper::ScaleView packed_row_factors(const Geometry& g) {
     static_assert(offsetof(formats::PackedRow, end_factor) == 0);
-    static_assert(sizeof(formats::PackedWindow::codes) == hopper::packed_code_bytes);
+    static_assert(formats::packed_code_bytes == hopper::packed_code_bytes);
+    static_assert(formats::PackedSections{.windows = 3}.tile_bytes() == hopper::windowed_tile_bytes(3));
+    static_assert(formats::PackedSections{}.tile_bytes() == hopper::packed_tile_bytes);
     constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
     return {.data = g.k == 0 ? nullptr : g.b.packed.rows,
             .batch_stride = g.b.packed.row_tiles * formats::packed_rows * words,
@@ -57,7 +59,8 @@ hopper::ScaleView packed_row_factors(const Geometry& g) {
 hopper::PackedTiles packed_tiles(const PackedGeometry& packed) {
     return {.first = static_cast<const hopper::u8*>(packed.tiles),
             .row_tiles = static_cast<int>(packed.row_tiles),
-            .k_blocks = static_cast<int>(packed.k_blocks)};
+            .k_blocks = static_cast<int>(packed.k_blocks),
+            .tile_bytes = static_cast<int>(packed.tile_bytes)};
 }
 
 hopper::OutputView output_view(const OutputGeometry& output) {

@@ -51,12 +51,6 @@ void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
         add("a", name(a), "fp8 with tensor, row or 1x128 scales next to packed weights", use_cpu);
     }
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
-    if (call.weights == WeightKind::packed_with_wide_rows) {
-        findings.push_back({.operand = "b.packed",
-                            .given = "rows whose scales differ by more than 2^11",
-                            .expected = std::string("closer scales in every row") + gpu + " in this version",
-                            .advice = use_cpu});
-    }
 }
 
 Finding along_k(const char* operand, const char* rows, Grouping grouping) {
@@ -105,8 +99,7 @@ MnMajor mn_major(const Geometry& g) {
 }
 
 WeightKind weight_kind(const PackedGeometry& packed) {
-    if (!packed.given) return WeightKind::ordinary;
-    return packed.wide_rows ? WeightKind::packed_with_wide_rows : WeightKind::packed;
+    return packed.given ? WeightKind::packed : WeightKind::ordinary;
 }
 
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
@@ -195,7 +188,7 @@ MnMajor mn_major(const Problem& p) {
 
 void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
-        const WeightKind weights = weight_kind({.given = packed.given(), .wide_rows = packed.wide_rows});
+        const WeightKind weights = weight_kind({.given = packed.given()});
         for (Finding& obstacle :
              hopper_obstacles({{recipe_of(p.a), recipe_of(p.b)}, mn_major(p), p.groups.grouping, weights})) {
             findings.add(std::move(obstacle));

@@ -48,9 +48,10 @@ OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool g
 PackedGeometry packed_geometry(const PackedWeights& packed) {
     const formats::PackedSections sections = formats::packed_sections(packed);
     PackedGeometry g{.given = true,
-                     .wide_rows = packed.wide_rows,
                      .row_tiles = sections.row_tiles(),
-                     .k_blocks = sections.k_blocks()};
+                     .k_blocks = sections.k_blocks(),
+                     .windows = packed.windows,
+                     .tile_bytes = sections.tile_bytes()};
     if (packed.data == nullptr) return g;
     g.rows = static_cast<const std::byte*>(packed.data) + sections.rows_at();
     g.tiles = static_cast<const std::byte*>(packed.data) + sections.tiles_at();

@@ -19,11 +19,12 @@ struct Strides {
 /// Packed weights, whose sections formats/packed_layout.h describes; `values` and `scales` then mean nothing.
 struct PackedGeometry {
     bool given = false;
-    bool wide_rows = false;
     const void* rows = nullptr;   // factors of the sums of rows; null without memory, as below
     const void* tiles = nullptr;  // codes and scales
     std::int64_t row_tiles = 0;   // of a group
     std::int64_t k_blocks = 0;
+    int windows = 0;  // of PackedWeights
+    std::int64_t tile_bytes = 0;
 };
 
 struct OperandGeometry {

@@ -24,7 +24,6 @@ MnMajor mn_major(const Geometry& geometry);
 enum class WeightKind : std::uint8_t {
     ordinary,
     packed,
-    packed_with_wide_rows,
 };
 WeightKind weight_kind(const PackedGeometry& packed);
 

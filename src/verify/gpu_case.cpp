@@ -35,9 +35,7 @@ void synchronize() { cuda::driver().require(cuda::driver().call.context_synchron
 
 bool taken_by_gpu(Problem problem) {
     if (takes_packed_weights(problem)) {
-        const bool wide = pack_weights(problem.b, PackedFor::fp8).packed.wide_rows;
         problem = with_packed_shape(problem);
-        problem.b.packed.wide_rows = wide;
         problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
     }
     for_each_tensor(problem, [](const char*, Tensor& tensor) { tensor.device = {.kind = DeviceId::Kind::cuda}; });

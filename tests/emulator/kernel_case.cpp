@@ -128,9 +128,10 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
     return planner::serves(test.geometry(), kernel.tile);
 }
 
-bool is_refused(const Kernel& kernel, const check::CaseSpec& spec) {
-    if (!has_packed_weights(kernel.tile)) return false;
-    return PackedCase(check::Case(spec), kernel.tile).weights.packed.wide_rows;
+bool takes(const Kernel& kernel, const check::CaseSpec& spec) {
+    if (!has_packed_weights(kernel.tile)) return true;
+    const bool windows = PackedCase(check::Case(spec), kernel.tile).weights.packed.windows != 0;
+    return windows == has_windows(kernel.tile);
 }
 
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
@@ -141,7 +142,9 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     const PackedCase packed(test, kernel.tile);
-    if (packed.problem.b.packed.wide_rows) return "the weights have wide rows, which validation refuses";
+    const bool windows = packed.problem.b.packed.windows != 0;
+    if (windows != has_windows(kernel.tile))
+        return windows ? "the weights have wide rows" : "no row of weights is wide";
     emulator::Counts counts;
     try {
         const hopper::KernelReport report = run_on_emulator(kernel, geometry(packed.problem), run, &counts);

@@ -24,8 +24,9 @@ std::string describe(const Conditions& run);
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// Whether the call has packed weights with wide rows, which validation refuses.
-bool is_refused(const Kernel& kernel, const check::CaseSpec& spec);
+/// Whether the call's weights, if the kernel takes packed ones, have wide rows where it has windows for them, and none
+/// where it has not.
+bool takes(const Kernel& kernel, const check::CaseSpec& spec);
 
 /// What the kernel reports to the host.
 hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,

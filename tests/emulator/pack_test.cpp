@@ -167,7 +167,7 @@ TEST_P(Pack, TailsInEveryTiming) {
                 << launch::describe(kernel.tile) << " serves no call of this test";
             continue;
         }
-        if (is_refused(kernel, spec)) spec.distribution = Distribution::normal;
+        if (!takes(kernel, spec)) spec.distribution = Distribution::normal;
         expect_right(kernel, spec,
                      {.tma = timings[i].first, .wgmma = timings[i].second, .seed = i % 2 * (1 + GetParam())});
     }

@@ -1,4 +1,5 @@
-// Kernels that take packed MXFP4 weights, on the emulator: each bit as the CPU's arithmetic `bit_exact` has it.
+// Kernels that take packed MXFP4 weights, on the emulator: each bit as the CPU's arithmetic `bit_exact` has it; and
+// those for wide rows, whatever the scales.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,6 +14,7 @@ namespace {
 
 using check::CaseSpec;
 using check::Distribution;
+using check::FarScales;
 using emulator::Timing;
 using hopper::Family;
 using hopper::Scaling;
@@ -122,6 +124,96 @@ TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
 INSTANTIATE_TEST_SUITE_P(All, PackedWeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_GROUPED_STEP));
 
 TEST(PackedWeights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
+
+// ---- Wide rows
+
+constexpr Tile windowed(Tile tile, Scaling a, Variant variant, Family family = Family::dense) {
+    tile.swap_ab = true;
+    tile.a.scaling = a;
+    tile.b = {.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue};
+    tile.variant = variant;
+    tile.family = family;
+    return tile;
+}
+
+std::vector<Kernel> windowed_kernels() {
+    constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128;
+    constexpr Variant fast = Variant::fast, general = Variant::general, k_major = Variant::fast_k_major_scales;
+    constexpr Family grouped = Family::m_grouped;
+    constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
+    constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
+    constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
+    constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
+    constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
+    std::vector<Kernel> list;
+    add<windowed(small, blocks, fast)>(list);
+    add<windowed(small, rows, general, grouped)>(list);
+    add<windowed(split, blocks, fast)>(list);
+    add<windowed(split, rows, fast)>(list);
+    add<windowed(pair, blocks, k_major, grouped)>(list);
+    add<windowed(pair, rows, fast, grouped)>(list);
+    add<windowed(deep, blocks, general, grouped)>(list);
+    add<windowed(halves, rows, fast)>(list);
+    return list;
+}
+
+constexpr int windowed_kernel_count = 8;
+
+/// One row in a hundred, all rows, two windows in 128 of k or four, scales of NaN, and blocks of zeros.
+constexpr FarScales far_scales[] = {{.one_row_in = 1, .spread = 24, .odd = true},
+                                    {.one_row_in = 3, .spread = 254, .odd = true},
+                                    {.one_row_in = 1, .spread = 50},
+                                    {.one_row_in = 100, .spread = 200},
+                                    {.one_row_in = 2, .spread = 14}};
+
+/// Rows, columns and k that fill no tile, and the last 64 of 128 columns missing or not.
+CaseSpec windowed_call(const Tile& tile, int turn) {
+    constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
+                                      Grouping::m_grouped_indices};
+    const bool blocks = tile.a.scaling == Scaling::block_1x128, fast = is_fast(tile);
+    const std::int64_t m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3);
+    const char* const row = turn % 3 == 2 ? "tensor:mxfp4" : "row:mxfp4";
+    return {.grouping = is_grouped(tile) ? groupings[turn % 3]
+                        : turn % 2 == 1  ? Grouping::batched
+                                         : Grouping::dense,
+            .recipe = parse_recipe(blocks ? "1x128:mxfp4" : row).value(),
+            .output = fast ? Format::bf16 : Format::f32,
+            .m = m,
+            .n = turn % 2 == 0 ? 64 + (fast ? 24 : 22) : d_columns(tile) + 136,
+            .k = turn % 3 == 0 ? 96 : 4 * 128 + 32,
+            .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
+            .seed = static_cast<std::uint64_t>(turn),
+            .with_c = !fast,
+            .alpha = fast ? 1.0F : 0.75F,
+            .a_gaps = {.row = turn % 3 == 0 ? 0 : 16},
+            .a_scale_gaps = {.row = blocks && !has_k_major_scales(tile) ? (4 - m % 4) % 4 : 0},
+            .a_scales_transposed = blocks && !has_k_major_scales(tile),
+            .far_scales = far_scales[turn % 5]};
+}
+
+class WindowedKernels : public testing::TestWithParam<int> {};
+
+TEST_P(WindowedKernels, GiveTheBitsOfTheCpu) {
+    const Kernel kernel = windowed_kernels()[static_cast<std::size_t>(GetParam())];
+    for (int turn = 0; turn < 5; ++turn) {
+        const int mix = turn + GetParam();
+        const CaseSpec spec = windowed_call(kernel.tile, turn);
+        const Conditions run{.sms = 4 + mix % 3,
+                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
+                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
+                             .seed = static_cast<std::uint64_t>(mix % 3)};
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
+        ASSERT_TRUE(serves(kernel, spec));
+        if (!takes(kernel, spec)) continue;  // one row in a hundred of few
+        ASSERT_EQ(difference(kernel, spec, run), "");
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WindowedKernels, testing::Range(0, windowed_kernel_count, TILEWRIGHT_GROUPED_STEP));
+
+TEST(WindowedKernels, AllAreRun) {
+    EXPECT_EQ(windowed_kernels().size(), static_cast<std::size_t>(windowed_kernel_count));
+}
 
 }  // namespace
 }  // namespace tilewright::tests

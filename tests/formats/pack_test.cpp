@@ -63,7 +63,7 @@ TEST(Pack, RowsOfNeighbouringExponentsTakeNoMoreThanTheirTiles) {
     const OwnedOperand weights = random_weights(mxfp4, {128, 256}, 116, 127);
     const std::int64_t tiles = 128 / 64 * 256 / 128 * 4352;
     const std::int64_t rows = 128 * 8;
-    EXPECT_EQ(packed_bytes(weights, PackedFor::fp8), 128 + rows + 128 + tiles + 128);
+    EXPECT_EQ(packed_bytes(weights, PackedFor::fp8), 128 + rows + tiles + 128);
 }
 
 // ---- where the bytes are, read as a kernel reads them ----
@@ -121,7 +121,7 @@ TEST(Pack, Fp8TilesDecodeToTheFragmentsOfTheTensorCore) {
         const auto info = reader.load<PackedRow>(128 + row * 8);
         for (std::int64_t k = 0; k < 256; ++k) {
             // 128 rows and 256 of k are stored k-block by k-block, both row tiles of each.
-            const std::int64_t tile = 128 + 128 * 8 + 128 + (k / 128 * 2 + row / 64) * 4352;
+            const std::int64_t tile = 128 + 128 * 8 + (k / 128 * 2 + row / 64) * 4352;
             const std::int64_t half = k % 128 / 64;
             const std::int64_t step = k % 64 / 32;
             const std::int64_t t = k % 16 / 4;
@@ -179,43 +179,40 @@ void expect_bf16_tiles(const OwnedOperand& weights, const Reader& reader, std::i
 
 TEST(Pack, Bf16TilesDecodeToTheFragmentsOfTheTensorCore) {
     const OwnedOperand mx = random_weights(mxfp4, {64, 128}, 60, 180);
-    expect_bf16_tiles(mx, Reader(mx, PackedFor::bf16), 128 + 64 * 8 + 128);
+    expect_bf16_tiles(mx, Reader(mx, PackedFor::bf16), 128 + 64 * 8);
     const OwnedOperand nv = random_weights(nvfp4, {64, 128}, 0, 126);
-    expect_bf16_tiles(nv, Reader(nv, PackedFor::bf16), 128 + 128 + 64 * 8 + 128);
+    expect_bf16_tiles(nv, Reader(nv, PackedFor::bf16), 128 + 128 + 64 * 8);
 }
 
-/// Sum over windows: every weight is in exactly one, times 2^(the window's exponent - 6), or the row's end factor.
+/// A weight in its window, times 2^(the window's exponent - 6), or the row's end factor.
 double wide_weight(const Reader& reader, std::int64_t row, std::int64_t k) {
-    const auto entry = reader.load<PackedTileEntry>(reader.sections.directory_at());
     const auto info = reader.load<PackedRow>(reader.sections.rows_at() + row * 8);
-    double sum = 0;
-    const auto add = [&](std::int64_t tile, std::int64_t exponents) {
-        const auto exponent = static_cast<std::int8_t>(*reader.at(exponents + row));
-        if (exponent == no_window) return;
-        const std::int64_t word_at = tile + (packed_word(row, k % 128 / 32) + k % 16 / 4 * 4) * 4;
-        const auto e = *reader.at(tile + packed_scale_at(row, 4) + k % 128 / 32);
-        const Fragment fragment = decode_word(reader.load<std::uint32_t>(word_at), e);
-        const std::uint32_t codes = k % 32 < 16 ? fragment.a0 : fragment.a2;
-        const double decoded = decode(e4m3_fields, codes >> (8 * (k % 4)) & 255);
-        const bool wide = (info.flags & PackedRow::wide) != 0;
-        sum += std::ldexp(decoded, wide ? exponent - fp8_top_exponent : 0) * info.end_factor;
-    };
-    add(reader.sections.tile_at(0, 0, k / 128), entry.wide_offset + k / 128 * 64);
-    for (std::uint32_t i = 0; i < entry.windows; ++i) {
-        const std::int64_t at =
-            entry.wide_offset + reader.sections.exponent_bytes() + i * static_cast<std::int64_t>(sizeof(PackedWindow));
-        if (reader.load<std::uint32_t>(at + static_cast<std::int64_t>(offsetof(PackedWindow, k_block))) != k / 128)
-            continue;
-        add(at, at + static_cast<std::int64_t>(offsetof(PackedWindow, exponents)));
-    }
-    return sum;
+    const std::int64_t tile = reader.sections.tile_at(0, 0, k / 128);
+    const std::int64_t word_at = tile + (packed_word(row, k % 128 / 32) + k % 16 / 4 * 4) * 4;
+    const auto byte = *reader.at(tile + packed_scale_at(row, 4) + k % 128 / 32);
+    const Fragment fragment = decode_word(reader.load<std::uint32_t>(word_at), byte & 15);
+    const std::uint32_t codes = k % 32 < 16 ? fragment.a0 : fragment.a2;
+    const double decoded = decode(e4m3_fields, codes >> (8 * (k % 4)) & 255);
+    const std::int64_t at = tile + reader.sections.windows_in_tile();
+    const auto head = reader.load<PackedWindows>(at);
+    const bool wide = (head.wide[static_cast<std::size_t>(row % 16 / 8)] >> (row / 16 * 8 + row % 8) & 1) != 0;
+    EXPECT_EQ(wide, (info.flags & PackedRow::wide) != 0) << row;
+    EXPECT_LT(byte >> packed_window_shift, head.windows) << row;
+    EXPECT_LE(head.windows, reader.sections.windows);
+    const auto exponent =
+        static_cast<std::int8_t>(*reader.at(at + 16 + packed_exponent_at(row, byte >> packed_window_shift)));
+    EXPECT_NE(exponent, no_window) << row;
+    if (!wide) EXPECT_EQ(exponent, fp8_top_exponent) << row;
+    EXPECT_EQ(std::signbit(info.end_factor), wide) << row;
+    return std::ldexp(decoded, exponent - fp8_top_exponent) * std::abs(info.end_factor);
 }
 
-TEST(Pack, WindowsOfWideRowsAddUpToTheWeights) {
+TEST(Pack, WindowsOfWideRowsHaveTheWeights) {
     const OwnedOperand weights = random_weights(mxfp4, {64, 256}, 60, 180);
     for (std::int64_t column = 0; column < 8; ++column) scale_of_block(weights.operand(), 5, column) = 127;
     const Reader reader(weights, PackedFor::fp8);
-    EXPECT_EQ(reader.load<PackedTileEntry>(reader.sections.directory_at()).wide_rows, 63U);
+    EXPECT_EQ(reader.sections.windows, 4);
+    EXPECT_EQ(reader.sections.tile_bytes(), 4352 + 16 + 4 * 64);
     for (std::int64_t row = 0; row < 64; ++row) {
         for (std::int64_t k = 0; k < 256; ++k) {
             const double scale = std::ldexp(1.0, scale_of_block(weights.operand(), row, k / 32) - 127);
@@ -234,7 +231,7 @@ TEST(Pack, DamagedBytesAreRefusedOrUnpackedNeverFollowed) {
     const auto sections = packed_sections(packed.packed);
     std::vector<std::size_t> positions;
     for (std::size_t i = 0; i < 128; ++i) positions.push_back(i);
-    for (std::int64_t i = 0; i < 32; ++i) positions.push_back(static_cast<std::size_t>(sections.directory_at() + i));
+    for (std::int64_t i = 0; i < 32; ++i) positions.push_back(static_cast<std::size_t>(sections.tiles_at() + i));
     for (std::int64_t i = 0; i < 16; ++i) positions.push_back(bytes.size() - 128 + static_cast<std::size_t>(i));
     int refused = 0;
     for (const std::size_t position : positions) {

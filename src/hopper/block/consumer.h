@@ -79,4 +79,12 @@ struct Consumer {
     }
 };
 
+/// Until those of the consumer's tile are loaded; they are until it releases them.
+template <Tile tile>
+TILEWRIGHT_DEVICE void wait_epilogue_scales(Consumer<tile>& c) {
+    const int slot = c.epilogue_scales.stage;
+    barrier_wait(c.shared.epilogue_scales_full[slot], c.epilogue_scales.phase,
+                 {c.budget, BarrierName::epilogue_scales_full, slot});
+}
+
 }  // namespace tilewright::hopper

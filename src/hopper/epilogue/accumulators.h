@@ -12,13 +12,6 @@ TILEWRIGHT_DEVICE const float* fragment(const Accumulators<tile>& accumulators, 
 }
 
 template <Tile tile>
-TILEWRIGHT_DEVICE void wait_epilogue_scales(Consumer<tile>& c) {
-    const int slot = c.epilogue_scales.stage;
-    barrier_wait(c.shared.epilogue_scales_full[slot], c.epilogue_scales.phase,
-                 {c.budget, BarrierName::epilogue_scales_full, slot});
-}
-
-template <Tile tile>
 TILEWRIGHT_DEVICE void release_epilogue_scales(Consumer<tile>& c) {
     sync_warp();
     warp_arrives<tile>(c.shared.epilogue_scales_empty[c.epilogue_scales.stage], c.lane);
@@ -35,9 +28,14 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<tile>& c) {
 }
 
 /// sum * (scale of the row * scale of the column). The factor of a row of packed weights is no scale to the canonical
-/// order: it multiplies what the tokens' scale has multiplied.
+/// order: it multiplies what the tokens' scale has multiplied, in the mainloop if the row is wide, as the factor's sign
+/// tells.
 template <Tile tile>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
+    if constexpr (has_windows(tile)) {
+        const u32 bits = __builtin_bit_cast(u32, row);
+        return sum * (bits >> 31 != 0 ? 1.0F : column) * __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
+    }
     return has_packed_weights(tile) ? sum * column * row : sum * (row * column);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hopper/mainloop/feed_packed.h"
+#include "hopper/mainloop/feed_windows.h"
 #include "hopper/mainloop/fragments.h"
 
 namespace tilewright::hopper {

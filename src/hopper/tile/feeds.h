@@ -10,9 +10,11 @@ enum class FeedKind : unsigned char {
     shared,      // mma A too, along k
     transposed,  // mma A is mn-major: it passes through registers, which ldmatrix and byte permutes fill along k
     decoded,     // mma A is packed: its codes become e4m3 in registers
+    windowed,    // the same, those of one window of exponents at a time
 };
 
 constexpr FeedKind feed_of(const Tile& tile) {
+    if (mma_a(tile).has_windows()) return FeedKind::windowed;
     if (mma_a(tile).is_packed()) return FeedKind::decoded;
     return mma_a(tile).is_mn_major() ? FeedKind::transposed : FeedKind::shared;
 }

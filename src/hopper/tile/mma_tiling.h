@@ -48,7 +48,7 @@ constexpr int partials_in_flight(const Tile& tile) {
     const int decoding = decodes ? 16 : 0;  // codes, scales and tables
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1) + decoding;
     const bool alone = tile.shape.warpgroups == 1 || tile.swap_ab;
-    return one_subtile && pauses && alone && feed_of(tile) != FeedKind::transposed &&
+    return one_subtile && pauses && alone && feed_of(tile) != FeedKind::transposed && !has_windows(tile) &&
                    needed <= mma_register_budget(tile)
                ? 2
                : 1;
@@ -72,7 +72,7 @@ constexpr bool multiplies_in_fours(const Tile& tile) {
 /// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
     const bool whole = multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab);
-    return is_fast(tile) && !stores_f32(tile) && !has_scheduler(tile) && !splits_k(tile) &&
+    return is_fast(tile) && !stores_f32(tile) && !has_scheduler(tile) && !splits_k(tile) && !has_windows(tile) &&
            promotion_interval(tile) != 0 && wgmma_n(tile) % 16 == 0 && !whole;
 }
 

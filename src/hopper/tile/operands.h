@@ -21,9 +21,11 @@ struct OperandTile {
     }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
     constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
-    constexpr bool is_packed() const { return spec.storage == Storage::packed_e2m1; }
+    constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
+    constexpr bool has_windows() const { return spec.storage == Storage::windowed_e2m1; }
     /// In a stage.
     constexpr int value_bytes() const {
+        if (has_windows()) return rows / packed_tile_rows * windowed_tile_bytes(most_windows);
         if (is_packed()) return rows / packed_tile_rows * packed_tile_bytes;
         return round_up(rows * row_bytes, tile_alignment);
     }

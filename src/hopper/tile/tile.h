@@ -12,6 +12,7 @@ enum class Storage : unsigned char {
     e4m3,
     e5m2,
     packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
+    windowed_e2m1,  // the same where rows may be wide: k-blocks are multiplied in windows of exponents
 };
 
 /// Which dimension of an operand is contiguous in memory: k, or its rows (m of A, n of B).
@@ -136,11 +137,19 @@ constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn
 
 /// MXFP4 weights in tiles of codes and scales, which a feed decodes. The scales' common factor of each row is an
 /// epilogue scale of B.
-constexpr bool has_packed_weights(const Tile& tile) { return tile.b.storage == Storage::packed_e2m1; }
+constexpr bool is_packed(Storage storage) {
+    return storage == Storage::packed_e2m1 || storage == Storage::windowed_e2m1;
+}
+constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
+/// Rows of weights may be wide (docs/numerics.md).
+constexpr bool has_windows(const Tile& tile) { return tile.b.storage == Storage::windowed_e2m1; }
 inline constexpr int packed_tile_rows = 64;  // of B, and
 inline constexpr int packed_tile_k = 128;    // of k, in
 inline constexpr int packed_code_bytes = 64 * 128 / 2;
 inline constexpr int packed_tile_bytes = packed_code_bytes + 64 * 4;
+inline constexpr int most_windows = 4;          // of a row in 128 of k: one for each of its scales
+inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 16 bytes on all windows
+constexpr int windowed_tile_bytes(int windows) { return packed_tile_bytes + 16 + windows * packed_window_bytes; }
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }

@@ -1,0 +1,81 @@
+// The operand feed of packed MXFP4 weights with wide rows: as that of the others, but for the codes of one window of
+// exponents at a time; all other codes are 0 then. src/formats/packed_layout.h has the order of codes, scales and
+// windows.
+#pragma once
+
+#include "hopper/mainloop/feed_packed.h"
+
+namespace tilewright::hopper {
+
+/// What multiplies the sums of a row in a window: acc = fma(p * of_sum, scale of the other side * of_scale, acc).
+struct WindowFactors {
+    bool given;  // else the row takes no part, whatever the other side's scale is
+    float of_sum;
+    float of_scale;
+};
+
+/// 2^exponent, a normal number.
+TILEWRIGHT_DEVICE float normal_power(int exponent) { return __builtin_bit_cast(float, u32(exponent + 127) << 23); }
+
+/// `exponent`: the largest of the window. Half of the factor on either side keeps both in fp32.
+TILEWRIGHT_DEVICE WindowFactors window_factors(int exponent) {
+    constexpr int top = 6, none = -128;  // fp8_top_exponent, no_window
+    const int power = exponent - top, half = power >> 1;
+    return {exponent != none, normal_power(half), normal_power(power - half)};
+}
+
+/// The 64 rows of weights of a subtile, at the stage `c.ring`, as a lane sees them.
+template <Tile tile>
+struct PackedRows {
+    TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile) {
+        const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
+        const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
+        codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
+        const WordQuad head = load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes));
+        windows = same_in_warp(int(head.values[0]));
+        any_wide = same_in_warp(int(head.values[2] | head.values[3])) != 0;
+        pair = c.warp * (warp_rows / 2) + c.lane / 4;
+        wide = (head.values[2] >> pair & 1) | (head.values[3] >> pair & 1) << 1;
+    }
+
+    /// The factors of the lane's two rows. Two pairs of rows share a word.
+    TILEWRIGHT_DEVICE void read_factors(WindowFactors (&rows)[2], int window) const {
+        const u8* const exponents = codes + packed_tile_bytes + sizeof(WordQuad) + window * packed_window_bytes;
+        const int word = load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
+        rows[0] = window_factors(int(u32(word) << 24) >> 24);
+        rows[1] = window_factors(int(u32(word) << 16) >> 24);
+    }
+
+    const u8* codes;
+    int windows;    // at least 1; the same in all warps of a warpgroup
+    bool any_wide;  // else there is one window, and no factor but 1
+    int pair;
+    u32 wide;  // bits 0, 1: the lane's first and second row
+};
+
+template <Tile tile>
+struct Feed<tile, FeedKind::windowed> : Fragments<tile> {
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
+
+    /// Decodes the codes of one window.
+    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const PackedRows<tile>& rows, int subtile, u32 window) {
+        const WordQuad* const codes =
+            reinterpret_cast<const WordQuad*>(rows.codes) + c.warp * (2 * warp_threads) + c.lane;
+        const WordQuad halves[2] = {load_shared(codes[0]), load_shared(codes[warp_threads])};
+        const WordPair* const pairs = reinterpret_cast<const WordPair*>(rows.codes + packed_code_bytes);
+        const WordPair scales = load_shared(pairs[rows.pair]);
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {  // the lane's row, and the one eight further
+                const u32 byte = multiply_bytes(scales.values[i], 1U << step * 8);
+                const u32 word = halves[step / 2].values[step % 2 * 2 + i];
+                const DecodedWord decoded = decode_word(byte >> 4 == window ? word : 0, byte & 15);
+                this->words[Fragments<tile>::held(subtile)][step][i] = decoded.values[0];
+                this->words[Fragments<tile>::held(subtile)][step][2 + i] = decoded.values[1];
+            }
+        }
+    }
+};
+
+}  // namespace tilewright::hopper
