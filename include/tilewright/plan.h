@@ -101,10 +101,11 @@ std::string_view name(KernelVariant variant);
 struct Plan {
     PlannedTile tile;
     KernelVariant variant = KernelVariant::general;  // which of the tile's kernels; addresses and strides decide
-    std::int64_t tiles = 0;  // of D, all groups; grouped sizes live on the device: what the planner expects
-    double waves = 0;        // tiles and slices over the blocks that run at once
-    int grid = 0;            // thread blocks, persistent; 0: nothing to launch
-    int threads = 0;         // of a block
+    bool in_windows = false;  // packed weights with wide rows: the one of them for windows of scales
+    std::int64_t tiles = 0;   // of D, all groups; grouped sizes live on the device: what the planner expects
+    double waves = 0;         // tiles and slices over the blocks that run at once
+    int grid = 0;             // thread blocks, persistent; 0: nothing to launch
+    int threads = 0;          // of a block
     std::int64_t shared_bytes = 0;
     Cost cost;
 };

@@ -58,7 +58,8 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings) {
             .sm_limit = settings.sm_limit,
             .with_c = settings.accumulate,
             .accumulation = settings.accumulation,
-            .reproducibility = settings.reproducibility};
+            .reproducibility = settings.reproducibility,
+            .wide_rows = settings.wide_rows};
 }
 
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings) {

@@ -56,6 +56,19 @@ void fill_scales(Mirrored& tensor, Format format, std::uint64_t seed) {
     }
 }
 
+/// Every other block of one row in `one_in` is 2^24 times smaller. Scales of ue8m0, rows one after another.
+void widen_rows(Mirrored& scales, int one_in) {
+    const Tensor tensor = scales.host();
+    const std::int64_t columns = tensor.shape[tensor.shape.rank() - 1];
+    const std::int64_t rows = std::ssize(scales.bytes()) / columns;
+    for (std::int64_t row = one_in / 2; row < rows; row += one_in) {
+        for (std::int64_t column = 1; column < columns; column += 2) {
+            std::byte& code = scales.bytes()[static_cast<std::size_t>(row * columns + column)];
+            code = static_cast<std::byte>(std::to_integer<int>(code) - 24);
+        }
+    }
+}
+
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// Where scales of rows are neighbours, columns are padded to 16 bytes, as TMA asks.
@@ -112,7 +125,7 @@ Problem host_shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
 
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
     const Problem shapes = host_shapes_of(sizes, scales);
-    return takes_packed_weights(shapes) ? with_packed_shape(shapes) : shapes;
+    return takes_packed_weights(shapes) ? with_packed_shape(shapes, sizes.packed_windows()) : shapes;
 }
 
 Mirrored::Mirrored(Tensor shaped) : shaped_(shaped), bytes_(measure::span_bytes(shaped)), buffer_(bytes_.size()) {}
@@ -142,6 +155,7 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     fill_values(b_, sizes.recipe.b.values, std::uint64_t{1} << 60);
     fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
+    if (sizes.packed_windows() != 0) widen_rows(b_scales_, sizes.wide_rows);
     for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_}) tensor->upload();
     if (takes_packed_weights(shapes)) pack();
     if (sizes.with_c) {

@@ -151,6 +151,7 @@ std::string recipe_text(const Settings& settings) {
     }
     if (settings.accumulation == Accumulation::unpromoted) text += ", unpromoted";
     if (settings.reproducibility == Reproducibility::invariant) text += ", invariant";
+    if (settings.wide_rows > 0) text += fmt::format(", one row in {} wide", settings.wide_rows);
     return text;
 }
 

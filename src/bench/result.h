@@ -30,6 +30,7 @@ struct Settings {
     // GPU
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
+    int wide_rows = 0;  // ProblemSizes has it
     ScaleLayout scales = ScaleLayout::m;
     std::optional<PlannedTile> tile{};  // else the planner's choice
     bool tuned_rows = true;             // which may override its model

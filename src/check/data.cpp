@@ -79,6 +79,11 @@ std::vector<Span> spans(const Geometry& g, const std::vector<GroupGemm>& gemms, 
     return list;
 }
 
+/// Exact distributions have the scales that keep them so.
+bool has_far_scales(const CaseSpec& spec, const OperandGeometry& operand, Side side) {
+    return side == Side::b && is_mxfp4(operand.recipe) && !is_exact(spec.distribution);
+}
+
 constexpr std::array e2m1_numbers{0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
 
 /// One operand while it is filled. Scale slots count elements from the scales' address, as scale_index does.
@@ -92,7 +97,7 @@ public:
           scale_stream_(stream(spec, side == Side::a ? scales_of_a : scales_of_b)),
           tensor_scale_stream_(mix(stream(spec, tensor_scales) + static_cast<std::uint64_t>(side))),
           amplitude_(grid_amplitude(spec)),
-          far_(side == Side::b && is_mxfp4(operand_.recipe) ? spec.far_scales : FarScales{}, scale_stream_) {
+          far_(has_far_scales(spec, operand_, side) ? spec.far_scales : FarScales{}, scale_stream_) {
         if (!is_exact(spec.distribution)) draws_ = draws(spec.distribution).data();
     }
 
@@ -177,7 +182,7 @@ private:
                     const std::uint64_t random = random_bits(scale_stream_, group, row_block, column);
                     write_random_scale(slot(span, row, block), span.group, random);
                 }
-                if (far_.has_row(group, row)) spread_scale(slot(span, row, block), group, row, column);
+                if (far_.any()) far_.change(operand_.scales, slot(span, row, block), group, row, column);
             }
         }
     }
@@ -212,11 +217,6 @@ private:
                 divisor_[at] = fit;
                 return write_scale(index, fit * (0.5 + 1.5 * static_cast<double>(random >> 11) * 0x1p-53));
         }
-    }
-
-    void spread_scale(std::int64_t index, std::int64_t group, std::int64_t row, std::int64_t column) const {
-        auto& code = static_cast<std::uint8_t*>(const_cast<void*>(operand_.scales))[index];
-        code = static_cast<std::uint8_t>(far_.code(code, group, row, column));
     }
 
     void write_scale(std::int64_t index, double scale) const {

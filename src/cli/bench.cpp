@@ -137,6 +137,10 @@ void add_bench(CLI::App& program) {
     command->add_option("--tile", arguments->tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
     // `tune` has no such option: its rows hold for calls that need not be invariant.
     command->add_flag("--invariant", arguments->invariant, "GPU: bits that depend on an element's row and column only");
+    command
+        ->add_option("--wide-rows", arguments->settings.wide_rows,
+                     "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24; 0: of none")
+        ->check(whole_number(0, most_int));
     CLI::Option* overlap = command->add_flag(
         "--overlap", arguments->settings.overlap,
         "GPU: also time calls in a row, one after another and overlapping (programmatic dependent launch)");

@@ -31,6 +31,7 @@ struct ExplainArguments {
     bool unpromoted = false;
     bool invariant = false;
     bool with_c = false;
+    int wide_rows = 0;
     bool all = false;
     bool json = false;
 };
@@ -60,7 +61,8 @@ ProblemSizes sizes_of(const ExplainArguments& arguments) {
             .sm_limit = arguments.sms,
             .with_c = arguments.with_c,
             .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
-            .reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable};
+            .reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable,
+            .wide_rows = arguments.wide_rows};
 }
 
 void explain_command(const ExplainArguments& arguments) {
@@ -73,7 +75,8 @@ void explain_command(const ExplainArguments& arguments) {
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
-    if (takes_packed_weights(problem)) problem = with_packed_shape(problem);  // as a GPU takes them
+    if (takes_packed_weights(problem))
+        problem = with_packed_shape(problem, sizes.packed_windows());  // as a GPU takes them
     const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {
@@ -123,6 +126,10 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
     command.add_flag("--invariant", arguments.invariant, "Bits that depend on an element's row and column only");
     command.add_flag("--with-c", arguments.with_c, "D = C + A B");
+    command
+        .add_option("--wide-rows", arguments.wide_rows,
+                    "MXFP4 weights: the scales of one row in so many differ by more than 2^11; 0: of none")
+        ->check(whole_number(0, most_int));
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ ordered_json plan_json(const Plan& plan) {
     constexpr double us = 1e6;
     return {{"tile", tile_json(plan.tile)},
             {"variant", name(plan.variant)},
+            {"in_windows", plan.in_windows},
             {"tiles", plan.tiles},
             {"waves", plan.waves},
             {"grid", plan.grid},
@@ -180,8 +181,8 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     }
     const Plan& chosen = *explanation.chosen;
     if (chosen.grid == 0) return text + "D is empty: nothing is launched\n";
-    text += fmt::format("chosen     {}, {} kernel\n           {}\n", name(chosen.tile), name(chosen.variant),
-                        plan_text(chosen));
+    text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", name(chosen.tile), name(chosen.variant),
+                        chosen.in_windows ? " for windows of scales" : "", plan_text(chosen));
     if (explanation.model_choice) {
         text += fmt::format("           by a tuned row, {}\n", explanation.tuned_by);
         text += comparison("the model", *explanation.model_choice, chosen);

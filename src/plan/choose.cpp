@@ -75,7 +75,9 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
     return sums;
 }
 
-hopper::Tile model_choice(const Workload& work, const DeviceDescription& device) {
+/// Wide rows of weights change no choice: a split of k would change the bits of all other rows.
+hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
+    work.geometry.b.packed.windows = 0;
     const std::vector<hopper::Tile> tiles = choices(work, device);
     if (!work.hinted) return best_of(priced(tiles, work, device)).tile;
     const std::vector<double> each = regrets(tiles, work, device);
@@ -132,6 +134,7 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
     shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have fewer
     plan.tile = planned_tile(shipped);
     plan.variant = variant_of(tile);
+    plan.in_windows = has_windows(tile);
     plan.tiles = static_cast<std::int64_t>(std::min(over.tiles, 0x1p62));
     plan.waves = over.waves();
     plan.grid = over.grid();

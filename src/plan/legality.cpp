@@ -77,7 +77,10 @@ Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescript
         tile.shape.warpgroups == 1 ? "" : "s");
 }
 
-Reason shared_memory(const hopper::Tile& tile, const Workload&, const DeviceDescription& device) {
+/// Packed weights may have wide rows or not: what runs must not depend on it (choose.cpp).
+Reason shared_memory(const hopper::Tile& wanted, const Workload&, const DeviceDescription& device) {
+    hopper::Tile tile = wanted;
+    if (has_packed_weights(tile)) tile.b.storage = hopper::Storage::windowed_e2m1;
     if (shared_bytes(tile) <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory, {} KB exist", block(tile), tile.stages,
                        kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);

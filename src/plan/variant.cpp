@@ -39,6 +39,7 @@ hopper::Tile without_cluster(hopper::Tile tile) {
 }  // namespace
 
 bool serves(const Geometry& g, const hopper::Tile& tile) {
+    if (g.b.packed.given && has_windows(tile) != (g.b.packed.windows != 0)) return false;
     if (!is_fast(tile)) return true;
     if (!is_consistent(tile) || !is_common(g, tile)) return false;
     if (needs_no_tma_for_scales(tile)) return true;
@@ -47,7 +48,9 @@ bool serves(const Geometry& g, const hopper::Tile& tile) {
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
 }
 
-hopper::Tile variant(const Geometry& g, const hopper::Tile& tile) {
+hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
+    hopper::Tile tile = wanted;
+    if (g.b.packed.windows != 0) tile.b.storage = hopper::Storage::windowed_e2m1;
     if (has_f32_kernel(tile) && serves(g, f32_kernel(tile))) return f32_kernel(tile);
     const hopper::Tile fast = with_variant(tile, hopper::Variant::fast);
     const hopper::Tile k_major = with_variant(tile, hopper::Variant::fast_k_major_scales);

@@ -11,7 +11,7 @@ namespace tilewright::planner {
 
 /// The tile specialised for this call: the fast variant where the call allows it, by the order of A's scales (that for
 /// K-major scales takes all that TMA cannot load, too); the general one otherwise, without multicast, for pairs of
-/// blocks ship in fast variants alone.
+/// blocks ship in fast variants alone. Packed weights with wide rows take its kernel for windows of scales.
 hopper::Tile variant(const Geometry& geometry, const hopper::Tile& tile);
 
 /// Whether a launch may run this very kernel for the call.

@@ -58,7 +58,7 @@ std::string key_of(const Problem& problem, const Geometry& g, const Workload& wo
     if (problem.expected_m > 0) key += fmt::format(" expected_m={}", problem.expected_m);
     const MnMajor order = mn_major(g);  // a transposed view in layout nt is what the other layouts are
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
-    if (g.b.packed.given) key += g.b.packed.windows == 0 ? " packed" : " packed in windows";
+    if (g.b.packed.given) key += " packed";
     if (work.accumulation != Accumulation::promoted) key += fmt::format(" accumulation={}", name(work.accumulation));
     if (work.sm_limit > 0) key += fmt::format(" sms={}", work.sm_limit);
     return key;
@@ -114,10 +114,7 @@ hopper::Tile family_tile(const Workload& work) {
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
     // Their scales are decoded with the codes, but for a factor of each row.
-    const PackedGeometry& packed = work.geometry.b.packed;
-    const hopper::Storage of_packed =
-        packed.windows == 0 ? hopper::Storage::packed_e2m1 : hopper::Storage::windowed_e2m1;
-    if (packed.given) tile.b = {of_packed, hopper::Scaling::epilogue};
+    if (work.geometry.b.packed.given) tile.b = {hopper::Storage::packed_e2m1, hopper::Scaling::epilogue};
     const MnMajor order = mn_major(work.geometry);
     if (order.a) tile.a.major = hopper::Major::mn;
     if (order.b) tile.b.major = hopper::Major::mn;

@@ -11,7 +11,7 @@ bool takes_packed_weights(const Problem& problem) {
            rank <= 3;
 }
 
-Problem with_packed_shape(const Problem& problem) {
+Problem with_packed_shape(const Problem& problem, int windows) {
     const Tensor& values = problem.b.values;
     const int rank = values.shape.rank();
     Problem packed = problem;
@@ -22,7 +22,8 @@ Problem with_packed_shape(const Problem& problem) {
                            .grouped = rank == 3,
                            .groups = rank == 3 ? values.shape[0] : 1,
                            .n = values.shape[rank - 2],
-                           .k = values.shape[rank - 1]}};
+                           .k = values.shape[rank - 1],
+                           .windows = windows}};
     return packed;
 }
 

@@ -8,7 +8,7 @@ namespace tilewright {
 /// MXFP4 weights in rows along k, with fp8 activations, dense or in groups of m.
 bool takes_packed_weights(const Problem& problem);
 
-/// The same call with packed weights of the same shape without memory, none of whose rows is wide.
-Problem with_packed_shape(const Problem& problem);
+/// The same call with packed weights of the same shape without memory, with as many windows of scales (PackedWeights).
+Problem with_packed_shape(const Problem& problem, int windows);
 
 }  // namespace tilewright

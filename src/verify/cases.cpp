@@ -71,6 +71,7 @@ check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
     spec.with_c = turn % 3 == 1;
     spec.in_place = spec.with_c && turn % 2 == 1;
     spec.alpha = turn % 4 == 3 ? 0.5F : 1.0F;
+    if (turn % 2 == 1 && !is_k_grouped(spec.grouping)) spec.far_scales = {.one_row_in = 4, .spread = 24};
     // Operands along their rows have a pitch of a multiple of 16 bytes of fp8, so that TMA takes them.
     const auto gap = [](std::int64_t size) { return (16 - size % 16) % 16; };
     if (is_k_grouped(spec.grouping)) return spec;

@@ -35,7 +35,7 @@ void synchronize() { cuda::driver().require(cuda::driver().call.context_synchron
 
 bool taken_by_gpu(Problem problem) {
     if (takes_packed_weights(problem)) {
-        problem = with_packed_shape(problem);
+        problem = with_packed_shape(problem, 0);
         problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
     }
     for_each_tensor(problem, [](const char*, Tensor& tensor) { tensor.device = {.kind = DeviceId::Kind::cuda}; });

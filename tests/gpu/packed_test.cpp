@@ -65,10 +65,64 @@ TEST(GpuPacked, OutputsWithCAndAlpha) {
 TEST(GpuPacked, EveryDistribution) {
     const CurrentDevice device;
     for (const check::Distribution distribution : check::random_distributions()) {
-        if (distribution == check::Distribution::normal_cubed) continue;  // may have wide rows
         EXPECT_EQ(run_and_compare(
                       {.recipe = recipe_of("1x128:mxfp4"), .m = 24, .n = 264, .k = 1024, .distribution = distribution}),
                   "");
+    }
+}
+
+// ---- Rows whose scales are far apart
+
+constexpr check::FarScales far_scales[] = {
+    {.one_row_in = 100, .spread = 24},                // few wide rows
+    {.one_row_in = 1, .spread = 24},                  // all, mostly in two windows
+    {.one_row_in = 1, .spread = 254},                 // up to four windows, and sums beyond fp32
+    {.one_row_in = 2, .spread = 60, .odd = true},     // scales of NaN, blocks of zeros with any scale
+    {.one_row_in = 7, .spread = 12},                  // hardly wide
+    {.one_row_in = 300, .spread = 127, .odd = true},  // dormant
+};
+
+TEST(GpuPacked, WideRowsWithAnyScales) {
+    const CurrentDevice device;
+    std::uint64_t seed = 0;
+    for (const char* recipe : recipes) {
+        for (const check::FarScales& far : far_scales) {
+            for (const Shape& shape : {Shape{1, 128, 96}, Shape{16, 2880, 2880}, Shape{50, 1000, 544},
+                                       Shape{255, 513, 288}, Shape{7, 7168, 2048}}) {
+                EXPECT_EQ(run_and_compare({.recipe = recipe_of(recipe),
+                                           .m = shape.m,
+                                           .n = shape.n,
+                                           .k = shape.k,
+                                           .seed = seed++,
+                                           .far_scales = far}),
+                          "");
+            }
+        }
+    }
+}
+
+TEST(GpuPacked, WideRowsInEveryGroupingAndOutput) {
+    const CurrentDevice device;
+    std::uint64_t seed = 100;
+    for (const char* recipe : recipes) {
+        for (const Grouping grouping : {Grouping::batched, Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
+                                        Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
+            for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
+                EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                           .recipe = recipe_of(recipe),
+                                           .output = output,
+                                           .m = 20 + 130 * static_cast<std::int64_t>(seed % 3),
+                                           .n = 1096,
+                                           .k = 1056,
+                                           .groups = 9,
+                                           .alignment = 16,
+                                           .seed = seed,
+                                           .with_c = seed % 2 == 1,
+                                           .far_scales = far_scales[seed % 6]}),
+                          "");
+                ++seed;
+            }
+        }
     }
 }
 

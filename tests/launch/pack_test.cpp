@@ -73,7 +73,7 @@ TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
                                               .k = 2048,
                                               .groups = grouping == Grouping::dense ? 1 : 32});
                 const bool packed = takes_packed_weights(problem);
-                if (packed) problem = with_packed_shape(problem);
+                if (packed) problem = with_packed_shape(problem, 0);
                 const hopper::Tile family = family_tile(describe(problem));
                 hopper::Tile wanted = device_tile(plan(problem).tile, family);
                 wanted.variant = hopper::Variant::fast;

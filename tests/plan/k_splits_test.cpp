@@ -5,10 +5,12 @@
 
 #include <set>
 
+#include "hopper/tile/stage_layout.h"
 #include "plan/problems.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::planner {
 namespace {
@@ -31,6 +33,45 @@ TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
     ProblemSizes bf16 = dense(64, 256, 256);
     bf16.recipe = unscaled_bf16;
     EXPECT_TRUE(planned_k_splits(problem_of(bf16), h200()).empty()) << "no kernel, no plan";
+}
+
+/// A row's bits must not depend on whether another row is wide, so that the same tile runs, in its kernel for windows.
+TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
+    int split = 0;
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked, Grouping::m_grouped_offsets}) {
+            for (const std::int64_t m : {1, 16, 33, 64, 100, 500}) {
+                for (const std::int64_t n : {576, 2112, 7168}) {
+                    const Problem plain = problem_of({.grouping = grouping,
+                                                      .recipe = parse_recipe(recipe).value(),
+                                                      .m = m,
+                                                      .n = n,
+                                                      .k = 7168,
+                                                      .groups = grouping == Grouping::dense ? 1 : 8});
+                    const Problem uniform = with_packed_shape(plain, 0);
+                    const std::vector<std::int64_t> splits = planned_k_splits(plain, h200());
+                    split += splits.empty() ? 0 : 1;
+                    const Plan expected = plan(uniform);
+                    EXPECT_FALSE(expected.in_windows);
+                    for (const int windows : {1, 2, 4}) {
+                        const Problem wide = with_packed_shape(plain, windows);
+                        const Plan given = plan(wide);
+                        EXPECT_TRUE(given.in_windows);
+                        EXPECT_EQ(given.tile, expected.tile) << m << ", " << n;
+                        EXPECT_LE(given.shared_bytes, hopper::shared_bytes_limit);
+                        EXPECT_EQ(planned_k_splits(wide, h200()), splits);
+                        const Geometry g = geometry(wide);
+                        const hopper::Tile tile = chosen_tile(wide, g, h200());
+                        EXPECT_EQ(k_splits(tile, 7168), splits);
+                        EXPECT_TRUE(has_windows(variant(g, tile)));
+                        EXPECT_TRUE(serves(g, variant(g, tile)));
+                        EXPECT_FALSE(serves(g, tile)) << "a kernel without windows";
+                    }
+                }
+            }
+        }
+    }
+    EXPECT_GT(split, 0);
 }
 
 // The CPU is asked for a device by its description, a GPU plans with the same: whatever the number of SMs, both split k
