@@ -33,6 +33,7 @@ test-sanitize: setup  ## the C++ suite under AddressSanitizer and UndefinedBehav
 
 test-python: setup python-package  ## the Python package and the examples (tests/lint is part of `make lint`)
 	$(python) -m pytest -q tests --ignore=tests/lint
+	tools/test-torch
 
 test-package: setup  ## the Python package compiled as `pip install` does, all of it, and its tests
 	tools/python-package --whole

@@ -1,0 +1,99 @@
+"""The layers as modules that own their weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from tilewright.torch import _checks
+from tilewright.torch._linear import grouped_linear, linear
+from tilewright.torch._weights import WeightCache
+
+
+class _QuantizedModule(torch.nn.Module):
+    """Weights, their fp8 copies, and the buffer that their gradient is added to, if the weight has one."""
+
+    def __init__(
+        self, shape: tuple[int, ...], bias_shape: tuple[int, ...] | None, recipe: str, device: Any, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        _checks.layer_recipe(recipe)
+        self.recipe = recipe
+        self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.bias = None
+        if bias_shape is not None:
+            self.bias = torch.nn.Parameter(torch.empty(bias_shape, device=device, dtype=dtype))
+        self._cache = WeightCache()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As torch.nn.Linear: uniform within 1 / sqrt(K)."""
+        bound = 1 / math.sqrt(self.weight.shape[-1])
+        torch.nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            torch.nn.init.uniform_(self.bias, -bound, bound)
+
+    def refresh(self) -> None:
+        """After a write to the weight that torch does not count: the next call makes its fp8 copies anew."""
+        self._cache.refresh()
+
+    def _options(self) -> dict[str, Any]:
+        main_grad = getattr(self.weight, "main_grad", None)
+        return {"recipe": self.recipe, "bias": self.bias, "main_grad": main_grad, "cache": self._cache}
+
+    def extra_repr(self) -> str:
+        return f"{list(self.weight.shape)}, recipe={self.recipe}, bias={self.bias is not None}"
+
+
+class Linear(_QuantizedModule):
+    """y = x W^T + b with fp8 products. weight [N, K] and bias [N] of float32 or bfloat16; x [..., K].
+
+    Where weight has an attribute `main_grad` (float32 [N, K]), dW is added there.
+
+    Raises:
+        ValueError: as `linear`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        recipe: str = "1x128",
+        device: Any = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__((out_features, in_features), (out_features,) if bias else None, recipe, device, dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return linear(x, self.weight, **self._options())
+
+
+class GroupedLinear(_QuantizedModule):
+    """The linear layers of `groups` experts in one call. weight [groups, N, K], bias [groups, N]; x [tokens, K], ends [groups].
+
+    Where weight has an attribute `main_grad` (float32 [groups, N, K]), dW is added there.
+
+    Raises:
+        ValueError: as `grouped_linear`.
+    """
+
+    def __init__(
+        self,
+        groups: int,
+        in_features: int,
+        out_features: int,
+        bias: bool = False,
+        *,
+        recipe: str = "1x128",
+        device: Any = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        shape = (groups, out_features, in_features)
+        super().__init__(shape, shape[:2] if bias else None, recipe, device, dtype)
+
+    def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        return grouped_linear(x, self.weight, ends, **self._options())

@@ -1,0 +1,49 @@
+"""Forward, dgrad and wgrad of one linear layer, dense or grouped, from quantised operands."""
+
+from __future__ import annotations
+
+import torch
+
+from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
+from tilewright._quantize import Quantized
+from tilewright.torch._weights import WeightCopies
+
+ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
+
+OUTPUTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
+    """Where groups end when each begins at a multiple of 128: computed where `ends` is, nothing is read on the host."""
+    limited = ends.clamp(0, tokens)
+    sizes = torch.diff(limited, prepend=limited.new_zeros(1)).clamp(min=0)
+    room = (sizes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return (torch.cumsum(room, 0) - room + sizes).to(ends.dtype)
+
+
+def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
+    """[tokens]: the group of each; groups for tokens of none."""
+    return torch.searchsorted(ends, torch.arange(tokens, device=ends.device, dtype=ends.dtype), right=True)
+
+
+def forward(x: Quantized, w: WeightCopies, ends: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    """Y [tokens, N] = X W^T."""
+    if ends is None:
+        return gemm(x, w.forward, out_dtype=OUTPUTS[dtype])
+    return grouped_gemm(x, w.forward, offsets=ends, out_dtype=OUTPUTS[dtype])
+
+
+def dgrad(dy: Quantized, w: WeightCopies, ends: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    """dX [tokens, K] = dY W."""
+    if ends is None:
+        return gemm(dy, w.backward, out_dtype=OUTPUTS[dtype], layout=w.backward_layout)
+    return grouped_gemm(dy, w.backward, offsets=ends, out_dtype=OUTPUTS[dtype], layout=w.backward_layout)
+
+
+def wgrad(
+    dy: Quantized, x: Quantized, ends: torch.Tensor, dtype: torch.dtype, main_grad: torch.Tensor | None
+) -> torch.Tensor:
+    """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that. An empty group gives zeros, or adds nothing."""
+    if main_grad is not None:
+        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad)
+    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype])

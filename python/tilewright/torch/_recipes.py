@@ -1,0 +1,32 @@
+"""The recipes of the layers: how the two sides of forward, dgrad and wgrad are scaled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LayerRecipe:
+    """Sides of the three products, each as `tilewright.Quantized` names it.
+
+    activations, weights: of forward, Y = X W^T, both along K.
+    gradients: of dY in dgrad, dX = dY W, along N.
+    backward_weights: of W in dgrad, along N. None: the codes of forward are read as they are, for none of their scales varies
+        along N within a block that has one scale in dgrad too.
+    columns: of dY^T and X^T in wgrad, dW = dY^T X, along the tokens of a group.
+    """
+
+    activations: str
+    weights: str
+    gradients: str
+    backward_weights: str | None
+    columns: str
+
+
+RECIPES = {
+    "row": LayerRecipe("row", "row", "row", "row", "row"),
+    "tensor": LayerRecipe("tensor", "tensor", "tensor", None, "tensor"),
+    "1x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128"),
+}
+"""By the names that the layers take: a scale for each token and each row of W; for each tensor; for each 128 elements of a
+token and each 128 x 128 of W, as DeepSeek-V3 was trained (arXiv 2412.19437, section 3.3)."""

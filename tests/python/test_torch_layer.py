@@ -1,0 +1,214 @@
+"""tilewright.torch: gradients against float64, groups of any size, accumulation, copies of weights, messages."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+
+from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+# relative errors of fp8 products of normal numbers: 2^-4 / sqrt(3) a side, less where most numbers are small
+LIMIT = 0.05
+
+
+def normal(*shape, seed=0, dtype=torch.float32, device="cpu"):
+    numbers = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return torch.tensor(numbers.tolist()).reshape(shape).to(dtype).to(device)
+
+
+def error(given, exact):
+    return float((given.double().cpu() - exact).norm() / max(float(exact.norm()), 1e-30))
+
+
+def exact_grouped(x, w, ends, dy):
+    """Y, dX and dW in float64."""
+    x, w, dy = x.detach().cpu().double(), w.detach().cpu().double(), dy.cpu().double()
+    y, dx, dw = torch.zeros(len(x), w.shape[1]).double(), torch.zeros_like(x), torch.zeros_like(w)
+    begin = 0
+    for group, end in enumerate(ends):
+        rows = slice(begin, end)
+        y[rows], dx[rows], dw[group] = x[rows] @ w[group].T, dy[rows] @ w[group], dy[rows].T @ x[rows]
+        begin = end
+    return y, dx, dw
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("sizes", [(1, 0, 127, 129), (0, 0, 5), (256,), (0, 40, 0)])
+def test_gradients_of_groups(recipe, sizes, dtype, device):
+    tokens, k, n = sum(sizes) + 3, 160, 144  # three tokens of no group
+    ends = np.cumsum(sizes).tolist()
+    x = normal(tokens, k, dtype=dtype, device=device).requires_grad_()
+    w = normal(len(sizes), n, k, seed=1, device=device).requires_grad_()
+    dy = normal(tokens, n, seed=2, dtype=dtype, device=device)
+    y = grouped_linear(x, w, torch.tensor(ends, device=device), recipe=recipe)
+    y.backward(dy)
+    assert y.dtype == x.grad.dtype == dtype and w.grad.dtype == torch.float32
+    for given, exact in zip((y, x.grad, w.grad), exact_grouped(x, w, ends, dy)):
+        assert error(given.detach(), exact) < LIMIT
+    assert not y[ends[-1] :].any() and not x.grad[ends[-1] :].any()
+    assert not w.grad[[i for i, size in enumerate(sizes) if size == 0]].any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_gradients_of_a_dense_layer_with_bias(recipe, device):
+    layer = Linear(96, 80, recipe=recipe, device=device)
+    x = normal(3, 50, 96, device=device).requires_grad_()
+    dy = normal(3, 50, 80, seed=1, device=device)
+    y = layer(x)
+    y.backward(dy)
+    flat, dflat = x.detach().cpu().double().view(-1, 96), dy.cpu().double().view(-1, 80)
+    w, b = layer.weight.detach().cpu().double(), layer.bias.detach().cpu().double()
+    assert error(y.detach(), (flat @ w.T + b).view(3, 50, 80)) < LIMIT
+    assert error(x.grad, (dflat @ w).view(3, 50, 96)) < LIMIT
+    assert error(layer.weight.grad, dflat.T @ flat) < LIMIT
+    assert error(layer.bias.grad, dflat.sum(0)) < 1e-6
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bias_of_groups(device):
+    layer = GroupedLinear(3, 32, 48, bias=True, recipe="row", device=device)
+    x, ends = normal(70, 32, device=device), torch.tensor([30, 30, 64], dtype=torch.int32, device=device)
+    y = layer(x, ends)
+    with torch.no_grad():
+        without = grouped_linear(x, layer.weight, ends, recipe="row")
+    added = (y - without).detach()
+    expected = layer.bias.detach()[[0] * 30 + [2] * 34]
+    assert error(added[:64], expected.cpu().double()) < 1e-5 and not y[64:].any()
+    y.sum().backward()
+    assert layer.bias.grad[:, 0].tolist() == [30, 0, 34]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_main_grad_is_added_to(recipe, device):
+    sizes, k, n = (40, 0, 90), 64, 64
+    ends = torch.tensor(np.cumsum(sizes).tolist(), device=device)
+    x, dy = normal(130, k, device=device), normal(130, n, seed=2, device=device)
+    alone = normal(3, n, k, seed=1, device=device).requires_grad_()
+    grouped_linear(x, alone, ends, recipe=recipe).backward(dy)
+    w = alone.detach().clone().requires_grad_()
+    before = normal(3, n, k, seed=3, device=device)
+    main_grad = before.clone()
+    grouped_linear(x, w, ends, recipe=recipe, main_grad=main_grad).backward(dy)
+    assert not w.grad.any() and torch.equal(main_grad[1], before[1])
+    assert error(main_grad - before, alone.grad.cpu().double()) < 1e-5
+
+
+def test_modules_find_main_grad():
+    layer = GroupedLinear(2, 32, 32)
+    layer.weight.main_grad = torch.zeros_like(layer.weight)
+    layer(normal(20, 32), torch.tensor([10, 20])).sum().backward()
+    assert layer.weight.main_grad.any() and not layer.weight.grad.any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_same_bits_again(recipe, device):
+    def run():
+        x = normal(200, 64, device=device).requires_grad_()
+        w = normal(2, 96, 64, seed=1, device=device).requires_grad_()
+        y = grouped_linear(x, w, torch.tensor([77, 200], device=device), recipe=recipe)
+        y.backward(normal(200, 96, seed=2, device=device))
+        return y.detach(), x.grad, w.grad
+
+    for first, second in zip(run(), run()):
+        assert torch.equal(first, second)
+
+
+def test_copies_of_weights_follow_the_version_counter():
+    layer = Linear(32, 32, bias=False, recipe="row")
+    x = normal(8, 32)
+    first = layer(x)
+    made = layer._cache._copies
+    assert torch.equal(layer(x), first) and layer._cache._copies is made
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    assert torch.equal(layer(x), 2 * first)
+    layer.weight.data.mul_(2)  # not counted
+    assert torch.equal(layer(x), 2 * first)
+    layer.refresh()
+    assert torch.equal(layer(x), 4 * first)
+    layer.weight.data = layer.weight.data / 4  # another address
+    assert torch.equal(layer(x), first)
+
+
+def test_copies_for_dgrad_are_made_when_x_wants_a_gradient():
+    layer = Linear(32, 32, bias=False, recipe="row")
+    layer(normal(8, 32))
+    assert layer._cache._copies.backward is None
+    x = normal(8, 32).requires_grad_()
+    layer(x).sum().backward()
+    assert x.grad.any() and layer._cache._copies.backward is not None
+
+
+def test_no_gradient_is_made_that_nobody_wants():
+    x, w = normal(8, 32).requires_grad_(), normal(16, 32, seed=1)
+    linear(x, w).sum().backward()
+    assert w.grad is None and x.grad.any()
+    x, w = normal(8, 32), normal(16, 32, seed=1).requires_grad_()
+    linear(x, w).sum().backward()
+    assert x.grad is None and w.grad.any()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(("x_wants", "w_wants"), [(True, True), (True, False), (False, True)])
+def test_bytes_that_are_kept(recipe, x_wants, w_wants):
+    """As docs/torch.md states them."""
+    groups, tokens, n, k = 3, 300, 80, 160
+    x, w = normal(tokens, k).requires_grad_(x_wants), normal(groups, n, k, seed=1).requires_grad_(w_wants)
+    ends, kept = torch.tensor([100, 100, 300]), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        y = grouped_linear(x, w, ends, recipe=recipe)
+    columns = (tokens + 127 * groups) // 128 * 128
+    of_x = k * columns + {"row": 4 * k * groups, "tensor": 4 * groups, "1x128": 4 * k * columns // 128}[recipe]
+    scales_of_w = {"row": groups * k, "tensor": groups, "1x128": groups * -(-n // 128) * -(-k // 128)}[recipe]
+    of_w = groups * n * k + 4 * scales_of_w
+    expected = w_wants * of_x + x_wants * of_w + ends.numel() * 8
+    assert sum(tensor.numel() * tensor.element_size() for tensor in kept) == expected
+    y.sum().backward()
+
+
+X, W, ENDS = normal(6, 32), normal(2, 16, 32, seed=1), torch.tensor([2, 6])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"recipe": "mxfp4"}, "recipe: 'mxfp4' given, one of row, tensor, 1x128 expected"),
+        ({"x": X[:, :31]}, "x: [6, 31] given, [tokens, 32], as w has 32 columns expected"),
+        ({"x": X.int()}, "x: torch.int32 given, a tensor of float32, bfloat16 or float16 expected"),
+        ({"x": X.view(2, 3, 32)}, "x: [2, 3, 32] given, [tokens, 32] expected"),
+        ({"w": W[0]}, "w: [16, 32] given, [groups, N, K] expected"),
+        ({"w": W.half()}, "w: torch.float16 given, a tensor of float32 or bfloat16 expected"),
+        ({"ends": [2, 6]}, "ends: list given, a tensor of int32 or int64 expected"),
+        ({"ends": ENDS.float()}, "ends: torch.float32 given, a tensor of int32 or int64 expected"),
+        ({"ends": ENDS[:1]}, "ends: [1] given, [2], one for each group of w expected"),
+        ({"ends": torch.tensor([4, 3])}, "ends: [4, 3] given, ends that do not decrease, the first at least 0 expected"),
+        ({"ends": torch.tensor([4, 7])}, "ends: [4, 7] given, at most 6, the tokens of x expected"),
+        ({"bias": torch.zeros(16)}, "bias: [16] given, [2, 16] expected"),
+        ({"main_grad": torch.zeros(2, 16, 31)}, "main_grad: torch.float32 [2, 16, 31] on cpu given, torch.float32 [2, 16, 32]"),
+    ],
+)
+def test_mistakes_are_named(changed, message):
+    arguments = {"x": X, "w": W, "ends": ENDS, **changed}
+    with pytest.raises(ValueError) as raised:
+        grouped_linear(arguments.pop("x"), arguments.pop("w"), arguments.pop("ends"), **arguments)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_sizes_stay_on_the_gpu():
+    """No synchronisation: torch reports each one as an error."""
+    layer = GroupedLinear(3, 256, 128, bias=True, device="cuda")
+    x = normal(300, 256, dtype=torch.bfloat16, device="cuda").requires_grad_()
+    ends = torch.tensor([100, 100, 300], device="cuda")
+    layer(x, ends).sum().backward()  # what is done once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        layer(x, ends).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
