@@ -111,6 +111,18 @@ void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
     command.add_flag("--warm", arguments.settings.warm, "CPU: leave the caches as they are between calls");
 }
 
+/// What decides which kernel runs, as well as the shape.
+void add_choice_options(CLI::App& command, BenchArguments& arguments) {
+    command.add_option("--tile", arguments.tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
+    command.add_flag("--no-tuned-rows", arguments.model_alone, "GPU: the planner's choice by its model alone");
+    // `tune` has no such option: its rows hold for calls that need not be invariant.
+    command.add_flag("--invariant", arguments.invariant, "GPU: bits that depend on an element's row and column only");
+    command
+        .add_option("--wide-rows", arguments.settings.wide_rows,
+                    "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24; 0: of none")
+        ->check(whole_number(0, most_int));
+}
+
 }  // namespace
 
 void add_bench(CLI::App& program) {
@@ -134,13 +146,7 @@ void add_bench(CLI::App& program) {
                       "stream of B's values through TMA");
     command->add_option("--json", arguments->json_path,
                         "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
-    command->add_option("--tile", arguments->tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
-    // `tune` has no such option: its rows hold for calls that need not be invariant.
-    command->add_flag("--invariant", arguments->invariant, "GPU: bits that depend on an element's row and column only");
-    command
-        ->add_option("--wide-rows", arguments->settings.wide_rows,
-                     "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24; 0: of none")
-        ->check(whole_number(0, most_int));
+    add_choice_options(*command, *arguments);
     CLI::Option* overlap = command->add_flag(
         "--overlap", arguments->settings.overlap,
         "GPU: also time calls in a row, one after another and overlapping (programmatic dependent launch)");
@@ -154,7 +160,6 @@ void add_bench(CLI::App& program) {
                      "CPU: begin no call after this much time of one shape (2); --sustained: so much load, after as "
                      "much to warm up (4)")
         ->check(CLI::PositiveNumber);
-    command->add_flag("--no-tuned-rows", arguments->model_alone, "GPU: the planner's choice by its model alone");
     add_gpu_options(*command, *arguments);
     add_cpu_options(*command, *arguments);
     command->callback([arguments] { bench_command(*arguments); });

@@ -42,19 +42,19 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked, Grouping::m_grouped_offsets}) {
             for (const std::int64_t m : {1, 16, 33, 64, 100, 500}) {
                 for (const std::int64_t n : {576, 2112, 7168}) {
-                    const Problem plain = problem_of({.grouping = grouping,
-                                                      .recipe = parse_recipe(recipe).value(),
-                                                      .m = m,
-                                                      .n = n,
-                                                      .k = 7168,
-                                                      .groups = grouping == Grouping::dense ? 1 : 8});
-                    const Problem uniform = with_packed_shape(plain, 0);
-                    const std::vector<std::int64_t> splits = planned_k_splits(plain, h200());
+                    const Problem ordinary = problem_of({.grouping = grouping,
+                                                         .recipe = parse_recipe(recipe).value(),
+                                                         .m = m,
+                                                         .n = n,
+                                                         .k = 7168,
+                                                         .groups = grouping == Grouping::dense ? 1 : 8});
+                    const Problem uniform = with_packed_shape(ordinary, 0);
+                    const std::vector<std::int64_t> splits = planned_k_splits(ordinary, h200());
                     split += splits.empty() ? 0 : 1;
                     const Plan expected = plan(uniform);
                     EXPECT_FALSE(expected.in_windows);
                     for (const int windows : {1, 2, 4}) {
-                        const Problem wide = with_packed_shape(plain, windows);
+                        const Problem wide = with_packed_shape(ordinary, windows);
                         const Plan given = plan(wide);
                         EXPECT_TRUE(given.in_windows);
                         EXPECT_EQ(given.tile, expected.tile) << m << ", " << n;
