@@ -5,6 +5,7 @@
 
 #include "hopper/tile/operands.h"
 #include "hopper/tile/stage_layout.h"
+#include "plan/packed_pack.h"
 #include "plan/variant.h"
 
 namespace tilewright::planner {
@@ -199,37 +200,10 @@ void add_groups_of_k(std::vector<Tile>& list) {
     add_with(large, end, end, hopper::Family::k_mapped);
 }
 
-/// Packed MXFP4 weights, for few tokens: chosen by the bytes in flight and by registers, not by measurements. Four
-/// warpgroups hide each other's decoding where groups are many; k is split where they are one.
 void add_packed(std::vector<Tile>& list) {
-    constexpr Tile dense[] = {
-        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 16},
-        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
-        {.shape = {.m = 128, .n = 128}, .stages = 6},
-        {.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
-        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
-        {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(4)},
-        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 6, .cluster = split_k(4)},
-    };
-    constexpr Tile groups[] = {
-        {.shape = {.m = 128, .n = 16}, .stages = 12},
-        {.shape = {.m = 128, .n = 32}, .stages = 10},
-        {.shape = {.m = 128, .n = 64}, .stages = 8},
-        {.shape = {.m = 128, .n = 128}, .stages = 6},
-        {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 8},
-        {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 6},
-    };
-    const auto add_all = [&](Tile tile, hopper::Family family) {
-        tile.swap_ab = true;
-        tile.b.storage = hopper::Storage::packed_e2m1;
-        tile.family = family;
-        for (const Scaling a : {Scaling::epilogue, Scaling::block_1x128}) {
-            tile.a.scaling = a;
-            add_variants(tile, false, list);
-        }
-    };
-    for (const Tile& tile : dense) add_all(tile, hopper::Family::dense);
-    for (const Tile& tile : groups) add_all(tile, hopper::Family::m_grouped);
+    for (const Tile& tile : shipped_packed_tiles()) add_variants(tile, false, list);
+    const std::vector<Tile> windowed = shipped_windowed_kernels();
+    list.insert(list.end(), windowed.begin(), windowed.end());
 }
 
 }  // namespace

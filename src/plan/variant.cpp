@@ -50,7 +50,10 @@ bool serves(const Geometry& g, const hopper::Tile& tile) {
 
 hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
     hopper::Tile tile = wanted;
-    if (g.b.packed.windows != 0) tile.b.storage = hopper::Storage::windowed_e2m1;
+    if (has_packed_weights(tile)) {
+        const bool windows = g.b.packed.windows != 0;
+        tile.b.storage = windows ? hopper::Storage::windowed_e2m1 : hopper::Storage::packed_e2m1;
+    }
     if (has_f32_kernel(tile) && serves(g, f32_kernel(tile))) return f32_kernel(tile);
     const hopper::Tile fast = with_variant(tile, hopper::Variant::fast);
     const hopper::Tile k_major = with_variant(tile, hopper::Variant::fast_k_major_scales);

@@ -38,8 +38,8 @@ TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
             if (stores_f32(tile) && shape.n % 4 != 0) continue;  // D that TMA cannot store
             const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
             std::unique_ptr<GpuCase>& gpu =
-                cases[{tile_recipe(tile), tile.mma.promoted, stores_f32(tile), tile_grouping(tile), k_slices(tile),
-                       tests::in_layout_of(tile, {}).layout}];
+                cases[{tile_recipe(tile) + std::string(has_windows(tile) ? ", wide" : ""), tile.mma.promoted,
+                       stores_f32(tile), tile_grouping(tile), k_slices(tile), tests::in_layout_of(tile, {}).layout}];
             if (!gpu) {
                 gpu = std::make_unique<GpuCase>(
                     tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
@@ -50,7 +50,8 @@ TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
                                                .k = shape.k,
                                                .groups = tile_groups(tile),
                                                .with_c = stores_f32(tile),
-                                               .accumulation = accumulation}),
+                                               .accumulation = accumulation,
+                                               .far_scales = tile_far_scales(tile)}),
                     planner::k_splits(tile, shape.k));
             }
             for (const int sms : sm_limits) {

@@ -37,7 +37,8 @@ std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
                                  .alpha = is_fast(tile) ? 1.0F : 2.0F,
                                  .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
                                  .a_scales_transposed = !has_k_major_scales(tile),
-                                 .b_scales_transposed = true}),
+                                 .b_scales_transposed = true,
+                                 .far_scales = tile_far_scales(tile)}),
                       planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";

@@ -3,6 +3,7 @@
 
 #include <tilewright/problem.h>
 
+#include "check/far_scales.h"
 #include "hopper/tile/operands.h"
 
 namespace tilewright::test {
@@ -14,6 +15,9 @@ inline const char* tile_recipe(const hopper::Tile& tile) {
     if (tile.a.scaling == hopper::Scaling::epilogue) return "row:row";
     return tile.b.scaling == hopper::Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128";
 }
+
+/// Kernels for windows of scales take weights with wide rows.
+inline check::FarScales tile_far_scales(const hopper::Tile& tile) { return {.one_row_in = has_windows(tile) ? 2 : 0}; }
 
 /// Where groups begin anywhere, TMA takes K-major scales alone: other fast kernels run masked groups.
 inline Grouping tile_groups_of(const hopper::Tile& tile) {

@@ -117,6 +117,7 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.a = {.storage = hopper::Storage::e5m2}},
                                      {.b = {.storage = hopper::Storage::e5m2}},
                                      {.b = {.storage = hopper::Storage::packed_e2m1}},
+                                     {.b = {.storage = hopper::Storage::windowed_e2m1}},
                                      {.a = {.scaling = hopper::Scaling::block_1x128}},
                                      {.b = {.scaling = hopper::Scaling::block_1x128}},
                                      {.a = {.major = hopper::Major::mn}},

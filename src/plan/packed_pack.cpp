@@ -1,0 +1,65 @@
+#include "plan/packed_pack.h"
+
+namespace tilewright::planner {
+
+using hopper::Scaling;
+using hopper::split_k;
+using hopper::Tile;
+using hopper::Variant;
+
+/// For few tokens: chosen by the bytes in flight and by registers, not by measurements. Four warpgroups hide each
+/// other's decoding where groups are many; k is split where they are one.
+std::vector<Tile> shipped_packed_tiles() {
+    constexpr Tile dense[] = {
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 16},
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
+        {.shape = {.m = 128, .n = 128}, .stages = 6},
+        {.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(4)},
+        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 6, .cluster = split_k(4)},
+    };
+    constexpr Tile groups[] = {
+        {.shape = {.m = 128, .n = 16}, .stages = 12},
+        {.shape = {.m = 128, .n = 32}, .stages = 10},
+        {.shape = {.m = 128, .n = 64}, .stages = 8},
+        {.shape = {.m = 128, .n = 128}, .stages = 6},
+        {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 8},
+        {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 6},
+    };
+    std::vector<Tile> list;
+    const auto add = [&](Tile tile, hopper::Family family) {
+        tile.swap_ab = true;
+        tile.b.storage = hopper::Storage::packed_e2m1;
+        tile.family = family;
+        for (const Scaling a : {Scaling::epilogue, Scaling::block_1x128}) {
+            tile.a.scaling = a;
+            list.push_back(tile);
+        }
+    };
+    for (const Tile& tile : dense) add(tile, hopper::Family::dense);
+    for (const Tile& tile : groups) add(tile, hopper::Family::m_grouped);
+    return list;
+}
+
+/// Wide rows are rare: the fast kernels of one tile for one product and of one for groups. The others are compiled on
+/// first use.
+std::vector<Tile> shipped_windowed_kernels() {
+    constexpr Tile dense{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)};
+    constexpr Tile groups{.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 8};
+    std::vector<Tile> list;
+    for (Tile tile : {dense, groups}) {
+        tile.swap_ab = true;
+        tile.b.storage = hopper::Storage::windowed_e2m1;
+        tile.family = splits_k(tile) ? hopper::Family::dense : hopper::Family::m_grouped;
+        tile.variant = Variant::fast;
+        list.push_back(tile);
+        tile.a.scaling = Scaling::block_1x128;
+        list.push_back(tile);
+        tile.variant = Variant::fast_k_major_scales;
+        list.push_back(tile);
+    }
+    return list;
+}
+
+}  // namespace tilewright::planner
