@@ -97,9 +97,14 @@ OutputFile::OutputFile(const std::string& path) : path_(behind_links(path)) {
     const std::filesystem::path target(path_);
     const std::string name = fmt::format(".{}.{}.tmp", target.filename().string(), getpid());
     temporary_ = (target.parent_path() / name).string();
+    guard(temporary_);  // first: a signal that comes right after `open` finds it
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail(path_, "cannot be created");
-    guard(temporary_);
+    if (descriptor_ < 0) {
+        const int error = errno;
+        unguard();
+        errno = error;
+        fail(path_, "cannot be created");
+    }
     if (!replaces) return;
     // Without the right to give the file to its owner it becomes the caller's, and then must not run as its owner.
     const bool same_owner = fchown(descriptor_, status.st_uid, status.st_gid) == 0;
