@@ -32,14 +32,15 @@ struct PackedRows {
         const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
         codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
         const WordQuad head = load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes));
-        windows = same_in_warp(int(head.values[0]));
+        // Tiles behind the last of B are not loaded: anything may be there.
+        windows = min(u32(same_in_warp(int(head.values[0]))), u32(most_windows));
         any_wide = same_in_warp(int(head.values[2] | head.values[3])) != 0;
         pair = c.warp * (warp_rows / 2) + c.lane / 4;
         wide = (head.values[2] >> pair & 1) | (head.values[3] >> pair & 1) << 1;
     }
 
     /// The factors of the lane's two rows. Two pairs of rows share a word.
-    TILEWRIGHT_DEVICE void read_factors(WindowFactors (&rows)[2], int window) const {
+    TILEWRIGHT_DEVICE void read_factors(WindowFactors (&rows)[2], u32 window) const {
         const u8* const exponents = codes + packed_tile_bytes + sizeof(WordQuad) + window * packed_window_bytes;
         const int word = load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
         rows[0] = window_factors(int(u32(word) << 24) >> 24);
@@ -47,7 +48,7 @@ struct PackedRows {
     }
 
     const u8* codes;
-    int windows;    // at least 1; the same in all warps of a warpgroup
+    u32 windows;    // the same in all warps of a warpgroup; at least 1, but for rows that do not exist
     bool any_wide;  // else there is one window, and no factor but 1
     int pair;
     u32 wide;  // bits 0, 1: the lane's first and second row

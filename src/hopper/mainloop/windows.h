@@ -45,8 +45,8 @@ TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, float (&accumulator)[
     const PackedRows<tile> rows(c, subtile);
     scales.read_columns(c, subtile);
 #pragma unroll 1
-    for (int window = 0; window < rows.windows; ++window) {
-        feed.load(c, rows, subtile, u32(window));
+    for (u32 window = 0; window < rows.windows; ++window) {
+        feed.load(c, rows, subtile, window);
         WindowFactors factors[2];
         rows.read_factors(factors, window);
         pin(partial);
