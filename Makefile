@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-bare bench gpu-test gpu-bench gpu-classes lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel bench gpu-test gpu-bench gpu-classes lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -21,7 +21,7 @@ run: build  ## the main job: check every operation and recipe, then run a real m
 	$(MAKE) --no-print-directory python-package
 	$(python) examples/minilm/minilm.py
 
-test: build test-cpp test-install test-python lint test-sanitize  ## everything that must pass
+test: build test-cpp test-install test-python test-wheel lint test-sanitize  ## everything that must pass
 
 test-cpp: build  ## the C++ suite
 	ctest --preset release -j $(cpus)
@@ -32,12 +32,18 @@ test-sanitize: setup  ## the C++ suite under AddressSanitizer and UndefinedBehav
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup python-package  ## the Python package and the examples (tests/lint is part of `make lint`)
-	$(python) -m pytest -q tests --ignore=tests/lint
+	$(python) -m pytest -q tests --ignore=tests/lint --ignore=tests/wheel
 	tools/test-torch
 
 test-package: setup  ## the Python package compiled as `pip install` does, all of it, and its tests
 	tools/python-package --whole
 	$(python) -m pytest -q tests/python
+
+wheel: build  ## wheels for the Pythons of this machine, into build/wheels
+	tools/wheel
+
+test-wheel: wheel  ## what the wheels need of a system, and that they work where nothing else is installed
+	$(python) -m pytest -q tests/wheel
 
 test-install: build  ## a consumer project built from the installed library
 	tests/install/run

@@ -83,7 +83,7 @@ float number(nb::handle value, const char* argument) {
     const bool is_text = nb::isinstance<nb::str>(value) || nb::isinstance<nb::bytes>(value);
     const nb::object real = is_text ? nb::object() : converted(PyNumber_Float, value);
     if (!real.is_valid()) refuse(argument, shown(value), "a number");
-    const double wide = PyFloat_AS_DOUBLE(real.ptr());
+    const double wide = PyFloat_AsDouble(real.ptr());
     const auto narrow = static_cast<float>(wide);
     if (std::isfinite(wide) && !std::isfinite(narrow)) {
         refuse(argument, shown(value), "a number within float32's range, whose largest is 3.4e38");
@@ -92,14 +92,12 @@ float number(nb::handle value, const char* argument) {
 }
 
 std::vector<std::int64_t> integers(nb::handle value, const std::string& argument) {
-    const nb::object items = nb::isinstance<nb::str>(value)
-                                 ? nb::object()
-                                 : converted([](PyObject* o) { return PySequence_Fast(o, ""); }, value);
+    const nb::object items = nb::isinstance<nb::str>(value) ? nb::object() : converted(PySequence_Tuple, value);
     if (!items.is_valid()) refuse(argument, shown(value), "a sequence of integers");
     std::vector<std::int64_t> numbers;
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(items.ptr());
+    const Py_ssize_t count = PyTuple_Size(items.ptr());
     for (Py_ssize_t i = 0; i < count; ++i) {
-        const nb::handle item(PySequence_Fast_GET_ITEM(items.ptr(), i));
+        const nb::handle item(PyTuple_GetItem(items.ptr(), i));
         numbers.push_back(integer(item, argument + "[" + std::to_string(i) + "]"));
     }
     return numbers;

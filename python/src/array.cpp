@@ -107,7 +107,8 @@ bool is_numpy_array(nb::handle array) {
 
 /// Calls a method of torch's tensors without arguments. Fails only where the tensor is not torch's.
 nb::object called(nb::handle tensor, PyObject* method) {
-    nb::object result = nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), method));
+    PyObject* const self = tensor.ptr();
+    nb::object result = nb::steal(PyObject_VectorcallMethod(method, &self, 1, nullptr));
     if (!result.is_valid()) PyErr_Clear();
     return result;
 }
@@ -233,7 +234,7 @@ bool has_moved(const ArrayView& view) {
 
 nb::object new_array(nb::handle like, const Dims& shape, Format format, bool zeros) {
     nb::object sizes = nb::steal(PyTuple_New(shape.kept()));
-    for (int i = 0; i < shape.kept(); ++i) PyTuple_SET_ITEM(sizes.ptr(), i, PyLong_FromLongLong(shape[i]));
+    for (int i = 0; i < shape.kept(); ++i) NB_TUPLE_SET_ITEM(sizes.ptr(), i, PyLong_FromLongLong(shape[i]));
     return arrays_module().attr("new_array")(like, sizes, nb::str(name(format).data()), zeros);
 }
 
