@@ -27,6 +27,7 @@ TILEWRIGHT_DEVICE WindowFactors window_factors(int exponent) {
 /// The 64 rows of weights of a subtile, at the stage `c.ring`, as a lane sees them.
 template <Tile tile>
 struct PackedRows {
+    PackedRows() = default;
     TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile) {
         const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
         const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
@@ -34,32 +35,63 @@ struct PackedRows {
         const WordQuad head = load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes));
         // Tiles behind the last of B are not loaded: anything may be there.
         windows = min(u32(same_in_warp(int(head.values[0]))), u32(most_windows));
-        any_wide = same_in_warp(int(head.values[2] | head.values[3])) != 0;
+        any_wide = ((head.values[2] | head.values[3]) >> c.warp * (warp_rows / 2) & 0xFF) != 0;
         pair = c.warp * (warp_rows / 2) + c.lane / 4;
         wide = (head.values[2] >> pair & 1) | (head.values[3] >> pair & 1) << 1;
+        first = exponents_of(0);
     }
 
-    /// The factors of the lane's two rows. Two pairs of rows share a word.
+    /// The factors of the lane's two rows. Those of the first window are known without the stage.
     TILEWRIGHT_DEVICE void read_factors(WindowFactors (&rows)[2], u32 window) const {
-        const u8* const exponents = codes + packed_tile_bytes + sizeof(WordQuad) + window * packed_window_bytes;
-        const int word = load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
+        const int word = window == 0 ? first : exponents_of(window);
         rows[0] = window_factors(int(u32(word) << 24) >> 24);
         rows[1] = window_factors(int(u32(word) << 16) >> 24);
     }
 
     const u8* codes;
     u32 windows;    // the same in all warps of a warpgroup; at least 1, but for rows that do not exist
-    bool any_wide;  // else there is one window, and no factor but 1
+    bool any_wide;  // of the warp's rows; else they have one window, and no factor but 1
     int pair;
     u32 wide;  // bits 0, 1: the lane's first and second row
+
+private:
+    /// Two pairs of rows share a word.
+    TILEWRIGHT_DEVICE int exponents_of(u32 window) const {
+        const u8* const exponents = codes + packed_tile_bytes + sizeof(WordQuad) + window * packed_window_bytes;
+        return load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
+    }
+
+    int first;  // exponents of the first window
 };
 
 template <Tile tile>
 struct Feed<tile, FeedKind::windowed> : Fragments<tile> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
+    /// The first window. Further ones leave other codes behind, so that the next subtile of these rows decodes again.
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        const bool new_rows = subtile % wgmmas_along_n(tile) == 0;
+        if (new_rows) rows = {c, subtile};
+        if (new_rows || rows.windows > 1) load(c, subtile, 0);
+        Fragments<tile>::issue(c, d, subtile, accumulate);
+    }
+
+    /// One of the others: zeros in warps that have no wide row.
+    TILEWRIGHT_DEVICE void issue_further(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
+                                         u32 window) {
+        if (rows.any_wide) {
+            load(c, subtile, window);
+        } else {
+            clear(subtile);
+        }
+        Fragments<tile>::issue(c, d, subtile, false);
+    }
+
+    PackedRows<tile> rows;
+
+private:
     /// Decodes the codes of one window.
-    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const PackedRows<tile>& rows, int subtile, u32 window) {
+    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile, u32 window) {
         const WordQuad* const codes =
             reinterpret_cast<const WordQuad*>(rows.codes) + c.warp * (2 * warp_threads) + c.lane;
         const WordQuad halves[2] = {load_shared(codes[0]), load_shared(codes[warp_threads])};
@@ -75,6 +107,13 @@ struct Feed<tile, FeedKind::windowed> : Fragments<tile> {
                 this->words[Fragments<tile>::held(subtile)][step][i] = decoded.values[0];
                 this->words[Fragments<tile>::held(subtile)][step][2 + i] = decoded.values[1];
             }
+        }
+    }
+
+    TILEWRIGHT_DEVICE void clear(int subtile) {
+#pragma unroll
+        for (int i = 0; i < wgmma_steps * fragment_words; ++i) {
+            this->words[Fragments<tile>::held(subtile)][i / fragment_words][i % fragment_words] = 0;
         }
     }
 };

@@ -42,13 +42,13 @@ constexpr int subtiles_per_warpgroup(const Tile& tile) {
 /// longer.
 constexpr int partials_in_flight(const Tile& tile) {
     const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
-    const bool decodes = feed_of(tile) == FeedKind::decoded;
-    const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
+    const bool decodes = has_packed_weights(tile);
+    const bool pauses = (scales_in_mainloop(tile) || has_windows(tile)) && promotion_interval(tile) == tile.shape.k &&
                         (tile.shape.n * tile.shape.warpgroups <= 192 || decodes);
     const int decoding = decodes ? 16 : 0;  // codes, scales and tables
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1) + decoding;
     const bool alone = tile.shape.warpgroups == 1 || tile.swap_ab;
-    return one_subtile && pauses && alone && feed_of(tile) != FeedKind::transposed && !has_windows(tile) &&
+    return one_subtile && pauses && alone && feed_of(tile) != FeedKind::transposed &&
                    needed <= mma_register_budget(tile)
                ? 2
                : 1;
