@@ -1,11 +1,13 @@
 """docs/performance.md and the README say what benchmarks/results/h200.jsonl says: the classes, and the dense table. Speeds
 are scaled by one factor a run: cuBLASLt per tensor on one product, in that run and in the peers' table."""
 
+import importlib.util
 import json
 import pathlib
 import re
 import statistics
 import subprocess
+from xml.etree import ElementTree
 
 import pytest
 
@@ -85,3 +87,14 @@ def test_the_readme_rounds_the_classes(classes):
     }
     expected = {row: "; ".join(f"{classes[name, True]['deep_gemm']:.2f}x" for name in of) for row, of in names.items()}
     assert table == expected
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_readme_s_plot_is_the_record(theme):
+    """To renew it: python benchmarks/plot_classes.py"""
+    spec = importlib.util.spec_from_file_location("plot_classes", ROOT / "benchmarks/plot_classes.py")
+    plot = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plot)
+    drawn = ElementTree.parse(ROOT / f"docs/speed_{theme}.svg").find(".//{http://purl.org/dc/elements/1.1/}description")
+    assert json.loads(drawn.text) == plot.read(ROOT / "benchmarks/results/h200.jsonl")
+    assert f"docs/speed_{theme}.svg" in (ROOT / "README.md").read_text()
