@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel bench gpu-test gpu-bench gpu-classes lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -21,7 +21,7 @@ run: build  ## the main job: check every operation and recipe, then run a real m
 	$(MAKE) --no-print-directory python-package
 	$(python) examples/minilm/minilm.py
 
-test: build test-cpp test-install test-python test-wheel lint test-sanitize  ## everything that must pass
+test: build test-cpp test-install test-python test-wheel docs lint test-sanitize  ## everything that must pass
 
 test-cpp: build  ## the C++ suite
 	ctest --preset release -j $(cpus)
@@ -44,6 +44,9 @@ wheel: build  ## wheels for the Pythons of this machine, into build/wheels
 
 test-wheel: wheel  ## what the wheels need of a system, and that they work where nothing else is installed
 	$(python) -m pytest -q tests/wheel
+
+docs: python-package  ## the reference of both APIs, into build/api; any warning is an error
+	tools/api-docs
 
 test-install: build  ## a consumer project built from the installed library
 	tests/install/run
