@@ -27,7 +27,7 @@ import tilewright as tw
 
 RECIPES = (("row", "row"), ("tensor", "tensor"), ("1x128", "128x128"), ("1x128", "1x128"), ("128x128", "128x128"),
            ("mxfp8", "mxfp8"), ("mxfp8", "mxfp4"), ("1x128", "mxfp4"), ("bf16", "mxfp4"), ("bf16", "bf16"))  # fmt: skip
-GPU_RECIPES = RECIPES[:4]  # what Hopper multiplies as it is
+TORCH_RECIPES = RECIPES[:4]  # those that Hopper multiplies
 
 Converter = Callable[[np.ndarray], Any]
 
@@ -104,13 +104,13 @@ def torch_libraries() -> Iterator[tuple[str, tuple[tuple[str, str], ...], Conver
     except ImportError:
         print("torch: not installed; calls with its tensors were not made")
         return
-    yield f"torch {torch.__version__} on the CPU", RECIPES[:4], torch.from_numpy
+    yield f"torch {torch.__version__} on the CPU", TORCH_RECIPES, torch.from_numpy
     if not torch.cuda.is_available():
         print("torch: no GPU that it can use; calls on a GPU were not made")
     elif torch.cuda.get_device_capability() != (9, 0):
         print(f"{torch.cuda.get_device_name()}: no Hopper GPU; calls on a GPU were not made")
     else:
-        yield f"{torch.cuda.get_device_name()}", GPU_RECIPES, lambda array: torch.from_numpy(array).cuda()
+        yield f"{torch.cuda.get_device_name()}", TORCH_RECIPES, lambda array: torch.from_numpy(array).cuda()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,27 +18,30 @@ using check::FarScales;
 using emulator::Timing;
 using hopper::Family;
 using hopper::Scaling;
+using hopper::Storage;
 using hopper::Tile;
 using hopper::Variant;
 
+template <Storage storage = Storage::packed_e2m1>
 constexpr Tile packed(Tile tile, Scaling a, Variant variant, Family family = Family::dense) {
     tile.swap_ab = true;
     tile.a.scaling = a;
-    tile.b = {.storage = hopper::Storage::packed_e2m1, .scaling = Scaling::epilogue};
+    tile.b = {.storage = storage, .scaling = Scaling::epilogue};
     tile.variant = variant;
     tile.family = family;
     return tile;
 }
 
+constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128;
+constexpr Variant fast = Variant::fast, general = Variant::general, k_major = Variant::fast_k_major_scales;
+constexpr Family grouped = Family::m_grouped;
+constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
+constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
+constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
+constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
+constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
+
 std::vector<Kernel> kernels() {
-    constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128;
-    constexpr Variant fast = Variant::fast, general = Variant::general, k_major = Variant::fast_k_major_scales;
-    constexpr Family grouped = Family::m_grouped;
-    constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
-    constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
-    constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
-    constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
-    constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
     std::vector<Kernel> list;
     add<packed(small, blocks, fast)>(list);
     add<packed(small, rows, general, grouped)>(list);
@@ -59,25 +62,25 @@ constexpr int kernel_count = 10;
 CaseSpec call(const Tile& tile, int turn) {
     constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
                                       Grouping::m_grouped_indices};
-    const bool blocks = tile.a.scaling == Scaling::block_1x128, fast = is_fast(tile);
+    const bool by_blocks = tile.a.scaling == Scaling::block_1x128, is_general = !is_fast(tile);
     const std::int64_t m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3);
     const char* const row = turn % 3 == 2 ? "tensor:mxfp4" : "row:mxfp4";
     return {.grouping = is_grouped(tile) ? groupings[turn % 3]
                         : turn % 2 == 1  ? Grouping::batched
                                          : Grouping::dense,
-            .recipe = parse_recipe(blocks ? "1x128:mxfp4" : row).value(),
-            .output = fast ? Format::bf16 : Format::f32,
+            .recipe = parse_recipe(by_blocks ? "1x128:mxfp4" : row).value(),
+            .output = is_general ? Format::f32 : Format::bf16,
             .m = m,
-            .n = turn % 2 == 0 ? 64 + (fast ? 24 : 22) : d_columns(tile) + 136,
+            .n = turn % 2 == 0 ? 64 + (is_general ? 22 : 24) : d_columns(tile) + 136,
             .k = turn % 3 == 0 ? 96 : 4 * 128 + 32,
             .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
             .distribution = turn % 3 == 1 ? Distribution::sparse : Distribution::normal,
             .seed = static_cast<std::uint64_t>(turn),
-            .with_c = !fast,
-            .alpha = fast ? 1.0F : 0.75F,
+            .with_c = is_general,
+            .alpha = is_general ? 0.75F : 1.0F,
             .a_gaps = {.row = turn % 3 == 0 ? 0 : 16},
-            .a_scale_gaps = {.row = blocks && !has_k_major_scales(tile) ? (4 - m % 4) % 4 : 0},
-            .a_scales_transposed = blocks && !has_k_major_scales(tile)};
+            .a_scale_gaps = {.row = by_blocks && !has_k_major_scales(tile) ? (4 - m % 4) % 4 : 0},
+            .a_scales_transposed = by_blocks && !has_k_major_scales(tile)};
 }
 
 class PackedWeightKernels : public testing::TestWithParam<int> {};
@@ -99,7 +102,7 @@ TEST_P(PackedWeightKernels, GiveTheBitsOfTheCpu) {
 
 TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
-    CaseSpec one = call(kernel.tile, 0), many = one, no_k = one, no_rows = one, halves = call(kernel.tile, 2);
+    CaseSpec one = call(kernel.tile, 0), many = one, no_k = one, no_rows = one, in_f16 = call(kernel.tile, 2);
     one.m = 1;
     one.n = 8;
     one.k = 16;
@@ -108,13 +111,13 @@ TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
     many.k = 256;
     no_k.k = 0;
     no_rows.m = 0;
-    halves.recipe =
+    in_f16.recipe =
         parse_recipe(kernel.tile.a.scaling == Scaling::block_1x128 ? "1x128.ue8m0:mxfp4" : "row:mxfp4").value();
-    halves.output = Format::f16;
-    halves.b_scales_transposed = true;
-    halves.b_gaps = {.row = 48, .group = 16};
+    in_f16.output = Format::f16;
+    in_f16.b_scales_transposed = true;
+    in_f16.b_gaps = {.row = 48, .group = 16};
     std::uint64_t seed = 0;
-    for (const CaseSpec& spec : {one, many, no_k, no_rows, halves}) {
+    for (const CaseSpec& spec : {one, many, no_k, no_rows, in_f16}) {
         if (!serves(kernel, spec)) continue;
         const Conditions run{.sms = 4, .tma = Timing::late, .wgmma = Timing::late, .seed = seed++};
         EXPECT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n" << check::describe(spec);
@@ -128,23 +131,10 @@ TEST(PackedWeights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<
 // ---- Wide rows
 
 constexpr Tile windowed(Tile tile, Scaling a, Variant variant, Family family = Family::dense) {
-    tile.swap_ab = true;
-    tile.a.scaling = a;
-    tile.b = {.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue};
-    tile.variant = variant;
-    tile.family = family;
-    return tile;
+    return packed<Storage::windowed_e2m1>(tile, a, variant, family);
 }
 
 std::vector<Kernel> windowed_kernels() {
-    constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128;
-    constexpr Variant fast = Variant::fast, general = Variant::general, k_major = Variant::fast_k_major_scales;
-    constexpr Family grouped = Family::m_grouped;
-    constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
-    constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
-    constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
-    constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
-    constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
     std::vector<Kernel> list;
     add<windowed(small, blocks, fast)>(list);
     add<windowed(small, rows, general, grouped)>(list);
@@ -166,29 +156,11 @@ constexpr FarScales far_scales[] = {{.one_row_in = 1, .spread = 24, .odd = true}
                                     {.one_row_in = 100, .spread = 200},
                                     {.one_row_in = 2, .spread = 14}};
 
-/// Rows, columns and k that fill no tile, and the last 64 of 128 columns missing or not.
 CaseSpec windowed_call(const Tile& tile, int turn) {
-    constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
-                                      Grouping::m_grouped_indices};
-    const bool blocks = tile.a.scaling == Scaling::block_1x128, fast = is_fast(tile);
-    const std::int64_t m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3);
-    const char* const row = turn % 3 == 2 ? "tensor:mxfp4" : "row:mxfp4";
-    return {.grouping = is_grouped(tile) ? groupings[turn % 3]
-                        : turn % 2 == 1  ? Grouping::batched
-                                         : Grouping::dense,
-            .recipe = parse_recipe(blocks ? "1x128:mxfp4" : row).value(),
-            .output = fast ? Format::bf16 : Format::f32,
-            .m = m,
-            .n = turn % 2 == 0 ? 64 + (fast ? 24 : 22) : d_columns(tile) + 136,
-            .k = turn % 3 == 0 ? 96 : 4 * 128 + 32,
-            .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
-            .seed = static_cast<std::uint64_t>(turn),
-            .with_c = !fast,
-            .alpha = fast ? 1.0F : 0.75F,
-            .a_gaps = {.row = turn % 3 == 0 ? 0 : 16},
-            .a_scale_gaps = {.row = blocks && !has_k_major_scales(tile) ? (4 - m % 4) % 4 : 0},
-            .a_scales_transposed = blocks && !has_k_major_scales(tile),
-            .far_scales = far_scales[turn % 5]};
+    CaseSpec spec = call(tile, turn);
+    spec.distribution = Distribution::normal;
+    spec.far_scales = far_scales[turn % 5];
+    return spec;
 }
 
 class WindowedKernels : public testing::TestWithParam<int> {};

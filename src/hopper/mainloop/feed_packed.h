@@ -24,19 +24,12 @@ TILEWRIGHT_DEVICE DecodedWord decode_word(u32 word, u32 scale) {
              permute_bytes(small, large, codes >> 16) | (word << 4 & signs)}};
 }
 
+/// mma A as decoded codes.
 template <Tile tile>
-struct Feed<tile, FeedKind::decoded> : Fragments<tile> {
-    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
-
-    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        if (subtile % wgmmas_along_n(tile) == 0) load(c, subtile);
-        Fragments<tile>::issue(c, d, subtile, accumulate);
-    }
-
-private:
-    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile) {
-        const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
-        const u8* const from = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes;
+struct DecodedFragments : Fragments<tile> {
+    /// A lane's codes of the 64 rows whose packed tile is `from`: `decode(eight codes, byte of their block's scale)`.
+    template <class Decode>
+    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const u8* from, int subtile, const Decode& decode) {
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
         const WordQuad halves[2] = {load_shared(codes[0]), load_shared(codes[warp_threads])};
         const WordPair* const pairs = reinterpret_cast<const WordPair*>(from + packed_code_bytes);
@@ -46,11 +39,25 @@ private:
 #pragma unroll
             for (int i = 0; i < 2; ++i) {  // the lane's row, and the one eight further
                 const u32 scale = multiply_bytes(scales.values[i], 1U << step * 8);
-                const DecodedWord decoded = decode_word(halves[step / 2].values[step % 2 * 2 + i], scale);
+                const DecodedWord decoded = decode(halves[step / 2].values[step % 2 * 2 + i], scale);
                 this->words[Fragments<tile>::held(subtile)][step][i] = decoded.values[0];
                 this->words[Fragments<tile>::held(subtile)][step][2 + i] = decoded.values[1];
             }
         }
+    }
+};
+
+template <Tile tile>
+struct Feed<tile, FeedKind::decoded> : DecodedFragments<tile> {
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
+
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        if (subtile % wgmmas_along_n(tile) == 0) {
+            const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
+            const u8* const from = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes;
+            this->load(c, from, subtile, decode_word);
+        }
+        Fragments<tile>::issue(c, d, subtile, accumulate);
     }
 };
 

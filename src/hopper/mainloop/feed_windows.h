@@ -65,14 +65,14 @@ private:
 };
 
 template <Tile tile>
-struct Feed<tile, FeedKind::windowed> : Fragments<tile> {
+struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
     /// The first window. Further ones leave other codes behind, so that the next subtile of these rows decodes again.
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
         const bool new_rows = subtile % wgmmas_along_n(tile) == 0;
         if (new_rows) rows = {c, subtile};
-        if (new_rows || rows.windows > 1) load(c, subtile, 0);
+        if (new_rows || rows.windows > 1) load_window(c, subtile, 0);
         Fragments<tile>::issue(c, d, subtile, accumulate);
     }
 
@@ -80,7 +80,7 @@ struct Feed<tile, FeedKind::windowed> : Fragments<tile> {
     TILEWRIGHT_DEVICE void issue_further(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
                                          u32 window) {
         if (rows.any_wide) {
-            load(c, subtile, window);
+            load_window(c, subtile, window);
         } else {
             clear(subtile);
         }
@@ -91,23 +91,9 @@ struct Feed<tile, FeedKind::windowed> : Fragments<tile> {
 
 private:
     /// Decodes the codes of one window.
-    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile, u32 window) {
-        const WordQuad* const codes =
-            reinterpret_cast<const WordQuad*>(rows.codes) + c.warp * (2 * warp_threads) + c.lane;
-        const WordQuad halves[2] = {load_shared(codes[0]), load_shared(codes[warp_threads])};
-        const WordPair* const pairs = reinterpret_cast<const WordPair*>(rows.codes + packed_code_bytes);
-        const WordPair scales = load_shared(pairs[rows.pair]);
-#pragma unroll
-        for (int step = 0; step < wgmma_steps; ++step) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {  // the lane's row, and the one eight further
-                const u32 byte = multiply_bytes(scales.values[i], 1U << step * 8);
-                const u32 word = halves[step / 2].values[step % 2 * 2 + i];
-                const DecodedWord decoded = decode_word(byte >> 4 == window ? word : 0, byte & 15);
-                this->words[Fragments<tile>::held(subtile)][step][i] = decoded.values[0];
-                this->words[Fragments<tile>::held(subtile)][step][2 + i] = decoded.values[1];
-            }
-        }
+    TILEWRIGHT_DEVICE void load_window(const Consumer<tile>& c, int subtile, u32 window) {
+        this->load(c, rows.codes, subtile,
+                   [window](u32 word, u32 byte) { return decode_word(byte >> 4 == window ? word : 0, byte & 15); });
     }
 
     TILEWRIGHT_DEVICE void clear(int subtile) {

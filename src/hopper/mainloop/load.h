@@ -139,27 +139,16 @@ private:
         }
     }
 
-    /// The two tiles of 128 rows are next to each other in memory too.
+    /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes.
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTile& work, int k_block) {
         const PackedTiles packed = PackedTiles::from_map(arguments_.b);
+        const int bytes = has_windows(tile) ? packed.tile_bytes : packed_tile_bytes;
         const int first = work.column / packed_tile_rows, count = packed_tiles(work);
 #pragma unroll
         for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {
             if (i >= count) break;
-            bulk_load(shared_.values_of_b(ring_.stage) + i * packed_tile_bytes,
-                      packed.at(work.group, first + i, k_block), min(count - i, 2) * packed_tile_bytes, full);
-        }
-    }
-
-    /// The same of weights with windows, whose tiles have more bytes.
-    TILEWRIGHT_DEVICE void load_windowed(Barrier& full, const WorkTile& work, int k_block) {
-        const PackedTiles packed = PackedTiles::from_map(arguments_.b);
-        const int first = work.column / packed_tile_rows, count = packed_tiles(work);
-#pragma unroll
-        for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {
-            if (i >= count) break;
-            bulk_load(shared_.values_of_b(ring_.stage) + i * packed.tile_bytes,
-                      packed.at<true>(work.group, first + i, k_block), min(count - i, 2) * packed.tile_bytes, full);
+            bulk_load(shared_.values_of_b(ring_.stage) + i * bytes,
+                      packed.at<has_windows(tile)>(work.group, first + i, k_block), min(count - i, 2) * bytes, full);
         }
     }
 
@@ -234,7 +223,7 @@ private:
             } else {
                 if (has_rows) load_a(full, work, k_block, rows);
                 if constexpr (has_packed_weights(tile)) {
-                    has_windows(tile) ? load_windowed(full, work, k_block) : load_packed(full, work, k_block);
+                    load_packed(full, work, k_block);
                 } else {
                     load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), arguments_.b, full,
                                                      k_block * tile.shape.k, work.column, matrix_of<tile>(work.group));
