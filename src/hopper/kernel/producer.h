@@ -34,18 +34,19 @@ template <Tile tile>
 class SchedulerAndScales {
 public:
     TILEWRIGHT_DEVICE SchedulerAndScales(Shared<tile>& shared, const Arguments& arguments)
-        : shared_(shared), arguments_(arguments), block_scales_(shared, arguments) {}
+        : shared_(shared), arguments_(arguments), tiles_(shared, arguments), block_scales_(shared, arguments) {}
+
+    /// What does not need the block's barriers.
+    TILEWRIGHT_DEVICE void begin() {
+        tiles_.prepare();
+        if constexpr (!has_scheduler(tile)) {
+            if constexpr (has_block_scales(tile)) block_scales_.read_first(tiles_.first(budget_));
+        }
+    }
 
     TILEWRIGHT_DEVICE int run() {
-        ProducedWorkTiles<tile> tiles(shared_, arguments_);
-        tiles.prepare();
-        bool has_first = false;
-        if constexpr (!has_scheduler(tile)) {
-            if constexpr (has_block_scales(tile)) block_scales_.read_first(tiles.first(budget_));
-            has_first = true;
-        }
-        sync_initialised<tile>(NamedBarrier::producers);
-        for (WorkTile work = tiles.first(budget_); work.exists != 0; work = tiles.next(budget_)) {
+        bool has_first = !has_scheduler(tile);
+        for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             if constexpr (has_epilogue_scales(tile)) {
                 load_epilogue_scales<tile>(shared_, arguments_, work, epilogue_scales_, budget_);
             }
@@ -59,6 +60,7 @@ private:
     Shared<tile>& shared_;
     const Arguments& arguments_;
     int budget_ = wait_budget;
+    ProducedWorkTiles<tile> tiles_;
     PipelineState<epilogue_scale_slots> epilogue_scales_{.phase = 1};
     BlockScales<tile> block_scales_;
 };
@@ -76,65 +78,93 @@ TILEWRIGHT_DEVICE int finish_k_blocks(Shared<tile>& shared, const Arguments& arg
 
 /// 1x128 scales without TMA. Warp 2 of grouped kernels, which has little to do where TMA loads all scales, looks for
 /// rows of two groups besides.
-template <Tile tile>
-TILEWRIGHT_DEVICE int load_row_scales(Shared<tile>& shared, const Arguments& arguments) {
-    int budget = wait_budget;
-    if constexpr (has_row_scales(tile) && may_load_row_scales(tile)) {
-        if (!arguments.scales_by_tma) budget = RowScales<tile>(shared, arguments).run();
+template <Tile tile, bool copies = copies_row_scales(tile)>
+class RowScaleWarp {
+public:
+    TILEWRIGHT_DEVICE RowScaleWarp(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>&)
+        : shared_(shared), arguments_(arguments) {}
+
+    TILEWRIGHT_DEVICE void begin() {}
+
+    TILEWRIGHT_DEVICE int run() {
+        int budget = wait_budget;
+        if constexpr (has_row_scales(tile) && may_load_row_scales(tile)) {
+            if (!arguments_.scales_by_tma) budget = RowScales<tile>(shared_, arguments_).run();
+        }
+        if constexpr (is_k_grouped(tile)) {
+            const bool does_nothing_else = !has_row_scales(tile) || arguments_.scales_by_tma;
+            if (does_nothing_else) budget = finish_k_blocks<tile>(shared_, arguments_);
+        }
+        if constexpr (is_grouped(tile)) report_mixed_rows(arguments_);
+        return budget;
     }
-    if constexpr (is_k_grouped(tile)) {
-        const bool does_nothing_else = !has_row_scales(tile) || arguments.scales_by_tma;
-        if (does_nothing_else) budget = finish_k_blocks<tile>(shared, arguments);
-    }
-    if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
-    return budget;
-}
+
+private:
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+};
 
 /// The same in kernels that copy them.
 template <Tile tile>
-TILEWRIGHT_DEVICE int copy_row_scales(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles) {
-    RowScaleCopies<tile> copies(shared, arguments, tiles);
-    const bool by_copies = !may_load_row_scales_by_tma(tile) || !arguments.scales_by_tma;
-    if constexpr (!has_scheduler(tile)) {
-        if (by_copies) copies.begin();
+class RowScaleWarp<tile, true> {
+public:
+    TILEWRIGHT_DEVICE RowScaleWarp(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
+        : shared_(shared), arguments_(arguments), copies_(shared, arguments, tiles) {}
+
+    /// Starts copies that do not need the block's barriers.
+    TILEWRIGHT_DEVICE void begin() {
+        if constexpr (!has_scheduler(tile)) {
+            if (by_copies()) copies_.begin();
+        }
     }
-    sync_initialised<tile>(NamedBarrier::producers);
-    int budget = wait_budget;
-    if (by_copies) {
-        budget = copies.run();
-    } else if constexpr (is_k_grouped(tile) && may_load_row_scales_by_tma(tile)) {
-        budget = finish_k_blocks<tile>(shared, arguments);
+
+    TILEWRIGHT_DEVICE int run() {
+        int budget = wait_budget;
+        if (by_copies()) {
+            budget = copies_.run();
+        } else if constexpr (is_k_grouped(tile) && may_load_row_scales_by_tma(tile)) {
+            budget = finish_k_blocks<tile>(shared_, arguments_);
+        }
+        if constexpr (is_grouped(tile)) report_mixed_rows(arguments_);
+        return budget;
     }
-    if constexpr (is_grouped(tile)) report_mixed_rows(arguments);
-    return budget;
+
+private:
+    TILEWRIGHT_DEVICE bool by_copies() const { return !may_load_row_scales_by_tma(tile) || !arguments_.scales_by_tma; }
+
+    Shared<tile>& shared_;
+    const Arguments& arguments_;
+    RowScaleCopies<tile> copies_;
+};
+
+template <Tile tile>
+TILEWRIGHT_DEVICE int store(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles) {
+    if constexpr (stores_f32(tile)) return F32Store<tile>(shared, arguments, tiles).run();
+    if constexpr (is_fast(tile)) return store_tiles<tile, 2>(shared, arguments, tiles);
+    if (!arguments.stored_by_tma) return wait_budget;
+    if (element_bytes(arguments.format) == 2) {
+        if constexpr (can_store_by_tma(tile, 2)) return store_tiles<tile, 2>(shared, arguments, tiles);
+    } else {
+        if constexpr (can_store_by_tma(tile, 4)) return store_tiles<tile, 4>(shared, arguments, tiles);
+    }
+    return wait_budget;
 }
 
 template <Tile tile>
 TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles,
                               int warp) {
-    if (role_of(tile, warp) == Role::load) return load<tile>(shared, arguments, tiles);
-    const bool schedules =
-        role_of(tile, warp) == Role::scheduler || role_of(tile, warp) == Role::block_and_epilogue_scales;
-    if (schedules) return SchedulerAndScales<tile>(shared, arguments).run();
-    if constexpr (copies_row_scales(tile)) {
-        if (role_of(tile, warp) == Role::row_scales) return copy_row_scales<tile>(shared, arguments, tiles);
-    }
+    const Role role = role_of(tile, warp);
+    if (role == Role::load) return load<tile>(shared, arguments, tiles);
+    const bool schedules = role == Role::scheduler || role == Role::block_and_epilogue_scales;
+    SchedulerAndScales<tile> scheduler(shared, arguments);
+    RowScaleWarp<tile> row_scales(shared, arguments, tiles);
+    if (schedules) scheduler.begin();
+    if (role == Role::row_scales) row_scales.begin();
+    // One instruction for all warps: synccheck takes those that wait at different ones for divergent.
     sync_initialised<tile>(NamedBarrier::producers);
-    switch (role_of(tile, warp)) {
-        case Role::row_scales: return load_row_scales<tile>(shared, arguments);
-        case Role::store:
-            if constexpr (stores_f32(tile)) return F32Store<tile>(shared, arguments, tiles).run();
-            if constexpr (is_fast(tile)) return store_tiles<tile, 2>(shared, arguments, tiles);
-            if (!arguments.stored_by_tma) break;
-            if (element_bytes(arguments.format) == 2) {
-                if constexpr (can_store_by_tma(tile, 2)) return store_tiles<tile, 2>(shared, arguments, tiles);
-            } else {
-                if constexpr (can_store_by_tma(tile, 4)) return store_tiles<tile, 4>(shared, arguments, tiles);
-            }
-            break;
-        default: break;
-    }
-    return wait_budget;
+    if (schedules) return scheduler.run();
+    if (role == Role::row_scales) return row_scales.run();
+    return role == Role::store ? store<tile>(shared, arguments, tiles) : wait_budget;
 }
 
 }  // namespace tilewright::hopper
