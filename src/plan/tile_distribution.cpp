@@ -21,6 +21,8 @@ double share_beyond(double limit, double mean, double deviation) {
 /// differ by about a quarter of their mean.
 double tiles_of_routed_group(double mean, int step) {
     constexpr double deviation = 0.25;
+    // Sizes that differ by many tiles end anywhere in the last one: the sum below without its many steps.
+    if (mean > 16.0 * step) return mean / step + 0.5;
     double expected = std::max(1.0, std::floor(mean / 4 / step));  // nearly all groups have so many
     for (double tiles = expected; tiles * step < 3 * mean; ++tiles) {
         expected += share_beyond(tiles * step, mean, deviation * mean);
