@@ -21,7 +21,17 @@ run: build  ## the main job: check every operation and recipe, then run a real m
 	$(MAKE) --no-print-directory python-package
 	$(python) examples/minilm/minilm.py
 
-test: build test-cpp test-install test-python test-wheel docs lint test-sanitize  ## everything that must pass
+test: build test-cpp  ## everything that must pass
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-packages
+	$(MAKE) --no-print-directory test-sanitize
+
+# One after another, and each mostly on one core: clang-tidy takes the rest.
+.PHONY: test-packages
+test-packages: build
+	$(MAKE) --no-print-directory test-install
+	$(MAKE) --no-print-directory test-python
+	$(MAKE) --no-print-directory test-wheel
+	$(MAKE) --no-print-directory docs
 
 test-cpp: build  ## the C++ suite
 	ctest --preset release -j $(cpus)

@@ -10,45 +10,17 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstring>
-#include <map>
-#include <numbers>
 #include <set>
 
 namespace tilewright::check {
 namespace {
 
-constexpr std::int64_t chunk_rows = 128;  // even, so that no two threads share a byte of packed e2m1
-constexpr int draw_bits = 16;
+constexpr std::int64_t chunk_rows = 128;         // even, so that no two threads share a byte of packed e2m1
 constexpr std::int64_t worth_threads = 1 << 16;  // elements
 
 enum Stream : std::uint64_t { values_of_a = 1, values_of_b, scales_of_a, scales_of_b, tensor_scales, values_of_c };
 
 std::uint64_t stream(const CaseSpec& spec, Stream which) { return mix(spec.seed * 16 + which); }
-
-float draw_one(Distribution distribution, float normal, Random& random) {
-    switch (distribution) {
-        case Distribution::normal: return normal;
-        case Distribution::abs_normal: return std::fabs(normal);
-        case Distribution::uniform: return static_cast<float>(random.unit());
-        case Distribution::normal_cubed: return normal * normal * normal;
-        case Distribution::log_normal: return std::exp(normal);
-        case Distribution::outliers: return random.up_to(99) == 0 ? normal * 100 : normal;
-        case Distribution::sparse: return random.up_to(3) == 0 ? normal : 0;
-        default: return 1;
-    }
-}
-
-std::vector<float> make_draws(Distribution distribution) {
-    std::vector<float> list;
-    Random random(0xD1);
-    while (list.size() < std::size_t{1} << draw_bits) {
-        const double radius = std::sqrt(-2 * std::log(1 - random.unit()));  // Box and Muller 1958
-        const double angle = 2 * std::numbers::pi * random.unit();
-        list.push_back(draw_one(distribution, static_cast<float>(radius * std::cos(angle)), random));
-    }
-    return list;
-}
 
 /// The part of an operand that one GEMM reads.
 struct Span {
@@ -249,15 +221,33 @@ private:
     }
 
     void fill_values(const Span& span, std::int64_t row) {
-        void* const values = const_cast<void*>(operand_.values);
+        using formats::encode, formats::e4m3_fields, formats::e5m2_fields;
+        auto* const codes = static_cast<std::uint8_t*>(const_cast<void*>(operand_.values));
+        const Format format = operand_.recipe.values;
+        // Most of a test's time would go to the choice of a format for each number.
+        switch (format) {
+            case Format::e4m3:
+                return fill_row(span, row, [=](std::int64_t i, double x) {
+                    codes[i] = static_cast<std::uint8_t>(encode(e4m3_fields, x));
+                });
+            case Format::e5m2:
+                return fill_row(span, row, [=](std::int64_t i, double x) {
+                    codes[i] = static_cast<std::uint8_t>(encode(e5m2_fields, x));
+                });
+            default: return fill_row(span, row, [=](std::int64_t i, double x) { formats::store(codes, format, i, x); });
+        }
+    }
+
+    /// `store` puts a number at an index.
+    template <class Store>
+    void fill_row(const Span& span, std::int64_t row, Store store) {
         const std::int64_t step = operand_.k_block() == 0 ? span.k_count : operand_.k_block();
         for (std::int64_t begin = 0; begin < span.k_count; begin += step) {
             const std::int64_t end = std::min(span.k_count, begin + step);
             const double divisor =
                 operand_.scales == nullptr ? 1 : divisor_[static_cast<std::size_t>(slot(span, row, begin / step))];
             for (std::int64_t k = begin; k < end; ++k) {
-                formats::store(values, operand_.recipe.values, value_index(operand_, span.origin, row, k),
-                               number(span.group, row, span.k_begin + k) / divisor);
+                store(value_index(operand_, span.origin, row, k), number(span.group, row, span.k_begin + k) / divisor);
             }
         }
     }
@@ -276,15 +266,6 @@ private:
 };
 
 }  // namespace
-
-const std::vector<float>& draws(Distribution distribution) {
-    static const std::map<Distribution, std::vector<float>> tables = [] {
-        std::map<Distribution, std::vector<float>> all;
-        for (Distribution each : random_distributions()) all.emplace(each, make_draws(each));
-        return all;
-    }();
-    return tables.at(distribution);
-}
 
 double c_value(const CaseSpec& spec, std::int64_t group, std::int64_t row, std::int64_t column) {
     const std::uint64_t random = random_bits(stream(spec, values_of_c), group, row, column);

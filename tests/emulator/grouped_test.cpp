@@ -56,9 +56,9 @@ constexpr auto tiles = [] {
                       grouped(pair, Scaling::block_1x128, Scaling::block_1x128, true),
                       grouped(pair, Scaling::epilogue, Scaling::epilogue, true),
                       grouped(three, Scaling::block_1x128, Scaling::block_128x128, false),
-                      grouped(three, Scaling::block_1x128, Scaling::block_128x128, true),
-                      grouped(swapped, Scaling::block_1x128, Scaling::block_128x128, false),
                       grouped(split, Scaling::block_1x128, Scaling::block_128x128, false),
+                      grouped(swapped, Scaling::block_1x128, Scaling::block_128x128, false),
+                      grouped(three, Scaling::block_1x128, Scaling::block_128x128, true),
                   });
 }();
 

@@ -22,16 +22,13 @@ struct Limits {
     std::size_t measured;  // at least
 };
 
-/// Predicted over measured seconds of the tile that was measured, by operation. Under sanitizers of every
-/// TILEWRIGHT_PLAN_STEP-th line of an operation.
+/// Predicted over measured seconds of the tile that was measured, by operation.
 std::map<std::string, std::vector<double>> ratios() {
     std::map<std::string, std::vector<double>> list;
-    std::map<std::string, int> lines;
     std::ifstream file(TILEWRIGHT_RESULTS "/h200.jsonl");
     for (std::string line; std::getline(file, line);) {
         const nlohmann::json row = nlohmann::json::parse(line);
         if (!row.contains("tile") || row.contains("sustained_s")) continue;  // another library, or a hot L2
-        if (lines[row["op"]]++ % TILEWRIGHT_PLAN_STEP != 0) continue;
         for (const Plan& plan : explain(record_problem(row)).legal) {
             if (name(plan.tile) != row["tile"].get<std::string>()) continue;
             list[row["op"]].push_back(plan.cost.seconds / (row["us"].get<double>() * 1e-6));
@@ -47,8 +44,7 @@ void expect_within(const std::vector<double>& values, const Limits& limits) {
         EXPECT_LE(ratio, limits.most);
         logarithms += std::log(ratio);
     }
-    EXPECT_GE(values.size(), limits.measured / TILEWRIGHT_PLAN_STEP)
-        << "tiles of the record are no candidates any more: it is stale";
+    EXPECT_GE(values.size(), limits.measured) << "tiles of the record are no candidates any more: it is stale";
     const double geomean = std::exp(logarithms / static_cast<double>(values.size()));
     EXPECT_GE(geomean, limits.geomean_least);
     EXPECT_LE(geomean, limits.geomean_most);

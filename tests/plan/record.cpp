@@ -66,7 +66,7 @@ Verdict verdict_of(const hopper::Tile& chosen, double predicted, const RecordedS
 
 double RecordedShape::best() const { return std::ranges::min(measured, {}, &MeasuredTile::seconds).seconds; }
 
-std::vector<RecordedShape> read_record(const std::string& path, std::size_t step) {
+std::vector<RecordedShape> read_record(const std::string& path) {
     std::ifstream file(path);
     if (!file) throw std::runtime_error(path + ": cannot be read; tilewright tune --json writes it");
     std::vector<RecordedShape> shapes;
@@ -79,12 +79,8 @@ std::vector<RecordedShape> read_record(const std::string& path, std::size_t step
             throw std::runtime_error(fmt::format("{}, line {}: {}", path, number, error.what()));
         }
     }
-    std::vector<RecordedShape> kept;
-    for (std::size_t i = 0; i < shapes.size(); i += step) {
-        find_unmeasured(shapes[i]);
-        kept.push_back(std::move(shapes[i]));
-    }
-    return kept;
+    for (RecordedShape& shape : shapes) find_unmeasured(shape);
+    return shapes;
 }
 
 Verdict judge(const RecordedShape& shape, const Model& model) {

@@ -26,10 +26,9 @@ struct RecordedShape {
     double best() const;  // seconds of the fastest
 };
 
-/// One entry for each problem of the file, or for every step-th; rows whose tile is no longer legal are only counted,
-/// and the last measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no
-/// measurement.
-std::vector<RecordedShape> read_record(const std::string& path, std::size_t step = 1);
+/// One entry for each problem of the file; rows whose tile is no longer legal are only counted, and the last
+/// measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no measurement.
+std::vector<RecordedShape> read_record(const std::string& path);
 
 struct Verdict {
     hopper::Tile chosen;
