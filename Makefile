@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes gpu-gradients gpu-packed lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -78,7 +78,7 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 	cmake --build --preset release -j $(cpus)
 	tests/gpu/run_all build/release
 
-gpu-bench: gpu-classes  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
+gpu-bench: gpu-classes gpu-gradients gpu-packed  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted $(gpu-record)
@@ -100,6 +100,29 @@ gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYT
 	  $(program) bench --backend hopper --m 4096 --n $$nk --sustained --peers --recipe 1d2d $(gpu-record) || exit; \
 	done
 	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
+
+accumulate := --output f32 --accumulate --json benchmarks/results/h200_training.jsonl
+
+gpu-gradients: build  ## D of f32 += A B, dense and in groups of k
+	for s in "2112 --n 4096 --k 7168" "576 --n 4096 --k 7168" "24576 --n 4096 --k 1536" "32768 --n 4096 --k 512" \
+	  "7168 --n 4096 --k 16384" "4096 --n 4096 --k 7168" "7168 --n 4096 --k 2048"; do \
+	  $(program) bench --backend hopper --m $$s --recipe 1d1d $(accumulate) || exit; \
+	done
+	for s in "4 --m 4096 --n 7168 --k 8192" "4 --m 7168 --n 2048 --k 8192" "8 --m 4096 --n 7168 --k 4096" \
+	  "8 --m 7168 --n 2048 --k 4096" "8 --m 1536 --n 4096 --k 1000" "32 --m 1536 --n 4096 --k 500" "8 --m 5760 --n 2880 --k 1000"; do \
+	  $(program) bench --backend hopper --op k_grouped_flat --groups $$s --recipe 1d1d,row $(accumulate) || exit; \
+	done
+
+packed := --recipe 1x128:mxfp4,row:mxfp4 --json benchmarks/results/h200_fp4.jsonl
+
+gpu-packed: build  ## packed MXFP4 weights, with wide rows too
+	for s in "32 --m 20 --n 4096 --k 7168" "32 --m 20 --n 7168 --k 2048" "8 --m 16 --n 4096 --k 7168" "8 --m 16 --n 7168 --k 2048" \
+	  "32 --m 64 --n 4096 --k 7168" "32 --m 20 --n 4096 --k 7168 --wide-rows 100" "32 --m 20 --n 4096 --k 7168 --wide-rows 1"; do \
+	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed) || exit; \
+	done
+	for s in "1,16,32,64" "16 --wide-rows 100" "16 --wide-rows 1"; do \
+	  $(program) bench --backend hopper --m $$s --n 7168 --k 16384 $(packed) || exit; \
+	done
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint

@@ -15,6 +15,7 @@
 #include "plan/legality.h"
 #include "plan/pack.h"
 #include "plan/record_problems.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::planner {
 namespace {
@@ -23,7 +24,8 @@ namespace {
 Workload work_of(const nlohmann::json& row) {
     const auto operation = row.at("op").get<std::string>();
     if (operation == "batched" || operation == "k_grouped") throw std::runtime_error(operation + " is not fitted");
-    return describe(problem_of(recorded_sizes(row)));
+    const Problem problem = problem_of(recorded_sizes(row));
+    return describe(takes_packed_weights(problem) ? with_packed_shape(problem, 0) : problem);
 }
 
 void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {

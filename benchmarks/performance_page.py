@@ -1,0 +1,195 @@
+"""Writes the numbers of docs/performance.md: what is between `<!-- NAME -->` and `<!-- end -->` there comes from the
+records of benchmarks/results.
+
+python benchmarks/performance_page.py            # writes the page anew
+python benchmarks/performance_page.py --check    # exit code 1 if the page says something else
+
+Needs build/release/src/cli/tilewright. tests/lint/test_performance_page.py runs the check.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGE = ROOT / "docs/performance.md"
+PROGRAM = ROOT / "build/release/src/cli/tilewright"
+REFERENCE = [4096, 4096, 7168]
+Row = dict[str, Any]
+
+
+def record(name: str) -> list[Row]:
+    return [json.loads(line) for line in (ROOT / f"benchmarks/results/{name}.jsonl").read_text().splitlines()]
+
+
+def is_ours(row: Row) -> bool:
+    return row["peer"].startswith("Tilewright")
+
+
+def is_reference(row: Row) -> bool:
+    return row["shape"] == REFERENCE and "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def geomean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def shape(words: str) -> str:
+    return words.strip("[]").replace(", ", " x ")
+
+
+def run_of(rows: list[Row], options: str) -> list[Row]:
+    """The rows of `tilewright bench --backend hopper OPTIONS`."""
+    return [row for row in rows if row["command"] == f"tilewright bench --backend hopper {options} --json benchmarks/results/h200.jsonl"]
+
+
+def source() -> str:
+    rows = record("h200")
+    ends = sorted(row["us"] for row in rows if is_reference(row) and "sustained_s" not in row)
+    theirs = next(r["us"] for r in map(json.loads, (ROOT / "benchmarks/peers/h200.jsonl").open()) if is_reference(r))
+    (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
+    return (f"The records of commit {commit[:7]}, `benchmarks/results`: one H200, measured on {date} with cold, clean L2. cuBLASLt with one\n"
+            f"scale per tensor on 4096 x 4096 x 7168 took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.")
+
+
+def classes() -> str:
+    """As `tilewright classes` prints them, whose columns are where its second line has dashes."""
+    command = [PROGRAM, "classes", ROOT / "benchmarks/results/h200.jsonl"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rule = next(i for i, line in enumerate(lines) if line.startswith("---"))
+    places = [match.span() for match in re.finditer("-+", lines[rule])]
+    rows = []
+    for line in lines[rule + 1 :]:
+        name, tuned, shapes, _, speed, worst, at, slower, target, blas, blas_worst, blas_at = (line[a:b].strip() for a, b in places)
+        at, blas_at = shape(at), shape(blas_at)
+        rows.append([name, tuned, shapes.split()[0], speed, f"{worst} at {at}", slower, target, blas,
+                     f"{blas_worst} at {blas_at}" if blas_worst else ""])
+    return table(["class", "tuned rows", "shapes", "speed", "worst", "slower", "target", "against cuBLASLt", "worst"], rows)
+
+
+def dense() -> str:
+    rows = run_of(record("h200"), "--suite peers --recipe 1d2d --sa-layout m")
+    peers = [json.loads(line) for line in (ROOT / "benchmarks/peers/h200.jsonl").open()]
+    deep_gemm = {tuple(r["shape"]): r["us"] for r in peers if r["op"] == "dense" and r["peer"].startswith("DeepGEMM")}
+    factor = statistics.median(r["us"] for r in rows if is_reference(r)) / next(r["us"] for r in peers if is_reference(r))
+    ours = {tuple(r["shape"]): r["us"] for r in rows if is_ours(r) and tuple(r["shape"]) in deep_gemm}
+    weights = list(dict.fromkeys(key[1:] for key in ours))
+    cells = {key: f"{us:.1f} {deep_gemm[key] * factor / us:.2f}" for key, us in ours.items()}
+    return table(["m", *(f"{n} x {k}" for n, k in weights)],
+                 [[str(m), *(cells.get((m, *nk), "") for nk in weights)] for m in sorted({key[0] for key in ours})])
+
+
+def whole_tensors() -> str:
+    """Scales of rows and tensors against cuBLASLt per tensor on the same shape, just before or after."""
+    rows = []
+    for words, options in (("unpromoted", " --unpromoted"), ("promoted", "")):
+        run = run_of(record("h200"), f"--suite peers --recipe tensor,row{options}")
+        blas: dict[tuple[int, ...], list[float]] = {}
+        for row in run:
+            if "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale"):
+                blas.setdefault(tuple(row["shape"]), []).append(row["us"])
+        for recipe in ("tensor", "row"):
+            ours = {tuple(r["shape"]): r["us"] for r in run if is_ours(r) and r["recipe"] == f"{recipe}:{recipe}"}
+            speeds = {key: statistics.median(blas[key]) / us for key, us in ours.items() if key in blas}
+            of = [[v for key, v in speeds.items() if low <= key[0] < high] for low, high in ((4096, 1 << 30), (1024, 4096), (1, 1024))]
+            rows.append([f"per {recipe}, {words}", *(f"{geomean(values):.3f}" for values in of), f"{min(speeds.values()):.3f}"])
+    return table(["", "m from 4096", "m = 1024", "m = 64, 128", "worst"], rows)
+
+
+def groups() -> str:
+    ends = run_of(record("h200"), "--suite peers --op m_grouped_offsets --recipe 1d2d --sa-layout k")
+    masked = run_of(record("h200"), "--suite peers --op m_grouped_masked --recipe 1d2d --sa-layout k")
+    us: dict[str, dict[tuple[int, int], float]] = {}
+    for words, row in [("exact ends", r) for r in ends] + [("masked", r) for r in masked]:
+        if not is_ours(row):
+            continue
+        count, rest = row["shape"][0], row["shape"][2:] if words == "masked" else row["shape"][1:]
+        us.setdefault(f"{words}, {count} x {rest[0]}", {})[rest[1], rest[2]] = row["us"]
+    weights = [(4096, 7168), (7168, 2048)]
+    return table(["", *(f"n{n} k{k}" for n, k in weights)],
+                 [[name, *(f"{cells[nk]:.4g}" if nk in cells else "" for nk in weights)] for name, cells in us.items()])
+
+
+def continuous() -> str:
+    rows = [row for row in record("h200") if "sustained_s" in row]
+    theirs = {tuple(r["shape"]): r for r in map(json.loads, (ROOT / "benchmarks/peers/h200_sustained.jsonl").open()) if "DeepGEMM" in r["peer"]}
+    cells = []
+    for own in filter(is_ours, rows):
+        blas = next(r for r in rows if r["shape"] == own["shape"] and not is_ours(r))
+        cells.append([shape(str(own["shape"])), f"{own['tflops']:.0f}", f"{own['watts']:.0f}", f"{own['pj_per_flop']:.3f}",
+                      f"{theirs[tuple(own['shape'])]['pj_per_flop']:.3f}", f"{blas['pj_per_flop']:.3f}"])
+    return table(["", "TFLOP/s", "W", "pJ per FLOP", "DeepGEMM's pJ", "cuBLASLt per tensor's, same run"], cells)
+
+
+def few_rows() -> str:
+    rows = [row for suite in ("qwen3-235b", "llama-70b") for row in run_of(record("h200"), f"--suite {suite} --m 1,16,48 --recipe 1d2d")]
+    stream = {tuple(r["shape"]): r["us"] for r in rows if r["peer"].startswith("TMA")}
+    ours = {tuple(r["shape"]): r["us"] for r in rows if is_ours(r)}
+    weights = sorted({key[1:] for key in ours}, key=math.prod, reverse=True)
+    return table(["weights", "m = 1", "m = 16", "m = 48"],
+                 [[f"{n} x {k}, {n * k / 1e6:.0f} MB", *(f"{ours[m, n, k]:.1f}, {ours[m, n, k] / stream[m, n, k]:.2f}" for m in (1, 16, 48))]
+                  for n, k in weights])
+
+
+def gradients() -> str:
+    """D = D + A B of f32: dense gradients, then groups of k."""
+    us: dict[str, dict[str, float]] = {}
+    for row in filter(lambda row: row.get("accumulates"), record("h200_training")):
+        first = "" if row["op"] == "dense" else f"{row['shape'][0]} x "
+        us.setdefault(first + shape(str(row["shape"][-3:])), {})[row["recipe"]] = row["us"]
+    recipes = ["1x128:1x128", "row:row"]
+    return table(["", *recipes], [[name, *(f"{cells[r]:.4g}" if r in cells else "" for r in recipes)] for name, cells in us.items()])
+
+
+def packed() -> str:
+    us: dict[str, dict[str, str]] = {}
+    for row in record("h200_fp4"):
+        wide = re.search(r"--wide-rows (\d+)", row["command"])
+        words = {None: "", "1": ", all rows wide"}.get(wide and wide[1], f", one row in {wide[1]} wide" if wide else "")
+        sizes = row["shape"] if row["op"] == "dense" else [row["shape"][0], *row["shape"][2:]]
+        us.setdefault(f"{'dense' if row['op'] == 'dense' else 'masked'} {shape(str(sizes))}{words}", {})[row["recipe"]] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
+    recipes = ["1x128:mxfp4", "row:mxfp4"]
+    return table(["", *recipes], [[name, *(cells.get(r, "") for r in recipes)] for name, cells in us.items()])
+
+
+TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
+          "continuous load": continuous, "few rows": few_rows, "gradients": gradients, "packed": packed}
+
+
+def written(page: str) -> str:
+    for name, contents in TABLES.items():
+        place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.S)
+        if len(place.findall(page)) != 1:
+            raise SystemExit(f"{PAGE.name}: `<!-- {name} -->` to `<!-- end -->` is there {len(place.findall(page))} times, not once")
+        text = contents()
+        page = place.sub(lambda match, text=text: match[1] + text + match[2], page)
+    return page
+
+
+def main(words: list[str]) -> int:
+    if words not in ([], ["--check"]):
+        print(__doc__)
+        return 0 if words in (["-h"], ["--help"]) else 2
+    page = PAGE.read_text()
+    new = written(page)
+    if words and new != page:
+        print(f"{PAGE.name} is not what the records say; run python benchmarks/performance_page.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
