@@ -12,7 +12,7 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).parents[2]
 HERE = pathlib.Path(__file__).parent
 # Records of measurements, binary data, generated text, the lists themselves.
-SKIPPED = re.compile(r"^LICENSE$|generated|\.(jsonl|bin|png)$|^tests/lint/(test_)?words|^examples/minilm/sentences\.txt$")
+SKIPPED = re.compile(r"^LICENSE$|generated|\.(jsonl|bin|png)$|^tests/lint/(test_)?words|^examples/(minilm/sentences|moe_train/text)\.txt$")
 BEGIN, END = r"(?:(?<![A-Za-z])(?=[a-zA-Z])|(?<=[a-z])(?=[A-Z]))", r"(?![a-z])"
 COMMENT_START = "\x02"
 
