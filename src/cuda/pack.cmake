@@ -2,15 +2,20 @@
 option(TILEWRIGHT_KERNEL_PACK "Compile the kernels of src/plan/pack.cpp into the library, if NVRTC is found" ON)
 set(TILEWRIGHT_KERNEL_CACHE "${PROJECT_BINARY_DIR}/kernels" CACHE PATH "Where compiled kernels of the pack are kept")
 
+set(TILEWRIGHT_TOOLKITS "/usr/local/cuda*" CACHE STRING "Folders of CUDA toolkits, in which NVRTC is looked for")
+mark_as_advanced(TILEWRIGHT_TOOLKITS)
+
 # As tests/hopper/test_device_code.py finds it: a Python environment's package, then a CUDA toolkit.
 file(GLOB nvrtc_files
   $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.*
   ${PROJECT_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.*
-  /usr/local/cuda*/lib64/libnvrtc.so.*
-  /usr/local/cuda*/targets/*/lib/libnvrtc.so.*)
+  ${TILEWRIGHT_TOOLKITS}/lib64/libnvrtc.so.*
+  ${TILEWRIGHT_TOOLKITS}/targets/*/lib/libnvrtc.so.*)
 list(FILTER nvrtc_files EXCLUDE REGEX "\\.alt\\.")
-list(APPEND nvrtc_files "")
-list(GET nvrtc_files 0 nvrtc_found)
+set(nvrtc_found "")
+if(nvrtc_files)
+  list(GET nvrtc_files 0 nvrtc_found)
+endif()
 set(TILEWRIGHT_NVRTC "${nvrtc_found}" CACHE FILEPATH "libnvrtc.so that compiles the kernel pack")
 
 add_executable(tilewright_build_pack EXCLUDE_FROM_ALL build_pack.cpp ptxas_log.cpp
