@@ -3,7 +3,6 @@ option(TILEWRIGHT_KERNEL_PACK "Compile the kernels of src/plan/pack.cpp into the
 set(TILEWRIGHT_KERNEL_CACHE "${PROJECT_BINARY_DIR}/kernels" CACHE PATH "Where compiled kernels of the pack are kept")
 
 set(TILEWRIGHT_TOOLKITS "/usr/local/cuda*" CACHE STRING "Folders of CUDA toolkits, in which NVRTC is looked for")
-mark_as_advanced(TILEWRIGHT_TOOLKITS)
 
 # As tests/hopper/test_device_code.py finds it: a Python environment's package, then a CUDA toolkit.
 file(GLOB nvrtc_files
