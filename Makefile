@@ -104,6 +104,7 @@ gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYT
 accumulate := --output f32 --accumulate --json benchmarks/results/h200_training.jsonl
 
 gpu-gradients: build  ## D of f32 += A B, dense and in groups of k
+	$(program) bench --backend hopper --m 4096 --n 4096 --k 7168 --peers --recipe tensor --json benchmarks/results/h200_training.jsonl
 	for s in "2112 --n 4096 --k 7168" "576 --n 4096 --k 7168" "24576 --n 4096 --k 1536" "32768 --n 4096 --k 512" \
 	  "7168 --n 4096 --k 16384" "4096 --n 4096 --k 7168" "7168 --n 4096 --k 2048"; do \
 	  $(program) bench --backend hopper --m $$s --recipe 1d1d $(accumulate) || exit; \

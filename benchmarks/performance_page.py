@@ -33,8 +33,12 @@ def is_ours(row: Row) -> bool:
     return row["peer"].startswith("Tilewright")
 
 
+def is_blas(row: Row) -> bool:
+    return "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale")
+
+
 def is_reference(row: Row) -> bool:
-    return row["shape"] == REFERENCE and "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale")
+    return row["shape"] == REFERENCE and is_blas(row)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -98,7 +102,7 @@ def whole_tensors() -> str:
         run = run_of(record("h200"), f"--suite peers --recipe tensor,row{options}")
         blas: dict[tuple[int, ...], list[float]] = {}
         for row in run:
-            if "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale"):
+            if is_blas(row):
                 blas.setdefault(tuple(row["shape"]), []).append(row["us"])
         for recipe in ("tensor", "row"):
             ours = {tuple(r["shape"]): r["us"] for r in run if is_ours(r) and r["recipe"] == f"{recipe}:{recipe}"}

@@ -15,8 +15,8 @@ void fill_operand(const CaseSpec& spec, const Geometry& geometry, const std::vec
 /// C at one place, before it is rounded to the output's format.
 double c_value(const CaseSpec& spec, std::int64_t group, std::int64_t row, std::int64_t column);
 
-/// 2^draw_bits draws of a random distribution; data picks from them by a hash of the position.
 inline constexpr int draw_bits = 16;
+/// 2^draw_bits draws of a random distribution; data picks from them by a hash of the position.
 const std::vector<float>& draws(Distribution distribution);
 
 /// exact_grid: the largest integer among the values, chosen so that no sum rounds. Sums of k products of independent

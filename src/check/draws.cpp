@@ -1,11 +1,10 @@
 // Draws of each random distribution, from which the data of a case pick.
+#include "check/data.h"
+#include "check/random.h"
 
 #include <cmath>
 #include <map>
 #include <numbers>
-
-#include "check/data.h"
-#include "check/random.h"
 
 namespace tilewright::check {
 namespace {

@@ -72,7 +72,7 @@ constexpr auto tiles = [] {
     };
 }();
 
-std::vector<Kernel> kernels() { return every<TILEWRIGHT_GROUPED_STEP, tiles>(); }
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
 constexpr int kernel_count = 20;
 
@@ -140,7 +140,7 @@ TEST_P(Dense, EndsWithinATileOfRows) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Dense, testing::Range(0, kernel_count, TILEWRIGHT_GROUPED_STEP));
+INSTANTIATE_TEST_SUITE_P(All, Dense, testing::Range(0, kernel_count, TILEWRIGHT_LIST_STEP));
 
 TEST(DenseKernels, AreAllRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
 

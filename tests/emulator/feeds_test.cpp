@@ -75,7 +75,7 @@ constexpr auto tiles = [] {
     };
 }();
 
-std::vector<Kernel> kernels() { return every<TILEWRIGHT_GROUPED_STEP, tiles>(); }
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
 constexpr int kernel_count = 16;
 
@@ -130,7 +130,7 @@ TEST_P(Feeds, TransposeInRegisters) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Feeds, testing::Range(0, kernel_count, TILEWRIGHT_GROUPED_STEP));
+INSTANTIATE_TEST_SUITE_P(All, Feeds, testing::Range(0, kernel_count, TILEWRIGHT_LIST_STEP));
 
 TEST(FeedKernels, AreAllRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
 

@@ -157,7 +157,7 @@ void expect_right(const Kernel& kernel, const CaseSpec& spec, const Conditions& 
                                                  << describe(run);
 }
 
-/// Two of the four, opposite in both engines: the other two with the next kernel, which is of the same family.
+/// Two of the four, opposite in both engines; every other kernel has the other two.
 TEST_P(Pack, TailsInOppositeTimings) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     const auto first = static_cast<std::size_t>(GetParam() % 2);

@@ -124,7 +124,7 @@ TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PackedWeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_GROUPED_STEP));
+INSTANTIATE_TEST_SUITE_P(All, PackedWeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_LIST_STEP));
 
 TEST(PackedWeights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
 
@@ -181,7 +181,7 @@ TEST_P(WindowedKernels, GiveTheBitsOfTheCpu) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WindowedKernels, testing::Range(0, windowed_kernel_count, TILEWRIGHT_GROUPED_STEP));
+INSTANTIATE_TEST_SUITE_P(All, WindowedKernels, testing::Range(0, windowed_kernel_count, TILEWRIGHT_LIST_STEP));
 
 TEST(WindowedKernels, AllAreRun) {
     EXPECT_EQ(windowed_kernels().size(), static_cast<std::size_t>(windowed_kernel_count));

@@ -79,7 +79,7 @@ TEST(GpuTiles, EveryTile) {
     }
 }
 
-// Small, for compute-sanitizer's racecheck.
+// Small, for compute-sanitizer's racecheck and synccheck.
 TEST(GpuTiles, EveryLaneArrives) {
     const CurrentDevice device;
     for (const auto& [a, b] : {std::pair{hopper::Scaling::block_1x128, hopper::Scaling::block_128x128},
