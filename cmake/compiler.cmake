@@ -12,6 +12,8 @@ endif()
 if(TILEWRIGHT_SANITIZE)
   target_compile_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE}
                          -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  # What AddressSanitizer sees when the memory is used; checked before each access it takes an eighth of the compiler's time.
+  target_compile_options(tilewright_compiler_flags INTERFACE -fno-sanitize=null,object-size,pointer-overflow,vptr)
   target_link_options(tilewright_compiler_flags INTERFACE -fsanitize=${TILEWRIGHT_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     # The drivers' functions, opened at run time, are called with this project's names for their pointers.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -105,13 +106,20 @@ void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std:
     }
 }
 
-}  // namespace
+/// Whether each row has a NaN; those rows become zeros.
+std::vector<bool> take_out_nan_rows(std::vector<u8>& bytes, hopper::Storage storage) {
+    const float* const table = values(storage);
+    std::vector<bool> has_nan(bytes.size() / step);
+    for (std::size_t row = 0; row < has_nan.size(); ++row) {
+        const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(row) * step;
+        has_nan[row] = std::any_of(begin, begin + step, [=](u8 code) { return std::isnan(table[code]); });
+        if (has_nan[row]) std::fill_n(begin, step, u8{0});
+    }
+    return has_nan;
+}
 
-void multiply(const Product& product, float* d) {
-    const WgmmaCall& call = product.call;
-    const std::vector<u8> a_bytes = call.a_in_registers ? product.a : read_rows(*product.caller, call.a_rows, rows);
-    const std::vector<u8> b_bytes = read_rows(*product.caller, call.b_rows, call.n);
-    std::vector<float> sums(d, d + static_cast<std::size_t>(rows) * call.n);
+void multiply_numbers(const WgmmaCall& call, const std::vector<u8>& a_bytes, const std::vector<u8>& b_bytes, float* d) {
+    const std::vector<float> sums(d, d + static_cast<std::size_t>(rows) * call.n);
     if (!std::all_of(sums.begin(), sums.end(), is_sum)) return multiply_scalar(call, a_bytes, b_bytes, d);
 
     const cpu::ExactKernels& kernels = cpu::exact_kernels(cpu::best_isa());
@@ -134,6 +142,25 @@ void multiply(const Product& product, float* d) {
                                                       .rows = rows});
         for (int row = 0; row < rows; ++row) std::copy_n(&c[row * panel], columns, d + row * call.n + first);
     }
+}
+
+}  // namespace
+
+/// NaN follows from NaN alone and is kept from the kernels, which take three times as long with special numbers: most
+/// of a small group's tile is poison.
+void multiply(const Product& product, float* d) {
+    const WgmmaCall& call = product.call;
+    std::vector<u8> a = call.a_in_registers ? product.a : read_rows(*product.caller, call.a_rows, rows);
+    std::vector<u8> b = read_rows(*product.caller, call.b_rows, call.n);
+    const std::vector<bool> nan_rows = take_out_nan_rows(a, call.a), nan_columns = take_out_nan_rows(b, call.b);
+    std::vector<int> is_nan;
+    for (int i = 0; i < rows * call.n; ++i) {
+        if (!std::isnan(d[i]) && !nan_rows[i / call.n] && !nan_columns[i % call.n]) continue;
+        is_nan.push_back(i);
+        d[i] = 0;
+    }
+    multiply_numbers(call, a, b, d);
+    for (const int i : is_nan) d[i] = std::bit_cast<float>(0x7FFF'FFFFU);
 }
 
 }  // namespace tilewright::emulator

@@ -78,11 +78,11 @@ void sweep(const std::vector<CaseSpec>& specs) {
     EXPECT_EQ(failures, 0) << "of " << specs.size() << "; the first:\n" << first;
 }
 
-/// Under sanitizers every TILEWRIGHT_GATES_STEP-th of the cases, a number prime to that of the ways to run them.
-std::vector<CaseSpec> sample(const std::vector<CaseSpec>& specs) {
+/// Under sanitizers every `step`-th of the cases, a number prime to those of layouts, outputs and ways to run them.
+std::vector<CaseSpec> sample(const std::vector<CaseSpec>& specs, std::size_t step = TILEWRIGHT_GATES_STEP) {
     std::vector<CaseSpec> some;
-    for (std::size_t i = 0; i < specs.size(); i += TILEWRIGHT_GATES_STEP) some.push_back(specs[i]);
-    EXPECT_GE(some.size(), 150U / TILEWRIGHT_GATES_STEP);
+    for (std::size_t i = 0; i < specs.size(); i += step) some.push_back(specs[i]);
+    EXPECT_GE(some.size(), 150U / step);
     return some;
 }
 
@@ -103,7 +103,7 @@ TEST_P(FastGrouping, EveryRecipeLayoutAndOutput) {
             }
         }
     }
-    sweep(specs);
+    sweep(sample(specs, TILEWRIGHT_GROUPINGS_STEP));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FastGrouping, ::testing::ValuesIn(groupings),
@@ -159,7 +159,7 @@ TEST(FastGates, EmptySizes) {
             }
         }
     }
-    sweep(specs);
+    sweep(sample(specs, TILEWRIGHT_GROUPINGS_STEP));
 }
 
 TEST(FastGates, PartsAndChunks) {
