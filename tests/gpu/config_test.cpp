@@ -30,39 +30,42 @@ constexpr std::array shapes{Shape{1, 8, 16},      Shape{3, 4096, 512},   Shape{1
                             Shape{640, 640, 640}, Shape{1000, 300, 256}, Shape{1024, 1024, 512}, Shape{2049, 257, 400}};
 constexpr std::array sm_limits{1, 2, 3, 77, 131, 132};
 
-TEST(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
+class GpuConfigurations : public testing::TestWithParam<Shape> {};
+
+TEST_P(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
-    for (const Shape& shape : shapes) {
-        std::map<std::tuple<std::string, bool, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
-        for (const hopper::Tile& tile : gpu_tiles()) {
-            if (stores_f32(tile) && shape.n % 4 != 0) continue;  // D that TMA cannot store
-            const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
-            std::unique_ptr<GpuCase>& gpu =
-                cases[{tile_recipe(tile) + std::string(has_windows(tile) ? ", wide" : ""), tile.mma.promoted,
-                       stores_f32(tile), tile_grouping(tile), k_slices(tile), tests::in_layout_of(tile, {}).layout}];
-            if (!gpu) {
-                gpu = std::make_unique<GpuCase>(
-                    tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
-                                               .recipe = recipe_of(tile_recipe(tile)),
-                                               .output = stores_f32(tile) ? Format::f32 : Format::bf16,
-                                               .m = shape.m,
-                                               .n = shape.n,
-                                               .k = shape.k,
-                                               .groups = tile_groups(tile),
-                                               .with_c = stores_f32(tile),
-                                               .accumulation = accumulation,
-                                               .far_scales = tile_far_scales(tile)}),
-                    planner::k_splits(tile, shape.k));
-            }
-            for (const int sms : sm_limits) {
-                gpu->reset();
-                cuda::runtime().run(gpu->geometry(), tile, {.sm_limit = sms});
-                cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
-                ASSERT_EQ(gpu->difference(), "") << launch::describe(tile) << " on " << sms << " SMs";
-            }
+    const Shape shape = GetParam();
+    std::map<std::tuple<std::string, bool, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
+    for (const hopper::Tile& tile : gpu_tiles()) {
+        if (stores_f32(tile) && shape.n % 4 != 0) continue;  // D that TMA cannot store
+        const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+        std::unique_ptr<GpuCase>& gpu =
+            cases[{tile_recipe(tile) + std::string(has_windows(tile) ? ", wide" : ""), tile.mma.promoted,
+                   stores_f32(tile), tile_grouping(tile), k_slices(tile), tests::in_layout_of(tile, {}).layout}];
+        if (!gpu) {
+            gpu = std::make_unique<GpuCase>(
+                tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                           .recipe = recipe_of(tile_recipe(tile)),
+                                           .output = stores_f32(tile) ? Format::f32 : Format::bf16,
+                                           .m = shape.m,
+                                           .n = shape.n,
+                                           .k = shape.k,
+                                           .groups = tile_groups(tile),
+                                           .with_c = stores_f32(tile),
+                                           .accumulation = accumulation,
+                                           .far_scales = tile_far_scales(tile)}),
+                planner::k_splits(tile, shape.k));
+        }
+        for (const int sms : sm_limits) {
+            gpu->reset();
+            cuda::runtime().run(gpu->geometry(), tile, {.sm_limit = sms});
+            cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);
+            ASSERT_EQ(gpu->difference(), "") << launch::describe(tile) << " on " << sms << " SMs";
         }
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, GpuConfigurations, testing::ValuesIn(shapes));
 
 }  // namespace
 }  // namespace tilewright::test
