@@ -183,6 +183,7 @@ void pause(int nanoseconds) {
     if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));
     machine().pause();
 }
+u64 sm_clock() { return machine().tick(); }
 void arrive_cluster() {
     const int threads = machine().options().threads * machine().cluster_size();
     me().cluster_generation = arrive_at(machine().cluster_sync_point(), "sync_cluster", 0, threads);

@@ -184,6 +184,8 @@ public:
     void maybe_lose_turn();
     /// Where a load was lost, others go first. Else nothing: time is steps of fibers.
     void pause();
+    /// A clock that only moves when it is read.
+    u64 tick() { return ++ticks_; }
     /// Whether the TMA load that is issued now is the one that never arrives.
     bool loses_load() { return loads_++ == options_.lost_load; }
     /// Work that is done once no thread can go on without.
@@ -223,6 +225,7 @@ private:
     std::deque<std::function<void()>> in_flight_;
     Thread* current_ = nullptr;
     u32 round_ = 0;
+    u64 ticks_ = 0;
     int loads_ = 0;
     std::map<const void*, int> loads_of_map_;
     int idle_rounds_ = 0;

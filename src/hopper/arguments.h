@@ -81,6 +81,30 @@ struct KernelReport {
     MixedRow mixed;
 };
 
+/// What a warp of a kernel with stamps came to.
+enum class Event : u8 {
+    none,
+    waits_empty,  // load: for a stage of the ring
+    loads,        // it has one
+    waits_full,   // multiply: for a k-block
+    multiplies,   // it is there
+    released,     // its products are in the partial accumulator; what follows promotes them
+    epilogue,     // multiply: D leaves the registers; for each part of D that leaves separately
+    staged,       // it is in shared memory
+};
+
+/// In one word, of the SM's clock when it came to it. Behind the report each warp of each block has `per_warp` of them,
+/// in the order of time; the first of no event ends them.
+struct Stamp {
+    u64 word;
+
+    /// (A variable would move those of kernels that write tensor maps.)
+    static constexpr int per_warp() { return 512; }
+    static constexpr Stamp pack(Event event, u64 clock) { return {u64(event) << 56 | (clock & ~u64(0) >> 8)}; }
+    constexpr Event event() const { return Event(word >> 56); }
+    constexpr u64 clock() const { return word & ~u64(0) >> 8; }
+};
+
 /// What the entries of GroupSizes mean.
 enum class SizeKind : u8 {
     ends,     // the row at which each group ends; the next begins there, rounded up to the alignment

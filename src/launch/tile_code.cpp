@@ -33,6 +33,7 @@ std::string describe(const Tile& tile) {
     if (is_k_grouped(tile)) text += maps_groups(tile) ? ", k-grouped by maps" : ", k-grouped";
     text += fmt::format(", {}", word(variants, tile.variant));
     if (tile.debug.every_lane_arrives) text += ", every lane arrives";
+    if (tile.debug.stamps) text += ", stamps";
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include "hopper/arguments.h"
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/block/stamps.h"
 #include "hopper/tile/mma_tiling.h"
 
 namespace tilewright::hopper {
@@ -30,6 +31,7 @@ template <Tile tile>
 struct Consumer {
     Shared<tile>& shared;
     const Arguments& arguments;
+    [[no_unique_address]] Stamps<tile> stamp{arguments};  // at the end it would move instructions of two kernels
     int warpgroup;
     int warp;  // in the warpgroup
     int lane;
@@ -55,11 +57,14 @@ struct Consumer {
     /// Without a limit, which would cost 1 to 8 % (docs/tried.md): the load warp watches (kernel/watch.h).
     TILEWRIGHT_DEVICE void wait_full() {
         const int stage = ring.stage;
+        stamp(Event::waits_full);
         if (!arrived) barrier_wait_watched(shared.full[stage], ring.phase, BarrierName::full, stage);
         arrived = false;
+        stamp(Event::multiplies);
     }
 
     TILEWRIGHT_DEVICE void release(int stage) {
+        stamp(Event::released);
         if constexpr (!shares_operand(tile)) {
             warp_arrives<tile>(shared.empty[stage], lane);
         } else {

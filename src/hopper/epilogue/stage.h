@@ -109,6 +109,7 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Accumulators<tile>&
     const int lane = lane_index();
 #pragma unroll
     for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {
+        c.stamp(Event::epilogue);
         barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
@@ -127,6 +128,7 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<tile>& c, const Accumulators<tile>&
         sync_warp();
         warp_arrives<tile>(c.shared.staged[c.warpgroup], lane);
         c.staged.advance();
+        c.stamp(Event::staged);
     }
 }
 
@@ -135,6 +137,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void store_subtile(Consumer<tile>& c, Accumulators<tile>& accumulators, int subtile) {
     const int lane = lane_index();
     if (subtile == 0) {
+        c.stamp(Event::epilogue);
         if constexpr (has_epilogue_scales(tile)) scale_accumulators<tile>(c, accumulators);
         barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
     }
@@ -145,6 +148,7 @@ TILEWRIGHT_DEVICE void store_subtile(Consumer<tile>& c, Accumulators<tile>& accu
     sync_warp();
     warp_arrives<tile>(c.shared.staged[c.warpgroup], lane);
     c.staged.advance();
+    c.stamp(Event::staged);
 }
 
 }  // namespace tilewright::hopper

@@ -4,6 +4,7 @@
 #include "hopper/block/k_slice.h"
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/block/stamps.h"
 #include "hopper/mainloop/group_maps.h"
 #include "hopper/schedule/scheduler.h"
 
@@ -99,6 +100,7 @@ public:
             if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
             if constexpr (maps_groups(tile)) this->take(arguments_, work, tiles_.origin);
             for (int i = done_; i < slice_.count; ++i) {
+                stamp_(Event::waits_empty);
                 barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
                 fill(work, slice_.begin + i, rows);
             }
@@ -206,6 +208,7 @@ private:
             may_load_row_scales_by_tma(tile) && (!may_load_row_scales(tile) || arguments_.scales_by_tma);
         const bool a_scales = has_a_scales && scales && has_rows && k_block % k_blocks_per_scale_copy(tile) == 0;
         const int stage = ring_.stage;
+        stamp_(Event::loads);
         Barrier& full = arrival_of(stage, work, k_block);
         // After a time-out no stage is filled: the consumers' waits are ended (kernel/watch.h). Asked here, because
         // lanes could take a way out of the loop one by one.
@@ -246,6 +249,7 @@ private:
     PipelineState<tile.stages> ring_{.phase = 1};
     int done_ = 0;  // k-blocks of the first tile that `begin` loaded
     int budget_ = wait_budget;
+    [[no_unique_address]] Stamps<tile> stamp_{arguments_};
 };
 
 }  // namespace tilewright::hopper

@@ -68,6 +68,8 @@ void wait_for_earlier_kernels();
 void let_next_kernel_start();
 /// Suspends the thread for about this time.
 void pause(int nanoseconds);
+/// Cycles of the SM. Reads and writes of memory do not move across it.
+u64 sm_clock();
 
 // ---- mbarriers, in shared memory. A phase completes with its last arrival and its last expected byte. Phases
 // alternate between parity 0 and 1; a wait for the parity before the first phase returns at once.

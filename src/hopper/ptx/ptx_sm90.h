@@ -54,6 +54,11 @@ TILEWRIGHT_DEVICE void arrive_named(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 TILEWRIGHT_DEVICE void pause(int nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds)); }
+TILEWRIGHT_DEVICE u64 sm_clock() {
+    u64 clock;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(clock)::"memory");
+    return clock;
+}
 TILEWRIGHT_DEVICE void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 TILEWRIGHT_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TILEWRIGHT_DEVICE void arrive_cluster() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }

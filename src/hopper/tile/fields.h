@@ -34,7 +34,10 @@ constexpr void visit_fields(const Tile& tile, Visitor& visit) {
     visit.field("family", tile.family);
     visit.field("variant", tile.variant);
     if (tile.debug == Debug{}) return;  // of tests: not part of the names of kernels that ship
-    visit.group("debug", [&] { visit.field("every_lane_arrives", tile.debug.every_lane_arrives); });
+    visit.group("debug", [&] {
+        visit.field("every_lane_arrives", tile.debug.every_lane_arrives);
+        visit.field("stamps", tile.debug.stamps);
+    });
 }
 
 }  // namespace tilewright::hopper

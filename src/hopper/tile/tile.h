@@ -83,6 +83,8 @@ struct Debug {
     /// Every lane arrives on mbarriers, because compute-sanitizer's racecheck does not follow __syncwarp to the
     /// electing lane (172 false reports on the shipped kernels). Without a cluster only.
     bool every_lane_arrives = false;
+    /// Warps write their events and the SM's clock behind the report (block/stamps.h). Not for times of calls.
+    bool stamps = false;
 
     constexpr bool operator==(const Debug&) const = default;
 };

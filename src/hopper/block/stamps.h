@@ -1,0 +1,37 @@
+// What each warp came to and when, of kernels that are compiled for it (Debug::stamps; benchmarks/kernel_timeline.cpp).
+// In all others this is empty.
+#pragma once
+
+#include "hopper/arguments.h"
+#include "hopper/ptx/ptx.h"
+#include "hopper/tile/roles.h"
+
+namespace tilewright::hopper {
+
+template <Tile tile, bool on = tile.debug.stamps>
+class Stamps {
+public:
+    TILEWRIGHT_DEVICE explicit Stamps(const Arguments&) {}
+    TILEWRIGHT_DEVICE void operator()(Event) {}
+};
+
+template <Tile tile>
+class Stamps<tile, true> {
+public:
+    TILEWRIGHT_DEVICE explicit Stamps(const Arguments& arguments)
+        : next_(reinterpret_cast<u64*>(arguments.report + 1) +
+                (block_index() * (block_threads(tile) / warp_threads) + warp_index()) * Stamp::per_warp()) {}
+
+    /// What does not fit is left out.
+    TILEWRIGHT_DEVICE void operator()(Event event) {
+        if (count_ == Stamp::per_warp()) return;
+        if (lane_index() == 0) store_global(next_ + count_, Stamp::pack(event, sm_clock()).word);
+        ++count_;
+    }
+
+private:
+    u64* next_;
+    int count_ = 0;
+};
+
+}  // namespace tilewright::hopper
