@@ -1,8 +1,9 @@
 // How fast a GPU quantises what a training step holds: device time of each form, the bytes that it must move, and the
-// rate. Scales are not counted among the bytes. L2 is flushed before each call.
+// rate. Scales are not counted among the bytes. L2 is flushed before each call. Last, as many MXFP4 weights are packed.
 //
 //   quantize_gpu [tokens] [features] [groups]        32768 7168 8
 #include <fmt/core.h>
+#include <tilewright/packed.h>
 #include <tilewright/quantize_tokens.h>
 
 #include <algorithm>
@@ -59,7 +60,11 @@ public:
           row_scales_(static_cast<std::size_t>(sizes.tokens * sizes.features / 16 + 1024)),
           column_scales_(static_cast<std::size_t>(width_ * sizes.features / 16 + sizes.features * sizes.groups * 8)),
           factors_(static_cast<std::size_t>(sizes.tokens + sizes.features * sizes.groups) * 4),
-          ends_(static_cast<std::size_t>(sizes.groups) * 8) {
+          ends_(static_cast<std::size_t>(sizes.groups) * 8),
+          weight_scales_(static_cast<std::size_t>(sizes.tokens * ((sizes.features + 31) / 32))) {
+        std::vector<std::uint8_t> scales(weight_scales_.size());
+        for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(118 + i % 8);
+        weight_scales_.upload(scales.data(), scales.size());
         std::vector<std::int64_t> ends(static_cast<std::size_t>(sizes.groups));
         for (std::int64_t g = 0; g < sizes.groups; ++g)
             ends[static_cast<std::size_t>(g)] = (g + 1) * sizes.tokens / sizes.groups;
@@ -90,13 +95,22 @@ public:
         source.ends = on_gpu(ends_, Format::i64, {sizes_.groups});
         return source;
     }
+    /// [tokens, features] of codes, whatever they are.
+    Operand weights() const {
+        const Dims shape{sizes_.tokens, sizes_.features};
+        const Granularity blocks = Granularity::block_1x32;
+        return {on_gpu(x_, Format::e2m1, shape),
+                blocks,
+                on_gpu(weight_scales_, Format::ue8m0, scale_shape(blocks, shape)),
+                {}};
+    }
     Tensor token_factors() const { return on_gpu(factors_, Format::f32, {sizes_.tokens}); }
     Tensor feature_factors() const { return on_gpu(factors_, Format::f32, {sizes_.groups, sizes_.features}); }
 
 private:
     Sizes sizes_;
     std::int64_t width_;
-    Buffer x_, gradient_, rows_, columns_, row_scales_, column_scales_, factors_, ends_;
+    Buffer x_, gradient_, rows_, columns_, row_scales_, column_scales_, factors_, ends_, weight_scales_;
 };
 
 /// A form and the bytes that it reads and writes for each of x's features (of h's, for SwiGLU) and token.
@@ -140,6 +154,14 @@ std::vector<Timed> all_forms(const Forms& forms, const Sizes& sizes) {
     return list;
 }
 
+Timed packing(const Forms& forms, const Buffer& packed) {
+    const auto call = [=, weights = forms.weights(), out = packed.data(),
+                       bytes = packed.size()](cuda::StreamHandle stream) {
+        pack_weights(weights, PackedFor::fp8, out, static_cast<std::int64_t>(bytes), {.stream = stream});
+    };
+    return {{"packing MXFP4 weights, once read and written", call}, 1};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -149,7 +171,9 @@ int main(int argc, char** argv) {
     if (argc > 3) sizes.groups = std::atoll(argv[3]);
     const measure::Device device;
     const Forms forms(sizes);
-    const std::vector<Timed> list = all_forms(forms, sizes);
+    const Buffer packed(static_cast<std::size_t>(packed_bytes(forms.weights(), PackedFor::fp8)));
+    std::vector<Timed> list = all_forms(forms, sizes);
+    list.push_back(packing(forms, packed));
     std::vector<measure::Contestant> contestants(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) contestants[i] = list[i].contestant;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);

@@ -61,15 +61,17 @@ PackedWeights packed_weights(const void* header, void* data, std::int64_t bytes,
 /// The same for host memory.
 PackedWeights packed_weights(const void* data, std::int64_t bytes);
 
-/// How many bytes `weights` take when packed. They are MXFP4 or NVFP4, [n, k] or [groups, n, k] in host memory, of
-/// stride 1 along k. Throws Error with every finding, here and below.
+/// How many bytes `weights` take when packed. They are MXFP4 or NVFP4, [n, k] or [groups, n, k] of stride 1 along k, in
+/// host memory or in that of a GPU, which is waited for: the length follows from the scales. Throws Error with every
+/// finding, here and below.
 std::int64_t packed_bytes(const Operand& weights, PackedFor activations);
 
-/// Packs into `out`, host memory of `packed_bytes`. The same weights give the same bytes.
+/// Packs into `out`, `packed_bytes` of memory where the weights are; on a GPU aligned to 128 bytes, and written when this
+/// returns, by kernels in `how.stream`. The same weights give the same bytes, on the CPU and on a GPU.
 PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
                            const ConversionOptions& how);
 
-/// Packed weights that own their memory, aligned to 128 bytes.
+/// Packed weights that own their memory, aligned to 128 bytes: of weights in host memory.
 class OwnedPackedWeights {
 public:
     OwnedPackedWeights() = default;

@@ -2,6 +2,7 @@
 
 #include "arguments.h"
 #include "operand.h"
+#include "stream.h"
 #include "unlocked.h"
 
 #include <nanobind/stl/string.h>
@@ -43,12 +44,13 @@ ArrayView new_bytes(nb::handle like, std::int64_t bytes) {
                 {.operand = "out", .writable = true, .format = Format::ue8m0});
 }
 
-nb::object pack(nb::handle weights, nb::handle activations_word, nb::handle threads) {
-    const ConversionOptions how = conversion(threads);
+nb::object pack(nb::handle weights, nb::handle activations_word, nb::handle threads, nb::handle stream) {
+    ConversionOptions how = conversion(threads);
     const PackedFor activations = packed_for_word(activations_word);
     const PreparedOperand& operand = operand_argument(weights, "weights", "a Quantized");
     const std::int64_t bytes = packed_bytes(operand.operand(), activations);
     const ArrayView out = new_bytes(operand.values(), bytes);
+    how.stream = stream_of(out, stream);
     run_unlocked([&] { pack_weights(operand.operand(), activations, out.tensor.data, bytes, how); }, as_they_are);
     return out.source;
 }
@@ -96,7 +98,7 @@ nb::bytes header_of(const PreparedOperand& operand) {
 
 void bind_packing(nb::module_& m) {
     m.def("pack_weights", &pack, nb::arg("weights").none(), nb::arg("activations").none(), nb::arg("threads").none(),
-          "A new array of uint8.");
+          nb::arg("stream").none(), "A new array of uint8, where the weights are.");
     m.def("unpack_weights", &unpack, nb::arg("packed").none(), nb::arg("threads").none(),
           "New arrays (values, scales, tensor_scale or None).");
     m.def("packed_header", &header_of, nb::arg("packed"), "The header's bytes.");

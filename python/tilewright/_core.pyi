@@ -197,7 +197,9 @@ def encode(x: object | None, format: object | None, saturate: object | None) -> 
 def decode(codes: object | None, format: object | None) -> object:
     """A new array of float32."""
 
-def pack_weights(weights: object | None, activations: object | None, threads: object | None) -> object:
+def pack_weights(
+    weights: object | None, activations: object | None, threads: object | None, stream: object | None
+) -> object:
     """A new array of uint8."""
 
 def unpack_weights(packed: object | None, threads: object | None) -> tuple[object, object, object]:

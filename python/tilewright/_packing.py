@@ -10,6 +10,7 @@ from tilewright._quantize import Format, Quantized
 
 PackedFor: TypeAlias = Literal["fp8", "bf16"]
 
+_HEADER_BYTES = 128
 _READ_ONLY = frozenset(("data", "header", "recipe", "activations", "version", "shape"))
 
 
@@ -82,14 +83,18 @@ class PackedWeights(_core.Operand):
         return f"<PackedWeights {self.recipe} {list(self.shape)} for {self.activations}>"
 
 
-def pack_weights(weights: Quantized, activations: PackedFor, *, threads: int = 0) -> PackedWeights:
+def pack_weights(
+    weights: Quantized, activations: PackedFor, *, threads: int = 0, stream: object = None
+) -> PackedWeights:
     """Packs MXFP4 or NVFP4 weights, once, offline.
 
     Args:
-        weights: [n, k] or [groups, n, k] of mxfp4 or nvfp4 in host memory, packed along k.
+        weights: [n, k] or [groups, n, k] of mxfp4 or nvfp4, packed along k. The packed ones are where they are: on a
+            GPU, which gives the same bytes, the call waits for them.
         activations: what they are multiplied with: "fp8" for fp8 and MXFP4 activations, "bf16" for bf16, f16, f32 and
             NVFP4 ones.
         threads: of the CPU; 0 = all.
+        stream: of a GPU; None: the one that torch works on.
 
     Raises:
         ValueError: the weights cannot be packed; the message says why.
@@ -102,4 +107,6 @@ def pack_weights(weights: Quantized, activations: PackedFor, *, threads: int = 0
     >>> bool((packed.dequantize() == np.eye(32)).all())
     True
     """
-    return PackedWeights(_core.pack_weights(weights, activations, threads))
+    data = _core.pack_weights(weights, activations, threads, stream)
+    on_gpu = getattr(data, "is_cuda", False)
+    return PackedWeights(data, data[:_HEADER_BYTES].cpu().numpy().tobytes() if on_gpu else None)

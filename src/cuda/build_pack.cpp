@@ -18,6 +18,7 @@
 #include "cuda/disk_cache.h"
 #include "cuda/kernel_pack.h"
 #include "cuda/ptxas_log.h"
+#include "launch/pack.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
@@ -46,6 +47,10 @@ std::vector<Shipped> all_kernels() {
     for (const launch::QuantizeKernel& kernel : launch::shipped_quantizers()) {
         const std::string expression = launch::kernel_expression(kernel);
         list.push_back({{.text = launch::quantize_source, .expression = expression}, expression});
+    }
+    for (const launch::PackKernel& kernel : launch::shipped_packers()) {
+        const std::string expression = launch::kernel_expression(kernel);
+        list.push_back({{.text = launch::pack_source, .expression = expression}, expression});
     }
     return list;
 }

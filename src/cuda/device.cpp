@@ -125,6 +125,15 @@ KernelHandle Device::kernel(const launch::QuantizeKernel& wanted) {
     return quantizers_.emplace_back(wanted, load(source, launch::shared_bytes(wanted))).second;
 }
 
+KernelHandle Device::kernel(const launch::PackKernel& wanted) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [known, kernel] : packers_) {
+        if (known == wanted) return kernel;
+    }
+    const KernelSource source{.text = launch::pack_source, .expression = launch::kernel_expression(wanted)};
+    return packers_.emplace_back(wanted, load(source, launch::shared_bytes(wanted))).second;
+}
+
 KernelHandle Device::kernel(const hopper::Tile& tile) {
     const std::lock_guard lock(mutex_);
     for (const auto& [known, kernel] : kernels_) {
@@ -175,21 +184,30 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
     driver_.require(driver_.call.launch(&config, ready.kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
 }
 
-void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order) {
+void Device::launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order) {
     check_report();
-    const KernelHandle handle = kernel(launch.kernel);
     const ContextScope scope(driver_, handle_, context_);
-    const LaunchConfig config{.grid = {static_cast<unsigned>(launch.blocks), 1, 1},
+    const LaunchConfig config{.grid = {static_cast<unsigned>(blocks), 1, 1},
                               .block = {static_cast<unsigned>(hopper::quantize_threads), 1, 1},
-                              .shared_bytes = static_cast<unsigned>(launch::shared_bytes(launch.kernel)),
+                              .shared_bytes = static_cast<unsigned>(shared_bytes),
                               .stream = order.stream};
+    void* parameters[] = {arguments};
+    driver_.require(driver_.call.launch(&config, kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
+}
+
+void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order) {
     hopper::QuantizeArguments arguments = launch.arguments;
     hopper::MeasuredScales scales = launch.scales;
     hopper::TransposeArguments transposition = launch.transposition;
-    void* parameters[] = {&scales};
-    if (launch::reads_tiles(launch.kernel)) parameters[0] = &arguments;
-    if (launch.kernel.step == launch::QuantizeStep::transpose_codes) parameters[0] = &transposition;
-    driver_.require(driver_.call.launch(&config, handle, parameters, nullptr), "cuLaunchKernelEx", index_);
+    void* given = &scales;
+    if (launch::reads_tiles(launch.kernel)) given = &arguments;
+    if (launch.kernel.step == launch::QuantizeStep::transpose_codes) given = &transposition;
+    this->launch(kernel(launch.kernel), launch.blocks, launch::shared_bytes(launch.kernel), given, order);
+}
+
+void Device::launch(const launch::PackLaunch& launch, const InStream& order) {
+    hopper::PackArguments arguments = launch.arguments;
+    this->launch(kernel(launch.kernel), launch.blocks, launch::shared_bytes(launch.kernel), &arguments, order);
 }
 
 void Device::check_report() {

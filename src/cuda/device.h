@@ -9,7 +9,9 @@
 
 #include "cuda/driver.h"
 #include "cuda/kernel_store.h"
+#include "cuda/scopes.h"
 #include "launch/launch.h"
+#include "launch/pack.h"
 #include "launch/quantize.h"
 
 namespace tilewright::cuda {
@@ -50,6 +52,12 @@ public:
     /// The same for a kernel of the quantisers, which leave no report.
     void launch(const launch::QuantizeLaunch& launch, const InStream& order);
 
+    /// And for one that packs weights.
+    void launch(const launch::PackLaunch& launch, const InStream& order);
+
+    /// Makes a context of this device the thread's current one, for as long as it lives.
+    ContextScope context() const { return {driver_, handle_, context_}; }
+
     /// Throws the report of an earlier kernel, once.
     void check_report();
 
@@ -59,6 +67,8 @@ private:
     KernelHandle load(const hopper::Tile& tile);
     KernelHandle load(const KernelSource& source, int shared_bytes);
     KernelHandle kernel(const launch::QuantizeKernel& wanted);
+    KernelHandle kernel(const launch::PackKernel& wanted);
+    void launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order);
 
     const Driver& driver_;
     KernelStore& store_;
@@ -71,6 +81,7 @@ private:
     std::mutex mutex_;
     std::vector<std::pair<hopper::Tile, KernelHandle>> kernels_;
     std::vector<std::pair<launch::QuantizeKernel, KernelHandle>> quantizers_;
+    std::vector<std::pair<launch::PackKernel, KernelHandle>> packers_;
 };
 
 }  // namespace tilewright::cuda

@@ -1,6 +1,7 @@
 // Packing weights: rows are judged first, then each row tile is written by one thread.
 #include "formats/codec.h"
 #include "formats/pack_plan.h"
+#include "formats/quantize_cpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -179,24 +180,10 @@ void write_kept(const PackPlan& plan, std::byte* out) {
     }
 }
 
-PackedHeader header_of(const PackPlan& plan) {
-    return {.magic = packed_magic,
-            .version = packed_version,
-            .recipe = static_cast<std::uint8_t>(is_mxfp4(plan.source.recipe()) ? 1 : 2),
-            .activations = static_cast<std::uint8_t>(plan.activations == PackedFor::fp8 ? 1 : 2),
-            .grouped = static_cast<std::uint8_t>(plan.source.grouped() ? 1 : 0),
-            .groups = plan.sections.groups,
-            .n = plan.sections.n,
-            .k = plan.sections.k,
-            .tensor_scales = plan.sections.tensor_scales,
-            .windows = plan.sections.windows,
-            .kept_at = plan.sections.kept_at(),
-            .bytes = plan.bytes};
-}
-
 void write(const PackPlan& plan, std::byte* out, const ConversionOptions& how) {
     std::memset(out, 0, static_cast<std::size_t>(plan.bytes));
-    const PackedHeader header = header_of(plan);
+    const PackedHeader header =
+        header_of(plan.sections, plan.source.recipe(), plan.activations, plan.source.grouped(), plan.bytes);
     std::memcpy(out, &header, sizeof header);
     for (std::int64_t i = 0; i < plan.sections.tensor_scales; ++i) {
         const float scale = plan.source.tensor_scale(i);
@@ -209,33 +196,32 @@ void write(const PackPlan& plan, std::byte* out, const ConversionOptions& how) {
 
 }  // namespace
 
-std::int64_t packed_bytes(const Operand& weights, PackedFor activations) {
+std::int64_t formats::packed_bytes_on_cpu(const Operand& weights, PackedFor activations) {
     return pack_plan(weights, activations, {}).bytes;
 }
 
-PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
-                           const ConversionOptions& how) {
+void formats::check_packed_bytes(const void* out, std::int64_t given, std::int64_t expected) {
+    if (out != nullptr && given == expected) return;
+    throw Error({{.operand = "out",
+                  .given = out == nullptr ? "a null pointer" : std::to_string(given) + " bytes",
+                  .expected = std::to_string(expected) + " bytes, as packed_bytes says",
+                  .advice = {}}});
+}
+
+PackedWeights formats::pack_on_cpu(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
+                                   const ConversionOptions& how) {
     const PackPlan plan = pack_plan(weights, activations, how);
-    if (out == nullptr || bytes != plan.bytes) {
-        throw Error({{.operand = "out",
-                      .given = out == nullptr ? "a null pointer" : std::to_string(bytes) + " bytes",
-                      .expected = std::to_string(plan.bytes) + " bytes, as packed_bytes says",
-                      .advice = {}}});
-    }
+    check_packed_bytes(out, bytes, plan.bytes);
     write(plan, static_cast<std::byte*>(out), how);
     return packed_weights(out, bytes);
 }
 
-OwnedPackedWeights pack_weights(const Operand& weights, PackedFor activations, const ConversionOptions& how) {
+OwnedPackedWeights formats::pack_on_cpu(const Operand& weights, PackedFor activations, const ConversionOptions& how) {
     const PackPlan plan = pack_plan(weights, activations, how);
     OwnedPackedWeights owned(plan.bytes);
     write(plan, static_cast<std::byte*>(owned.packed.data), how);
     owned.packed = packed_weights(owned.packed.data, plan.bytes);
     return owned;
-}
-
-OwnedPackedWeights pack_weights(const Operand& weights, PackedFor activations) {
-    return pack_weights(weights, activations, {});
 }
 
 }  // namespace tilewright

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace tilewright::formats {
 namespace {
@@ -19,6 +20,27 @@ std::vector<Finding> check_operand(const Operand& operand, const std::string& na
     std::erase_if(findings, [](const Finding& finding) { return finding.operand.rfind("out", 0) == 0; });
     for (Finding& finding : findings) finding.operand.replace(0, std::string("operand").size(), name);
     return findings;
+}
+
+std::string place(const DeviceId& device) {
+    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of GPU " + std::to_string(device.index);
+}
+
+/// The same operand as if it were in host memory; a finding for each tensor that is elsewhere than the values.
+Operand in_host_memory(Operand operand, std::vector<Finding>& findings) {
+    const DeviceId device = operand.values.device;
+    const std::pair<const char*, Tensor*> tensors[] = {
+        {"values", &operand.values}, {"scales", &operand.scales}, {"tensor_scale", &operand.tensor_scale}};
+    for (const auto& [name, tensor] : tensors) {
+        if (tensor->given() && tensor->device != device) {
+            findings.push_back({.operand = std::string("weights.") + name,
+                                .given = place(tensor->device),
+                                .expected = place(device) + ", where the values are",
+                                .advice = "copy it there"});
+        }
+        tensor->device = {};
+    }
+    return operand;
 }
 
 bool has_gaps(const Tensor& tensor) {
@@ -39,7 +61,9 @@ std::vector<Finding> check_packable(const Operand& weights) {
                  .expected = "mxfp4 or nvfp4",
                  .advice = "other weights are multiplied as they are"}};
     }
-    std::vector<Finding> findings = check_operand(weights, "weights");
+    std::vector<Finding> findings;
+    const Operand there = in_host_memory(weights, findings);
+    for (Finding& finding : check_operand(there, "weights")) findings.push_back(std::move(finding));
     const Tensor& values = weights.values;
     const int k = values.shape.rank() - 1;
     if (findings.empty() && values.shape[k] > 1 && values.strides[k] != 1) {

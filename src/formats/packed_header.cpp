@@ -101,6 +101,22 @@ OwnedPackedWeights::OwnedPackedWeights(std::int64_t bytes) {
     packed.bytes = bytes;
 }
 
+formats::PackedHeader formats::header_of(const PackedSections& sections, const OperandRecipe& recipe,
+                                         PackedFor activations, bool grouped, std::int64_t bytes) {
+    return {.magic = packed_magic,
+            .version = packed_version,
+            .recipe = static_cast<std::uint8_t>(recipe.granularity == Granularity::block_1x32 ? 1 : 2),
+            .activations = static_cast<std::uint8_t>(activations == PackedFor::fp8 ? 1 : 2),
+            .grouped = static_cast<std::uint8_t>(grouped ? 1 : 0),
+            .groups = sections.groups,
+            .n = sections.n,
+            .k = sections.k,
+            .tensor_scales = sections.tensor_scales,
+            .windows = sections.windows,
+            .kept_at = sections.kept_at(),
+            .bytes = bytes};
+}
+
 formats::PackedHeader formats::checked_header(const PackedWeights& packed) {
     if (packed.device.kind != DeviceId::Kind::cpu) {
         refuse("memory of GPU " + std::to_string(packed.device.index), "host memory", "copy it to the host");

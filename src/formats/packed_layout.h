@@ -210,6 +210,10 @@ constexpr PackedSections packed_sections(const PackedWeights& packed) {
             .windows = packed.windows};
 }
 
+/// What packed weights begin with.
+PackedHeader header_of(const PackedSections& sections, const OperandRecipe& recipe, PackedFor activations, bool grouped,
+                       std::int64_t bytes);
+
 /// The header of packed weights in host memory, with every number that follows from others checked. Throws Error.
 PackedHeader checked_header(const PackedWeights& packed);
 

@@ -2,6 +2,7 @@
 // call runs.
 #pragma once
 
+#include <tilewright/packed.h>
 #include <tilewright/quantize_tokens.h>
 
 namespace tilewright::formats {
@@ -13,5 +14,13 @@ void quantize_tokens_on_cpu(const TokenSource& source, const TokenOperand& rows,
 
 void transpose_codes_on_cpu(const Operand& rows, const Tensor& ends, const Operand& columns,
                             const ConversionOptions& how);
+
+/// Packing: the weights are in host memory, and `out` too.
+std::int64_t packed_bytes_on_cpu(const Operand& weights, PackedFor activations);
+PackedWeights pack_on_cpu(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
+                          const ConversionOptions& how);
+OwnedPackedWeights pack_on_cpu(const Operand& weights, PackedFor activations, const ConversionOptions& how);
+/// Throws Error where the memory that is given for packed weights is not as long as they are.
+void check_packed_bytes(const void* out, std::int64_t given, std::int64_t expected);
 
 }  // namespace tilewright::formats

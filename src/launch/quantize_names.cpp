@@ -1,5 +1,6 @@
-// The quantisers' kernels: their names, and those that ship.
+// The kernels of quantisers and of packing: their names, and those that ship.
 #include "launch/initializers.h"
+#include "launch/pack.h"
 #include "launch/quantize.h"
 
 namespace tilewright::launch {
@@ -69,5 +70,19 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
 int shared_bytes(const QuantizeKernel& kernel) {
     return reads_tiles(kernel) || kernel.step == QuantizeStep::transpose_codes ? quantize_shared_bytes : 0;
 }
+
+std::vector<PackKernel> shipped_packers() {
+    return {{PackStep::judge_rows, {}}, {PackStep::pack_tiles, {}}, {PackStep::pack_rest, {}}};
+}
+
+std::string kernel_expression(const PackKernel& kernel) {
+    constexpr const char* functions[] = {"judge_rows", "pack_tiles", "pack_rest"};
+    const std::string room = "tilewright::hopper::";
+    Initializers all;
+    visit_fields(kernel.spec, all);
+    return room + functions[static_cast<std::size_t>(kernel.step)] + "<" + room + "PackSpec{" + all.text() + "}>";
+}
+
+int shared_bytes(const PackKernel& kernel) { return kernel.step == PackStep::pack_tiles ? pack_shared_bytes : 0; }
 
 }  // namespace tilewright::launch

@@ -9,8 +9,8 @@
 
 namespace tilewright::planner {
 
-/// What a build on two cores has minutes for; tiles and quantisers.
-inline constexpr std::size_t most_kernels = 420;
+/// What a build on two cores has minutes for; tiles, quantisers and what packs weights.
+inline constexpr std::size_t most_kernels = 424;
 inline constexpr std::size_t most_pack_bytes = 32'000'000;
 
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.

@@ -161,3 +161,29 @@ def test_what_is_refused_names_the_tensor():
         tw.quantize(torch.ones(4, 128, device="cuda"), "mxfp4")
     odd = tw.Quantized(device[0].values[:, :120], "tensor", device[0].scales)
     assert tw.gemm(odd, tw.Quantized(device[1].values[:, :120], "tensor", device[1].scales)).shape == (32, 48)
+
+
+@pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
+@pytest.mark.parametrize("activations", ["fp8", "bf16"])
+def test_weights_are_packed_where_they_are(recipe, activations):
+    host = tw.quantize(torch.randn(3, 200, 512), recipe)
+    tensor_scale = None if host.tensor_scale is None else host.tensor_scale.cuda()
+    device = tw.Quantized(host.values.cuda(), recipe, host.scales.cuda(), tensor_scale)
+    packed = tw.pack_weights(device, activations)
+    expected = tw.pack_weights(host, activations)
+    assert packed.data.is_cuda and packed.header == expected.header
+    assert torch.equal(packed.data.cpu(), expected.data)
+
+
+def test_packed_weights_multiply_where_they_were_packed():
+    weights = tw.quantize(torch.randn(4, 256, 512), "mxfp4")
+    device = tw.Quantized(weights.values.cuda(), "mxfp4", weights.scales.cuda())
+    tokens = tw.quantize(torch.randn(64, 512), "1x128")
+    ends = [5, 21, 40, 64]
+    on_cpu = tw.grouped_gemm(tokens, tw.pack_weights(weights, "fp8"), offsets=ends, arithmetic="bit_exact")
+    on_gpu = tw.grouped_gemm(
+        tw.Quantized(tokens.values.cuda(), "1x128", tokens.scales.cuda()),
+        tw.pack_weights(device, "fp8"),
+        offsets=torch.tensor(ends, dtype=torch.int32, device="cuda"),
+    )
+    assert same_bits(on_gpu, on_cpu)

@@ -74,4 +74,33 @@ struct MeasuredScales {
     int features = 1;
 };
 
+/// Weights that are packed, and where the sections of the packed ones are (src/formats/packed_layout.h). In bytes.
+struct PackArguments {
+    const u8* codes = nullptr;
+    i64 code_group_stride = 0;
+    i64 code_row_stride = 0;
+    const u8* scales = nullptr;
+    i64 scale_group_stride = 0;
+    i64 scale_row_stride = 0;
+    i64 scale_column_stride = 0;
+    const float* tensor_scales = nullptr;
+    i64 tensor_scale_stride = 0;  // elements
+    int tensor_scale_count = 0;
+    int groups = 1;
+    int n = 0;
+    int k = 0;
+    u8* judgements = nullptr;  // [groups * n], for the host: pack_rows.h
+    u8* out = nullptr;
+    i64 rows_at = 0;
+    i64 tiles_at = 0;
+    i64 tile_bytes = 0;
+    int windows = 0;
+    i64 kept_at = 0;
+    i64 kept_row_bytes = 0;
+    i64 bytes = 0;
+    const i64* kept_rows = nullptr;
+    int kept = 0;
+    u32 header[32] = {};
+};
+
 }  // namespace tilewright::hopper

@@ -86,7 +86,17 @@ inline constexpr int quantize_warps = quantize_threads / warp_threads;
 inline constexpr int lane_tokens = 4;
 inline constexpr int lane_features = 16;
 inline constexpr int row_lanes = quantize_block / lane_features;
+inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;                    // PackShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
+
+/// Packing FP4 weights (pack_rows.h, pack_tiles.h).
+struct PackSpec {
+    bool mxfp4 = true;    // otherwise NVFP4
+    bool for_fp8 = true;  // activations; NVFP4 is packed for bf16 in either case
+    bool vectors = true;  // 16 bytes of codes at a time
+
+    constexpr bool operator==(const PackSpec&) const = default;
+};
 
 /// Calls visit.group and visit.field as visit_fields of a tile does.
 template <class Visitor>
@@ -119,6 +129,13 @@ constexpr void visit_fields(const TransposeSpec& spec, Visitor& visit) {
     visit.field("stores_ue8m0", spec.stores_ue8m0);
     visit.field("squares", spec.squares);
     visit.field("grouped", spec.grouped);
+    visit.field("vectors", spec.vectors);
+}
+
+template <class Visitor>
+constexpr void visit_fields(const PackSpec& spec, Visitor& visit) {
+    visit.field("mxfp4", spec.mxfp4);
+    visit.field("for_fp8", spec.for_fp8);
     visit.field("vectors", spec.vectors);
 }
 

@@ -1,0 +1,122 @@
+#include "cuda/packing.h"
+
+#include <tilewright/error.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/runtime.h"
+#include "formats/packed_layout.h"
+#include "formats/packed_source.h"
+#include "formats/quantize_cpu.h"
+#include "launch/pack.h"
+
+namespace tilewright::cuda {
+namespace {
+
+/// Memory of the current device, for a few calls.
+class Scratch {
+public:
+    Scratch(int device, std::size_t bytes) {
+        driver().require(driver().call.allocate(&address_, std::max<std::size_t>(bytes, 1)), "cuMemAlloc", device);
+    }
+    ~Scratch() { driver().call.release(address_); }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+
+    DeviceAddress address() const { return address_; }
+    void* data() const { return reinterpret_cast<void*>(address_); }
+
+private:
+    DeviceAddress address_ = 0;
+};
+
+class Packing {
+public:
+    Packing(const Operand& weights, PackedFor activations, void* stream)
+        : weights_(weights),
+          activations_(activations),
+          index_(weights.values.device.index),
+          device_(runtime().device(index_)),
+          context_(device_.context()),
+          order_{static_cast<StreamHandle>(stream), false} {}
+
+    /// Judges each row; writes the packed weights' rows where `out` is not null.
+    launch::PackedPlan judge(void* out) const {
+        const Dims& shape = weights_.values.shape;
+        const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
+        const bool judged = weights_.granularity == Granularity::block_1x32;
+        std::vector<std::uint8_t> judgements(judged ? static_cast<std::size_t>(rows) : 0);
+        const Scratch scratch(index_, judgements.size());
+        launch(launch::lower_judging(weights_, activations_, scratch.data(), out));
+        wait();
+        if (!judgements.empty()) {
+            driver().require(driver().call.copy_to_host(judgements.data(), scratch.address(), judgements.size()),
+                             "cuMemcpyDtoH", index_);
+        }
+        return launch::packed_plan(weights_, judgements);
+    }
+
+    /// The tiles and what is left, after `judge` has written the rows.
+    void write(const launch::PackedPlan& plan, void* out) const {
+        const std::size_t bytes = plan.kept_rows.size() * sizeof(std::int64_t);
+        const Scratch kept(index_, bytes);
+        if (bytes > 0) {
+            driver().require(driver().call.copy_to_device(kept.address(), plan.kept_rows.data(), bytes), "cuMemcpyHtoD",
+                             index_);
+        }
+        const auto* const rows = static_cast<const std::int64_t*>(kept.data());
+        for (const launch::PackLaunch& each : launch::lower_packing(weights_, activations_, plan, rows, out))
+            launch(each);
+        wait();
+    }
+
+    void wait_for_device() const { driver().require(driver().call.context_synchronize(), "cuCtxSynchronize", index_); }
+
+private:
+    void launch(const launch::PackLaunch& launch) const {
+        if (launch.blocks > 0) device_.launch(launch, order_);
+    }
+    void wait() const {
+        driver().require(driver().call.stream_synchronize(order_.stream), "cuStreamSynchronize", index_);
+    }
+
+    const Operand& weights_;
+    PackedFor activations_;
+    int index_;
+    Device& device_;
+    ContextScope context_;
+    InStream order_;
+};
+
+}  // namespace
+
+std::int64_t packed_bytes(const Operand& weights, PackedFor activations) {
+    const Packing packing(weights, activations, nullptr);
+    packing.wait_for_device();
+    return packing.judge(nullptr).bytes;
+}
+
+PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes, void* stream) {
+    if (reinterpret_cast<std::uintptr_t>(out) % formats::packed_alignment != 0) {
+        throw Error({{.operand = "out",
+                      .given = "an address that is no multiple of 128",
+                      .expected = "memory of the GPU aligned to 128 bytes",
+                      .advice = {}}});
+    }
+    const Packing packing(weights, activations, stream);
+    // Where rows are follows from the shapes. Memory that is too short for them gets nothing, and what is wrong is said
+    // with the length that is right.
+    const bool has_rows = out != nullptr && bytes >= formats::PackedSource(weights).sections().tiles_at();
+    const launch::PackedPlan plan = packing.judge(has_rows ? out : nullptr);
+    formats::check_packed_bytes(out, bytes, plan.bytes);
+    packing.write(plan, out);
+    const formats::PackedSource source(weights);
+    const formats::PackedHeader header =
+        formats::header_of(plan.sections, source.recipe(), activations, source.grouped(), plan.bytes);
+    return packed_weights(&header, out, bytes, weights.values.device);
+}
+
+}  // namespace tilewright::cuda

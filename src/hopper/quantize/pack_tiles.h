@@ -1,0 +1,234 @@
+// Packing FP4 weights, the kernels after pack_rows.h: a block writes a tile of 64 rows x 128 k, then others what is
+// left: the header, the scales of rows that are kept, and zeros between sections.
+#pragma once
+
+#include "hopper/quantize/pack_rows.h"
+
+namespace tilewright::hopper {
+
+inline constexpr int pack_tile_words = pack_rows * pack_k / 8;  // of codes
+inline constexpr int pack_row_words = pack_k / 8 + 4;           // of a row in shared memory: without bank conflicts
+
+struct PackShared {
+    u32 codes[pack_rows * pack_row_words];
+    int windows[pack_rows];  // of wide rows; 0 of others
+};
+static_assert(sizeof(PackShared) == pack_shared_bytes);
+
+/// Where a row's scales and exponents are among those of a tile.
+TILEWRIGHT_DEVICE int row_place(int row) { return (row / 16 * 8 + row % 8) * 2 + row % 16 / 8; }
+
+struct PackTile {
+    int group = 0;
+    int row = 0;  // the first
+    int k_block = 0;
+    u8* to = nullptr;
+};
+
+TILEWRIGHT_DEVICE PackTile pack_tile(const PackArguments& a) {
+    const int row_tiles = ceil_div(a.n, pack_rows), k_blocks = ceil_div(a.k, pack_k);
+    const int group = block_index() / (row_tiles * k_blocks), rest = block_index() % (row_tiles * k_blocks);
+    const int row_tile = rest / k_blocks, k_block = rest % k_blocks;
+    // The two row tiles of 128 rows are next to each other.
+    const int first = row_tile / 2 * 2, together = min(2, row_tiles - first);
+    const i64 index = i64(group) * row_tiles * k_blocks + first * k_blocks + k_block * together + row_tile % 2;
+    return {.group = group,
+            .row = row_tile * pack_rows,
+            .k_block = k_block,
+            .to = a.out + a.tiles_at + index * a.tile_bytes};
+}
+
+/// Eight codes of a row's 32 of k, as lane t of a quad takes them (packed_place). fp8: nibble j is the code of
+/// k = 4 t + j or 16 + 4 t + j - 4, but its sign bit is where PRMT's results have their signs. bf16: half words are
+/// pairs of k.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE u32 packed_word(const u32* step, int t) {
+    const auto word = [&](int i) { return u32(load_shared(reinterpret_cast<const int&>(step[i]))); };
+    u32 packed = 0;
+    if constexpr (spec.mxfp4 && spec.for_fp8) {
+        const int shift = t % 2 * 16;
+        const u32 codes = (word(t / 2) >> shift & 0xFFFFU) | (word(2 + t / 2) >> shift & 0xFFFFU) << 16;
+        packed = codes & 0x7777'7777U;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            packed |= (codes >> (4 * i + 3) & 1U) << (8 * i + 7) | (codes >> (4 * i + 19) & 1U) << (8 * i + 3);
+        }
+    } else {
+        constexpr int bits[4][4] = {{6, 7, 8, 15}, {3, 4, 5, 12}, {0, 1, 2, 9}, {13, 10, 11, 14}};
+#pragma unroll
+        for (int pair = 0; pair < 4; ++pair) {
+            const u32 codes = word(pair) >> t * 8;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) packed |= (codes >> i & 1U) << (bits[pair][i % 4] + i / 4 * 16);
+        }
+    }
+    return packed;
+}
+
+/// 16 bytes of a thread: two rows that are 8 apart, two steps of 32 of k.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE void store_codes(const PackShared& shared, u8* to) {
+    const int thread = thread_index(), half = thread / warp_threads % 2, lane = lane_index();
+    const int row = thread / (2 * warp_threads) * 16 + lane / 4, t = lane % 4;
+    const auto word = [&](int below, int step) {
+        return int(packed_word<spec>(&shared.codes[(row + below) * pack_row_words + (2 * half + step) * 4], t));
+    };
+    const IntQuad quad{{word(0, 0), word(8, 0), word(0, 1), word(8, 1)}};
+    u32* const words = reinterpret_cast<u32*>(to) + thread * 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) store_global(words + i, u32(quad.values[i]));
+}
+
+/// The byte of a block's scale. `top`: what its exponent is relative to.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE int scale_byte(int scale, int exponent, bool wide, int top, int window) {
+    constexpr int unused = spec.for_fp8 ? 2 * pack_top_exponent : 2 * ue8m0_bias - 1;
+    if (!spec.for_fp8 && wide) return scale;
+    return (exponent == pack_no_exponent ? unused : unused + exponent - top) | window << 4;
+}
+
+/// The scales of a row of MXFP4, and its windows, by the four lanes that have its blocks.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackTile& tile, int row, bool any,
+                                          PackShared& shared) {
+    const int quad = lane_index() / 4 * 4, own = lane_index() % 4;
+    const int column = tile.k_block * pack_blocks + own;
+    const bool exists = tile.row + row < a.n, counts = exists && column < ceil_div(a.k, pack_block);
+    const int scale = counts ? load_scale(a, tile.group, tile.row + row, column) : ue8m0_nan;
+    int exponents[pack_blocks];
+#pragma unroll
+    for (int i = 0; i < pack_blocks; ++i) exponents[i] = from_lane(exponent_of(scale, any), quad + i);
+    const i64 index = i64(tile.group) * ceil_div(a.n, pack_rows) * pack_rows + tile.row + row;
+    const u32 judged = load_global(reinterpret_cast<const u32*>(a.out + a.rows_at + index * 8 + 4));
+    const bool wide = (judged >> 16 & pack_wide) != 0;
+    const bool split = wide && spec.for_fp8;
+    const PackWindows windows = split ? find_windows(exponents) : PackWindows{};
+    u32 bytes = 0;
+#pragma unroll
+    for (int i = 0; i < pack_blocks; ++i) {
+        const bool is_there = exists && tile.k_block * pack_blocks + i < ceil_div(a.k, pack_block);
+        int top = int(judged << 16) >> 16;
+#pragma unroll
+        for (int window = 0; window < pack_blocks; ++window) {
+            if (split && windows.of_block[i] == window) top = windows.top[window];
+        }
+        const int byte = scale_byte<spec>(from_lane(scale, quad + i), exponents[i], wide, top, windows.of_block[i]);
+        bytes |= u32(is_there ? byte : spec.for_fp8 ? 2 * pack_top_exponent : 0) << 8 * i;
+    }
+    if (own != 0) return;
+    u8* const scales = tile.to + pack_tile_words * 4;
+    store_global(reinterpret_cast<u32*>(scales) + row_place(row), bytes);
+    if (a.windows == 0) return;
+    store_shared(shared.windows[row], wide ? windows.count : 0);
+    u8* const tops = scales + pack_rows * pack_blocks + 16;
+    for (int window = 0; window < a.windows; ++window) {
+        int top = window == 0 && !wide ? pack_top_exponent : -128;
+#pragma unroll
+        for (int i = 0; i < pack_blocks; ++i) {
+            if (wide && i == window && i < windows.count) top = windows.top[i] == pack_no_exponent ? 0 : windows.top[i];
+        }
+        store_global(tops + window * pack_rows + row_place(row), u8(top));
+    }
+}
+
+/// The head of a tile's windows: how many its rows have at most, and which rows are wide. By one thread.
+TILEWRIGHT_DEVICE void store_window_head(const PackShared& shared, u8* to) {
+    int most = 1;
+    u32 wide[2] = {};
+    for (int row = 0; row < pack_rows; ++row) {
+        const int windows = load_shared(shared.windows[row]);
+        most = max(most, windows);
+        const u32 bit = windows != 0 ? 1U << (row / 16 * 8 + row % 8) : 0U;
+        if (row % 16 < 8) {
+            wide[0] |= bit;
+        } else {
+            wide[1] |= bit;
+        }
+    }
+    u32* const words = reinterpret_cast<u32*>(to);
+    store_global(words, u32(most));
+    store_global(words + 1, 0U);
+    store_global(words + 2, wide[0]);
+    store_global(words + 3, wide[1]);
+}
+
+/// Eight scales of a row of NVFP4, as they are; the four lanes have two each.
+TILEWRIGHT_DEVICE void store_nvfp4_scales(const PackArguments& a, const PackTile& tile, int row) {
+    const int quad = lane_index() / 4 * 4, own = lane_index() % 4;
+    u32 pair = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int column = (tile.k_block * pack_blocks + own) * 2 + i;
+        if (tile.row + row < a.n && column < ceil_div(a.k, 16)) {
+            pair |= u32(load_scale(a, tile.group, tile.row + row, column)) << 8 * i;
+        }
+    }
+    u32 words[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        words[i] = u32(from_lane(int(pair), quad + 2 * i)) | u32(from_lane(int(pair), quad + 2 * i + 1)) << 16;
+    }
+    if (own != 0) return;
+    u32* const to = reinterpret_cast<u32*>(tile.to) + pack_tile_words + row_place(row) * 2;
+    store_global(to, words[0]);
+    store_global(to + 1, words[1]);
+}
+
+template <PackSpec spec>
+__global__ void __launch_bounds__(quantize_threads, 2) pack_tiles(const __grid_constant__ PackArguments a) {
+    auto& shared = shared_memory<PackShared>();
+    const PackTile tile = pack_tile(a);
+    const int row = thread_index() / pack_blocks, own = thread_index() % pack_blocks;
+    const int column = tile.k_block * pack_blocks + own;
+    PackBlock block;
+    if (tile.row + row < a.n && column < ceil_div(a.k, pack_block)) {
+        block = load_block<spec>(a, tile.group, tile.row + row, column);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) store_shared(shared.codes[row * pack_row_words + own * 4 + i], block.words[i]);
+    if constexpr (spec.mxfp4) {
+        store_mxfp4_scales<spec>(a, tile, row, block.any(), shared);
+    } else {
+        store_nvfp4_scales(a, tile, row);
+    }
+    sync_block();
+    store_codes<spec>(shared, tile.to);
+    if (spec.mxfp4 && a.windows != 0 && thread_index() == 0) {
+        store_window_head(shared, tile.to + pack_tile_words * 4 + pack_rows * pack_blocks);
+    }
+}
+
+/// All of the first block's threads: bytes [begin, end) become zeros.
+TILEWRIGHT_DEVICE void clear(u8* out, i64 begin, i64 end) {
+    for (i64 i = begin + thread_index(); i < end; i += quantize_threads) store_global(out + i, u8{0});
+}
+
+/// The first block: the header and what is between sections. Each other one: the scales of a row that is kept.
+template <PackSpec spec>
+__global__ void __launch_bounds__(quantize_threads, 2) pack_rest(const __grid_constant__ PackArguments a) {
+    if (block_index() > 0) {
+        const i64 kept = load_global(a.kept_rows + block_index() - 1);
+        u8* const to = a.out + a.kept_at + 8 + i64(block_index() - 1) * a.kept_row_bytes;
+        if (thread_index() < 8) store_global(to + thread_index(), u8(kept >> 8 * thread_index()));
+        const int columns = ceil_div(a.k, pack_block);
+        for (int i = thread_index(); i < int(a.kept_row_bytes) - 8; i += quantize_threads) {
+            store_global(to + 8 + i, i < columns ? u8(load_scale(a, int(kept / a.n), int(kept % a.n), i)) : u8{0});
+        }
+        return;
+    }
+    const int thread = thread_index();
+    if (thread < 32) store_global(reinterpret_cast<u32*>(a.out) + thread, a.header[thread]);
+    float* const scales = reinterpret_cast<float*>(a.out + 128);
+    for (int i = thread; i < a.tensor_scale_count; i += quantize_threads) {
+        store_global(scales + i, load_global(a.tensor_scales + i * a.tensor_scale_stride));
+    }
+    clear(a.out, 128 + i64(a.tensor_scale_count) * 4, a.rows_at);
+    const i64 tiles = i64(a.groups) * ceil_div(a.n, pack_rows) * ceil_div(a.k, pack_k);
+    clear(a.out, a.tiles_at + tiles * a.tile_bytes, a.kept_at);
+    if (!spec.mxfp4) return;
+    clear(a.out, a.kept_at + 4, a.kept_at + 8);
+    if (thread == 0) store_global(reinterpret_cast<u32*>(a.out + a.kept_at), u32(a.kept));
+    clear(a.out, a.kept_at + 8 + a.kept * a.kept_row_bytes, a.bytes);
+}
+
+}  // namespace tilewright::hopper

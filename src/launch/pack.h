@@ -1,0 +1,64 @@
+// What packing FP4 weights on a GPU launches: a kernel that judges rows, then, when the host knows how long the packed
+// weights are, those that write them. No CUDA.
+#pragma once
+
+#include <tilewright/packed.h>
+#include <tilewright/problem.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/packed_layout.h"
+#include "hopper/quantize/arguments.h"
+#include "hopper/quantize/quantizer.h"
+
+namespace tilewright::launch {
+
+enum class PackStep : std::uint8_t { judge_rows, pack_tiles, pack_rest };
+
+/// What names a kernel.
+struct PackKernel {
+    PackStep step = PackStep::judge_rows;
+    hopper::PackSpec spec{};
+
+    bool operator==(const PackKernel&) const = default;
+};
+
+struct PackLaunch {
+    PackKernel kernel{};
+    hopper::PackArguments arguments{};
+    int blocks = 0;
+};
+
+/// What the host has learnt of the weights.
+struct PackedPlan {
+    formats::PackedSections sections{};
+    std::vector<std::int64_t> kept_rows{};
+    std::int64_t bytes = 0;
+};
+
+/// Whether kernels serve the weights, in which `check_packable` finds nothing: what they do not serve in words.
+std::string unserved_by_packing(const Operand& weights);
+
+/// `judgements`: a byte for each row of all groups, in memory of the GPU. `out`: of the packed weights, or null.
+PackLaunch lower_judging(const Operand& weights, PackedFor activations, void* judgements, void* out);
+
+PackedPlan packed_plan(const Operand& weights, std::span<const std::uint8_t> judgements);
+
+/// `kept_rows`: the plan's, in memory of the GPU. Where `lower_judging` has written rows.
+std::vector<PackLaunch> lower_packing(const Operand& weights, PackedFor activations, const PackedPlan& plan,
+                                      const std::int64_t* kept_rows, void* out);
+
+/// "tilewright::hopper::pack_tiles<tilewright::hopper::PackSpec{...}>"
+std::string kernel_expression(const PackKernel& kernel);
+int shared_bytes(const PackKernel& kernel);
+/// What the kernel pack holds: MXFP4 for fp8.
+std::vector<PackKernel> shipped_packers();
+
+/// The program that these expressions are instantiations of.
+inline constexpr const char* pack_source =
+    "#include \"hopper/quantize/pack_tiles.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+
+}  // namespace tilewright::launch

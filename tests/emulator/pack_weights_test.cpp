@@ -1,0 +1,161 @@
+// The kernels that pack weights on the emulator against the CPU's packing, byte for byte, and what is behind the packed
+// weights, which neither writes.
+#include <gtest/gtest.h>
+#include <tilewright/packed.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "emulator/emulator.h"
+#include "emulator/primitives.h"
+#include "formats/fp4_weights.h"
+#include "hopper/quantize/pack_tiles.h"
+#include "launch/pack.h"
+
+namespace tilewright::tests {
+namespace {
+
+using formats::fill_block;
+using formats::mxfp4;
+using formats::nvfp4;
+using formats::random_weights;
+using formats::scale_of_block;
+using hopper::PackSpec;
+using launch::PackKernel;
+using launch::PackLaunch;
+using launch::PackStep;
+using Kernels = std::map<std::string, void (*)(const PackLaunch&)>;
+
+template <PackSpec spec>
+void add(Kernels& kernels) {
+    kernels[kernel_expression(PackKernel{PackStep::judge_rows, spec})] = [](const PackLaunch& launch) {
+        hopper::judge_rows<spec>(launch.arguments);
+    };
+    kernels[kernel_expression(PackKernel{PackStep::pack_tiles, spec})] = [](const PackLaunch& launch) {
+        hopper::pack_tiles<spec>(launch.arguments);
+    };
+    kernels[kernel_expression(PackKernel{PackStep::pack_rest, spec})] = [](const PackLaunch& launch) {
+        hopper::pack_rest<spec>(launch.arguments);
+    };
+}
+
+const Kernels& kernels() {
+    static const Kernels all = [] {
+        Kernels list;
+        add<PackSpec{}>(list);
+        add<PackSpec{.vectors = false}>(list);
+        add<PackSpec{.for_fp8 = false}>(list);
+        add<PackSpec{.for_fp8 = false, .vectors = false}>(list);
+        add<PackSpec{.mxfp4 = false, .for_fp8 = false}>(list);
+        add<PackSpec{.mxfp4 = false, .for_fp8 = false, .vectors = false}>(list);
+        return list;
+    }();
+    return all;
+}
+
+void run(const PackLaunch& launch) {
+    if (launch.blocks == 0) return;
+    emulator::launch({.blocks = launch.blocks,
+                      .threads = hopper::quantize_threads,
+                      .shared_bytes = shared_bytes(launch.kernel),
+                      .seed = 5,
+                      .registers = 128},
+                     [&] { kernels().at(kernel_expression(launch.kernel))(launch); });
+}
+
+constexpr std::uint8_t untouched = 0xA5;
+
+/// As src/cuda/packing.cpp does it, with `behind` bytes behind the packed weights.
+std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor activations, std::int64_t behind) {
+    const Dims& shape = weights.values.shape;
+    const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
+    const bool judged = weights.granularity == Granularity::block_1x32;
+    std::vector<std::uint8_t> judgements(judged ? static_cast<std::size_t>(rows) : 0, untouched);
+    run(launch::lower_judging(weights, activations, judgements.data(), nullptr));
+    const launch::PackedPlan plan = launch::packed_plan(weights, judgements);
+    std::vector<std::uint8_t> out(static_cast<std::size_t>(plan.bytes + behind), untouched);
+    run(launch::lower_judging(weights, activations, judgements.data(), out.data()));
+    for (const PackLaunch& each :
+         launch::lower_packing(weights, activations, plan, plan.kept_rows.data(), out.data())) {
+        run(each);
+    }
+    return out;
+}
+
+void expect_cpu_bytes(const Operand& weights, PackedFor activations, const std::string& what) {
+    SCOPED_TRACE(what + " " + to_string(weights.values.shape) + " for " + std::string(name(activations)));
+    constexpr std::int64_t behind = 64;
+    const OwnedPackedWeights expected = pack_weights(weights, activations);
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(expected.packed.bytes + behind), untouched);
+    std::memcpy(bytes.data(), expected.packed.data, static_cast<std::size_t>(expected.packed.bytes));
+    const std::vector<std::uint8_t> given = pack_by_kernels(weights, activations, behind);
+    ASSERT_EQ(given.size(), bytes.size());
+    int wrong = 0;
+    for (std::size_t i = 0; i < bytes.size() && wrong < 4; ++i) {
+        if (given[i] == bytes[i]) continue;
+        ADD_FAILURE() << "byte " << i << " is " << int(given[i]) << ", the CPU's " << int(bytes[i]);
+        ++wrong;
+    }
+}
+
+constexpr PackedFor both[] = {PackedFor::fp8, PackedFor::bf16};
+
+TEST(PackWeights, OfAnyShape) {
+    for (const OperandRecipe& recipe : {mxfp4, nvfp4}) {
+        for (const PackedFor activations : both) {
+            for (const Dims& shape : {Dims{1, 2}, Dims{64, 128}, Dims{65, 130}, Dims{200, 72}, Dims{140, 480},
+                                      Dims{3, 70, 96}, Dims{0, 128}, Dims{8, 0}, Dims{0, 64, 64}}) {
+                expect_cpu_bytes(random_weights(recipe, shape, 110, 120).operand(), activations, name(recipe));
+            }
+        }
+    }
+}
+
+TEST(PackWeights, OfAnyScales) {
+    for (const PackedFor activations : both) {
+        for (const int most : {5, 127, 200, 255}) {
+            for (const int difference : {0, 12, 121, 255}) {
+                const int least = std::max(most - difference, 0);
+                expect_cpu_bytes(random_weights(mxfp4, {67, 320}, least, most).operand(), activations,
+                                 "scales from " + std::to_string(least) + " to " + std::to_string(most));
+            }
+        }
+        expect_cpu_bytes(random_weights(nvfp4, {67, 320}, 0, 255).operand(), activations, "nvfp4");
+    }
+}
+
+TEST(PackWeights, WithBlocksOfZerosNanAndAWideRow) {
+    for (const PackedFor activations : both) {
+        const OwnedOperand weights = random_weights(mxfp4, {130, 256}, 120, 122);
+        const Operand& operand = weights.operand();
+        for (std::int64_t row = 0; row < 130; ++row) {
+            if (row % 5 == 0) fill_block(operand, row, row % 8, row % 2 == 0 ? 0 : 8);
+            if (row % 10 == 0)
+                scale_of_block(operand, row, row % 8) = static_cast<std::uint8_t>(row % 3 == 0 ? 127 : row);
+            if (row % 17 == 0) scale_of_block(operand, row, 3) = 255;
+        }
+        scale_of_block(operand, 77, 6) = 60;
+        expect_cpu_bytes(operand, activations, "zeros and NaN");
+    }
+}
+
+TEST(PackWeights, FromRowsAndScalesThatAreNotAligned) {
+    const OwnedOperand weights = random_weights(mxfp4, {2, 66, 256}, 100, 130);
+    Operand view = weights.operand();
+    view.values.shape = {2, 66, 190};  // the first of each row, whose scales go on behind
+    view.scales.shape = {2, 66, 6};
+    expect_cpu_bytes(view, PackedFor::fp8, "a part of rows");
+    view.values.data = static_cast<std::uint8_t*>(view.values.data) + 3;
+    view.scales.data = static_cast<std::uint8_t*>(view.scales.data) + 1;
+    expect_cpu_bytes(view, PackedFor::fp8, "bytes that no vector may load");
+    std::vector<std::uint8_t> turned(2 * 6 * 66);
+    for (std::size_t i = 0; i < turned.size(); ++i) turned[i] = static_cast<std::uint8_t>(115 + i % 9);
+    view.scales.data = turned.data();
+    view.scales.strides = {6 * 66, 1, 66};
+    expect_cpu_bytes(view, PackedFor::bf16, "scales along n");
+}
+
+}  // namespace
+}  // namespace tilewright::tests
