@@ -91,7 +91,8 @@ public:
         std::vector<std::uint64_t> words(report_.size() / sizeof(std::uint64_t));
         report_.download(words.data(), report_.size());
         if (std::any_of(words.begin(), words.begin() + report_words, [](std::uint64_t word) { return word != 0; })) {
-            throw Error("the kernel with stamps timed out");
+            throw Error(fmt::format("the kernel with stamps left a report: {:#x}",
+                                    fmt::join(words.begin(), words.begin() + report_words, " ")));
         }
         for (const int block : shown_blocks) {
             if (block < stamped_.blocks) text += block_lines(words, block);

@@ -108,7 +108,8 @@ std::vector<PackLaunch> lower_packing(const Operand& weights, PackedFor activati
     static_assert(sizeof header <= sizeof arguments.header);
     std::memcpy(arguments.header, &header, sizeof header);
     tiles.kernel = {PackStep::pack_tiles, spec_of(weights, arguments, activations)};
-    tiles.blocks = static_cast<int>(sections.groups * sections.row_tiles() * sections.k_blocks());
+    tiles.blocks = static_cast<int>(sections.groups * sections.row_tiles() *
+                                    ceil_div<std::int64_t>(sections.k_blocks(), hopper::pack_run_tiles));
     PackLaunch rest = tiles;
     rest.kernel.step = PackStep::pack_rest;
     rest.blocks = 1 + arguments.kept;

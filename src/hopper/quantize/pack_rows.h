@@ -98,6 +98,14 @@ struct JudgedRow {
     bool nan = false;
     bool zero_scales_differ = false;
 
+    TILEWRIGHT_DEVICE void include(int scale, bool any) {
+        const int exponent = exponent_of(scale, any);
+        nan = nan || scale == ue8m0_nan;
+        zero_scales_differ = zero_scales_differ || (!any && scale != ue8m0_bias);
+        if (exponent == pack_no_exponent) return;
+        largest = max(largest, exponent);
+        smallest = min(smallest, exponent);
+    }
     TILEWRIGHT_DEVICE bool empty() const { return largest < smallest; }
     TILEWRIGHT_DEVICE bool wide(int range) const { return !empty() && largest - smallest > range; }
 };
@@ -106,14 +114,20 @@ struct JudgedRow {
 template <PackSpec spec>
 TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, int group, int row) {
     JudgedRow judged;
-    for (int column = lane_index(); column < ceil_div(a.k, pack_block); column += warp_threads) {
-        const bool any = load_block<spec>(a, group, row, column).any();
-        const int scale = load_scale(a, group, row, column), exponent = exponent_of(scale, any);
-        judged.nan = judged.nan || scale == ue8m0_nan;
-        judged.zero_scales_differ = judged.zero_scales_differ || (!any && scale != ue8m0_bias);
-        if (exponent == pack_no_exponent) continue;
-        judged.largest = max(judged.largest, exponent);
-        judged.smallest = min(judged.smallest, exponent);
+    constexpr int at_once = 4;  // blocks of a lane whose loads are under way
+    for (int first = lane_index(); first < ceil_div(a.k, pack_block); first += at_once * warp_threads) {
+        PackBlock blocks[at_once];
+        int scales[at_once];
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int column = first + i * warp_threads;
+            scales[i] = ue8m0_bias;  // with zeros nothing
+            if (column >= ceil_div(a.k, pack_block)) continue;
+            blocks[i] = load_block<spec>(a, group, row, column);
+            scales[i] = load_scale(a, group, row, column);
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) judged.include(scales[i], blocks[i].any());
     }
     judged.largest = largest_in_warp(judged.largest);
     judged.smallest = -largest_in_warp(-judged.smallest);

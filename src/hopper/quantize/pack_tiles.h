@@ -18,24 +18,54 @@ static_assert(sizeof(PackShared) == pack_shared_bytes);
 /// Where a row's scales and exponents are among those of a tile.
 TILEWRIGHT_DEVICE int row_place(int row) { return (row / 16 * 8 + row % 8) * 2 + row % 16 / 8; }
 
-struct PackTile {
+/// Tiles of one row tile that a block writes one after another.
+struct PackRun {
     int group = 0;
-    int row = 0;  // the first
-    int k_block = 0;
-    u8* to = nullptr;
+    int row_tile = 0;
+    int begin = 0;  // k-blocks
+    int end = 0;
+
+    TILEWRIGHT_DEVICE int first_row() const { return row_tile * pack_rows; }
 };
 
-TILEWRIGHT_DEVICE PackTile pack_tile(const PackArguments& a) {
+TILEWRIGHT_DEVICE PackRun pack_run(const PackArguments& a) {
     const int row_tiles = ceil_div(a.n, pack_rows), k_blocks = ceil_div(a.k, pack_k);
-    const int group = block_index() / (row_tiles * k_blocks), rest = block_index() % (row_tiles * k_blocks);
-    const int row_tile = rest / k_blocks, k_block = rest % k_blocks;
+    const int runs = ceil_div(k_blocks, pack_run_tiles);
+    const int rest = block_index() % (row_tiles * runs), begin = rest % runs * pack_run_tiles;
+    return {.group = block_index() / (row_tiles * runs),
+            .row_tile = rest / runs,
+            .begin = begin,
+            .end = min(begin + pack_run_tiles, k_blocks)};
+}
+
+TILEWRIGHT_DEVICE u8* tile_at(const PackArguments& a, const PackRun& run, int k_block) {
+    const int row_tiles = ceil_div(a.n, pack_rows), k_blocks = ceil_div(a.k, pack_k);
     // The two row tiles of 128 rows are next to each other.
-    const int first = row_tile / 2 * 2, together = min(2, row_tiles - first);
-    const i64 index = i64(group) * row_tiles * k_blocks + first * k_blocks + k_block * together + row_tile % 2;
-    return {.group = group,
-            .row = row_tile * pack_rows,
-            .k_block = k_block,
-            .to = a.out + a.tiles_at + index * a.tile_bytes};
+    const int first = run.row_tile / 2 * 2, together = min(2, row_tiles - first);
+    const i64 index = i64(run.group) * row_tiles * k_blocks + first * k_blocks + k_block * together + run.row_tile % 2;
+    return a.out + a.tiles_at + index * a.tile_bytes;
+}
+
+/// What a thread has of a tile: 32 codes of a row, and their scales (NVFP4: two).
+struct PackInput {
+    PackBlock codes{};
+    int scales = 0;
+};
+
+template <PackSpec spec>
+TILEWRIGHT_DEVICE PackInput load_input(const PackArguments& a, const PackRun& run, int k_block) {
+    const int row = run.first_row() + thread_index() / pack_blocks;
+    const int column = k_block * pack_blocks + thread_index() % pack_blocks;
+    PackInput input;
+    if (row >= a.n || k_block >= run.end || column >= ceil_div(a.k, pack_block)) return input;
+    input.codes = load_block<spec>(a, run.group, row, column);
+    if constexpr (spec.mxfp4) {
+        input.scales = load_scale(a, run.group, row, column);
+    } else {
+        input.scales = load_scale(a, run.group, row, 2 * column);
+        if (2 * column + 1 < ceil_div(a.k, 16)) input.scales |= load_scale(a, run.group, row, 2 * column + 1) << 8;
+    }
+    return input;
 }
 
 /// Eight codes of a row's 32 of k, as lane t of a quad takes them (packed_place). fp8: nibble j is the code of
@@ -87,40 +117,37 @@ TILEWRIGHT_DEVICE int scale_byte(int scale, int exponent, bool wide, int top, in
     return (exponent == pack_no_exponent ? unused : unused + exponent - top) | window << 4;
 }
 
-/// The scales of a row of MXFP4, and its windows, by the four lanes that have its blocks.
+/// The scales of a row of MXFP4, and its windows, by the four lanes that have its blocks. `judged`: the second word of
+/// its PackedRow.
 template <PackSpec spec>
-TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackTile& tile, int row, bool any,
-                                          PackShared& shared) {
-    const int quad = lane_index() / 4 * 4, own = lane_index() % 4;
-    const int column = tile.k_block * pack_blocks + own;
-    const bool exists = tile.row + row < a.n, counts = exists && column < ceil_div(a.k, pack_block);
-    const int scale = counts ? load_scale(a, tile.group, tile.row + row, column) : ue8m0_nan;
+TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackRun& run, int k_block, u32 judged,
+                                          const PackInput& input, u8* to, PackShared& shared) {
+    const int quad = lane_index() / 4 * 4, row = thread_index() / pack_blocks;
+    const int blocks = run.first_row() + row < a.n ? ceil_div(a.k, pack_block) - k_block * pack_blocks : 0;
+    const bool exists = lane_index() % 4 < blocks;
+    const int exponent = exists ? exponent_of(input.scales, input.codes.any()) : pack_no_exponent;
     int exponents[pack_blocks];
 #pragma unroll
-    for (int i = 0; i < pack_blocks; ++i) exponents[i] = from_lane(exponent_of(scale, any), quad + i);
-    const i64 index = i64(tile.group) * ceil_div(a.n, pack_rows) * pack_rows + tile.row + row;
-    const u32 judged = load_global(reinterpret_cast<const u32*>(a.out + a.rows_at + index * 8 + 4));
-    const bool wide = (judged >> 16 & pack_wide) != 0;
-    const bool split = wide && spec.for_fp8;
+    for (int i = 0; i < pack_blocks; ++i) exponents[i] = from_lane(exponent, quad + i);
+    const bool wide = (judged >> 16 & pack_wide) != 0, split = wide && spec.for_fp8;
     const PackWindows windows = split ? find_windows(exponents) : PackWindows{};
     u32 bytes = 0;
 #pragma unroll
     for (int i = 0; i < pack_blocks; ++i) {
-        const bool is_there = exists && tile.k_block * pack_blocks + i < ceil_div(a.k, pack_block);
         int top = int(judged << 16) >> 16;
 #pragma unroll
         for (int window = 0; window < pack_blocks; ++window) {
             if (split && windows.of_block[i] == window) top = windows.top[window];
         }
-        const int byte = scale_byte<spec>(from_lane(scale, quad + i), exponents[i], wide, top, windows.of_block[i]);
-        bytes |= u32(is_there ? byte : spec.for_fp8 ? 2 * pack_top_exponent : 0) << 8 * i;
+        const int scale = from_lane(input.scales, quad + i);
+        const int byte = scale_byte<spec>(scale, exponents[i], wide, top, windows.of_block[i]);
+        bytes |= u32(i < blocks ? byte : spec.for_fp8 ? 2 * pack_top_exponent : 0) << 8 * i;
     }
-    if (own != 0) return;
-    u8* const scales = tile.to + pack_tile_words * 4;
-    store_global(reinterpret_cast<u32*>(scales) + row_place(row), bytes);
+    if (lane_index() % 4 != 0) return;
+    store_global(reinterpret_cast<u32*>(to) + row_place(row), bytes);
     if (a.windows == 0) return;
     store_shared(shared.windows[row], wide ? windows.count : 0);
-    u8* const tops = scales + pack_rows * pack_blocks + 16;
+    u8* const tops = to + pack_rows * pack_blocks + 16;
     for (int window = 0; window < a.windows; ++window) {
         int top = window == 0 && !wide ? pack_top_exponent : -128;
 #pragma unroll
@@ -153,48 +180,47 @@ TILEWRIGHT_DEVICE void store_window_head(const PackShared& shared, u8* to) {
 }
 
 /// Eight scales of a row of NVFP4, as they are; the four lanes have two each.
-TILEWRIGHT_DEVICE void store_nvfp4_scales(const PackArguments& a, const PackTile& tile, int row) {
-    const int quad = lane_index() / 4 * 4, own = lane_index() % 4;
-    u32 pair = 0;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const int column = (tile.k_block * pack_blocks + own) * 2 + i;
-        if (tile.row + row < a.n && column < ceil_div(a.k, 16)) {
-            pair |= u32(load_scale(a, tile.group, tile.row + row, column)) << 8 * i;
-        }
-    }
+TILEWRIGHT_DEVICE void store_nvfp4_scales(const PackInput& input, u8* to) {
+    const int quad = lane_index() / 4 * 4, row = thread_index() / pack_blocks;
     u32 words[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        words[i] = u32(from_lane(int(pair), quad + 2 * i)) | u32(from_lane(int(pair), quad + 2 * i + 1)) << 16;
+        words[i] = u32(from_lane(input.scales, quad + 2 * i)) | u32(from_lane(input.scales, quad + 2 * i + 1)) << 16;
     }
-    if (own != 0) return;
-    u32* const to = reinterpret_cast<u32*>(tile.to) + pack_tile_words + row_place(row) * 2;
-    store_global(to, words[0]);
-    store_global(to + 1, words[1]);
+    if (lane_index() % 4 != 0) return;
+    u32* const scales = reinterpret_cast<u32*>(to) + row_place(row) * 2;
+    store_global(scales, words[0]);
+    store_global(scales + 1, words[1]);
 }
 
+/// The next tile is loaded while one is written.
 template <PackSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) pack_tiles(const __grid_constant__ PackArguments a) {
     auto& shared = shared_memory<PackShared>();
-    const PackTile tile = pack_tile(a);
-    const int row = thread_index() / pack_blocks, own = thread_index() % pack_blocks;
-    const int column = tile.k_block * pack_blocks + own;
-    PackBlock block;
-    if (tile.row + row < a.n && column < ceil_div(a.k, pack_block)) {
-        block = load_block<spec>(a, tile.group, tile.row + row, column);
-    }
+    const PackRun run = pack_run(a);
+    const int row = thread_index() / pack_blocks;
+    const i64 index = i64(run.group) * ceil_div(a.n, pack_rows) * pack_rows + run.first_row() + row;
+    const u32 judged = load_global(reinterpret_cast<const u32*>(a.out + a.rows_at + index * 8 + 4));
+    PackInput input = load_input<spec>(a, run, run.begin);
+    for (int k_block = run.begin; k_block < run.end; ++k_block) {
+        const PackInput next = load_input<spec>(a, run, k_block + 1);
+        u8* const to = tile_at(a, run, k_block);
+        u8* const scales = to + pack_tile_words * 4;
+        u32* const own = &shared.codes[row * pack_row_words + thread_index() % pack_blocks * 4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) store_shared(shared.codes[row * pack_row_words + own * 4 + i], block.words[i]);
-    if constexpr (spec.mxfp4) {
-        store_mxfp4_scales<spec>(a, tile, row, block.any(), shared);
-    } else {
-        store_nvfp4_scales(a, tile, row);
-    }
-    sync_block();
-    store_codes<spec>(shared, tile.to);
-    if (spec.mxfp4 && a.windows != 0 && thread_index() == 0) {
-        store_window_head(shared, tile.to + pack_tile_words * 4 + pack_rows * pack_blocks);
+        for (int i = 0; i < 4; ++i) store_shared(own[i], input.codes.words[i]);
+        if constexpr (spec.mxfp4) {
+            store_mxfp4_scales<spec>(a, run, k_block, judged, input, scales, shared);
+        } else {
+            store_nvfp4_scales(input, scales);
+        }
+        sync_block();
+        store_codes<spec>(shared, to);
+        if (spec.mxfp4 && a.windows != 0 && thread_index() == 0) {
+            store_window_head(shared, scales + pack_rows * pack_blocks);
+        }
+        sync_block();
+        input = next;
     }
 }
 

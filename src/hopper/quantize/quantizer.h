@@ -86,7 +86,8 @@ inline constexpr int quantize_warps = quantize_threads / warp_threads;
 inline constexpr int lane_tokens = 4;
 inline constexpr int lane_features = 16;
 inline constexpr int row_lanes = quantize_block / lane_features;
-inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;                    // PackShared
+inline constexpr int pack_run_tiles = 8;                              // that a block packs one after another
+inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;  // PackShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
 
 /// Packing FP4 weights (pack_rows.h, pack_tiles.h).
