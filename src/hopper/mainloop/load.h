@@ -244,12 +244,12 @@ private:
 
     Shared<tile>& shared_;
     const Arguments& arguments_;
+    [[no_unique_address]] Stamps<tile> stamp_{arguments_};
     WorkTiles<tile> tiles_;
     KSlice slice_;
     PipelineState<tile.stages> ring_{.phase = 1};
     int done_ = 0;  // k-blocks of the first tile that `begin` loaded
     int budget_ = wait_budget;
-    [[no_unique_address]] Stamps<tile> stamp_{arguments_};
 };
 
 }  // namespace tilewright::hopper
