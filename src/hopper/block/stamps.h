@@ -27,6 +27,7 @@ public:
         if (count_ == Stamp::per_warp()) return;
         if (lane_index() == 0) store_global(next_ + count_, Stamp::pack(event, sm_clock()).word);
         ++count_;
+        sync_warp();  // wgmma and stmatrix take whole warps
     }
 
 private:
