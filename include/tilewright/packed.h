@@ -66,8 +66,8 @@ PackedWeights packed_weights(const void* data, std::int64_t bytes);
 /// finding, here and below.
 std::int64_t packed_bytes(const Operand& weights, PackedFor activations);
 
-/// Packs into `out`, `packed_bytes` of memory where the weights are; on a GPU aligned to 128 bytes, and written when this
-/// returns, by kernels in `how.stream`. The same weights give the same bytes, on the CPU and on a GPU.
+/// Packs into `out`, `packed_bytes` of memory where the weights are; on a GPU aligned to 128 bytes, and written when
+/// this returns, by kernels in `how.stream`. The same weights give the same bytes, on the CPU and on a GPU.
 PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
                            const ConversionOptions& how);
 
