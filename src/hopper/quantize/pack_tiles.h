@@ -103,10 +103,7 @@ TILEWRIGHT_DEVICE void store_codes(const PackShared& shared, u8* to) {
     const auto word = [&](int below, int step) {
         return int(packed_word<spec>(&shared.codes[(row + below) * pack_row_words + (2 * half + step) * 4], t));
     };
-    const IntQuad quad{{word(0, 0), word(8, 0), word(0, 1), word(8, 1)}};
-    u32* const words = reinterpret_cast<u32*>(to) + thread * 4;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) store_global(words + i, u32(quad.values[i]));
+    store_global(reinterpret_cast<IntQuad*>(to) + thread, IntQuad{{word(0, 0), word(8, 0), word(0, 1), word(8, 1)}});
 }
 
 /// The byte of a block's scale. `top`: what its exponent is relative to.
