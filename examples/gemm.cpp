@@ -19,7 +19,7 @@ int main() {
     for (float& value : w) value = normal(random);
 
     // One scale for each 128 values of a token, one for each 128 x 128 block of the weights, as DeepSeek-V3 does.
-    const Recipe recipe = parse_recipe("1x128:128x128").value();
+    const Recipe recipe = recipe_named("1x128:128x128");
     const OwnedOperand a = quantize(row_major(x.data(), Format::f32, {m, k}), {.recipe = recipe.a});
     const OwnedOperand b = quantize(row_major(w.data(), Format::f32, {n, k}), {.recipe = recipe.b});
 

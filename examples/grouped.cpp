@@ -23,7 +23,7 @@ int main() {
     for (float& value : weights) value = normal(random);
 
     // Activations in MXFP8, weights in MXFP4: a quarter of the bytes of bf16, no padding between experts.
-    const Recipe recipe = parse_recipe("mxfp8:mxfp4").value();
+    const Recipe recipe = recipe_named("mxfp8:mxfp4");
     const OwnedOperand a = quantize(row_major(tokens.data(), Format::f32, {m, k}), {.recipe = recipe.a});
     const OwnedOperand b = quantize(row_major(weights.data(), Format::f32, {groups, n, k}), {.recipe = recipe.b});
 

@@ -52,7 +52,7 @@ std::vector<std::uint16_t> through_experts(const Operand& a, const Operand& b, i
 }
 
 std::vector<std::uint16_t> forward(const Layer& layer) {
-    const Recipe recipe = parse_recipe("1x128:128x128").value();
+    const Recipe recipe = recipe_named("1x128:128x128");
     // Once, when the weights are loaded.
     const OwnedOperand up =
         quantize(row_major(layer.up.data(), Format::f32, {experts, 2 * inner, hidden}), {.recipe = recipe.b});

@@ -77,7 +77,9 @@ public:
     OwnedPackedWeights() = default;
     explicit OwnedPackedWeights(std::int64_t bytes);
 
-    operator const PackedWeights&() const { return packed; }
+    operator const PackedWeights&() const& { return packed; }
+    /// A copy of the view would outlive a temporary's memory: keep the OwnedPackedWeights in a variable.
+    operator PackedWeights() const&& = delete;
 
     PackedWeights packed{};
 

@@ -45,8 +45,9 @@ constexpr bool is_k_grouped(Grouping grouping) {
            grouping == Grouping::k_grouped_flat;
 }
 
-/// Sizes are int32 or int64, live where the operands live, and are clamped into the buffers, never trusted.
-/// Rows that belong to no group are not written.
+/// Sizes are int32 or int64, live where the operands live, and are clamped into the buffers, never trusted: on a GPU
+/// they are not known when the call is made, and every backend gives the same result. `validate` with `Check::contents`
+/// says what would be clamped. Rows that belong to no group are not written.
 struct Groups {
     Grouping grouping = Grouping::dense;
     Tensor sizes{};
@@ -132,9 +133,16 @@ struct Problem {
     std::int64_t expected_m = 0;  // masked: typical valid rows of a group, a hint for the planner; 0 = unknown
 };
 
-/// Every mistake in the call, in the caller's words; empty when `backend` can run it. Never throws, never touches the
-/// memory behind the tensors. Shapes alone can be checked by leaving all data pointers null (`Check::shapes`).
-enum class Check : std::uint8_t { shapes, call };
+/// What `validate` looks at.
+enum class Check : std::uint8_t {
+    shapes,    // not at the data pointers, which may all be null
+    call,      // all that `run` asks for; not at the memory behind the tensors
+    contents,  // also the numbers in groups.sizes where they are in host memory: those that `run` clamps are findings,
+               // such as ends that descend, for sizes of groups given as ends (numbers of indices never are)
+};
+
+/// Every mistake in the call, in the caller's words; empty when `backend` can run it, and sizes are as they must be for
+/// `Check::contents`. Never throws.
 std::vector<Finding> validate(const Problem& problem, Backend backend = Backend::automatic, Check check = Check::call);
 
 /// The backend that runs the problem: `backend` itself, or what `automatic` means.

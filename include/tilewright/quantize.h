@@ -83,7 +83,9 @@ public:
     /// Uninitialised memory for [rows, k] or [groups, rows, k]. Throws Error for a recipe or shape that cannot be.
     OwnedOperand(const Dims& shape, const OperandRecipe& recipe);
 
-    operator const Operand&() const { return operand_; }
+    operator const Operand&() const& { return operand_; }
+    /// A copy of the views would outlive a temporary's memory: keep the OwnedOperand in a variable.
+    operator Operand() const&& = delete;
     const Operand& operand() const { return operand_; }
 
 private:

@@ -84,4 +84,10 @@ std::string name(const Recipe& recipe);
 std::optional<OperandRecipe> parse_operand_recipe(std::string_view text);
 std::optional<Recipe> parse_recipe(std::string_view text);
 
+/// The accepted recipe of this name. Throws Error, whose message says which there are.
+Recipe recipe_named(std::string_view text);
+
+/// What messages say of the names of recipes.
+std::string recipe_words();
+
 }  // namespace tilewright

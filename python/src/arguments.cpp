@@ -13,7 +13,7 @@ constexpr std::size_t longest_shown = 60;
 /// Types whose repr is short and complete.
 bool is_shown_in_full(nb::handle value) {
     return value.is_none() || nb::isinstance<nb::str>(value) || nb::isinstance<nb::int_>(value) ||
-           nb::isinstance<nb::float_>(value) || class_name(value) == "dtype";
+           nb::isinstance<nb::float_>(value) || is_dtype(value);
 }
 
 /// Calls a function of Python's C API, whose errors mean that the value is of no use.
@@ -38,6 +38,11 @@ void refuse(const std::string& operand, const std::string& given, const std::str
 }
 
 std::string class_name(nb::handle value) { return nb::cast<std::string>(nb::str(value.type().attr("__name__"))); }
+
+bool is_dtype(nb::handle value) {
+    const std::string type = class_name(value);
+    return type.find("dtype") != std::string::npos || type.find("DType") != std::string::npos;
+}
 
 std::string shown(nb::handle value) {
     if (PyType_Check(value.ptr()) != 0) return "the type " + nb::cast<std::string>(value.attr("__name__"));

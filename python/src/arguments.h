@@ -23,6 +23,10 @@ std::string shown(nb::handle value);
 
 std::string class_name(nb::handle value);
 
+/// Whether it is a dtype of torch, whose type is "dtype", or of numpy: "Float32DType", "dtype[bfloat16]". No type such
+/// as numpy.float32.
+bool is_dtype(nb::handle value);
+
 /// Each throws Error about `argument` where the value is of another kind.
 std::string_view text(nb::handle value, const char* argument, const std::string& expected);
 bool flag(nb::handle value, const char* argument);

@@ -34,12 +34,16 @@ Dims output_shape(const Problem& problem) {
     }
 }
 
-/// Whether both operands have the dimensions that the result's shape is made of. Without them D is left out, so that
-/// messages speak of the caller's operand alone.
+/// Whether both operands have the dimensions that the result's shape is made of, and agree on k: else the size that B
+/// has for n is likely its k. Without that D is left out, so that messages speak of the caller's operands alone.
 bool has_result_shape(const Problem& problem) {
     const bool groups_of_a =
         problem.groups.grouping == Grouping::batched || problem.groups.grouping == Grouping::m_grouped_masked;
-    return problem.a.values.shape.rank() >= (groups_of_a ? 3 : 2) && weights_shape(problem).shape.rank() >= 2;
+    const Tensor& a = problem.a.values;
+    const Tensor b = weights_shape(problem);
+    if (a.shape.rank() < (groups_of_a ? 3 : 2) || b.shape.rank() < 2) return false;
+    return size_from_last(a, a_is_transposed(problem.layout) ? 1 : 0) ==
+           size_from_last(b, b_is_transposed(problem.layout) ? 1 : 0);
 }
 
 /// Rows of no group stay as they are: a new output should not show what memory held before.

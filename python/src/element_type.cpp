@@ -4,6 +4,9 @@
 
 #include <nanobind/stl/string.h>
 
+#include <array>
+#include <string_view>
+
 namespace tilewright::python {
 namespace {
 
@@ -42,6 +45,10 @@ bool serves(Format given, Format expected) {
 
 std::string advice_for(nb::handle array, const ArrayRole& role) {
     const std::string given = dtype_name(array);
+    if (role.integers) {
+        return given.find("torch") == std::string::npos ? "convert it, e.g. x.astype(numpy.int64)"
+                                                        : "convert it, e.g. x.long()";
+    }
     if (role.codes && (given.find("int8") != std::string::npos || given.find("int16") != std::string::npos)) {
         return "name the format of the codes, e.g. format='e4m3'";
     }
@@ -51,12 +58,34 @@ std::string advice_for(nb::handle array, const ArrayRole& role) {
                                                     : "convert it, e.g. x.float()";
 }
 
+/// "float32" of that word, numpy.float32, numpy.dtype("float32") and torch.float32; nothing for other objects.
+std::string dtype_word(nb::handle value) {
+    if (nb::isinstance<nb::str>(value)) return std::string(text(value, "dtype", {}));
+    if (PyType_Check(value.ptr()) != 0) return nb::cast<std::string>(value.attr("__name__"));
+    if (!is_dtype(value)) return {};
+    const std::string word = nb::cast<std::string>(nb::str(value));
+    constexpr std::string_view torch = "torch.";
+    return word.rfind(torch, 0) == 0 ? word.substr(torch.size()) : word;
+}
+
 }  // namespace
 
 std::string dtype_name(nb::handle array) {
     if (!nb::hasattr(array, "dtype")) return class_name(array);
     const nb::object dtype = array.attr("dtype");
     return nb::cast<std::string>(nb::str(nb::handle(dtype)));
+}
+
+Format output_format(nb::handle value, const char* argument) {
+    constexpr std::array formats{Format::bf16, Format::f16, Format::f32};
+    constexpr std::array<std::string_view, 3> full_names{"bfloat16", "float16", "float32"};
+    const std::string given = dtype_word(value);
+    for (std::size_t i = 0; i < formats.size(); ++i) {
+        const bool own_name = nb::isinstance<nb::str>(value) && name(formats[i]) == given;
+        if (own_name || full_names[i] == given) return formats[i];
+    }
+    refuse(argument, shown(value),
+           "one of bf16, f16, f32, bfloat16, float16, float32, or such a dtype of numpy, ml_dtypes or torch");
 }
 
 std::string expected_elements(const ArrayRole& role) {

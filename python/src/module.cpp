@@ -51,7 +51,7 @@ std::vector<Finding> check(nb::handle a, nb::handle b, const nb::dict& group_key
     try {
         const CallOptions options(keywords);
         const Call call(a, b, GroupOptions(group_keywords), options);
-        return call.in_callers_words(validate(call.problem, call.backend));
+        return call.in_callers_words(validate(call.problem, call.backend, Check::contents));
     } catch (const Error& error) {
         if (error.findings().empty()) throw;
         return error.findings();

@@ -1,5 +1,7 @@
 #include "options.h"
 
+#include "element_type.h"
+
 #include <tilewright/error.h>
 
 #include <array>
@@ -51,7 +53,7 @@ constexpr std::array common_keywords{
     Keyword<Common>{"out_dtype",
                     [](Common& o, nb::handle v) {
                         if (v.is_none()) return;
-                        o.out_dtype = format_word(v, "out_dtype", {Format::bf16, Format::f16, Format::f32});
+                        o.out_dtype = output_format(v, "out_dtype");
                     }},
     Keyword<Common>{"c", [](Common& o, nb::handle v) { o.c = given_or_null(v); }},
     Keyword<Common>{"alpha", [](Common& o, nb::handle v) { o.alpha = number(v, "alpha"); }},

@@ -1,6 +1,7 @@
 #include "quantizers.h"
 
 #include "arguments.h"
+#include "element_type.h"
 #include "operand.h"
 #include "stream.h"
 #include "unlocked.h"
@@ -94,7 +95,7 @@ nb::object dequantize_operand(nb::handle given, nb::handle dtype, nb::handle thr
     const PreparedOperand* operand = prepared(given, "");
     if (operand == nullptr) refuse("operand", shown(given), "a Quantized");
     if (operand->operand().packed.given()) refuse("operand", "PackedWeights", "a Quantized", "unpack it first");
-    const Format format = format_word(dtype, "dtype", {Format::f32, Format::bf16, Format::f16});
+    const Format format = output_format(dtype, "dtype");
     const ArrayView out = fresh(operand->values(), operand->operand().values.shape, format, "dtype");
     run_unlocked([&] { dequantize(operand->operand(), out.tensor, how); },
                  [](const std::vector<Finding>& found) { return in_python_words(found, "x"); });

@@ -197,10 +197,8 @@ def encode(x: object | None, format: object | None, saturate: object | None) -> 
 def decode(codes: object | None, format: object | None) -> object:
     """A new array of float32."""
 
-def pack_weights(
-    weights: object | None, activations: object | None, threads: object | None, stream: object | None
-) -> object:
-    """A new array of uint8."""
+def pack_weights(weights: object | None, activations: object | None, threads: object | None, stream: object | None) -> object:
+    """A new array of uint8, where the weights are."""
 
 def unpack_weights(packed: object | None, threads: object | None) -> tuple[object, object, object]:
     """New arrays (values, scales, tensor_scale or None)."""

@@ -9,7 +9,7 @@ layout: how A and B are stored, as in BLAS: nt = A [m, k], B [n, k]; nn = B [k, 
 out: where D goes, bfloat16, float16 or float32; without it a new array of out_dtype (bf16): of torch if A is, on A's
     device, else of numpy (bf16 is ml_dtypes.bfloat16; where ml_dtypes is not installed, its codes as uint16). Arrays of
     other libraries on a GPU need `out`.
-out_dtype: "bf16", "f16" or "f32", for a new array; with `out`, what its elements are where its dtype does not say.
+out_dtype: "bf16", "f16" or "f32", their full names ("float32"), or such a dtype of numpy, ml_dtypes or torch, for a new array; with `out`, what its elements are where its dtype does not say.
 c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
 alpha: D = C + alpha * A B^T, a number within float32's range.
 arithmetic: of the CPU: "fast", in whatever order is fastest, or "bit_exact", the bits that a Hopper GPU returns.
@@ -115,13 +115,13 @@ def gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
     array([[1., 2., 3.],
            [3., 4., 7.]], dtype=float32)
     """
-    return _core.multiply(a, b, groups=_DENSE, options=completed(options))
+    return _core.multiply(a, b, groups=_DENSE, options=completed(options, gemm))
 
 
 @with_options
 def batched_gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
     """A product for each group: A [g, m, k] and B [g, n, k] (layout nt) to D [g, m, n]."""
-    return _core.multiply(a, b, groups=_BATCHED, options=completed(options))
+    return _core.multiply(a, b, groups=_BATCHED, options=completed(options, batched_gemm))
 
 
 @with_options
@@ -157,6 +157,7 @@ def grouped_gemm(
            [0.],
            [4.]], dtype=float32)
     """
+    complete = completed(options, grouped_gemm)
     given = {
         "indices": ("m_grouped_indices", indices),
         "offsets": ("m_grouped_offsets", offsets),
@@ -165,7 +166,7 @@ def grouped_gemm(
     }
     word, grouping, sizes = _one_of(given)
     groups = _groups(grouping, word, sizes, alignment=alignment, expected_m=expected_m)
-    return _core.multiply(a, b, groups=groups, options=completed(options))
+    return _core.multiply(a, b, groups=groups, options=complete)
 
 
 def blocks_gemm(
@@ -178,7 +179,7 @@ def blocks_gemm(
     RuntimeError at a later call.
     """
     groups = _groups("m_grouped_indices", word, indices, index_alignment=alignment)
-    return _core.multiply(a, b, groups=groups, options=completed(options))
+    return _core.multiply(a, b, groups=groups, options=completed(options, blocks_gemm))
 
 
 @with_options
@@ -211,6 +212,7 @@ def k_grouped_gemm(
     >>> k_grouped_gemm(a, b, offsets=[4, 6], out_dtype="f32").tolist()
     [[[4.0], [4.0]], [[2.0], [2.0]]]
     """
+    complete = completed(options, k_grouped_gemm)
     given = {
         "offsets": ("k_grouped", offsets),
         "aligned_offsets": ("k_grouped_aligned_offsets", aligned_offsets),
@@ -218,7 +220,7 @@ def k_grouped_gemm(
     }
     word, grouping, sizes = _one_of(given)
     groups = _groups(grouping, word, sizes, alignment=alignment)
-    return _core.multiply(a, b, groups=groups, options=completed(options))
+    return _core.multiply(a, b, groups=groups, options=complete)
 
 
 @with_options
@@ -233,7 +235,7 @@ def validate(
 ) -> list[Finding]:
     """All that is wrong with a call, empty if it can run. `sizes` is what the grouping's own argument would be."""
     groups = _groups(grouping, "sizes", sizes, alignment=alignment)
-    return _core.validate(a, b, groups=groups, options=completed(options))
+    return _core.validate(a, b, groups=groups, options=completed(options, validate))
 
 
 @with_options
@@ -258,4 +260,4 @@ def explain(
     True
     """
     groups = _groups(grouping, "sizes", sizes, alignment=alignment, expected_m=expected_m)
-    return _core.explain(a, b, groups=groups, options=completed(options))
+    return _core.explain(a, b, groups=groups, options=completed(options, explain))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, TypeVar
 
 from tilewright import _settings
 from tilewright._arrays import Array
 from tilewright._settings import Reproducibility
 
 Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
-OutputFormat: TypeAlias = Literal["bf16", "f16", "f32"]
+OutputFormat: TypeAlias = Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"] | Any
 Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
 Arithmetic: TypeAlias = Literal["fast", "bit_exact", "hopper"]
 Device: TypeAlias = Literal["h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200"]
@@ -66,11 +67,43 @@ DEFAULTS: Options = {
     "device": None,
 }
 
+_KNOWN = frozenset(DEFAULTS)
+# What other libraries call these keywords, and words of ours for the same thing.
+_OTHER_WORDS = {
+    "ends": "offsets",
+    "offs": "offsets",
+    "sizes": "offsets",
+    "group_sizes": "offsets",
+    "m_sizes": "offsets",
+    "dtype": "out_dtype",
+    "output": "out",
+    "output_dtype": "out_dtype",
+}
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def completed(options: Options) -> Options:
-    """The caller's options; where they leave one out or pass None, the setting of the process."""
+def refuse_unknown(function: Callable[..., Any], options: Options) -> NoReturn:
+    """Raises TypeError for the first keyword that `function` does not take: the one meant, and all that it takes."""
+    known = list(inspect.signature(function).parameters)[2:]  # behind a and b
+    unknown = next(name for name in options if name not in _KNOWN)
+    meant = _OTHER_WORDS.get(unknown, "")
+    if meant not in known:
+        meant = next(iter(difflib.get_close_matches(unknown, known, 1)), "")
+    advice = f"; perhaps {meant} is meant" if meant else ""
+    if meant == "offsets" and "sizes" in unknown:
+        advice += ", which takes the running sum of the sizes"
+    words = ", ".join(known)
+    raise TypeError(f"{function.__name__}: unexpected keyword argument '{unknown}'{advice}; there are {words}")
+
+
+def completed(options: Options, function: Callable[..., Any]) -> Options:
+    """The caller's options; where they leave one out or pass None, the setting of the process.
+
+    function: the public one that was called, whose signature the message about an unknown keyword lists.
+    """
+    if not options.keys() <= _KNOWN:
+        refuse_unknown(function, options)
     if options.get("reproducibility") is None:
         options["reproducibility"] = _settings.reproducibility
     if options.get("overlap") is None:

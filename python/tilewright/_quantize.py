@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from tilewright import _core
 from tilewright._arrays import Array
+from tilewright._options import OutputFormat
 
 Format: TypeAlias = Literal["e4m3", "e5m2", "e2m1", "ue8m0", "ue4m3", "bf16", "f16", "f32"]
 
@@ -63,8 +64,8 @@ class Quantized(_core.Operand):
     def __reduce__(self) -> tuple[type[Quantized], tuple[Array, str, Array | None, Array | None]]:
         return type(self), (self.values, self.recipe, self.scales, self.tensor_scale)
 
-    def dequantize(self, dtype: Format = "f32", *, threads: int = 0) -> Array:
-        """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16. Not for transposed values.
+    def dequantize(self, dtype: OutputFormat = "f32", *, threads: int = 0) -> Array:
+        """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16, as `out_dtype` names them. Not for transposed values.
 
         threads: of the CPU; 0 = all.
         """

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from tilewright import _core
-from tilewright._arrays import Array
+from tilewright._arrays import Array, integers
 from tilewright._quantize import Quantized
 
 
@@ -39,7 +39,8 @@ def quantize_tokens(
     Args:
         x: [tokens, features] of float32, bfloat16 or float16; for swiglu and its gradient [tokens, 2 * features], gate
             first, then up, or `interleaved`.
-        ends: int32 or int64 [groups]: the token at which each group ends. On a GPU they are read there, never on the host.
+        ends: int32 or int64 [groups], an array or a list: the token at which each group ends. On a GPU an
+            array there; they are read there, never on the host.
         rows: recipe of h as [tokens, features]: tensor, row, 1x128, 128x128 (without ends), or with formats written out:
             e5m2.1x128.ue8m0. None: not written.
         columns: the same of its transpose [features, columns], in which each group begins at a multiple of 128 and zeros
@@ -63,6 +64,8 @@ def quantize_tokens(
     >>> rows.dequantize().tolist(), columns.dequantize().tolist()
     ([[448.0, 0.0], [1.0, -448.0]], [[448.0, 1.0], [0.0, -448.0]])
     """
+    if ends is not None:
+        ends = integers("ends", ends)
     form = (alpha, beta, limit, interleaved)
     factors = (rows_token_factors, rows_feature_factors, columns_token_factors, columns_feature_factors)
     made = _core.quantize_tokens(x, ends, rows, columns, activation, gradient, form, factors, round_up, threads, stream)

@@ -50,9 +50,4 @@ bool is_known_recipe(const std::string& text) {
     return recipe && is_accepted(*recipe);
 }
 
-std::string recipe_words() {
-    return "a:b with sides tensor, row, 1x128, 128x128 (of a: with 128x128 of b), mxfp8, mxfp4, nvfp4, bf16, f16, f32, "
-           "e4m3 (of b), e.g. 1x128:128x128, row:row, mxfp8:mxfp4, bf16:nvfp4, e5m2.row:row";
-}
-
 }  // namespace tilewright::cli

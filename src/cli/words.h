@@ -26,7 +26,4 @@ std::optional<Backend> parse_backend(const std::string& word);
 /// An accepted pair, as `parse_recipe` reads it.
 bool is_known_recipe(const std::string& text);
 
-/// How recipes are written, for messages.
-std::string recipe_words();
-
 }  // namespace tilewright::cli

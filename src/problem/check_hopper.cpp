@@ -212,7 +212,7 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
         if (p.groups.grouping == Grouping::k_grouped_flat && !transposed) continue;
         check_value_strides(named, transposed ? rank - 2 : rank - 1, is_a ? "m" : "n", findings);
     }
-    if (check == Check::call) check_hopper_addresses(p, packed, findings);
+    if (check != Check::shapes) check_hopper_addresses(p, packed, findings);
 }
 
 void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findings& findings) {

@@ -41,7 +41,7 @@ void check_use(const Problem& p, Findings& findings) {
 
 void check_bytes(const Problem& p, Check check, Findings& findings) {
     const PackedWeights& packed = p.b.packed;
-    if (check != Check::call) return;
+    if (check == Check::shapes) return;
     if (packed.data == nullptr) return add("a null pointer", "the bytes of packed weights", {}, findings);
     const Tensor bytes = row_major(packed.data, Format::ue8m0, {packed.bytes});
     if (p.d.data == nullptr || !has_sound_strides(p.d) || is_empty(p.d) || !(p.d.device == packed.device)) return;
@@ -61,7 +61,7 @@ Tensor placed(const PackedWeights& packed, Format format, const Dims& shape) {
 
 bool packed_is_unknown(const Problem& p, Check check) {
     const PackedWeights& packed = p.b.packed;
-    return is_of_another_version(packed) || (packed.given() && check == Check::call && packed.data == nullptr);
+    return is_of_another_version(packed) || (packed.given() && check != Check::shapes && packed.data == nullptr);
 }
 
 void check_packed(const Problem& p, Check check, Findings& findings) {

@@ -94,6 +94,11 @@ std::string advice(const Dims& given, const Logical& logical, const Operand& ope
             return "pass a view of rank " + std::to_string(shape.rank());
         }
     }
+    Logical transpose = logical;
+    std::swap(transpose.rows, transpose.k);
+    if (fits(given, transpose, operand.granularity)) {
+        return "they are scales of the transpose " + transpose.text() + "; quantise along k, whatever the layout";
+    }
     for (Granularity other : {Granularity::tensor, Granularity::row, Granularity::block_1x128,
                               Granularity::block_128x128, Granularity::block_1x32, Granularity::block_1x16}) {
         const bool possible = is_accepted(OperandRecipe{operand.values.format, other, operand.scales.format});

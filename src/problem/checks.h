@@ -34,6 +34,9 @@ Sizes sizes_of(const Problem& problem);
 /// a.values, b.values, d, c and groups.sizes: there or not, ranks, and sizes that must agree.
 void check_shapes(const Problem& problem, const Sizes& sizes, Findings& findings);
 
+/// The numbers in groups.sizes, which are read where they are in host memory. Needs a call without other findings.
+void check_group_sizes(const Problem& problem, const Sizes& sizes, Findings& findings);
+
 /// Packed weights of b by themselves and with the rest of the call.
 void check_packed(const Problem& problem, Check check, Findings& findings);
 

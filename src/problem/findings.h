@@ -13,6 +13,7 @@ namespace tilewright::validation {
 class Findings {
 public:
     void add(Finding finding) { list_.push_back(std::move(finding)); }
+    bool empty() const { return list_.empty(); }
     std::vector<Finding> take() { return std::move(list_); }
 
 private:

@@ -1,4 +1,5 @@
 // The closed list of recipes, and their names.
+#include <tilewright/error.h>
 #include <tilewright/recipe.h>
 
 #include <array>
@@ -163,6 +164,20 @@ std::optional<Recipe> parse_recipe(std::string_view text) {
     const std::optional<OperandRecipe> b = parse_operand_recipe(parts.back());
     if (!a || !b) return std::nullopt;
     return Recipe{*a, *b};
+}
+
+std::string recipe_words() {
+    return "a:b with sides tensor, row, 1x128, 128x128 (of a: with 128x128 of b), mxfp8, mxfp4, nvfp4, bf16, f16, f32, "
+           "e4m3 (of b), e.g. 1x128:128x128, row:row, mxfp8:mxfp4, bf16:nvfp4, e5m2.row:row";
+}
+
+Recipe recipe_named(std::string_view text) {
+    const std::optional<Recipe> recipe = parse_recipe(text);
+    if (recipe && is_accepted(*recipe)) return *recipe;
+    throw Error({Finding{.operand = "recipe",
+                         .given = "'" + std::string(text) + "'",
+                         .expected = recipe_words(),
+                         .advice = recipe ? "each side exists, the pair does not" : ""}});
 }
 
 }  // namespace tilewright

@@ -25,9 +25,10 @@ std::vector<Finding> validate(const Problem& call, Backend asked, Check check) {
         check_scales(problem, sizes, findings);
     }
     check_options(problem, findings);
-    if (check == Check::call) check_memory(problem, backend, findings);
+    if (check != Check::shapes) check_memory(problem, backend, findings);
     check_backend(backend, findings);
     if (backend == Backend::hopper) check_hopper(problem, call.b.packed, check, findings);
+    if (check == Check::contents && findings.empty()) check_group_sizes(problem, sizes_of(problem), findings);
     return findings.take();
 }
 

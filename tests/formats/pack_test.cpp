@@ -261,7 +261,8 @@ TEST(Pack, RefusesWhatItDoesNotTake) {
     };
     const OwnedOperand rows({4, 64}, *parse_operand_recipe("row"));
     EXPECT_NE(message(rows).find("weights: row given, mxfp4 or nvfp4 expected"), std::string::npos) << message(rows);
-    Operand turned = random_weights(mxfp4, {64, 64}, 127, 127);
+    const OwnedOperand weights = random_weights(mxfp4, {64, 64}, 127, 127);
+    Operand turned = weights.operand();
     std::swap(turned.values.strides[0], turned.values.strides[1]);
     EXPECT_NE(message(turned).find("a stride of 1 along k"), std::string::npos) << message(turned);
 }

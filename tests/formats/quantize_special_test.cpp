@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 namespace tilewright::formats {
 namespace {
@@ -280,6 +281,15 @@ TEST(Quantize, MemoryOfAnOwnedOperandIsAligned) {
     EXPECT_EQ(operand.operand().scales.shape, (Dims{3, 5, 2}));
     EXPECT_EQ(operand.operand().tensor_scale.shape, (Dims{3}));
 }
+
+// Views of a temporary's memory do not compile; references to it, for the length of a call, do.
+template <class Owned, class View>
+constexpr bool lends_no_temporary = std::is_convertible_v<const Owned&, View>&& std::is_convertible_v<Owned&, View>&&
+                                        std::is_convertible_v<Owned, const View&> &&
+                                    !std::is_convertible_v<Owned, View> && !std::is_convertible_v<const Owned, View> &&
+                                    !std::is_assignable_v<View&, Owned>;
+static_assert(lends_no_temporary<OwnedOperand, Operand>);
+static_assert(lends_no_temporary<OwnedPackedWeights, PackedWeights>);
 
 }  // namespace
 }  // namespace tilewright::formats

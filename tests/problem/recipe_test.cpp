@@ -1,4 +1,5 @@
 // The closed list of recipes against a second statement of its rule, and names that read back.
+#include <tilewright/error.h>
 #include <tilewright/recipe.h>
 
 #include <gtest/gtest.h>
@@ -115,6 +116,29 @@ TEST(RecipeNames, OtherTextIsNone) {
          {"", ":", "row:", ":row", "row:row:row", "e2m1", "none", "fp8", "row.row", "e4m3.row.f32.f32", "bf16.row.x",
           "1x128:", ".", "row.", ".row", "e4m3..f32", "1X128", " row"}) {
         EXPECT_FALSE(parse_recipe(text).has_value()) << text;
+    }
+}
+
+std::string refusal_of(std::string_view text) {
+    try {
+        recipe_named(text);
+    } catch (const Error& error) {
+        return error.findings().size() == 1 ? error.what() : "";
+    }
+    return "";
+}
+
+TEST(Recipe, ByName) {
+    for (const Recipe& recipe : all_recipes()) EXPECT_EQ(recipe_named(name(recipe)), recipe);
+    const std::string expected = " given, " + recipe_words() + " expected";
+    EXPECT_EQ(refusal_of("fp8"), "recipe: 'fp8'" + expected);
+    EXPECT_EQ(refusal_of("128x128:row"), "recipe: '128x128:row'" + expected + "; each side exists, the pair does not");
+}
+
+TEST(Recipe, MessagesNameRecipesThatAre) {
+    for (const char* word : {"tensor", "row", "1x128", "mxfp8", "mxfp4", "nvfp4", "bf16", "f16", "f32"}) {
+        EXPECT_TRUE(parse_recipe(word) && is_accepted(*parse_recipe(word))) << word;
+        EXPECT_NE(recipe_words().find(word), std::string::npos) << word;
     }
 }
 

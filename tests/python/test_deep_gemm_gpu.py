@@ -40,27 +40,6 @@ def test_dense_has_the_cpus_bits(rng, the_gpus_bits, dtype, m):
         assert bits_equal(on_gpu.cpu(), d)
 
 
-def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):
-    """Packed where they are multiplied: dense, and in groups that are masked."""
-    weights = tw.quantize(torch.from_numpy(rng.standard_normal((G, N, 640))).float(), "mxfp4")
-    there = tw.Quantized(weights.values.cuda(), "mxfp4", weights.scales.cuda())
-    x = torch.from_numpy(rng.standard_normal((G * 64, 640))).float()
-    values, factors = deep_gemm.per_token_cast_to_fp8(x, False)
-    a = (values.view(G, 64, 640), factors.reshape(G, 64, -1))
-    sizes = torch.tensor([3, 64, 0, 17], dtype=INT)
-    d = torch.zeros(G, 64, N, dtype=BF16)
-    deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked(a, tw.pack_weights(weights, "fp8"), d, sizes, 21)
-    on_gpu = torch.zeros(G, 64, N, dtype=BF16, device="cuda")
-    deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked(moved(a), tw.pack_weights(there, "fp8"), on_gpu, sizes.cuda(), 21)
-    for group, size in enumerate(sizes.tolist()):
-        assert bits_equal(on_gpu[group, :size].cpu(), d[group, :size])
-    one = [tw.Quantized(q.values[0], "mxfp4", q.scales[0]) for q in (weights, there)]
-    d, on_gpu = torch.empty(64, N, dtype=BF16), torch.empty(64, N, dtype=BF16, device="cuda")
-    deep_gemm.fp8_fp4_gemm_nt((values[:64], factors[:64]), tw.pack_weights(one[0], "fp8"), d)
-    deep_gemm.fp8_fp4_gemm_nt(moved((values[:64], factors[:64])), tw.pack_weights(one[1], "fp8"), on_gpu)
-    assert bits_equal(on_gpu.cpu(), d)
-
-
 def test_factors_for_each_row_on_both_sides(rng):
     (a, real_a), (b, real_b) = scaled(rng, (M, K), "1x128"), scaled(rng, (N, K), "1x128")
     c = integers(rng, M, N, dtype=F32)

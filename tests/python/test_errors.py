@@ -25,7 +25,7 @@ WRONG = {
     "complex": (lambda: tw.gemm(A.astype(np.complex64), B), "a: complex64 given"),
     "integers": (lambda: tw.gemm(A.astype(np.int32), B), "a: int32 given, bfloat16, float16 or float32 expected"),
     "bytes without a format": (lambda: tw.gemm(A.astype(np.uint8), B), "a: uint8 given"),
-    "shape of b": (lambda: tw.gemm(A, B[:, :3]), r"b.values: \[3, 3\] given, \[3, 4\] expected for dense nt"),
+    "shape of b": (lambda: tw.gemm(A, B[:, :3]), r"b.values: \[3, 3\] given, \[n, 4\] expected for dense nt"),
     "rank": (lambda: tw.gemm(A[0], B), r"a.values: \[4\] given"),
     "four dimensions": (lambda: tw.gemm(A[None, None], B), "at most 3 dimensions expected"),
     "reversed view": (
@@ -33,10 +33,10 @@ WRONG = {
         "a.values.strides: .* zero or more expected; copy the reversed view",
     ),
     "layout": (lambda: tw.gemm(A, B, layout="xy"), "layout: 'xy' given, one of nt, nn, tn, tt expected"),
-    "out_dtype": (lambda: tw.gemm(A, B, out_dtype="e4m3"), "^out_dtype: 'e4m3' given, one of bf16, f16, f32 expected"),
+    "out_dtype": (lambda: tw.gemm(A, B, out_dtype="e4m3"), "^out_dtype: 'e4m3' given, one of bf16, f16, f32, bfloat16, float16, float32, or such"),
     "unknown out_dtype": (
         lambda: tw.gemm(A, B, out_dtype="half"),
-        "^out_dtype: 'half' given, one of bf16, f16, f32 expected",
+        "^out_dtype: 'half' given, one of bf16, f16, f32, bfloat16, float16, float32, or such",
     ),
     "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: 'tpu' given, one of automatic, cpu, hopper expected"),
     "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: host memory given, memory of cuda:0"),
@@ -82,7 +82,7 @@ WRONG = {
     "two groups": (lambda: tw.grouped_gemm(A, EXPERTS, indices=[0, 1], counts=[1]), "groups: indices, counts given"),
     "float offsets": (
         lambda: tw.grouped_gemm(A, EXPERTS, offsets=np.zeros(5)),
-        "offsets: float64 given, int32 or int64 expected",
+        r"offsets: float64 given, int32 or int64 expected; convert it, e.g. x.astype\(numpy.int64\)",
     ),
     "number of offsets": (lambda: tw.grouped_gemm(A, EXPERTS, offsets=[1, 2]), r"offsets: \[2\] given, \[5\] expected"),
     "decode": (lambda: tw.decode(np.zeros(4, np.uint8)), "codes: uint8 given"),

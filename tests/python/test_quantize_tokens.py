@@ -39,6 +39,19 @@ def test_groups_begin_at_multiples_of_128(dtype):
         begin, column = int(end), column + width
 
 
+def test_ends_in_a_list():
+    x = values(300, 40)
+    for ends in ([5, 140, 300], (5, np.int32(140), 300)):
+        for given, expected in zip(
+            tw.quantize_tokens(x, ends, rows="row", columns="1x128"),
+            tw.quantize_tokens(x, np.array(ends), rows="row", columns="1x128"),
+            strict=True,
+        ):
+            same(given, expected)
+    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: 8.5 given, an integer of 64 bits expected"):
+        tw.quantize_tokens(x, [5, 8.5], rows="row")
+
+
 def test_swiglu_and_its_gradient():
     x, gradient = values(6, 64), values(6, 32, 1)
     gate, up = x[:, :32].astype(np.float64), x[:, 32:].astype(np.float64)

@@ -14,7 +14,7 @@ int main() {
     std::vector<float> b(n * k);
     for (int i = 0; i < m * k; ++i) a[i] = static_cast<float>(i % 3 - 1);
     for (int i = 0; i < n * k; ++i) b[i] = static_cast<float>(i % 2 + 1);
-    const Recipe recipe = parse_recipe("mxfp8:mxfp4").value();
+    const Recipe recipe = recipe_named("mxfp8:mxfp4");
     const OwnedOperand qa = quantize(row_major(a.data(), Format::f32, {m, k}), {.recipe = recipe.a});
     const OwnedOperand qb = quantize(row_major(b.data(), Format::f32, {n, k}), {.recipe = recipe.b});
     std::vector<float> d(m * n);

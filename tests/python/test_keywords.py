@@ -1,0 +1,171 @@
+"""What callers call things: keywords under other names, dtypes of libraries, sizes given as ends, transposes."""
+
+import inspect
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tilewright as tw
+
+A = np.ones((10, 128), np.float32)
+EXPERTS = np.ones((3, 8, 128), np.float32)
+MULTIPLICATIONS = (tw.gemm, tw.batched_gemm, tw.grouped_gemm, tw.k_grouped_gemm, tw.validate, tw.explain)
+
+
+def refusal(function, **keywords):
+    with pytest.raises(TypeError) as caught:
+        function(A, EXPERTS, **keywords)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("function", MULTIPLICATIONS)
+def test_an_unknown_keyword_is_answered_by_all_of_the_function(function):
+    keywords = list(inspect.signature(function).parameters)[2:]
+    expected = f"{function.__name__}: unexpected keyword argument 'zzz'; there are " + ", ".join(keywords)
+    assert refusal(function, zzz=1) == expected
+
+
+@pytest.mark.parametrize(
+    "given, meant",
+    [
+        ("ends", "offsets"),
+        ("sizes", "offsets, which takes the running sum of the sizes"),
+        ("group_sizes", "offsets, which takes the running sum of the sizes"),
+        ("index", "indices"),
+        ("aligned_offset", "aligned_offsets"),
+        ("dtype", "out_dtype"),
+        ("output", "out"),
+    ],
+)
+def test_the_keyword_that_was_meant(given, meant):
+    message = refusal(tw.grouped_gemm, **{given: [3, 8, 10]})
+    word, *rest = meant.split(", ")
+    advice = ", ".join([f"perhaps {word} is meant", *rest])
+    assert message.startswith(f"grouped_gemm: unexpected keyword argument '{given}'; {advice}; there are indices, offsets, ")
+
+
+def test_only_keywords_of_the_function_are_proposed():
+    assert "offsets" not in refusal(tw.gemm, ends=[1])
+    assert "perhaps sizes is meant; there are grouping, sizes" in refusal(tw.validate, size=[1])
+
+
+class Torch:
+    """As torch's dtypes are, for machines without torch."""
+
+    class dtype:  # noqa: N801
+        def __init__(self, name):
+            self.name = name
+
+        def __str__(self):
+            return f"torch.{self.name}"
+
+
+@pytest.mark.parametrize(
+    "dtype, word",
+    [
+        ("float32", "f32"),
+        ("bfloat16", "bf16"),
+        ("float16", "f16"),
+        (np.float32, "f32"),
+        (np.dtype("float16"), "f16"),
+        (ml_dtypes.bfloat16, "bf16"),
+        (np.dtype(ml_dtypes.bfloat16), "bf16"),
+        (Torch.dtype("bfloat16"), "bf16"),
+        (Torch.dtype("float32"), "f32"),
+    ],
+)
+def test_dtypes_of_results(dtype, word):
+    assert tw.gemm(A, A, out_dtype=dtype).dtype == tw.gemm(A, A, out_dtype=word).dtype
+    assert tw.quantize(A, "row").dequantize(dtype).dtype == tw.quantize(A, "row").dequantize(word).dtype
+
+
+def test_dtypes_of_torch():
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        assert tw.gemm(torch.ones(2, 4), torch.ones(2, 4), out_dtype=dtype).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "dtype, shown",
+    [
+        (np.float64, "the type float64"),
+        (float, "the type float"),
+        ("float", "'float'"),
+        ("half", "'half'"),
+        (np.dtype(">f4"), "dtype('>f4')"),
+        (np.dtype("int32"), "dtype('int32')"),
+        (3, "3"),
+        (A, "ndarray"),
+    ],
+)
+def test_dtypes_that_no_result_has(dtype, shown):
+    expected = (
+        f"out_dtype: {shown} given, one of bf16, f16, f32, bfloat16, float16, float32, or such a dtype of numpy, "
+        "ml_dtypes or torch expected"
+    )
+    with pytest.raises(tw.InvalidCall) as caught:
+        tw.gemm(A, A, out_dtype=dtype)
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sizes_of_floats_are_to_be_integers(dtype):
+    ends = np.array([3, 8, 10], dtype)
+    expected = "int32 or int64 expected; convert it, e.g. x.astype(numpy.int64)"
+    for call in (lambda: tw.grouped_gemm(A, EXPERTS, offsets=ends), lambda: tw.quantize_tokens(A, ends, rows="row")):
+        with pytest.raises(tw.InvalidCall) as caught:
+            call()
+        assert str(caught.value).endswith(f": {np.dtype(dtype)} given, {expected}")
+
+
+def test_sizes_given_as_ends_are_found():
+    def found(sizes, grouping="m_grouped_offsets"):
+        return [finding.message() for finding in tw.validate(A, EXPERTS, grouping=grouping, sizes=sizes)]
+
+    expected = (
+        "sizes: the end 2 of group 2 after the end 5 of group 1 given, ends that do not descend expected; "
+        "ends are cumulative: pass the running sum of the sizes"
+    )
+    for sizes in ([3, 5, 2], np.array([3, 5, 2], np.int32)):
+        assert found(sizes) == [expected]
+    assert found([3, 5, 2], "m_grouped_aligned_offsets") == [expected]
+    assert found(np.cumsum([3, 5, 2])) == [] and found([0, 0, 8]) == []
+    assert found([3, 8, 11]) == ["sizes: the end 11 of group 2 given, from 0 to 10, m in a.values expected; a call clamps it"]
+
+
+def test_a_call_clamps_sizes_as_a_gpu_does():
+    rows = tw.grouped_gemm(A, EXPERTS, offsets=[3, 5, 2], out_dtype="f32")
+    np.testing.assert_array_equal(rows[:, 0], [128] * 5 + [0] * 5)
+    np.testing.assert_array_equal(
+        tw.grouped_gemm(A, EXPERTS, offsets=[3, 8, 99], out_dtype="f32"),
+        tw.grouped_gemm(A, EXPERTS, offsets=[3, 8, 10], out_dtype="f32"),
+    )
+
+
+@pytest.mark.parametrize("recipe", ["1x128:128x128", "128x128:128x128", "row:row", "bf16:bf16"])
+@pytest.mark.parametrize("layout, other", [("nt", "nn"), ("nn", "nt")])
+def test_weights_the_other_way_round(recipe, layout, other):
+    x, w = np.ones((256, 384), ml_dtypes.bfloat16), np.ones((512, 384), ml_dtypes.bfloat16)
+    w = w.T.copy() if layout == "nt" else w
+    a, b = ((v if side == "bf16" else tw.quantize(v, side)) for v, side in zip((x, w), recipe.split(":"), strict=True))
+    shape = "[n, 384]" if layout == "nt" else "[384, n]"
+    first = str(tw.validate(a, b, layout=layout)[0])
+    assert first == (
+        f"b.values: {list(w.shape)} given, {shape} expected for dense {layout}; k is 384 in a.values; "
+        f"pass the transposed view, or layout {other}"
+    )
+
+
+@pytest.mark.parametrize(
+    "side, given, expected, advice",
+    [
+        ("128x128", [3, 4], [4, 3], "pass the transposed view"),
+        ("1x128", [384, 4], [512, 3], "they are scales of the transpose [384, 512]; quantise along k, whatever the layout"),
+        ("row", [384], [512], "they are scales of the transpose [384, 512]; quantise along k, whatever the layout"),
+    ],
+)
+def test_scales_of_the_transpose(side, given, expected, advice):
+    b = tw.quantize(np.ones((384, 512), np.float32), side)
+    a = tw.quantize(np.ones((8, 384), np.float32), "row" if side == "row" else "1x128")
+    (finding,) = tw.validate(a, b, layout="nn")
+    assert str(finding) == f"b.scales: {given} given, {expected} expected for {side} scaling of b [512, 384]; {advice}"
