@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_store.h"
+#include "launch/pack.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
@@ -12,7 +13,9 @@ namespace {
 TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
     const KernelPack& pack = embedded_pack();
     const bool built = TILEWRIGHT_PACK_IS_BUILT;
-    EXPECT_EQ(pack.kernels().size(), built ? planner::pack().size() + launch::shipped_quantizers().size() : 0U);
+    const std::size_t all =
+        planner::pack().size() + launch::shipped_quantizers().size() + launch::shipped_packers().size();
+    EXPECT_EQ(pack.kernels().size(), built ? all : 0U);
     if (!built) return;
     KernelStore store(pack, DiskCache(""), {});
     const auto expect_shipped = [&](const std::string& expression) {
@@ -22,6 +25,9 @@ TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
     };
     for (const hopper::Tile& tile : planner::pack()) expect_shipped(launch::kernel_expression(tile));
     for (const launch::QuantizeKernel& kernel : launch::shipped_quantizers()) {
+        expect_shipped(launch::kernel_expression(kernel));
+    }
+    for (const launch::PackKernel& kernel : launch::shipped_packers()) {
         expect_shipped(launch::kernel_expression(kernel));
     }
     EXPECT_LE(pack.kernels().size(), planner::most_kernels);
