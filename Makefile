@@ -22,11 +22,14 @@ run: build  ## the main job: check every operation and recipe, then run a real m
 	$(python) examples/minilm/minilm.py
 
 test: build test-cpp  ## everything that must pass
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-packages
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint-then-build-sanitize test-packages
 	$(MAKE) --no-print-directory test-sanitize
 
-# One after another, and each mostly on one core: clang-tidy takes the rest.
-.PHONY: test-packages
+# Two lists of jobs, each one after another: those of the second are mostly on one core, and the first takes the rest.
+.PHONY: lint-then-build-sanitize build-sanitize test-packages
+lint-then-build-sanitize: build
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory build-sanitize
 test-packages: build
 	$(MAKE) --no-print-directory test-install
 	$(MAKE) --no-print-directory test-python
@@ -36,9 +39,11 @@ test-packages: build
 test-cpp: build  ## the C++ suite
 	ctest --preset release -j $(cpus)
 
-test-sanitize: setup  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 60 seconds of fuzzing
+build-sanitize: setup
 	cmake --preset sanitize
 	cmake --build --preset sanitize -j $(cpus)
+
+test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 30 seconds of fuzzing
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup python-package  ## the Python package and the examples (tests/lint is part of `make lint`)
