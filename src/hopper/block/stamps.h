@@ -32,7 +32,9 @@ public:
 
 private:
     u64* next_;
-    int count_ = 0;
+    /// 64 bits, for a member in the padding behind it loses its initialiser in Consumer, where this has no address of
+    /// its own (NVRTC 13.0: the wait budget became 0).
+    i64 count_ = 0;
 };
 
 }  // namespace tilewright::hopper
