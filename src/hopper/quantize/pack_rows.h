@@ -10,7 +10,7 @@
 
 namespace tilewright::hopper {
 
-// As src/formats/row_exponents.h and packed_layout.h have them; src/launch/pack.cpp compares.
+// As src/formats/row_exponents.h and packed_layout.h have them; tests/emulator/pack_weights_test.cpp compares.
 inline constexpr int pack_rows = 64;
 inline constexpr int pack_k = 128;
 inline constexpr int pack_block = 32;  // codes that a thread reads at a time
