@@ -79,7 +79,7 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
 hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
     work.geometry.b.packed.windows = 0;
     const std::vector<hopper::Tile> tiles = choices(work, device);
-    if (!work.hinted) return best_of(priced(tiles, work, device)).tile;
+    if (!work.hinted) return best_of(priced(tiles, work, device), share_of_d(work)).tile;
     const std::vector<double> each = regrets(tiles, work, device);
     return tiles[static_cast<std::size_t>(std::ranges::min_element(each) - each.begin())];
 }
@@ -113,17 +113,19 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 
 }  // namespace
 
-const PricedTile& best_of(const std::vector<PricedTile>& tiles) {
+const PricedTile& best_of(const std::vector<PricedTile>& tiles, double share_of_d) {
     const auto time = [](const PricedTile& each) {
         return std::tuple(each.cost.seconds, k_slices(each.tile), each.tile.cluster.size, -each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
-    if (fastest.cost.memory >= fastest.cost.compute) return fastest;
-    const auto bytes = [&](const PricedTile& each) {
+    const bool by_memory = fastest.cost.memory >= fastest.cost.compute;
+    if (by_memory && share_of_d <= large_share_of_d) return fastest;
+    const auto size = [&](const PricedTile& each) {
         const bool slower = each.cost.seconds > fastest.cost.seconds * no_difference;
-        return std::tuple(slower, each.cost.l2_bytes, time(each));
+        const std::int64_t elements = std::int64_t{each.tile.shape.m} * each.tile.shape.n;
+        return std::tuple(slower, by_memory ? elements : each.cost.l2_bytes, time(each));
     };
-    return *std::ranges::min_element(tiles, {}, bytes);
+    return *std::ranges::min_element(tiles, {}, size);
 }
 
 Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescription& device) {

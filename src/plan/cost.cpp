@@ -193,6 +193,8 @@ double compulsory_bytes(const Workload& work) {
            operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1);
 }
 
+double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }
+
 Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device, const Model& model) {
     const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};
     const TileDistribution& over = inputs.over;

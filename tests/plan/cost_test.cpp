@@ -103,9 +103,18 @@ TEST(Choice, NearTiesGoToFewerBytesWhereMemoryIsNotTheBound) {
     };
     std::vector<PricedTile> tiles{priced(64, 1.009, 8), priced(128, 1, 10), priced(192, 1.005, 9),
                                   priced(256, 1.02, 1)};
-    EXPECT_EQ(best_of(tiles).tile.shape.m, 64);
+    EXPECT_EQ(best_of(tiles, 1).tile.shape.m, 64);
     tiles[1].cost.memory = tiles[1].cost.compute;
-    EXPECT_EQ(best_of(tiles).tile.shape.m, 128);
+    EXPECT_EQ(best_of(tiles, large_share_of_d).tile.shape.m, 128);
+}
+
+TEST(Choice, NearTiesGoToTheSmallestTileWhereMemoryIsTheBoundAndDIsMuchOfIt) {
+    const auto priced = [](int m, double seconds) {
+        return PricedTile{.tile = {.shape = {.m = m}}, .cost = {.seconds = seconds, .memory = seconds}};
+    };
+    const std::vector<PricedTile> tiles{priced(256, 1), priced(128, 1.008), priced(192, 1.005), priced(64, 1.02)};
+    EXPECT_EQ(best_of(tiles, 2 * large_share_of_d).tile.shape.m, 128);
+    EXPECT_EQ(best_of(tiles, large_share_of_d).tile.shape.m, 256);
 }
 
 TEST(Choice, IsTheCheapestThatShipsOrNearlyAndLoadsFewerBytes) {
