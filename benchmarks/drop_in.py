@@ -22,12 +22,12 @@ import statistics
 import subprocess
 import sys
 
+import peers_table
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SUITES = {"peers": "h200.jsonl", "peers-ragged": "h200_ragged.jsonl"}
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
 GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
 FOLDERS = ("src", "include", "python", "cmake")  # from which results follow
-REFERENCE = (4096, 4096, 7168)
 ALIGNMENT = 128
 FLUSH_BYTES = 256 << 20
 MOST_DIFFERENCE = 1e-3  # of calc_diff, as DeepGEMM's tests ask; the rounding of D gives 1e-6
@@ -35,8 +35,8 @@ MOST_DIFFERENCE = 1e-3  # of calc_diff, as DeepGEMM's tests ask; the rounding of
 
 def shapes(operation, suite):
     """Those that DeepGEMM was timed with."""
-    rows = map(json.loads, (ROOT / "benchmarks/peers" / SUITES[suite]).read_text().splitlines())
-    found = [tuple(r["shape"]) for r in rows if r["op"] == OPERATIONS[operation] and r["peer"].startswith("DeepGEMM")]
+    rows = filter(peers_table.is_deep_gemm, peers_table.rows(peers_table.SUITES[suite]))
+    found = [tuple(r["shape"]) for r in rows if r["op"] == OPERATIONS[operation]]
     return list(dict.fromkeys(found))
 
 
@@ -196,7 +196,7 @@ def against_exact_ends(call, us, clock):
 def reference_call():
     import torch
 
-    m, n, k = REFERENCE
+    m, n, k = peers_table.REFERENCE
     a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))
     one = torch.ones((), device="cuda")
     return lambda: torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
@@ -235,7 +235,7 @@ def parse_arguments():
     parser.add_argument("--ends", action="store_true", help="contiguous groups: next to exact ends")
     parser.add_argument("--json", type=pathlib.Path, help="append one object a call to this file")
     arguments = parser.parse_args()
-    for option, known in (("op", OPERATIONS), ("suite", SUITES)):
+    for option, known in (("op", OPERATIONS), ("suite", peers_table.SUITES)):
         words = getattr(arguments, option).split(",")
         if unknown := [word for word in words if word not in known]:
             parser.error(f"--{option}: '{unknown[0]}' is none of {', '.join(known)}")
@@ -261,8 +261,8 @@ def main():
 
     def time_reference():
         us = clock.microseconds(reference)
-        print(f"{'cuBLASLt per tensor':22}{REFERENCE!s:32}{us:10.2f} us")
-        record({"peer": cuda_blas, "op": "dense", "shape": REFERENCE, "us": round(us, 3), "calls": arguments.repeats, **common})
+        print(f"{'cuBLASLt per tensor':22}{tuple(peers_table.REFERENCE)!s:32}{us:10.2f} us")
+        record({"peer": cuda_blas, "op": "dense", "shape": peers_table.REFERENCE, "us": round(us, 3), "calls": arguments.repeats, **common})
 
     time_reference()
     is_near = True

@@ -18,10 +18,11 @@ import subprocess
 import sys
 from typing import Any
 
+import peers_table
+
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs/performance.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
-REFERENCE = [4096, 4096, 7168]
 Row = dict[str, Any]
 
 
@@ -33,12 +34,8 @@ def is_ours(row: Row) -> bool:
     return row["peer"].startswith("Tilewright")
 
 
-def is_blas(row: Row) -> bool:
-    return "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale")
-
-
 def is_reference(row: Row) -> bool:
-    return row["shape"] == REFERENCE and is_blas(row)
+    return row["shape"] == peers_table.REFERENCE and peers_table.is_blas(row)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -62,31 +59,28 @@ def run_of(rows: list[Row], options: str) -> list[Row]:
 def source() -> str:
     rows = record("h200")
     ends = sorted(row["us"] for row in rows if is_reference(row) and "sustained_s" not in row)
-    theirs = next(r["us"] for r in map(json.loads, (ROOT / "benchmarks/peers/h200.jsonl").open()) if is_reference(r))
+    theirs = next(r["us"] for r in peers_table.rows() if is_reference(r))
     (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
     return (f"The records of commit {commit[:7]}, `benchmarks/results`: one H200, measured on {date} with cold, clean L2. cuBLASLt with one\n"
             f"scale per tensor on 4096 x 4096 x 7168 took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.")
 
 
 def classes() -> str:
-    """As `tilewright classes` prints them, whose columns are where its second line has dashes."""
-    command = [PROGRAM, "classes", ROOT / "benchmarks/results/h200.jsonl"]
+    command = [PROGRAM, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    rule = next(i for i, line in enumerate(lines) if line.startswith("---"))
-    places = [match.span() for match in re.finditer("-+", lines[rule])]
     rows = []
-    for line in lines[rule + 1 :]:
-        name, tuned, shapes, _, speed, worst, at, slower, target, blas, blas_worst, blas_at = (line[a:b].strip() for a, b in places)
-        at, blas_at = shape(at), shape(blas_at)
-        rows.append([name, tuned, shapes.split()[0], speed, f"{worst} at {at}", slower, target, blas,
-                     f"{blas_worst} at {blas_at}" if blas_worst else ""])
+    for line in map(json.loads, lines):
+        against = [f"{line['deep_gemm']:.3f}", f"{line['deep_gemm_worst']:.3f} at {shape(line['deep_gemm_worst_shape'])}", str(line["deep_gemm_slower"])]
+        target = f"{line['target']:.2f}" if "target" in line else ""
+        blas = [f"{line['blas_lt']:.3f}", f"{line['blas_lt_worst']:.3f} at {shape(line['blas_lt_worst_shape'])}"] if "blas_lt" in line else ["", ""]
+        rows.append([line["class"], "on" if line["tuned_rows"] else "off", str(line["shapes"]), *against, target, *blas])
     return table(["class", "tuned rows", "shapes", "speed", "worst", "slower", "target", "against cuBLASLt", "worst"], rows)
 
 
 def dense() -> str:
     rows = run_of(record("h200"), "--suite peers --recipe 1d2d --sa-layout m")
-    peers = [json.loads(line) for line in (ROOT / "benchmarks/peers/h200.jsonl").open()]
-    deep_gemm = {tuple(r["shape"]): r["us"] for r in peers if r["op"] == "dense" and r["peer"].startswith("DeepGEMM")}
+    peers = peers_table.rows()
+    deep_gemm = {tuple(r["shape"]): r["us"] for r in filter(peers_table.is_deep_gemm, peers) if r["op"] == "dense"}
     factor = statistics.median(r["us"] for r in rows if is_reference(r)) / next(r["us"] for r in peers if is_reference(r))
     ours = {tuple(r["shape"]): r["us"] for r in rows if is_ours(r) and tuple(r["shape"]) in deep_gemm}
     weights = list(dict.fromkeys(key[1:] for key in ours))
@@ -102,7 +96,7 @@ def whole_tensors() -> str:
         run = run_of(record("h200"), f"--suite peers --recipe tensor,row{options}")
         blas: dict[tuple[int, ...], list[float]] = {}
         for row in run:
-            if is_blas(row):
+            if peers_table.is_blas(row):
                 blas.setdefault(tuple(row["shape"]), []).append(row["us"])
         for recipe in ("tensor", "row"):
             ours = {tuple(r["shape"]): r["us"] for r in run if is_ours(r) and r["recipe"] == f"{recipe}:{recipe}"}
@@ -128,7 +122,7 @@ def groups() -> str:
 
 def continuous() -> str:
     rows = [row for row in record("h200") if "sustained_s" in row]
-    theirs = {tuple(r["shape"]): r for r in map(json.loads, (ROOT / "benchmarks/peers/h200_sustained.jsonl").open()) if "DeepGEMM" in r["peer"]}
+    theirs = {tuple(r["shape"]): r for r in filter(peers_table.is_deep_gemm, peers_table.rows("h200_sustained.jsonl"))}
     cells = []
     for own in filter(is_ours, rows):
         blas = next(r for r in rows if r["shape"] == own["shape"] and not is_ours(r))

@@ -92,6 +92,7 @@ void add_speeds(nlohmann::ordered_json& line, const std::string& who, const Spee
     line[who] = speeds.mean();
     line[who + "_worst"] = speeds.worst();
     line[who + "_worst_shape"] = speeds.slowest();
+    line[who + "_slower"] = speeds.slower();
 }
 
 }  // namespace
@@ -109,6 +110,10 @@ std::string Speeds::slowest() const {
 }
 
 double Speeds::worst() const { return by_shape.empty() ? 0 : by_shape.at(slowest()); }
+
+std::int64_t Speeds::slower() const {
+    return std::ranges::count_if(by_shape, [](const auto& speed) { return speed.second < not_slower; });
+}
 
 ClassTable class_table(const std::string& lines) {
     Collector collector(recorded_times(lines));
@@ -142,13 +147,11 @@ std::string class_table_text(const ClassTable& table) {
                         {.title = "worst", .right = true},
                         {.title = "at"}});
     for (const ShapeClass& each : table.classes) {
-        const auto slower =
-            std::ranges::count_if(each.deep_gemm.by_shape, [](const auto& speed) { return speed.second < not_slower; });
         std::vector<std::string> cells{each.name, each.tuned_rows ? "on" : "off",
                                        fmt::format("{} of {}", each.deep_gemm.by_shape.size(), each.shapes),
                                        std::to_string(each.runs)};
         for (std::string& cell : speed_cells(each.deep_gemm)) cells.push_back(std::move(cell));
-        cells.push_back(std::to_string(slower));
+        cells.push_back(std::to_string(each.deep_gemm.slower()));
         cells.push_back(each.target > 0 ? fmt::format("{:.2f}", each.target) : "");
         for (std::string& cell : speed_cells(each.blas)) cells.push_back(std::move(cell));
         text.add(std::move(cells));

@@ -1,6 +1,7 @@
 // How fast a record of `tilewright bench --json` is, class by class of shapes, in the speed of other libraries.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ struct Speeds {
     double mean() const;  // geometric
     double worst() const;
     std::string slowest() const;  // the shape
+    std::int64_t slower() const;  // how many shapes are below 0.98
 };
 
 struct ShapeClass {

@@ -74,6 +74,9 @@ TEST(ClassTable, DenseShapesGoByTheirRowsAndTables) {
     EXPECT_NEAR(few->deep_gemm.mean(), 0.6, 1e-9);
     EXPECT_NEAR(few->deep_gemm.worst(), 0.3, 1e-9);
     EXPECT_EQ(few->deep_gemm.slowest(), "[128, 7168, 2048]");
+    EXPECT_EQ(few->deep_gemm.slower(), 1);
+    EXPECT_NE(class_records(table).find(R"("deep_gemm_worst_shape":"[128, 7168, 2048]","deep_gemm_slower":1)"),
+              std::string::npos);
     EXPECT_EQ(few->target, 1.12);
     ASSERT_NE(find(table, "dense m = 1024, scales along m"), nullptr);
     const ShapeClass* many = find(table, "dense m >= 4096, scales along k");

@@ -2,12 +2,15 @@
 // those for wide rows, whatever the scales.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "emulator/instantiate.h"
 #include "emulator/kernel_case.h"
+#include "formats/packed_layout.h"
 #include "launch/tile_code.h"
+#include "problem/canonical_order.h"
 
 namespace tilewright::tests {
 namespace {
@@ -182,6 +185,21 @@ TEST_P(WindowedKernels, GiveTheBitsOfTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WindowedKernels, testing::Range(0, windowed_kernel_count, TILEWRIGHT_LIST_STEP));
+
+/// Device code cannot include the host's headers: it states the exponents of the packed layout and the two halves of a
+/// factor once more.
+TEST(WindowedKernels, FactorsOfAWindowAreTheCanonicalOrders) {
+    EXPECT_FALSE(hopper::window_factors(formats::no_window).given);
+    for (int exponent = formats::no_window + 1; exponent <= 127; ++exponent) {
+        const hopper::WindowFactors factors = hopper::window_factors(exponent);
+        const int half = window_half(exponent);
+        EXPECT_TRUE(factors.given);
+        EXPECT_EQ(factors.of_sum, std::ldexp(1.0F, half)) << exponent;
+        EXPECT_EQ(factors.of_scale, std::ldexp(1.0F, exponent - formats::fp8_top_exponent - half)) << exponent;
+    }
+    EXPECT_EQ(hopper::window_factors(formats::unit_window).of_sum, 1.0F);
+    EXPECT_EQ(hopper::window_factors(formats::unit_window).of_scale, 1.0F);
+}
 
 TEST(WindowedKernels, AllAreRun) {
     EXPECT_EQ(windowed_kernels().size(), static_cast<std::size_t>(windowed_kernel_count));

@@ -14,7 +14,7 @@ SPEC.loader.exec_module(drop_in)
 
 @pytest.mark.parametrize(("operation", "counts"), [("dense", (25, 40)), ("contiguous", (6, 7)), ("masked", (10, 7))])
 def test_shapes_are_the_peers(operation, counts):
-    assert tuple(len(drop_in.shapes(operation, suite)) for suite in drop_in.SUITES) == counts
+    assert tuple(len(drop_in.shapes(operation, suite)) for suite in drop_in.peers_table.SUITES) == counts
 
 
 def test_sizes_are_the_peers():
