@@ -48,6 +48,7 @@ from tilewright import _core
 from tilewright._arrays import Array, integers
 from tilewright._core import Explanation, Finding
 from tilewright._options import (
+    M_GROUPINGS,
     Accumulation,
     Arithmetic,
     Backend,
@@ -158,13 +159,8 @@ def grouped_gemm(
            [4.]], dtype=float32)
     """
     complete = completed(options, grouped_gemm)
-    given = {
-        "indices": ("m_grouped_indices", indices),
-        "offsets": ("m_grouped_offsets", offsets),
-        "aligned_offsets": ("m_grouped_aligned_offsets", aligned_offsets),
-        "counts": ("m_grouped_masked", counts),
-    }
-    word, grouping, sizes = _one_of(given)
+    given = {"indices": indices, "offsets": offsets, "aligned_offsets": aligned_offsets, "counts": counts}
+    word, grouping, sizes = _one_of({name: (M_GROUPINGS[name], value) for name, value in given.items()})
     groups = _groups(grouping, word, sizes, alignment=alignment, expected_m=expected_m)
     return _core.multiply(a, b, groups=groups, options=complete)
 

@@ -80,6 +80,14 @@ _OTHER_WORDS = {
     "output_dtype": "out_dtype",
 }
 
+# The keywords of grouped_gemm, and what validate and explain call them.
+M_GROUPINGS = {
+    "indices": "m_grouped_indices",
+    "offsets": "m_grouped_offsets",
+    "aligned_offsets": "m_grouped_aligned_offsets",
+    "counts": "m_grouped_masked",
+}
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -93,6 +101,8 @@ def refuse_unknown(function: Callable[..., Any], options: Options) -> NoReturn:
     advice = f"; perhaps {meant} is meant" if meant else ""
     if meant == "offsets" and "sizes" in unknown:
         advice += ", which takes the running sum of the sizes"
+    if unknown in M_GROUPINGS and "grouping" in known:
+        advice = f"; perhaps grouping='{M_GROUPINGS[unknown]}', sizes={unknown} is meant"
     words = ", ".join(known)
     raise TypeError(f"{function.__name__}: unexpected keyword argument '{unknown}'{advice}; there are {words}")
 

@@ -94,10 +94,21 @@ bool is_transposed(Expectation e, const Sizes& sizes) {
     return agrees(e, sizes);
 }
 
+/// What is often meant by a shape that does not fit.
+std::string advice_on(const Expectation& e, const Sizes& sizes) {
+    if (is_transposed(e, sizes)) return "; pass the transposed view" + e.other_way;
+    const bool is_flat = e.named.name == "a.values" && e.tensor().given() && e.tensor().shape.rank() == 2;
+    if (is_flat && e.purpose.starts_with(name(Grouping::m_grouped_masked))) {
+        return "rows of groups one after another are m_grouped_offsets, by the end of each group";
+    }
+    const bool is_sizes = e.axes.rank() == 1 && e.axes[0] == Axis::groups && e.has_rank();
+    const std::optional<std::int64_t> groups = sizes[Axis::groups].value;
+    return is_sizes && groups && e.tensor().shape[0] == *groups + 1 ? "; one for each group, without a first 0" : "";
+}
+
 void check_one(const Expectation& e, const Sizes& sizes, Findings& findings) {
     if (e.tensor().given() && (!has_sound_shape(e.tensor()) || agrees(e, sizes))) return;
-    std::string advice = reasons(e, sizes);
-    if (is_transposed(e, sizes)) advice += "; pass the transposed view" + e.other_way;
+    std::string advice = reasons(e, sizes) + advice_on(e, sizes);
     findings.add({.operand = std::string(e.named.name),
                   .given = e.tensor().given() ? to_string(e.tensor().shape) : "nothing",
                   .expected = expected_shape(e.axes, sizes) + " for " + e.purpose,

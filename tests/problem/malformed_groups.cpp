@@ -29,7 +29,7 @@ std::vector<Malformed> malformed_groups() {
          .spec = {.grouping = Grouping::m_grouped_aligned_offsets},
          .make = [](Problem& p) { p.groups.sizes = placed(Format::i32, {5}); },
          .messages = {"groups.sizes: [5] given, [4] expected for m_grouped_aligned_offsets; the number of groups is 4 "
-                      "in b.values"}},
+                      "in b.values; one for each group, without a first 0"}},
         {.mistake = "sizes of rank 2",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make =

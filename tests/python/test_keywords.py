@@ -49,6 +49,13 @@ def test_only_keywords_of_the_function_are_proposed():
     assert "perhaps sizes is meant; there are grouping, sizes" in refusal(tw.validate, size=[1])
 
 
+def test_keywords_of_calls_are_translated_for_validate():
+    for function in (tw.validate, tw.explain):
+        message = refusal(function, offsets=[3, 8, 10])
+        assert "; perhaps grouping='m_grouped_offsets', sizes=offsets is meant; there are " in message
+    assert tw.validate(A, EXPERTS, grouping="m_grouped_offsets", sizes=[3, 8, 10]) == []
+
+
 class Torch:
     """As torch's dtypes are, for machines without torch."""
 
@@ -131,6 +138,21 @@ def test_sizes_given_as_ends_are_found():
     assert found([3, 5, 2], "m_grouped_aligned_offsets") == [expected]
     assert found(np.cumsum([3, 5, 2])) == [] and found([0, 0, 8]) == []
     assert found([3, 8, 11]) == ["sizes: the end 11 of group 2 given, from 0 to 10, m in a.values expected; a call clamps it"]
+
+
+def test_groups_described_another_way():
+    with pytest.raises(tw.InvalidCall) as caught:
+        tw.grouped_gemm(A, EXPERTS, counts=[3, 5, 2])
+    assert str(caught.value) == (
+        "a.values: [10, 128] given, [3, m, 128] expected for m_grouped_masked nt; "
+        "rows of groups one after another are m_grouped_offsets, by the end of each group"
+    )
+    with pytest.raises(tw.InvalidCall) as caught:
+        tw.grouped_gemm(A, EXPERTS, offsets=[0, 3, 8, 10])
+    assert str(caught.value) == (
+        "offsets: [4] given, [3] expected for m_grouped_offsets; the number of groups is 3 in b.values; "
+        "one for each group, without a first 0"
+    )
 
 
 def test_a_call_clamps_sizes_as_a_gpu_does():
