@@ -3,9 +3,15 @@
 try:
     from tilewright import _core
 except ImportError as error:
-    if "libgomp" in str(error):
-        raise ImportError(f"{error}: install OpenMP's run time, e.g. apt-get install libgomp1") from error
-    raise
+    from tilewright import _openmp
+
+    if "libgomp" not in str(error):
+        raise
+    if not _openmp.load_torch_copy():
+        raise ImportError(
+            f"{error}: install OpenMP's run time, e.g. apt-get install libgomp1, or torch, whose copy is taken then"
+        ) from error
+    from tilewright import _core
 
 from tilewright import _multiply
 from tilewright._arrays import Array

@@ -9,6 +9,7 @@ import os
 import sys
 
 import tilewright as tw
+from tilewright._openmp import environment
 from tilewright.selftest import find_program
 
 
@@ -17,7 +18,7 @@ def main(arguments: list[str]) -> int:
     program = find_program()
     if program is not None:
         sys.stdout.flush()
-        os.execv(program, [program, *arguments])
+        os.execve(program, [program, *arguments], environment())
     print(f"tilewright {tw.__version__}")
     print("python -m tilewright.selftest checks that results are right on this machine")
     if not arguments or arguments == ["--version"]:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tilewright._openmp import environment
 
 RECIPES = (("row", "row"), ("tensor", "tensor"), ("1x128", "128x128"), ("1x128", "1x128"), ("128x128", "128x128"),
            ("mxfp8", "mxfp8"), ("mxfp8", "mxfp4"), ("1x128", "mxfp4"), ("bf16", "mxfp4"), ("bf16", "bf16"))  # fmt: skip
@@ -43,7 +44,8 @@ def verify() -> bool:
     if program is None:
         print("program tilewright: not installed with this package and not in PATH; its checks were not run")
         return True
-    done = subprocess.run([program, "verify", "--quick"], check=False, capture_output=True, text=True)
+    command = [program, "verify", "--quick"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
     lines = done.stdout.splitlines()
     shown = lines if done.returncode != 0 else [line for line in lines if "backend " in line or " cases, " in line]
     print("tilewright verify --quick: " + "\n".join(shown) + done.stderr)
