@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes gpu-gradients gpu-packed lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes gpu-gradients gpu-packed gpu-timeline gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -129,6 +129,13 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too
 	for s in "1,16,32,64" "16 --wide-rows 100" "16 --wide-rows 1"; do \
 	  $(program) bench --backend hopper --m $$s --n 7168 --k 16384 $(packed) || exit; \
 	done
+
+gpu-timeline: build  ## one block of a kernel clock by clock; PYTHON: one that has matplotlib, for the pictures of docs/one_kernel.md
+	build/release/benchmarks/kernel_timeline benchmarks/results/h200_timeline.jsonl
+	$${PYTHON:-$(python)} benchmarks/plot_timeline.py
+
+gpu-wheel:  ## on a Hopper GPU: a wheel of build/wheels, carried there; PYTHON: 3.12 or later with torch; no network
+	$${PYTHON:-python3.12} tests/wheel/on_gpu.py build/wheels/tilewright-*-cp312-abi3-*.whl
 
 lint: build  ## format, clang-tidy, layering, documentation
 	tools/lint

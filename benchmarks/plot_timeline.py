@@ -83,7 +83,7 @@ def section(record: pathlib.Path) -> str:
   <img alt="Time line of one block: its start, and the change from one tile to the next" src="kernel_timeline_light.svg">
 </picture>
 
-{about["device"]}, m = {m}, n = {n}, k = {k}, commit {about["commit"]}. Medians of {len(blocks)} blocks, of one consumer
+One {about["device"].upper()}, m = {m}, n = {n}, k = {k}, commit {about["commit"]}. Medians of {len(blocks)} blocks, of one consumer
 warpgroup, in cycles of the SM:
 
 | span | clocks |

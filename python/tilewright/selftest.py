@@ -106,6 +106,11 @@ def torch_libraries() -> Iterator[tuple[str, tuple[tuple[str, str], ...], Conver
     except ImportError:
         print("torch: not installed; calls with its tensors were not made")
         return
+    try:
+        torch.from_numpy(np.zeros(1, np.float32))
+    except RuntimeError as error:  # a torch that was built for another numpy
+        print(f"torch {torch.__version__}: {error}; calls with its tensors were not made")
+        return
     yield f"torch {torch.__version__} on the CPU", TORCH_RECIPES, torch.from_numpy
     if not torch.cuda.is_available():
         print("torch: no GPU that it can use; calls on a GPU were not made")

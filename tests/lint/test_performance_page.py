@@ -63,7 +63,7 @@ def test_the_readme_rounds_the_classes(classes):
         "groups by end offsets; of fewer than 400 rows": [
             "contiguous, exact ends, scales along k", "exact ends, below 400 rows, scales along k"],
         "groups through the drop-in, by row index": ["contiguous, drop-in"],
-        "masked groups": ["masked, scales along k"],
+        "masked groups": ["masked, scales along m"],
     }
     expected = {row: "; ".join(f"{classes[name, True]['deep_gemm']:.2f}x" for name in of) for row, of in names.items()}
     assert table == expected

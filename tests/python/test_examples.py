@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import tilewright as tw
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
@@ -19,10 +20,15 @@ def test_example(name, lines, largest):
     assert all(0.01 < error < largest for error in errors), run.stdout
 
 
-def test_readme_s_blocks_run_one_after_another():
+def readme_s_blocks():
     page = (EXAMPLES.parent / "README.md").read_text()
     blocks = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "tw." in block]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
+    return blocks
+
+
+def test_readme_s_blocks_run_one_after_another():
+    blocks = readme_s_blocks()
     names = {}
     exec(blocks[0], names)  # noqa: S102
     d, x, w = names["d"], names["x"], names["w"]
@@ -31,3 +37,13 @@ def test_readme_s_blocks_run_one_after_another():
     assert 0.03 < ((d - x @ w.T) ** 2).sum() ** 0.5 / ((x @ w.T) ** 2).sum() ** 0.5 < 0.04
     exec(blocks[1], names)  # noqa: S102
     assert names["d"].shape == (64, 512) and names["d"].dtype == "bfloat16"
+
+
+def test_readme_s_block_for_torch():
+    """On the CPU; tests/wheel/on_gpu.py runs it as it is."""
+    torch = pytest.importorskip("torch")
+    names = {"tw": tw}
+    exec(readme_s_blocks()[2].replace('"cuda"', '"cpu"'), names)  # noqa: S102
+    d, a, experts = names["d"], names["a"].dequantize(), names["experts"].dequantize()
+    expected = torch.cat([a[:17] @ experts[0].T, a[17:] @ experts[2].T])
+    assert d.dtype == torch.bfloat16 and (d.float() - expected).abs().max() < 0.01 * expected.abs().max()
