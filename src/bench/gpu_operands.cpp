@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/math.h"
 #include "check/data.h"
 #include "formats/element.h"
 #include "measure/span.h"
@@ -69,8 +70,6 @@ void widen_rows(Mirrored& scales, int one_in) {
     }
 }
 
-std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-
 /// Where scales of rows are neighbours, columns are padded to 16 bytes, as TMA asks.
 Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
     Tensor scales = operand.scales;
@@ -86,7 +85,7 @@ Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
     }
     if (layout != ScaleLayout::m) return scales;
     const int rows = scales.shape.rank() - 2;
-    const std::int64_t pitch = divide_up(scales.shape[rows], 16) * 16;
+    const std::int64_t pitch = round_up<std::int64_t>(scales.shape[rows], 16);
     scales.strides[rows] = 1;
     scales.strides[rows + 1] = pitch;
     if (rows == 1) scales.strides[0] = pitch * scales.shape[2];
@@ -196,8 +195,8 @@ void GpuOperands::poison_output() {
 
 measure::BlasProduct GpuOperands::blas(measure::BlasScaling scaling) {
     const bool blocks = scaling == measure::BlasScaling::blocks;
-    const std::int64_t k_blocks = divide_up(sizes_.k, 128);
-    const std::int64_t b_scales = divide_up(sizes_.n, 128) * divide_up(k_blocks, 4) * 4;
+    const std::int64_t k_blocks = ceil_div<std::int64_t>(sizes_.k, 128);
+    const std::int64_t b_scales = ceil_div<std::int64_t>(sizes_.n, 128) * round_up<std::int64_t>(k_blocks, 4);
     if (blas_output_.size() == 0) {
         blas_output_ = measure::Buffer(static_cast<std::size_t>(sizes_.m * sizes_.n) * 2);
     }

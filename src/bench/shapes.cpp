@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/math.h"
 #include "bench/python_random.h"
 #include "check/random.h"
 #include "check/user_sizes.h"
@@ -133,8 +134,7 @@ std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
 /// With each group's size rounded up to the alignment.
 std::int64_t aligned_sum(const check::CaseSpec& spec) {
     std::int64_t sum = 0;
-    for (const std::int64_t size : spec.group_sizes)
-        sum += (size + spec.alignment - 1) / spec.alignment * spec.alignment;
+    for (const std::int64_t size : spec.group_sizes) sum += round_up(size, spec.alignment);
     return sum;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/math.h"
 #include "cpu/blas.h"
 
 namespace tilewright::bench {
@@ -18,14 +19,12 @@ double elements_to_bytes(std::int64_t elements, Format format) {
     return static_cast<double>(elements) * bits(format) / 8;
 }
 
-std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
-
 /// Values and scales of `rows` x `k` of an operand.
 double operand_bytes(const OperandGeometry& operand, std::int64_t rows, std::int64_t k) {
     double bytes = elements_to_bytes(rows * k, operand.recipe.values);
     if (operand.scales == nullptr) return bytes;
-    const std::int64_t row_blocks = operand.row_block() == 0 ? 1 : ceil_div(rows, operand.row_block());
-    const std::int64_t k_blocks = operand.k_block() == 0 ? 1 : ceil_div(k, operand.k_block());
+    const std::int64_t row_blocks = operand.row_block() == 0 ? 1 : ceil_div<std::int64_t>(rows, operand.row_block());
+    const std::int64_t k_blocks = operand.k_block() == 0 ? 1 : ceil_div<std::int64_t>(k, operand.k_block());
     bytes += elements_to_bytes(row_blocks * k_blocks, operand.recipe.scales);
     return bytes;
 }

@@ -1,5 +1,6 @@
 #include "check/sizes.h"
 
+#include "base/math.h"
 #include "check/random.h"
 
 #include <algorithm>
@@ -70,7 +71,7 @@ Sizes masked_sizes(const CaseSpec& spec, Random& random) {
 /// Aligned starts: each group fills its units but for a random rest; the group of one unit keeps one row.
 Sizes aligned_sizes(const CaseSpec& spec, Random& random) {
     const std::int64_t unit = alignment(spec);
-    const std::int64_t end = total(spec), units = (end + unit - 1) / unit;
+    const std::int64_t end = total(spec), units = ceil_div(end, unit);
     Sizes sizes = split_units(spec, units, random);
     std::int64_t begin = 0;
     bool single = false;
@@ -99,7 +100,7 @@ Sizes seeded_sizes(const CaseSpec& spec, Random& random) {
 /// Where the group after one that ends at `end` begins.
 std::int64_t next_begin(const CaseSpec& spec, std::int64_t end) {
     const std::int64_t unit = alignment(spec);
-    return unit == 0 ? end : std::min((end + unit - 1) / unit * unit, total(spec));
+    return unit == 0 ? end : std::min(round_up(end, unit), total(spec));
 }
 
 void check_fit(const CaseSpec& spec, const Sizes& sizes) {
@@ -168,7 +169,7 @@ std::int64_t group_alignment(const CaseSpec& spec) {
     if (spec.grouping != Grouping::k_grouped_aligned_offsets) return spec.alignment;
     // 16, 32 and 128 divide each other.
     const int block = std::max({1, k_block(spec.recipe.a.granularity), k_block(spec.recipe.b.granularity)});
-    return (spec.alignment + block - 1) / block * block;
+    return round_up<std::int64_t>(spec.alignment, block);
 }
 
 std::vector<std::int64_t> size_entries(const CaseSpec& spec) {

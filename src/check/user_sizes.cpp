@@ -7,6 +7,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/math.h"
+
 namespace tilewright::check {
 namespace {
 
@@ -60,7 +62,7 @@ void draw_groups(UserSizes& sizes, Grouping grouping, Random& random) {
     sizes.group_sizes = routed_rows(sizes.groups, tokens, chosen, most_skew * random.unit(), random);
     std::vector<std::int64_t>& all = sizes.group_sizes;
     if (is_k_grouped(grouping)) {
-        for (std::int64_t& size : all) size = (size + k_step - 1) / k_step * k_step;
+        for (std::int64_t& size : all) size = round_up(size, k_step);
     }
     const std::int64_t mean = std::accumulate(all.begin(), all.end(), std::int64_t{0}) / sizes.groups;
     (is_k_grouped(grouping) ? sizes.k : sizes.m) = std::max<std::int64_t>(1, mean);

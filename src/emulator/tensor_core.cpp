@@ -1,6 +1,7 @@
 // The product itself: operands read through their descriptors, multiplied by the CPU's kernels of the arithmetic
 // `bit_exact`, so that results have the GPU's bits.
 #include "cpu/exact/tensor_core.h"
+#include "base/math.h"
 #include "cpu/exact/kernels.h"
 #include "cpu/isa.h"
 #include "emulator/machine.h"
@@ -71,7 +72,7 @@ struct Decoded {
 Decoded decode(const std::vector<u8>& bytes, hopper::Storage storage, int panel, int lanes) {
     const float* const table = values(storage);
     const int count = static_cast<int>(bytes.size()) / step;
-    const int panels = (count + panel - 1) / panel;
+    const int panels = ceil_div(count, panel);
     Decoded result{.values = std::vector<float>(static_cast<std::size_t>(panels) * panel * step),
                    .codes = std::vector<u32>(static_cast<std::size_t>(panels) * lanes * step),
                    .finite = true};

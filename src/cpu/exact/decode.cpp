@@ -1,5 +1,6 @@
 #include "cpu/exact/decode.h"
 
+#include "base/math.h"
 #include "cpu/exact/folded.h"
 #include "formats/element.h"
 
@@ -140,7 +141,7 @@ void DecodedTile::resize(const TileLayout& layout, std::int64_t rows) {
 }
 
 void decode_tile(const OperandRange& range, const TileLayout& layout, const FoldPass* fold, DecodedTile& tile) {
-    const std::int64_t panels = (range.rows + layout.panel - 1) / layout.panel;
+    const std::int64_t panels = ceil_div<std::int64_t>(range.rows, layout.panel);
     tile.resize(layout, panels * layout.panel);
     if (range.k_count < tile_k || range.rows % layout.panel != 0) std::ranges::fill(tile.values, 0.0F);
     copy_values(range, layout, tile.values.data());

@@ -1,5 +1,6 @@
 #include "cpu/exact/tile.h"
 
+#include "base/math.h"
 #include "cpu/exact/folded.h"
 #include "formats/codec.h"
 
@@ -16,7 +17,7 @@ public:
         : call_(call),
           place_(place),
           work_(work),
-          panels_((place.columns + call.b_layout.panel - 1) / call.b_layout.panel),
+          panels_(ceil_div<std::int64_t>(place.columns, call.b_layout.panel)),
           sums_(panels_ * call.b_layout.panel * place.rows) {}
 
     void compute() {
