@@ -4,6 +4,8 @@
 #include "cpu/exact/exact.h"
 #include "formats/element.h"
 
+#include <tilewright/quantize.h>
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -107,12 +109,7 @@ public:
         for (std::int64_t i = 0; i < rows * k; ++i) formats::store(values_.data(), recipe.values, i, normal(random));
         if (recipe.granularity == Granularity::none) return;
 
-        const std::int64_t scale_rows = row_block(recipe.granularity);
-        const std::int64_t scale_k = k_block(recipe.granularity);
-        Dims shape;
-        if (scale_rows != 0) shape.push_back((rows + scale_rows - 1) / scale_rows);
-        if (scale_k != 0) shape.push_back((k + scale_k - 1) / scale_k);
-        if (shape.rank() == 0) shape.push_back(1);
+        const Dims shape = scale_shape(recipe.granularity, {rows, k});
         operand_.scales = make(scales_, recipe.scales, shape);
         const std::int64_t count = shape.rank() == 2 ? shape[0] * shape[1] : shape[0];
         std::uniform_real_distribution<double> scale(0.5, 2);

@@ -71,7 +71,7 @@ void widen_rows(Mirrored& scales, int one_in) {
 }
 
 /// Where scales of rows are neighbours, columns are padded to 16 bytes, as TMA asks.
-Tensor scale_shape(const Operand& operand, ScaleLayout layout) {
+Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
     Tensor scales = operand.scales;
     switch (operand.granularity) {
         case Granularity::tensor:
@@ -115,8 +115,8 @@ Problem host_shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
     Problem shapes = problem_of(sizes);
     require_fp8(shapes.a.values);
     if (!takes_packed_weights(shapes)) require_fp8(shapes.b.values);
-    shapes.a.scales = scale_shape(shapes.a, scales);
-    shapes.b.scales = scale_shape(shapes.b, scales == ScaleLayout::k_of_a ? ScaleLayout::m : scales);
+    shapes.a.scales = placed_scales(shapes.a, scales);
+    shapes.b.scales = placed_scales(shapes.b, scales == ScaleLayout::k_of_a ? ScaleLayout::m : scales);
     return shapes;
 }
 
