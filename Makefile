@@ -54,7 +54,9 @@ test-package: setup  ## the Python package compiled as `pip install` does, all o
 	tools/python-package --whole
 	$(python) -m pytest -q tests/python
 
-wheel: build  ## wheels for the Pythons of this machine, into build/wheels
+wheel: setup  ## wheels for the Pythons of this machine, into build/wheels; builds no tests
+	cmake --preset release
+	cmake --build --preset release -j $(cpus) --target tilewright_program
 	tools/wheel
 
 test-wheel: wheel  ## what the wheels need of a system, and that they work where nothing else is installed
