@@ -150,8 +150,8 @@ double crowding(const CostInputs& inputs) {
     return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
 }
 
-/// Time that does not overlap: a fraction of the shorter of memory and compute, and what follows the last load, which is
-/// the last k-block and the last tiles' stores.
+/// Time that does not overlap: a fraction of the shorter of memory and compute, and what follows the last load, which
+/// is the last k-block and the last tiles' stores.
 double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
     const double last_stores = written_bytes(inputs.work) / inputs.over.rounds / inputs.device.memory_bytes_per_second;
     const double last_block = (unit.tensor + unit.promotion) / std::max(1.0, inputs.over.k_blocks);
