@@ -14,8 +14,8 @@
 namespace tilewright::hopper {
 
 /// A lane's part of the scales of one operand's tile, of `size` rows: of `k_blocks` k-blocks one, of all rows every
-/// (32 / k_blocks)-th. Where scales are adjacent along k, four k-blocks at once are a quarter of the sectors, and a copy
-/// takes some 6 clocks for each (docs/tried.md).
+/// (32 / k_blocks)-th. Where scales are adjacent along k, four k-blocks at once are a quarter of the sectors, and a
+/// copy takes some 6 clocks for each (docs/tried.md).
 template <int size, int k_blocks>
 class ScaleCopies {
 public:
