@@ -47,6 +47,9 @@ struct PackedWeights {
     /// For fp8: 0 where the scales of no row differ by more than 2^11, else the most windows of scales that 128 of k of
     /// a row have, 1 .. 4 (docs/numerics.md).
     int windows = 0;
+    /// MXFP4 for bf16: the first row of all groups whose scales differ by more than 2^120, which no GPU multiplies in
+    /// this version; -1: there is none.
+    std::int64_t wide_row = -1;
 
     constexpr bool given() const { return version != 0; }
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }

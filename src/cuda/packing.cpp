@@ -56,7 +56,7 @@ public:
             driver().require(driver().call.copy_to_host(judgements.data(), scratch.address(), judgements.size()),
                              "cuMemcpyDtoH", index_);
         }
-        return launch::packed_plan(weights_, judgements);
+        return launch::packed_plan(weights_, activations_, judgements);
     }
 
     /// The tiles and what is left, after `judge` has written the rows.

@@ -211,6 +211,14 @@ u32 multiply_bytes(u32 a, u32 b) {
     return sum;
 }
 
+u32 multiply_bf16(u32 a, u32 b) {
+    const auto product = [&](int shift) {
+        return u32{to_bf16(from_bf16(static_cast<u16>(a >> shift)) * from_bf16(static_cast<u16>(b >> shift)))} << shift;
+    };
+    me().fragments_fenced = false;
+    return product(0) | product(16);
+}
+
 float fma(float a, float b, float c) {
     const float result = std::fma(a, b, c);
     return std::isnan(result) ? std::bit_cast<float>(0x7FFF'FFFFU) : result;

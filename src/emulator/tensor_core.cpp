@@ -6,6 +6,7 @@
 #include "cpu/isa.h"
 #include "emulator/machine.h"
 #include "formats/codec.h"
+#include "formats/element.h"
 
 #include <fmt/format.h>
 
@@ -22,12 +23,15 @@ constexpr int step = 32;        // bytes of k
 constexpr int row_bytes = 128;  // of an operand in shared memory
 constexpr u32 descriptor_limit = 1U << 14;
 
-Format format(hopper::Storage storage) { return storage == hopper::Storage::e5m2 ? Format::e5m2 : Format::e4m3; }
-const formats::Fields& fields(hopper::Storage storage) {
-    return storage == hopper::Storage::e5m2 ? formats::e5m2_fields : formats::e4m3_fields;
+Format format(hopper::Storage storage) {
+    if (storage == hopper::Storage::bf16) return Format::bf16;
+    return storage == hopper::Storage::e5m2 ? Format::e5m2 : Format::e4m3;
 }
+const formats::Fields& fields(hopper::Storage storage) { return formats::fields(format(storage)); }
+bool is_bf16(hopper::Storage storage) { return storage == hopper::Storage::bf16; }
+int products(hopper::Storage storage) { return step / element_bytes(storage); }
 
-const float* values(hopper::Storage storage) {
+const float* fp8_values(hopper::Storage storage) {
     static const auto table = [] {
         std::array<std::array<float, 256>, 2> t{};
         for (u32 code = 0; code < 256; ++code) {
@@ -37,6 +41,16 @@ const float* values(hopper::Storage storage) {
         return t;
     }();
     return table[storage == hopper::Storage::e5m2 ? 1 : 0].data();
+}
+
+std::vector<float> values_of(const std::vector<u8>& bytes, hopper::Storage storage) {
+    std::vector<float> values(bytes.size() / element_bytes(storage));
+    const float* const table = fp8_values(storage);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = is_bf16(storage) ? std::bit_cast<float>(u32{bytes[2 * i]} << 16 | u32{bytes[2 * i + 1]} << 24)
+                                     : table[bytes[i]];
+    }
+    return values;
 }
 
 /// The bytes [count, 32] that a descriptor means: groups of 8 rows of 128 bytes, in which 16-byte chunks are exchanged
@@ -66,35 +80,55 @@ std::vector<u8> read_rows(const Thread& reader, hopper::MatrixDescriptor descrip
 struct Decoded {
     std::vector<float> values;
     std::vector<u32> codes;
-    bool finite;
+    bool usual;  // fp8: finite; bf16: far from the ends of fp32's range, too
 };
 
+bool is_usual(const cpu::Extent& extent, hopper::Storage storage) {
+    if (!is_bf16(storage)) return extent.largest < 0x7F80'0000;
+    constexpr float smallest = 0x1p-50F, beyond = 0x1p51F;
+    static_assert(cpu::bf16_range_exponent == 50);
+    return extent.largest < std::bit_cast<std::int32_t>(beyond) &&
+           extent.smallest >= std::bit_cast<std::int32_t>(smallest);
+}
+
 Decoded decode(const std::vector<u8>& bytes, hopper::Storage storage, int panel, int lanes) {
-    const float* const table = values(storage);
-    const int count = static_cast<int>(bytes.size()) / step;
+    const std::vector<float> values = values_of(bytes, storage);
+    const int length = products(storage), count = static_cast<int>(values.size()) / length;
     const int panels = ceil_div(count, panel);
-    Decoded result{.values = std::vector<float>(static_cast<std::size_t>(panels) * panel * step),
-                   .codes = std::vector<u32>(static_cast<std::size_t>(panels) * lanes * step),
-                   .finite = true};
+    Decoded result{.values = std::vector<float>(static_cast<std::size_t>(panels) * panel * length),
+                   .codes = std::vector<u32>(static_cast<std::size_t>(panels) * lanes * length),
+                   .usual = true};
     for (int row = 0; row < count; ++row) {
-        float* const to = &result.values[row / panel * panel * step + row % panel];
-        for (int k = 0; k < step; ++k) to[k * panel] = table[bytes[row * step + k]];
+        float* const to = &result.values[row / panel * panel * length + row % panel];
+        for (int k = 0; k < length; ++k) to[k * panel] = values[row * length + k];
     }
     const cpu::ExactKernels& kernels = cpu::exact_kernels(cpu::best_isa());
     const cpu::CodeArguments arguments{.values = result.values.data(),
                                        .codes = result.codes.data(),
                                        .count = static_cast<std::int64_t>(result.values.size()),
                                        .smallest_exponent = fields(storage).smallest_exponent()};
-    const cpu::Extent extent = (panel == 1 ? kernels.fp8_row_codes : kernels.fp8_panel_codes)(arguments);
-    result.finite = extent.largest < 0x7F80'0000;
+    const auto row_codes = is_bf16(storage) ? kernels.bf16_row_codes : kernels.fp8_row_codes;
+    const auto panel_codes = is_bf16(storage) ? kernels.bf16_panel_codes : kernels.fp8_panel_codes;
+    result.usual = is_usual((panel == 1 ? row_codes : panel_codes)(arguments), storage);
     return result;
 }
 
-/// The kernels take an accumulator that is a sum of products: a multiple of what the smallest may leave.
-bool is_sum(float x) {
+/// The kernels of fp8 take an accumulator that is a sum of products: a multiple of what the smallest may leave.
+bool is_sum_of_fp8(float x) {
     if (std::abs(x) >= 0x1p-18F || x == 0 || std::isnan(x)) return true;
     const float units = x * 0x1p41F;
     return units == std::trunc(units);
+}
+
+/// Whether the kernels for usual operands take it.
+bool is_usual_sum(float x, hopper::Storage storage) {
+    if (!is_bf16(storage)) return std::isfinite(x);
+    return x == 0 || (std::abs(x) >= 0x1p-100F && std::abs(x) < 0x1p110F);
+}
+
+auto step_of(const cpu::ExactKernels& kernels, hopper::Storage storage, bool usual) {
+    if (is_bf16(storage)) return usual ? kernels.bf16 : kernels.bf16_general;
+    return usual ? kernels.fp8 : kernels.fp8_general;
 }
 
 void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std::vector<u8>& b, float* d) {
@@ -109,38 +143,40 @@ void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std:
 
 /// Whether each row has a NaN; those rows become zeros.
 std::vector<bool> take_out_nan_rows(std::vector<u8>& bytes, hopper::Storage storage) {
-    const float* const table = values(storage);
+    const std::vector<float> values = values_of(bytes, storage);
     std::vector<bool> has_nan(bytes.size() / step);
     for (std::size_t row = 0; row < has_nan.size(); ++row) {
-        const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(row) * step;
-        has_nan[row] = std::any_of(begin, begin + step, [=](u8 code) { return std::isnan(table[code]); });
-        if (has_nan[row]) std::fill_n(begin, step, u8{0});
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row) * products(storage);
+        has_nan[row] = std::any_of(begin, begin + products(storage), [](float value) { return std::isnan(value); });
+        if (has_nan[row]) std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(row) * step, step, u8{0});
     }
     return has_nan;
 }
 
 void multiply_numbers(const WgmmaCall& call, const std::vector<u8>& a_bytes, const std::vector<u8>& b_bytes, float* d) {
     const std::vector<float> sums(d, d + static_cast<std::size_t>(rows) * call.n);
-    if (!std::all_of(sums.begin(), sums.end(), is_sum)) return multiply_scalar(call, a_bytes, b_bytes, d);
-
+    const bool bf16 = is_bf16(call.a);
+    if (!bf16 && !std::all_of(sums.begin(), sums.end(), is_sum_of_fp8)) {
+        return multiply_scalar(call, a_bytes, b_bytes, d);
+    }
     const cpu::ExactKernels& kernels = cpu::exact_kernels(cpu::best_isa());
-    const int panel = kernels.lanes * cpu::fp8_codes.columns_per_word();
+    const int panel = kernels.lanes * (bf16 ? cpu::bf16_codes : cpu::fp8_codes).columns_per_word();
     const Decoded a = decode(a_bytes, call.a, 1, 1);
     const Decoded b = decode(b_bytes, call.b, panel, kernels.lanes);
-    const bool finite =
-        a.finite && b.finite && std::all_of(sums.begin(), sums.end(), [](float x) { return std::isfinite(x); });
+    const bool usual = a.usual && b.usual &&
+                       std::all_of(sums.begin(), sums.end(), [&](float x) { return is_usual_sum(x, call.a); });
     std::vector<float> c(static_cast<std::size_t>(rows) * panel);
     for (int first = 0; first < call.n; first += panel) {
         const int columns = std::min(panel, call.n - first);
         for (int row = 0; row < rows; ++row) std::copy_n(d + row * call.n + first, columns, &c[row * panel]);
-        const std::size_t line = static_cast<std::size_t>(first / panel) * step;
-        (finite ? kernels.fp8 : kernels.fp8_general)({.a = a.values.data(),
-                                                      .a_codes = a.codes.data(),
-                                                      .b = &b.values[line * panel],
-                                                      .b_codes = &b.codes[line * kernels.lanes],
-                                                      .c = c.data(),
-                                                      .a_stride = step,
-                                                      .rows = rows});
+        const std::size_t line = static_cast<std::size_t>(first / panel) * products(call.a);
+        step_of(kernels, call.a, usual)({.a = a.values.data(),
+                                         .a_codes = a.codes.data(),
+                                         .b = &b.values[line * panel],
+                                         .b_codes = &b.codes[line * kernels.lanes],
+                                         .c = c.data(),
+                                         .a_stride = products(call.a),
+                                         .rows = rows});
         for (int row = 0; row < rows; ++row) std::copy_n(&c[row * panel], columns, d + row * call.n + first);
     }
 }

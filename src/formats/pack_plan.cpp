@@ -54,10 +54,15 @@ PackPlan pack_plan(const Operand& weights, PackedFor activations, const Conversi
     for_each_item(std::ssize(plan.rows), how, [&](std::int64_t i) {
         plan.rows[static_cast<std::size_t>(i)] = judge_row(plan.source, plan, i / sections.n, i % sections.n);
     });
-    for (const RowJudgement& row : plan.rows) {
+    for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+        const RowJudgement& row = plan.rows[i];
         if (row.kept) ++plan.kept_rows;
-        if (row.wide && plan.has_windows())
+        if (!row.wide) continue;
+        if (plan.has_windows()) {
             plan.sections.windows = std::max<std::int64_t>(sections.windows, row.windows);
+        } else if (sections.wide_row < 0) {
+            plan.sections.wide_row = static_cast<std::int64_t>(i);
+        }
     }
     plan.bytes = sections.kept_at() + PackedSections::aligned(8 + plan.kept_rows * sections.kept_row_bytes());
     return plan;

@@ -31,6 +31,9 @@ bool has_known_words(const PackedHeader& header) {
         (header.recipe == 1 || header.recipe == 2) && (header.activations == 1 || header.activations == 2);
     const bool may_have_windows = header.recipe == 1 && header.activations == 1;
     if (header.windows < 0 || header.windows > (may_have_windows ? formats::BlockWindows::blocks : 0)) return false;
+    const bool may_have_wide_rows = header.recipe == 1 && header.activations == 2;
+    const std::int64_t rows = may_have_wide_rows ? header.groups * header.n : 0;
+    if (header.wide_rows < 0 || header.wide_rows > rows) return false;
     return kinds && header.grouped <= 1 && (header.grouped == 1 || header.groups == 1);
 }
 
@@ -69,7 +72,7 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     PackedWeights packed{.data = data, .bytes = bytes, .device = device, .version = header.version};
     if (header.version < 1) refuse("layout version " + std::to_string(header.version), "a positive one");
     if (header.version != packed_version) return packed;
-    if (!has_known_words(header) || !has_sound_sizes(header)) refuse("a damaged header", "what pack_weights wrote");
+    if (!has_sound_sizes(header) || !has_known_words(header)) refuse("a damaged header", "what pack_weights wrote");
     packed.recipe = header.recipe == 1 ? OperandRecipe{Format::e2m1, Granularity::block_1x32, Format::ue8m0}
                                        : OperandRecipe{Format::e2m1, Granularity::block_1x16, Format::ue4m3};
     packed.activations = header.activations == 1 ? PackedFor::fp8 : PackedFor::bf16;
@@ -79,6 +82,7 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     packed.k = header.k;
     packed.tensor_scales = header.tensor_scales;
     packed.windows = static_cast<int>(header.windows);
+    packed.wide_row = header.wide_rows - 1;
     if (!has_sound_sections(header, formats::packed_sections(packed))) {
         refuse("a damaged header", "what pack_weights wrote");
     }
@@ -114,7 +118,8 @@ formats::PackedHeader formats::header_of(const PackedSections& sections, const O
             .tensor_scales = sections.tensor_scales,
             .windows = sections.windows,
             .kept_at = sections.kept_at(),
-            .bytes = bytes};
+            .bytes = bytes,
+            .wide_rows = sections.wide_row + 1};
 }
 
 formats::PackedHeader formats::checked_header(const PackedWeights& packed) {

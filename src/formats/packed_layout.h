@@ -57,7 +57,8 @@ struct PackedHeader {
     std::int64_t windows = 0;  // the most that a row has in 128 of k; 0: no row is wide, or they have no windows
     std::int64_t kept_at = 0;  // where the section begins whose size depends on the weights, and where all ends
     std::int64_t bytes = 0;
-    std::array<std::int64_t, 6> zeros{};
+    std::int64_t wide_rows = 0;  // MXFP4 for bf16: 1 + the number of the first, of all groups; 0: there is none
+    std::array<std::int64_t, 5> zeros{};
 };
 static_assert(sizeof(PackedHeader) <= packed_header_bytes);
 inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 'E', 'D'};
@@ -94,6 +95,7 @@ struct PackedSections {
     int scale_block = 32;
     std::int64_t tensor_scales = 0;
     std::int64_t windows = 0;
+    std::int64_t wide_row = -1;  // no size follows from it
 
     constexpr std::int64_t row_tiles() const { return ceil_div(n, packed_rows); }
     constexpr std::int64_t k_blocks() const { return ceil_div(k, packed_k); }
@@ -207,7 +209,8 @@ constexpr PackedSections packed_sections(const PackedWeights& packed) {
             .k = packed.k,
             .scale_block = k_block(packed.recipe.granularity),
             .tensor_scales = packed.tensor_scales,
-            .windows = packed.windows};
+            .windows = packed.windows,
+            .wide_row = packed.wide_row};
 }
 
 /// What packed weights begin with.

@@ -153,14 +153,13 @@ struct PackedTiles {
     const u8* first;  // of group 0
     int row_tiles;    // of 64 rows, of a group
     int k_blocks;
-    int tile_bytes;  // packed_tile_bytes, but for weights with wide rows
+    int tile_bytes;  // what the kernel knows, but for weights with wide rows
 
     /// The tile of rows 64 `row_tile`, next to that of the other half of their 128 rows.
-    template <bool has_windows = false>
-    const u8* at(int group, int row_tile, int k_block) const {
+    const u8* at(int group, int row_tile, int k_block, int bytes) const {
         const int pair = row_tile / 2 * 2;
         const i64 tile = (i64(group) * row_tiles + pair) * k_blocks + k_block * together(pair) + row_tile % 2;
-        return first + tile * (has_windows ? tile_bytes : packed_tile_bytes);
+        return first + tile * bytes;
     }
     /// Tiles that are next to each other, from that of an even number on.
     int together(int row_tile) const { return min(row_tiles - row_tile, 2); }

@@ -45,11 +45,24 @@ hopper::ScaleView packed_row_factors(const Geometry& g) {
     static_assert(offsetof(formats::PackedRow, end_factor) == 0);
     static_assert(formats::packed_code_bytes == hopper::packed_code_bytes);
     static_assert(formats::PackedSections{.windows = 3}.tile_bytes() == hopper::windowed_tile_bytes(3));
-    static_assert(formats::PackedSections{}.tile_bytes() == hopper::packed_tile_bytes);
+    static_assert(formats::PackedSections{}.tile_bytes() == packed_tile_bytes(hopper::Storage::packed_e2m1));
+    static_assert(formats::PackedSections{.scale_block = 16}.tile_bytes() ==
+                  packed_tile_bytes(hopper::Storage::packed_nvfp4_bf16));
     constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
     return {.data = g.k == 0 ? nullptr : g.b.packed.rows,
             .batch_stride = g.b.packed.row_tiles * formats::packed_rows * words,
             .row_stride = words,
+            .k_stride = 0,
+            .rows = static_cast<int>(g.n),
+            .k_blocks = 1,
+            .format = hopper::ScaleFormat::f32};
+}
+
+/// The scales of packed tensors, of all rows of a group.
+hopper::ScaleView packed_tensor_scales(const Geometry& g) {
+    return {.data = g.k == 0 ? nullptr : g.b.packed.tensor_scales,
+            .batch_stride = g.b.packed.tensor_scale_stride,
+            .row_stride = 0,
             .k_stride = 0,
             .rows = static_cast<int>(g.n),
             .k_blocks = 1,
@@ -92,7 +105,8 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
     if (has_packed_weights(tile)) {
-        result.scales_b = packed_row_factors(g);
+        const bool nvfp4 = tile.b.storage == hopper::Storage::packed_nvfp4_bf16;
+        result.scales_b = nvfp4 ? packed_tensor_scales(g) : packed_row_factors(g);
         result.b = packed_tiles(g.b.packed).as_map();
     }
     result.output = output_view(g.d);

@@ -25,7 +25,7 @@ constexpr int scale_bytes = 4;
 
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                        const hopper::Tile& tile, const hopper::OperandTile& side) {
-    constexpr int bytes = 1;  // of fp8
+    const int bytes = element_bytes(side.spec.storage);
     // Without any k no row is ever copied, and its stride may be anything.
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
@@ -43,7 +43,7 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
         .element_bytes = bytes,
         .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
         .strides = {stride(operand.value_strides.row, rows, bytes), stride(operand.value_strides.group, batch, bytes)},
-        .box = {static_cast<hopper::u32>(tile.shape.k), static_cast<hopper::u32>(box_rows(tile, side)), 1},
+        .box = {static_cast<hopper::u32>(box_k(tile)), static_cast<hopper::u32>(box_rows(tile, side)), 1},
         .swizzled = true};
 }
 

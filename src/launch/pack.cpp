@@ -75,13 +75,17 @@ PackLaunch lower_judging(const Operand& weights, PackedFor activations, void* ju
     return launch;
 }
 
-PackedPlan packed_plan(const Operand& weights, std::span<const std::uint8_t> judgements) {
+PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements) {
     PackedPlan plan{.sections = PackedSource(weights).sections()};
     plan.bytes = plan.sections.kept_at();
     if (weights.granularity != Granularity::block_1x32) return plan;
     for (std::size_t row = 0; row < judgements.size(); ++row) {
         const std::int64_t windows = judgements[row] % judged_kept;
-        plan.sections.windows = std::max(plan.sections.windows, windows);
+        if (activations == PackedFor::fp8) {
+            plan.sections.windows = std::max(plan.sections.windows, windows);
+        } else if (windows != 0 && plan.sections.wide_row < 0) {
+            plan.sections.wide_row = static_cast<std::int64_t>(row);
+        }
         if (judgements[row] >= judged_kept) plan.kept_rows.push_back(static_cast<std::int64_t>(row));
     }
     plan.bytes = plan.sections.kept_at() +

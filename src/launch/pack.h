@@ -45,7 +45,7 @@ std::string unserved_by_packing(const Operand& weights);
 /// `judgements`: a byte for each row of all groups, in memory of the GPU. `out`: of the packed weights, or null.
 PackLaunch lower_judging(const Operand& weights, PackedFor activations, void* judgements, void* out);
 
-PackedPlan packed_plan(const Operand& weights, std::span<const std::uint8_t> judgements);
+PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements);
 
 /// `kept_rows`: the plan's, in memory of the GPU. Where `lower_judging` has written rows.
 std::vector<PackLaunch> lower_packing(const Operand& weights, PackedFor activations, const PackedPlan& plan,

@@ -19,7 +19,9 @@ std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k) {
 std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
     Workload work = describe(problem);
     // Weights that are not packed have the bits of packed ones.
-    if (is_mxfp4(work.recipe.b) && is_fp8(work.recipe.a.values)) work.geometry.b.packed.given = true;
+    const bool has_packed_kernels = is_mxfp4(work.recipe.b) ? is_fp8(work.recipe.a.values) || is_bf16(work.recipe.a)
+                                                            : is_nvfp4(work.recipe.b) && is_bf16(work.recipe.a);
+    if (has_packed_kernels) work.geometry.b.packed.given = true;
     if (work.empty() || !obstacles(work).empty()) return {};
     return k_splits(choose(work, device, tuned_rows()), work.k);
 }

@@ -28,9 +28,9 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
     if (tile.shape.n % 8 != 0 || tile.shape.n > 256) {
         return fmt::format("{}: wgmma has multiples of 8 columns, at most 256", block(tile));
     }
-    constexpr int k = hopper::row_bytes;
+    constexpr int k = hopper::stage_k;
     if (tile.shape.k != k)
-        return fmt::format("{}: a stage holds {} of k (128 bytes), not {}", block(tile), k, tile.shape.k);
+        return fmt::format("{}: a stage holds {} of k, not {}", block(tile), k, tile.shape.k);
     return std::nullopt;
 }
 
@@ -80,7 +80,7 @@ Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescript
 /// Packed weights may have wide rows or not: what runs must not depend on it (choose.cpp).
 Reason shared_memory(const hopper::Tile& wanted, const Workload&, const DeviceDescription& device) {
     hopper::Tile tile = wanted;
-    if (has_packed_weights(tile)) tile.b.storage = hopper::Storage::windowed_e2m1;
+    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::windowed_e2m1;
     if (shared_bytes(tile) <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory, {} KB exist", block(tile), tile.stages,
                        kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);
@@ -161,7 +161,8 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 }  // namespace
 
 std::vector<Finding> obstacles(const Workload& work) {
-    return hopper_obstacles({work.recipe, mn_major(work.geometry), work.grouping, weight_kind(work.geometry.b.packed)});
+    return hopper_obstacles({work.recipe, mn_major(work.geometry), work.grouping, weight_kind(work.geometry.b.packed),
+                             work.geometry.b.packed.wide_row});
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {

@@ -71,8 +71,7 @@ double stall_clocks(const hopper::Tile& tile, double tensor) {
 }  // namespace
 
 Loop loop(const hopper::Tile& tile, const Model& model) {
-    // 4096 products a clock, so that 128 of k take m * n / 32 clocks.
-    const double tensor = tile.shape.m * tile.shape.n / 32.0;
+    const double tensor = tensor_clocks(tile);
     Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;

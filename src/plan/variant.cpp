@@ -50,7 +50,7 @@ bool serves(const Geometry& g, const hopper::Tile& tile) {
 
 hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
     hopper::Tile tile = wanted;
-    if (has_packed_weights(tile)) {
+    if (has_packed_weights(tile) && !multiplies_bf16(tile)) {
         const bool windows = g.b.packed.windows != 0;
         tile.b.storage = windows ? hopper::Storage::windowed_e2m1 : hopper::Storage::packed_e2m1;
     }

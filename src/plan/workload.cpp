@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/tma.h"
+#include "problem/canonical_order.h"
 #include "problem/geometry.h"
 #include "problem/hopper_rules.h"
 
@@ -65,7 +66,13 @@ std::string key_of(const Problem& problem, const Geometry& g, const Workload& wo
 }
 
 hopper::Storage storage(Format format) {
+    if (format == Format::bf16) return hopper::Storage::bf16;
     return format == Format::e5m2 ? hopper::Storage::e5m2 : hopper::Storage::e4m3;
+}
+
+hopper::Storage packed_storage(const Recipe& recipe) {
+    if (!is_bf16(recipe.a)) return hopper::Storage::packed_e2m1;
+    return is_mxfp4(recipe.b) ? hopper::Storage::packed_mxfp4_bf16 : hopper::Storage::packed_nvfp4_bf16;
 }
 
 hopper::Scaling scaling(Granularity granularity) {
@@ -114,11 +121,11 @@ hopper::Tile family_tile(const Workload& work) {
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
     // Their scales are decoded with the codes, but for a factor of each row.
-    if (work.geometry.b.packed.given) tile.b = {hopper::Storage::packed_e2m1, hopper::Scaling::epilogue};
+    if (work.geometry.b.packed.given) tile.b = {packed_storage(work.recipe), hopper::Scaling::epilogue};
     const MnMajor order = mn_major(work.geometry);
     if (order.a) tile.a.major = hopper::Major::mn;
     if (order.b) tile.b.major = hopper::Major::mn;
-    tile.mma.promoted = work.accumulation == Accumulation::promoted;
+    tile.mma.promoted = work.accumulation == Accumulation::promoted && !multiplies_bf16(tile);
     tile.family = family(work.grouping);
     return tile;
 }

@@ -60,6 +60,8 @@ constexpr bool scaled_outside(Granularity granularity) {
     return granularity != Granularity::none && granularity != Granularity::block_1x16;
 }
 
+constexpr bool is_bf16(const OperandRecipe& side) { return side.values == Format::bf16; }
+constexpr bool is_nvfp4(const OperandRecipe& side) { return side.granularity == Granularity::block_1x16; }
 constexpr bool is_mxfp4(const OperandRecipe& side) {
     return side.values == Format::e2m1 && side.granularity == Granularity::block_1x32;
 }

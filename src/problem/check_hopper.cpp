@@ -38,18 +38,31 @@ void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
          .advice = use_cpu});
 }
 
-/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row or 1x128.
+/// Wide rows of weights for bf16 take chains of 32, for which there is no kernel: scales more than 2^120 apart are
+/// those of no weights that work.
+Finding wide_row(std::int64_t row) {
+    return {.operand = "b.packed",
+            .given = "MXFP4 weights packed for bf16 whose row " + std::to_string(row) +
+                     " (of all groups) has scales more than 2^120 apart",
+            .expected = std::string("scales of a row within 2^120") + gpu + " in this version",
+            .advice = "quantise that row again, multiply it with fp8 activations, or run it on the CPU backend"};
+}
+
+/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row or 1x128, and for MXFP4
+/// and NVFP4 with bf16.
 void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
     const auto& [a, b] = call.recipe;
     const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
                          const char* advice) {
         findings.push_back({.operand = operand, .given = given, .expected = expected + gpu, .advice = advice});
     };
-    if (!is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
+    const bool bf16 = is_bf16(a);
+    if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
     const bool scaled_by_blocks = a.granularity == Granularity::block_128x128 || a.granularity == Granularity::none;
-    if (!is_served_fp8(a) || scaled_by_blocks) {
-        add("a", name(a), "fp8 with tensor, row or 1x128 scales next to packed weights", use_cpu);
+    if (!bf16 && (!is_served_fp8(a) || scaled_by_blocks)) {
+        add("a", name(a), "bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights", use_cpu);
     }
+    if (call.wide_row >= 0) findings.push_back(wide_row(call.wide_row));
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
 }
 
@@ -76,26 +89,29 @@ void add_order(MnMajor order, Grouping grouping, std::vector<Finding>& findings)
     }
 }
 
-bool is_tma_stride(std::int64_t elements) {
-    return elements % hopper_alignment == 0 && elements < hopper_stride_limit;  // of one byte
+bool is_tma_stride(std::int64_t elements, Format format) {
+    const std::int64_t limit = hopper_stride_limit * 8 / bits(format);
+    return elements < limit && elements * bits(format) / 8 % hopper_alignment == 0;
 }
 
-/// Whether TMA loads fp8 values with `contiguous` in a row of its boxes. Strides of one index mean nothing.
-bool loads_along(std::int64_t size, std::int64_t stride, std::int64_t other_size, std::int64_t other_stride) {
-    return (size <= 1 || stride == 1) && (other_size <= 1 || is_tma_stride(other_stride));
+/// Whether TMA loads values with `size` elements in a row of its boxes. Strides of one index mean nothing.
+bool loads_along(std::int64_t size, std::int64_t stride, std::int64_t other_size, std::int64_t other_stride,
+                 Format format) {
+    return (size <= 1 || stride == 1) && (other_size <= 1 || is_tma_stride(other_stride, format));
 }
 
-bool is_mn_major(const Strides& strides, std::int64_t rows, std::int64_t k) {
+bool is_mn_major(const Strides& strides, std::int64_t rows, std::int64_t k, Format format) {
     // Without any k nothing is read. A contiguous k of one index is along k, so that its strides are judged as others'.
-    if (k == 0 || strides.k == 1 || loads_along(k, strides.k, rows, strides.row)) return false;
+    if (k == 0 || strides.k == 1 || loads_along(k, strides.k, rows, strides.row, format)) return false;
     // What TMA loads in neither order is refused for its strides, in the words of the one that it is nearer to.
-    return loads_along(rows, strides.row, k, strides.k) || strides.row == 1;
+    return loads_along(rows, strides.row, k, strides.k, format) || strides.row == 1;
 }
 
 }  // namespace
 
 MnMajor mn_major(const Geometry& g) {
-    return {.a = is_mn_major(g.a.value_strides, g.m, g.k), .b = is_mn_major(g.b.value_strides, g.n, g.k)};
+    return {.a = is_mn_major(g.a.value_strides, g.m, g.k, g.a.recipe.values),
+            .b = is_mn_major(g.b.value_strides, g.n, g.k, g.b.recipe.values)};
 }
 
 WeightKind weight_kind(const PackedGeometry& packed) {
@@ -150,17 +166,24 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// fp8 values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean
+/// Whether kernels load such values by TMA: fp8, and bf16 next to packed weights.
+bool is_loaded_by_tma(Format format, const PackedWeights& packed) {
+    return is_fp8(format) || (packed.given() && format == Format::bf16);
+}
+
+/// Values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean
 /// nothing.
 void check_value_strides(const NamedTensor& named, int k, const std::string& rows_letter, Findings& findings) {
     const Tensor& tensor = *named.tensor;
     const int rank = tensor.shape.rank(), rows = 2 * rank - 3 - k;
     const auto along = [&](int i, int other) {
-        return loads_along(tensor.shape[i], tensor.strides[i], tensor.shape[other], tensor.strides[other]);
+        return loads_along(tensor.shape[i], tensor.strides[i], tensor.shape[other], tensor.strides[other],
+                           tensor.format);
     };
-    const bool groups = rank < 3 || tensor.shape[0] <= 1 || is_tma_stride(tensor.strides[0]);
+    const bool groups = rank < 3 || tensor.shape[0] <= 1 || is_tma_stride(tensor.strides[0], tensor.format);
     const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
-    if (groups && (is_mn_major(strides, tensor.shape[rows], tensor.shape[k]) ? along(rows, k) : along(k, rows))) return;
+    const bool mn_major = is_mn_major(strides, tensor.shape[rows], tensor.shape[k], tensor.format);
+    if (groups && (mn_major ? along(rows, k) : along(k, rows))) return;
     const auto is_contiguous = [&](int i) { return tensor.shape[i] <= 1 || tensor.strides[i] == 1; };
     std::string expected = "a stride of 1 along k or " + rows_letter;
     if (is_contiguous(k) || is_contiguous(rows)) {
@@ -179,7 +202,7 @@ MnMajor mn_major(const Problem& p) {
         if (!tensor.given() || !has_sound_strides(tensor) || rank < 2) return false;
         const int k = transposed ? rank - 2 : rank - 1, rows = transposed ? rank - 1 : rank - 2;
         const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
-        return is_mn_major(strides, tensor.shape[rows], tensor.shape[k]);
+        return is_mn_major(strides, tensor.shape[rows], tensor.shape[k], tensor.format);
     };
     return {.a = is_major(p.a.values, a_is_transposed(p.layout)), .b = is_major(p.b.values, b_is_transposed(p.layout))};
 }
@@ -189,8 +212,9 @@ MnMajor mn_major(const Problem& p) {
 void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
         const WeightKind weights = weight_kind({.given = packed.given()});
+        const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
         for (Finding& obstacle :
-             hopper_obstacles({{recipe_of(p.a), recipe_of(p.b)}, mn_major(p), p.groups.grouping, weights})) {
+             hopper_obstacles({recipe, mn_major(p), p.groups.grouping, weights, packed.wide_row})) {
             findings.add(std::move(obstacle));
         }
     }
@@ -206,7 +230,8 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
         const bool values = &tensor == &p.a.values || &tensor == &p.b.values;
         if (values || &tensor == &p.d) check_sizes(named, findings);
         const int rank = tensor.shape.rank();
-        if (!values || p.layout > Layout::tt || is_empty(tensor) || rank < 2 || !is_fp8(tensor.format)) continue;
+        if (!values || p.layout > Layout::tt || is_empty(tensor) || rank < 2) continue;
+        if (!is_loaded_by_tma(tensor.format, packed)) continue;
         const bool is_a = &tensor == &p.a.values;
         const bool transposed = is_a ? a_is_transposed(p.layout) : b_is_transposed(p.layout);
         if (p.groups.grouping == Grouping::k_grouped_flat && !transposed) continue;
@@ -225,7 +250,8 @@ void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findi
     }
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
         const Tensor& tensor = *named.tensor;
-        if (has_sound_shape(tensor) && !is_empty(tensor) && is_fp8(tensor.format)) check_base(named, findings);
+        const bool loaded = has_sound_shape(tensor) && !is_empty(tensor) && is_loaded_by_tma(tensor.format, packed);
+        if (loaded) check_base(named, findings);
     }
 }
 

@@ -51,10 +51,14 @@ PackedGeometry packed_geometry(const PackedWeights& packed) {
                      .row_tiles = sections.row_tiles(),
                      .k_blocks = sections.k_blocks(),
                      .windows = packed.windows,
+                     .wide_row = packed.wide_row,
                      .tile_bytes = sections.tile_bytes()};
     if (packed.data == nullptr) return g;
     g.rows = static_cast<const std::byte*>(packed.data) + sections.rows_at();
     g.tiles = static_cast<const std::byte*>(packed.data) + sections.tiles_at();
+    if (packed.tensor_scales == 0) return g;
+    g.tensor_scales = static_cast<const std::byte*>(packed.data) + formats::PackedSections::tensor_scales_at();
+    g.tensor_scale_stride = packed.tensor_scales > 1 ? 1 : 0;
     return g;
 }
 

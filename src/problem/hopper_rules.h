@@ -33,6 +33,7 @@ struct HopperCall {
     MnMajor order{};
     Grouping grouping = Grouping::dense;
     WeightKind weights = WeightKind::ordinary;
+    std::int64_t wide_row = -1;  // of PackedWeights
 };
 
 /// Recipes, orders of values and groupings that no Hopper kernel serves, whatever the sizes: one finding for each

@@ -6,23 +6,29 @@ bool takes_packed_weights(const Problem& problem) {
     const Operand& b = problem.b;
     const bool along_k = problem.layout == Layout::nt || problem.layout == Layout::tt;
     const int rank = b.values.shape.rank();
-    return b.values.given() && b.values.format == Format::e2m1 && b.granularity == Granularity::block_1x32 &&
-           is_fp8(problem.a.values.format) && !is_k_grouped(problem.groups.grouping) && along_k && rank >= 2 &&
-           rank <= 3;
+    const Format a = problem.a.values.format;
+    const bool mxfp4 = b.granularity == Granularity::block_1x32, nvfp4 = b.granularity == Granularity::block_1x16;
+    const bool served = (mxfp4 && (is_fp8(a) || a == Format::bf16)) || (nvfp4 && a == Format::bf16);
+    return b.values.given() && b.values.format == Format::e2m1 && served && !is_k_grouped(problem.groups.grouping) &&
+           along_k && rank >= 2 && rank <= 3;
 }
 
 Problem with_packed_shape(const Problem& problem, int windows) {
     const Tensor& values = problem.b.values;
     const int rank = values.shape.rank();
     Problem packed = problem;
+    const OperandRecipe recipe{values.format, problem.b.granularity, problem.b.scales.format};
+    const OperandRecipe a{problem.a.values.format, problem.a.granularity, problem.a.scales.format};
+    const std::int64_t groups = rank == 3 ? values.shape[0] : 1;
     packed.b = {.packed = {.device = values.device,
                            .version = packed_version,
-                           .recipe = {values.format, problem.b.granularity, problem.b.scales.format},
-                           .activations = PackedFor::fp8,
+                           .recipe = recipe,
+                           .activations = packed_for(a),
                            .grouped = rank == 3,
-                           .groups = rank == 3 ? values.shape[0] : 1,
+                           .groups = groups,
                            .n = values.shape[rank - 2],
                            .k = values.shape[rank - 1],
+                           .tensor_scales = problem.b.tensor_scale.given() ? problem.b.tensor_scale.shape[0] : 0,
                            .windows = windows}};
     return packed;
 }

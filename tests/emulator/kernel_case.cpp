@@ -64,7 +64,7 @@ namespace {
 struct PackedCase {
     PackedCase(const check::Case& test, const hopper::Tile& tile) : problem(test.problem()) {
         if (!has_packed_weights(tile)) return;
-        weights = pack_weights(problem.b, PackedFor::fp8);
+        weights = pack_weights(problem.b, multiplies_bf16(tile) ? PackedFor::bf16 : PackedFor::fp8);
         problem.b = {.packed = weights};
     }
 

@@ -85,7 +85,7 @@ std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor acti
     const bool judged = weights.granularity == Granularity::block_1x32;
     std::vector<std::uint8_t> judgements(judged ? static_cast<std::size_t>(rows) : 0, untouched);
     run(launch::lower_judging(weights, activations, judgements.data(), nullptr));
-    const launch::PackedPlan plan = launch::packed_plan(weights, judgements);
+    const launch::PackedPlan plan = launch::packed_plan(weights, activations, judgements);
     std::vector<std::uint8_t> out(static_cast<std::size_t>(plan.bytes + behind), untouched);
     run(launch::lower_judging(weights, activations, judgements.data(), out.data()));
     for (const PackLaunch& each :

@@ -35,7 +35,7 @@ TEST(Legality, EachRuleSpeaksInNumbers) {
          "besides 32 others with 2 warpgroups"},
         {"192x128x128 warpgroups=3", "192x128x128", "wgmma: 192x128: 2 warpgroups multiply multiples of 128 rows"},
         {"128x136x128", "128x132x128", "wgmma: 128x132: wgmma has multiples of 8 columns, at most 256"},
-        {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds 128 of k (128 bytes), not 64"},
+        {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds 128 of k, not 64"},
         {"128x128x128 cluster=2 multicast=a", "128x128x128 cluster=4 multicast=a",
          "cluster: clusters of 4 leave SMs idle, only pairs fill the chip"},
         {"128x128x128 cluster=2 multicast=b", "128x128x128 cluster=2",

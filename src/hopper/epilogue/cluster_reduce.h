@@ -81,7 +81,7 @@ TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const WorkTile& w
             const int own_row = row + (tile.swap_ab ? right : below);
             const int own_column = column + (tile.swap_ab ? below : right);
             if (own_row < row_end && own_column < c.arguments.n) {
-                store_element<is_fast(tile)>(c.arguments, work, own_row, own_column, values.values[i]);
+                store_element<tile>(c.arguments, work, own_row, own_column, values.values[i]);
             }
         }
     }

@@ -1,26 +1,28 @@
 // D element by element, with C, in any strides and formats: where TMA cannot store it.
 #pragma once
 
+#include "hopper/block/scale_view.h"
 #include "hopper/epilogue/stage.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
 
 /// What multiplies a tile's sums. Those of a group without k nothing does: D is C, or zeros.
-template <bool k_grouped>
+template <Tile tile>
 TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& work) {
-    return k_grouped && k_of(work) == 0 ? 1 : arguments.alpha;
+    if constexpr (scales_alpha(tile)) return arguments.alpha * scale_at(arguments.scales_b, work.group, 0, 0);
+    return is_k_grouped(tile) && k_of(work) == 0 ? 1 : arguments.alpha;
 }
 
-/// D = C + alpha * sum of one element, rounded once. `fast`: bf16, alpha 1, no C.
-template <bool fast = false, bool k_grouped = false>
+/// D = C + alpha * sum of one element, rounded once. Fast kernels: bf16, alpha 1, no C.
+template <Tile tile>
 TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const WorkTile& work, int row, int column, float sum) {
     const OutputView &d = arguments.output, &c = arguments.addend;
     const i64 to = work.batch * d.batch_stride + row * d.row_stride + column * d.column_stride;
-    if constexpr (fast) return store_global(static_cast<u16*>(d.data) + to, to_bf16(sum));
+    if constexpr (is_fast(tile)) return store_global(static_cast<u16*>(d.data) + to, to_bf16(sum));
     const i64 from = work.batch * c.batch_stride + row * c.row_stride + column * c.column_stride;
-    const float alpha = alpha_of<k_grouped>(arguments, work);
-    if constexpr (k_grouped) sum = k_of(work) == 0 && c.data != nullptr ? -0.0F : sum;  // C keeps the sign of its zeros
+    const float alpha = alpha_of<tile>(arguments, work);
+    if constexpr (is_k_grouped(tile)) sum = k_of(work) == 0 && c.data != nullptr ? -0.0F : sum;  // C keeps the sign of its zeros
     if (arguments.format == OutputFormat::f32) {
         const float addend = c.data == nullptr ? 0 : load_global(static_cast<const float*>(c.data) + from);
         const float value = c.data == nullptr ? alpha * sum : fma(alpha, sum, addend);
@@ -67,8 +69,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Accumulators<ti
                                   scratch_column % 4 * 4;
                 const float sum = load_shared(*reinterpret_cast<const float*>(place));
                 if (inside) {
-                    store_element<false, is_k_grouped(tile)>(c.arguments, work, work.row + row_in_tile + row, column,
-                                                             sum);
+                    store_element<tile>(c.arguments, work, work.row + row_in_tile + row, column, sum);
                 }
             }
             sync_warp();

@@ -14,11 +14,14 @@ TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Accumulators<tile>& accumulators
     if constexpr (stores_f32(tile)) return stage_f32<tile>(c, accumulators, work);
     if constexpr (is_fast(tile)) return store_by_tma<tile, 2>(c, accumulators);
     if (!c.by_tma) return store_by_element<tile>(c, accumulators, work);
-    if (alpha_of<is_k_grouped(tile)>(c.arguments, work) != 1) {
+    const float alpha = alpha_of<tile>(c.arguments, work);
+    if (alpha != 1) {
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
 #pragma unroll
-            for (int i = 0; i < subtile_registers<tile>; ++i) accumulators[subtile][i] *= c.arguments.alpha;
+            for (int i = 0; i < subtile_registers<tile>; ++i) {
+                accumulators[subtile][i] *= scales_alpha(tile) ? alpha : c.arguments.alpha;
+            }
         }
     }
     if (element_bytes(c.arguments.format) == 2) {

@@ -3,6 +3,7 @@
 // last.
 #pragma once
 
+#include "hopper/mainloop/feed_bf16.h"
 #include "hopper/mainloop/feed_packed.h"
 #include "hopper/mainloop/feed_windows.h"
 #include "hopper/mainloop/fragments.h"

@@ -12,14 +12,15 @@ struct Feed;
 
 inline constexpr int descriptor_bytes = 16;
 
-/// The subtile's rows of mma B, at the stage `c.ring`.
+/// The subtile's rows of mma B, at the stage `c.ring`: of one box of k.
 template <Tile tile>
-TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile) {
+TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile, int box = 0) {
     const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
-    return c.mma_b_descriptor + (c.ring.stage * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
+    const int boxes = c.ring.stage * k_boxes(tile) + box;
+    return c.mma_b_descriptor + (boxes * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
 }
 
-/// mma A of a k-block, as wgmma takes it from registers.
+/// mma A of a box of k, as wgmma takes it from registers.
 template <Tile tile>
 struct Fragments {
     /// Where a subtile's rows are held.
@@ -28,9 +29,10 @@ struct Fragments {
     }
 
     /// d (+)= the subtile's rows, which are held, times its rows of mma B.
-    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate,
+                                 int box = 0) {
         wgmma_fence();
-        const MatrixDescriptor b = mma_b_rows(c, subtile);
+        const MatrixDescriptor b = mma_b_rows(c, subtile, box);
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
             wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(

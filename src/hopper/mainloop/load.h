@@ -123,7 +123,7 @@ private:
 
     /// A full barrier's bytes without scales.
     TILEWRIGHT_DEVICE static int value_bytes(int rows) {
-        return value_bytes_per_stage(tile) - (d_rows(tile) - rows) * row_bytes;
+        return value_bytes_per_stage(tile) - (d_rows(tile) - rows) * operand_a(tile).stage_row_bytes();
     }
 
     /// Tiles of packed weights before the end of B, of those that a tile of D has.
@@ -137,34 +137,37 @@ private:
         if constexpr (has_windows(tile)) {
             return operand_b(tile).loaded_bytes() - packed_tiles(work) * PackedTiles::from_map(arguments_.b).tile_bytes;
         } else {
-            return (d_columns(tile) / packed_tile_rows - packed_tiles(work)) * packed_tile_bytes;
+            return (d_columns(tile) / packed_tile_rows - packed_tiles(work)) * packed_tile_bytes(tile.b.storage);
         }
     }
 
     /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes.
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTile& work, int k_block) {
         const PackedTiles packed = PackedTiles::from_map(arguments_.b);
-        const int bytes = has_windows(tile) ? packed.tile_bytes : packed_tile_bytes;
+        const int bytes = has_windows(tile) ? packed.tile_bytes : packed_tile_bytes(tile.b.storage);
         const int first = work.column / packed_tile_rows, count = packed_tiles(work);
 #pragma unroll
         for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {
             if (i >= count) break;
             bulk_load(shared_.values_of_b(ring_.stage) + i * bytes,
-                      packed.at<has_windows(tile)>(work.group, first + i, k_block), min(count - i, 2) * bytes, full);
+                      packed.at(work.group, first + i, k_block, bytes), min(count - i, 2) * bytes, full);
         }
     }
 
     TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, int k_block, int rows) {
         constexpr OperandTile a = operand_a(tile);
-        u8* const to = shared_.values_of_a(ring_.stage);
-        const int k = k_block * tile.shape.k;
-        if constexpr (is_grouped(tile) || a.is_mn_major()) {
-            load_rows<tile, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
-        } else {
-            static_assert(box_rows(tile, a) == loaded_rows(tile, a));
-            const TensorMap& map = rows < d_rows(tile) ? arguments_.a_last : arguments_.a;
-            const int first = a.shared ? block_rank() * (rows / tile.cluster.size) : 0;
-            load_box<tile, a>(to, map, full, k, work.row, first, matrix_of<tile>(work.batch));
+#pragma unroll
+        for (int box = 0; box < k_boxes(tile); ++box) {
+            u8* const to = shared_.values_of_a(ring_.stage) + box * a.rows * row_bytes;
+            const int k = k_block * tile.shape.k + box * box_k(tile);
+            if constexpr (is_grouped(tile) || a.is_mn_major()) {
+                load_rows<tile, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
+            } else {
+                static_assert(box_rows(tile, a) == loaded_rows(tile, a));
+                const TensorMap& map = rows < d_rows(tile) ? arguments_.a_last : arguments_.a;
+                const int first = a.shared ? block_rank() * (rows / tile.cluster.size) : 0;
+                load_box<tile, a>(to, map, full, k, work.row, first, matrix_of<tile>(work.batch));
+            }
         }
     }
 

@@ -14,29 +14,40 @@ TILEWRIGHT_DEVICE void clear(Accumulators<tile>& accumulators) {
     }
 }
 
-/// Issues a k-block's wgmmas, then waits for those of the one before it.
-template <Tile tile>
+/// Issues the wgmmas of a k-block, or of one of its boxes of k, then waits for those before them.
+template <Tile tile, int box = 0>
 TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                            int k_block) {
-    c.wait_full();
+    if constexpr (box == 0) c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) pin(accumulators[subtile]);
     wgmma_fence();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
-        feed.issue(c, accumulators[subtile], subtile, k_block > 0);
+        if constexpr (k_boxes(tile) > 1) {
+            feed.template issue<box>(c, accumulators[subtile], subtile, k_block > 0 || box > 0);
+        } else {
+            feed.issue(c, accumulators[subtile], subtile, k_block > 0);
+        }
     }
     wgmma_commit();
     wgmma_wait<1>();
-    if (k_block > 0) c.release_previous();
-    c.ring.advance();
+    if (box == 0 && k_block > 0) c.release_previous();
+    if constexpr (box == k_boxes(tile) - 1) c.ring.advance();
 }
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     Feed<tile> even(c), odd(c);
     clear<tile>(accumulators);
-    if constexpr (feeds_registers(tile)) {
+    if constexpr (k_boxes(tile) == 2) {
+        for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
+            multiply_unpromoted<tile, 0>(c, accumulators, even, k_block);
+            odd.complete();
+            multiply_unpromoted<tile, 1>(c, accumulators, odd, k_block);
+            even.complete();
+        }
+    } else if constexpr (feeds_registers(tile)) {
         for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
             multiply_unpromoted<tile>(c, accumulators, even, k_block);
             odd.complete();

@@ -139,7 +139,7 @@ void copy_async(float& to, const float* from);
 /// arrival of the phase must still be missing.
 void barrier_arrive_after_copies(Barrier& barrier);
 
-// ---- wgmma: 64 x n products of k 32, by a warpgroup together. Thread t of the warpgroup holds of each 8 columns j
+// ---- wgmma: 64 x n products of 32 bytes of k, by a warpgroup together. Thread t of the warpgroup holds of each 8 columns j
 //   d[4 j + 0, 1]: row 16 (t / 32) + t % 32 / 4,     columns 8 j + 2 (t % 4) + 0, 1
 //   d[4 j + 2, 3]: row 16 (t / 32) + t % 32 / 4 + 8, the same columns
 
@@ -243,6 +243,8 @@ void store_global(Quad* to, Quad value);
 u32 permute_bytes(u32 low, u32 high, u32 selector);
 /// dp4a: the sum of the products of the four bytes of each.
 u32 multiply_bytes(u32 a, u32 b);
+/// The products of two bf16 numbers each, subnormal ones included.
+u32 multiply_bf16(u32 a, u32 b);
 
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 

@@ -31,5 +31,10 @@ TILEWRIGHT_DEVICE u32 multiply_bytes(u32 a, u32 b) {
     asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(sum) : "r"(a), "r"(b));
     return sum;
 }
+TILEWRIGHT_DEVICE u32 multiply_bf16(u32 a, u32 b) {
+    u32 product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
 
 }  // namespace tilewright::hopper

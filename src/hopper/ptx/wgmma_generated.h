@@ -1,6 +1,7 @@
 // Written by tools/generate_wgmma.py. wgmma for each n, mma A in shared memory or in registers (PTX ISA,
 // "wgmma.mma_async").
-// d = A B^T + (accumulate ? d : 0), 64 x n, k 32; scale-a and scale-b are 1.
+// d = A B^T + (accumulate ? d : 0), 64 x n, k 32, of bf16 16; scale-a and scale-b are 1. bf16 has mma A in registers
+// alone, and mma B along k, which the last number says.
 #pragma once
 
 // clang-format off
@@ -10,22 +11,22 @@ template <int n>
 struct Wgmma;
 
 #define TILEWRIGHT_REGISTERS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define TILEWRIGHT_WGMMA_TEXT(types, n, list, a, b, p)                                                     \
+#define TILEWRIGHT_WGMMA_TEXT(types, tail, n, list, a, b, p)                                               \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " p ", 0;\n"                                                        \
-    "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." types " {" list "}, " a ", " b ", p, 1, 1;\n}"
-#define TILEWRIGHT_WGMMA_FROM_SHARED(types, n, list, a, b, p, fragment, fragment_b, fragment_p, ...)       \
-    asm volatile(TILEWRIGHT_WGMMA_TEXT(types, n, list, a, b, p)                                            \
+    "wgmma.mma_async.sync.aligned.m64n" #n types " {" list "}, " a ", " b ", p, 1, 1" tail ";\n}"
+#define TILEWRIGHT_WGMMA_FROM_SHARED(types, tail, n, list, a, b, p, fragment, fragment_b, fragment_p, ...) \
+    asm volatile(TILEWRIGHT_WGMMA_TEXT(types, tail, n, list, a, b, p)                                      \
                  : __VA_ARGS__ : "l"(a_rows), "l"(b_rows), "r"(accumulate))
-#define TILEWRIGHT_WGMMA_FROM_REGISTERS(types, n, list, a, b, p, fragment, fragment_b, fragment_p, ...)    \
-    asm volatile(TILEWRIGHT_WGMMA_TEXT(types, n, list, fragment, fragment_b, fragment_p)                   \
+#define TILEWRIGHT_WGMMA_FROM_REGISTERS(types, tail, n, list, a, b, p, fragment, fragment_b, fragment_p, ...) \
+    asm volatile(TILEWRIGHT_WGMMA_TEXT(types, tail, n, list, fragment, fragment_b, fragment_p)             \
                  : __VA_ARGS__ : "r"(a_rows[0]), "r"(a_rows[1]), "r"(a_rows[2]), "r"(a_rows[3]), "l"(b_rows), \
                    "r"(accumulate))
 #define TILEWRIGHT_WGMMA_OF(from, n, ...)                                                                  \
     constexpr bool a_e4m3 = a == Storage::e4m3, b_e4m3 = b == Storage::e4m3;                               \
-    if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("e4m3.e4m3", n, __VA_ARGS__);             \
-    else if constexpr (a_e4m3) TILEWRIGHT_WGMMA_FROM_##from("e4m3.e5m2", n, __VA_ARGS__);                  \
-    else if constexpr (b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("e5m2.e4m3", n, __VA_ARGS__);                  \
-    else TILEWRIGHT_WGMMA_FROM_##from("e5m2.e5m2", n, __VA_ARGS__);
+    if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e4m3.e4m3", "", n, __VA_ARGS__); \
+    else if constexpr (a_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e4m3.e5m2", "", n, __VA_ARGS__);      \
+    else if constexpr (b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e5m2.e4m3", "", n, __VA_ARGS__);      \
+    else TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e5m2.e5m2", "", n, __VA_ARGS__);
 #define TILEWRIGHT_WGMMA(n, ...)                                                                           \
     template <>                                                                                            \
     struct Wgmma<n> {                                                                                      \
@@ -36,7 +37,11 @@ struct Wgmma;
         template <Storage a, Storage b>                                                                    \
         static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], const u32 (&a_rows)[4], u64 b_rows,      \
                                                int accumulate) {                                           \
-            TILEWRIGHT_WGMMA_OF(REGISTERS, n, __VA_ARGS__)                                                 \
+            if constexpr (a == Storage::bf16) {                                                            \
+                TILEWRIGHT_WGMMA_FROM_REGISTERS("k16.f32.bf16.bf16", ", 0", n, __VA_ARGS__);               \
+            } else {                                                                                       \
+                TILEWRIGHT_WGMMA_OF(REGISTERS, n, __VA_ARGS__)                                             \
+            }                                                                                              \
         }                                                                                                  \
     };
 

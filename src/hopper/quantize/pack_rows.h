@@ -21,7 +21,7 @@ inline constexpr int pack_top_exponent = 6;
 inline constexpr int pack_no_exponent = -1000;
 inline constexpr u32 pack_wide = 1;
 inline constexpr u32 pack_kept = 2;
-inline constexpr u8 judged_kept = 128;  // of a judgement's byte; the others: the windows of a wide row
+inline constexpr u8 judged_kept = 128;  // of a judgement's byte; the others: the windows of a wide row, for bf16 1
 inline constexpr int ue8m0_bias = 127, ue8m0_nan = 255;
 
 /// 32 codes of a row, fewer at its end, with zeros behind them.
@@ -189,7 +189,8 @@ __global__ void __launch_bounds__(quantize_threads, 2) judge_rows(const __grid_c
     const JudgedRow judged = judge_row<spec>(a, group, row);
     const bool wide = judged.wide(spec.for_fp8 ? pack_range_fp8 : pack_range_bf16);
     const bool kept = wide || judged.nan || judged.zero_scales_differ;
-    const int windows = wide && spec.for_fp8 ? most_windows_of<spec>(a, group, row) : 0;
+    int windows = wide ? 1 : 0;
+    if (wide && spec.for_fp8) windows = most_windows_of<spec>(a, group, row);
     if (lane_index() != 0) return;
     if (to != nullptr) store_row<spec>(to, judged, wide, kept);
     store_global(a.judgements + i64(group) * a.n + row, u8(windows | (kept ? judged_kept : 0)));

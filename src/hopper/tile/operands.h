@@ -23,16 +23,18 @@ struct OperandTile {
     constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
     constexpr bool has_windows() const { return spec.storage == Storage::windowed_e2m1; }
+    /// Of one row in a stage, not packed.
+    constexpr int stage_row_bytes() const { return stage_k * element_bytes(spec.storage); }
     /// In a stage.
     constexpr int value_bytes() const {
         if (has_windows()) return rows / packed_tile_rows * windowed_tile_bytes(most_windows);
-        if (is_packed()) return rows / packed_tile_rows * packed_tile_bytes;
-        return round_up(rows * row_bytes, tile_alignment);
+        if (is_packed()) return rows / packed_tile_rows * packed_tile_bytes(spec.storage);
+        return round_up(rows * stage_row_bytes(), tile_alignment);
     }
     /// The part that is loaded.
-    constexpr int loaded_bytes() const { return is_packed() ? value_bytes() : rows * row_bytes; }
+    constexpr int loaded_bytes() const { return is_packed() ? value_bytes() : rows * stage_row_bytes(); }
     /// As which the tensor core multiplies it.
-    constexpr Storage multiplied_as() const { return is_packed() ? Storage::e4m3 : spec.storage; }
+    constexpr Storage multiplied_as() const { return hopper::multiplied_as(spec.storage); }
     /// In a stage. 128x128 scales have a ring of chunks instead (stage_layout.h).
     constexpr int scale_bytes() const { return has_row_scales() ? rows * 4 : 0; }
 };
@@ -64,6 +66,9 @@ constexpr int rows_of_a(const Tile& tile, int rows) {
     if (operand_a(tile).is_mn_major()) return d_rows(tile);
     return min(operand_a(tile).shared ? round_up(rows, pattern * tile.cluster.size) : rows, d_rows(tile));
 }
+
+/// Clocks that the tensor cores of an SM multiply a k-block: 4096 products of fp8 a clock, half as many of bf16.
+constexpr int tensor_clocks(const Tile& tile) { return tile.shape.m * tile.shape.n / 32 * element_bytes(tile.a.storage); }
 
 // ---- Scales
 

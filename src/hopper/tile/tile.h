@@ -13,6 +13,9 @@ enum class Storage : unsigned char {
     e5m2,
     packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
     windowed_e2m1,  // the same where rows may be wide: k-blocks are multiplied in windows of exponents
+    bf16,           // tokens next to the two below
+    packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
+    packed_nvfp4_bf16,
 };
 
 /// Which dimension of an operand is contiguous in memory: k, or its rows (m of A, n of B).
@@ -50,7 +53,7 @@ enum class Variant : unsigned char {
 struct Shape {
     int m = 128;
     int n = 128;
-    int k = 128;         // elements in a stage: 128 bytes, the width of the swizzle
+    int k = 128;         // elements in a stage: stage_k
     int warpgroups = 2;  // that multiply, each m / warpgroups rows
 
     constexpr bool operator==(const Shape&) const = default;
@@ -110,7 +113,8 @@ inline constexpr int warpgroup_threads = 128;
 inline constexpr int warpgroup_warps = 4;
 inline constexpr int wgmma_m = 64;         // rows of a wgmma
 inline constexpr int warp_rows = 16;       // of them in a warp's registers
-inline constexpr int row_bytes = 128;      // of an operand's row in a stage
+inline constexpr int stage_k = 128;        // elements of k in a stage
+inline constexpr int row_bytes = 128;      // of an operand's row in a box: the width of the swizzle
 inline constexpr int token_box_rows = 32;  // of a TMA box of tokens, where groups end anywhere
 
 /// Rows and columns of D in one tile.
@@ -137,21 +141,47 @@ constexpr Cluster split_k(int slices) { return slices == 1 ? Cluster{} : Cluster
 /// mma A then, for wgmma takes fp8 along k from shared memory, and mma A from registers too (tile/feeds.h).
 constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn || tile.b.major == Major::mn; }
 
-/// MXFP4 weights in tiles of codes and scales, which a feed decodes. The scales' common factor of each row is an
-/// epilogue scale of B.
-constexpr bool is_packed(Storage storage) {
-    return storage == Storage::packed_e2m1 || storage == Storage::windowed_e2m1;
+/// The format that the tensor core multiplies, and bytes of it.
+constexpr Storage multiplied_as(Storage storage) {
+    switch (storage) {
+        case Storage::packed_e2m1:
+        case Storage::windowed_e2m1: return Storage::e4m3;
+        case Storage::packed_mxfp4_bf16:
+        case Storage::packed_nvfp4_bf16: return Storage::bf16;
+        default: return storage;
+    }
 }
+constexpr int element_bytes(Storage storage) { return multiplied_as(storage) == Storage::bf16 ? 2 : 1; }
+constexpr bool multiplies_bf16(const Tile& tile) { return multiplied_as(tile.a.storage) == Storage::bf16; }
+
+/// TMA boxes of a row's k in a stage, and elements of k in one: 128 bytes.
+constexpr int k_boxes(const Tile& tile) { return stage_k * element_bytes(tile.a.storage) / row_bytes; }
+constexpr int box_k(const Tile& tile) { return stage_k / k_boxes(tile); }
+
+/// FP4 weights in tiles of codes and scales, which a feed decodes. The scales' common factor of each row (NVFP4: the
+/// tensor's scale) is an epilogue scale of B.
+constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != storage; }
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
 /// Rows of weights may be wide (docs/numerics.md).
 constexpr bool has_windows(const Tile& tile) { return tile.b.storage == Storage::windowed_e2m1; }
 inline constexpr int packed_tile_rows = 64;  // of B, and
 inline constexpr int packed_tile_k = 128;    // of k, in
 inline constexpr int packed_code_bytes = 64 * 128 / 2;
-inline constexpr int packed_tile_bytes = packed_code_bytes + 64 * 4;
+/// Bytes of scales of a row in a tile.
+constexpr int packed_scales(Storage storage) { return storage == Storage::packed_nvfp4_bf16 ? 8 : 4; }
+constexpr int packed_tile_bytes(Storage storage) {
+    return packed_code_bytes + packed_tile_rows * packed_scales(storage);
+}
 inline constexpr int most_windows = 4;          // of a row in 128 of k: one for each of its scales
 inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 16 bytes on all windows
-constexpr int windowed_tile_bytes(int windows) { return packed_tile_bytes + 16 + windows * packed_window_bytes; }
+constexpr int windowed_tile_bytes(int windows) {
+    return packed_tile_bytes(Storage::windowed_e2m1) + 16 + windows * packed_window_bytes;
+}
+/// The scale of NVFP4's tensor is part of alpha (docs/numerics.md): alone it is an epilogue scale, next to alpha and C
+/// it is not.
+constexpr bool scales_alpha(const Tile& tile) {
+    return tile.b.storage == Storage::packed_nvfp4_bf16 && !is_fast(tile);
+}
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
@@ -183,6 +213,9 @@ constexpr bool is_consistent(const Tile& tile) {
             (!tile.swap_ab && !has_mn_major(tile) && tile.cluster.size == 1 && !is_grouped(tile))) &&
            (!has_packed_weights(tile) || (tile.swap_ab && !has_mn_major(tile) && !shares_operand(tile) &&
                                           !is_k_grouped(tile) && tile.b.scaling == Scaling::epilogue)) &&
+           multiplies_bf16(tile) == (multiplied_as(tile.b.storage) == Storage::bf16) &&
+           (!multiplies_bf16(tile) || (has_packed_weights(tile) && tile.a.scaling == Scaling::none &&
+                                       tile.a.storage == Storage::bf16 && !tile.mma.promoted)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 

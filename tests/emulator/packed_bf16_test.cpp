@@ -1,0 +1,140 @@
+// Kernels that multiply bf16 with packed MXFP4 and NVFP4 weights, on the emulator: each bit as the CPU's arithmetic
+// `bit_exact` has it, whatever the scales.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "emulator/instantiate.h"
+#include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using check::Distribution;
+using check::FarScales;
+using emulator::Timing;
+using hopper::Family;
+using hopper::Scaling;
+using hopper::Storage;
+using hopper::Tile;
+using hopper::Variant;
+
+constexpr Tile packed(Tile tile, Storage weights, Variant variant, Family family = Family::dense) {
+    tile.swap_ab = true;
+    tile.a = {.storage = Storage::bf16, .scaling = Scaling::none};
+    tile.b = {.storage = weights, .scaling = Scaling::epilogue};
+    tile.mma.promoted = false;
+    tile.variant = variant;
+    tile.family = family;
+    return tile;
+}
+
+constexpr Storage mxfp4 = Storage::packed_mxfp4_bf16, nvfp4 = Storage::packed_nvfp4_bf16;
+constexpr Variant fast = Variant::fast, general = Variant::general;
+constexpr Family grouped = Family::m_grouped;
+constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
+constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
+constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
+constexpr Tile wide{.shape = {.m = 128, .n = 64}, .stages = 2};  // several boxes of tokens
+constexpr Tile deep{.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 2};
+constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 3};  // 128 rows a warpgroup
+
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    add<packed(small, mxfp4, fast)>(list);
+    add<packed(small, nvfp4, general, grouped)>(list);
+    add<packed(split, mxfp4, fast)>(list);
+    add<packed(split, nvfp4, fast)>(list);
+    add<packed(split, nvfp4, general)>(list);
+    add<packed(pair, mxfp4, general)>(list);
+    add<packed(pair, nvfp4, fast, grouped)>(list);
+    add<packed(wide, mxfp4, fast, grouped)>(list);
+    add<packed(deep, mxfp4, general, grouped)>(list);
+    add<packed(deep, nvfp4, fast)>(list);
+    add<packed(halves, mxfp4, fast)>(list);
+    add<packed(halves, nvfp4, general, grouped)>(list);
+    return list;
+}
+
+constexpr int kernel_count = 12;
+
+/// Scales anywhere, NaN and blocks of zeros with any scale among them, and dormant rows: MXFP4's.
+constexpr FarScales far_scales[] = {
+    {}, {.one_row_in = 1, .spread = 100, .odd = true}, {.one_row_in = 3, .spread = 100}, {.one_row_in = 2, .spread = 60, .odd = true}};
+
+/// Rows, columns and k that fill no tile, and the last 64 of 128 columns missing or not.
+CaseSpec call(const Tile& tile, int turn) {
+    constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
+                                      Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets};
+    constexpr Distribution distributions[] = {Distribution::normal, Distribution::sparse, Distribution::outliers,
+                                              Distribution::log_normal};
+    const bool is_general = !is_fast(tile), is_mxfp4 = tile.b.storage == mxfp4;
+    return {.grouping = is_grouped(tile) ? groupings[turn % 4]
+                        : turn % 2 == 1  ? Grouping::batched
+                                         : Grouping::dense,
+            .recipe = parse_recipe(is_mxfp4 ? "bf16:mxfp4" : "bf16:nvfp4").value(),
+            .output = is_general ? Format::f32 : Format::bf16,
+            .m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3),
+            .n = turn % 2 == 0 ? 64 + (is_general ? 22 : 24) : d_columns(tile) + 136,
+            .k = turn % 3 == 0 ? 96 : turn % 3 == 1 ? 4 * 128 + 32 : 256 + 80,
+            .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
+            .alignment = 8,
+            .distribution = distributions[turn % 4],
+            .seed = static_cast<std::uint64_t>(turn),
+            .with_c = is_general,
+            .alpha = is_general ? 0.75F : 1.0F,
+            .a_gaps = {.row = turn % 3 == 0 ? 0 : 8},
+            .far_scales = is_mxfp4 ? far_scales[turn % 4] : FarScales{}};
+}
+
+Conditions conditions(int mix) {
+    return {.sms = 4 + mix % 3,
+            .tma = mix % 2 == 0 ? Timing::early : Timing::late,
+            .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
+            .seed = static_cast<std::uint64_t>(mix % 3)};
+}
+
+class Bf16WeightKernels : public testing::TestWithParam<int> {};
+
+TEST_P(Bf16WeightKernels, GiveTheBitsOfTheCpu) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    for (int turn = 0; turn < 4; ++turn) {
+        const CaseSpec spec = call(kernel.tile, turn);
+        const Conditions run = conditions(turn + GetParam());
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
+        ASSERT_TRUE(serves(kernel, spec));
+        ASSERT_EQ(difference(kernel, spec, run), "");
+    }
+}
+
+TEST_P(Bf16WeightKernels, TakeOneRowManyWavesAndNothing) {
+    const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
+    CaseSpec one = call(kernel.tile, 0), many = one, no_k = one, no_rows = one, in_f16 = call(kernel.tile, 2);
+    one.m = 1;
+    one.n = 8;
+    one.k = 16;
+    many.m = 2 * d_rows(kernel.tile) + 4;
+    many.n = 3 * d_columns(kernel.tile);
+    many.k = 256;
+    no_k.k = 0;
+    no_rows.m = 0;
+    in_f16.output = Format::f16;
+    in_f16.b_scales_transposed = true;
+    in_f16.b_gaps = {.row = 48, .group = 16};
+    std::uint64_t seed = 0;
+    for (const CaseSpec& spec : {one, many, no_k, no_rows, in_f16}) {
+        if (!serves(kernel, spec)) continue;
+        const Conditions run{.sms = 4, .tma = Timing::late, .wgmma = Timing::late, .seed = seed++};
+        EXPECT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n" << check::describe(spec);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bf16WeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_LIST_STEP));
+
+TEST(Bf16Weights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
+
+}  // namespace
+}  // namespace tilewright::tests
