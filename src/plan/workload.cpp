@@ -121,7 +121,10 @@ hopper::Tile family_tile(const Workload& work) {
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
     // Their scales are decoded with the codes, but for a factor of each row.
-    if (work.geometry.b.packed.given) tile.b = {packed_storage(work.recipe), hopper::Scaling::epilogue};
+    if (work.geometry.b.packed.given) {
+        const hopper::Storage packed = packed_storage(work.recipe);
+        tile.b = {packed, hopper::packed_scaling(packed)};
+    }
     const MnMajor order = mn_major(work.geometry);
     if (order.a) tile.a.major = hopper::Major::mn;
     if (order.b) tile.b.major = hopper::Major::mn;

@@ -39,12 +39,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         } else {
             load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
         }
-        if constexpr (scales_alpha(tile)) {
-            load_scales<d_columns(tile)>(rows, ScaleView{}, 0, 0);
-        } else {
-            load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
-                                         is_k_grouped(tile) ? work.batch : work.group, work.column);
-        }
+        load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
+                                     is_k_grouped(tile) ? work.batch : work.group, work.column);
     }
     sync_warp();
     warp_arrives<tile>(shared.epilogue_scales_full[slot], lane_index());

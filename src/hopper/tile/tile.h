@@ -158,8 +158,8 @@ constexpr bool multiplies_bf16(const Tile& tile) { return multiplied_as(tile.a.s
 constexpr int k_boxes(const Tile& tile) { return stage_k * element_bytes(tile.a.storage) / row_bytes; }
 constexpr int box_k(const Tile& tile) { return stage_k / k_boxes(tile); }
 
-/// FP4 weights in tiles of codes and scales, which a feed decodes. The scales' common factor of each row (NVFP4: the
-/// tensor's scale) is an epilogue scale of B.
+/// FP4 weights in tiles of codes and scales, which a feed decodes. The common factor of a row's MXFP4 scales is an
+/// epilogue scale of B.
 constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != storage; }
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
 /// Rows of weights may be wide (docs/numerics.md).
@@ -177,10 +177,11 @@ inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 
 constexpr int windowed_tile_bytes(int windows) {
     return packed_tile_bytes(Storage::windowed_e2m1) + 16 + windows * packed_window_bytes;
 }
-/// The scale of NVFP4's tensor is part of alpha (docs/numerics.md): alone it is an epilogue scale, next to alpha and C
-/// it is not.
-constexpr bool scales_alpha(const Tile& tile) {
-    return tile.b.storage == Storage::packed_nvfp4_bf16 && !is_fast(tile);
+/// The scale of NVFP4's tensor is part of alpha (docs/numerics.md).
+constexpr bool scales_alpha(const Tile& tile) { return tile.b.storage == Storage::packed_nvfp4_bf16; }
+/// How packed weights are scaled outside the mainloop.
+constexpr Scaling packed_scaling(Storage storage) {
+    return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::epilogue;
 }
 
 /// The rows of groups are known on the device only.
@@ -212,10 +213,10 @@ constexpr bool is_consistent(const Tile& tile) {
            (!stores_f32(tile) ||
             (!tile.swap_ab && !has_mn_major(tile) && tile.cluster.size == 1 && !is_grouped(tile))) &&
            (!has_packed_weights(tile) || (tile.swap_ab && !has_mn_major(tile) && !shares_operand(tile) &&
-                                          !is_k_grouped(tile) && tile.b.scaling == Scaling::epilogue)) &&
+                                          !is_k_grouped(tile) && tile.b.scaling == packed_scaling(tile.b.storage))) &&
            multiplies_bf16(tile) == (multiplied_as(tile.b.storage) == Storage::bf16) &&
            (!multiplies_bf16(tile) || (has_packed_weights(tile) && tile.a.scaling == Scaling::none &&
-                                       tile.a.storage == Storage::bf16 && !tile.mma.promoted)) &&
+                                       tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 
