@@ -24,7 +24,7 @@ std::uint64_t mixed(std::uint64_t position) {
     return z ^ (z >> 31);
 }
 
-/// 65,536 codes, or pairs of them: each 16 bits of a random number pick one.
+/// 65,536 bytes of codes, or of pairs of them: each 16 bits of a random number pick one.
 std::vector<std::uint8_t> normal_codes(Format format) {
     const std::vector<float>& draws = check::draws(check::Distribution::normal);
     std::vector<std::uint8_t> codes(std::size_t{1} << 16);
@@ -37,13 +37,15 @@ std::vector<std::uint8_t> normal_codes(Format format) {
 
 void fill_values(Mirrored& tensor, Format format, std::uint64_t seed) {
     const std::vector<std::uint8_t> codes = normal_codes(format);
+    const std::int64_t each = bits(format) == 16 ? 2 : 1;  // bytes that belong together
     auto* bytes = reinterpret_cast<std::uint8_t*>(tensor.bytes().data());
     const auto size = static_cast<std::int64_t>(tensor.bytes().size());
 #pragma omp parallel for schedule(static)
     for (std::int64_t begin = 0; begin < size; begin += 4) {
         std::uint64_t random = mixed(seed + static_cast<std::uint64_t>(begin));
-        for (std::int64_t i = begin; i < std::min(begin + 4, size); ++i, random >>= 16) {
-            bytes[i] = codes[random & 0xFFFFU];
+        for (std::int64_t i = begin; i < std::min(begin + 4, size); i += each, random >>= 16) {
+            const std::uint64_t first = (random & 0xFFFFU) / static_cast<std::uint64_t>(each) * each;
+            std::memcpy(bytes + i, &codes[first], static_cast<std::size_t>(each));
         }
     }
 }
@@ -74,9 +76,11 @@ void widen_rows(Mirrored& scales, int one_in) {
 Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
     Tensor scales = operand.scales;
     switch (operand.granularity) {
+        case Granularity::none:
         case Granularity::tensor:
         case Granularity::row:
         case Granularity::block_128x128:
+        case Granularity::block_1x16:
         case Granularity::block_1x32: return scales;  // packed with their values
         case Granularity::block_1x128: break;
         default:
@@ -94,8 +98,11 @@ Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
 
 void require_fp8(const Tensor& values) {
     if (bits(values.format) == 8) return;
-    throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2; use --backend cpu", name(values.format)));
+    throw Error(fmt::format("values of {}: the GPU takes e4m3 and e5m2, and bf16 next to MXFP4 and NVFP4; use --backend cpu",
+                            name(values.format)));
 }
+
+Mirrored mirrored(const Tensor& tensor) { return tensor.shape.rank() > 0 ? Mirrored(tensor) : Mirrored(); }
 
 measure::Buffer uploaded(const std::vector<float>& values) {
     measure::Buffer buffer(values.size() * sizeof(float));
@@ -113,8 +120,10 @@ std::vector<float> random_scales(std::int64_t count) {
 /// With weights that are not packed.
 Problem host_shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
     Problem shapes = problem_of(sizes);
-    require_fp8(shapes.a.values);
-    if (!takes_packed_weights(shapes)) require_fp8(shapes.b.values);
+    if (!takes_packed_weights(shapes)) {
+        require_fp8(shapes.a.values);
+        require_fp8(shapes.b.values);
+    }
     shapes.a.scales = placed_scales(shapes.a, scales);
     shapes.b.scales = placed_scales(shapes.b, scales == ScaleLayout::k_of_a ? ScaleLayout::m : scales);
     return shapes;
@@ -147,15 +156,19 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     const Problem shapes = host_shapes_of(sizes, scales);
     a_ = Mirrored(shapes.a.values);
     b_ = Mirrored(shapes.b.values);
-    a_scales_ = Mirrored(shapes.a.scales);
-    b_scales_ = Mirrored(shapes.b.scales);
+    a_scales_ = mirrored(shapes.a.scales);
+    b_scales_ = mirrored(shapes.b.scales);
+    b_tensor_scale_ = mirrored(shapes.b.tensor_scale);
     d_ = Mirrored(shapes.d);
     fill_values(a_, sizes.recipe.a.values, 0);
     fill_values(b_, sizes.recipe.b.values, std::uint64_t{1} << 60);
     fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
+    fill_scales(b_tensor_scale_, Format::f32, std::uint64_t{1} << 63);
     if (sizes.packed_windows() != 0) widen_rows(b_scales_, sizes.wide_rows);
-    for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_}) tensor->upload();
+    for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_, &b_tensor_scale_}) {
+        if (tensor->given()) tensor->upload();
+    }
     if (takes_packed_weights(shapes)) pack();
     if (sizes.with_c) {
         fill_scales(d_, sizes.output, 0);
@@ -169,7 +182,7 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
 }
 
 void GpuOperands::pack() {
-    const OwnedPackedWeights on_host = pack_weights(host().b, PackedFor::fp8);
+    const OwnedPackedWeights on_host = pack_weights(host().b, packed_for(sizes_.recipe.a));
     const auto bytes = static_cast<std::size_t>(on_host.packed.bytes);
     packed_bytes_ = measure::Buffer(bytes);
     packed_bytes_.upload(on_host.packed.data, bytes);

@@ -16,8 +16,8 @@ namespace tilewright::bench {
 /// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
 enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
-/// A problem without memory whose scales have these strides; layout nt, fp8, or fp8 with packed MXFP4. Throws Error
-/// where the recipe is another one.
+/// A problem without memory whose scales have these strides; layout nt, fp8, or fp8 and bf16 with packed weights. Throws
+/// Error where the recipe is another one.
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
 /// A tensor in both memories.
@@ -44,7 +44,7 @@ private:
 
 class GpuOperands {
 public:
-    /// nt, fp8 or fp8 with MXFP4; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
+    /// nt, of the same recipes; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
     GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
 
     Problem host() const {
@@ -73,6 +73,7 @@ private:
     Mirrored b_;
     Mirrored a_scales_;
     Mirrored b_scales_;
+    Mirrored b_tensor_scale_;  // NVFP4 alone
     Mirrored group_sizes_;
     Mirrored d_;
     std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
@@ -84,9 +85,13 @@ private:
 
 template <typename View>
 Problem GpuOperands::problem(const View& view) const {
+    const auto if_given = [&](const Mirrored& tensor) { return tensor.given() ? view(tensor) : Tensor{}; };
     Problem problem;
-    problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = view(a_scales_)};
-    problem.b = {.values = view(b_), .granularity = sizes_.recipe.b.granularity, .scales = view(b_scales_)};
+    problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = if_given(a_scales_)};
+    problem.b = {.values = view(b_),
+                 .granularity = sizes_.recipe.b.granularity,
+                 .scales = if_given(b_scales_),
+                 .tensor_scale = if_given(b_tensor_scale_)};
     problem.d = view(d_);
     if (sizes_.with_c) problem.c = view(d_);
     problem.groups.grouping = sizes_.grouping;

@@ -46,7 +46,7 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 /// latencies of both, of which one of two warpgroups hides half behind the other's products.
 double feed_stall(const hopper::Tile& tile) {
     constexpr double clocks = 80;
-    if (!feeds_registers(tile)) return 0;
+    if (!feeds_registers(tile) || multiplies_bf16(tile)) return 0;
     const double loads = rows_per_warpgroup(tile) / static_cast<double>(hopper::wgmma_m);
     return loads * clocks / tile.shape.warpgroups;
 }
@@ -61,8 +61,19 @@ double decode_stall(const hopper::Tile& tile) {
     return fixed + (each + promotion) * tile.shape.warpgroups;
 }
 
+/// Weights that are packed for bf16. Estimated, not measured: a warp's instructions for 64 x 128 weights, of which the
+/// SM's schedulers issue one a clock for each warpgroup in turn (counted in SASS: 216 for MXFP4, 282 for NVFP4), and
+/// what a warpgroup waits for shared memory, barriers and its own results, which others hide. The tensor cores multiply
+/// meanwhile.
+double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
+    constexpr double waits = 180, mxfp4 = 216, nvfp4 = 282;
+    const double each = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
+    const double issue = each * tile.shape.m / hopper::wgmma_m;
+    return waits / tile.shape.warpgroups + std::max(0.0, issue - tensor);
+}
+
 double stall_clocks(const hopper::Tile& tile, double tensor) {
-    if (has_packed_weights(tile)) return decode_stall(tile);
+    if (has_packed_weights(tile)) return multiplies_bf16(tile) ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
     if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);
     if (!scales_mma_columns(tile)) return promotion_stall(tile, tensor) + column_groups_stall(tile);
     return scales_mma_rows(tile) ? row_and_column_scale_stall(tensor) : column_scale_stall(tile, tensor);

@@ -202,8 +202,9 @@ void add_groups_of_k(std::vector<Tile>& list) {
 
 void add_packed(std::vector<Tile>& list) {
     for (const Tile& tile : shipped_packed_tiles()) add_variants(tile, false, list);
-    const std::vector<Tile> windowed = shipped_windowed_kernels();
-    list.insert(list.end(), windowed.begin(), windowed.end());
+    for (const std::vector<Tile>& kernels : {shipped_bf16_kernels(), shipped_windowed_kernels()}) {
+        list.insert(list.end(), kernels.begin(), kernels.end());
+    }
 }
 
 }  // namespace
@@ -257,8 +258,9 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         if (has_packed_weights(tile) != has_packed_weights(family)) continue;
         // A tile ships in several kernels; which of them runs depends on the call.
         tile.variant = Variant::general;
+        if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
         tile.a.storage = family.a.storage;
-        tile.b.storage = family.b.storage;
+        tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
         const bool serves =
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);

@@ -42,6 +42,36 @@ std::vector<Tile> shipped_packed_tiles() {
     return list;
 }
 
+/// For bf16 the general kernels alone, whose mainloop is that of others: MXFP4's. NVFP4 is served by the same tiles,
+/// compiled on first use. Chosen by counted instructions and bytes in flight, not by measurements: four warpgroups
+/// issue while others wait.
+std::vector<Tile> shipped_bf16_kernels() {
+    constexpr Tile dense[] = {
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
+        {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 9, .cluster = split_k(4)},
+        {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 7, .cluster = split_k(8)},
+        {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 7, .cluster = split_k(4)},
+        {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 5},
+    };
+    constexpr Tile groups[] = {
+        {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 9},
+        {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 7},
+        {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 5},
+    };
+    std::vector<Tile> list;
+    const auto add = [&](Tile tile, hopper::Family family) {
+        tile.swap_ab = true;
+        tile.a = {.storage = hopper::Storage::bf16, .scaling = Scaling::none};
+        tile.b.storage = hopper::Storage::packed_mxfp4_bf16;
+        tile.mma.promoted = false;
+        tile.family = family;
+        list.push_back(tile);
+    };
+    for (const Tile& tile : dense) add(tile, hopper::Family::dense);
+    for (const Tile& tile : groups) add(tile, hopper::Family::m_grouped);
+    return list;
+}
+
 /// Wide rows are rare: the fast kernels of one tile for one product and of one for groups. The others are compiled on
 /// first use.
 std::vector<Tile> shipped_windowed_kernels() {

@@ -10,6 +10,9 @@ namespace tilewright::planner {
 /// Tiles that ship in all variants.
 std::vector<hopper::Tile> shipped_packed_tiles();
 
+/// Kernels for weights that are packed for bf16.
+std::vector<hopper::Tile> shipped_bf16_kernels();
+
 /// Kernels for weights with wide rows.
 std::vector<hopper::Tile> shipped_windowed_kernels();
 

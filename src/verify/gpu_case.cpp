@@ -61,7 +61,8 @@ GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device) : 
 }
 
 void GpuCase::pack_weights_of(const check::Case& original) {
-    packed_ = pack_weights(original.problem().b, PackedFor::fp8);
+    const Operand& a = problem_.a;
+    packed_ = pack_weights(original.problem().b, packed_for({a.values.format, a.granularity, a.scales.format}));
     packed_bytes_ = row_major(packed_.packed.data, Format::ue8m0, {packed_.packed.bytes});
     problem_.b = {.packed = packed_};
     place("b.packed", packed_bytes_, 0);

@@ -63,7 +63,7 @@ TEST(Pack, HoldsTheTunedRowsTiles) {
 
 /// Calls of packed weights, and of others, are given kernels of that kind alone.
 TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "row:row"}) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "row:row", "bf16:mxfp4"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked}) {
             for (const std::int64_t m : {1, 16, 40, 300}) {
                 Problem problem = problem_of({.grouping = grouping,
@@ -76,7 +76,7 @@ TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
                 if (packed) problem = with_packed_shape(problem, 0);
                 const hopper::Tile family = family_tile(describe(problem));
                 hopper::Tile wanted = device_tile(plan(problem).tile, family);
-                wanted.variant = hopper::Variant::fast;
+                wanted.variant = multiplies_bf16(family) ? hopper::Variant::general : hopper::Variant::fast;
                 const std::vector<hopper::Tile> list = pack();
                 EXPECT_EQ(has_packed_weights(family), packed);
                 EXPECT_NE(std::ranges::find(list, wanted), list.end()) << launch::describe(wanted);
@@ -118,6 +118,9 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                      {.b = {.storage = hopper::Storage::e5m2}},
                                      {.b = {.storage = hopper::Storage::packed_e2m1}},
                                      {.b = {.storage = hopper::Storage::windowed_e2m1}},
+                                     {.a = {.storage = hopper::Storage::bf16}},
+                                     {.b = {.storage = hopper::Storage::packed_mxfp4_bf16}},
+                                     {.b = {.storage = hopper::Storage::packed_nvfp4_bf16}},
                                      {.a = {.scaling = hopper::Scaling::block_1x128}},
                                      {.b = {.scaling = hopper::Scaling::block_1x128}},
                                      {.a = {.major = hopper::Major::mn}},

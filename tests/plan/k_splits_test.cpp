@@ -74,6 +74,26 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
     EXPECT_GT(split, 0);
 }
 
+TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
+    int split = 0;
+    for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4"}) {
+        for (const std::int64_t m : {1, 16, 33, 500}) {
+            const Problem ordinary =
+                problem_of({.recipe = parse_recipe(recipe).value(), .m = m, .n = 7168, .k = 16384});
+            const Problem packed = with_packed_shape(ordinary, 0);
+            const std::vector<std::int64_t> splits = planned_k_splits(ordinary, h200());
+            EXPECT_EQ(planned_k_splits(packed, h200()), splits);
+            const Geometry g = geometry(packed);
+            const hopper::Tile tile = chosen_tile(packed, g, h200());
+            EXPECT_EQ(k_splits(tile, 16384), splits);
+            EXPECT_TRUE(serves(g, variant(g, tile)));
+            EXPECT_TRUE(multiplies_bf16(tile));
+            split += splits.empty() ? 0 : 1;
+        }
+    }
+    EXPECT_GT(split, 0);
+}
+
 // The CPU is asked for a device by its description, a GPU plans with the same: whatever the number of SMs, both split k
 // at the same positions, and where devices differ, so do the bits that are promised.
 TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {

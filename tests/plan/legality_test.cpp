@@ -8,6 +8,7 @@
 #include "hopper/tile/mma_tiling.h"
 #include "plan/choose.h"
 #include "plan/problems.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::planner {
 namespace {
@@ -110,6 +111,25 @@ TEST(Legality, AnOperandAlongItsRowsIsMmaA) {
     EXPECT_EQ(objection("128x128x128 stages=4 cluster=2 multicast=b", sizes),
               "wgmma: 128x128: blocks share operands in shared memory, and a, contiguous along m, is taken from "
               "registers");
+}
+
+TEST(Legality, PackedWeightsForBf16AreMmaA) {
+    ProblemSizes sizes = dense(16, 7168, 16384);
+    sizes.recipe = parse_recipe("bf16:nvfp4").value();
+    const Workload work = describe(with_packed_shape(problem_of(sizes), 0));
+    const auto objection_to = [&](const char* tile) {
+        const auto found = why_illegal(parse_tile(tile).value(), work, h200());
+        return found ? found->rule + ": " + found->reason : std::string();
+    };
+    EXPECT_EQ(objection_to("256x64x128 stages=5 warpgroups=4 swap"), "");
+    EXPECT_EQ(objection_to("256x16x128 stages=7 warpgroups=4 swap split=8"), "");
+    EXPECT_EQ(objection_to("128x64x128 stages=5"),
+              "wgmma: 128x64: packed weights have to be on the tensor core's rows, with swap");
+    EXPECT_EQ(objection_to("192x16x128 stages=5 warpgroups=3 swap"),
+              "wgmma: 192x16 swapped: packed weights are loaded in 64 rows or multiples of 128");
+    EXPECT_EQ(objection_to("256x64x128 stages=6 warpgroups=4 swap"),
+              "shared memory: 256x64 swapped with 6 stages needs 237 KB of shared memory, 227 KB exist");
+    EXPECT_NE(objection_to("256x104x128 stages=3 warpgroups=4 swap"), "") << "registers";
 }
 
 TEST(Legality, LegalTilesFitTheMachine) {

@@ -105,7 +105,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
         for (Accumulation accumulation : {Accumulation::promoted, Accumulation::unpromoted}) {
             const auto order = canonical_order(recipe, accumulation);
             if (!order) continue;  // f16, f32: the CPU's `fast` arithmetic only
-            const bool packed = is_mxfp4(recipe.b);
+            const bool packed = is_mxfp4(recipe.b) || (is_nvfp4(recipe.b) && is_bf16(recipe.a));
             const WeightKind weights = packed ? WeightKind::packed : WeightKind::ordinary;
             if (!hopper_obstacles({.recipe = recipe, .weights = weights}).empty()) continue;  // no kernel
             if (packed && accumulation == Accumulation::unpromoted) continue;                 // validation refuses it
@@ -114,7 +114,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
             work.recipe = recipe;
             work.accumulation = accumulation;
             const Tile tile = planner::family_tile(work);
-            EXPECT_EQ(step_products(order->step), 32) << name(recipe);  // wgmma's k
+            EXPECT_EQ(step_products(order->step), wgmma_k_bytes / element_bytes(tile.a.storage)) << name(recipe);
             EXPECT_EQ(promotion_interval(tile), order->chain) << name(recipe) << " " << name(accumulation);
             ++compared;
         }
