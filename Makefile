@@ -123,7 +123,9 @@ gpu-gradients: build  ## D of f32 += A B, dense and in groups of k
 
 packed := --recipe 1x128:mxfp4,row:mxfp4 --json benchmarks/results/h200_fp4.jsonl
 
-gpu-packed: build  ## packed MXFP4 weights, with wide rows too
+packed-bf16 := --recipe bf16:mxfp4,bf16:nvfp4 --json benchmarks/results/h200_fp4.jsonl
+
+gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and FP4 weights for bf16
 	for s in "32 --m 20 --n 4096 --k 7168" "32 --m 20 --n 7168 --k 2048" "8 --m 16 --n 4096 --k 7168" "8 --m 16 --n 7168 --k 2048" \
 	  "32 --m 64 --n 4096 --k 7168" "32 --m 20 --n 4096 --k 7168 --wide-rows 100" "32 --m 20 --n 4096 --k 7168 --wide-rows 1"; do \
 	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed) || exit; \
@@ -131,6 +133,11 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too
 	for s in "1,16,32,64" "16 --wide-rows 100" "16 --wide-rows 1"; do \
 	  $(program) bench --backend hopper --m $$s --n 7168 --k 16384 $(packed) || exit; \
 	done
+	for s in "32 --m 20 --n 4096 --k 7168" "32 --m 20 --n 7168 --k 2048" "8 --m 16 --n 4096 --k 7168" "8 --m 16 --n 7168 --k 2048" \
+	  "128 --m 4 --n 5760 --k 2880" "128 --m 4 --n 2880 --k 2880" "32 --m 16 --n 4096 --k 4096" "32 --m 16 --n 4096 --k 2048"; do \
+	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed-bf16) || exit; \
+	done
+	$(program) bench --backend hopper --m 1,16,32 --n 7168 --k 16384 $(packed-bf16)
 
 gpu-timeline: build  ## one block of a kernel clock by clock; PYTHON: one that has matplotlib, for the pictures of docs/one_kernel.md
 	build/release/benchmarks/kernel_timeline benchmarks/results/h200_timeline.jsonl

@@ -16,8 +16,8 @@ namespace tilewright::bench {
 /// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
 enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
-/// A problem without memory whose scales have these strides; layout nt, fp8, or fp8 and bf16 with packed weights. Throws
-/// Error where the recipe is another one.
+/// A problem without memory whose scales have these strides; layout nt, fp8, or fp8 and bf16 with packed weights.
+/// Throws Error where the recipe is another one.
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
 /// A tensor in both memories.

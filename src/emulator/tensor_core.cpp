@@ -163,8 +163,8 @@ void multiply_numbers(const WgmmaCall& call, const std::vector<u8>& a_bytes, con
     const int panel = kernels.lanes * (bf16 ? cpu::bf16_codes : cpu::fp8_codes).columns_per_word();
     const Decoded a = decode(a_bytes, call.a, 1, 1);
     const Decoded b = decode(b_bytes, call.b, panel, kernels.lanes);
-    const bool usual = a.usual && b.usual &&
-                       std::all_of(sums.begin(), sums.end(), [&](float x) { return is_usual_sum(x, call.a); });
+    const bool usual =
+        a.usual && b.usual && std::all_of(sums.begin(), sums.end(), [&](float x) { return is_usual_sum(x, call.a); });
     std::vector<float> c(static_cast<std::size_t>(rows) * panel);
     for (int first = 0; first < call.n; first += panel) {
         const int columns = std::min(panel, call.n - first);

@@ -29,8 +29,7 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
         return fmt::format("{}: wgmma has multiples of 8 columns, at most 256", block(tile));
     }
     constexpr int k = hopper::stage_k;
-    if (tile.shape.k != k)
-        return fmt::format("{}: a stage holds {} of k, not {}", block(tile), k, tile.shape.k);
+    if (tile.shape.k != k) return fmt::format("{}: a stage holds {} of k, not {}", block(tile), k, tile.shape.k);
     return std::nullopt;
 }
 

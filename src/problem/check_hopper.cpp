@@ -213,8 +213,7 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
         const WeightKind weights = weight_kind({.given = packed.given()});
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& obstacle :
-             hopper_obstacles({recipe, mn_major(p), p.groups.grouping, weights, packed.wide_row})) {
+        for (Finding& obstacle : hopper_obstacles({recipe, mn_major(p), p.groups.grouping, weights, packed.wide_row})) {
             findings.add(std::move(obstacle));
         }
     }

@@ -19,14 +19,14 @@ struct Strides {
 /// Packed weights, whose sections formats/packed_layout.h describes; `values` and `scales` then mean nothing.
 struct PackedGeometry {
     bool given = false;
-    const void* rows = nullptr;   // factors of the sums of rows; null without memory, as below
-    const void* tiles = nullptr;  // codes and scales
-    const void* tensor_scales = nullptr;  // NVFP4 alone
+    const void* rows = nullptr;            // factors of the sums of rows; null without memory, as below
+    const void* tiles = nullptr;           // codes and scales
+    const void* tensor_scales = nullptr;   // NVFP4 alone
     std::int64_t tensor_scale_stride = 0;  // over groups
-    std::int64_t row_tiles = 0;   // of a group
+    std::int64_t row_tiles = 0;            // of a group
     std::int64_t k_blocks = 0;
-    int windows = 0;  // of PackedWeights
-    std::int64_t wide_row = -1;   // likewise
+    int windows = 0;             // of PackedWeights
+    std::int64_t wide_row = -1;  // likewise
     std::int64_t tile_bytes = 0;
 };
 

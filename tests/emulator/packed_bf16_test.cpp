@@ -83,13 +83,17 @@ CaseSpec call(const Tile& tile, int turn) {
             .output = with_c ? Format::f32 : Format::bf16,
             .m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3),
             .n = turn % 2 == 0 ? 64 + (with_c ? 22 : 24) : d_columns(tile) + 136,
-            .k = turn % 3 == 0 ? 96 : turn % 3 == 1 ? 4 * 128 + 32 : 256 + 80,
+            .k = turn % 3 == 0   ? 96
+                 : turn % 3 == 1 ? 4 * 128 + 32
+                                 : 256 + 80,
             .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
             .alignment = 8,
             .distribution = distributions[turn % 4],
             .seed = static_cast<std::uint64_t>(turn),
             .with_c = with_c,
-            .alpha = with_c ? 0.75F : turn < 4 ? 1.0F : 0.5F,
+            .alpha = with_c     ? 0.75F
+                     : turn < 4 ? 1.0F
+                                : 0.5F,
             .a_gaps = {.row = turn % 3 == 0 ? 0 : 8},
             .far_scales = is_mxfp4 ? far_scales[turn % 4] : FarScales{}};
 }
@@ -162,7 +166,8 @@ TEST_P(Bf16WeightKernels, TakeAnyTokens) {
         std::mt19937 random(exponents);
         for (std::int64_t row = 0; row < a.shape[rank - 2] * (rank == 3 ? a.shape[0] : 1); ++row) {
             const std::int64_t group = rank == 3 ? row / a.shape[1] : 0, in_group = rank == 3 ? row % a.shape[1] : row;
-            std::uint16_t* const line = tokens + (rank == 3 ? group * a.strides[0] : 0) + in_group * a.strides[rank - 2];
+            std::uint16_t* const line =
+                tokens + (rank == 3 ? group * a.strides[0] : 0) + in_group * a.strides[rank - 2];
             const unsigned mask = exponents | 0x8000U;
             for (std::int64_t k = 0; k < spec.k; ++k) line[k] = static_cast<std::uint16_t>(random() & mask);
         }

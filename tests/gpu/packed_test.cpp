@@ -1,4 +1,5 @@
-// MXFP4 weights, packed, with fp8 activations: the GPU's bits are the CPU's, whichever tile the library chooses.
+// FP4 weights, packed, MXFP4 with fp8 and bf16 activations and NVFP4 with bf16: the GPU's bits are the CPU's, whichever
+// tile the library chooses.
 #include <gtest/gtest.h>
 
 #include "gpu/gpu_case.h"
@@ -13,7 +14,9 @@ struct Shape {
     std::int64_t k;
 };
 
-constexpr const char* recipes[] = {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4"};
+constexpr const char* fp8_recipes[] = {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4"};
+constexpr const char* recipes[] = {"1x128:mxfp4",       "row:mxfp4",  "tensor:mxfp4",
+                                   "1x128.ue8m0:mxfp4", "bf16:mxfp4", "bf16:nvfp4"};
 
 TEST(GpuPacked, TailsWavesAndNothing) {
     const CurrentDevice device;
@@ -47,7 +50,7 @@ TEST(GpuPacked, EveryGrouping) {
 
 TEST(GpuPacked, OutputsWithCAndAlpha) {
     const CurrentDevice device;
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4"}) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
             EXPECT_EQ(run_and_compare({.recipe = recipe_of(recipe),
                                        .output = output,
@@ -64,10 +67,12 @@ TEST(GpuPacked, OutputsWithCAndAlpha) {
 
 TEST(GpuPacked, EveryDistribution) {
     const CurrentDevice device;
-    for (const check::Distribution distribution : check::random_distributions()) {
-        EXPECT_EQ(run_and_compare(
-                      {.recipe = recipe_of("1x128:mxfp4"), .m = 24, .n = 264, .k = 1024, .distribution = distribution}),
-                  "");
+    for (const char* recipe : {"1x128:mxfp4", "bf16:mxfp4", "bf16:nvfp4"}) {
+        for (const check::Distribution distribution : check::random_distributions()) {
+            EXPECT_EQ(run_and_compare(
+                          {.recipe = recipe_of(recipe), .m = 24, .n = 264, .k = 1024, .distribution = distribution}),
+                      "");
+        }
     }
 }
 
@@ -85,7 +90,7 @@ constexpr check::FarScales far_scales[] = {
 TEST(GpuPacked, WideRowsWithAnyScales) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
-    for (const char* recipe : recipes) {
+    for (const char* recipe : fp8_recipes) {
         for (const check::FarScales& far : far_scales) {
             for (const Shape& shape : {Shape{1, 128, 96}, Shape{16, 2880, 2880}, Shape{50, 1000, 544},
                                        Shape{255, 513, 288}, Shape{7, 7168, 2048}}) {
@@ -104,7 +109,7 @@ TEST(GpuPacked, WideRowsWithAnyScales) {
 TEST(GpuPacked, WideRowsInEveryGroupingAndOutput) {
     const CurrentDevice device;
     std::uint64_t seed = 100;
-    for (const char* recipe : recipes) {
+    for (const char* recipe : fp8_recipes) {
         for (const Grouping grouping : {Grouping::batched, Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
                                         Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
             for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
@@ -122,6 +127,27 @@ TEST(GpuPacked, WideRowsInEveryGroupingAndOutput) {
                           "");
                 ++seed;
             }
+        }
+    }
+}
+
+/// bf16 takes rows whose scales are up to 2^120 apart.
+TEST(GpuPacked, FarScalesForBf16) {
+    const CurrentDevice device;
+    constexpr check::FarScales far[] = {{.one_row_in = 1, .spread = 100},
+                                        {.one_row_in = 2, .spread = 100, .odd = true},
+                                        {.one_row_in = 7, .spread = 30, .odd = true}};
+    std::uint64_t seed = 300;
+    for (const check::FarScales& scales : far) {
+        for (const Shape& shape :
+             {Shape{1, 128, 96}, Shape{16, 2880, 2880}, Shape{255, 513, 288}, Shape{7, 7168, 2048}}) {
+            EXPECT_EQ(run_and_compare({.recipe = recipe_of("bf16:mxfp4"),
+                                       .m = shape.m,
+                                       .n = shape.n,
+                                       .k = shape.k,
+                                       .seed = seed++,
+                                       .far_scales = scales}),
+                      "");
         }
     }
 }

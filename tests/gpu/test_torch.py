@@ -187,3 +187,19 @@ def test_packed_weights_multiply_where_they_were_packed():
         offsets=torch.tensor(ends, dtype=torch.int32, device="cuda"),
     )
     assert same_bits(on_gpu, on_cpu)
+
+
+@pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
+def test_bf16_is_multiplied_with_packed_weights(recipe):
+    weights = tw.quantize(torch.randn(4, 256, 512), recipe)
+    tensor_scale = None if weights.tensor_scale is None else weights.tensor_scale.cuda()
+    device = tw.Quantized(weights.values.cuda(), recipe, weights.scales.cuda(), tensor_scale)
+    tokens = torch.randn(64, 512).to(torch.bfloat16)
+    ends = [5, 21, 40, 64]
+    on_cpu = tw.grouped_gemm(tokens, tw.pack_weights(weights, "bf16"), offsets=ends, arithmetic="bit_exact")
+    on_gpu = tw.grouped_gemm(
+        tokens.cuda(),
+        tw.pack_weights(device, "bf16"),
+        offsets=torch.tensor(ends, dtype=torch.int32, device="cuda"),
+    )
+    assert same_bits(on_gpu, on_cpu)

@@ -83,9 +83,10 @@ std::vector<Malformed> malformed_packed() {
             [](Problem& p) { p.b = sample(SampleSpec{.recipe = "1x128:mxfp4"}).b; },
             {"b: mxfp4 given, packed mxfp4 expected for a Hopper GPU; pack them with pack_weights, or run it on the "
              "CPU backend"}),
-        on_hopper("MXFP8 activations on a GPU", {.recipe = "mxfp8:mxfp4"}, [](Problem&) {},
-                  {"a: mxfp8 given, bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights expected for a "
-                   "Hopper GPU; run it on the CPU backend"}),
+        on_hopper(
+            "MXFP8 activations on a GPU", {.recipe = "mxfp8:mxfp4"}, [](Problem&) {},
+            {"a: mxfp8 given, bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights expected for a "
+             "Hopper GPU; run it on the CPU backend"}),
         on_hopper("a wide row for bf16 on a GPU", {.recipe = "bf16:mxfp4"},
                   [](Problem& p) {
                       p.b.packed.activations = PackedFor::bf16;
@@ -94,13 +95,14 @@ std::vector<Malformed> malformed_packed() {
                   {"b.packed: MXFP4 weights packed for bf16 whose row 17 (of all groups) has scales more than 2^120 "
                    "apart given, scales of a row within 2^120 expected for a Hopper GPU in this version; quantise that "
                    "row again, multiply it with fp8 activations, or run it on the CPU backend"}),
-        on_hopper("bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
-                  [](Problem& p) {
-                      p.b.packed.activations = PackedFor::bf16;
-                      p.a.values.strides[0] = 516;
-                  },
-                  {"a.values.strides: [516, 1] of bf16 given, multiples of 16 bytes below 2^40, k aside, expected for a "
-                   "Hopper GPU; copy it, or run it on the CPU backend"}),
+        on_hopper(
+            "bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
+            [](Problem& p) {
+                p.b.packed.activations = PackedFor::bf16;
+                p.a.values.strides[0] = 516;
+            },
+            {"a.values.strides: [516, 1] of bf16 given, multiples of 16 bytes below 2^40, k aside, expected for a "
+             "Hopper GPU; copy it, or run it on the CPU backend"}),
         on_hopper("bf16 contiguous along m", {.layout = Layout::tt, .recipe = "bf16:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
                   {"a.values: values contiguous along m given, dense values contiguous along k expected for a Hopper "

@@ -17,8 +17,8 @@ struct LandedBarriers<0> {};
 
 template <Tile tile>
 struct Shared {
-    // The ring of k-blocks: values in swizzled rows of 128 bytes, then 1x128 scales. K-major scales of A: those of four
-    // k-blocks for each row, in the stage of the first.
+    // The ring of k-blocks: values in swizzled rows of 128 bytes, box of k by box, then 1x128 scales. K-major scales of
+    // A: those of four k-blocks for each row, in the stage of the first.
     alignas(tile_alignment) u8 mma_a_values[tile.stages][mma_a(tile).value_bytes()];
     alignas(tile_alignment) u8 mma_b_values[tile.stages][mma_b(tile).value_bytes()];
     // D between the consumers and the store warp; f32: before it C. Split k: fragments from all slices.

@@ -22,7 +22,8 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const WorkTile&
     if constexpr (is_fast(tile)) return store_global(static_cast<u16*>(d.data) + to, to_bf16(sum));
     const i64 from = work.batch * c.batch_stride + row * c.row_stride + column * c.column_stride;
     const float alpha = alpha_of<tile>(arguments, work);
-    if constexpr (is_k_grouped(tile)) sum = k_of(work) == 0 && c.data != nullptr ? -0.0F : sum;  // C keeps the sign of its zeros
+    if constexpr (is_k_grouped(tile))
+        sum = k_of(work) == 0 && c.data != nullptr ? -0.0F : sum;  // C keeps the sign of its zeros
     if (arguments.format == OutputFormat::f32) {
         const float addend = c.data == nullptr ? 0 : load_global(static_cast<const float*>(c.data) + from);
         const float value = c.data == nullptr ? alpha * sum : fma(alpha, sum, addend);

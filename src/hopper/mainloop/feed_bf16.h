@@ -30,7 +30,7 @@ struct Bf16Scales<Storage::packed_mxfp4_bf16> {
     TILEWRIGHT_DEVICE Bf16Scales(const u8* from, int pair)
         : rows_(load_shared(reinterpret_cast<const WordPair*>(from)[pair])) {}
 
-    /// Of row `below`, of 32 of k.
+    /// Codes of row `below` in 32 of k.
     TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int below, int step) const {
         constexpr u32 exponent = 1U << 7;
         const u32 factor = multiply_bytes(rows_.values[below], 1U << step * 8) * (exponent * bf16_pair);

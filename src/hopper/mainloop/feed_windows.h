@@ -32,7 +32,8 @@ struct PackedRows {
         const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
         const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
         codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
-        const WordQuad head = load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes(tile.b.storage)));
+        const WordQuad head =
+            load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes(tile.b.storage)));
         // Tiles behind the last of B are not loaded: anything may be there.
         windows = min(u32(same_in_warp(int(head.values[0]))), u32(most_windows));
         any_wide = ((head.values[2] | head.values[3]) >> c.warp * (warp_rows / 2) & 0xFF) != 0;
@@ -57,7 +58,8 @@ struct PackedRows {
 private:
     /// Two pairs of rows share a word.
     TILEWRIGHT_DEVICE int exponents_of(u32 window) const {
-        const u8* const exponents = codes + packed_tile_bytes(tile.b.storage) + sizeof(WordQuad) + window * packed_window_bytes;
+        const u8* const exponents =
+            codes + packed_tile_bytes(tile.b.storage) + sizeof(WordQuad) + window * packed_window_bytes;
         return load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
     }
 

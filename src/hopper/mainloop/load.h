@@ -149,8 +149,8 @@ private:
 #pragma unroll
         for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {
             if (i >= count) break;
-            bulk_load(shared_.values_of_b(ring_.stage) + i * bytes,
-                      packed.at(work.group, first + i, k_block, bytes), min(count - i, 2) * bytes, full);
+            bulk_load(shared_.values_of_b(ring_.stage) + i * bytes, packed.at(work.group, first + i, k_block, bytes),
+                      min(count - i, 2) * bytes, full);
         }
     }
 

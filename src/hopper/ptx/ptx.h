@@ -139,7 +139,8 @@ void copy_async(float& to, const float* from);
 /// arrival of the phase must still be missing.
 void barrier_arrive_after_copies(Barrier& barrier);
 
-// ---- wgmma: 64 x n products of 32 bytes of k, by a warpgroup together. Thread t of the warpgroup holds of each 8 columns j
+// ---- wgmma: 64 x n products of 32 bytes of k, by a warpgroup together. Thread t of the warpgroup holds of each 8
+// columns j
 //   d[4 j + 0, 1]: row 16 (t / 32) + t % 32 / 4,     columns 8 j + 2 (t % 4) + 0, 1
 //   d[4 j + 2, 3]: row 16 (t / 32) + t % 32 / 4 + 8, the same columns
 

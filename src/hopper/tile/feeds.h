@@ -7,10 +7,10 @@ namespace tilewright::hopper {
 
 /// Where mma A is read from. mma B is always in shared memory.
 enum class FeedKind : unsigned char {
-    shared,      // mma A too, along k
-    transposed,  // mma A is mn-major: it passes through registers, which ldmatrix and byte permutes fill along k
-    decoded,     // mma A is packed: its codes become e4m3 in registers
-    windowed,    // the same, those of one window of exponents at a time
+    shared,           // mma A too, along k
+    transposed,       // mma A is mn-major: it passes through registers, which ldmatrix and byte permutes fill along k
+    decoded,          // mma A is packed: its codes become e4m3 in registers
+    windowed,         // the same, those of one window of exponents at a time
     decoded_to_bf16,  // mma A is packed for bf16
 };
 

@@ -23,7 +23,7 @@ struct OperandTile {
     constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
     constexpr bool has_windows() const { return spec.storage == Storage::windowed_e2m1; }
-    /// Of one row in a stage, not packed.
+    /// Bytes of one row in a stage, not packed.
     constexpr int stage_row_bytes() const { return stage_k * element_bytes(spec.storage); }
     /// In a stage.
     constexpr int value_bytes() const {
@@ -68,7 +68,9 @@ constexpr int rows_of_a(const Tile& tile, int rows) {
 }
 
 /// Clocks that the tensor cores of an SM multiply a k-block: 4096 products of fp8 a clock, half as many of bf16.
-constexpr int tensor_clocks(const Tile& tile) { return tile.shape.m * tile.shape.n / 32 * element_bytes(tile.a.storage); }
+constexpr int tensor_clocks(const Tile& tile) {
+    return tile.shape.m * tile.shape.n / 32 * element_bytes(tile.a.storage);
+}
 
 // ---- Scales
 

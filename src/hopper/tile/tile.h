@@ -12,8 +12,8 @@ enum class Storage : unsigned char {
     e4m3,
     e5m2,
     packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
-    windowed_e2m1,  // the same where rows may be wide: k-blocks are multiplied in windows of exponents
-    bf16,           // tokens next to the two below
+    windowed_e2m1,      // the same where rows may be wide: k-blocks are multiplied in windows of exponents
+    bf16,               // tokens next to the two below
     packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
     packed_nvfp4_bf16,
 };
