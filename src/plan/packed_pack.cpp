@@ -49,11 +49,12 @@ std::vector<Tile> shipped_bf16_kernels() {
     constexpr Tile dense[] = {
         {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},
         {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 9, .cluster = split_k(4)},
-        {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 7, .cluster = split_k(8)},
         {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 7, .cluster = split_k(4)},
+        {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 4, .cluster = split_k(4)},
         {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 5},
     };
     constexpr Tile groups[] = {
+        {.shape = {.m = 128, .n = 32}, .stages = 12},
         {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 9},
         {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 7},
         {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 5},
