@@ -18,7 +18,7 @@ struct ConversionOptions;
 class OwnedOperand;
 
 /// The layout that this version writes and reads. src/formats/packed_layout.h describes it.
-inline constexpr int packed_version = 2;
+inline constexpr int packed_version = 3;
 
 /// Bytes of the header with which packed weights begin.
 inline constexpr std::int64_t packed_header_bytes = 128;

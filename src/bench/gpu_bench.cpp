@@ -110,8 +110,9 @@ Timing GpuBench::time_reference(const Settings& settings) {
     return {.peer = Peer::blas_tensor, .seconds = measured.seconds, .hertz = measured.hertz, .calls = measured.calls};
 }
 
-Peaks GpuBench::peaks() const {
-    return {.flops_per_second = 2.0 * description_.fp8_products_per_clock * description_.sms * description_.boost_hertz,
+Peaks GpuBench::peaks(const Recipe& recipe) const {
+    const double products = description_.fp8_products_per_clock / (recipe.a.values == Format::bf16 ? 2.0 : 1.0);
+    return {.flops_per_second = 2.0 * products * description_.sms * description_.boost_hertz,
             .bytes_per_second = description_.memory_bytes_per_second,
             .source = "tensor cores at the boost clock, measured HBM rate"};
 }

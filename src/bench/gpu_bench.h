@@ -32,7 +32,8 @@ public:
     measure::Stopwatch& stopwatch();
     /// What the planner and the floor take the GPU for.
     const DeviceDescription& description() const { return description_; }
-    Peaks peaks() const;
+    /// bf16 is multiplied at half the rate of fp8.
+    Peaks peaks(const Recipe& recipe) const;
 
 private:
     /// Null, and a reason in no_power_, where there is none.

@@ -44,7 +44,7 @@ bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::Benc
         shapes, [&](const auto& shape, const auto& settings) { return gpu.run(shape, settings); }, records, tables);
     for (const bench::Settings& settings : all) {
         bench::Run run{.settings = settings,
-                       .peaks = gpu.peaks(),
+                       .peaks = gpu.peaks(settings.recipe),
                        .device = gpu.device().name(),
                        .date = bench::today(),
                        .command = bench::command_line(),

@@ -73,7 +73,7 @@ void tune_command(const TuneArguments& arguments) {
     bool wrong = false;
     for (const bench::Settings& settings : all) {
         const bench::Run run{.settings = settings,
-                             .peaks = bench.peaks(),
+                             .peaks = bench.peaks(settings.recipe),
                              .device = bench.device().name(),
                              .date = bench::today(),
                              .command = bench::command_line(),

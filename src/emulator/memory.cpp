@@ -211,6 +211,8 @@ u32 multiply_bytes(u32 a, u32 b) {
     return sum;
 }
 
+u32 low_half_twice(u32 pair) { return (pair & 0xFFFFU) * 0x1'0001U; }
+u32 high_half_twice(u32 pair) { return (pair >> 16) * 0x1'0001U; }
 u32 multiply_bf16(u32 a, u32 b) {
     const auto product = [&](int shift) {
         return u32{to_bf16(from_bf16(static_cast<u16>(a >> shift)) * from_bf16(static_cast<u16>(b >> shift)))} << shift;

@@ -1,4 +1,4 @@
-// The bytes of packed weights, layout version 2. Little endian; every section begins at a multiple of 128.
+// The bytes of packed weights, layout version 3. Little endian; every section begins at a multiple of 128.
 //
 //     header         128 bytes: PackedHeader
 //     tensor scales  NVFP4 only: f32 [1] or [groups]
@@ -157,8 +157,10 @@ struct PackedPlace {
 /// fp8: nibble j has the magnitude of k = 4 t + j (j < 4) or 16 + 4 t + j - 4, which PRMT looks up in the table of e4m3
 /// codes that the scale makes; the signs are where the four results of each PRMT have theirs: bits 8 i + 7 for j = i,
 /// 8 i + 3 for j = 4 + i. A lane's results are the fragment's four neighbours of k.
-/// bf16: half words are pairs of k, for the four shifts after which the mask 0x81C0 leaves a bf16 number 2^-126 times
-/// the code's value: 0, 3 and 6 to the left; the fourth takes the bits that are left.
+/// bf16: half words are pairs of k, for shifts after which the mask 0x81C0 leaves a bf16 number 2^-126 times the code's
+/// value: by 0, by 6 to the left, and by 4 to the right, which takes the signs from the other half, as a rotation does.
+/// The fourth takes the bits that are left, by 2 to the left and one by 6 to the right. No four shifts alone fill all
+/// bits.
 constexpr PackedPlace packed_place(PackedFor activations, int k) {
     if (activations == PackedFor::fp8) {
         const int nibble = k / 16 * 4 + k % 4;
@@ -169,9 +171,9 @@ constexpr PackedPlace packed_place(PackedFor activations, int k) {
                         static_cast<std::uint8_t>(first + 2), static_cast<std::uint8_t>(sign)}};
     }
     constexpr std::array<std::array<std::uint8_t, 4>, 4> pairs{
-        {{6, 7, 8, 15}, {3, 4, 5, 12}, {0, 1, 2, 9}, {13, 10, 11, 14}}};
+        {{6, 7, 8, 15}, {0, 1, 2, 9}, {10, 11, 12, 19}, {4, 5, 14, 13}}};
     PackedPlace place{.lane = k % 8 / 2, .bit = pairs[static_cast<std::size_t>(k / 8)]};
-    for (std::uint8_t& bit : place.bit) bit = static_cast<std::uint8_t>(bit + k % 2 * 16);
+    for (std::uint8_t& bit : place.bit) bit = static_cast<std::uint8_t>((bit + k % 2 * 16) % 32);
     return place;
 }
 

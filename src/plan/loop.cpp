@@ -62,11 +62,11 @@ double decode_stall(const hopper::Tile& tile) {
 }
 
 /// Weights that are packed for bf16. Estimated, not measured: a warp's instructions for 64 x 128 weights, of which the
-/// SM's schedulers issue one a clock for each warpgroup in turn (counted in SASS: 216 for MXFP4, 282 for NVFP4), and
+/// SM's schedulers issue one a clock for each warpgroup in turn (counted in SASS: 186 for MXFP4, 236 for NVFP4), and
 /// what a warpgroup waits for shared memory, barriers and its own results, which others hide. The tensor cores multiply
 /// meanwhile.
 double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
-    constexpr double waits = 180, mxfp4 = 216, nvfp4 = 282;
+    constexpr double waits = 180, mxfp4 = 186, nvfp4 = 236;
     const double each = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
     const double issue = each * tile.shape.m / hopper::wgmma_m;
     return waits / tile.shape.warpgroups + std::max(0.0, issue - tensor);

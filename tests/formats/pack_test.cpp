@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 namespace tilewright::formats {
@@ -137,13 +138,13 @@ TEST(Pack, Fp8TilesDecodeToTheFragmentsOfTheTensorCore) {
     }
 }
 
-/// What a lane gets of a half word by the four shifts and the mask.
+/// What a lane gets of a word by shifts and the mask.
 std::uint32_t half_word(std::uint32_t word, int pair) {
     constexpr std::uint32_t mask = 0x81C0'81C0U;
     if (pair == 0) return word & mask;
-    if (pair == 1) return word << 3 & mask;
-    if (pair == 2) return word << 6 & mask;
-    return (word << 1 & 0x8000'8000U) | (word >> 3 & 0x0180'0180U) | (word >> 7 & 0x0040'0040U);
+    if (pair == 1) return word << 6 & mask;
+    if (pair == 2) return std::rotr(word, 4) & mask;
+    return (word << 2 & 0x80C0'80C0U) | (word >> 6 & 0x0100'0100U);
 }
 
 void expect_bf16_tiles(const OwnedOperand& weights, const Reader& reader, std::int64_t tiles_at) {

@@ -49,7 +49,7 @@ std::vector<Malformed> malformed_packed() {
     const SampleSpec spec{.recipe = "1x128:mxfp4"};
     return {
         with("packed by another version", spec, [](Problem& p) { p.b.packed.version = 7; },
-             {"b.packed: layout version 7 given, version 2 expected; pack the weights again with this version"}),
+             {"b.packed: layout version 7 given, version 3 expected; pack the weights again with this version"}),
         with("packed for other activations", spec, [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
              {"b.packed: weights packed for bf16 activations given, fp8 expected for a of 1x128; pack them again for "
               "these activations"}),

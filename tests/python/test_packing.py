@@ -57,8 +57,8 @@ def test_says_what_is_wrong():
     with pytest.raises(tw.InvalidCall, match="activations expected; packed weights are b"):
         tw.gemm(packed, packed)
     newer = np.array(packed.data)
-    newer[8] = 3
-    with pytest.raises(tw.InvalidCall, match="layout version 3 given, version 2 expected; pack the weights again"):
+    newer[8] = 4
+    with pytest.raises(tw.InvalidCall, match="layout version 4 given, version 3 expected; pack the weights again"):
         tw.gemm(activation, tw.PackedWeights(newer))
     with pytest.raises(ValueError, match="without the header"):
         tw.PackedWeights(np.zeros(4096, np.uint8))

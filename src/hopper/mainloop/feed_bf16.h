@@ -13,12 +13,22 @@ struct DecodedPairs {
 
 /// bf16 has its exponent from bit 7 on: the bits of a code are the number 2^-126 times its value, 0.5 as a subnormal.
 TILEWRIGHT_DEVICE DecodedPairs decode_pairs(u32 word) {
-    constexpr u32 codes = 0x81C0'81C0, signs = 0x8000'8000, exponents = 0x0180'0180, mantissas = 0x0040'0040;
-    return {{word & codes, word << 3 & codes, word << 6 & codes,
-             (word << 1 & signs) | (word >> 3 & exponents) | (word >> 7 & mantissas)}};
+    constexpr u32 codes = 0x81C0'81C0, upper_bits = 0x0100'0100, others = codes & ~upper_bits;
+    const u32 rotated = word >> 4 | word << 28;
+    return {{word & codes, word << 6 & codes, rotated & codes, (word << 2 & others) | (word >> 6 & upper_bits)}};
 }
 
 inline constexpr u32 bf16_pair = 0x1'0001;  // times a bf16 code: in both halves
+
+/// Half `index` of a pair, in both halves.
+TILEWRIGHT_DEVICE u32 both_halves(u32 pair, int index) {
+    return index == 0 ? low_half_twice(pair) : high_half_twice(pair);
+}
+
+/// Bytes `first` and the next of a word, each in 16 bits.
+TILEWRIGHT_DEVICE u32 two_bytes(u32 word, int first) {
+    return permute_bytes(word, 0, 0x4040 + first + (first + 1) * 256);
+}
 
 /// The scales of a lane's two rows in a tile, and codes with them.
 template <Storage storage>
@@ -27,44 +37,49 @@ struct Bf16Scales;
 /// A byte for 32 of k: the exponent's field of what multiplies decoded codes.
 template <>
 struct Bf16Scales<Storage::packed_mxfp4_bf16> {
-    TILEWRIGHT_DEVICE Bf16Scales(const u8* from, int pair)
-        : rows_(load_shared(reinterpret_cast<const WordPair*>(from)[pair])) {}
-
-    /// Codes of row `below` in 32 of k.
-    TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int below, int step) const {
-        constexpr u32 exponent = 1U << 7;
-        const u32 factor = multiply_bytes(rows_.values[below], 1U << step * 8) * (exponent * bf16_pair);
+    TILEWRIGHT_DEVICE Bf16Scales(const u8* from, int pair, int box) {
+        const WordPair rows = load_shared(reinterpret_cast<const WordPair*>(from)[pair]);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) decoded.pairs[i] = multiply_bf16(decoded.pairs[i], factor);
+        for (int below = 0; below < 2; ++below) factors_[below] = two_bytes(rows.values[below], 2 * box) << 7;
+    }
+
+    /// Codes of row `below`, of the `step`-th 32 of the box.
+    TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int below, int step) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            decoded.pairs[i] = multiply_bf16(decoded.pairs[i], both_halves(factors_[below], step));
+        }
     }
 
 private:
-    WordPair rows_;
+    u32 factors_[2];  // of the lane's row and of the one eight further: a pair, of the box's two 32 of k
 };
 
 /// A ue4m3 number for 16 of k. Its bits four further up are the bf16 number 2^-120 times its value; no factor has room
 /// for what both are too small by, so codes and scales get theirs each.
 template <>
 struct Bf16Scales<Storage::packed_nvfp4_bf16> {
-    TILEWRIGHT_DEVICE Bf16Scales(const u8* from, int pair)
-        : rows_(load_shared(reinterpret_cast<const WordQuad*>(from)[pair])) {}
+    TILEWRIGHT_DEVICE Bf16Scales(const u8* from, int pair, int box) {
+        constexpr u32 of_scales = (120U + 127) << 7;
+        const WordQuad rows = load_shared(reinterpret_cast<const WordQuad*>(from)[pair]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 word = rows.values[i / 2 * 2 + box];
+            factors_[i / 2][i % 2] = multiply_bf16(two_bytes(word, i % 2 * 2) << 4, of_scales * bf16_pair);
+        }
+    }
 
     TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int below, int step) const {
-        constexpr u32 of_codes = (126U + 127) << 7, of_scales = (120U + 127) << 7, four_up = 1U << 4;
+        constexpr u32 of_codes = (126U + 127) << 7;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int block = 2 * step + i;
-            const u32 code = multiply_bytes(rows_.values[2 * below + block / 4], 1U << block % 4 * 8);
-            const u32 scale = multiply_bf16(code * (four_up * bf16_pair), of_scales * bf16_pair);
-#pragma unroll
-            for (int j = 2 * i; j < 2 * i + 2; ++j) {
-                decoded.pairs[j] = multiply_bf16(multiply_bf16(decoded.pairs[j], of_codes * bf16_pair), scale);
-            }
+        for (int i = 0; i < 4; ++i) {
+            const u32 codes = multiply_bf16(decoded.pairs[i], of_codes * bf16_pair);
+            decoded.pairs[i] = multiply_bf16(codes, both_halves(factors_[below][step], i / 2));
         }
     }
 
 private:
-    WordQuad rows_;
+    u32 factors_[2][2];  // of both rows: of the box's two 32 of k a pair, of 16 each
 };
 
 template <Tile tile>
@@ -88,13 +103,13 @@ private:
             c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
         const WordQuad words = load_shared(codes[box * warp_threads]);
-        const Bf16Scales<tile.b.storage> scales(from + packed_code_bytes, c.warp * (warp_rows / 2) + c.lane / 4);
+        const Bf16Scales<tile.b.storage> scales(from + packed_code_bytes, c.warp * (warp_rows / 2) + c.lane / 4, box);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
 #pragma unroll
             for (int below = 0; below < 2; ++below) {  // the lane's row, and the one eight further
                 DecodedPairs decoded = decode_pairs(words.values[2 * step + below]);
-                scales.multiply(decoded, below, box * steps + step);
+                scales.multiply(decoded, below, step);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     this->words[Fragments<tile>::held(subtile)][2 * step + i / 2][i % 2 * 2 + below] = decoded.pairs[i];

@@ -21,7 +21,7 @@ TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Accumulators<tile>
     if constexpr (box == 0) c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) pin(accumulators[subtile]);
-    wgmma_fence();
+    if constexpr (k_boxes(tile) == 1) wgmma_fence();  // the others' feed has one behind what it writes
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
         if constexpr (k_boxes(tile) > 1) {

@@ -246,6 +246,9 @@ u32 permute_bytes(u32 low, u32 high, u32 selector);
 u32 multiply_bytes(u32 a, u32 b);
 /// The products of two bf16 numbers each, subnormal ones included.
 u32 multiply_bf16(u32 a, u32 b);
+/// One half of a pair in both halves, in a form that the compiler makes part of such a multiplication.
+u32 low_half_twice(u32 pair);
+u32 high_half_twice(u32 pair);
 
 // ---- Arithmetic, rounded to nearest even; a NaN result is the canonical one
 

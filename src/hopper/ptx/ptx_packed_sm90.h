@@ -31,6 +31,16 @@ TILEWRIGHT_DEVICE u32 multiply_bytes(u32 a, u32 b) {
     asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(sum) : "r"(a), "r"(b));
     return sum;
 }
+TILEWRIGHT_DEVICE u32 low_half_twice(u32 pair) {
+    u32 twice;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}" : "=r"(twice) : "r"(pair));
+    return twice;
+}
+TILEWRIGHT_DEVICE u32 high_half_twice(u32 pair) {
+    u32 twice;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}" : "=r"(twice) : "r"(pair));
+    return twice;
+}
 TILEWRIGHT_DEVICE u32 multiply_bf16(u32 a, u32 b) {
     u32 product;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));

@@ -84,12 +84,12 @@ TILEWRIGHT_DEVICE u32 packed_word(const u32* step, int t) {
             packed |= (codes >> (4 * i + 3) & 1U) << (8 * i + 7) | (codes >> (4 * i + 19) & 1U) << (8 * i + 3);
         }
     } else {
-        constexpr int bits[4][4] = {{6, 7, 8, 15}, {3, 4, 5, 12}, {0, 1, 2, 9}, {13, 10, 11, 14}};
+        constexpr int bits[4][4] = {{6, 7, 8, 15}, {0, 1, 2, 9}, {10, 11, 12, 19}, {4, 5, 14, 13}};
 #pragma unroll
         for (int pair = 0; pair < 4; ++pair) {
             const u32 codes = word(pair) >> t * 8;
 #pragma unroll
-            for (int i = 0; i < 8; ++i) packed |= (codes >> i & 1U) << (bits[pair][i % 4] + i / 4 * 16);
+            for (int i = 0; i < 8; ++i) packed |= (codes >> i & 1U) << (bits[pair][i % 4] + i / 4 * 16) % 32;
         }
     }
     return packed;
