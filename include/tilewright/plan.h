@@ -68,23 +68,25 @@ std::string name(const PlannedTile& tile);
 /// The inverse of `name`, in any order of words; nothing if the text is no tile.
 std::optional<PlannedTile> parse_tile(std::string_view text);
 
-/// A predicted time, in seconds:  seconds = launch + max(memory, compute) + overlap + reduction.
+/// A predicted time, in seconds:  seconds = preparation + launch + max(memory, compute) + overlap + reduction.
 struct Cost {
     double seconds = 0;
-    double launch = 0;               // start and end of the kernel
-    double memory = 0;               // every operand and the output through HBM once
-    double compute = 0;              // the busiest SM; the sum of the next five
-    double tensor = 0;               //   the tensor cores multiply; were the work spread evenly
-    double promotion = 0;            //   they wait for the warps that move sums to fp32 and scale them; likewise
-    double delivery = 0;             //   they wait for operands from L2
-    double epilogue = 0;             //   they wait for stores; likewise
-    double waves = 0;                //   what uneven waves add: the last one is not full, or tiles are fewer than SMs
-    double overlap = 0;              // memory and compute that do not hide each other
-    double reduction = 0;            // split k: adding the slices
-    double clock_hertz = 0;          // average SM clock under the power limit
-    std::int64_t memory_bytes = 0;   // through HBM
-    std::int64_t l2_bytes = 0;       // from L2 to SMs
-    std::int64_t tensor_clocks = 0;  // of all tiles together, padding included
+    double preparation = 0;         // kernels before the product, which write the workspace
+    double launch = 0;              // start and end of the kernel
+    double memory = 0;              // every operand and the output through HBM once
+    double compute = 0;             // the busiest SM; the sum of the next five
+    double tensor = 0;              //   the tensor cores multiply; were the work spread evenly
+    double promotion = 0;           //   they wait for the warps that move sums to fp32 and scale them; likewise
+    double delivery = 0;            //   they wait for operands from L2
+    double epilogue = 0;            //   they wait for stores; likewise
+    double waves = 0;               //   what uneven waves add: the last one is not full, or tiles are fewer than SMs
+    double overlap = 0;             // memory and compute that do not hide each other
+    double reduction = 0;           // split k: adding the slices
+    double clock_hertz = 0;         // average SM clock under the power limit
+    std::int64_t memory_bytes = 0;  // through HBM, of the product
+    std::int64_t preparation_bytes = 0;  // through HBM before it: what is copied, and the copies
+    std::int64_t l2_bytes = 0;           // from L2 to SMs
+    std::int64_t tensor_clocks = 0;      // of all tiles together, padding included
 };
 
 /// A tile ships in up to four kernels, which return the same bits.

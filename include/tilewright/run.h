@@ -4,9 +4,22 @@
 #include <tilewright/plan.h>
 #include <tilewright/problem.h>
 
+#include <cstdint>
 #include <functional>
 
 namespace tilewright {
+
+/// Memory of the GPU that holds the operands, aligned to 128 bytes and shared with none of them. A call overwrites it
+/// until it has ended on its stream; calls that may run at once need one each.
+struct Workspace {
+    void* data = nullptr;
+    std::int64_t bytes = 0;
+};
+
+/// Bytes of workspace that a call on a GPU needs beyond its operands: where no kernel reads an operand as it is, a copy
+/// of it is made there by a kernel of the same call. 0 for most calls, and for those in which `validate` finds
+/// something. Follows from the shapes and strides alone: all pointers may be null.
+std::int64_t workspace_bytes(const Problem& problem);
 
 struct RunOptions {
     Backend backend = Backend::automatic;
@@ -16,6 +29,8 @@ struct RunOptions {
     /// dependent launch). The result is the same; what a sequence of short kernels gains, `tilewright bench --overlap`
     /// shows.
     bool overlap = false;
+    /// GPU: `workspace_bytes(problem)` bytes or more; not looked at where that is 0.
+    Workspace workspace{};
     /// CPU: called by the calling thread about every 50 ms of a long call. Where it returns true, the call ends by
     /// `Cancelled`; where it throws, by that exception. D is then written in part, never outside its elements.
     std::function<bool()> cancelled{};
@@ -30,7 +45,7 @@ struct RunOptions {
 /// which a forked child cannot use CUDA: name a device to leave the driver closed.
 const DeviceDescription& default_device();
 
-/// Computes D. Throws Error, before writing anything, with every finding of `validate`.
+/// Computes D. Throws Error, before writing anything, with every finding of `validate`, or one about the workspace.
 void run(const Problem& problem, const RunOptions& options = {});
 
 }  // namespace tilewright

@@ -16,10 +16,10 @@ namespace {
 
 std::map<std::string, double> cost_terms(const Plan& plan) {
     const Cost& cost = plan.cost;
-    return {{"launch", cost.launch},       {"memory", cost.memory},       {"compute", cost.compute},
-            {"tensor", cost.tensor},       {"promotion", cost.promotion}, {"delivery", cost.delivery},
-            {"epilogue", cost.epilogue},   {"waves", cost.waves},         {"overlap", cost.overlap},
-            {"reduction", cost.reduction}, {"seconds", cost.seconds}};
+    return {{"preparation", cost.preparation}, {"launch", cost.launch},       {"memory", cost.memory},
+            {"compute", cost.compute},         {"tensor", cost.tensor},       {"promotion", cost.promotion},
+            {"delivery", cost.delivery},       {"epilogue", cost.epilogue},   {"waves", cost.waves},
+            {"overlap", cost.overlap},         {"reduction", cost.reduction}, {"seconds", cost.seconds}};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "plan/k_splits.h"
 #include "problem/addresses.h"
 #include "problem/geometry.h"
+#include "problem/workspace.h"
 
 namespace tilewright {
 
@@ -37,6 +38,7 @@ void run(const Problem& problem, const RunOptions& options) {
     if (known == cuda::Known::launched) return;
     std::vector<Finding> findings =
         known == cuda::Known::kind ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
+    if (findings.empty() && on_gpu) findings = check_workspace(problem, options.workspace);
     if (!findings.empty()) throw Error(std::move(findings));
     const bool bit_exact =
         problem.arithmetic == Arithmetic::bit_exact || problem.reproducibility == Reproducibility::invariant;

@@ -44,6 +44,11 @@ std::vector<Term> terms(const Cost& cost) {
          fmt::format("they wait for operands ({} from L2)", output::format_bytes(static_cast<double>(cost.l2_bytes)))},
         {"overlap", cost.overlap, "memory and compute that do not hide each other"}};
     if (cost.reduction > 0) list.push_back({"reduction", cost.reduction, "the slices of k are added"});
+    if (cost.preparation > 0) {
+        const std::string bytes = output::format_bytes(static_cast<double>(cost.preparation_bytes));
+        list.insert(list.begin(), {"preparation", cost.preparation,
+                                   "operands are copied into the workspace before, " + bytes + " through HBM"});
+    }
     return list;
 }
 
@@ -136,7 +141,8 @@ ordered_json plan_json(const Plan& plan) {
             {"shared_bytes", plan.shared_bytes},
             {"us", cost.seconds * us},
             {"terms_us",
-             {{"launch", cost.launch * us},
+             {{"preparation", cost.preparation * us},
+              {"launch", cost.launch * us},
               {"memory", cost.memory * us},
               {"compute", cost.compute * us},
               {"tensor", cost.tensor * us},
@@ -148,6 +154,7 @@ ordered_json plan_json(const Plan& plan) {
               {"reduction", cost.reduction * us}}},
             {"clock_ghz", cost.clock_hertz / 1e9},
             {"memory_bytes", cost.memory_bytes},
+            {"preparation_bytes", cost.preparation_bytes},
             {"l2_bytes", cost.l2_bytes},
             {"tensor_clocks", cost.tensor_clocks}};
 }

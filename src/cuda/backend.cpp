@@ -20,18 +20,19 @@ InStream order(const RunOptions& options) { return {handle(options.stream), opti
 Known repeat(const Problem& problem, const RunOptions& options) {
     if (!has_run.load(std::memory_order_relaxed) || options.device != nullptr) return Known::nothing;
     Runtime& shared = runtime();
-    if (shared.repeat(problem, order(options))) return Known::launched;
+    if (shared.repeat(problem, order(options), options.workspace)) return Known::launched;
     return shared.knows_kind(problem) ? Known::kind : Known::nothing;
 }
 
 void run(const Problem& problem, const RunOptions& options) {
-    if (options.device != nullptr) return runtime().run_as(problem, *options.device, order(options));
-    runtime().run(problem, order(options));
+    const Workspace& workspace = options.workspace;
+    if (options.device != nullptr) return runtime().run_as(problem, *options.device, order(options), workspace);
+    runtime().run(problem, order(options), workspace);
     has_run.store(true, std::memory_order_relaxed);
 }
 
-void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream) {
-    runtime().run(geometry, tile, {.device = device, .stream = handle(stream)});
+void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream, const Workspace& workspace) {
+    runtime().run(geometry, tile, {.device = device, .stream = handle(stream), .workspace = workspace});
 }
 
 void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream) {

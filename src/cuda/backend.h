@@ -19,11 +19,12 @@ enum class Known : unsigned char {
 /// Launches a repetition at once: no allocation, no lock, no validation.
 Known repeat(const Problem& problem, const RunOptions& options);
 
-/// For a problem in which `validate` finds nothing for the backend hopper. Throws Error where the machine fails.
+/// For a problem in which `validate` and `check_workspace` find nothing for the backend hopper. Throws Error where the
+/// machine fails.
 void run(const Problem& problem, const RunOptions& options);
 
 /// This very tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
-void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream);
+void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream, const Workspace& workspace = {});
 
 /// A quantiser's launches, one after another; no allocation and no wait on the host once the kernels are loaded.
 void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream);

@@ -164,9 +164,16 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     return ready;
 }
 
+std::vector<ReadyStep> Device::ready(const std::vector<launch::QuantizeLaunch>& launches) {
+    std::vector<ReadyStep> steps;
+    for (const launch::QuantizeLaunch& launch : launches) steps.push_back({kernel(launch.kernel), launch});
+    return steps;
+}
+
 void Device::launch(ReadyLaunch& ready, const InStream& order) {
     check_report();
     if (ready.blocks == 0) return;
+    for (const ReadyStep& step : ready.before) launch(step.kernel, step.launch, order);
     const ContextScope scope(driver_, handle_, context_);
     std::array<LaunchAttribute, 2> attributes;
     unsigned count = 0;
@@ -196,13 +203,17 @@ void Device::launch(KernelHandle kernel, int blocks, int shared_bytes, void* arg
 }
 
 void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order) {
+    this->launch(kernel(launch.kernel), launch, order);
+}
+
+void Device::launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, const InStream& order) {
     hopper::QuantizeArguments arguments = launch.arguments;
     hopper::MeasuredScales scales = launch.scales;
     hopper::TransposeArguments transposition = launch.transposition;
     void* given = &scales;
     if (launch::reads_tiles(launch.kernel)) given = &arguments;
     if (launch.kernel.step == launch::QuantizeStep::transpose_codes) given = &transposition;
-    this->launch(kernel(launch.kernel), launch.blocks, launch::shared_bytes(launch.kernel), given, order);
+    this->launch(kernel, launch.blocks, launch::shared_bytes(launch.kernel), given, order);
 }
 
 void Device::launch(const launch::PackLaunch& launch, const InStream& order) {

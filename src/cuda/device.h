@@ -16,8 +16,15 @@
 
 namespace tilewright::cuda {
 
+/// A kernel before the product, loaded.
+struct ReadyStep {
+    KernelHandle kernel = nullptr;
+    launch::QuantizeLaunch launch{};
+};
+
 /// A launch with its tensor maps encoded: ready for any stream of its device.
 struct ReadyLaunch {
+    std::vector<ReadyStep> before{};  // in this order; they write the workspace
     KernelHandle kernel = nullptr;
     hopper::Arguments arguments{};
     int blocks = 0;  // 0: nothing to launch
@@ -44,9 +51,12 @@ public:
     KernelHandle kernel(const hopper::Tile& tile);
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
+    /// Loads the kernels on first use.
+    std::vector<ReadyStep> ready(const std::vector<launch::QuantizeLaunch>& launches);
 
     /// Throws Error if the driver refuses, or if an earlier kernel on this device left a report.
-    /// No allocation, no lock.
+    /// No allocation, no lock. What runs before the product does not overlap what is ahead of it: it may overwrite what
+    /// that still reads.
     void launch(ReadyLaunch& ready, const InStream& order);
 
     /// The same for a kernel of the quantisers, which leave no report.
@@ -69,6 +79,7 @@ private:
     KernelHandle kernel(const launch::QuantizeKernel& wanted);
     KernelHandle kernel(const launch::PackKernel& wanted);
     void launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order);
+    void launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, const InStream& order);
 
     const Driver& driver_;
     KernelStore& store_;

@@ -9,8 +9,10 @@
 #include "cuda/environment.h"
 #include "cuda/library_search.h"
 #include "cuda/same_problem.h"
+#include "launch/preparation.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
+#include "problem/preparation.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -45,6 +47,10 @@ private:
     int size_ = 0;
     int next_ = 0;
 };
+
+bool serves(const Workspace& given, const Workspace& needed) {
+    return needed.bytes == 0 || (given.data == needed.data && given.bytes >= needed.bytes);
+}
 
 int usable_sms(const Device& device, int limit) { return limit > 0 ? std::min(limit, device.sms()) : device.sms(); }
 
@@ -83,11 +89,11 @@ Runtime::ThreadCache& Runtime::thread_cache() const {
     return cache;
 }
 
-bool Runtime::repeat(const Problem& problem, const InStream& order) {
+bool Runtime::repeat(const Problem& problem, const InStream& order, const Workspace& workspace) {
     Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
         // The fast variant knows no alpha.
         return same_addresses(call.problem, problem) && same_kind(call.problem, problem) &&
-               (call.problem.alpha == 1) == (problem.alpha == 1);
+               (call.problem.alpha == 1) == (problem.alpha == 1) && serves(workspace, call.workspace);
     });
     if (known == nullptr) return false;
     known->ready.arguments.alpha = problem.alpha;
@@ -126,28 +132,42 @@ KernelHandle Runtime::Chosen::kernel(const hopper::Tile& variant) {
     throw std::logic_error("a tile has more variants than a call remembers");
 }
 
-void Runtime::run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order) {
+void Runtime::run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order,
+                     const Workspace& workspace) {
     const Geometry described = geometry(problem);
     run(described, planner::chosen_tile(problem, described, planned_for),
-        {.device = device_of(problem), .stream = order.stream, .sm_limit = problem.sm_limit, .overlap = order.overlap});
+        {.device = device_of(problem),
+         .stream = order.stream,
+         .sm_limit = problem.sm_limit,
+         .overlap = order.overlap,
+         .workspace = workspace});
 }
 
-void Runtime::run(const Problem& problem, const InStream& order) {
+void Runtime::run(const Problem& problem, const InStream& order, const Workspace& workspace) {
     ThreadCache& cache = thread_cache();
     const Geometry described = geometry(problem);
     Chosen& chosen = choose(problem, described, cache);
     Device& on = *chosen.device;
-    const hopper::Tile tile = planner::variant(described, chosen.tile);
-    const launch::Launch lowered = launch::lower(described, tile, usable_sms(on, problem.sm_limit));
+    const Preparation before = preparation(described);
+    const Geometry product = prepared(described, before, workspace.data);
+    const hopper::Tile tile = planner::variant(product, chosen.tile);
+    const launch::Launch lowered = launch::lower(product, tile, usable_sms(on, problem.sm_limit));
     const KernelHandle kernel = lowered.blocks > 0 ? chosen.kernel(tile) : nullptr;
-    Repeatable& call = cache.calls.add({.problem = problem, .device = &on, .ready = on.ready(kernel, lowered)});
+    Repeatable& call = cache.calls.add({.problem = problem,
+                                        .workspace = {workspace.data, before.bytes},
+                                        .device = &on,
+                                        .ready = on.ready(kernel, lowered)});
+    call.ready.before = on.ready(launch::lower_preparation(before, workspace.data));
     on.launch(call.ready, order);
 }
 
 void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Target& target) {
     Device& on = device(target.device);
-    const hopper::Tile kernel = planner::variant(geometry, tile);
-    ReadyLaunch ready = on.ready(on.kernel(kernel), launch::lower(geometry, kernel, usable_sms(on, target.sm_limit)));
+    const Preparation before = preparation(geometry);
+    const Geometry product = prepared(geometry, before, target.workspace.data);
+    const hopper::Tile kernel = planner::variant(product, tile);
+    ReadyLaunch ready = on.ready(on.kernel(kernel), launch::lower(product, kernel, usable_sms(on, target.sm_limit)));
+    ready.before = on.ready(launch::lower_preparation(before, target.workspace.data));
     on.launch(ready, {target.stream, target.overlap});
 }
 

@@ -2,7 +2,7 @@
 // again is launched without looking at it twice.
 #pragma once
 
-#include <tilewright/problem.h>
+#include <tilewright/run.h>
 
 #include <array>
 #include <atomic>
@@ -21,6 +21,7 @@ struct Target {
     StreamHandle stream = nullptr;
     int sm_limit = 0;      // 0: all
     bool overlap = false;  // RunOptions::overlap
+    Workspace workspace{};
 };
 
 class Runtime {
@@ -29,19 +30,21 @@ public:
 
     /// Launches a problem that is, but for an alpha other than 1, one of the last that this thread ran; false if it is
     /// none of them. No allocation, no lock.
-    bool repeat(const Problem& problem, const InStream& order);
+    bool repeat(const Problem& problem, const InStream& order, const Workspace& workspace = {});
 
     /// Whether this thread ran a problem lately that differs from this one in addresses and alpha only.
     bool knows_kind(const Problem& problem) const;
 
-    /// For a problem in which `validate` finds nothing for the backend hopper. After the first call of its kind by a
-    /// thread, no allocation and no lock.
-    void run(const Problem& problem, const InStream& order);
+    /// For a problem in which `validate` finds nothing for the backend hopper, and a workspace that it needs or none.
+    /// After the first call of its kind by a thread, no allocation and no lock, but for calls with a workspace.
+    void run(const Problem& problem, const InStream& order, const Workspace& workspace = {});
 
     /// As the planner would on another device, planned anew at each call: for its bits.
-    void run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order);
+    void run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order,
+                const Workspace& workspace = {});
 
     /// This very tile, legal for the problem, in the variant that serves it: for tuning, benchmarks and tests.
+    /// `geometry` is not prepared.
     void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);
 
     /// A quantiser's launches, one after another.
@@ -67,6 +70,7 @@ private:
     };
     struct Repeatable {
         Problem problem;
+        Workspace workspace;  // as much as is needed; none where no address of it is in the launches
         Device* device = nullptr;
         ReadyLaunch ready;
     };

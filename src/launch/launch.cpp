@@ -93,7 +93,7 @@ hopper::GroupValues group_values(const Geometry& g) {
             .a_stride = g.a.value_strides.row,
             .b_stride = g.b.value_strides.row,
             .columns = static_cast<int>(columns),
-            .flat = g.grouping.grouping == Grouping::k_grouped_flat};
+            .flat = g.a.flat};
 }
 
 const void* aligned_down(const void* address) {

@@ -1,6 +1,7 @@
 // The kernels of quantisers and of packing: their names, and those that ship.
 #include "launch/initializers.h"
 #include "launch/pack.h"
+#include "launch/preparation.h"
 #include "launch/quantize.h"
 
 namespace tilewright::launch {
@@ -45,6 +46,7 @@ std::vector<QuantizeKernel> shipped_quantizers() {
         add(list, {.grouped = grouped, .rows = rows(ScaledBy::token), .columns = columns(ScaledBy::feature)});
         add(list, {.formula = Formula::swiglu, .grouped = grouped, .rows = rows(ScaledBy::token_block)});
     }
+    list.push_back({.step = QuantizeStep::transpose_codes, .transposition = copy_spec});
     return list;
 }
 

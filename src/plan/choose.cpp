@@ -75,9 +75,11 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
     return sums;
 }
 
-/// Wide rows of weights change no choice: a split of k would change the bits of all other rows.
+/// Wide rows of weights change no choice: a split of k would change the bits of all other rows. What is written before
+/// the product changes none either.
 hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
     work.geometry.b.packed.windows = 0;
+    work.preparation = {};
     const std::vector<hopper::Tile> tiles = choices(work, device);
     if (!work.hinted) return best_of(priced(tiles, work, device), share_of_d(work)).tile;
     const std::vector<double> each = regrets(tiles, work, device);

@@ -182,6 +182,19 @@ double reduction(const CostInputs& inputs) {
     return over.rounds * (model.reduction_seconds + tile_seconds);
 }
 
+/// Copies are separate launches, one after another, bound by memory.
+void add_preparation(const Workload& work, const DeviceDescription& device, Cost& cost) {
+    double bytes = 0;
+    for (const auto& copy : {work.preparation.a, work.preparation.b}) {
+        if (!copy) continue;
+        cost.preparation += device.start_seconds + device.launch_seconds;
+        bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
+        bytes += static_cast<double>(copy->bytes());
+    }
+    cost.preparation_bytes = whole(bytes);
+    cost.preparation += bytes / device.memory_bytes_per_second;
+}
+
 }  // namespace
 
 double compulsory_bytes(const Workload& work) {
@@ -210,7 +223,8 @@ Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescriptio
     add_compute(inputs, unit, cost);
     cost.overlap = overlap(inputs, unit, cost) + last_round(inputs, cost);
     cost.reduction = reduction(inputs);
-    cost.seconds = cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
+    add_preparation(work, device, cost);
+    cost.seconds = cost.preparation + cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
     return cost;
 }
 

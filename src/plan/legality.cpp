@@ -160,8 +160,9 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 }  // namespace
 
 std::vector<Finding> obstacles(const Workload& work) {
-    return hopper_obstacles({work.recipe, mn_major(work.geometry), work.grouping, weight_kind(work.geometry.b.packed),
-                             work.geometry.b.packed.wide_row});
+    const Geometry& g = work.geometry;
+    return hopper_obstacles(
+        {work.recipe, work.grouping, weight_kind(g.b.packed), g.b.packed.wide_row, g.a.flat != g.b.flat});
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {

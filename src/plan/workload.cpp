@@ -97,9 +97,11 @@ hopper::Family family(Grouping grouping) {
 
 Workload describe(const Problem& problem) { return describe(problem, geometry(problem)); }
 
-Workload describe(const Problem& problem, const Geometry& g) {
+Workload describe(const Problem& problem, const Geometry& call) {
     Workload work;
-    work.geometry = g;
+    work.preparation = preparation(call);
+    work.geometry = prepared(call, work.preparation, nullptr);
+    const Geometry& g = work.geometry;
     work.recipe = {g.a.recipe, g.b.recipe};
     work.accumulation = problem.accumulation;
     work.layout = problem.layout;

@@ -10,6 +10,7 @@
 #include "hopper/tile/tile.h"
 #include "plan/planned_tile.h"
 #include "problem/geometry.h"
+#include "problem/preparation.h"
 
 namespace tilewright::planner {
 
@@ -33,7 +34,8 @@ struct Workload {
     double padding = 0;         // rows of each that are computed besides: of row indices in blocks
     double total_rows = 0;      // of D, all products; exact where rows is an average
     double total_k = 0;         // k-grouped: of all groups; else k
-    Geometry geometry{};        // with addresses and strides, from which the kernel's variant follows
+    Geometry geometry{};        // prepared, with addresses and strides, from which the kernel's variant follows
+    Preparation preparation{};  // what is written before: changes no choice, for that would change bits
     std::string key;            // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
 
     bool empty() const { return products == 0 || rows == 0 || columns == 0; }

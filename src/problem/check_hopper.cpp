@@ -1,4 +1,4 @@
-// What Hopper kernels ask of formats, the order of values, grouping, sizes, addresses and strides.
+// What Hopper kernels ask of formats, grouping, sizes, addresses and strides.
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -66,27 +66,12 @@ void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
 }
 
-Finding along_k(const char* operand, const char* rows, Grouping grouping) {
-    return {.operand = operand,
-            .given = std::string("values contiguous along ") + rows,
-            .expected = std::string(name(grouping)) + " values contiguous along k" + gpu,
-            .advice = "copy them, or run it on the CPU backend"};
-}
-
-/// wgmma takes fp8 along k from shared memory; one operand may pass through registers, and is transposed on the way.
-/// Rows of groups begin anywhere, and TMA at multiples of 16 bytes only.
-void add_order(MnMajor order, Grouping grouping, std::vector<Finding>& findings) {
-    if (is_k_grouped(grouping)) {
-        if (order.a) findings.push_back(along_k("a.values", "m", grouping));
-        if (order.b) findings.push_back(along_k("b.values", "n", grouping));
-    } else if (order.a && order.b) {
-        findings.push_back({.operand = "layout",
-                            .given = "a contiguous along m and b along n",
-                            .expected = std::string("one of them contiguous along k") + gpu + " in this version",
-                            .advice = "copy one of them, or run it on the CPU backend"});
-    } else if (order.a && takes_sizes(grouping)) {
-        findings.push_back(along_k("a.values", "m", grouping));
-    }
+/// Groups of k that follow one another differ in their row strides; a kernel takes both operands so, or neither.
+void add_flat(std::vector<Finding>& findings) {
+    findings.push_back({.operand = "layout",
+                        .given = "k_grouped_flat with one operand [mn, k] and the other [k, mn]",
+                        .expected = std::string("nt or tn") + gpu,
+                        .advice = "copy one of them, or run it on the CPU backend"});
 }
 
 bool is_tma_stride(std::int64_t elements, Format format) {
@@ -122,7 +107,6 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
     if (call.weights != WeightKind::ordinary) {
         add_packed(call, findings);
-        if (call.order.a) findings.push_back(along_k("a.values", "m", call.grouping));
         return findings;
     }
     add_side("a", call.recipe.a, findings);
@@ -135,7 +119,7 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
         add_side("b", call.recipe.b, findings);
     }
     if (findings.empty()) add_pair(call.recipe, findings);
-    add_order(call.order, call.grouping, findings);
+    if (call.one_is_flat) add_flat(findings);
     return findings;
 }
 
@@ -195,25 +179,16 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
                   .advice = "copy it, or run it on the CPU backend"});
 }
 
-/// For both operands, where their shapes say what is k.
-MnMajor mn_major(const Problem& p) {
-    const auto is_major = [](const Tensor& tensor, bool transposed) {
-        const int rank = tensor.shape.rank();
-        if (!tensor.given() || !has_sound_strides(tensor) || rank < 2) return false;
-        const int k = transposed ? rank - 2 : rank - 1, rows = transposed ? rank - 1 : rank - 2;
-        const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
-        return is_mn_major(strides, tensor.shape[rows], tensor.shape[k], tensor.format);
-    };
-    return {.a = is_major(p.a.values, a_is_transposed(p.layout)), .b = is_major(p.b.values, b_is_transposed(p.layout))};
-}
-
 }  // namespace
 
 void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
         const WeightKind weights = weight_kind({.given = packed.given()});
+        const bool one_is_flat =
+            p.groups.grouping == Grouping::k_grouped_flat && a_is_transposed(p.layout) != b_is_transposed(p.layout);
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& obstacle : hopper_obstacles({recipe, mn_major(p), p.groups.grouping, weights, packed.wide_row})) {
+        for (Finding& obstacle :
+             hopper_obstacles({recipe, p.groups.grouping, weights, packed.wide_row, one_is_flat})) {
             findings.add(std::move(obstacle));
         }
     }

@@ -30,13 +30,13 @@ WeightKind weight_kind(const PackedGeometry& packed);
 /// What kernels multiply where both sides of a recipe are given so.
 struct HopperCall {
     Recipe recipe{};
-    MnMajor order{};
     Grouping grouping = Grouping::dense;
     WeightKind weights = WeightKind::ordinary;
     std::int64_t wide_row = -1;  // of PackedWeights
+    bool one_is_flat = false;    // k_grouped_flat: one operand is group after group, the other all of k together
 };
 
-/// Recipes, orders of values and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
+/// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
 /// obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
 

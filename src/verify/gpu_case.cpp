@@ -45,6 +45,7 @@ bool taken_by_gpu(Problem problem) {
 GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device) : problem_(original.problem()) {
     const bool in_place = problem_.c.given() && problem_.c.data == problem_.d.data;
     if (takes_packed_weights(problem_)) pack_weights_of(original);
+    place_workspace();
     for_each_tensor(problem_, [&](const std::string& name, Tensor& tensor) {
         if (!tensor.given() || (in_place && name == "c")) return;
         const bool values = name == "a" || name == "b";  // TMA asks for 16 bytes there
@@ -66,6 +67,14 @@ void GpuCase::pack_weights_of(const check::Case& original) {
     packed_bytes_ = row_major(packed_.packed.data, Format::ue8m0, {packed_.packed.bytes});
     problem_.b = {.packed = packed_};
     place("b.packed", packed_bytes_, 0);
+}
+
+void GpuCase::place_workspace() {
+    const std::int64_t bytes = workspace_bytes(problem_);
+    if (bytes == 0) return;
+    std::vector<std::byte> poisoned(static_cast<std::size_t>(bytes), check::poison);
+    workspace_ = row_major(poisoned.data(), Format::ue8m0, {bytes});
+    place("the workspace", workspace_, 0);
 }
 
 void GpuCase::place(const std::string& name, Tensor& tensor, std::int64_t shift) {
@@ -133,9 +142,11 @@ std::vector<std::byte> GpuCase::output() const {
 std::string GpuCase::damage() const {
     std::vector<std::byte> now(image_.size());
     memory_.download(now.data(), now.size());
-    const Placed& d = placed_output();
-    std::copy_n(image_.begin() + static_cast<std::ptrdiff_t>(d.offset), d.bytes,
-                now.begin() + static_cast<std::ptrdiff_t>(d.offset));
+    for (const Placed& placed : placed_) {
+        if (placed.tensor != &workspace_ && placed.tensor != placed_output().tensor) continue;
+        const auto at = static_cast<std::ptrdiff_t>(placed.offset);
+        std::copy_n(image_.begin() + at, placed.bytes, now.begin() + at);
+    }
     const auto [changed, was] = std::mismatch(now.begin(), now.end(), image_.begin());
     return changed == now.end() ? "" : damage_at(static_cast<std::size_t>(changed - now.begin()));
 }

@@ -2,6 +2,8 @@
 // device's context must be current in the calling thread.
 #pragma once
 
+#include <tilewright/run.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +28,9 @@ public:
     const Problem& problem() const { return problem_; }
     Problem& problem() { return problem_; }
 
+    /// Poisoned memory of workspace_bytes(problem()), between guard bands too.
+    Workspace workspace() const { return {workspace_.data, workspace_.given() ? workspace_.shape[0] : 0}; }
+
     /// D becomes what it was in the case, or poison in the stream's order.
     void reset_output() const;
     void poison_output(cuda::StreamHandle stream) const;
@@ -37,7 +42,7 @@ public:
 
     /// D from its first element to its last, gaps between rows included.
     std::vector<std::byte> output() const;
-    /// What was written other than D; empty if nothing was.
+    /// What was written other than D and the workspace; empty if nothing was.
     std::string damage() const;
 
 private:
@@ -48,6 +53,7 @@ private:
         std::size_t bytes = 0;
     };
     void pack_weights_of(const check::Case& original);
+    void place_workspace();
     void place(const std::string& name, Tensor& tensor, std::int64_t shift);
     void move_to(int device);
     std::string damage_at(std::size_t offset) const;
@@ -56,6 +62,7 @@ private:
     Problem problem_;
     OwnedPackedWeights packed_;
     Tensor packed_bytes_;
+    Tensor workspace_;
     std::vector<Placed> placed_;    // D is the last
     std::vector<std::byte> image_;  // of all the memory, as it was copied
     measure::Buffer memory_;

@@ -42,7 +42,10 @@ std::string run_on_gpu(check::Case& test_case, measure::Device& device, const De
                        double& seconds) {
     const GpuCase gpu_case(test_case, static_cast<std::int64_t>(test_case.spec().seed % 8));
     const auto begin = Clock::now();
-    run(gpu_case.problem(), {.backend = Backend::hopper, .stream = device.stream(), .device = planned_for});
+    run(gpu_case.problem(), {.backend = Backend::hopper,
+                             .stream = device.stream(),
+                             .workspace = gpu_case.workspace(),
+                             .device = planned_for});
     device.synchronize();
     seconds = since(begin);
     cuda::runtime().device(0).check_report();

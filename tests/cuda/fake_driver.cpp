@@ -2,6 +2,7 @@
 #include "cuda/fake_driver.h"
 
 #include <cstring>
+#include <utility>
 
 using tilewright::hopper::Arguments;
 using tilewright::hopper::TensorMap;
@@ -110,11 +111,13 @@ int cuKernelSetAttribute(int attribute, int value, void*, int) {
 int cuLaunchKernelEx(const tilewright::cuda::LaunchConfig* config, void* kernel, void** parameters, void**) {
     ++fake.launches;
     if (fake.record_last) {
+        fake.before_last = std::exchange(fake.last, {});
         fake.last.config = *config;
         if (config->attribute_count > 0) fake.last.attribute = config->attributes[0];
         fake.last.kernel = kernel;
         fake.last.device = contexts[static_cast<std::size_t>(depth - 1)];
-        if (fake.record_arguments) std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
+        const bool other = fake.others_first > 0 && fake.others_first-- > 0;
+        if (fake.record_arguments && !other) std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
     }
     return contexts[static_cast<std::size_t>(depth - 1)] < 0 ? invalid_context : result_of("cuLaunchKernelEx");
 }

@@ -41,8 +41,10 @@ struct FakeDriver {
     std::atomic<int> strict_loads{0};  // kernels loaded or memory allocated while captures are not relaxed
     std::atomic<int> shared_bytes{0};  // the last attribute of a kernel
     FakeLaunch last{};
+    FakeLaunch before_last{};
     bool record_last = true;                        // off where many threads launch
     bool record_arguments = true;                   // off where kernels take others
+    int others_first = 0;                           // so many launches whose kernels take others are next
     std::array<hopper::KernelReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 

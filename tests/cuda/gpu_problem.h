@@ -9,6 +9,7 @@
 
 #include "cuda/fake_driver.h"
 #include "cuda/runtime.h"
+#include "launch/preparation.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
 #include "plan/candidates.h"
@@ -22,12 +23,14 @@ struct GpuSizes {
     std::int64_t n = 512;
     std::int64_t k = 1024;
     int device = 0;
+    Layout layout = Layout::nt;
 };
 
 /// 1x128 x 128x128, at addresses that are never read; `base` tells calls of one kind apart.
 inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x10000000) {
     Problem p = problem_of({.recipe = {{Format::e4m3, Granularity::block_1x128, Format::f32},
                                        {Format::e4m3, Granularity::block_128x128, Format::f32}},
+                            .layout = sizes.layout,
                             .m = sizes.m,
                             .n = sizes.n,
                             .k = sizes.k});
@@ -47,21 +50,25 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
     return tensor;
 }
 
-/// A pack with an entry for the quantisation of a matrix by row, and for every tile that the planner may choose:
-/// nothing is compiled, nothing is machine code.
+/// A pack with an entry for the quantisation of a matrix by row, for copies along k, and for every tile that the
+/// planner may choose in layouts nt and nn: nothing is compiled, nothing is machine code.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;
-        for (const hopper::Tile& tile : planner::candidates(
-                 {.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}})) {
-            hopper::Tile fast = tile;
-            fast.variant = hopper::Variant::fast;
-            hopper::Tile by_row = fast;
-            by_row.variant = hopper::Variant::fast_k_major_scales;
-            for (const hopper::Tile& each : {tile, fast, by_row}) {
-                expressions.push_back(launch::kernel_expression(each));
+        for (const hopper::Major of_b : {hopper::Major::k, hopper::Major::mn}) {
+            for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = hopper::Scaling::block_1x128},
+                                            .b = {.scaling = hopper::Scaling::block_128x128, .major = of_b}})) {
+                hopper::Tile fast = tile;
+                fast.variant = hopper::Variant::fast;
+                hopper::Tile by_row = fast;
+                by_row.variant = hopper::Variant::fast_k_major_scales;
+                for (const hopper::Tile& each : {tile, fast, by_row}) {
+                    expressions.push_back(launch::kernel_expression(each));
+                }
             }
         }
+        expressions.push_back(launch::kernel_expression(
+            {.step = launch::QuantizeStep::transpose_codes, .transposition = launch::copy_spec}));
         const Tensor values = gpu_tensor(Format::e4m3, {256, 512}, 0), scales = gpu_tensor(Format::f32, {256}, 0);
         for (const launch::QuantizeLaunch& each :
              launch::lower(gpu_tensor(Format::bf16, {256, 512}, 0), {values, Granularity::row, scales, {}}, false)) {

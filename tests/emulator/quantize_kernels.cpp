@@ -3,6 +3,7 @@
 #include "emulator/emulator.h"
 #include "hopper/quantize/quantize.h"
 #include "hopper/quantize/transpose.h"
+#include "launch/preparation.h"
 
 #include "emulator/primitives.h"
 
@@ -113,6 +114,7 @@ const Kernels& quantize_kernels() {
         add_transpose<TransposeSpec{.ue8m0 = true, .stores_ue8m0 = true, .grouped = true}>(kernels);
         add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
         add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);
+        add_transpose<launch::copy_spec>(kernels);
         return kernels;
     }();
     return all;

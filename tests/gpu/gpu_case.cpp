@@ -82,7 +82,7 @@ std::string GpuCase::difference() const {
 
 std::string run_and_compare(const check::CaseSpec& spec) {
     const GpuCase gpu(spec);
-    run(gpu.problem());
+    run(gpu.problem(), {.workspace = gpu.workspace()});
     driver().require(driver().call.context_synchronize(), "cuCtxSynchronize", 0);
     return gpu.difference();
 }

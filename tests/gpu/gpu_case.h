@@ -43,6 +43,7 @@ public:
     /// With all tensors on the device.
     const Problem& problem() const { return on_gpu_.problem(); }
     Problem& problem() { return on_gpu_.problem(); }
+    Workspace workspace() const { return on_gpu_.workspace(); }
     Geometry geometry() const { return tilewright::geometry(problem()); }
 
     /// D as it was before the first run.

@@ -244,14 +244,30 @@ TEST(Choice, SlicesTakeWholeClusters) {
 
 TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {
     ProblemSizes sizes = dense(64, 256, 256);
-    sizes.layout = Layout::tn;
+    sizes.recipe = unscaled_bf16;
     try {
         (void)plan(problem_of(sizes));
-        FAIL() << "planned a layout that no kernel has";
+        FAIL() << "planned a recipe that no kernel has";
     } catch (const Error& error) {
-        ASSERT_EQ(error.findings().size(), 1U);
-        EXPECT_EQ(error.findings()[0].operand, "layout");
+        ASSERT_EQ(error.findings().size(), 2U);
+        EXPECT_EQ(error.findings()[0].operand, "a");
     }
+}
+
+TEST(Choice, ACopyCostsItsBytesAndALaunchAndChangesNoTile) {
+    ProblemSizes sizes = dense(1024, 4096, 2048);
+    sizes.layout = Layout::nn;
+    const Plan as_it_is = plan(problem_of(sizes));
+    EXPECT_EQ(as_it_is.cost.preparation, 0);
+    sizes.layout = Layout::tn;  // A is the smaller one: the product is that of layout nn
+    const Plan copied = plan(problem_of(sizes));
+    EXPECT_EQ(copied.tile, as_it_is.tile);
+    EXPECT_EQ(copied.cost.preparation_bytes, 2 * 1024 * 2048);
+    EXPECT_EQ(copied.cost.memory_bytes, as_it_is.cost.memory_bytes);
+    const double seconds =
+        2 * 1024 * 2048 / h200().memory_bytes_per_second + h200().start_seconds + h200().launch_seconds;
+    EXPECT_DOUBLE_EQ(copied.cost.preparation, seconds);
+    EXPECT_DOUBLE_EQ(copied.cost.seconds, as_it_is.cost.seconds + seconds);
 }
 
 }  // namespace

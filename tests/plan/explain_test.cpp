@@ -38,15 +38,13 @@ TEST(Explain, FewTokensArePutOnN) {
 TEST(Explain, SaysWhyThereIsNoKernel) {
     ProblemSizes sizes = dense(64, 256, 256);
     sizes.recipe = parse_recipe("mxfp8:mxfp4").value();
-    sizes.layout = Layout::tn;
     const Explanation explanation = explain(problem_of(sizes));
     EXPECT_FALSE(explanation.chosen);
     EXPECT_TRUE(explanation.legal.empty() && explanation.rejected.empty());
-    ASSERT_EQ(explanation.unavailable.size(), 3U);
+    ASSERT_EQ(explanation.unavailable.size(), 2U);
     EXPECT_EQ(explanation.unavailable[0].operand, "a");
     EXPECT_EQ(explanation.unavailable[0].given, "mxfp8");
     EXPECT_EQ(explanation.unavailable[1].operand, "b");
-    EXPECT_EQ(explanation.unavailable[2].operand, "layout");
 }
 
 }  // namespace

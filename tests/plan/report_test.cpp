@@ -76,10 +76,19 @@ TEST(ExplainReport, JsonHoldsTheWholeExplanation) {
 TEST(ExplainReport, EmptyAndUnservedProblemsAreAnswered) {
     EXPECT_TRUE(contains(explanation_text(explained(planner::dense(0, 7168, 2048)), false), "nothing is launched"));
     ProblemSizes sizes = planner::dense(64, 256, 256);
-    sizes.layout = Layout::tn;
-    EXPECT_TRUE(
-        contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  layout: a contiguous along m"));
+    sizes.recipe = planner::unscaled_bf16;
+    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  a: bf16 given"));
     EXPECT_TRUE(explanation_json(explained(sizes))["chosen"].is_null());
+}
+
+TEST(ExplainReport, ShowsWhatACopyTakes) {
+    ProblemSizes sizes = planner::dense(1024, 4096, 2048);
+    EXPECT_FALSE(contains(explanation_text(explained(sizes), false), "preparation"));
+    sizes.layout = Layout::tn;
+    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "copied into the workspace before, 4.00 MiB"));
+    const nlohmann::json report = nlohmann::json::parse(explanation_json(explained(sizes)).dump());
+    EXPECT_EQ(report["chosen"]["preparation_bytes"], 4 << 20);
+    EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);
 }
 
 /// What the command says to these arguments; empty if it has no objection.

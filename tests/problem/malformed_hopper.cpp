@@ -58,15 +58,11 @@ std::vector<Malformed> malformed_hopper() {
                {"recipe: row:tensor given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, "
                 "1x128:tensor, 1x32:tensor or "
                 "1x16:tensor expected"}),
-        on_gpu(
-            "a transposed layout", {.layout = Layout::tn}, unchanged,
-            {"layout: a contiguous along m and b along n given, one of them contiguous along k expected for a Hopper "
-             "GPU in this version; copy one of them, or run it on the CPU backend"}),
-        on_gpu("groups of rows that are contiguous along m",
-               {.grouping = Grouping::m_grouped_offsets, .layout = Layout::tt},
+        on_gpu("groups one after another, of one operand alone",
+               {.grouping = Grouping::k_grouped_flat, .layout = Layout::nn, .recipe = "row:row"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },
-               {"a.values: values contiguous along m given, m_grouped_offsets values contiguous along k expected for a "
-                "Hopper GPU; copy them, or run it on the CPU backend"}),
+               {"layout: k_grouped_flat with one operand [mn, k] and the other [k, mn] given, nt or tn expected for a "
+                "Hopper GPU; copy one of them, or run it on the CPU backend"}),
         on_gpu("weights along n in rows of 1000 bytes", {.layout = Layout::nn, .n = 1000}, unchanged,
                {"b.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, n aside, expected for a "
                 "Hopper GPU; copy it, or run it on the CPU backend"}),

@@ -53,6 +53,7 @@ struct Quantizer {
 /// The transpose of codes (transpose.h).
 struct TransposeSpec {
     Storage storage = Storage::e4m3;
+    bool shifted = true;        // codes are shifted to the scales that are written; otherwise there are none
     bool ue8m0 = false;         // the scales that are read
     bool stores_ue8m0 = false;  // and written
     bool squares = false;       // one is written for each square; otherwise for each of its features
@@ -126,6 +127,7 @@ constexpr void visit_fields(const Quantizer& q, Visitor& visit) {
 template <class Visitor>
 constexpr void visit_fields(const TransposeSpec& spec, Visitor& visit) {
     visit.field("storage", spec.storage);
+    visit.field("shifted", spec.shifted);
     visit.field("ue8m0", spec.ue8m0);
     visit.field("stores_ue8m0", spec.stores_ue8m0);
     visit.field("squares", spec.squares);

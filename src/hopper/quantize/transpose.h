@@ -1,5 +1,5 @@
-// The transpose of codes with power-of-two scales: each square of 128 x 128 gets one scale, and codes are shifted to
-// it.
+// The transpose of codes. With power-of-two scales each square of 128 x 128 gets one scale, and codes are shifted to
+// it; codes whose scales stay where they are (a copy of an operand along k) are moved as they are.
 #pragma once
 
 #include "hopper/quantize/copy.h"
@@ -13,11 +13,12 @@ TILEWRIGHT_DEVICE void load_codes(const TransposeArguments& arguments, const Tok
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) {
         const int token = TokenTile::lane_token() + j;
-        const i64 first =
-            i64(tile.token + token) * arguments.codes.token_stride + feature * arguments.codes.feature_stride;
+        const i64 first = tile.group * arguments.codes.group_stride +
+                          i64(tile.token + token) * arguments.codes.token_stride +
+                          feature * arguments.codes.feature_stride;
         const u8* const from = static_cast<const u8*>(arguments.codes.data) + first;
         const bool exists = token < tile.tokens && feature < arguments.grid.features;
-        if (vectors) {
+        if (vectors && feature + lane_features <= arguments.grid.features) {
             const IntQuad quad = exists ? load_global(reinterpret_cast<const IntQuad*>(from)) : IntQuad{{0, 0, 0, 0}};
 #pragma unroll
             for (int i = 0; i < 4; ++i) codes[j][i] = u32(quad.values[i]);
@@ -92,15 +93,9 @@ TILEWRIGHT_DEVICE void store_scales(const TransposeArguments& arguments, const T
 }
 
 template <TransposeSpec spec>
-__global__ void __launch_bounds__(quantize_threads, 2)
-    transpose_codes(const __grid_constant__ TransposeArguments arguments) {
-    constexpr Quantizer q{.grouped = spec.grouped, .vectors = spec.vectors};
-    auto& shared = shared_memory<QuantizeShared>();
-    const TokenTile tile = token_tile<q>(arguments.grid);
-    if (tile.tokens <= 0 || tile.column >= arguments.to.columns) return;
-    Codes codes;
+TILEWRIGHT_DEVICE void shift_to_squares(const TransposeArguments& arguments, const TokenTile& tile, Codes& codes,
+                                        QuantizeShared& shared) {
     float scales[lane_tokens];
-    load_codes(arguments, tile, spec.vectors, codes);
     load_scales<spec>(arguments, tile, scales);
     const float scale = square_scale(codes, scales, shared);
     store_scales<spec>(arguments, tile, scale);
@@ -112,6 +107,18 @@ __global__ void __launch_bounds__(quantize_threads, 2)
             codes[j][quad] = shift_codes<spec.storage>(codes[j][quad], ratio);
         }
     }
+}
+
+template <TransposeSpec spec>
+__global__ void __launch_bounds__(quantize_threads, 2)
+    transpose_codes(const __grid_constant__ TransposeArguments arguments) {
+    constexpr Quantizer q{.grouped = spec.grouped, .vectors = spec.vectors};
+    auto& shared = shared_memory<QuantizeShared>();
+    const TokenTile tile = token_tile<q>(arguments.grid);
+    if (tile.tokens <= 0 || tile.column >= arguments.to.columns) return;
+    Codes codes;
+    load_codes(arguments, tile, spec.vectors, codes);
+    if constexpr (spec.shifted) shift_to_squares<spec>(arguments, tile, codes, shared);
     constexpr CopySpec copy{.transposed = true};
     store_columns<q, copy>(arguments.to, tile, arguments.grid.features, codes, shared);
 }

@@ -1,0 +1,18 @@
+// What is launched before a product, to write its workspace. No CUDA.
+#pragma once
+
+#include <vector>
+
+#include "launch/quantize.h"
+#include "problem/preparation.h"
+
+namespace tilewright::launch {
+
+/// The kernel of every copy along k, of either fp8 format: codes stay as they are.
+inline constexpr hopper::TransposeSpec copy_spec{.shifted = false};
+
+/// In the order in which they run, one after another, before the product that `prepared` describes. Writes all of the
+/// rows of a copy, with zeros behind k.
+std::vector<QuantizeLaunch> lower_preparation(const Preparation& preparation, void* workspace);
+
+}  // namespace tilewright::launch

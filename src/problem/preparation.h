@@ -1,0 +1,43 @@
+// What a Hopper GPU writes into a call's workspace before it multiplies: operands that no kernel reads as they are.
+#pragma once
+
+#include "problem/geometry.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace tilewright {
+
+/// An operand that is contiguous along its rows, copied so that it is contiguous along k.
+struct CopyAlongK {
+    OperandGeometry from{};
+    std::int64_t matrices = 0;  // one that all groups share is copied once
+    std::int64_t rows = 0;
+    std::int64_t k = 0;
+    std::int64_t at = 0;  // in the workspace
+    Strides to{};         // strides of the copy
+
+    std::int64_t bytes() const { return matrices * rows * to.row; }
+};
+
+struct Preparation {
+    std::optional<CopyAlongK> a{};
+    std::optional<CopyAlongK> b{};
+    std::int64_t bytes = 0;  // of the workspace
+
+    bool empty() const { return !a && !b; }
+};
+
+/// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
+/// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
+/// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, and for groups of k
+/// each one.
+Preparation preparation(const Geometry& geometry);
+
+/// The product as the kernel is given it, with the copies in `workspace`; the geometry itself where there are none.
+Geometry prepared(const Geometry& geometry, const Preparation& preparation, const void* workspace);
+
+/// Where `at` is in the workspace. Without memory: without an address.
+const void* in_workspace(const void* workspace, std::int64_t at);
+
+}  // namespace tilewright

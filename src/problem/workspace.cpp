@@ -1,0 +1,71 @@
+#include "problem/workspace.h"
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include "problem/findings.h"
+#include "problem/geometry.h"
+#include "problem/preparation.h"
+#include "problem/strided.h"
+
+namespace tilewright {
+namespace {
+
+constexpr const char* advice = "RunOptions::workspace takes workspace_bytes(problem) bytes of the GPU";
+
+Finding finding(const std::string& given, const std::string& expected) {
+    return {.operand = "workspace", .given = given, .expected = expected, .advice = advice};
+}
+
+/// The tensor that has a byte of the workspace, or nothing.
+std::string_view sharer(const Problem& problem, const Tensor& bytes) {
+    using namespace validation;
+    for (const NamedTensor& named : tensors_of(problem)) {
+        const Tensor& tensor = *named.tensor;
+        const bool has_memory = tensor.data != nullptr && has_sound_strides(tensor) && !is_empty(tensor);
+        if (has_memory && overlap(tensor, bytes)) return named.name;
+    }
+    const PackedWeights& packed = problem.b.packed;
+    if (!packed.given() || packed.data == nullptr) return {};
+    return overlap(row_major(packed.data, Format::ue8m0, {packed.bytes}), bytes) ? "b.packed" : "";
+}
+
+std::string purpose(const Preparation& before) {
+    if (before.a && before.b) return "copies of a.values and b.values along k";
+    return before.a ? "a copy of a.values along k" : "a copy of b.values along k";
+}
+
+/// A quick look: operands that are along k, as most are, are read as they are.
+bool is_along_k(const Tensor& values, bool transposed) {
+    const int rank = values.strides.rank();
+    if (rank < 2 || rank > Dims::capacity) return false;
+    return values.strides[transposed ? rank - 2 : rank - 1] == 1;
+}
+
+}  // namespace
+
+std::vector<Finding> check_workspace(const Problem& problem, const Workspace& workspace) {
+    const Preparation before = preparation(geometry(problem));
+    const std::int64_t needed = before.bytes;
+    if (needed == 0) return {};
+    const std::string expected = std::to_string(needed) + " bytes or more for " + purpose(before);
+    if (workspace.data == nullptr) return {finding("nothing", expected)};
+    if (workspace.bytes < needed) return {finding(std::to_string(workspace.bytes) + " bytes", expected)};
+    const std::uintptr_t rest = std::bit_cast<std::uintptr_t>(workspace.data) % workspace_alignment;
+    if (rest != 0) {
+        return {finding("an address that is " + std::to_string(rest) + " modulo 128", "a multiple of 128")};
+    }
+    const std::string_view name = sharer(problem, row_major(workspace.data, Format::ue8m0, {needed}));
+    if (!name.empty()) return {finding("memory that overlaps " + std::string(name), "memory of its own")};
+    return {};
+}
+
+std::int64_t workspace_bytes(const Problem& problem) {
+    const bool a_along_k = is_along_k(problem.a.values, a_is_transposed(problem.layout));
+    if (a_along_k && !is_k_grouped(problem.groups.grouping)) return 0;
+    if (!validate(problem, Backend::hopper, Check::shapes).empty()) return 0;
+    return preparation(geometry(problem)).bytes;
+}
+
+}  // namespace tilewright

@@ -1,0 +1,98 @@
+// Calls with a workspace on a fake driver: what is launched before the product, in which order, and when a call is a
+// repetition.
+#include <gtest/gtest.h>
+
+#include "cuda/count_allocations.h"
+#include "cuda/gpu_problem.h"
+#include "problem/preparation.h"
+
+namespace tilewright::cuda {
+namespace {
+
+using test::FakeLaunch;
+using test::FakeMachine;
+using test::gpu_problem;
+
+StreamHandle stream(std::intptr_t value) { return reinterpret_cast<StreamHandle>(value); }
+
+Workspace workspace(std::uintptr_t address, std::int64_t bytes = 1 << 20) {
+    return {reinterpret_cast<void*>(address), bytes};
+}
+
+Problem tn() { return gpu_problem({.m = 256, .n = 512, .k = 1024, .layout = Layout::tn}); }
+
+TEST(PreparedCalls, LaunchTheCopyThenTheProductInTheCallersStream) {
+    FakeMachine machine;
+    machine.fake().record_arguments = false;
+    machine.runtime().run(tn(), stream(0x33), workspace(0x90000000));
+    ASSERT_EQ(machine.fake().launches, 2);
+    const FakeLaunch& copy = machine.fake().before_last;
+    EXPECT_EQ(copy.config.stream, stream(0x33));
+    EXPECT_EQ(copy.config.grid[0], 2U * 8) << "squares of 128 x 128 of a";
+    EXPECT_EQ(copy.config.block[0], 256U);
+    EXPECT_EQ(machine.fake().last.config.stream, stream(0x33));
+    EXPECT_NE(machine.fake().last.kernel, copy.kernel);
+    EXPECT_EQ(machine.fake().strict_loads, 0) << "a capture under way would end";
+}
+
+TEST(PreparedCalls, TheProductReadsTheWorkspaceInsteadOfTheOperand) {
+    FakeMachine machine;
+    machine.fake().others_first = 1;
+    machine.runtime().run(tn(), nullptr, workspace(0x90000000));
+    EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x90000000U);
+    EXPECT_EQ(machine.fake().last.arguments.b.words[0], 0x12000000U);
+}
+
+TEST(PreparedCalls, OnlyTheProductOverlapsWhatIsAhead) {
+    FakeMachine machine;
+    machine.fake().record_arguments = false;
+    machine.runtime().run(tn(), {nullptr, true}, workspace(0x90000000));
+    EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U)
+        << "a product ahead may still read the workspace that the copy overwrites";
+    EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
+    EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::programmatic_stream_serialization);
+}
+
+TEST(PreparedCalls, ARepetitionHasTheSameWorkspace) {
+    FakeMachine machine;
+    machine.fake().record_arguments = false;
+    const Problem p = tn();
+    machine.runtime().run(p, nullptr, workspace(0x90000000));
+    const int libraries = machine.fake().libraries;
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr));
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr, workspace(0xA0000000)));
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 256 * 1024 - 1)));
+    const long before = test::allocations();
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 256 * 1024)));
+    EXPECT_EQ(test::allocations(), before);
+    EXPECT_EQ(machine.fake().launches, 4);
+    EXPECT_EQ(machine.fake().libraries, libraries);
+}
+
+TEST(PreparedCalls, AWorkspaceThatIsNotNeededIsNotLookedAt) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({});
+    machine.runtime().run(p, nullptr);
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000)));
+    machine.runtime().run(gpu_problem({.k = 0, .layout = Layout::tn}), nullptr);
+    EXPECT_EQ(machine.fake().launches, 3) << "without k nothing is copied";
+    machine.runtime().run(gpu_problem({.m = 0, .layout = Layout::tn}), nullptr);
+    EXPECT_EQ(machine.fake().launches, 3);
+}
+
+TEST(PreparedCalls, ATileOfTheCallersChoice) {
+    FakeMachine machine;
+    const Problem p = tn();
+    const hopper::Tile tile{.shape = {.m = 128, .n = 128},
+                            .stages = 5,
+                            .swap_ab = true,
+                            .a = {.scaling = hopper::Scaling::block_1x128},
+                            .b = {.scaling = hopper::Scaling::block_128x128, .major = hopper::Major::mn}};
+    machine.fake().others_first = 1;
+    machine.runtime().run(geometry(p), tile, {.workspace = workspace(0x90000000)});
+    EXPECT_EQ(machine.fake().launches, 2);
+    EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x90000000U);
+}
+
+}  // namespace
+}  // namespace tilewright::cuda

@@ -1,0 +1,112 @@
+// Which calls need a workspace on a GPU and how large it is, and what can be wrong with the one that is given.
+#include "problem/workspace.h"
+
+#include <gtest/gtest.h>
+#include <tilewright/error.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include "problem/preparation.h"
+#include "problem/sample.h"
+
+namespace tilewright::test {
+namespace {
+
+Problem on_gpu(const SampleSpec& spec) {
+    Problem p = sample(spec);
+    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d, &p.groups.sizes}) {
+        tensor->device = {.kind = DeviceId::Kind::cuda};
+    }
+    return p;
+}
+
+void* address(std::uintptr_t value) { return std::bit_cast<void*>(value); }
+
+std::string messages(const std::vector<Finding>& findings) {
+    std::string text;
+    for (const Finding& finding : findings) text += finding.message() + "\n";
+    return text;
+}
+
+const SampleSpec tn{.layout = Layout::tn, .m = 96, .n = 256, .k = 200};
+
+TEST(Workspace, IsForOperandsThatNoKernelReadsAsTheyAre) {
+    for (const Layout layout : {Layout::nt, Layout::nn, Layout::tt}) {
+        EXPECT_EQ(workspace_bytes(on_gpu({.layout = layout})), 0) << name(layout);
+    }
+    EXPECT_EQ(workspace_bytes(on_gpu(tn)), 96 * 208) << "a, whose rows become multiples of 16 bytes";
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tn, .m = 512, .n = 256, .k = 200})), 256 * 208) << "b";
+    EXPECT_EQ(workspace_bytes(on_gpu({.grouping = Grouping::batched, .layout = Layout::tn, .groups = 3})),
+              3 * 64 * 512);
+}
+
+TEST(Workspace, OfGroups) {
+    for (const Layout layout : {Layout::tt, Layout::tn}) {
+        const SampleSpec masked{.grouping = Grouping::m_grouped_masked, .layout = layout};
+        EXPECT_EQ(workspace_bytes(on_gpu(masked)), 4 * 64 * 512) << "a of all groups";
+        const SampleSpec ends{.grouping = Grouping::m_grouped_offsets, .layout = layout};
+        EXPECT_EQ(workspace_bytes(on_gpu(ends)), 64 * 512);
+    }
+    const SampleSpec of_k{.grouping = Grouping::k_grouped, .layout = Layout::tn, .recipe = "1x128:1x128"};
+    EXPECT_EQ(workspace_bytes(on_gpu(of_k)), (64 + 256) * 512) << "both";
+}
+
+TEST(Workspace, FollowsFromShapesAlone) {
+    Problem p = on_gpu(tn);
+    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) tensor->data = nullptr;
+    EXPECT_EQ(workspace_bytes(p), 96 * 208);
+    p.d.shape = {1, 2};
+    EXPECT_EQ(workspace_bytes(p), 0) << "of a wrong call: run says what is wrong with it";
+    EXPECT_EQ(workspace_bytes({}), 0);
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tn, .k = 0})), 0) << "without k nothing is read";
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tn, .m = 0})), 0);
+}
+
+TEST(Workspace, AMatrixThatAllGroupsShareIsCopiedOnce) {
+    Problem p = on_gpu({.grouping = Grouping::batched, .layout = Layout::tn, .m = 64, .n = 256, .k = 512});
+    p.b.values.strides = {0, 256, 1};
+    EXPECT_EQ(workspace_bytes(p), 4 * 64 * 512) << "b of all groups is as large as a: a is copied";
+    p = on_gpu({.grouping = Grouping::batched, .layout = Layout::tn, .m = 128, .n = 256, .k = 512});
+    p.b.values.strides = {0, 256, 1};
+    EXPECT_EQ(workspace_bytes(p), 256 * 512);
+    const Geometry g = geometry(p);
+    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    EXPECT_EQ(product.b.values, address(0x4000));
+    EXPECT_EQ(product.b.value_strides.group, 0);
+    EXPECT_EQ(product.b.value_strides.row, 512);
+    EXPECT_EQ(product.b.value_strides.k, 1);
+    EXPECT_EQ(product.a.values, g.a.values);
+}
+
+TEST(Workspace, FindingsNameTheBytes) {
+    const Problem p = on_gpu(tn);
+    const std::string advice = "; RunOptions::workspace takes workspace_bytes(problem) bytes of the GPU\n";
+    EXPECT_EQ(messages(check_workspace(p, {})),
+              "workspace: nothing given, 19968 bytes or more expected for a copy of a.values along k" + advice);
+    EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19967})),
+              "workspace: 19967 bytes given, 19968 bytes or more expected for a copy of a.values along k" + advice);
+    EXPECT_EQ(messages(check_workspace(p, {address(0x110), 19968})),
+              "workspace: an address that is 16 modulo 128 given, a multiple of 128 expected" + advice);
+    void* const in_d = address(std::bit_cast<std::uintptr_t>(p.d.data) / 128 * 128);
+    EXPECT_EQ(messages(check_workspace(p, {in_d, 19968})),
+              "workspace: memory that overlaps d given, memory of its own expected" + advice);
+    EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19968})), "");
+    EXPECT_EQ(messages(check_workspace(on_gpu({}), {})), "") << "a call that needs none";
+}
+
+TEST(Workspace, RunSaysWhatIsMissing) {
+    const Problem p = on_gpu(tn);
+    EXPECT_EQ(messages(validate(p)), "");
+    try {
+        run(p);
+        FAIL() << "ran without a workspace";
+    } catch (const Error& error) {
+        ASSERT_EQ(error.findings().size(), 1U);
+        EXPECT_EQ(error.findings()[0].operand, "workspace");
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::test
