@@ -7,6 +7,7 @@
 #include "stream.h"
 #include "token_quantizers.h"
 #include "unlocked.h"
+#include "workspace.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -36,10 +37,12 @@ nb::object multiply(nb::handle a, nb::handle b, const nb::dict& group_keywords, 
     Call call(a, b, GroupOptions(group_keywords), options);
     call.require_result();
     void* const on = stream_of(call, options.stream);
+    const CallWorkspace workspace(call, options.workspace, on);
     const RunOptions how{.backend = call.backend,
                          .stream = on,
                          .threads = options.threads,
                          .overlap = options.overlap,
+                         .workspace = workspace.memory(),
                          .cancelled = &signal_arrived,
                          .device = options.device};
     run_unlocked([&] { run(call.problem, how); },
@@ -105,6 +108,7 @@ void bind_calls(nb::module_& m) {
     bind("multiply", &multiply,
          "Computes D and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.");
     bind("validate", &check, "All that is wrong with the call.");
+    bind("workspace_bytes", &workspace_bytes_of, "What a call on a GPU needs beyond its arrays; 0 for a wrong one.");
     bind("explain", &explain_call, "What the planner would choose on the option `device`.");
     bind("scales_to_copy", &scales_to_copy_of,
          "Whether a copy of the scales of a, and of b, saves more than it takes.");

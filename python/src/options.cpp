@@ -69,6 +69,7 @@ constexpr std::array common_keywords{
                     [](Common& o, nb::handle v) { o.sm_limit = small_count(v, "sm_limit", "0 lifts the limit"); }},
     Keyword<Common>{"stream", [](Common& o, nb::handle v) { o.stream = given_or_null(v); }},
     Keyword<Common>{"overlap", [](Common& o, nb::handle v) { o.overlap = flag(v, "overlap"); }},
+    Keyword<Common>{"workspace", [](Common& o, nb::handle v) { o.workspace = given_or_null(v); }},
     Keyword<Common>{"device", [](Common& o, nb::handle v) { o.device = v.is_none() ? nullptr : &device_word(v); }},
 };
 

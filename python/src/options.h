@@ -31,6 +31,7 @@ struct CallOptions {
     int sm_limit = 0;
     nb::handle stream{};  // null: the current one
     bool overlap = false;
+    nb::handle workspace{};                     // null: from the arrays' library, where one is needed
     const DeviceDescription* device = nullptr;  // whose bits: RunOptions::device
 };
 

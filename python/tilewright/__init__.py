@@ -17,7 +17,15 @@ from tilewright import _multiply
 from tilewright._arrays import Array
 from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
-from tilewright._multiply import batched_gemm, explain, gemm, grouped_gemm, k_grouped_gemm, validate
+from tilewright._multiply import (
+    batched_gemm,
+    explain,
+    gemm,
+    grouped_gemm,
+    k_grouped_gemm,
+    validate,
+    workspace_bytes,
+)
 from tilewright._packing import PackedWeights, pack_weights
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
 from tilewright._quantize_tokens import quantize_tokens
@@ -60,4 +68,5 @@ __all__ = [
     "set_overlap",
     "set_planned_device",
     "validate",
+    "workspace_bytes",
 ]

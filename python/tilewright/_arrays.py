@@ -124,6 +124,18 @@ def new_array(like: Array, shape: tuple[int, ...], format: str, zeros: bool) -> 
     return (np.zeros if zeros else np.empty)(shape, numpy_dtype(format))
 
 
+def new_workspace(size: int, device: int, stream: int) -> Array:
+    """Bytes of torch's allocator, for work that is enqueued on the stream of this address."""
+    torch = sys.modules["torch"]
+    current = torch.cuda.current_stream(device)
+    if stream == current.cuda_stream:
+        return torch.empty(size, dtype=torch.uint8, device=current.device)
+    default = torch.cuda.default_stream(device)
+    on = default if stream == default.cuda_stream else torch.cuda.ExternalStream(stream, device=current.device)
+    with torch.cuda.stream(on):
+        return torch.empty(size, dtype=torch.uint8, device=current.device)
+
+
 def current_stream(array: Array, device: int) -> int:
     """The address of the CUDA stream that torch works on now; 0, the default stream, for other libraries."""
     return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream) if is_torch(array) else 0

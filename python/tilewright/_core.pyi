@@ -173,6 +173,9 @@ def multiply(a: object | None, b: object | None, groups: dict, options: dict) ->
 def validate(a: object | None, b: object | None, groups: dict, options: dict) -> list[Finding]:
     """All that is wrong with the call."""
 
+def workspace_bytes(a: object | None, b: object | None, groups: dict, options: dict) -> int:
+    """What a call on a GPU needs beyond its arrays; 0 for a wrong one."""
+
 def explain(a: object | None, b: object | None, groups: dict, options: dict) -> Explanation:
     """What the planner would choose on the option `device`."""
 

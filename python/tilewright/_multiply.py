@@ -27,6 +27,9 @@ stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: t
 overlap: of a GPU: the kernel may start while the one ahead of it in the stream ends, and waits for it inside
     (programmatic dependent launch). The result is the same; a sequence of short calls takes less time. None: what
     `set_overlap` chose for the process, False at first.
+workspace: of a GPU: `workspace_bytes` of uint8, contiguous, at a multiple of 128 bytes, which the call overwrites until
+    it has ended on its stream. None: taken from torch's allocator where the arrays are torch's; those of other libraries
+    need it where the call does (an operand that no kernel reads as it is, as in layout tn, is copied there first).
 device: whose bits: where k is split follows from the plan, and the plan from the GPU. On the CPU, for bit-exact and
     invariant results, the GPU to follow: "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200". On a
     GPU: plan as that one would, anew at each call. None: what `set_planned_device` chose for the process; at first the GPU that holds the
@@ -83,6 +86,7 @@ __all__ = [
     "grouped_gemm",
     "k_grouped_gemm",
     "validate",
+    "workspace_bytes",
 ]
 
 Operand: TypeAlias = "Quantized | PackedWeights | Array"
@@ -232,6 +236,29 @@ def validate(
     """All that is wrong with a call, empty if it can run. `sizes` is what the grouping's own argument would be."""
     groups = _groups(grouping, "sizes", sizes, alignment=alignment)
     return _core.validate(a, b, groups=groups, options=completed(options, validate))
+
+
+@with_options
+def workspace_bytes(
+    a: Operand,
+    b: Operand,
+    *,
+    grouping: Grouping = "dense",
+    sizes: Array | None = None,
+    alignment: int = 128,
+    **options: Unpack[Options],
+) -> int:
+    """Bytes of `workspace` that a call on a GPU needs beyond its arrays: 0 for most, and for one that is wrong.
+
+    It follows from shapes and strides alone: arrays in host memory tell it as well.
+
+    >>> import numpy as np
+    >>> x = quantize(np.ones((256, 64), np.float32), "tensor")
+    >>> workspace_bytes(x, x), workspace_bytes(x, x, layout="tn")
+    (0, 16384)
+    """
+    groups = _groups(grouping, "sizes", sizes, alignment=alignment)
+    return _core.workspace_bytes(a, b, groups=groups, options=completed(options, workspace_bytes))
 
 
 @with_options

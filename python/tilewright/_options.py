@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     sm_limit: int
     stream: object | None
     overlap: bool | None
+    workspace: Array | None
     device: Device | None
 
 
@@ -64,6 +65,7 @@ DEFAULTS: Options = {
     "sm_limit": 0,
     "stream": None,
     "overlap": None,
+    "workspace": None,
     "device": None,
 }
 

@@ -13,7 +13,7 @@ QuantizeLaunch copy(const CopyAlongK& from, void* workspace) {
     using hopper::quantize_block;
     QuantizeLaunch launch{.kernel = {.step = QuantizeStep::transpose_codes, .transposition = copy_spec}};
     hopper::TransposeArguments& arguments = launch.transposition;
-    // The strides of dimensions of one index mean nothing, and need not be aligned.
+    // The strides of dimensions of one index mean nothing.
     const Strides& strides = from.from.value_strides;
     arguments.codes = {.data = from.from.values,
                        .group_stride = from.matrices > 1 ? strides.group : 0,

@@ -8,7 +8,7 @@
 
 namespace tilewright::launch {
 
-/// The kernel of every copy along k, of either fp8 format: codes stay as they are.
+/// The kernel of every copy along k, of either fp8 format and in any strides: codes stay as they are.
 inline constexpr hopper::TransposeSpec copy_spec{.shifted = false};
 
 /// In the order in which they run, one after another, before the product that `prepared` describes. Writes all of the

@@ -99,6 +99,10 @@ MnMajor mn_major(const Geometry& g) {
             .b = is_mn_major(g.b.value_strides, g.n, g.k, g.b.recipe.values)};
 }
 
+bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matrices, Format format) {
+    return (k <= 1 || is_tma_stride(strides.k, format)) && (matrices <= 1 || is_tma_stride(strides.group, format));
+}
+
 WeightKind weight_kind(const PackedGeometry& packed) {
     return packed.given ? WeightKind::packed : WeightKind::ordinary;
 }
@@ -166,8 +170,9 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
     };
     const bool groups = rank < 3 || tensor.shape[0] <= 1 || is_tma_stride(tensor.strides[0], tensor.format);
     const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
+    // What TMA cannot load along its rows is copied before (preparation.h).
     const bool mn_major = is_mn_major(strides, tensor.shape[rows], tensor.shape[k], tensor.format);
-    if (groups && (mn_major ? along(rows, k) : along(k, rows))) return;
+    if (mn_major ? tensor.strides[rows] == 1 || along(rows, k) : groups && along(k, rows)) return;
     const auto is_contiguous = [&](int i) { return tensor.shape[i] <= 1 || tensor.strides[i] == 1; };
     std::string expected = "a stride of 1 along k or " + rows_letter;
     if (is_contiguous(k) || is_contiguous(rows)) {

@@ -20,6 +20,10 @@ struct MnMajor {
 /// either way, along k.
 MnMajor mn_major(const Geometry& geometry);
 
+/// Whether TMA loads values that are contiguous along their rows with these strides: k and matrices say which of them
+/// mean something.
+bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matrices, Format format);
+
 /// How b is given.
 enum class WeightKind : std::uint8_t {
     ordinary,

@@ -28,14 +28,19 @@ CopyAlongK copy_of_b(const Geometry& g) {
     return copy_along_k(g.b, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
 }
 
+bool is_loaded(const CopyAlongK& copy) {
+    return loads_along_rows(copy.from.value_strides, copy.k, copy.matrices, copy.from.recipe.values);
+}
+
 /// Those that are copied.
 MnMajor copied(const Geometry& g) {
     const MnMajor order = mn_major(g);
-    if (is_k_grouped(g.grouping.grouping)) return order;
-    const bool a_along_k = takes_sizes(g.grouping.grouping) || g.b.packed.given;
-    if (order.a && a_along_k) return {.a = true};
-    if (!order.a || !order.b) return {};
-    const bool a_is_smaller = copy_of_a(g).bytes() <= copy_of_b(g).bytes();
+    const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
+    const bool of_k = is_k_grouped(g.grouping.grouping);
+    const bool a_along_k = of_k || takes_sizes(g.grouping.grouping) || g.b.packed.given;
+    const MnMajor copies{.a = order.a && (a_along_k || !is_loaded(a)), .b = order.b && (of_k || !is_loaded(b))};
+    if (copies.a || copies.b || !order.a || !order.b) return copies;
+    const bool a_is_smaller = a.bytes() <= b.bytes();
     return {.a = a_is_smaller, .b = !a_is_smaller};
 }
 

@@ -30,8 +30,8 @@ struct Preparation {
 
 /// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
-/// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, and for groups of k
-/// each one.
+/// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
+/// one, and what is in steps that TMA does not take.
 Preparation preparation(const Geometry& geometry);
 
 /// The product as the kernel is given it, with the copies in `workspace`; the geometry itself where there are none.

@@ -62,8 +62,10 @@ std::vector<Finding> check_workspace(const Problem& problem, const Workspace& wo
 }
 
 std::int64_t workspace_bytes(const Problem& problem) {
-    const bool a_along_k = is_along_k(problem.a.values, a_is_transposed(problem.layout));
-    if (a_along_k && !is_k_grouped(problem.groups.grouping)) return 0;
+    if (is_along_k(problem.a.values, a_is_transposed(problem.layout)) &&
+        is_along_k(problem.b.values, b_is_transposed(problem.layout))) {
+        return 0;
+    }
     if (!validate(problem, Backend::hopper, Check::shapes).empty()) return 0;
     return preparation(geometry(problem)).bytes;
 }

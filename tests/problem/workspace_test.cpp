@@ -42,6 +42,17 @@ TEST(Workspace, IsForOperandsThatNoKernelReadsAsTheyAre) {
               3 * 64 * 512);
 }
 
+TEST(Workspace, IsForStepsThatTmaDoesNotTake) {
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::nn, .n = 1000})), 1000 * 512);
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tt, .m = 1000})), 1000 * 512);
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tn, .m = 1000, .n = 16})), 1000 * 512) << "b is read as it is";
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tn, .m = 100, .n = 40})), (100 + 40) * 512) << "both";
+    Problem p = on_gpu({.grouping = Grouping::batched, .layout = Layout::nn});
+    p.b.values.strides[0] += 8;
+    EXPECT_EQ(workspace_bytes(p), 4 * 256 * 512);
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::nn, .n = 1000, .k = 1})), 0) << "a step that is never made";
+}
+
 TEST(Workspace, OfGroups) {
     for (const Layout layout : {Layout::tt, Layout::tn}) {
         const SampleSpec masked{.grouping = Grouping::m_grouped_masked, .layout = layout};

@@ -287,12 +287,8 @@ def test_times(rng, monkeypatch):
 
 
 def test_what_hopper_does_not_do_says_so(rng):
-    k_groups = torch.zeros(128, 16, dtype=torch.float8_e4m3fn).cuda(), torch.ones(1, 16).cuda()
-    with pytest.raises(NotImplementedError, match=r"^k_grouped_fp8_gemm_tn_contiguous: "):
-        deep_gemm.k_grouped_fp8_gemm_tn_contiguous(
-            k_groups, k_groups, torch.zeros(1, 16, 16).cuda(), [128], torch.tensor([128], dtype=INT).cuda()
-        )
-    b = torch.zeros(K, N, dtype=torch.float8_e4m3fn).cuda(), torch.ones(-(-K // 128), -(-N // 128)).cuda()
-    a = moved(quantised(rng)[0])
-    with pytest.raises(ValueError, match=r"b\[0\].*multiples of 16 bytes below 2\^40, n aside"):
-        deep_gemm.fp8_gemm_nn(a, b, torch.empty(M, N, dtype=BF16).cuda())
+    k = 1000
+    a, b = (torch.zeros(rows, k, dtype=torch.float8_e4m3fn).cuda() for rows in (M, N))
+    factors = torch.ones(M, 8).cuda(), torch.ones(-(-N // 128), 8).cuda()
+    with pytest.raises(ValueError, match=r"b\[0\].*multiples of 16 bytes below 2\^40, k aside"):
+        deep_gemm.fp8_gemm_nt((a, factors[0]), (b, factors[1]), torch.empty(M, N, dtype=BF16).cuda())

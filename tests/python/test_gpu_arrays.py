@@ -1,9 +1,13 @@
 """Arrays on a GPU, as far as that can be tested without one: streams, raw addresses, what is refused and in which words."""
 
+import contextlib
+import sys
+
 import dlpack
 import numpy as np
 import pytest
 import tilewright as tw
+from tilewright import _arrays
 
 
 def on_gpu(rows, columns, code=dlpack.E4M3FN, dtype=np.uint8):
@@ -78,6 +82,85 @@ def test_what_the_gpu_does_not_do_names_the_cpu(call):
     out = on_gpu(16, 16, dlpack.BFLOAT, np.uint16)
     messages = [finding.message() for finding in tw.validate(a, a, out=out)]
     assert any("a" in message and "16 bytes" in message and "CPU backend" in message for message in messages), messages
+
+
+def turned(k, rows):
+    """An operand as layout tn has it, [k, rows]."""
+    return tw.Quantized(on_gpu(k, rows), "tensor", quantized(16, 32).scales)
+
+
+def bytes_on_gpu(size, device="cuda"):
+    """At a multiple of 128, which numpy promises not."""
+    memory = np.zeros(size + 128, np.uint8)
+    array = tw.RawArray(-(-memory.ctypes.data // 128) * 128, (size,), "ue8m0", device=device)
+    return memory, array
+
+
+def test_a_workspace_is_made_of_torchs_arrays_alone():
+    a, b, out = turned(32, 16), turned(32, 48), on_gpu(16, 48, dlpack.BFLOAT, np.uint16)
+    assert tw.workspace_bytes(a, b, layout="tn", out=out) == 16 * 32
+    with pytest.raises(
+        tw.InvalidCall,
+        match="^workspace: nothing given, 512 bytes or more in memory of cuda:0 expected; pass workspace=, an array of "
+        "uint8 of your library; only torch's are made here$",
+    ):
+        tw.gemm(a, b, layout="tn", out=out)
+
+
+@pytest.mark.skipif("has_gpu()", reason="this memory is the host's: a GPU must not be given it")
+def test_a_workspace_is_the_callers():
+    a, b, out = turned(32, 16), turned(32, 48), on_gpu(16, 48, dlpack.BFLOAT, np.uint16)
+
+    def call(workspace):
+        tw.gemm(a, b, layout="tn", out=out, workspace=workspace)
+
+    memory, enough = bytes_on_gpu(512)
+    with pytest.raises(RuntimeError, match="no NVIDIA driver"):
+        call(enough)
+    with pytest.raises(tw.InvalidCall, match="^workspace: 511 bytes given, 512 bytes or more expected for a copy of a"):
+        call(bytes_on_gpu(511)[1])
+    with pytest.raises(tw.InvalidCall, match="^workspace: memory elsewhere given, memory of cuda:0 expected"):
+        call(bytes_on_gpu(512, "cpu")[1])
+    with pytest.raises(tw.InvalidCall, match=r"^workspace: \[16, 32\] given, uint8 \[bytes\] without gaps in memory of "):
+        call(tw.RawArray(enough.address, (16, 32), "ue8m0", device="cuda"))
+    with pytest.raises(tw.InvalidCall, match="^workspace: memory that overlaps out given, memory of its own expected"):
+        call(tw.RawArray(out.array.ctypes.data // 128 * 128, (1024,), "ue8m0", device="cuda"))
+    assert not memory.any()
+
+
+class Streams:
+    """torch, as far as a workspace asks it."""
+
+    uint8 = "uint8"
+
+    def __init__(self):
+        self.on, self.cuda = [], self
+        self.current, self.default = (type("Stream", (), {"cuda_stream": i, "device": "cuda:1"})() for i in (7, 0))
+
+    def current_stream(self, device):
+        return self.on[-1] if self.on else self.current
+
+    def default_stream(self, device):
+        return self.default
+
+    def ExternalStream(self, address, device):
+        return type("Stream", (), {"cuda_stream": address, "device": device})()
+
+    @contextlib.contextmanager
+    def stream(self, stream):
+        self.on.append(stream)
+        yield
+        self.on.pop()
+
+    def empty(self, size, dtype, device):
+        return size, dtype, device, self.current_stream(1).cuda_stream
+
+
+@pytest.mark.parametrize("stream", [7, 0, 9])
+def test_torchs_allocator_is_told_the_stream(monkeypatch, stream):
+    """It gives memory that is given back to later work of the same stream."""
+    monkeypatch.setitem(sys.modules, "torch", Streams())
+    assert _arrays.new_workspace(64, 1, stream) == (64, "uint8", "cuda:1", stream)
 
 
 def test_raw_addresses_are_arrays(rng):

@@ -35,19 +35,7 @@ def check_layout(name: str, layout: Tensor, length: int, what: str) -> None:
 def dense(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Ints, of_a: Ints, of_b: Ints
 ) -> None:
-    a, b = one_along_k(a, b)
     call(gemm, *operands(a, sfa, b, sfb, (recipe, of_a, of_b), d, c), out=d, c=c)
-
-
-def one_along_k(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Values for a GPU, which reads one operand along its rows at most: of two, the smaller is copied."""
-    if not (a.is_cuda and _is_along_rows(a) and _is_along_rows(b)):
-        return a, b
-    return (a.contiguous(), b) if a.numel() <= b.numel() else (a, b.contiguous())
-
-
-def _is_along_rows(values: Tensor) -> bool:
-    return values.dim() == 2 and values.stride(1) != 1 and values.stride(0) == 1
 
 
 def skip_head_mid(
@@ -158,15 +146,15 @@ def k_grouped(
 ) -> None:  # fmt: skip
     """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn].
 
-    ks: on the host; None: those of layout. On a GPU flat groups whose sizes are there too, in layout, are one launch.
+    ks: on the host; None: those of layout. On a GPU all groups are one product if their sizes are there too, in layout.
     """
     if d.dim() != 3 or d.dtype != torch.float32:
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
     if len(recipe) != 3 or recipe[2] <= 0:
         refuse("recipe", tuple(recipe), "(gran_m, gran_n, gran_k)")
     groups, m, n = d.shape
-    if d.is_cuda and flat and layout is not None:
-        _launch_all_groups(a, sfa, b, sfb, d, c, ks, layout, multiple, recipe)
+    if d.is_cuda and layout is not None:
+        _launch_all_groups(a, sfa, b, sfb, d, c, ks, layout, flat, multiple, recipe)
         return
     ks = known_ks(ks, layout, groups)
     check_ks(ks, groups, layout, multiple)
@@ -197,32 +185,44 @@ def _check_groups(
 
 def _launch_all_groups(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
-    ks: Ints, layout: Tensor, multiple: int, recipe: Sequence[int],
+    ks: Ints, layout: Tensor, flat: bool, multiple: int, recipe: Sequence[int],
 ) -> None:  # fmt: skip
     """On a GPU, with the sizes there. Without ks nobody knows them here: values and factors have the k of all groups."""
     groups, m, n = d.shape
     check_layout("grouped_layout", layout, groups, "the k of each group")
     check_c(c, d)
     if ks is None:
-        _check_flat(a, sfa, b, sfb, m, n)
+        _check_unsized(a, sfa, b, sfb, m, n, flat)
     else:
         check_ks(ks, groups, layout, multiple)
-        _check_groups(a, sfa, b, sfb, d, ks, True, recipe)
-    a, b = (x.view(rows, x.numel() // max(rows, 1)) for x, rows in ((a, m), (b, n)))
+        _check_groups(a, sfa, b, sfb, d, ks, flat, recipe)
+    if flat:
+        a, b = (x.view(rows, x.numel() // max(rows, 1)) for x, rows in ((a, m), (b, n)))
+    else:
+        sfa, sfb = sfa.T, sfb.T
+    order = "nt" if flat else "tn"
     of_a, of_b = (recipe[0], recipe[2]), (recipe[1], recipe[2])
-    pair = k_grouped_operand("a", a, sfa, of_a, ks or ()), k_grouped_operand("b", b, sfb, of_b, ks or ())
+
+    def operands_with(sfa: Tensor, sfb: Tensor) -> Pair:
+        return (
+            k_grouped_operand("a", a, sfa, of_a, ks or (), k_first=not flat),
+            k_grouped_operand("b", b, sfb, of_b, ks or (), k_first=not flat),
+        )
+
+    pair = operands_with(sfa, sfb)
     if sfa.dtype == sfb.dtype == torch.float32:
-        copied = scales_to_copy(pair, d, c, {"grouping": "k_grouped_flat", "sizes": layout})
+        copied = scales_to_copy(pair, d, c, {"grouping": "k_grouped_flat", "sizes": layout}, order)
         if any(copied):
-            sfa, sfb = (mn_major_if(copy, sf) for copy, sf in zip(copied, (sfa, sfb), strict=True))
-            pair = k_grouped_operand("a", a, sfa, of_a, ()), k_grouped_operand("b", b, sfb, of_b, ())
-    call(k_grouped_gemm, *pair, counts=layout, out=d, c=c)
+            pair = operands_with(*(mn_major_if(copy, sf) for copy, sf in zip(copied, (sfa, sfb), strict=True)))
+    call(k_grouped_gemm, *pair, counts=layout, layout=order, out=d, c=c)
 
 
-def _check_flat(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, m: int, n: int) -> None:
+def _check_unsized(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, m: int, n: int, flat: bool) -> None:
     for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
-        if values.numel() % max(rows, 1) != 0 or not values.is_contiguous():
-            refuse(f"{name}[0]", shape_text(values), f"contiguous, {rows} rows for each group")
+        shaped = values.numel() % max(rows, 1) == 0 if flat else values.dim() == 2 and values.shape[1] == rows
+        if not shaped or not values.is_contiguous():
+            expected = f"contiguous, {rows} rows for each group" if flat else f"contiguous [sum k, {rows}]"
+            refuse(f"{name}[0]", shape_text(values), expected)
         if sf.dtype != torch.float32:
             refuse(f"{name}[1]", sf.dtype, "torch.float32 where ks_cpu is None", "pass ks_cpu")
 
@@ -233,7 +233,7 @@ def known_ks(ks: Ints, layout: Tensor | None, groups: int) -> list[int]:
     if layout is None:
         refuse("ks_cpu", None, "the k of each group", "pass ks_cpu, grouped_layout or both")
     if layout.is_cuda:
-        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu; flat FP8 groups (nt) alone take them from a GPU")
+        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu; FP8 groups alone take them from a GPU")
     check_layout("grouped_layout", layout, groups, "the k of each group")
     return layout.tolist()
 

@@ -130,10 +130,10 @@ def operand_of_pair(name: str, values: torch.Tensor, sf: torch.Tensor, granulari
 
 
 def scales_to_copy(
-    pair: Pair, d: torch.Tensor, c: torch.Tensor | None, groups: Groups | None = None
+    pair: Pair, d: torch.Tensor, c: torch.Tensor | None, groups: Groups | None = None, layout: str = "nt"
 ) -> tuple[bool, bool]:
     """Whose factors to copy, a's and b's: the planner decides (`scales_to_copy` in include/tilewright/plan.h)."""
-    return _core.scales_to_copy(*pair, groups=groups or {}, options={"out": d, "c": c})
+    return _core.scales_to_copy(*pair, groups=groups or {}, options={"out": d, "c": c, "layout": layout})
 
 
 def mn_major_if(copied: bool, sf: torch.Tensor) -> torch.Tensor:
@@ -151,16 +151,21 @@ def _operand(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Gra
 
 
 def k_grouped_operand(
-    name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity, ks: Sequence[int]
-) -> _core.Operand:
-    """All groups' values [rows, sum k] with their factors. Packed factors are unpacked: groups start in a new int32."""
+    name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity, ks: Sequence[int],
+    k_first: bool = False,
+) -> _core.Operand:  # fmt: skip
+    """All groups' values [rows, sum k] with their factors. Packed factors are unpacked: groups start in a new int32.
+
+    k_first: the values are [sum k, rows], as layout tn has them.
+    """
     if (values.dtype, sf.dtype, granularity) in _AS_GIVEN or not ks:
         return _operand(name, values, sf, granularity)
     share = granularity[1] * (4 if sf.dtype == torch.int32 else 1)
     parts, recipe, start, column = [], "", 0, 0
     for k in ks:
         width = -(-k // share)
-        group = values.narrow(1, start, k), sf.narrow(1, column, width)
+        group = values.narrow(0 if k_first else 1, start, k), sf.narrow(1, column, width)
+        group = (group[0].T, group[1]) if k_first else group
         _, scales, recipe = _converted(name, *group, granularity)
         parts.append(scales)
         start, column = start + k, column + width

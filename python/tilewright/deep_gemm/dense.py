@@ -2,8 +2,9 @@
 
 FP8: a = (e4m3 [m, k], float32 [m, ceil(k / 128)]), b = (e4m3 [n, k], float32 [ceil(n / 128), ceil(k / 128)], or
 [n, ceil(k / 128)] with recipe=(1, 1, 128)), d [m, n] of bf16 or f32. The nn, tn and tt forms take b, both, or a as
-the transposed views. A GPU reads either operand along k or along its rows, with a pitch of a multiple of 16 bytes;
-where both are along their rows, as in tn, the smaller one is copied first. compiled_dims (letters of m, n, k)
+the transposed views. A GPU reads one operand along its rows, with a pitch of a multiple of 16 bytes; a call in which
+both are so, as in tn, copies the smaller one along k first, and any whose rows have another pitch, into memory of
+torch's allocator. compiled_dims (letters of m, n, k)
 and disable_ue8m0_cast (a bool) are checked and have no effect.
 
 All raise InvalidCall, a ValueError, before anything is written.
@@ -130,7 +131,7 @@ def einsum(expr: str, a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, 
 def fp8_einsum(
     expr: str, a: Scaled, b: Scaled, d: Tensor, c: Tensor | None = None, recipe: Sequence[int] = (1, 128, 128)
 ) -> None:
-    """FP8: 'bhr,hdr->bhd'; on the CPU also 'bhd,hdr->bhr' and, with recipe=(1, 1, 128), 'bhd,bhr->hdr'."""
+    """FP8: 'bhr,hdr->bhd', 'bhd,hdr->bhr' and, with recipe=(1, 1, 128), 'bhd,bhr->hdr'."""
     _operators.fp8_einsum(expr, *pair("a", a), *pair("b", b), d, c, recipe)
 
 

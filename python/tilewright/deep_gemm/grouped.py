@@ -148,11 +148,10 @@ def k_grouped_fp8_gemm_tn_contiguous(
     use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum k / 128, m or n]. CPU only."""
-    if pair("a", a)[0].is_cuda:
-        raise NotImplementedError(
-            "k_grouped_fp8_gemm_tn_contiguous: Hopper reads one FP8 operand along its rows, not both; use the nt form"
-        )
+    """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum k / 128, m or n].
+
+    On a GPU both are copied along k first, in the same call; the nt form does without.
+    """
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor

@@ -117,7 +117,9 @@ __global__ void __launch_bounds__(quantize_threads, 2)
     const TokenTile tile = token_tile<q>(arguments.grid);
     if (tile.tokens <= 0 || tile.column >= arguments.to.columns) return;
     Codes codes;
-    load_codes(arguments, tile, spec.vectors, codes);
+    // Codes that are moved are in any strides, and go to aligned memory.
+    const bool aligned = (arguments.codes.group_stride | arguments.codes.token_stride) % lane_features == 0;
+    load_codes(arguments, tile, spec.shifted ? spec.vectors : aligned, codes);
     if constexpr (spec.shifted) shift_to_squares<spec>(arguments, tile, codes, shared);
     constexpr CopySpec copy{.transposed = true};
     store_columns<q, copy>(arguments.to, tile, arguments.grid.features, codes, shared);
