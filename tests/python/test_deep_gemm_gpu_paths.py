@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from deep_gemm_operands import BF16, F32, SENTINEL, rounded, sentinel, unscaled
+from deep_gemm_operands import BF16, F32, SENTINEL, rounded, scaled, sentinel, unscaled
 from tilewright.deep_gemm import _bf16, _fp8, _operands
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
@@ -184,3 +184,39 @@ def test_slices_of_copied_factors_need_no_copy():
     assert _operands.scales_to_copy(operands_of(a, b), d, d) == (True, True)
     a, b = (_operands.mn_major_if(True, sf)[:, 3:5] for sf in (a, b))
     assert _operands.scales_to_copy(operands_of(a, b), d, d) == (False, False)
+
+
+def packed_factors(sf, ks):
+    """Four UE8M0 to an int32, each group in columns of its own."""
+    groups = sf.split([k // 128 for k in ks], 1)
+    padded = [torch.nn.functional.pad(sf, (0, -sf.shape[1] % 4), value=1.0) for sf in groups]
+    codes = [(part.contiguous().view(torch.int32) >> 23).to(torch.uint8) for part in padded]
+    return torch.cat([part.contiguous().view(torch.int32) for part in codes], 1)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("ks", [[256, 0, 640], None])
+@pytest.mark.parametrize("packed", [True, False])
+def test_all_groups_of_k_with_sizes_on_the_device(rng, flat, ks, packed):
+    if packed and ks is None:
+        pytest.skip("packed factors need ks_cpu")
+    sizes, m, n = [256, 0, 640], 24, 40
+    sides, reals = [], []
+    for rows in (m, n):
+        parts = [scaled(rng, (rows, k), "1x128") for k in sizes]
+        bytes_of = [values.view(torch.uint8) for (values, _), _ in parts]
+        values = torch.cat([part.flatten() for part in bytes_of]) if flat else torch.cat(bytes_of, 1).T.contiguous()
+        factors = torch.cat([sf for (_, sf), _ in parts], 1)
+        factors = packed_factors(factors, sizes) if packed else factors
+        sides += [values.view(torch.float8_e4m3fn), factors if flat else factors.T.contiguous()]
+        reals.append([real for _, real in parts])
+    d = sentinel(3, m, n, dtype=F32)
+    _fp8._launch_all_groups(*sides, d, None, ks, torch.tensor(sizes, dtype=torch.int32), flat, 128, (1, 1, 128))
+    assert torch.equal(d, rounded(torch.stack([a @ b.T for a, b in zip(*reals, strict=True)]), F32))
+
+
+def test_unsized_groups_of_k_are_checked():
+    a, sf, layout = torch.zeros(128, 16).to(torch.float8_e4m3fn), torch.ones(1, 16), torch.tensor([128], dtype=torch.int32)
+    d, rest = sentinel(1, 24, 16, dtype=F32), (None, None, layout, False, 128, (1, 1, 128))
+    with pytest.raises(ValueError, match=r"^a\[0\]: \[128, 16\] given, contiguous \[sum k, 24\] expected"):
+        _fp8._launch_all_groups(a, sf, a, sf, d, *rest)
