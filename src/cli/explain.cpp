@@ -32,6 +32,7 @@ struct ExplainArguments {
     bool invariant = false;
     bool with_c = false;
     int wide_rows = 0;
+    bool unpacked = false;
     bool all = false;
     bool json = false;
 };
@@ -75,8 +76,9 @@ void explain_command(const ExplainArguments& arguments) {
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
-    if (takes_packed_weights(problem))
-        problem = with_packed_shape(problem, sizes.packed_windows());  // as a GPU takes them
+    if (takes_packed_weights(problem) && !arguments.unpacked) {
+        problem = with_packed_shape(problem, sizes.packed_windows());
+    }
     const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {
@@ -130,6 +132,8 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
         .add_option("--wide-rows", arguments.wide_rows,
                     "MXFP4 weights: the scales of one row in so many differ by more than 2^11; 0: of none")
         ->check(whole_number(0, most_int));
+    command.add_flag("--unpacked", arguments.unpacked,
+                     "MXFP4 weights that each call packs first; default: packed before");
 }
 
 }  // namespace

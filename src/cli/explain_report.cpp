@@ -46,8 +46,9 @@ std::vector<Term> terms(const Cost& cost) {
     if (cost.reduction > 0) list.push_back({"reduction", cost.reduction, "the slices of k are added"});
     if (cost.preparation > 0) {
         const std::string bytes = output::format_bytes(static_cast<double>(cost.preparation_bytes));
-        list.insert(list.begin(), {"preparation", cost.preparation,
-                                   "operands are copied into the workspace before, " + bytes + " through HBM"});
+        list.insert(list.begin(),
+                    {"preparation", cost.preparation,
+                     "operands are copied or packed into the workspace before, " + bytes + " through HBM"});
     }
     return list;
 }

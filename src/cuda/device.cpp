@@ -164,16 +164,20 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     return ready;
 }
 
-std::vector<ReadyStep> Device::ready(const std::vector<launch::QuantizeLaunch>& launches) {
+std::vector<ReadyStep> Device::ready(const std::vector<launch::PreparationLaunch>& launches) {
     std::vector<ReadyStep> steps;
-    for (const launch::QuantizeLaunch& launch : launches) steps.push_back({kernel(launch.kernel), launch});
+    for (const launch::PreparationLaunch& each : launches) {
+        steps.push_back({std::visit([&](const auto& launch) { return kernel(launch.kernel); }, each), each});
+    }
     return steps;
 }
 
 void Device::launch(ReadyLaunch& ready, const InStream& order) {
     check_report();
     if (ready.blocks == 0) return;
-    for (const ReadyStep& step : ready.before) launch(step.kernel, step.launch, order);
+    for (const ReadyStep& step : ready.before) {
+        std::visit([&](const auto& each) { launch(step.kernel, each, order); }, step.launch);
+    }
     const ContextScope scope(driver_, handle_, context_);
     std::array<LaunchAttribute, 2> attributes;
     unsigned count = 0;
@@ -217,8 +221,12 @@ void Device::launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, c
 }
 
 void Device::launch(const launch::PackLaunch& launch, const InStream& order) {
+    this->launch(kernel(launch.kernel), launch, order);
+}
+
+void Device::launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order) {
     hopper::PackArguments arguments = launch.arguments;
-    this->launch(kernel(launch.kernel), launch.blocks, launch::shared_bytes(launch.kernel), &arguments, order);
+    this->launch(kernel, launch.blocks, launch::shared_bytes(launch.kernel), &arguments, order);
 }
 
 void Device::check_report() {

@@ -12,6 +12,7 @@
 #include "cuda/scopes.h"
 #include "launch/launch.h"
 #include "launch/pack.h"
+#include "launch/preparation.h"
 #include "launch/quantize.h"
 
 namespace tilewright::cuda {
@@ -19,7 +20,7 @@ namespace tilewright::cuda {
 /// A kernel before the product, loaded.
 struct ReadyStep {
     KernelHandle kernel = nullptr;
-    launch::QuantizeLaunch launch{};
+    launch::PreparationLaunch launch{};
 };
 
 /// A launch with its tensor maps encoded: ready for any stream of its device.
@@ -52,7 +53,7 @@ public:
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
     /// Loads the kernels on first use.
-    std::vector<ReadyStep> ready(const std::vector<launch::QuantizeLaunch>& launches);
+    std::vector<ReadyStep> ready(const std::vector<launch::PreparationLaunch>& launches);
 
     /// Throws Error if the driver refuses, or if an earlier kernel on this device left a report.
     /// No allocation, no lock. What runs before the product does not overlap what is ahead of it: it may overwrite what
@@ -80,6 +81,7 @@ private:
     KernelHandle kernel(const launch::PackKernel& wanted);
     void launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order);
     void launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, const InStream& order);
+    void launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order);
 
     const Driver& driver_;
     KernelStore& store_;

@@ -205,6 +205,15 @@ constexpr const PackedTable& packed_table(const OperandRecipe& recipe, PackedFor
     return fp8 ? fp8_table : bf16_table;
 }
 
+/// Kernels that pack count rows of all groups, k and tiles by int.
+constexpr bool can_be_counted(const PackedSections& sections) {
+    constexpr std::int64_t limit = std::int64_t{1} << 30;
+    const std::int64_t row_tiles = sections.groups * sections.row_tiles();
+    return sections.n <= limit && sections.k <= limit && row_tiles * packed_rows <= limit &&
+           row_tiles * sections.k_blocks() <= limit;
+}
+inline constexpr const char* countable_words = "at most 2^30 rows of all groups, columns, and tiles of 64 x 128";
+
 constexpr PackedSections packed_sections(const PackedWeights& packed) {
     return {.groups = packed.groups,
             .n = packed.n,

@@ -55,14 +55,7 @@ PackArguments arguments_of(const Operand& weights, const PackedSections& section
 }  // namespace
 
 std::string unserved_by_packing(const Operand& weights) {
-    const PackedSections sections = PackedSource(weights).sections();
-    constexpr std::int64_t limit = std::int64_t{1} << 30;
-    const std::int64_t row_tiles = sections.groups * sections.row_tiles();
-    if (sections.n <= limit && sections.k <= limit && row_tiles * packed_rows <= limit &&
-        row_tiles * sections.k_blocks() <= limit) {
-        return "";
-    }
-    return "at most 2^30 rows of all groups, columns, and tiles of 64 x 128";
+    return can_be_counted(PackedSource(weights).sections()) ? "" : countable_words;
 }
 
 PackLaunch lower_judging(const Operand& weights, PackedFor activations, void* judgements, void* out) {

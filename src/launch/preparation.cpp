@@ -34,13 +34,26 @@ QuantizeLaunch copy(const CopyAlongK& from, void* workspace) {
     return launch;
 }
 
+/// Rows, then tiles with room for the most windows: the host need not know how many there are.
+void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
+    std::byte* const bytes = static_cast<std::byte*>(workspace);
+    void* const out = bytes + packing.at;
+    const PackedPlan plan{.sections = formats::packed_sections(packing.packed), .bytes = packing.packed.bytes};
+    launches.emplace_back(lower_judging(packing.weights, PackedFor::fp8, bytes + packing.judgements_at, out));
+    for (const PackLaunch& each : lower_packing(packing.weights, PackedFor::fp8, plan, nullptr, out)) {
+        if (each.kernel.step == PackStep::pack_tiles) launches.emplace_back(each);
+    }
+}
+
 }  // namespace
 
-std::vector<QuantizeLaunch> lower_preparation(const Preparation& preparation, void* workspace) {
-    std::vector<QuantizeLaunch> launches;
+std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation, void* workspace) {
+    std::vector<PreparationLaunch> launches;
     for (const auto& each : {preparation.a, preparation.b}) {
-        if (each && each->bytes() > 0) launches.push_back(copy(*each, workspace));
+        if (each && each->bytes() > 0) launches.emplace_back(copy(*each, workspace));
     }
+    if (preparation.packing && preparation.packing->packed.n > 0)
+        add_packing(*preparation.packing, workspace, launches);
     return launches;
 }
 

@@ -182,17 +182,26 @@ double reduction(const CostInputs& inputs) {
     return over.rounds * (model.reduction_seconds + tile_seconds);
 }
 
-/// Copies are separate launches, one after another, bound by memory.
+/// Copies are separate launches, one after another, bound by memory; packing reads the weights twice.
 void add_preparation(const Workload& work, const DeviceDescription& device, Cost& cost) {
     double bytes = 0;
+    int launches = 0;
     for (const auto& copy : {work.preparation.a, work.preparation.b}) {
         if (!copy) continue;
-        cost.preparation += device.start_seconds + device.launch_seconds;
+        ++launches;
         bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
         bytes += static_cast<double>(copy->bytes());
     }
+    if (work.preparation.packing) {
+        const PackedWeights& packed = work.preparation.packing->packed;
+        const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
+        launches += 2;
+        bytes += 2 * operand_bytes(work.recipe.b, rows, static_cast<double>(packed.k), 1);
+        bytes += static_cast<double>(packed.bytes);
+    }
     cost.preparation_bytes = whole(bytes);
-    cost.preparation += bytes / device.memory_bytes_per_second;
+    cost.preparation =
+        launches * (device.start_seconds + device.launch_seconds) + bytes / device.memory_bytes_per_second;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "formats/packed_layout.h"
 #include "problem/canonical_order.h"
 #include "problem/checks.h"
 #include "problem/hopper_rules.h"
@@ -58,12 +59,33 @@ void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
     };
     const bool bf16 = is_bf16(a);
     if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
-    const bool scaled_by_blocks = a.granularity == Granularity::block_128x128 || a.granularity == Granularity::none;
-    if (!bf16 && (!is_served_fp8(a) || scaled_by_blocks)) {
+    if (!bf16 && !goes_with_packed(a)) {
         add("a", name(a), "bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights", use_cpu);
     }
     if (call.wide_row >= 0) findings.push_back(wide_row(call.wide_row));
+    if (bf16 && call.a_along_m) {
+        add("a.values", "bf16 values contiguous along m", "values contiguous along k",
+            "copy them, or run it on the CPU backend");
+    }
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
+}
+
+/// FP4 weights next to bf16.
+Finding must_be_packed(const OperandRecipe& b) {
+    return {.operand = "b",
+            .given = name(b),
+            .expected = "packed " + name(b) + " next to bf16" + gpu,
+            .advice = "pack them with pack_weights, or run it on the CPU backend"};
+}
+
+/// Other MXFP4 weights are packed at each call.
+void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
+    add_packed(call, findings);
+    if (call.codes_along_k) return;
+    findings.push_back({.operand = "b.values",
+                        .given = "mxfp4 values contiguous along n",
+                        .expected = std::string("values contiguous along k") + gpu,
+                        .advice = use_cpu});
 }
 
 /// Groups of k that follow one another differ in their row strides; a kernel takes both operands so, or neither.
@@ -103,8 +125,14 @@ bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matri
     return (k <= 1 || is_tma_stride(strides.k, format)) && (matrices <= 1 || is_tma_stride(strides.group, format));
 }
 
+bool has_codes_along_k(const Geometry& g) { return g.k == 0 || g.b.value_strides.k == 1; }
+
 WeightKind weight_kind(const PackedGeometry& packed) {
     return packed.given ? WeightKind::packed : WeightKind::ordinary;
+}
+
+bool goes_with_packed(const OperandRecipe& a) {
+    return is_served_fp8(a) && a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
 }
 
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
@@ -113,15 +141,16 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
         add_packed(call, findings);
         return findings;
     }
+    if (is_bf16(call.recipe.a) && call.recipe.b.values == Format::e2m1) {
+        findings.push_back(must_be_packed(call.recipe.b));
+        return findings;
+    }
     add_side("a", call.recipe.a, findings);
     if (findings.empty() && is_mxfp4(call.recipe.b)) {
-        findings.push_back({.operand = "b",
-                            .given = name(call.recipe.b),
-                            .expected = std::string("packed mxfp4") + gpu,
-                            .advice = "pack them with pack_weights, or run it on the CPU backend"});
-    } else {
-        add_side("b", call.recipe.b, findings);
+        add_unpacked(call, findings);
+        return findings;
     }
+    add_side("b", call.recipe.b, findings);
     if (findings.empty()) add_pair(call.recipe, findings);
     if (call.one_is_flat) add_flat(findings);
     return findings;
@@ -132,6 +161,34 @@ namespace {
 
 OperandRecipe recipe_of(const Operand& operand) {
     return {.values = operand.values.format, .granularity = operand.granularity, .scales = operand.scales.format};
+}
+
+bool has_codes_along_k(const Tensor& values, bool transposed) {
+    const int rank = values.shape.rank(), k = transposed ? rank - 2 : rank - 1;
+    return rank < 2 || !has_sound_strides(values) || values.shape[k] == 0 || values.strides[k] == 1;
+}
+
+bool is_along_rows(const Tensor& values, bool transposed) {
+    const int rank = values.shape.rank();
+    if (rank < 2 || !has_sound_strides(values)) return false;
+    const int k = transposed ? rank - 2 : rank - 1, rows = transposed ? rank - 1 : rank - 2;
+    const Strides strides{.row = values.strides[rows], .k = values.strides[k]};
+    return is_mn_major(strides, values.shape[rows], values.shape[k], values.format);
+}
+
+/// Weights that are packed at each call: `packed` are those that were packed before.
+void check_packable(const Problem& p, const PackedWeights& packed, Findings& findings) {
+    const Tensor& values = p.b.values;
+    if (packed.given() || values.format != Format::e2m1 || !has_sound_strides(values)) return;
+    const int rank = values.shape.rank();
+    if (rank < 2 || rank > 3) return;
+    const formats::PackedSections sections{
+        .groups = rank == 3 ? values.shape[0] : 1, .n = values.shape[rank - 2], .k = values.shape[rank - 1]};
+    if (formats::can_be_counted(sections)) return;
+    findings.add({.operand = "b.values",
+                  .given = to_string(values.shape),
+                  .expected = std::string(formats::countable_words) + gpu,
+                  .advice = "pack them in parts with pack_weights"});
 }
 
 void check_sizes(const NamedTensor& named, Findings& findings) {
@@ -192,11 +249,13 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
         const bool one_is_flat =
             p.groups.grouping == Grouping::k_grouped_flat && a_is_transposed(p.layout) != b_is_transposed(p.layout);
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& obstacle :
-             hopper_obstacles({recipe, p.groups.grouping, weights, packed.wide_row, one_is_flat})) {
+        for (Finding& obstacle : hopper_obstacles({recipe, p.groups.grouping, weights, packed.wide_row, one_is_flat,
+                                                   has_codes_along_k(p.b.values, b_is_transposed(p.layout)),
+                                                   is_along_rows(p.a.values, a_is_transposed(p.layout))})) {
             findings.add(std::move(obstacle));
         }
     }
+    check_packable(p, packed, findings);
     if (p.groups.grouping == Grouping::k_grouped_aligned_offsets && p.groups.alignment % hopper_k_alignment != 0) {
         findings.add({.operand = "groups.alignment",
                       .given = std::to_string(p.groups.alignment),

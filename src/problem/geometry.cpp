@@ -45,23 +45,6 @@ OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool g
     return g;
 }
 
-PackedGeometry packed_geometry(const PackedWeights& packed) {
-    const formats::PackedSections sections = formats::packed_sections(packed);
-    PackedGeometry g{.given = true,
-                     .row_tiles = sections.row_tiles(),
-                     .k_blocks = sections.k_blocks(),
-                     .windows = packed.windows,
-                     .wide_row = packed.wide_row,
-                     .tile_bytes = sections.tile_bytes()};
-    if (packed.data == nullptr) return g;
-    g.rows = static_cast<const std::byte*>(packed.data) + sections.rows_at();
-    g.tiles = static_cast<const std::byte*>(packed.data) + sections.tiles_at();
-    if (packed.tensor_scales == 0) return g;
-    g.tensor_scales = static_cast<const std::byte*>(packed.data) + formats::PackedSections::tensor_scales_at();
-    g.tensor_scale_stride = packed.tensor_scales > 1 ? 1 : 0;
-    return g;
-}
-
 OutputGeometry output_geometry(const Tensor& tensor) {
     if (!tensor.given()) return {};
     const int first = tensor.shape.rank() - 2;
@@ -196,6 +179,23 @@ std::vector<GroupGemm> all_gemms(const Geometry& g) {
 }
 
 }  // namespace
+
+PackedGeometry packed_geometry(const PackedWeights& packed) {
+    const formats::PackedSections sections = formats::packed_sections(packed);
+    PackedGeometry g{.given = true,
+                     .row_tiles = sections.row_tiles(),
+                     .k_blocks = sections.k_blocks(),
+                     .windows = packed.windows,
+                     .wide_row = packed.wide_row,
+                     .tile_bytes = sections.tile_bytes()};
+    if (packed.data == nullptr) return g;
+    g.rows = static_cast<const std::byte*>(packed.data) + sections.rows_at();
+    g.tiles = static_cast<const std::byte*>(packed.data) + sections.tiles_at();
+    if (packed.tensor_scales == 0) return g;
+    g.tensor_scales = static_cast<const std::byte*>(packed.data) + formats::PackedSections::tensor_scales_at();
+    g.tensor_scale_stride = packed.tensor_scales > 1 ? 1 : 0;
+    return g;
+}
 
 Geometry geometry(const Problem& p) {
     if (p.b.packed.given()) {

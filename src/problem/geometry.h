@@ -88,6 +88,8 @@ struct GroupGemm {
     Origin b{};
 };
 
+PackedGeometry packed_geometry(const PackedWeights& packed);
+
 /// The geometry of a problem for which `validate` found nothing.
 Geometry geometry(const Problem& problem);
 

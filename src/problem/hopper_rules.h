@@ -24,12 +24,18 @@ MnMajor mn_major(const Geometry& geometry);
 /// mean something.
 bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matrices, Format format);
 
+/// Whether e2m1 weights, which are packed along one dimension, are so along k.
+bool has_codes_along_k(const Geometry& geometry);
+
 /// How b is given.
 enum class WeightKind : std::uint8_t {
     ordinary,
     packed,
 };
 WeightKind weight_kind(const PackedGeometry& packed);
+
+/// Whether kernels multiply packed weights with these: fp8 scaled by tensor, row or 1x128.
+bool goes_with_packed(const OperandRecipe& activations);
 
 /// What kernels multiply where both sides of a recipe are given so.
 struct HopperCall {
@@ -38,6 +44,8 @@ struct HopperCall {
     WeightKind weights = WeightKind::ordinary;
     std::int64_t wide_row = -1;  // of PackedWeights
     bool one_is_flat = false;    // k_grouped_flat: one operand is group after group, the other all of k together
+    bool codes_along_k = true;   // of e2m1 weights that are not packed
+    bool a_along_m = false;      // a is contiguous along m
 };
 
 /// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each

@@ -1,7 +1,9 @@
 #include "problem/preparation.h"
 
 #include "base/math.h"
+#include "formats/packed_layout.h"
 #include "problem/axes.h"
+#include "problem/canonical_order.h"
 #include "problem/hopper_rules.h"
 #include "problem/workspace.h"
 
@@ -9,6 +11,11 @@
 
 namespace tilewright {
 namespace {
+
+/// Where `at` is in the workspace. Without memory: without an address.
+const void* in_workspace(const void* workspace, std::int64_t at) {
+    return workspace == nullptr ? nullptr : static_cast<const std::byte*>(workspace) + at;
+}
 
 std::int64_t row_bytes(std::int64_t k) { return round_up<std::int64_t>(k, hopper_alignment); }
 
@@ -57,11 +64,67 @@ OperandGeometry copied_operand(const CopyAlongK& copy, const void* workspace) {
     return operand;
 }
 
+bool packs_weights(const Geometry& g) {
+    return is_mxfp4(g.b.recipe) && !g.b.packed.given && goes_with_packed(g.a.recipe) &&
+           !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
+}
+
+/// As they were given, from strides.
+Operand weights_of(const Geometry& g) {
+    const bool grouped = has_group_dimension_b(g.grouping.grouping);
+    const auto tensor = [&](const void* data, Format format, const Strides& strides, std::int64_t columns) {
+        Tensor view = row_major(data, format, grouped ? Dims{g.groups, g.n, columns} : Dims{g.n, columns});
+        view.strides = grouped ? Dims{strides.group, strides.row, strides.k} : Dims{strides.row, strides.k};
+        return view;
+    };
+    return {.values = tensor(g.b.values, g.b.recipe.values, g.b.value_strides, g.k),
+            .granularity = g.b.recipe.granularity,
+            .scales = tensor(g.b.scales, g.b.recipe.scales, g.b.scale_strides, ceil_div<std::int64_t>(g.k, 32))};
+}
+
+WeightPacking packing_of(const Geometry& g) {
+    const bool grouped = has_group_dimension_b(g.grouping.grouping);
+    WeightPacking packing{.weights = weights_of(g)};
+    packing.packed = {.version = packed_version,
+                      .recipe = g.b.recipe,
+                      .activations = PackedFor::fp8,
+                      .grouped = grouped,
+                      .groups = grouped ? g.groups : 1,
+                      .n = g.n,
+                      .k = g.k,
+                      .windows = formats::BlockWindows::blocks};
+    packing.packed.bytes = formats::packed_sections(packing.packed).kept_at();
+    return packing;
+}
+
+void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
+    if (!packing) return;
+    packing->at = preparation.bytes;
+    packing->judgements_at = packing->at + packing->packed.bytes;
+    const std::int64_t rows = packing->packed.groups * packing->packed.n;
+    preparation.bytes = packing->judgements_at + round_up<std::int64_t>(rows, workspace_alignment);
+}
+
+void replace_weights(const WeightPacking& packing, const void* workspace, OperandGeometry& b) {
+    PackedWeights packed = packing.packed;
+    packed.data = const_cast<void*>(in_workspace(workspace, packing.at));
+    b.packed = packed_geometry(packed);
+    b.values = b.scales = nullptr;
+}
+
 }  // namespace
 
 Preparation preparation(const Geometry& g) {
     Preparation result;
-    if (!is_fp8(g.a.recipe.values) || !(is_fp8(g.b.recipe.values) || g.b.packed.given)) return result;
+    if (!is_fp8(g.a.recipe.values)) return result;
+    if (packs_weights(g)) {
+        result.packing = packing_of(g);
+        if (mn_major(g).a) result.a = copy_of_a(g);
+        place(result.a, result);
+        place(result.packing, result);
+        return result;
+    }
+    if (!is_fp8(g.b.recipe.values) && !g.b.packed.given) return result;
     const MnMajor copies = copied(g);
     if (copies.a) result.a = copy_of_a(g);
     if (copies.b) result.b = copy_of_b(g);
@@ -74,11 +137,8 @@ Geometry prepared(const Geometry& g, const Preparation& preparation, const void*
     Geometry product = g;
     if (preparation.a) product.a = copied_operand(*preparation.a, workspace);
     if (preparation.b) product.b = copied_operand(*preparation.b, workspace);
+    if (preparation.packing) replace_weights(*preparation.packing, workspace, product.b);
     return product;
-}
-
-const void* in_workspace(const void* workspace, std::int64_t at) {
-    return workspace == nullptr ? nullptr : static_cast<const std::byte*>(workspace) + at;
 }
 
 }  // namespace tilewright

@@ -20,24 +20,32 @@ struct CopyAlongK {
     std::int64_t bytes() const { return matrices * rows * to.row; }
 };
 
+/// MXFP4 weights that are packed for fp8 activations. How many windows wide rows need is known on the device alone: all
+/// have room for the most.
+struct WeightPacking {
+    Operand weights{};
+    PackedWeights packed{};          // without memory
+    std::int64_t at = 0;             // of the packed weights in the workspace, of which rows and tiles are written
+    std::int64_t judgements_at = 0;  // a byte for each row
+};
+
 struct Preparation {
     std::optional<CopyAlongK> a{};
     std::optional<CopyAlongK> b{};
+    std::optional<WeightPacking> packing{};
     std::int64_t bytes = 0;  // of the workspace
 
-    bool empty() const { return !a && !b; }
+    bool empty() const { return !a && !b && !packing; }
 };
 
 /// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
-/// one, and what is in steps that TMA does not take.
+/// one, and what is in steps that TMA does not take. MXFP4 weights are packed, for kernels take them in that order
+/// alone.
 Preparation preparation(const Geometry& geometry);
 
 /// The product as the kernel is given it, with the copies in `workspace`; the geometry itself where there are none.
 Geometry prepared(const Geometry& geometry, const Preparation& preparation, const void* workspace);
-
-/// Where `at` is in the workspace. Without memory: without an address.
-const void* in_workspace(const void* workspace, std::int64_t at);
 
 }  // namespace tilewright

@@ -32,14 +32,15 @@ std::string_view sharer(const Problem& problem, const Tensor& bytes) {
 }
 
 std::string purpose(const Preparation& before) {
+    if (before.packing) return before.a ? "packed weights and a copy of a.values along k" : "packed weights";
     if (before.a && before.b) return "copies of a.values and b.values along k";
     return before.a ? "a copy of a.values along k" : "a copy of b.values along k";
 }
 
-/// A quick look: operands that are along k, as most are, are read as they are.
+/// A quick look: fp8 operands that are along k, as most are, are read as they are.
 bool is_along_k(const Tensor& values, bool transposed) {
     const int rank = values.strides.rank();
-    if (rank < 2 || rank > Dims::capacity) return false;
+    if (rank < 2 || rank > Dims::capacity || !is_fp8(values.format)) return false;
     return values.strides[transposed ? rank - 2 : rank - 1] == 1;
 }
 

@@ -34,17 +34,14 @@ void synchronize() { cuda::driver().require(cuda::driver().call.context_synchron
 }  // namespace
 
 bool taken_by_gpu(Problem problem) {
-    if (takes_packed_weights(problem)) {
-        problem = with_packed_shape(problem, 0);
-        problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
-    }
     for_each_tensor(problem, [](const char*, Tensor& tensor) { tensor.device = {.kind = DeviceId::Kind::cuda}; });
     return validate(problem, Backend::hopper, Check::shapes).empty();
 }
 
-GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device) : problem_(original.problem()) {
+GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device, bool packs)
+    : problem_(original.problem()) {
     const bool in_place = problem_.c.given() && problem_.c.data == problem_.d.data;
-    if (takes_packed_weights(problem_)) pack_weights_of(original);
+    if (packs && takes_packed_weights(problem_)) pack_weights_of(original);
     place_workspace();
     for_each_tensor(problem_, [&](const std::string& name, Tensor& tensor) {
         if (!tensor.given() || (in_place && name == "c")) return;

@@ -14,15 +14,16 @@
 
 namespace tilewright::verify {
 
-/// Whether the Hopper backend takes this call, were its tensors on a GPU and its weights packed where it wants that.
+/// Whether the Hopper backend takes this call, were its tensors on a GPU.
 bool taken_by_gpu(Problem problem);
 
 class GpuCase {
 public:
-    /// Copies the case as it is now, with packed weights where the backend takes no others. C that is D stays so.
+    /// Copies the case as it is now; with weights that kernels take packed they are, unless each call is to pack them.
+    /// C that is D stays so.
     /// Outputs and scales begin `shift` elements behind a multiple of 256 bytes, so that no address is a multiple of
     /// more than the backend asks for.
-    explicit GpuCase(const check::Case& original, std::int64_t shift = 0, int device = 0);
+    explicit GpuCase(const check::Case& original, std::int64_t shift = 0, int device = 0, bool packs = true);
 
     /// With all tensors on the device.
     const Problem& problem() const { return problem_; }

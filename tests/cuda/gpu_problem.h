@@ -24,12 +24,15 @@ struct GpuSizes {
     std::int64_t k = 1024;
     int device = 0;
     Layout layout = Layout::nt;
+    Format weights = Format::e4m3;  // or e2m1: MXFP4
 };
 
 /// 1x128 x 128x128, at addresses that are never read; `base` tells calls of one kind apart.
 inline Problem gpu_problem(const GpuSizes& sizes, std::uintptr_t base = 0x10000000) {
+    const OperandRecipe blocks{Format::e4m3, Granularity::block_128x128, Format::f32};
+    const OperandRecipe mxfp4{Format::e2m1, Granularity::block_1x32, Format::ue8m0};
     Problem p = problem_of({.recipe = {{Format::e4m3, Granularity::block_1x128, Format::f32},
-                                       {Format::e4m3, Granularity::block_128x128, Format::f32}},
+                                       sizes.weights == Format::e2m1 ? mxfp4 : blocks},
                             .layout = sizes.layout,
                             .m = sizes.m,
                             .n = sizes.n,
@@ -50,14 +53,18 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
     return tensor;
 }
 
-/// A pack with an entry for the quantisation of a matrix by row, for copies along k, and for every tile that the
-/// planner may choose in layouts nt and nn: nothing is compiled, nothing is machine code.
+/// A pack with an entry for the quantisation of a matrix by row, for copies along k and packing, and for every tile
+/// that the planner may choose in layouts nt and nn and for MXFP4 weights: nothing is compiled, nothing is machine
+/// code.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;
-        for (const hopper::Major of_b : {hopper::Major::k, hopper::Major::mn}) {
-            for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = hopper::Scaling::block_1x128},
-                                            .b = {.scaling = hopper::Scaling::block_128x128, .major = of_b}})) {
+        using hopper::Scaling;
+        for (const hopper::OperandSpec& b :
+             {hopper::OperandSpec{.scaling = Scaling::block_128x128},
+              hopper::OperandSpec{.scaling = Scaling::block_128x128, .major = hopper::Major::mn},
+              hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue}}) {
+            for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = Scaling::block_1x128}, .b = b})) {
                 hopper::Tile fast = tile;
                 fast.variant = hopper::Variant::fast;
                 hopper::Tile by_row = fast;
@@ -69,6 +76,9 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         }
         expressions.push_back(launch::kernel_expression(
             {.step = launch::QuantizeStep::transpose_codes, .transposition = launch::copy_spec}));
+        for (const launch::PackKernel& packer : launch::shipped_packers()) {
+            expressions.push_back(launch::kernel_expression(packer));
+        }
         const Tensor values = gpu_tensor(Format::e4m3, {256, 512}, 0), scales = gpu_tensor(Format::f32, {256}, 0);
         for (const launch::QuantizeLaunch& each :
              launch::lower(gpu_tensor(Format::bf16, {256, 512}, 0), {values, Granularity::row, scales, {}}, false)) {

@@ -80,6 +80,22 @@ TEST(PreparedCalls, AWorkspaceThatIsNotNeededIsNotLookedAt) {
     EXPECT_EQ(machine.fake().launches, 3);
 }
 
+TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
+    FakeMachine machine;
+    machine.fake().others_first = 2;
+    const Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
+    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
+    ASSERT_EQ(machine.fake().launches, 3);
+    EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows, 8 k-blocks a block";
+    EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U);
+    const auto packed = hopper::PackedTiles::from_map(machine.fake().last.arguments.b);
+    EXPECT_EQ(packed.tile_bytes, hopper::windowed_tile_bytes(4));
+    EXPECT_EQ(packed.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
+    machine.fake().others_first = 2;
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
+    EXPECT_EQ(machine.fake().launches, 6);
+}
+
 TEST(PreparedCalls, ATileOfTheCallersChoice) {
     FakeMachine machine;
     const Problem p = tn();

@@ -4,13 +4,14 @@
 #include <tilewright/packed.h>
 
 #include <cstring>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "emulator/emulator.h"
+#include "emulator/pack_kernels.h"
 #include "emulator/primitives.h"
 #include "formats/fp4_weights.h"
+#include "hopper/quantize/pack_rows.h"
 #include "hopper/quantize/pack_tiles.h"
 #include "launch/pack.h"
 
@@ -33,49 +34,7 @@ using formats::mxfp4;
 using formats::nvfp4;
 using formats::random_weights;
 using formats::scale_of_block;
-using hopper::PackSpec;
-using launch::PackKernel;
 using launch::PackLaunch;
-using launch::PackStep;
-using Kernels = std::map<std::string, void (*)(const PackLaunch&)>;
-
-template <PackSpec spec>
-void add(Kernels& kernels) {
-    kernels[kernel_expression(PackKernel{PackStep::judge_rows, spec})] = [](const PackLaunch& launch) {
-        hopper::judge_rows<spec>(launch.arguments);
-    };
-    kernels[kernel_expression(PackKernel{PackStep::pack_tiles, spec})] = [](const PackLaunch& launch) {
-        hopper::pack_tiles<spec>(launch.arguments);
-    };
-    kernels[kernel_expression(PackKernel{PackStep::pack_rest, spec})] = [](const PackLaunch& launch) {
-        hopper::pack_rest<spec>(launch.arguments);
-    };
-}
-
-const Kernels& kernels() {
-    static const Kernels all = [] {
-        Kernels list;
-        add<PackSpec{}>(list);
-        add<PackSpec{.vectors = false}>(list);
-        add<PackSpec{.for_fp8 = false}>(list);
-        add<PackSpec{.for_fp8 = false, .vectors = false}>(list);
-        add<PackSpec{.mxfp4 = false, .for_fp8 = false}>(list);
-        add<PackSpec{.mxfp4 = false, .for_fp8 = false, .vectors = false}>(list);
-        return list;
-    }();
-    return all;
-}
-
-void run(const PackLaunch& launch) {
-    if (launch.blocks == 0) return;
-    emulator::launch({.blocks = launch.blocks,
-                      .threads = hopper::quantize_threads,
-                      .shared_bytes = shared_bytes(launch.kernel),
-                      .seed = 5,
-                      .registers = 128},
-                     [&] { kernels().at(kernel_expression(launch.kernel))(launch); });
-}
-
 constexpr std::uint8_t untouched = 0xA5;
 
 /// As src/cuda/packing.cpp does it, with `behind` bytes behind the packed weights.
@@ -84,13 +43,13 @@ std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor acti
     const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
     const bool judged = weights.granularity == Granularity::block_1x32;
     std::vector<std::uint8_t> judgements(judged ? static_cast<std::size_t>(rows) : 0, untouched);
-    run(launch::lower_judging(weights, activations, judgements.data(), nullptr));
+    run_on_emulator(launch::lower_judging(weights, activations, judgements.data(), nullptr));
     const launch::PackedPlan plan = launch::packed_plan(weights, activations, judgements);
     std::vector<std::uint8_t> out(static_cast<std::size_t>(plan.bytes + behind), untouched);
-    run(launch::lower_judging(weights, activations, judgements.data(), out.data()));
+    run_on_emulator(launch::lower_judging(weights, activations, judgements.data(), out.data()));
     for (const PackLaunch& each :
          launch::lower_packing(weights, activations, plan, plan.kept_rows.data(), out.data())) {
-        run(each);
+        run_on_emulator(each);
     }
     return out;
 }

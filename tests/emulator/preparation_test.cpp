@@ -1,23 +1,15 @@
-// Calls whose operands are written into a workspace before, on the emulator: the kernels of the copies, then the
-// product's, each bit as the CPU's arithmetic `bit_exact` has it, with NaN in all that is outside of the operands and
-// nothing written outside of the workspace.
+// Calls whose operands are copied along k before, on the emulator: the kernels of the copies, then the product's, each
+// bit as the CPU's arithmetic `bit_exact` has it, with NaN in all that is outside of the operands and nothing written
+// outside of the workspace.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <string>
 #include <vector>
 
-#include "cpu/exact/exact.h"
 #include "emulator/instantiate.h"
-#include "emulator/kernel_case.h"
-#include "emulator/quantize_kernels.h"
-#include "launch/preparation.h"
+#include "emulator/prepared_case.h"
 #include "launch/tile_code.h"
-#include "plan/k_splits.h"
-#include "plan/variant.h"
 
 namespace tilewright::tests {
 namespace {
@@ -66,62 +58,6 @@ constexpr auto tiles = [] {
 }();
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
-
-/// Memory of a workspace between bytes that no kernel may write.
-class GuardedWorkspace {
-public:
-    explicit GuardedWorkspace(std::int64_t bytes)
-        : bytes_(bytes), memory_(static_cast<std::size_t>(bytes) + 3 * guard) {
-        std::ranges::fill(memory_, check::poison);
-        void* place = memory_.data() + guard;
-        std::size_t space = memory_.size() - guard;
-        data_ = static_cast<std::byte*>(std::align(guard, static_cast<std::size_t>(bytes), place, space));
-    }
-    std::byte* data() const { return data_; }
-    bool is_intact_outside() const {
-        const auto is_poison = [](std::byte byte) { return byte == check::poison; };
-        return std::all_of(memory_.data(), static_cast<const std::byte*>(data_), is_poison) &&
-               std::all_of(static_cast<const std::byte*>(data_) + bytes_, memory_.data() + memory_.size(), is_poison);
-    }
-
-private:
-    static constexpr std::size_t guard = 256;
-    std::int64_t bytes_;
-    std::vector<std::byte> memory_;
-    std::byte* data_ = nullptr;
-};
-
-bool is_for_gpu(Problem problem) {
-    for (Tensor* tensor : {&problem.a.values, &problem.a.scales, &problem.b.values, &problem.b.scales, &problem.c,
-                           &problem.d, &problem.groups.sizes}) {
-        tensor->device = {.kind = DeviceId::Kind::cuda};
-    }
-    return validate(problem).empty();
-}
-
-/// As `difference` of kernel_case.h, for calls that need a workspace.
-std::string prepared_difference(const Kernel& kernel, const CaseSpec& spec, const Conditions& run) {
-    check::Case test(spec);
-    const Geometry g = test.geometry();
-    cpu::run_exact(g, {.threads = 1, .k_splits = planner::k_splits(kernel.tile, spec.k)});
-    const std::vector<std::byte> expected = test.output();
-    test.reset_output();
-    if (!is_for_gpu(test.problem())) return "no call for a GPU";
-    const Preparation before = preparation(g);
-    if (before.empty()) return "nothing is prepared";
-    const GuardedWorkspace workspace(before.bytes);
-    try {
-        run_on_emulator(launch::lower_preparation(before, workspace.data()), run.seed);
-        const Geometry product = prepared(g, before, workspace.data());
-        if (!planner::serves(product, kernel.tile)) return "another variant serves";
-        const hopper::KernelReport report = run_on_emulator(kernel, product, run);
-        if ((report.producer.word | report.consumer.word | report.mixed.word) != 0) return "a report to the host";
-    } catch (const emulator::Error& error) {
-        return error.what();
-    }
-    if (!workspace.is_intact_outside()) return "memory outside of the workspace was written";
-    return test.output() == expected ? test.damage() : "wrong result";
-}
 
 /// Rows of memory begin at multiples of 16 bytes, with NaN behind each.
 CaseSpec in_rows_of_16(CaseSpec spec) {

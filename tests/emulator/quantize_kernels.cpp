@@ -121,18 +121,20 @@ const Kernels& quantize_kernels() {
 }
 
 void run_on_emulator(const std::vector<QuantizeLaunch>& launches, std::uint64_t seed) {
-    for (const QuantizeLaunch& launch : launches) {
-        const auto found = quantize_kernels().find(kernel_expression(launch.kernel));
-        if (found == quantize_kernels().end()) {
-            throw emulator::Error("quantize_kernels.cpp lacks " + kernel_expression(launch.kernel));
-        }
-        emulator::launch({.blocks = launch.blocks,
-                          .threads = quantize_threads,
-                          .shared_bytes = shared_bytes(launch.kernel),
-                          .seed = seed,
-                          .registers = 128},
-                         [&] { found->second(launch); });
+    for (const QuantizeLaunch& launch : launches) run_on_emulator(launch, seed);
+}
+
+void run_on_emulator(const QuantizeLaunch& launch, std::uint64_t seed) {
+    const auto found = quantize_kernels().find(kernel_expression(launch.kernel));
+    if (found == quantize_kernels().end()) {
+        throw emulator::Error("quantize_kernels.cpp lacks " + kernel_expression(launch.kernel));
     }
+    emulator::launch({.blocks = launch.blocks,
+                      .threads = quantize_threads,
+                      .shared_bytes = shared_bytes(launch.kernel),
+                      .seed = seed,
+                      .registers = 128},
+                     [&] { found->second(launch); });
 }
 
 }  // namespace tilewright::tests

@@ -15,5 +15,6 @@ const std::map<std::string, QuantizeFunction>& quantize_kernels();
 
 /// Runs a call's launches one after another. Throws emulator::Error, also where a kernel is missing.
 void run_on_emulator(const std::vector<launch::QuantizeLaunch>& launches, std::uint64_t seed = 0);
+void run_on_emulator(const launch::QuantizeLaunch& launch, std::uint64_t seed = 0);
 
 }  // namespace tilewright::tests

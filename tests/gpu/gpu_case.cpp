@@ -53,8 +53,9 @@ Stream::~Stream() { driver().call.stream_destroy(handle_); }
 
 void Stream::wait() const { driver().require(driver().call.stream_synchronize(handle_), "cuStreamSynchronize", 0); }
 
-GpuCase::GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& k_splits, int device)
-    : case_(spec), on_gpu_(case_, 0, device) {
+GpuCase::GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& k_splits, int device,
+                 bool packs)
+    : case_(spec), on_gpu_(case_, 0, device, packs) {
     const std::vector<std::int64_t> used =
         k_splits ? *k_splits : planner::planned_k_splits(case_.problem(), default_device());
     // Cases that run in parallel take a core each.
@@ -80,8 +81,8 @@ std::string GpuCase::difference() const {
     return text.empty() ? text : check::describe(case_.spec()) + ": " + text;
 }
 
-std::string run_and_compare(const check::CaseSpec& spec) {
-    const GpuCase gpu(spec);
+std::string run_and_compare(const check::CaseSpec& spec, bool packs) {
+    const GpuCase gpu(spec, {}, 0, packs);
     run(gpu.problem(), {.workspace = gpu.workspace()});
     driver().require(driver().call.context_synchronize(), "cuCtxSynchronize", 0);
     return gpu.difference();

@@ -37,8 +37,9 @@ private:
 class GpuCase {
 public:
     /// `k_splits`: where the tile that will run splits k (planner::k_splits); without them, those of the planner.
+    /// `packs`: MXFP4 weights before, not at each call.
     explicit GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& k_splits = {},
-                     int device = 0);
+                     int device = 0, bool packs = true);
 
     /// With all tensors on the device.
     const Problem& problem() const { return on_gpu_.problem(); }
@@ -69,7 +70,7 @@ private:
 };
 
 /// Runs it with the tile that the library chooses, on the default stream, and waits. What differs, as GpuCase says it.
-std::string run_and_compare(const check::CaseSpec& spec);
+std::string run_and_compare(const check::CaseSpec& spec, bool packs = true);
 
 /// The same for many cases, one on each core of the host at a time; stops at the first that differs.
 std::string run_and_compare(const std::vector<check::CaseSpec>& specs);

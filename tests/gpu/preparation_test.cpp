@@ -1,4 +1,5 @@
-// Calls with a workspace: layout tn, groups with A along m, graphs, and calls that overlap and share one workspace.
+// Calls with a workspace: layout tn, groups with A along m, MXFP4 weights that are not packed, graphs, and calls that
+// overlap and share one workspace.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 
@@ -135,6 +136,29 @@ TEST(GpuPreparation, AGraphHoldsTheCopyToo) {
     }
     call.graph_execution_destroy(execution);
     call.graph_destroy(graph);
+}
+
+TEST(GpuPreparation, WeightsThatArePackedAtEachCall) {
+    const CurrentDevice device;
+    constexpr check::FarScales far_scales[] = {{}, {.one_row_in = 3, .spread = 24}, {.one_row_in = 2, .spread = 254}};
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "e5m2.tensor:mxfp4"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets,
+                                        Grouping::m_grouped_indices, Grouping::m_grouped_masked}) {
+            for (const check::FarScales& far : far_scales) {
+                const bool turned = far.spread == 24;  // A is copied too
+                EXPECT_EQ(run_and_compare(in_rows_of_16({.grouping = grouping,
+                                                         .recipe = recipe_of(recipe),
+                                                         .layout = turned ? Layout::tt : Layout::nt,
+                                                         .m = 70,
+                                                         .n = 392,
+                                                         .k = turned ? 418 : 544,
+                                                         .groups = grouping == Grouping::dense ? 1 : 3,
+                                                         .far_scales = far}),
+                                          false),
+                          "");
+            }
+        }
+    }
 }
 
 TEST(GpuPreparation, WithoutAWorkspaceNothingRuns) {

@@ -12,10 +12,12 @@
 #include "hopper/tile/budget.h"
 #include "plan/candidates.h"
 #include "plan/choose.h"
+#include "plan/k_splits.h"
 #include "plan/legality.h"
 #include "plan/pack.h"
 #include "plan/problems.h"
 #include "plan/variant.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::planner {
 namespace {
@@ -252,6 +254,18 @@ TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {
         ASSERT_EQ(error.findings().size(), 2U);
         EXPECT_EQ(error.findings()[0].operand, "a");
     }
+}
+
+TEST(Choice, PackingAtEachCallCostsItsBytesAndChangesNoTile) {
+    ProblemSizes sizes = dense(16, 4096, 2048);
+    sizes.recipe = parse_recipe("1x128:mxfp4").value();
+    const Problem plain = problem_of(sizes);
+    const Plan at_each_call = plan(plain), before = plan(with_packed_shape(plain, 0));
+    EXPECT_EQ(at_each_call.tile, before.tile);
+    EXPECT_TRUE(at_each_call.in_windows);
+    EXPECT_GT(at_each_call.cost.preparation_bytes, 3 * 4096 * 2048 / 2);
+    EXPECT_GT(at_each_call.cost.seconds, before.cost.seconds + 4096 * 2048 * 1.5 / h200().memory_bytes_per_second);
+    EXPECT_EQ(planned_k_splits(plain, h200()), planned_k_splits(with_packed_shape(plain, 0), h200()));
 }
 
 TEST(Choice, ACopyCostsItsBytesAndALaunchAndChangesNoTile) {

@@ -8,6 +8,7 @@
 #include "hopper/tile/mma_tiling.h"
 #include "plan/choose.h"
 #include "plan/problems.h"
+#include "problem/hopper_rules.h"
 #include "problem/packed_problem.h"
 
 namespace tilewright::planner {
@@ -187,7 +188,9 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
                 const bool one_is_flat =
                     grouping == Grouping::k_grouped_flat && (layout == Layout::nn || layout == Layout::tt);
-                const bool served = !one_is_flat && is_served(recipe);
+                const bool packs = recipe.b.values == Format::e2m1 && recipe.b.granularity == Granularity::block_1x32 &&
+                                   goes_with_packed(recipe.a) && !is_k_grouped(grouping) && !b_is_transposed(layout);
+                const bool served = packs || (!one_is_flat && is_served(recipe));
                 EXPECT_EQ(explanation.chosen.has_value(), served)
                     << name(recipe) << " " << name(grouping) << " " << name(layout);
             }

@@ -85,7 +85,8 @@ TEST(ExplainReport, ShowsWhatACopyTakes) {
     ProblemSizes sizes = planner::dense(1024, 4096, 2048);
     EXPECT_FALSE(contains(explanation_text(explained(sizes), false), "preparation"));
     sizes.layout = Layout::tn;
-    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "copied into the workspace before, 4.00 MiB"));
+    EXPECT_TRUE(
+        contains(explanation_text(explained(sizes), false), "copied or packed into the workspace before, 4.00 MiB"));
     const nlohmann::json report = nlohmann::json::parse(explanation_json(explained(sizes)).dump());
     EXPECT_EQ(report["chosen"]["preparation_bytes"], 4 << 20);
     EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);

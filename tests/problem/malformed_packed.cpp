@@ -43,6 +43,17 @@ Malformed on_hopper(const char* mistake, const SampleSpec& spec, const std::func
     return malformed;
 }
 
+/// Weights that are packed at each call.
+Malformed unpacked(const char* mistake, const SampleSpec& spec, const std::function<void(Problem&)>& make,
+                   std::vector<std::string> messages) {
+    return {.mistake = mistake,
+            .spec = spec,
+            .make = make,
+            .messages = std::move(messages),
+            .backend = Backend::hopper,
+            .check = Check::shapes};
+}
+
 }  // namespace
 
 std::vector<Malformed> malformed_packed() {
@@ -78,11 +89,18 @@ std::vector<Malformed> malformed_packed() {
              {"d: memory that overlaps b.packed given, memory of its own expected"}),
         with("packed activations", spec, [](Problem& p) { p.a.packed = p.b.packed; },
              {"a: packed weights given, activations expected; packed weights are b"}),
-        on_hopper(
-            "weights that are not packed on a GPU", spec,
-            [](Problem& p) { p.b = sample(SampleSpec{.recipe = "1x128:mxfp4"}).b; },
-            {"b: mxfp4 given, packed mxfp4 expected for a Hopper GPU; pack them with pack_weights, or run it on the "
-             "CPU backend"}),
+        unpacked(
+            "weights that are not packed, of groups of k on a GPU",
+            {.grouping = Grouping::k_grouped, .recipe = "1x128:mxfp4"}, [](Problem&) {},
+            {"groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
+        unpacked("weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "row:mxfp4"},
+                 [](Problem&) {},
+                 {"b.values: mxfp4 values contiguous along n given, values contiguous along k expected for a Hopper "
+                  "GPU; run it on the CPU backend"}),
+        unpacked("weights with more rows than kernels that pack count",
+                 {.recipe = "tensor:mxfp4", .n = (std::int64_t{1} << 30) + 64, .k = 32}, [](Problem&) {},
+                 {"b.values: [1073741888, 32] given, at most 2^30 rows of all groups, columns, and tiles of 64 x 128 "
+                  "expected for a Hopper GPU; pack them in parts with pack_weights"}),
         on_hopper(
             "MXFP8 activations on a GPU", {.recipe = "mxfp8:mxfp4"}, [](Problem&) {},
             {"a: mxfp8 given, bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights expected for a "
@@ -105,8 +123,12 @@ std::vector<Malformed> malformed_packed() {
              "Hopper GPU; copy it, or run it on the CPU backend"}),
         on_hopper("bf16 contiguous along m", {.layout = Layout::tt, .recipe = "bf16:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-                  {"a.values: values contiguous along m given, dense values contiguous along k expected for a Hopper "
+                  {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper "
                    "GPU; copy them, or run it on the CPU backend"}),
+        unpacked(
+            "weights that are not packed next to bf16, on a GPU", {.recipe = "bf16:nvfp4"}, [](Problem&) {},
+            {"b: nvfp4 given, packed nvfp4 next to bf16 expected for a Hopper GPU; pack them with pack_weights, or "
+             "run it on the CPU backend"}),
     };
 }
 

@@ -1,0 +1,11 @@
+// The kernels that pack weights, on the emulator.
+#pragma once
+
+#include "launch/pack.h"
+
+namespace tilewright::tests {
+
+/// Runs a launch, if it has blocks. Throws emulator::Error.
+void run_on_emulator(const launch::PackLaunch& launch);
+
+}  // namespace tilewright::tests

@@ -1,0 +1,13 @@
+// A problem that needs a workspace, run on the emulator: what writes the workspace, then one kernel.
+#pragma once
+
+#include "emulator/kernel_case.h"
+
+#include <string>
+
+namespace tilewright::tests {
+
+/// As `difference` of kernel_case.h, and nothing outside of the workspace was written either.
+std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
+
+}  // namespace tilewright::tests

@@ -1,0 +1,97 @@
+// MXFP4 weights that are packed at each call, on the emulator: the kernels that pack them with room for four windows,
+// then the product's, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "emulator/instantiate.h"
+#include "emulator/prepared_case.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using check::FarScales;
+using emulator::Timing;
+using hopper::Family;
+using hopper::Scaling;
+using hopper::Tile;
+
+constexpr Tile unpacked(Tile tile, Scaling a, Family family) {
+    tile.swap_ab = true;
+    tile.a.scaling = a;
+    tile.b = {.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue};
+    tile.family = family;
+    return tile;
+}
+
+constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
+constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
+constexpr std::array tiles{unpacked(split, Scaling::block_1x128, Family::dense),
+                           unpacked(pair, Scaling::epilogue, Family::dense),
+                           unpacked(pair, Scaling::block_1x128, Family::m_grouped)};
+
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
+
+/// Windows in no row, in some, in all, and as many as there can be, with NaN and blocks of zeros.
+constexpr FarScales far_scales[] = {{},
+                                    {.one_row_in = 5, .spread = 24},
+                                    {.one_row_in = 1, .spread = 50},
+                                    {.one_row_in = 2, .spread = 254, .odd = true}};
+
+struct Call {
+    std::size_t kernel;
+    CaseSpec spec;
+};
+
+std::vector<Call> calls() {
+    const Recipe blocks = parse_recipe("1x128:mxfp4").value(), row = parse_recipe("row:mxfp4").value();
+    const Grouping batched = Grouping::batched, ends = Grouping::m_grouped_offsets;
+    const Grouping masked = Grouping::m_grouped_masked;
+    return {
+        {0, {.recipe = blocks, .m = 5, .n = 72, .k = 544}},
+        {0, {.recipe = blocks, .m = 17, .n = 1, .k = 96}},
+        {0, {.grouping = batched, .recipe = blocks, .m = 3, .n = 70, .k = 160, .groups = 2}},
+        {1, {.recipe = row, .layout = Layout::tt, .m = 37, .n = 200, .k = 258}},
+        {1, {.recipe = parse_recipe("tensor:mxfp4").value(), .m = 33, .n = 130, .k = 2}},
+        {2, {.grouping = ends, .recipe = blocks, .m = 50, .n = 136, .k = 320, .groups = 3}},
+        {2, {.grouping = masked, .recipe = blocks, .m = 20, .n = 150, .k = 130, .groups = 3}},
+        {2, {.grouping = masked, .recipe = blocks, .layout = Layout::tt, .m = 20, .n = 66, .k = 288, .groups = 3}},
+    };
+}
+
+class Unpacked : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Unpacked, HaveTheCpusBits) {
+    const auto [index, spec] = calls()[GetParam()];
+    const Kernel kernel = kernels()[index];
+    if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
+    for (std::size_t turn = 0; turn < std::size(far_scales); ++turn) {
+        CaseSpec call = spec;
+        call.seed = turn + 1;
+        call.far_scales = far_scales[turn];
+        call.a_gaps.row = 16 - (a_is_transposed(spec.layout) ? spec.m : spec.k) % 16;
+        call.b_gaps = {.row = turn % 2 == 0 ? 0 : 6};  // codes at any byte, or 16 at a time
+        call.b_scales_transposed = turn == 2;
+        const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(call) + "\n" + describe(run));
+        ASSERT_EQ(prepared_difference(kernel, call, run), "");
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Unpacked, testing::Range(std::size_t{0}, calls().size()));
+
+TEST(UnpackedWeights, WithoutKOrRows) {
+    const Kernel kernel = kernels()[0];
+    CaseSpec spec{.recipe = parse_recipe("1x128:mxfp4").value(), .m = 5, .n = 72, .k = 0, .with_c = true};
+    EXPECT_EQ(prepared_difference(kernel, spec, {}), "");
+    spec.k = 256;
+    spec.m = 0;
+    EXPECT_EQ(prepared_difference(kernel, spec, {}), "");
+}
+
+}  // namespace
+}  // namespace tilewright::tests
