@@ -49,6 +49,7 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings) {
     const check::CaseSpec spec = grouped_case(shape);
     return {.grouping = shape.grouping,
             .recipe = settings.recipe,
+            .layout = settings.layout,
             .output = settings.output,
             .m = spec.m,
             .n = spec.n,
@@ -63,7 +64,7 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings) {
 }
 
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings) {
-    return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape))};
+    return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape)), settings.unpacked};
 }
 
 std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile) {
@@ -102,6 +103,7 @@ std::string GpuBench::power_source() {
 Timing GpuBench::time_reference(const Settings& settings) {
     Settings per_tensor = settings;
     per_tensor.recipe = parse_recipe("tensor:tensor").value();
+    per_tensor.layout = Layout::nt;
     GpuOperands operands = gpu_operands(reference_product, per_tensor);
     const auto plan = measure::plan_blas(operands.blas(measure::BlasScaling::tensor), measure::BlasScaling::tensor);
     const measure::Contestant blas{.name = "cuBLASLt",
@@ -127,7 +129,9 @@ Result GpuBench::run(const BenchShape& shape, const Settings& settings) {
     const hopper::Tile tile = planner::runnable_tile(*result.tile, problem, description_);
     const Geometry on_device = geometry(problem);
     const auto enqueue = [&](cuda::StreamHandle stream, bool overlap) {
-        cuda::runtime().run(on_device, tile, {.stream = stream, .sm_limit = settings.sm_limit, .overlap = overlap});
+        cuda::runtime().run(
+            on_device, tile,
+            {.stream = stream, .sm_limit = settings.sm_limit, .overlap = overlap, .workspace = operands.workspace()});
     };
     const measure::Call call = [&](cuda::StreamHandle stream) { enqueue(stream, false); };
     const measure::Call overlapping = [&](cuda::StreamHandle stream) { enqueue(stream, true); };

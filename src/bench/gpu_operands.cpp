@@ -152,7 +152,8 @@ Tensor Mirrored::on_device() const {
     return view;
 }
 
-GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries)
+GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries,
+                         bool unpacked)
     : sizes_(sizes) {
     const Problem shapes = host_shapes_of(sizes, scales);
     a_ = Mirrored(shapes.a.values);
@@ -170,13 +171,19 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_, &b_tensor_scale_}) {
         if (tensor->given()) tensor->upload();
     }
-    if (takes_packed_weights(shapes)) pack();
+    if (takes_packed_weights(shapes) && !unpacked) pack();
     if (sizes.with_c) {
         fill_scales(d_, sizes.output, 0);
         c_ = d_.bytes();
     }
-    if (entries.empty()) return;
-    group_sizes_ = Mirrored(shapes.groups.sizes);
+    if (!entries.empty()) set_group_sizes(shapes.groups.sizes, entries);
+    if (const std::int64_t bytes = workspace_bytes(on_device()); bytes > 0) {
+        workspace_ = measure::Buffer(static_cast<std::size_t>(bytes));
+    }
+}
+
+void GpuOperands::set_group_sizes(const Tensor& shape, const std::vector<std::int64_t>& entries) {
+    group_sizes_ = Mirrored(shape);
     auto* to = reinterpret_cast<std::int32_t*>(group_sizes_.bytes().data());
     for (std::size_t i = 0; i < entries.size(); ++i) to[i] = static_cast<std::int32_t>(entries[i]);
     group_sizes_.upload();

@@ -2,7 +2,7 @@
 // scales between 0.5 and 1.5, the same for the same sizes: power, and with it the clock, depends on the data.
 #pragma once
 
-#include <tilewright/problem.h>
+#include <tilewright/run.h>
 
 #include <cstddef>
 #include <vector>
@@ -16,8 +16,8 @@ namespace tilewright::bench {
 /// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
 enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
-/// A problem without memory whose scales have these strides; layout nt, fp8, or fp8 and bf16 with packed weights.
-/// Throws Error where the recipe is another one.
+/// A problem without memory whose scales have these strides; fp8, or fp8 and bf16 with packed weights. Throws Error
+/// where the recipe is another one.
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
 /// A tensor in both memories.
@@ -44,8 +44,10 @@ private:
 
 class GpuOperands {
 public:
-    /// nt, of the same recipes; `entries` is what sizes of groups say. Throws Error where the recipe is another one.
-    GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {});
+    /// Of the same recipes; weights are packed on the GPU but for `unpacked`; `entries` is what sizes of groups say.
+    /// Throws Error where the recipe is another one.
+    GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {},
+                bool unpacked = false);
 
     Problem host() const {
         Problem host = problem([](const Mirrored& tensor) { return tensor.host(); });
@@ -53,6 +55,8 @@ public:
         return host;
     }
     Problem on_device() const;
+    /// As large as the call on the device needs.
+    Workspace workspace() const { return {workspace_.data(), static_cast<std::int64_t>(workspace_.size())}; }
 
     /// D becomes C where it is accumulated, else NaN, so that whatever is not written shows.
     void poison_output();
@@ -67,6 +71,7 @@ private:
     Problem problem(const View& view) const;
 
     void pack();
+    void set_group_sizes(const Tensor& shape, const std::vector<std::int64_t>& entries);
 
     ProblemSizes sizes_;
     Mirrored a_;
@@ -79,6 +84,7 @@ private:
     std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
     PackedWeights packed_{};      // what the GPU is given of weights that it takes packed alone
     measure::Buffer packed_bytes_;
+    measure::Buffer workspace_;
     measure::Buffer blas_output_;
     std::vector<measure::Buffer> blas_scales_;
 };
@@ -94,6 +100,7 @@ Problem GpuOperands::problem(const View& view) const {
                  .tensor_scale = if_given(b_tensor_scale_)};
     problem.d = view(d_);
     if (sizes_.with_c) problem.c = view(d_);
+    problem.layout = sizes_.layout;
     problem.groups.grouping = sizes_.grouping;
     if (group_sizes_.given()) problem.groups.sizes = view(group_sizes_);
     problem.expected_m = sizes_.expected_m;

@@ -151,6 +151,8 @@ std::string recipe_text(const Settings& settings) {
     }
     if (settings.accumulation == Accumulation::unpromoted) text += ", unpromoted";
     if (settings.reproducibility == Reproducibility::invariant) text += ", invariant";
+    if (settings.layout != Layout::nt) text += fmt::format(", layout {}", name(settings.layout));
+    if (settings.unpacked) text += ", packed at each call";
     if (settings.wide_rows > 0) text += fmt::format(", one row in {} wide", settings.wide_rows);
     return text;
 }

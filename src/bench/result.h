@@ -21,8 +21,8 @@ struct Settings {
     Backend backend = Backend::cpu;
     int repeats = 12;    // calls that are timed
     bool peers = false;  // also time other libraries in the same run
-    // CPU
     Layout layout = Layout::nt;
+    // CPU
     Arithmetic arithmetic = Arithmetic::fast;
     int threads = 0;       // 0: OpenMP's own choice
     double seconds = 2.0;  // no call is begun after this much time, but at least 3 are made; GPU: see `sustained`
@@ -30,7 +30,8 @@ struct Settings {
     // GPU
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
-    int wide_rows = 0;  // ProblemSizes has it
+    int wide_rows = 0;      // ProblemSizes has it
+    bool unpacked = false;  // MXFP4 weights are packed at each call
     ScaleLayout scales = ScaleLayout::m;
     std::optional<PlannedTile> tile{};  // else the planner's choice
     bool tuned_rows = true;             // which may override its model

@@ -33,7 +33,9 @@ public:
     measure::Contestant contestant(const PlannedTile& tile) const {
         const hopper::Tile kernel = this->kernel(tile);
         return {.name = name(tile), .call = [this, kernel](cuda::StreamHandle stream) {
-                    cuda::runtime().run(geometry_, kernel, {.stream = stream, .sm_limit = settings_.sm_limit});
+                    cuda::runtime().run(
+                        geometry_, kernel,
+                        {.stream = stream, .sm_limit = settings_.sm_limit, .workspace = operands_.workspace()});
                 }};
     }
 

@@ -31,7 +31,6 @@ std::string backend_device(Backend& backend) {
 }
 
 bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::BenchShape>& shapes) {
-    if (arguments.layout != "nt") throw UsageError("bench: the GPU takes layout nt; others run with --backend cpu");
     const std::vector<bench::Settings> all = all_settings(arguments, Backend::hopper);
     const std::string started = bench::now();
     bench::GpuBench gpu(all.front().flush);
@@ -121,6 +120,7 @@ void add_choice_options(CLI::App& command, BenchArguments& arguments) {
         .add_option("--wide-rows", arguments.settings.wide_rows,
                     "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24; 0: of none")
         ->check(whole_number(0, most_int));
+    command.add_flag("--unpacked", arguments.settings.unpacked, "GPU, MXFP4: each call packs the weights");
 }
 
 }  // namespace

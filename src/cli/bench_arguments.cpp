@@ -171,7 +171,8 @@ void add_group_options(CLI::App& command, BenchArguments& arguments) {
 
 void add_kind_options(CLI::App& command, BenchArguments& arguments) {
     add_group_options(command, arguments);
-    command.add_option("--layout", arguments.layout, "nt, nn, tn or tt")
+    command
+        .add_option("--layout", arguments.layout, "nt, nn, tn or tt; on a GPU an operand that is copied first counts")
         ->check(one_of("layout", layout_words()))
         ->capture_default_str();
 }

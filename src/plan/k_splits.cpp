@@ -17,11 +17,11 @@ std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k) {
 }
 
 std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
-    Workload work = describe(problem);
-    // Weights that are not packed have the bits of packed ones.
-    const bool has_packed_kernels = is_mxfp4(work.recipe.b) ? is_fp8(work.recipe.a.values) || is_bf16(work.recipe.a)
-                                                            : is_nvfp4(work.recipe.b) && is_bf16(work.recipe.a);
-    if (has_packed_kernels) work.geometry.b.packed.given = true;
+    Geometry call = geometry(problem);
+    // Weights that are not packed have the bits of packed ones, in whatever order their codes are.
+    if (is_mxfp4(call.b.recipe) && !call.b.packed.given) call.b.value_strides = {.row = call.k, .k = 1};
+    if (is_bf16(call.a.recipe) && (is_mxfp4(call.b.recipe) || is_nvfp4(call.b.recipe))) call.b.packed.given = true;
+    const Workload work = describe(problem, call);
     if (work.empty() || !obstacles(work).empty()) return {};
     return k_splits(choose(work, device, tuned_rows()), work.k);
 }

@@ -94,6 +94,18 @@ TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
     EXPECT_GT(split, 0);
 }
 
+/// Two calls with the same numbers have the same bits, in whatever order their memory has them.
+TEST(KSplits, OfMxfp4WeightsAreThoseOfPackedOnesInAnyLayout) {
+    for (const std::int64_t m : {1, 16, 500}) {
+        ProblemSizes sizes{.recipe = parse_recipe("1x128:mxfp4").value(), .m = m, .n = 2112, .k = 7168};
+        const std::vector<std::int64_t> splits = planned_k_splits(with_packed_shape(problem_of(sizes), 0), h200());
+        for (const Layout layout : all_layouts) {
+            sizes.layout = layout;
+            EXPECT_EQ(planned_k_splits(problem_of(sizes), h200()), splits) << m << " " << name(layout);
+        }
+    }
+}
+
 // The CPU is asked for a device by its description, a GPU plans with the same: whatever the number of SMs, both split k
 // at the same positions, and where devices differ, so do the bits that are promised.
 TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {

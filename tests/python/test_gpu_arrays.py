@@ -107,6 +107,16 @@ def test_a_workspace_is_made_of_torchs_arrays_alone():
         tw.gemm(a, b, layout="tn", out=out)
 
 
+def test_weights_that_a_call_packs_ask_for_a_workspace():
+    scales = on_gpu(64, 8, dlpack.UINT)
+    b = tw.Quantized(on_gpu(64, 128, dlpack.UINT), "mxfp4", scales)  # [64, 256]
+    a, out = quantized(16, 256), on_gpu(16, 64, dlpack.BFLOAT, np.uint16)
+    size = tw.workspace_bytes(a, b, out=out)
+    assert size > 64 * 256 // 2
+    with pytest.raises(tw.InvalidCall, match=f"^workspace: nothing given, {size} bytes or more in memory of cuda:0 "):
+        tw.gemm(a, b, out=out)
+
+
 @pytest.mark.skipif("has_gpu()", reason="this memory is the host's: a GPU must not be given it")
 def test_a_workspace_is_the_callers():
     a, b, out = turned(32, 16), turned(32, 48), on_gpu(16, 48, dlpack.BFLOAT, np.uint16)
