@@ -1,5 +1,5 @@
 // Packed weights: MXFP4 and NVFP4 weights in the order in which a tensor core's registers take them, packed once,
-// offline.
+// offline. On a GPU, which multiplies them in that order alone, MXFP4 weights that are not packed are at each call.
 #pragma once
 
 #include <tilewright/error.h>

@@ -259,13 +259,13 @@ TEST(Choice, WithoutAKernelPlanThrowsWhatExplainSays) {
 TEST(Choice, PackingAtEachCallCostsItsBytesAndChangesNoTile) {
     ProblemSizes sizes = dense(16, 4096, 2048);
     sizes.recipe = parse_recipe("1x128:mxfp4").value();
-    const Problem plain = problem_of(sizes);
-    const Plan at_each_call = plan(plain), before = plan(with_packed_shape(plain, 0));
+    const Problem problem = problem_of(sizes);
+    const Plan at_each_call = plan(problem), before = plan(with_packed_shape(problem, 0));
     EXPECT_EQ(at_each_call.tile, before.tile);
     EXPECT_TRUE(at_each_call.in_windows);
     EXPECT_GT(at_each_call.cost.preparation_bytes, 3 * 4096 * 2048 / 2);
     EXPECT_GT(at_each_call.cost.seconds, before.cost.seconds + 4096 * 2048 * 1.5 / h200().memory_bytes_per_second);
-    EXPECT_EQ(planned_k_splits(plain, h200()), planned_k_splits(with_packed_shape(plain, 0), h200()));
+    EXPECT_EQ(planned_k_splits(problem, h200()), planned_k_splits(with_packed_shape(problem, 0), h200()));
 }
 
 TEST(Choice, ACopyCostsItsBytesAndALaunchAndChangesNoTile) {

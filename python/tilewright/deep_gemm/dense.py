@@ -28,7 +28,10 @@ def fp8_fp4_gemm_nt(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
-    """d = c + a @ b.T. b may be `tilewright.PackedWeights`; recipe_b is not read then."""
+    """d = c + a @ b.T. b may be `tilewright.PackedWeights`; recipe_b is not read then.
+
+    b of FP4 (int8, recipe_b=(1, 32)) next to FP8 is packed at each call on a GPU; PackedWeights are faster.
+    """
     if _packed.is_packed(b):
         check_unused(compiled_dims, disable_ue8m0_cast)
         return _packed.dense(a, b, d, c, recipe, recipe_a)
