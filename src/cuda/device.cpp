@@ -166,6 +166,7 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
 
 std::vector<ReadyStep> Device::ready(const std::vector<launch::PreparationLaunch>& launches) {
     std::vector<ReadyStep> steps;
+    steps.reserve(launches.size());
     for (const launch::PreparationLaunch& each : launches) {
         steps.push_back({std::visit([&](const auto& launch) { return kernel(launch.kernel); }, each), each});
     }

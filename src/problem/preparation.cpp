@@ -39,9 +39,8 @@ bool is_loaded(const CopyAlongK& copy) {
     return loads_along_rows(copy.from.value_strides, copy.k, copy.matrices, copy.from.recipe.values);
 }
 
-/// Those that are copied.
-MnMajor copied(const Geometry& g) {
-    const MnMajor order = mn_major(g);
+/// Those that are copied, of those that are along their rows.
+MnMajor copied(const Geometry& g, const MnMajor& order) {
     const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
     const bool of_k = is_k_grouped(g.grouping.grouping);
     const bool a_along_k = of_k || takes_sizes(g.grouping.grouping) || g.b.packed.given;
@@ -124,8 +123,9 @@ Preparation preparation(const Geometry& g) {
         place(result.packing, result);
         return result;
     }
-    if (!is_fp8(g.b.recipe.values) && !g.b.packed.given) return result;
-    const MnMajor copies = copied(g);
+    const MnMajor order = mn_major(g);
+    if (!(order.a || order.b) || (!is_fp8(g.b.recipe.values) && !g.b.packed.given)) return result;
+    const MnMajor copies = copied(g, order);
     if (copies.a) result.a = copy_of_a(g);
     if (copies.b) result.b = copy_of_b(g);
     place(result.a, result);

@@ -37,16 +37,22 @@ std::string purpose(const Preparation& before) {
     return before.a ? "a copy of a.values along k" : "a copy of b.values along k";
 }
 
-/// A quick look: fp8 operands that are along k, as most are, are read as they are.
 bool is_along_k(const Tensor& values, bool transposed) {
     const int rank = values.strides.rank();
     if (rank < 2 || rank > Dims::capacity || !is_fp8(values.format)) return false;
     return values.strides[transposed ? rank - 2 : rank - 1] == 1;
 }
 
+/// A quick look, for calls whose fp8 operands are along k, as most are.
+bool reads_operands_as_they_are(const Problem& problem) {
+    return is_along_k(problem.a.values, a_is_transposed(problem.layout)) &&
+           is_along_k(problem.b.values, b_is_transposed(problem.layout));
+}
+
 }  // namespace
 
 std::vector<Finding> check_workspace(const Problem& problem, const Workspace& workspace) {
+    if (reads_operands_as_they_are(problem)) return {};
     const Preparation before = preparation(geometry(problem));
     const std::int64_t needed = before.bytes;
     if (needed == 0) return {};
@@ -63,10 +69,7 @@ std::vector<Finding> check_workspace(const Problem& problem, const Workspace& wo
 }
 
 std::int64_t workspace_bytes(const Problem& problem) {
-    if (is_along_k(problem.a.values, a_is_transposed(problem.layout)) &&
-        is_along_k(problem.b.values, b_is_transposed(problem.layout))) {
-        return 0;
-    }
+    if (reads_operands_as_they_are(problem)) return 0;
     if (!validate(problem, Backend::hopper, Check::shapes).empty()) return 0;
     return preparation(geometry(problem)).bytes;
 }
