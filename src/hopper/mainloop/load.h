@@ -154,21 +154,24 @@ private:
         }
     }
 
-    TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, int k_block, int rows) {
+    /// Rows of one box of k, which begins at element `k`.
+    TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, u8* to, int k, int rows) {
         constexpr OperandTile a = operand_a(tile);
-#pragma unroll
-        for (int box = 0; box < k_boxes(tile); ++box) {
-            u8* const to = shared_.values_of_a(ring_.stage) + box * a.rows * row_bytes;
-            const int k = k_block * tile.shape.k + box * box_k(tile);
-            if constexpr (is_grouped(tile) || a.is_mn_major()) {
-                load_rows<tile, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
-            } else {
-                static_assert(box_rows(tile, a) == loaded_rows(tile, a));
-                const TensorMap& map = rows < d_rows(tile) ? arguments_.a_last : arguments_.a;
-                const int first = a.shared ? block_rank() * (rows / tile.cluster.size) : 0;
-                load_box<tile, a>(to, map, full, k, work.row, first, matrix_of<tile>(work.batch));
-            }
+        if constexpr (is_grouped(tile) || a.is_mn_major()) {
+            load_rows<tile, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
+        } else {
+            static_assert(box_rows(tile, a) == loaded_rows(tile, a));
+            const TensorMap& map = rows < d_rows(tile) ? arguments_.a_last : arguments_.a;
+            const int first = a.shared ? block_rank() * (rows / tile.cluster.size) : 0;
+            load_box<tile, a>(to, map, full, k, work.row, first, matrix_of<tile>(work.batch));
         }
+    }
+
+    TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, int k_block, int rows) {
+        u8* const to = shared_.values_of_a(ring_.stage);
+        const int k = k_block * tile.shape.k;
+        load_a(full, work, to, k, rows);
+        if constexpr (k_boxes(tile) == 2) load_a(full, work, to + d_rows(tile) * row_bytes, k + box_k(tile), rows);
     }
 
     TILEWRIGHT_DEVICE void load_a_scales(Barrier& full, const WorkTile& work, int k_block, int rows) {

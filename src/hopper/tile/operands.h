@@ -24,7 +24,7 @@ struct OperandTile {
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
     constexpr bool has_windows() const { return spec.storage == Storage::windowed_e2m1; }
     /// Bytes of one row in a stage, not packed.
-    constexpr int stage_row_bytes() const { return stage_k * element_bytes(spec.storage); }
+    constexpr int stage_row_bytes() const { return stage_k() * element_bytes(spec.storage); }
     /// In a stage.
     constexpr int value_bytes() const {
         if (has_windows()) return rows / packed_tile_rows * windowed_tile_bytes(most_windows);

@@ -53,7 +53,7 @@ enum class Variant : unsigned char {
 struct Shape {
     int m = 128;
     int n = 128;
-    int k = 128;         // elements in a stage: stage_k
+    int k = 128;         // elements in a stage: stage_k()
     int warpgroups = 2;  // that multiply, each m / warpgroups rows
 
     constexpr bool operator==(const Shape&) const = default;
@@ -111,10 +111,10 @@ struct Tile {
 inline constexpr int warp_threads = 32;
 inline constexpr int warpgroup_threads = 128;
 inline constexpr int warpgroup_warps = 4;
-inline constexpr int wgmma_m = 64;         // rows of a wgmma
-inline constexpr int warp_rows = 16;       // of them in a warp's registers
-inline constexpr int stage_k = 128;        // elements of k in a stage
-inline constexpr int row_bytes = 128;      // of an operand's row in a box: the width of the swizzle
+inline constexpr int wgmma_m = 64;       // rows of a wgmma
+inline constexpr int warp_rows = 16;     // of them in a warp's registers
+constexpr int stage_k() { return 128; }  // elements of k in a stage (a variable would move constants of other kernels)
+inline constexpr int row_bytes = 128;    // of an operand's row in a box: the width of the swizzle
 inline constexpr int token_box_rows = 32;  // of a TMA box of tokens, where groups end anywhere
 
 /// Rows and columns of D in one tile.
@@ -155,8 +155,8 @@ constexpr int element_bytes(Storage storage) { return multiplied_as(storage) == 
 constexpr bool multiplies_bf16(const Tile& tile) { return multiplied_as(tile.a.storage) == Storage::bf16; }
 
 /// TMA boxes of a row's k in a stage, and elements of k in one: 128 bytes.
-constexpr int k_boxes(const Tile& tile) { return stage_k * element_bytes(tile.a.storage) / row_bytes; }
-constexpr int box_k(const Tile& tile) { return stage_k / k_boxes(tile); }
+constexpr int k_boxes(const Tile& tile) { return stage_k() * element_bytes(tile.a.storage) / row_bytes; }
+constexpr int box_k(const Tile& tile) { return stage_k() / k_boxes(tile); }
 
 /// FP4 weights in tiles of codes and scales, which a feed decodes. The common factor of a row's MXFP4 scales is an
 /// epilogue scale of B.
