@@ -1,10 +1,15 @@
-// The layout that a tile reads, for tests that run tiles by name.
+// The layout that a tile reads and how its sums are added, for tests that run tiles by name.
 #pragma once
 
 #include "check/case.h"
 #include "hopper/tile/tile.h"
 
 namespace tilewright::tests {
+
+/// bf16 has no promotion to leave out.
+inline Accumulation accumulation_of(const hopper::Tile& tile) {
+    return tile.mma.promoted || multiplies_bf16(tile) ? Accumulation::promoted : Accumulation::unpromoted;
+}
 
 /// The call in the layout that the tile reads, with operands along their rows in rows of 16 bytes and more of NaN.
 inline check::CaseSpec in_layout_of(const hopper::Tile& tile, check::CaseSpec spec) {

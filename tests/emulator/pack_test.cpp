@@ -39,6 +39,8 @@ constexpr std::array timings{std::pair{Timing::early, Timing::early}, std::pair{
                              std::pair{Timing::late, Timing::early}, std::pair{Timing::late, Timing::late}};
 
 std::string operand(const Tile& tile, hopper::Storage storage, Scaling scaling, bool powers) {
+    if (storage == hopper::Storage::bf16) return "bf16";
+    if (storage == hopper::Storage::packed_nvfp4_bf16) return "nvfp4";
     if (hopper::is_packed(storage)) return "mxfp4";
     std::string text = storage == hopper::Storage::e5m2 ? "e5m2." : "";
     switch (scaling) {
@@ -78,7 +80,7 @@ CaseSpec tails(const Tile& tile) {
                                .k = (has_k_major_scales(tile) ? 7 : 3) * 128 + 48,
                                .groups = has_scheduler(tile) ? 3 : 1,
                                .with_c = stores_f32(tile),
-                               .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
+                               .accumulation = accumulation_of(tile),
                                .d_gaps = {.row = fast ? 0 : 7},
                                .a_scales_transposed = fast && !has_k_major_scales(tile),
                                .b_scales_transposed = fast,

@@ -38,7 +38,7 @@ TEST_P(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     std::map<std::tuple<std::string, bool, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
     for (const hopper::Tile& tile : gpu_tiles()) {
         if (stores_f32(tile) && shape.n % 4 != 0) continue;  // D that TMA cannot store
-        const Accumulation accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+        const Accumulation accumulation = tests::accumulation_of(tile);
         std::unique_ptr<GpuCase>& gpu =
             cases[{tile_recipe(tile) + std::string(has_windows(tile) ? ", wide" : ""), tile.mma.promoted,
                    stores_f32(tile), tile_grouping(tile), k_slices(tile), tests::in_layout_of(tile, {}).layout}];

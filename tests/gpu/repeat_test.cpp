@@ -25,20 +25,19 @@ constexpr int depth_copied = 848;  // 7: along k they are copied
 std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
     const Stream stream;
     const Stream other;
-    const GpuCase gpu(tests::in_layout_of(
-                          tile, {.grouping = tile_grouping(tile),
-                                 .recipe = recipe_of(tile_recipe(tile)),
-                                 .output = stores_f32(tile) ? Format::f32 : Format::bf16,
-                                 .m = 388,
-                                 .n = 520,
-                                 .k = k,
-                                 .groups = tile_groups(tile),
-                                 .with_c = stores_f32(tile),
-                                 .alpha = is_fast(tile) ? 1.0F : 2.0F,
-                                 .accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted,
-                                 .a_scales_transposed = !has_k_major_scales(tile),
-                                 .b_scales_transposed = true,
-                                 .far_scales = tile_far_scales(tile)}),
+    const GpuCase gpu(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                                 .recipe = recipe_of(tile_recipe(tile)),
+                                                 .output = stores_f32(tile) ? Format::f32 : Format::bf16,
+                                                 .m = 388,
+                                                 .n = 520,
+                                                 .k = k,
+                                                 .groups = tile_groups(tile),
+                                                 .with_c = stores_f32(tile),
+                                                 .alpha = is_fast(tile) ? 1.0F : 2.0F,
+                                                 .accumulation = tests::accumulation_of(tile),
+                                                 .a_scales_transposed = !has_k_major_scales(tile),
+                                                 .b_scales_transposed = true,
+                                                 .far_scales = tile_far_scales(tile)}),
                       planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";

@@ -9,6 +9,8 @@
 namespace tilewright::test {
 
 inline const char* tile_recipe(const hopper::Tile& tile) {
+    if (multiplies_bf16(tile))
+        return tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? "bf16:nvfp4" : "bf16:mxfp4";
     if (has_packed_weights(tile)) {
         return tile.a.scaling == hopper::Scaling::epilogue ? "row:mxfp4" : "1x128:mxfp4";
     }

@@ -22,7 +22,7 @@ void expect_bits(const hopper::Tile& tile, check::CaseSpec spec) {
     }
     spec.recipe = recipe_of(tile_recipe(tile));
     spec.far_scales = tile_far_scales(tile);
-    spec.accumulation = tile.mma.promoted ? Accumulation::promoted : Accumulation::unpromoted;
+    spec.accumulation = tests::accumulation_of(tile);
     spec.alpha = is_fast(tile) && !stores_f32(tile) ? 1.0F : 2.0F;
     const GpuCase gpu(tests::in_layout_of(tile, spec), planner::k_splits(tile, spec.k));
     cuda::run(gpu.geometry(), tile, 0, nullptr);
