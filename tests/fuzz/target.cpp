@@ -117,6 +117,7 @@ Outcome fuzz_garbage(Bytes& bytes) {
         }
         validate(p, backend, Check::shapes);
     }
+    if (workspace_bytes(p) < 0) return {.kind = Kind::garbage, .call = "noise", .failure = "a workspace below zero"};
     return {.kind = Kind::garbage, .call = "noise", .failure = {}};
 }
 
