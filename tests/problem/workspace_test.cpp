@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "problem/packed_problem.h"
 #include "problem/preparation.h"
 #include "problem/sample.h"
 
@@ -90,6 +91,14 @@ TEST(Workspace, WeightsThatArePackedAreThoseOfTheKernelsForWideRows) {
     EXPECT_EQ(product.b.packed.windows, 4);
     EXPECT_EQ(product.b.packed.rows, address(0x4000 + 128));
     EXPECT_EQ(product.b.values, nullptr);
+}
+
+TEST(Workspace, NextToPackedWeightsAIsAlongK) {
+    const SampleSpec spec{.layout = Layout::tt, .recipe = "1x128:mxfp4", .m = 40, .n = 200, .k = 320};
+    EXPECT_EQ(workspace_bytes(with_packed_shape(on_gpu(spec), 0)), 40 * 320);
+    SampleSpec along_k = spec;
+    along_k.layout = Layout::nt;
+    EXPECT_EQ(workspace_bytes(with_packed_shape(on_gpu(along_k), 2)), 0);
 }
 
 TEST(Workspace, FollowsFromShapesAlone) {
