@@ -1,0 +1,118 @@
+// What is launched before a product that needs a workspace, and what the product is then told.
+#include "launch/preparation.h"
+
+#include <gtest/gtest.h>
+
+#include "hopper/arguments.h"
+#include "launch/problems.h"
+#include "plan/runnable.h"
+#include "problem/problem_sizes.h"
+
+namespace tilewright::launch {
+namespace {
+
+using test::address;
+
+/// The only launch, a copy.
+QuantizeLaunch copy_of(const Geometry& g, std::uintptr_t workspace = 0x80000) {
+    const std::vector<PreparationLaunch> launches = lower_preparation(preparation(g), address(workspace));
+    EXPECT_EQ(launches.size(), 1U);
+    return std::get<QuantizeLaunch>(launches.at(0));
+}
+
+/// A [k, m] and B [k, n], in rows of 320 and 512 bytes.
+Geometry transposed(std::int64_t m, std::int64_t n, std::int64_t k) {
+    Geometry g = test::block_scaled(m, n, k);
+    g.a.value_strides = {.group = 320 * k, .row = 1, .k = 320};
+    g.b.value_strides = {.group = 512 * k, .row = 1, .k = 512};
+    return g;
+}
+
+TEST(PreparedLaunches, ACopyHasABlockForEachSquare) {
+    const QuantizeLaunch launch = copy_of(transposed(300, 500, 1000));
+    EXPECT_EQ(launch.kernel.transposition, copy_spec);
+    EXPECT_EQ(launch.blocks, 3 * 8);
+    const hopper::TransposeArguments& arguments = launch.transposition;
+    EXPECT_EQ(arguments.codes.data, address(0x10000)) << "a, the smaller one";
+    EXPECT_EQ(arguments.codes.token_stride, 320);
+    EXPECT_EQ(arguments.codes.feature_stride, 1);
+    EXPECT_EQ(arguments.codes.group_stride, 0) << "of a single matrix";
+    EXPECT_EQ(arguments.to.codes, address(0x80000));
+    EXPECT_EQ(arguments.to.feature_stride, 1008) << "rows of k are multiples of 16 bytes";
+    EXPECT_EQ(arguments.to.columns, 1008);
+    EXPECT_EQ(arguments.grid.tokens, 1000);
+    EXPECT_EQ(arguments.grid.features, 300);
+}
+
+TEST(PreparedLaunches, ABatchIsOneLaunchAndASharedMatrixIsCopiedOnce) {
+    Geometry g = transposed(300, 500, 1000);
+    g.groups = 5;
+    g.grouping.grouping = Grouping::batched;
+    EXPECT_EQ(copy_of(g).blocks, 5 * 3 * 8);
+    EXPECT_EQ(copy_of(g).transposition.codes.group_stride, 320 * 1000);
+    EXPECT_EQ(copy_of(g).transposition.to.group_stride, 300 * 1008);
+    g.a.value_strides.group = 0;
+    EXPECT_EQ(copy_of(g).blocks, 3 * 8);
+    EXPECT_EQ(copy_of(g).transposition.to.group_stride, 0);
+}
+
+TEST(PreparedLaunches, NothingIsCopiedOfNothing) {
+    EXPECT_TRUE(lower_preparation(preparation(transposed(0, 500, 1000)), address(0x80000)).empty());
+    EXPECT_TRUE(lower_preparation(preparation(transposed(300, 500, 0)), address(0x80000)).empty());
+    Geometry g = transposed(300, 500, 1000);
+    g.a.value_strides = {.row = 1008, .k = 1};
+    EXPECT_TRUE(lower_preparation(preparation(g), address(0x80000)).empty()) << "layout nn";
+}
+
+TEST(PreparedLaunches, TheProductReadsTheCopy) {
+    const Geometry g = transposed(300, 500, 1000);
+    const Geometry product = prepared(g, preparation(g), address(0x80000));
+    hopper::Tile tile = test::block_scaled_tile();
+    tile.swap_ab = true;
+    tile.b.major = hopper::Major::mn;
+    const Launch launch = test::lowered(product, tile, 132);
+    EXPECT_EQ(launch.a.base, address(0x80000));
+    EXPECT_EQ(launch.a.strides[0], 1008U);
+    EXPECT_EQ(launch.b.base, g.b.values);
+}
+
+TEST(PreparedLaunches, GroupsOfKOneAfterAnotherAreNotSoOnceCopied) {
+    Problem p = problem_of({.grouping = Grouping::k_grouped_flat,
+                            .recipe = parse_recipe("row:row").value(),
+                            .layout = Layout::tn,
+                            .m = 256,
+                            .n = 128,
+                            .k = 512,
+                            .groups = 2});
+    const Geometry g = geometry(p);
+    EXPECT_EQ(lower_preparation(preparation(g), address(0x80000)).size(), 2U);
+    const Geometry product = prepared(g, preparation(g), address(0x80000));
+    EXPECT_EQ(product.b.values, address(0x80000 + 256 * 512));
+    const hopper::Tile tile = planner::chosen_tile(p, g, h200());
+    const auto values = hopper::GroupValues::unpacked(test::lowered(product, tile, 132).arguments.a_last);
+    EXPECT_FALSE(values.flat);
+    EXPECT_EQ(values.a_stride, 512);
+    EXPECT_EQ(static_cast<const void*>(values.a), address(0x80000));
+}
+
+TEST(PreparedLaunches, WeightsAreJudgedThenPacked) {
+    Problem p = problem_of({.recipe = parse_recipe("1x128:mxfp4").value(), .m = 16, .n = 200, .k = 1200});
+    p.b.values.data = address(0x10000);
+    p.b.scales.data = address(0x20000);
+    const Preparation before = preparation(geometry(p));
+    const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
+    ASSERT_EQ(launches.size(), 2U);
+    const auto judging = std::get<PackLaunch>(launches[0]), packing = std::get<PackLaunch>(launches[1]);
+    EXPECT_EQ(judging.kernel.step, PackStep::judge_rows);
+    EXPECT_EQ(judging.arguments.out, address(0x80000));
+    EXPECT_EQ(judging.arguments.judgements, address(0x80000 + before.packing->judgements_at));
+    EXPECT_EQ(before.packing->judgements_at + 256, before.bytes) << "a byte for each row, rounded up";
+    EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
+    EXPECT_EQ(packing.arguments.windows, 4);
+    EXPECT_EQ(packing.arguments.codes, address(0x10000));
+    EXPECT_EQ(packing.arguments.scales, address(0x20000));
+    EXPECT_EQ(packing.blocks, 4 * 2);
+}
+
+}  // namespace
+}  // namespace tilewright::launch
