@@ -61,11 +61,11 @@ double decode_stall(const hopper::Tile& tile) {
     return fixed + (each + promotion) * tile.shape.warpgroups;
 }
 
-/// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236 for
-/// NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, and what a warpgroup alone waits
-/// for shared memory, barriers and its own results. One H200, 2026-11-24, an earlier order of codes with 216 and 282
-/// instructions: 1183, 1467 and 1633 clocks a k-block of 256 x 8, 48 and 64 with four warpgroups, NVFP4 1868 of 256x48:
-/// 1.23 clocks an instruction, and half of the tensor cores' time is hidden.
+/// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236
+/// for NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, and what a warpgroup alone
+/// waits for shared memory, barriers and its own results. One H200, 2026-11-24, an earlier order of codes with 216 and
+/// 282 instructions: 1183, 1467 and 1633 clocks a k-block of 256 x 8, 48 and 64 with four warpgroups, NVFP4 1868 of
+/// 256x48: 1.23 clocks an instruction, and half of the tensor cores' time is hidden.
 double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
     constexpr double waits = 180, mxfp4 = 186, nvfp4 = 236, clocks = 1.23, exposed = 0.5;
     const double each = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
