@@ -141,8 +141,8 @@ enum class Check : std::uint8_t {
                // such as ends that descend, for sizes of groups given as ends (numbers of indices never are)
 };
 
-/// Every mistake in the call, in the caller's words; empty when `backend` can run it (on a GPU with the workspace that it
-/// needs: run.h), and sizes are as they must be for `Check::contents`. Never throws.
+/// Every mistake in the call, in the caller's words; empty when `backend` can run it (on a GPU with the workspace that
+/// it needs: run.h), and sizes are as they must be for `Check::contents`. Never throws.
 std::vector<Finding> validate(const Problem& problem, Backend backend = Backend::automatic, Check check = Check::call);
 
 /// The backend that runs the problem: `backend` itself, or what `automatic` means.

@@ -16,9 +16,9 @@ struct Workspace {
     std::int64_t bytes = 0;
 };
 
-/// Bytes of workspace that a call on a GPU needs beyond its operands: where no kernel reads an operand as it is, kernels
-/// of the same call write a copy of it there, or packed weights. 0 for most calls, and for those in which `validate`
-/// finds something. Follows from the shapes and strides alone: all pointers may be null.
+/// Bytes of workspace that a call on a GPU needs beyond its operands: where no kernel reads an operand as it is,
+/// kernels of the same call write a copy of it there, or packed weights. 0 for most calls, and for those in which
+/// `validate` finds something. Follows from the shapes and strides alone: all pointers may be null.
 std::int64_t workspace_bytes(const Problem& problem);
 
 struct RunOptions {
