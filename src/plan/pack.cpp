@@ -68,7 +68,6 @@ const std::vector<Tile>& shapes_for_few_rows() {
         {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 16, .swap_ab = true},
         {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(4)},
         {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true},
-        {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
         {.shape = {.m = 128, .n = 32}, .stages = 8, .swap_ab = true},
         // Rows that are no multiple of 64: tokens in steps of 8, and the narrow tiles whose last row of tiles is cheap.
         {.shape = {.m = 64, .n = 72, .warpgroups = 1}, .stages = 12, .swap_ab = true},

@@ -54,7 +54,6 @@ std::vector<Tile> shipped_bf16_kernels() {
         {.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 5},
     };
     constexpr Tile groups[] = {
-        {.shape = {.m = 128, .n = 32}, .stages = 12},
         {.shape = {.m = 256, .n = 8, .warpgroups = 4}, .stages = 8},
         {.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 9},
         {.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 7},
