@@ -44,8 +44,8 @@ private:
 
 class GpuOperands {
 public:
-    /// Of the same recipes; weights are packed on the GPU but for `unpacked`; `entries` is what sizes of groups say.
-    /// Throws Error where the recipe is another one.
+    /// The recipes are the same; weights are packed on the GPU but for `unpacked`; `entries` is what sizes of groups
+    /// say. Throws Error where the recipe is another one.
     GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {},
                 bool unpacked = false);
 

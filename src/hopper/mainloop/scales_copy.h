@@ -20,7 +20,7 @@ template <int size, int k_blocks>
 class ScaleCopies {
 public:
     ScaleCopies() = default;
-    /// Of the k-blocks of `slice`. Rows from `end` on are left as they are, for nothing reads their sums.
+    /// For the k-blocks of `slice`. Rows from `end` on are left as they are, for nothing reads their sums.
     TILEWRIGHT_DEVICE ScaleCopies(const ScaleView& view, int batch, int row, int end, KSlice slice, int lane)
         : rows_(min(end - row, size) - lane / k_blocks), left_(slice.count - lane % k_blocks) {
         const i64 index = batch * view.batch_stride + (row + lane / k_blocks) * view.row_stride +
