@@ -102,13 +102,13 @@ private:
         const u8* const from =
             c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
-        const WordQuad words = load_shared(codes[box * warp_threads]);
+        const WordQuad quad = load_shared(codes[box * warp_threads]);
         const Bf16Scales<tile.b.storage> scales(from + packed_code_bytes, c.warp * (warp_rows / 2) + c.lane / 4, box);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
 #pragma unroll
             for (int below = 0; below < 2; ++below) {  // the lane's row, and the one eight further
-                DecodedPairs decoded = decode_pairs(words.values[2 * step + below]);
+                DecodedPairs decoded = decode_pairs(quad.values[2 * step + below]);
                 scales.multiply(decoded, below, step);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {

@@ -13,38 +13,38 @@
 
 namespace tilewright::hopper {
 
-/// A lane's part of the scales of one operand's tile, of `size` rows: of `k_blocks` k-blocks one, of all rows every
-/// (32 / k_blocks)-th. Where scales are adjacent along k, four k-blocks at once are a quarter of the sectors, and a
-/// copy takes some 6 clocks for each (docs/tried.md).
+/// A lane's part of the scales of one operand's tile, of `size` rows: `k_blocks` at a time, of 32 rows or, with four
+/// k-blocks, of eight (few sectors where scales are adjacent along k, and few where they are along m).
 template <int size, int k_blocks>
 class ScaleCopies {
 public:
     ScaleCopies() = default;
-    /// For the k-blocks of `slice`. Rows from `end` on are left as they are, for nothing reads their sums.
+    /// Rows from `end` on are left as they are, for nothing reads their sums.
     TILEWRIGHT_DEVICE ScaleCopies(const ScaleView& view, int batch, int row, int end, KSlice slice, int lane)
-        : rows_(min(end - row, size) - lane / k_blocks), left_(slice.count - lane % k_blocks) {
+        : rows_(min(end - row, size) - lane / k_blocks), k_blocks_(slice.count - lane % k_blocks) {
         const i64 index = batch * view.batch_stride + (row + lane / k_blocks) * view.row_stride +
                           (slice.begin + lane % k_blocks) * view.k_stride;
         from_ = static_cast<const float*>(view.data) + index;
     }
 
-    /// Those of the next k-blocks, from `to` on, which is the lane's, every `step` floats.
-    TILEWRIGHT_DEVICE void start(float* to, int step, const ScaleView& view) {
+    /// Those of the next k-blocks. `to` is the lane's first place, and a row is `step` floats.
+    template <int step>
+    TILEWRIGHT_DEVICE void start(float* to, const ScaleView& view) {
         constexpr int rows_at_once = warp_threads / k_blocks;
         const float* from = from_;
-        const int rows = k_blocks == 1 || left_ > 0 ? rows_ : 0;
+        const int rows = k_blocks == 1 || k_blocks_ > 0 ? rows_ : 0;
         from_ += k_blocks * view.k_stride;
-        left_ -= k_blocks;
+        k_blocks_ -= k_blocks;
 #pragma unroll 2
         for (int i = 0; i < size; i += rows_at_once, from += rows_at_once * view.row_stride) {
-            if (i < rows) copy_async(to[i / rows_at_once * step], from);
+            if (i < rows) copy_async(to[i * step], from);
         }
     }
 
 private:
     const float* from_ = nullptr;
-    int rows_ = 0;  // from the lane's first on
-    int left_ = 0;  // k-blocks, from the lane's first on
+    int rows_ = 0;      // from the lane's first on
+    int k_blocks_ = 0;  // the same
 };
 
 template <Tile tile>
@@ -58,40 +58,60 @@ public:
           tiles_(tiles),
           slice_(k_slice_of<tile>(arguments)) {}
 
-    /// Starts the first copies before the block's barriers are initialised, when their values are asked for.
+    /// Starts the first k-block's copies before the block's barriers are initialised, when its values are asked for.
     TILEWRIGHT_DEVICE void begin() {
         const WorkTile work = tiles_.first(budget_);
         if (work.exists == 0 || slice_.count == 0) return;
         begin_tile(work);
-        start(0);
+        if constexpr (at_once > 1) {
+            start_four();
+        } else {
+            start(0, 0, lane_index());
+        }
         has_first_ = true;
     }
 
     /// All others. Returns the wait budget that is left.
     TILEWRIGHT_DEVICE int run() {
         static_assert(has_row_scales(tile));
+        if constexpr (at_once > 1) return run_in_fours();
+        PipelineState<tile.stages> ring{.phase = 1};
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
             if (!has_first_) begin_tile(work);
-            for (int i = 0; i < slice_.count; i += at_once) {
-                const int count = min(slice_.count - i, at_once);
-                if (!has_first_) {
-                    wait_empty(count);
-                    if (budget_ >= 0) start(i);
-                }
+            for (int i = 0; i < slice_.count; ++i) {
+                const int stage = ring.stage, lane = lane_index();
+                const bool has_copies = has_first_;
                 has_first_ = false;
-                for (int j = 0; j < count; ++j) arrive(work, i + j);
+                if (!has_copies) barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+                const bool goes_on = budget_ >= 0;  // after a time-out the phase has all of its arrivals
+                if (goes_on && !has_copies) start(stage, i, lane);
+                // The phase lacks the arrival below until all lanes have added theirs.
+                if (goes_on && (copies_a(i) || copies_b)) barrier_arrive_after_copies(shared_.full[stage]);
+                sync_warp();
+                if (goes_on) warp_arrives<tile>(shared_.full[stage], lane);
+                ring.advance();
+                if constexpr (maps_groups(tile)) {
+                    if (!tma_takes(tiles_.origin, GroupValues::unpacked(arguments_.a_last).flat))
+                        OddGroups<tile>::load(stage, i, work, tiles_.origin, budget_);
+                }
+                if constexpr (clears_rests(tile)) {
+                    const int last_k = last_k_of<tile>(work);
+                    if (last_k != 0 && i + 1 == slice_.count) RestOfGroups<tile>::clear(stage, last_k, budget_);
+                }
             }
         }
         return budget_;
     }
 
 private:
-    static constexpr bool copies_b = operand_b(tile).has_row_scales(), by_four = loads_scales_by_four(tile);
-    /// k-blocks whose stages are filled together, where the ring is at least twice as deep: swapped tiles become up to
-    /// 16 % faster. Others with one warpgroup become 4 % slower, for they start later.
-    static constexpr int at_once = tile.swap_ab && tile.stages >= 8 && !is_k_grouped(tile) ? 4 : 1;
-
+    static constexpr bool copies_b = operand_b(tile).has_row_scales();
+    /// k-blocks whose stages are filled together, where the ring is at least twice as deep. Four at once are a quarter
+    /// of the places in memory where scales are adjacent along k, and a copy takes some 6 clocks for each
+    /// (docs/tried.md): swapped tiles become up to 14 % faster, others with one warpgroup 4 % slower, for they start
+    /// later.
+    static constexpr int at_once =
+        tile.swap_ab && tile.stages >= 8 && !is_k_grouped(tile) && !copies_b && has_k_major_scales(tile) ? 4 : 1;
     TILEWRIGHT_DEVICE static bool copies_a(int i) { return i % k_blocks_per_scale_copy(tile) == 0; }
 
     TILEWRIGHT_DEVICE void begin_tile(const WorkTile& work) {
@@ -101,45 +121,48 @@ private:
         if constexpr (copies_b) b_ = {b, work.group, work.column, b.rows, slice_, lane};
     }
 
+    /// The copies of what is loaded with the slice's i-th k-block.
+    TILEWRIGHT_DEVICE void start(int stage, int i, int lane) {
+        constexpr int step = k_blocks_per_scale_copy(tile);
+        if (copies_a(i)) a_.template start<step>(shared_.scales_of_a(stage) + lane, arguments_.scales_a);
+        if constexpr (copies_b) b_.template start<1>(shared_.scales_of_b(stage) + lane, arguments_.scales_b);
+    }
+
+    /// The copies of the next four k-blocks, whose stages are empty: each lane's into the stage of its k-block.
+    TILEWRIGHT_DEVICE void start_four() {
+        const int lane = lane_index();
+        int stage = fours_.stage + lane % at_once;
+        if (stage >= tile.stages) stage -= tile.stages;
+        a_.template start<1>(shared_.scales_of_a(stage) + lane / at_once, arguments_.scales_a);
+    }
+
+    TILEWRIGHT_DEVICE int run_in_fours() {
+        for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
+            if (!has_first_) begin_tile(work);
+            for (int left = slice_.count; left > 0; left -= at_once) {
+                const int count = min(left, at_once);
+                if (!has_first_) {
+                    wait_empty(count);
+                    if (budget_ >= 0) start_four();
+                }
+                has_first_ = false;
+                for (int i = 0; i < count; ++i) {
+                    // As in `run`.
+                    if (budget_ >= 0) barrier_arrive_after_copies(shared_.full[fours_.stage]);
+                    sync_warp();
+                    if (budget_ >= 0) warp_arrives<tile>(shared_.full[fours_.stage], lane_index());
+                    fours_.advance();
+                }
+            }
+        }
+        return budget_;
+    }
+
     /// The stages of the next `count` k-blocks.
     TILEWRIGHT_DEVICE void wait_empty(int count) {
-        PipelineState<tile.stages> ring = ring_;
-        for (int j = 0; j < count; ++j, ring.advance()) {
+        PipelineState<tile.stages> ring = fours_;
+        for (int i = 0; i < count; ++i, ring.advance()) {
             barrier_wait(shared_.empty[ring.stage], ring.phase, {budget_, BarrierName::empty, ring.stage});
-        }
-    }
-
-    /// The copies of the tile's k-blocks from the i-th on whose stages are empty.
-    TILEWRIGHT_DEVICE void start(int i) {
-        const int lane = lane_index();
-        int stage = ring_.stage + lane % at_once;
-        if (stage >= tile.stages) stage -= tile.stages;
-        if constexpr (by_four) {
-            if (copies_a(i)) a_.start(shared_.scales_of_a(stage) + lane, warp_threads, arguments_.scales_a);
-        } else {
-            a_.start(shared_.scales_of_a(stage) + lane / at_once, warp_threads / at_once, arguments_.scales_a);
-        }
-        if constexpr (copies_b) {
-            b_.start(shared_.scales_of_b(stage) + lane / at_once, warp_threads / at_once, arguments_.scales_b);
-        }
-    }
-
-    /// At the next stage's full barrier, for the tile's i-th k-block.
-    TILEWRIGHT_DEVICE void arrive(const WorkTile& work, int i) {
-        const int stage = ring_.stage;
-        const bool goes_on = budget_ >= 0;  // after a time-out the phase has all of its arrivals
-        // The phase lacks the arrival below until all lanes have added theirs.
-        if (goes_on && (copies_a(i) || copies_b)) barrier_arrive_after_copies(shared_.full[stage]);
-        sync_warp();
-        if (goes_on) warp_arrives<tile>(shared_.full[stage], lane_index());
-        ring_.advance();
-        if constexpr (maps_groups(tile)) {
-            if (!tma_takes(tiles_.origin, GroupValues::unpacked(arguments_.a_last).flat))
-                OddGroups<tile>::load(stage, i, work, tiles_.origin, budget_);
-        }
-        if constexpr (clears_rests(tile)) {
-            const int last_k = last_k_of<tile>(work);
-            if (last_k != 0 && i + 1 == slice_.count) RestOfGroups<tile>::clear(stage, last_k, budget_);
         }
     }
 
@@ -147,10 +170,10 @@ private:
     const Arguments& arguments_;
     WorkTiles<tile> tiles_;
     KSlice slice_;
-    ScaleCopies<d_rows(tile), by_four ? k_blocks_per_scale_copy(tile) : at_once> a_;
-    ScaleCopies<d_columns(tile), at_once> b_;
-    PipelineState<tile.stages> ring_{.phase = 1};
-    bool has_first_ = false;  // `begin` has started the first tile's first
+    ScaleCopies<d_rows(tile), max(k_blocks_per_scale_copy(tile), at_once)> a_;
+    ScaleCopies<d_columns(tile), 1> b_;
+    PipelineState<tile.stages> fours_{.phase = 1};  // where `run_in_fours` is
+    bool has_first_ = false;                        // `begin` has started the first tile's first
     int budget_ = wait_budget;
 };
 
