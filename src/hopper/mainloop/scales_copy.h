@@ -20,16 +20,16 @@ class ScaleCopies {
 public:
     ScaleCopies() = default;
     /// Rows from `end` on are left as they are, for nothing reads their sums.
-    TILEWRIGHT_DEVICE ScaleCopies(const ScaleView& view, int batch, int row, int end, KSlice slice, int lane)
-        : rows_(min(end - row, size) - lane / k_blocks), k_blocks_(slice.count - lane % k_blocks) {
+    TILEWRIGHT_DEVICE ScaleCopies(const ScaleView& view, int batch, int row, int end, int k_block, int k_end, int lane)
+        : rows_(min(end - row, size) - lane / k_blocks), k_blocks_(k_end - k_block - lane % k_blocks) {
         const i64 index = batch * view.batch_stride + (row + lane / k_blocks) * view.row_stride +
-                          (slice.begin + lane % k_blocks) * view.k_stride;
+                          (k_block + lane % k_blocks) * view.k_stride;
         from_ = static_cast<const float*>(view.data) + index;
     }
 
-    /// Those of the next k-blocks. `to` is the lane's first place, and a row is `step` floats.
+    /// Those of the next k-blocks. The lane's first place is `first`, and a row is `step` floats.
     template <int step>
-    TILEWRIGHT_DEVICE void start(float* to, const ScaleView& view) {
+    TILEWRIGHT_DEVICE void start(float* to, const ScaleView& view, int first) {
         constexpr int rows_at_once = warp_threads / k_blocks;
         const float* from = from_;
         const int rows = k_blocks == 1 || k_blocks_ > 0 ? rows_ : 0;
@@ -37,7 +37,7 @@ public:
         k_blocks_ -= k_blocks;
 #pragma unroll 2
         for (int i = 0; i < size; i += rows_at_once, from += rows_at_once * view.row_stride) {
-            if (i < rows) copy_async(to[i * step], from);
+            if (i < rows) copy_async(to[i * step + first], from);
         }
     }
 
@@ -117,15 +117,16 @@ private:
     TILEWRIGHT_DEVICE void begin_tile(const WorkTile& work) {
         const ScaleView &a = arguments_.scales_a, &b = arguments_.scales_b;
         const int lane = lane_index();
-        a_ = {a, work.batch, work.row, is_k_grouped(tile) ? a.rows : work.row_end, slice_, lane};
-        if constexpr (copies_b) b_ = {b, work.group, work.column, b.rows, slice_, lane};
+        const int k_end = at_once > 1 ? slice_.begin + slice_.count : a.k_blocks;
+        a_ = {a, work.batch, work.row, is_k_grouped(tile) ? a.rows : work.row_end, slice_.begin, k_end, lane};
+        if constexpr (copies_b) b_ = {b, work.group, work.column, b.rows, slice_.begin, b.k_blocks, lane};
     }
 
     /// The copies of what is loaded with the slice's i-th k-block.
     TILEWRIGHT_DEVICE void start(int stage, int i, int lane) {
         constexpr int step = k_blocks_per_scale_copy(tile);
-        if (copies_a(i)) a_.template start<step>(shared_.scales_of_a(stage) + lane, arguments_.scales_a);
-        if constexpr (copies_b) b_.template start<1>(shared_.scales_of_b(stage) + lane, arguments_.scales_b);
+        if (copies_a(i)) a_.template start<step>(shared_.scales_of_a(stage), arguments_.scales_a, lane);
+        if constexpr (copies_b) b_.template start<1>(shared_.scales_of_b(stage), arguments_.scales_b, lane);
     }
 
     /// The copies of the next four k-blocks, whose stages are empty: each lane's into the stage of its k-block.
@@ -133,7 +134,7 @@ private:
         const int lane = lane_index();
         int stage = fours_.stage + lane % at_once;
         if (stage >= tile.stages) stage -= tile.stages;
-        a_.template start<1>(shared_.scales_of_a(stage) + lane / at_once, arguments_.scales_a);
+        a_.template start<1>(shared_.scales_of_a(stage), arguments_.scales_a, lane / at_once);
     }
 
     TILEWRIGHT_DEVICE int run_in_fours() {
