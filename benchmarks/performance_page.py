@@ -52,8 +52,9 @@ def shape(words: str) -> str:
 
 
 def run_of(rows: list[Row], options: str) -> list[Row]:
-    """The rows of `tilewright bench --backend hopper OPTIONS`."""
-    return [row for row in rows if row["command"] == f"tilewright bench --backend hopper {options} --json benchmarks/results/h200.jsonl"]
+    """The rows of `tilewright bench --backend hopper OPTIONS`, with a peer or without."""
+    command = f"tilewright bench --backend hopper {options} --json benchmarks/results/h200.jsonl"
+    return [row for row in rows if row["command"].replace(" --peers", "") == command]
 
 
 def source() -> str:
