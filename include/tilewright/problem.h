@@ -1,6 +1,6 @@
 // A call, described: operands, output, layout, grouping, options. `validate` finds every mistake before anything runs.
 //
-//     D[m, n] = C[m, n] + alpha * sum over k of  a(m, k) * b(n, k)
+//     D[m, n] = C[m, n] + alpha * sum over k of  a(m, k) * b(n, k)      or bias[n] in place of C[m, n]
 //     a(m, k) = A[m, k] * scale of the block of (m, k), b(n, k) likewise
 #pragma once
 
@@ -123,6 +123,9 @@ struct Problem {
     Operand b{};  // weights
     Tensor d{};   // bf16, f16 or f32; shares no memory with the inputs, and has an address for each element
     Tensor c{};   // same format and shape as d; may be the same memory with the same strides; not given: zero
+    /// One number for each column of D, f32 or bf16, in place of c: added in f32 before the one rounding, with c's
+    /// arithmetic. [n], the same for all groups, or [g, n] where b has a group dimension. Not for k-grouped calls.
+    Tensor bias{};
     float alpha = 1.0F;
     Layout layout = Layout::nt;
     Groups groups{};

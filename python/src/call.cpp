@@ -75,7 +75,7 @@ Call::Call(nb::handle a, nb::handle b, const GroupOptions& groups, const CallOpt
     problem.alpha = options.alpha;
     problem.expected_m = groups.expected_m;
     problem.sm_limit = options.sm_limit;
-    arrays.reserve(5);  // a, b, sizes, d, c
+    arrays.reserve(6);  // a, b, sizes, d, c, bias
     problem.a = operand_of(a, "a", arrays);
     problem.b = operand_of(b, "b", arrays);
     problem.groups.grouping = groups.grouping;
@@ -89,6 +89,10 @@ Call::Call(nb::handle a, nb::handle b, const GroupOptions& groups, const CallOpt
     if (options.c.is_valid()) {
         arrays.push_back(view(options.c, {.operand = "c", .format = problem.d.format, .only_codes = true}));
         problem.c = arrays.back().tensor;
+    }
+    if (options.bias.is_valid()) {
+        arrays.push_back(view(options.bias, {.operand = "bias", .format = Format::bf16, .only_codes = true}));
+        problem.bias = arrays.back().tensor;
     }
 }
 

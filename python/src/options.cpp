@@ -56,6 +56,7 @@ constexpr std::array common_keywords{
                         o.out_dtype = output_format(v, "out_dtype");
                     }},
     Keyword<Common>{"c", [](Common& o, nb::handle v) { o.c = given_or_null(v); }},
+    Keyword<Common>{"bias", [](Common& o, nb::handle v) { o.bias = given_or_null(v); }},
     Keyword<Common>{"alpha", [](Common& o, nb::handle v) { o.alpha = number(v, "alpha"); }},
     Keyword<Common>{"accumulation",
                     [](Common& o, nb::handle v) { o.accumulation = word(all_accumulations, v, "accumulation"); }},

@@ -22,6 +22,7 @@ struct CallOptions {
     nb::handle out{};                   // null: a new array
     std::optional<Format> out_dtype{};  // bf16 for a new array, the array's own for `out`
     nb::handle c{};                     // null: nothing is added
+    nb::handle bias{};                  // null: none
     float alpha = 1;
     Accumulation accumulation = Accumulation::promoted;
     Arithmetic arithmetic = Arithmetic::fast;

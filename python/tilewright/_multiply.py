@@ -11,11 +11,13 @@ out: where D goes, bfloat16, float16 or float32; without it a new array of out_d
     other libraries on a GPU need `out`.
 out_dtype: "bf16", "f16" or "f32", their full names ("float32"), or such a dtype of numpy, ml_dtypes or torch, for a new array; with `out`, what its elements are where its dtype does not say.
 c: added in float32 before the one rounding of D; of D's dtype and shape; may be `out` itself.
+bias: a number for each column of D, added as c is, in its place: float32 or bfloat16, [n], or where b has groups [g, n],
+    one for each group. Not of `k_grouped_gemm`.
 alpha: D = C + alpha * A B^T, a number within float32's range.
 arithmetic: of the CPU: "fast", in whatever order is fastest, or "bit_exact", the bits that a Hopper GPU returns.
     "hopper", the earlier name of "bit_exact", is still taken.
 accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
-reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c only. None: what
+reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c (or bias) only. None: what
     `set_invariant` chose for the process, "repeatable" at first.
 threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call, with D written in part. After
     os.fork() in a process that had computed on several threads, the child can use threads=1 only: threads do not

@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     out: Array | None
     out_dtype: OutputFormat | None
     c: Array | None
+    bias: Array | None
     alpha: float
     accumulation: Accumulation
     arithmetic: Arithmetic
@@ -56,6 +57,7 @@ DEFAULTS: Options = {
     "out": None,
     "out_dtype": None,
     "c": None,
+    "bias": None,
     "alpha": 1.0,
     "accumulation": "promoted",
     "arithmetic": "fast",

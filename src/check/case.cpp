@@ -113,6 +113,11 @@ Tensor output_tensor(const CaseSpec& spec, const Gaps& gaps) {
     return strided(spec.output, with_group(output_has_groups(spec.grouping), spec.groups, spec.m, spec.n), gaps);
 }
 
+Tensor bias_tensor(const CaseSpec& spec) {
+    const bool each = has_groups(spec.grouping, Side::b) && !spec.shared_bias;
+    return strided(spec.bias_format, each ? Dims{spec.groups, spec.n} : Dims{spec.n}, spec.bias_gaps);
+}
+
 std::string impossible_packing(const CaseSpec& spec, Side side) {
     const Tensor values = value_tensor(spec, side);
     if (values.format != Format::e2m1) return {};
@@ -130,6 +135,8 @@ std::string impossible_packing(const CaseSpec& spec, Side side) {
 std::string impossible(const CaseSpec& spec) {
     if (spec.m < 0 || spec.n < 0 || spec.k < 0 || spec.groups < 0) return "sizes are not negative";
     if (spec.in_place && !spec.with_c) return "in_place needs with_c";
+    if (spec.with_bias && (spec.with_c || is_k_grouped(spec.grouping)))
+        return "a bias takes the place of C of groups of m";
     for (Side side : {Side::a, Side::b}) {
         if (std::string reason = impossible_packing(spec, side); !reason.empty()) return reason;
     }
@@ -162,6 +169,7 @@ Case::Case(const CaseSpec& spec) : spec_(spec) {
     fill_operand(spec_, g, gemms_, Side::a);
     fill_operand(spec_, g, gemms_, Side::b);
     if (spec_.with_c) fill_c();
+    if (spec_.with_bias) fill_bias();
     pristine_.assign(output_.with_guards().begin(), output_.with_guards().end());
     for (Input& input : inputs_) input.hash = hash(input.memory.with_guards());
 }
@@ -205,6 +213,7 @@ void Case::place_output() {
     problem_.d = d;
     if (spec_.in_place) problem_.c = d;
     if (spec_.with_c && !spec_.in_place) problem_.c = place("c", output_tensor(spec_, spec_.c_gaps));
+    if (spec_.with_bias) problem_.bias = place("bias", bias_tensor(spec_));
 }
 
 void Case::fill_c() {
@@ -215,6 +224,17 @@ void Case::fill_c() {
                 formats::store(g.c.data, g.output, output_index(g.c, gemm.group, row, column),
                                c_value(spec_, gemm.group, row, column));
             }
+        }
+    }
+}
+
+/// Of groups with rows: nothing reads that of another.
+void Case::fill_bias() {
+    const Geometry g = geometry();
+    for (const GroupGemm& gemm : gemms_) {
+        for (std::int64_t column = 0; column < g.n; ++column) {
+            formats::store(g.c.data, g.addend(), output_index(g.c, gemm.group, 0, column),
+                           c_value(spec_, spec_.shared_bias ? 0 : gemm.group, 0, column));
         }
     }
 }

@@ -71,7 +71,10 @@ struct CaseSpec {
     std::uint64_t seed = 1;
     bool with_c = false;
     bool in_place = false;  // with C: C is D
-    float alpha = 1.0F;     // exact distributions: a power of two or a small integer
+    bool with_bias = false;
+    bool shared_bias = false;  // of groups of b: [n], not [g, n]
+    Format bias_format = Format::bf16;
+    float alpha = 1.0F;  // exact distributions: a power of two or a small integer
     Accumulation accumulation = Accumulation::promoted;
     Arithmetic arithmetic = Arithmetic::fast;
     Reproducibility reproducibility = Reproducibility::repeatable;
@@ -82,6 +85,7 @@ struct CaseSpec {
     Gaps b_scale_gaps{};
     Gaps c_gaps{};
     Gaps d_gaps{};
+    Gaps bias_gaps{};                  // after an element and, between groups, a row
     bool a_scales_transposed = false;  // blocks of one k next to each other, as the GPU likes them
     bool b_scales_transposed = false;
     FarScales far_scales{};      // of weights in MXFP4
@@ -136,6 +140,7 @@ private:
     void place_sizes();
     void place_output();
     void fill_c();
+    void fill_bias();
     std::string output_damage() const;
     std::string describe_offset(std::int64_t offset) const;
 

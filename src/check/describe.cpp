@@ -88,6 +88,9 @@ std::string describe(const CaseSpec& spec) {
     line.field("seed", spec.seed);
     line.flag("with_c", spec.with_c);
     line.flag("in_place", spec.in_place);
+    line.flag("with_bias", spec.with_bias);
+    line.flag("shared_bias", spec.shared_bias);
+    if (spec.bias_format != Format::bf16) line.field("bias_format", tilewright::name(spec.bias_format));
     if (spec.alpha != 1.0F) line.field("alpha", spec.alpha);
     if (spec.accumulation != Accumulation::promoted) line.word(tilewright::name(spec.accumulation));
     if (spec.arithmetic != Arithmetic::fast) line.word(tilewright::name(spec.arithmetic));
@@ -98,6 +101,7 @@ std::string describe(const CaseSpec& spec) {
     line.gaps("b_scale_gaps", spec.b_scale_gaps);
     line.gaps("c_gaps", spec.c_gaps);
     line.gaps("d_gaps", spec.d_gaps);
+    line.gaps("bias_gaps", spec.bias_gaps);
     line.flag("a_scales_transposed", spec.a_scales_transposed);
     line.flag("b_scales_transposed", spec.b_scales_transposed);
     if (spec.far_scales.one_row_in > 0) {

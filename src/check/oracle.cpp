@@ -196,7 +196,7 @@ private:
     double c_at(std::int64_t i, std::int64_t j) const {
         if (g_.c.data == nullptr) return 0;
         const std::int64_t row = region_.gemm.row_begin + region_.row + i;
-        return formats::load(g_.c.data, g_.output, output_index(g_.c, region_.gemm.group, row, region_.column + j));
+        return formats::load(g_.c.data, g_.addend(), output_index(g_.c, region_.gemm.group, row, region_.column + j));
     }
 
     void finish() {

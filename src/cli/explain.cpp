@@ -31,6 +31,7 @@ struct ExplainArguments {
     bool unpromoted = false;
     bool invariant = false;
     bool with_c = false;
+    bool with_bias = false;
     int wide_rows = 0;
     bool unpacked = false;
     bool all = false;
@@ -61,6 +62,7 @@ ProblemSizes sizes_of(const ExplainArguments& arguments) {
             .expected_m = arguments.expected_m,
             .sm_limit = arguments.sms,
             .with_c = arguments.with_c,
+            .with_bias = arguments.with_bias,
             .accumulation = arguments.unpromoted ? Accumulation::unpromoted : Accumulation::promoted,
             .reproducibility = arguments.invariant ? Reproducibility::invariant : Reproducibility::repeatable,
             .wide_rows = arguments.wide_rows};
@@ -128,6 +130,7 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
     command.add_flag("--invariant", arguments.invariant, "Bits that depend on an element's row and column only");
     command.add_flag("--with-c", arguments.with_c, "D = C + A B");
+    command.add_flag("--with-bias", arguments.with_bias, "D = bias + A B, a bf16 bias for each column and group");
     command
         .add_option("--wide-rows", arguments.wide_rows,
                     "MXFP4 weights: the scales of one row in so many differ by more than 2^11; 0: of none")

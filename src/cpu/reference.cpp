@@ -34,7 +34,7 @@ double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t 
     const std::int64_t a_row = gemm.row_begin + row;
     double c = 0;
     if (g.c.data != nullptr) {
-        c = formats::load(g.c.data, g.output, output_index(g.c, gemm.group, a_row, column));
+        c = formats::load(g.c.data, g.addend(), output_index(g.c, gemm.group, a_row, column));
     }
     if (gemm.k_count == 0) return c;  // also with infinite scales
 

@@ -96,7 +96,7 @@ bool Runtime::repeat(const Problem& problem, const InStream& order, const Worksp
                (call.problem.alpha == 1) == (problem.alpha == 1) && serves(workspace, call.workspace);
     });
     if (known == nullptr) return false;
-    known->ready.arguments.alpha = problem.alpha;
+    if (known->ready.arguments.k > 0) known->ready.arguments.alpha = problem.alpha;  // else D is C, or zeros
     known->device->launch(known->ready, order);
     return true;
 }

@@ -28,7 +28,7 @@ inline bool same_kind(const Operand& x, const Operand& y) {
 /// All but the addresses and alpha.
 inline bool same_kind(const Problem& x, const Problem& y) {
     return same_kind(x.a, y.a) && same_kind(x.b, y.b) && same_kind(x.d, y.d) && same_kind(x.c, y.c) &&
-           x.layout == y.layout && x.groups.grouping == y.groups.grouping &&
+           same_kind(x.bias, y.bias) && x.layout == y.layout && x.groups.grouping == y.groups.grouping &&
            same_kind(x.groups.sizes, y.groups.sizes) && x.groups.alignment == y.groups.alignment &&
            x.groups.index_alignment == y.groups.index_alignment && x.accumulation == y.accumulation &&
            x.arithmetic == y.arithmetic && x.reproducibility == y.reproducibility && x.sm_limit == y.sm_limit &&
@@ -50,7 +50,8 @@ inline bool same_addresses(const Problem& x, const Problem& y) {
     return x.d.data == y.d.data && x.a.values.data == y.a.values.data && x.b.values.data == y.b.values.data &&
            x.a.scales.data == y.a.scales.data && x.b.scales.data == y.b.scales.data &&
            x.a.tensor_scale.data == y.a.tensor_scale.data && x.b.tensor_scale.data == y.b.tensor_scale.data &&
-           x.c.data == y.c.data && x.b.packed.data == y.b.packed.data && x.groups.sizes.data == y.groups.sizes.data;
+           x.c.data == y.c.data && x.bias.data == y.bias.data && x.b.packed.data == y.b.packed.data &&
+           x.groups.sizes.data == y.groups.sizes.data;
 }
 
 }  // namespace tilewright::cuda

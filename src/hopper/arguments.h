@@ -33,7 +33,7 @@ enum class OutputFormat : u8 { bf16, f16, f32 };
 constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
 struct OutputView {
-    void* data;  // null: C is not given
+    void* data;  // null: neither C nor a bias is given
     i64 batch_stride;
     i64 row_stride;
     i64 column_stride;
@@ -188,10 +188,11 @@ struct Arguments {
     ScaleView scales_a;
     ScaleView scales_b;
     OutputView output;
-    OutputView addend;  // C
+    OutputView addend;  // C, or the bias, whose row stride is 0; its matrices are those of B
     OutputFormat format;
     bool stored_by_tma;
     bool scales_by_tma;
+    OutputFormat addend_format;  // here, where no other member moves for it
     float alpha;
     int m;
     int n;

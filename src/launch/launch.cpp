@@ -112,7 +112,9 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.output = output_view(g.d);
     result.addend = output_view(g.c);
     result.format = output_format(g.output);
-    result.alpha = g.alpha;
+    result.addend_format = output_format(g.addend());
+    // Without any k the sums are 0, and -1 * 0 + C is C to the sign of its zeros.
+    result.alpha = g.k > 0 ? g.alpha : g.c.data != nullptr ? -1.0F : 1.0F;
     result.m = static_cast<int>(g.m);
     result.n = static_cast<int>(g.n);
     result.k = static_cast<int>(g.k);

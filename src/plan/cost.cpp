@@ -213,7 +213,8 @@ double compulsory_bytes(const Workload& work) {
     const double a_rows = shared_operands ? static_cast<double>(work.rows) : work.total_rows;
     const double b_rows = shared_operands ? columns : products * columns;
     return operand_bytes(work.recipe.a, a_rows, work.total_k, products) +
-           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1);
+           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1) +
+           work.bias_bytes;
 }
 
 double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }

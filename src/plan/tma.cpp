@@ -92,8 +92,8 @@ bool tiles_begin_aligned(const Geometry& g, const hopper::Tile& tile) {
 
 bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
-    if (!can_store_by_tma(tile, bytes) || (g.c.data != nullptr && !(stores_f32(tile) && copies_rows(g, g.c))))
-        return false;
+    const bool loads_c = stores_f32(tile) && !g.bias && copies_rows(g, g.c);
+    if (!can_store_by_tma(tile, bytes) || (g.c.data != nullptr && !loads_c)) return false;
     // TMA writes 16 bytes at a time: the end of a row that is no multiple of them overwrites what follows it (seen on
     // an H200 in poisoned borders; loads do stop at the element).
     return g.n * bytes % 16 == 0 && copies_rows(g, g.d);

@@ -111,9 +111,13 @@ Workload describe(const Problem& problem, const Geometry& call) {
     work.adds_c = problem.c.given();
     work.sm_limit = problem.sm_limit;
     expect_sizes(problem, g, work);
+    if (problem.bias.given()) {
+        work.bias_bytes = static_cast<double>(work.products) * static_cast<double>(work.columns) * bits(g.addend()) / 8;
+    }
     // A problem of sizes alone has no address for C, but adds it all the same: one that TMA takes.
     alignas(tma_alignment) static char some_memory = 0;
-    if (work.adds_c && g.c.data == nullptr) work.geometry.c.data = &some_memory;
+    const bool adds = problem.c.given() || problem.bias.given();
+    if (adds && g.c.data == nullptr) work.geometry.c.data = &some_memory;
     work.key = key_of(problem, g, work);
     return work;
 }

@@ -25,7 +25,8 @@ struct Workload {
     Reproducibility reproducibility = Reproducibility::repeatable;
     Format output = Format::bf16;
     bool adds_c = false;
-    bool hinted = false;  // masked: rows is what the caller expects (hints.h)
+    double bias_bytes = 0;  // of all products; 0: no bias
+    bool hinted = false;    // masked: rows is what the caller expects (hints.h)
     int sm_limit = 0;
     std::int64_t products = 1;  // that have any row of D
     std::int64_t rows = 0;      // of each

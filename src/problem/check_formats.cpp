@@ -124,6 +124,7 @@ void check_formats(const Problem& p, Findings& findings) {
                       .expected = std::string(name(p.d.format)),
                       .advice = "c has the format of d"});
     }
+    check_format("bias", p.bias, {Format::f32, Format::bf16}, findings);
     if (takes_sizes(p.groups.grouping)) {
         check_format("groups.sizes", p.groups.sizes, {Format::i32, Format::i64}, findings);
     }

@@ -36,6 +36,13 @@ Expectation expect_b(const Problem& p) {
 Expectation expect_output(const Problem& p, std::string_view operand, const Tensor& tensor) {
     return {.named = {operand, &tensor}, .axes = axes_of_d(p), .purpose = std::string(name(p.groups.grouping))};
 }
+/// [n], or [g, n] where b has groups: as many dimensions as were given, if that may be.
+Expectation expect_bias(const Problem& p) {
+    const bool each = has_group_dimension_b(p.groups.grouping) && p.bias.shape.rank() != 1;
+    return {.named = {"bias", &p.bias},
+            .axes = each ? Axes{Axis::groups, Axis::n} : Axes{Axis::n},
+            .purpose = std::string(name(p.groups.grouping))};
+}
 Expectation expect_sizes(const Problem& p) {
     return {.named = {"groups.sizes", &p.groups.sizes},
             .axes = axes_of_sizes(p),
@@ -115,6 +122,25 @@ void check_one(const Expectation& e, const Sizes& sizes, Findings& findings) {
                   .advice = std::move(advice)});
 }
 
+/// In place of c, and not for groups of k.
+void check_bias(const Problem& p, const Sizes& sizes, Findings& findings) {
+    if (!p.bias.given()) return;
+    if (is_k_grouped(p.groups.grouping)) {
+        findings.add({.operand = "bias",
+                      .given = to_string(p.bias.shape),
+                      .expected = "nothing for " + std::string(name(p.groups.grouping)),
+                      .advice = "pass it as c, with a stride of 0 along m"});
+        return;
+    }
+    if (p.c.given()) {
+        findings.add({.operand = "bias",
+                      .given = to_string(p.bias.shape) + " next to c",
+                      .expected = "one of bias and c",
+                      .advice = "add the bias to c before"});
+    }
+    check_one(expect_bias(p), sizes, findings);
+}
+
 /// k_grouped_flat: where the rows of a group are follows from its k alone.
 void check_flat(const Expectation& e, Findings& findings) {
     const Tensor& tensor = e.tensor();
@@ -162,6 +188,7 @@ void check_shapes(const Problem& p, const Sizes& sizes, Findings& findings) {
     check_one(expect_b(p), sizes, findings);
     check_one(expect_output(p, "d", p.d), sizes, findings);
     if (p.c.given()) check_one(expect_output(p, "c", p.c), sizes, findings);
+    check_bias(p, sizes, findings);
     if (p.groups.grouping == Grouping::k_grouped_flat) {
         if (!a_is_transposed(p.layout)) check_flat(expect_a(p), findings);
         if (!b_is_transposed(p.layout)) check_flat(expect_b(p), findings);

@@ -31,7 +31,7 @@ struct Sizes {
 };
 Sizes sizes_of(const Problem& problem);
 
-/// a.values, b.values, d, c and groups.sizes: there or not, ranks, and sizes that must agree.
+/// a.values, b.values, d, c, bias and groups.sizes: there or not, ranks, and sizes that must agree.
 void check_shapes(const Problem& problem, const Sizes& sizes, Findings& findings);
 
 /// The numbers in groups.sizes, which are read where they are in host memory. Needs a call without other findings.

@@ -13,9 +13,10 @@ std::string either(const std::vector<std::string>& words) {
     return text;
 }
 
-std::array<NamedTensor, 9> tensors_of(const Problem& p) {
+std::array<NamedTensor, 10> tensors_of(const Problem& p) {
     return {{{"d", &p.d},
              {"c", &p.c},
+             {"bias", &p.bias},
              {"a.values", &p.a.values},
              {"a.scales", &p.a.scales},
              {"a.tensor_scale", &p.a.tensor_scale},

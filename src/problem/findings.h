@@ -30,7 +30,7 @@ struct NamedTensor {
 };
 
 /// All tensors that a call can have, given or not; d first, because the others are compared with it.
-std::array<NamedTensor, 9> tensors_of(const Problem& problem);
+std::array<NamedTensor, 10> tensors_of(const Problem& problem);
 
 /// Given, of a rank that is kept, without negative sizes.
 bool has_sound_shape(const Tensor& tensor);

@@ -54,6 +54,15 @@ OutputGeometry output_geometry(const Tensor& tensor) {
             .column_stride = tensor.strides[first + 1]};
 }
 
+/// Groups of rows of D share a matrix of D, but each has a bias.
+OutputGeometry bias_geometry(const Tensor& bias) {
+    const int last = bias.shape.rank() - 1;
+    return {.data = bias.data,
+            .group_stride = last == 1 && bias.shape[0] > 1 ? bias.strides[0] : 0,
+            .row_stride = 0,
+            .column_stride = bias.strides[last]};
+}
+
 std::int64_t blocks(std::int64_t k, int block) { return block == 0 ? 0 : ceil_div<std::int64_t>(k, block); }
 
 std::int64_t begin_block(const OperandGeometry& operand, std::int64_t k) {
@@ -220,7 +229,8 @@ Geometry geometry(const Problem& p) {
     if (has_group_dimension_b(grouping)) g.groups = p.b.values.shape[0];
     g.output = p.d.format;
     g.d = output_geometry(p.d);
-    g.c = output_geometry(p.c);
+    g.c = p.bias.given() ? bias_geometry(p.bias) : output_geometry(p.c);
+    if (p.bias.given()) g.bias = p.bias.format;
     g.alpha = p.alpha;
     g.accumulation = p.accumulation;
     g.grouping = p.groups;

@@ -5,6 +5,7 @@
 #include <tilewright/problem.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace tilewright {
@@ -48,7 +49,7 @@ struct OperandGeometry {
 };
 
 struct OutputGeometry {
-    void* data = nullptr;  // null: C is not given
+    void* data = nullptr;  // null: neither C nor a bias is given
     std::int64_t group_stride = 0;
     std::int64_t row_stride = 0;
     std::int64_t column_stride = 0;
@@ -64,9 +65,13 @@ struct Geometry {
     Format output = Format::bf16;
     OutputGeometry d;
     OutputGeometry c;
+    std::optional<Format> bias;  // given: c is a bias, one row for all rows, and its groups are those of b
     float alpha = 1;
     Accumulation accumulation = Accumulation::promoted;
     Groups grouping;
+
+    /// Of c.
+    Format addend() const { return bias.value_or(output); }
 };
 
 /// Where a GEMM reads an operand.

@@ -63,6 +63,10 @@ Problem problem_of(const ProblemSizes& sizes) {
                            scale_shape(b.granularity, sizes.n, has_group_dimension_b(sizes.grouping), sizes));
     problem.d = row_major(no_memory, sizes.output, shape_of(axes_of_d(problem), sizes));
     if (sizes.with_c) problem.c = problem.d;
+    if (sizes.with_bias) {
+        const bool grouped = has_group_dimension_b(sizes.grouping);
+        problem.bias = row_major(no_memory, Format::bf16, grouped ? Dims{sizes.groups, sizes.n} : Dims{sizes.n});
+    }
     if (takes_sizes(sizes.grouping)) {
         problem.groups.sizes = row_major(no_memory, Format::i32, shape_of(axes_of_sizes(problem), sizes));
     }

@@ -19,6 +19,7 @@ struct ProblemSizes {
     std::int64_t expected_m = 0;
     int sm_limit = 0;
     bool with_c = false;
+    bool with_bias = false;  // bf16, one for each group of b
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
     /// Packed weights: one row in so many is wide, with two windows of scales in each 128 of k; 0: none.

@@ -68,7 +68,10 @@ check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
     set_small_sizes(spec);
     spec.distribution = distribution_of_turn(turn);
     spec.seed = turn + 1;
-    spec.with_c = turn % 3 == 1;
+    spec.with_bias = turn % 5 == 2 && !is_k_grouped(spec.grouping);
+    spec.shared_bias = spec.with_bias && turn % 2 == 1;
+    if (turn % 3 == 0) spec.bias_format = Format::f32;
+    spec.with_c = turn % 3 == 1 && !spec.with_bias;
     spec.in_place = spec.with_c && turn % 2 == 1;
     spec.alpha = turn % 4 == 3 ? 0.5F : 1.0F;
     if (turn % 2 == 1 && !is_k_grouped(spec.grouping)) spec.far_scales = {.one_row_in = 4, .spread = 24};

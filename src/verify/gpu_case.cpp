@@ -24,6 +24,7 @@ void for_each_tensor(Problem& problem, const Function& function) {
     function("b.tensor_scale", problem.b.tensor_scale);
     function("groups.sizes", problem.groups.sizes);
     function("c", problem.c);
+    function("bias", problem.bias);
     function("d", problem.d);
 }
 

@@ -62,6 +62,12 @@ TEST(Damage, NamesInputs) {
     expect("b.scales", [](const Problem& p) { return p.b.scales.data; });
     expect("groups.sizes", [](const Problem& p) { return p.groups.sizes.data; });
     expect("c", [](const Problem& p) { return p.c.data; });
+    CaseSpec spec = masked;
+    spec.with_c = false;
+    spec.with_bias = true;
+    Case test_case(spec);
+    *static_cast<std::byte*>(test_case.problem().bias.data) ^= std::byte{1};
+    EXPECT_EQ(test_case.damage(), "bias: an input, or its surroundings, was written");
 }
 
 TEST(Damage, UnusedInputsArePoisoned) {

@@ -51,12 +51,15 @@ CaseSpec varied(const Recipe& recipe, Grouping grouping, int number) {
             .seed = static_cast<std::uint64_t>(number),
             .with_c = number % 7 < 2,
             .in_place = number % 7 == 0,
+            .with_bias = number % 7 == 3 && !is_k_grouped(grouping),
+            .bias_format = number % 2 == 0 ? Format::bf16 : Format::f32,
             .a_gaps = {.row = 2, .group = 4},
             .b_gaps = {.row = 4, .group = 2},
             .a_scale_gaps = {.element = 1, .row = 3, .group = 2},
             .b_scale_gaps = {.row = 1, .group = 2},
             .c_gaps = {.row = 3, .group = 5},
             .d_gaps = {.row = 5, .group = 7},
+            .bias_gaps = {.element = 2, .row = 3},
             .a_scales_transposed = number % 2 == 0,
             .b_scales_transposed = number % 3 == 0,
             .shared_scales = number % 11 == 0,
@@ -216,6 +219,8 @@ TEST(Case, RefusesWhatCannotBe) {
     EXPECT_THROW(
         Case({.grouping = Grouping::m_grouped_offsets, .m = 4, .n = 4, .k = 32, .groups = 2, .group_sizes = {3, 2}}),
         std::invalid_argument);
+    EXPECT_NE(impossible({.grouping = Grouping::k_grouped, .m = 4, .n = 4, .k = 32, .with_bias = true}), "");
+    EXPECT_NE(impossible({.m = 4, .n = 4, .k = 32, .with_c = true, .with_bias = true}), "");
     EXPECT_NE(impossible({.recipe = mxfp4, .m = 4, .n = 4, .k = 33}), "");
 }
 

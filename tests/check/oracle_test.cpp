@@ -40,6 +40,7 @@ TEST(Oracle, ExactIsTheReferenceToTheBit) {
                             .groups = 3,
                             .seed = static_cast<std::uint64_t>(number),
                             .with_c = number % 3 == 0,
+                            .with_bias = !by_k && number % 3 == 1,
                             .alpha = 0.75F};
         SCOPED_TRACE(describe(spec));
         const Case test_case(spec);

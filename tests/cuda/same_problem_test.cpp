@@ -32,5 +32,19 @@ TEST(SameProblem, EveryPropertyOfPackedWeightsTells) {
     }
 }
 
+TEST(SameProblem, ABiasTells) {
+    float numbers[8] = {};
+    Problem with;
+    with.bias = row_major(static_cast<void*>(numbers), Format::f32, {4});
+    Problem other = with;
+    EXPECT_TRUE(same_kind(with, other) && same_addresses(with, other));
+    other.bias.data = numbers + 4;
+    EXPECT_TRUE(same_kind(with, other));
+    EXPECT_FALSE(same_addresses(with, other));
+    other.bias.format = Format::bf16;
+    EXPECT_FALSE(same_kind(with, other));
+    EXPECT_FALSE(same_kind(with, Problem{}));
+}
+
 }  // namespace
 }  // namespace tilewright::cuda

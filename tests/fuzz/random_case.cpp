@@ -70,8 +70,8 @@ check::Gaps random_gaps(Bytes& bytes) {
 }
 
 void draw_strides(check::CaseSpec& spec, Bytes& bytes) {
-    for (check::Gaps* gaps :
-         {&spec.a_gaps, &spec.b_gaps, &spec.a_scale_gaps, &spec.b_scale_gaps, &spec.c_gaps, &spec.d_gaps}) {
+    for (check::Gaps* gaps : {&spec.a_gaps, &spec.b_gaps, &spec.a_scale_gaps, &spec.b_scale_gaps, &spec.c_gaps,
+                              &spec.d_gaps, &spec.bias_gaps}) {
         *gaps = random_gaps(bytes);
     }
     spec.a_scales_transposed = bytes.one_in(2);
@@ -90,6 +90,9 @@ void draw_options(check::CaseSpec& spec, Bytes& bytes) {
     spec.seed = bytes.word();
     spec.with_c = bytes.one_in(2);
     spec.in_place = spec.with_c && bytes.one_in(2);
+    spec.with_bias = !spec.with_c && !is_k_grouped(spec.grouping) && bytes.one_in(2);
+    spec.shared_bias = spec.with_bias && bytes.one_in(4);
+    if (spec.with_bias) spec.bias_format = bytes.pick({Format::f32, Format::bf16});
     spec.alpha = check::is_exact(spec.distribution) ? bytes.pick({1.0F, 2.0F, 0.5F, -1.0F})
                                                     : bytes.pick({1.0F, 0.0F, -1.0F, 0.37F, 1e-3F, 300.0F});
     const auto along_k = k_block(spec.recipe.a.granularity) + k_block(spec.recipe.b.granularity);
@@ -144,7 +147,8 @@ void RandomCase::repeat_inputs(Bytes& bytes) {
                                            {"b.values", &p.b.values},
                                            {"a.scales", &p.a.scales},
                                            {"b.scales", &p.b.scales},
-                                           {"c", &p.c}});
+                                           {"c", &p.c},
+                                           {"bias", &p.bias}});
     if (!input.tensor->given() || (input.tensor == &p.c && case_->spec().in_place)) return;
     const int i = static_cast<int>(bytes.up_to(input.tensor->shape.rank() - 1));
     if (input.tensor->format == Format::e2m1 && input.tensor->strides[i] == 1) return;

@@ -14,7 +14,7 @@ struct Named {
     Tensor* tensor;
 };
 
-std::array<Named, 9> tensors(Problem& p) {
+std::array<Named, 10> tensors(Problem& p) {
     return {{{"a.values", &p.a.values},
              {"a.scales", &p.a.scales},
              {"a.tensor_scale", &p.a.tensor_scale},
@@ -22,6 +22,7 @@ std::array<Named, 9> tensors(Problem& p) {
              {"b.scales", &p.b.scales},
              {"b.tensor_scale", &p.b.tensor_scale},
              {"c", &p.c},
+             {"bias", &p.bias},
              {"d", &p.d},
              {"groups.sizes", &p.groups.sizes}}};
 }
@@ -45,7 +46,7 @@ std::string spoil_tensor(Problem& p, Bytes& bytes) {
     const std::string subject(name);
     switch (bytes.up_to(8)) {
         case 0:
-            if (tensor == &p.c) break;
+            if (tensor == &p.c || tensor == &p.bias) break;
             *tensor = {};
             return subject + " not given";
         case 1:

@@ -77,6 +77,33 @@ TEST(GpuShapes, WithoutKDIsCOrZero) {
     for (const bool with_c : {false, true}) {
         EXPECT_EQ(run_and_compare({.recipe = recipe_of("1x128:128x128"), .m = 70, .n = 130, .with_c = with_c}), "");
     }
+    EXPECT_EQ(run_and_compare({.recipe = recipe_of("row:row"), .m = 70, .n = 130, .with_bias = true, .alpha = 2}), "");
+}
+
+TEST(GpuShapes, Bias) {
+    const CurrentDevice device;
+    for (const char* recipe : {"1x128:128x128", "row:row", "1x128:mxfp4", "bf16:mxfp4", "bf16:nvfp4"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets,
+                                        Grouping::m_grouped_masked, Grouping::m_grouped_indices}) {
+            for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
+                for (const Format bias : {Format::bf16, Format::f32}) {
+                    EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                               .recipe = recipe_of(recipe),
+                                               .output = output,
+                                               .m = 150,
+                                               .n = 202,
+                                               .k = 544,
+                                               .groups = grouping == Grouping::dense ? 1 : 4,
+                                               .with_bias = true,
+                                               .shared_bias = output == Format::f16,
+                                               .bias_format = bias,
+                                               .alpha = bias == Format::bf16 ? 1.0F : -0.75F,
+                                               .bias_gaps = {.element = 1, .row = 3}}),
+                              "");
+                }
+            }
+        }
+    }
 }
 
 TEST(GpuShapes, Unpromoted) {

@@ -42,6 +42,26 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(launched.shared_bytes, shared_bytes(block_scaled_tile()));
 }
 
+TEST(Launch, ABiasIsAnAddendOfItsOwnFormat) {
+    Geometry g = block_scaled(300, 200, 1000);
+    g.c = g.d;
+    EXPECT_EQ(lowered(g, block_scaled_tile(), 132).arguments.addend_format, hopper::OutputFormat::bf16);
+    g.c.row_stride = 0;
+    g.bias = Format::f32;
+    const hopper::Arguments arguments = lowered(g, block_scaled_tile(), 132).arguments;
+    EXPECT_EQ(arguments.addend_format, hopper::OutputFormat::f32);
+    EXPECT_EQ(arguments.addend.row_stride, 0);
+    EXPECT_EQ(arguments.format, hopper::OutputFormat::bf16);
+}
+
+TEST(Launch, WithoutKAlphaLeavesAddendsAsTheyAre) {
+    Geometry g = block_scaled(300, 200, 0);
+    g.alpha = 2.5F;
+    EXPECT_EQ(lowered(g, block_scaled_tile(), 132).arguments.alpha, 1);
+    g.c = g.d;
+    EXPECT_EQ(lowered(g, block_scaled_tile(), 132).arguments.alpha, -1) << "-1 * 0 + -0 is -0";
+}
+
 TEST(Launch, ScaleColumnsLimitTheBlocksOfK) {
     Geometry g = block_scaled(64, 64, 1024);
     g.a.scale_columns = 5;

@@ -184,6 +184,24 @@ TEST(Variant, APlanShowsTheKernelThatRuns) {
     EXPECT_EQ(name(accumulated.tile), "128x128x128 stages=5") << "the tile that ships, not its kernel's stages";
 }
 
+TEST(Variant, ABiasTakesTheGeneralKernel) {
+    ProblemSizes sizes = dense(4096, 7168, 2048);
+    sizes.with_bias = true;
+    EXPECT_EQ(plan(problem_of(sizes)).variant, KernelVariant::general);
+    sizes.output = Format::f32;
+    sizes.recipe = both_row_scaled;
+    EXPECT_EQ(plan(problem_of(sizes)).variant, KernelVariant::general) << "TMA would load a matrix";
+    sizes.m = 1;
+    EXPECT_EQ(plan(problem_of(sizes)).variant, KernelVariant::general) << "a C of one row, but of bf16";
+}
+
+TEST(Variant, ABiasIsReadOnceForEachGroup) {
+    ProblemSizes sizes = dense(4096, 7168, 2048);
+    const std::int64_t without = plan(problem_of(sizes)).cost.memory_bytes;
+    sizes.with_bias = true;
+    EXPECT_EQ(plan(problem_of(sizes)).cost.memory_bytes, without + 2 * 7168);
+}
+
 TEST(ScalesToCopy, AreThoseThatTmaCouldLoad) {
     ProblemSizes sizes = dense(512, 512, 1024);
     sizes.recipe = both_row_scaled;

@@ -44,6 +44,23 @@ Row rows(std::int64_t group, std::int64_t begin, std::int64_t count) { return {g
 
 using Rows = std::vector<Row>;
 
+TEST(Geometry, ABiasIsACOfOneRowForEachGroupOfB) {
+    Problem p = sample({.grouping = Grouping::m_grouped_offsets, .output = Format::f16});
+    p.bias = placed(Format::f32, {4, 256});
+    Geometry g = geometry(p);
+    EXPECT_EQ(g.c.data, p.bias.data);
+    EXPECT_EQ(g.addend(), Format::f32);
+    EXPECT_EQ(output_index(g.c, 2, 17, 5), 2 * 256 + 5);
+    p.bias = placed(Format::bf16, {256});
+    p.bias.strides = {3};
+    g = geometry(p);
+    EXPECT_EQ(g.addend(), Format::bf16);
+    EXPECT_EQ(output_index(g.c, 2, 17, 5), 15) << "the groups share it";
+    p.bias = {};
+    p.c = p.d;
+    EXPECT_EQ(geometry(p).addend(), Format::f16);
+}
+
 TEST(Gemms, Dense) {
     EXPECT_EQ(rows_of(sample({})), (Rows{rows(0, 0, 64)}));
     EXPECT_EQ(rows_of(sample({.m = 0})), Rows{});

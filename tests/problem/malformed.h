@@ -28,5 +28,6 @@ std::vector<Malformed> malformed_memory();
 std::vector<Malformed> malformed_options();
 std::vector<Malformed> malformed_hopper();
 std::vector<Malformed> malformed_packed();
+std::vector<Malformed> malformed_bias();
 
 }  // namespace tilewright::test

@@ -13,8 +13,9 @@ namespace {
 
 std::vector<Malformed> all_malformed() {
     std::vector<Malformed> all;
-    for (auto table : {malformed_shapes, malformed_groups, malformed_scales, malformed_block_scales, malformed_formats,
-                       malformed_strides, malformed_memory, malformed_options, malformed_hopper, malformed_packed}) {
+    for (auto table :
+         {malformed_shapes, malformed_groups, malformed_scales, malformed_block_scales, malformed_formats,
+          malformed_strides, malformed_memory, malformed_options, malformed_hopper, malformed_packed, malformed_bias}) {
         for (Malformed& row : table()) all.push_back(std::move(row));
     }
     return all;

@@ -60,7 +60,7 @@ void write_outputs(const TileSums& tile) {
             float value = alpha * sum;
             if (g.c.data != nullptr) {
                 const auto c =
-                    static_cast<float>(formats::load(g.c.data, g.output, output_index(g.c, gemm.group, row, column)));
+                    static_cast<float>(formats::load(g.c.data, g.addend(), output_index(g.c, gemm.group, row, column)));
                 value = gemm.k_count == 0 ? c : std::fma(alpha, sum, c);
             } else if (gemm.k_count == 0) {
                 value = 0;

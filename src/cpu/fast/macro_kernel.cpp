@@ -213,6 +213,7 @@ void write_tile(const Call& call, const MacroTile& tile, TileView& view, ThreadM
     const OutputJob job{.format = call.geometry.output,
                         .d = place(call.geometry.d, product),
                         .c = place(call.geometry.c, product),
+                        .addend = call.geometry.addend(),
                         .rows = packed.rows,
                         .first_column = tile.first_column,
                         .columns = tile.columns,

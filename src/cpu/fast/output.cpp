@@ -20,31 +20,31 @@ float round_to_odd(double value) {
     return settled ? nearest : __builtin_bit_cast(float, neighbour);
 }
 
-std::byte* address(const OutputJob& job, const OutputPlace& place, std::int64_t row, int column) {
+std::byte* address(const OutputJob& job, const OutputPlace& place, Format format, std::int64_t row, int column) {
     const std::int64_t index = place.base + row * place.row_stride + (job.first_column + column) * place.column_stride;
-    return static_cast<std::byte*>(place.data) + index * (bits(job.format) / 8);
+    return static_cast<std::byte*>(place.data) + index * (bits(format) / 8);
 }
 
 void read_c(const OutputJob& job, std::int64_t row, float* values) {
-    if (job.c.column_stride == 1) return formats::decode(job.format, address(job, job.c, row, 0), job.columns, values);
+    const auto at = [&](int column) { return address(job, job.c, job.addend, row, column); };
+    if (job.c.column_stride == 1) return formats::decode(job.addend, at(0), job.columns, values);
     std::uint32_t codes[output_columns];
-    const int size = bits(job.format) / 8;
+    const int size = bits(job.addend) / 8;
     for (int i = 0; i < job.columns; ++i) {
-        std::memcpy(reinterpret_cast<std::byte*>(codes) + i * size, address(job, job.c, row, i), size);
+        std::memcpy(reinterpret_cast<std::byte*>(codes) + i * size, at(i), size);
     }
-    formats::decode(job.format, codes, job.columns, values);
+    formats::decode(job.addend, codes, job.columns, values);
 }
 
 void write_d(const OutputJob& job, std::int64_t row, const float* values) {
     constexpr auto overflow = formats::Overflow::propagate;
-    if (job.d.column_stride == 1) {
-        return formats::encode(job.format, values, job.columns, address(job, job.d, row, 0), overflow);
-    }
+    const auto at = [&](int column) { return address(job, job.d, job.format, row, column); };
+    if (job.d.column_stride == 1) return formats::encode(job.format, values, job.columns, at(0), overflow);
     std::uint32_t codes[output_columns];
     formats::encode(job.format, values, job.columns, codes, overflow);
     const int size = bits(job.format) / 8;
     for (int i = 0; i < job.columns; ++i) {
-        std::memcpy(address(job, job.d, row, i), reinterpret_cast<const std::byte*>(codes) + i * size, size);
+        std::memcpy(at(i), reinterpret_cast<const std::byte*>(codes) + i * size, size);
     }
 }
 

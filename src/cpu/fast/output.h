@@ -9,7 +9,7 @@ namespace tilewright::cpu {
 
 inline constexpr int output_columns = 128;  // most columns of one OutputJob
 
-/// The place of element (row, column) of a product in D or C.
+/// The place of element (row, column) of a product in D, C or the bias.
 struct OutputPlace {
     void* data = nullptr;
     std::int64_t base = 0;
@@ -20,8 +20,9 @@ struct OutputPlace {
 struct OutputJob {
     Format format = Format::bf16;
     OutputPlace d;
-    OutputPlace c;  // data null: not given
-    Rows rows;      // numbers that row_stride counts
+    OutputPlace c;                 // or the bias; data null: neither is given
+    Format addend = Format::bf16;  // of c
+    Rows rows;                     // numbers that row_stride counts
     std::int64_t first_column = 0;
     int columns = 0;
 

@@ -220,7 +220,7 @@ std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int6
     float c = 0;
     const bool with_c = g.c.data != nullptr;
     if (with_c)
-        c = float(formats::load(g.c.data, g.output, output_index(g.c, gemm.group, gemm.row_begin + row, column)));
+        c = float(formats::load(g.c.data, g.addend(), output_index(g.c, gemm.group, gemm.row_begin + row, column)));
     if (gemm.k_count == 0) return rounded(g.output, c);
 
     std::vector<std::int64_t> ends(k_splits.begin(), k_splits.end());

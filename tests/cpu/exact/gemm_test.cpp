@@ -93,6 +93,8 @@ TEST(ExactGemm, EveryRecipeAndGroupingInEveryLayoutAndOutput) {
                           .seed = seed,
                           .with_c = seed % 5 < 2,
                           .in_place = seed % 5 == 0,
+                          .with_bias = seed % 5 > 2 && !is_k_grouped(grouping),
+                          .bias_format = seed % 2 == 0 ? Format::f32 : Format::bf16,
                           .alpha = seed % 3 == 0 ? 1.0F : -0.37F};
             ASSERT_EQ(check::impossible(spec), "") << check::describe(spec);
             Case test(spec);
