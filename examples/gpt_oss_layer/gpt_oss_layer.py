@@ -1,0 +1,145 @@
+"""The experts of a layer of gpt-oss, from its checkpoint: MXFP4 weights packed, bf16 tokens, each product checked.
+
+    python examples/gpt_oss_layer/gpt_oss_layer.py gpt-oss-20b/ --layer 0
+    python examples/gpt_oss_layer/gpt_oss_layer.py gpt-oss-20b/ --tokens 1 64 --device cuda
+
+Random tokens are routed to their experts and go through up (gate and up in one product), SwiGLU and down. Each product
+is judged by gates 2 to 4 of docs/numerics.md. Columns: rows of all experts; elements with wrong bits (`fast` promises
+none); the largest error over its bound; the relative error of all; the worst relative error over its limit. Exit code 1
+where a product fails.
+"""
+
+import argparse
+import sys
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import tilewright as tw
+from checkpoint import read_layer
+from gates import Part, Verdict, judge
+
+BF16 = ml_dtypes.bfloat16
+LIMIT, SHARPNESS = 7.0, 1.702  # of gpt-oss's SwiGLU
+
+
+class Result(NamedTuple):
+    tokens: int
+    product: str
+    shape: tuple[int, int, int]  # rows, n, k
+    arithmetic: str
+    verdict: Verdict
+
+
+def on_device(array, device):
+    if device == "cpu":
+        return array
+    import torch
+
+    if array.dtype == BF16:
+        return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16).to(device)
+    return torch.from_numpy(np.array(array)).to(device)
+
+
+def on_host(array):
+    return array if isinstance(array, np.ndarray) else array.cpu().float().numpy().astype(BF16)
+
+
+class Product:
+    """Rows of experts one after another, [rows, k] in bf16, times their expert's weights, and its bias."""
+
+    def __init__(self, name, experts, device):
+        self.name, self.experts, self.device = name, experts, device
+        packed = tw.pack_weights(tw.Quantized(experts.codes, "mxfp4", experts.scales), "bf16")
+        self.weights = packed if device == "cpu" else tw.PackedWeights(on_device(packed.data, device), packed.header)
+        self.bias = on_device(experts.bias, device)
+
+    def arithmetics(self):
+        """A GPU has one, and `invariant` lets no plan split k, so that the bits are the same on all machines."""
+        invariant = {"reproducibility": "invariant"}
+        return {"bit_exact": invariant} if self.device != "cpu" else {"fast": {}, "bit_exact": invariant}
+
+    def __call__(self, x, ends, **options):
+        x, ends = on_device(x, self.device), on_device(np.array(ends, np.int32), self.device)
+        return on_host(tw.grouped_gemm(x, self.weights, offsets=ends, bias=self.bias, **options))
+
+    def parts(self, x, ends, d):
+        """What each expert with rows has multiplied, for the gates."""
+        begins = [0, *ends[:-1]]
+        for expert, rows in enumerate(map(slice, begins, ends)):
+            if rows.start < rows.stop:
+                bias = self.experts.bias[expert].astype(np.float64)
+                yield Part(x[rows].astype(np.float64), self.experts.real(expert), bias, d[rows].astype(np.float64))
+
+
+def swiglu(gate_and_up):
+    """Of columns that are gate and up in turn, in float32."""
+    gate = np.minimum(gate_and_up[:, 0::2].astype(np.float32), LIMIT)
+    up = np.clip(gate_and_up[:, 1::2].astype(np.float32), -LIMIT, LIMIT)
+    return ((up + 1) * gate / (1 + np.exp(-SHARPNESS * gate))).astype(BF16)
+
+
+def route(layer, tokens):
+    """The token of each row, the row at which each expert's end, and the weight of each row."""
+    scores = tokens.astype(np.float32) @ layer.router.T + layer.router_bias
+    chosen = np.argsort(-scores, axis=1, kind="stable")[:, : layer.experts_per_token]
+    weights = np.exp(np.take_along_axis(scores, chosen, axis=1))
+    weights /= weights.sum(axis=1, keepdims=True)
+    order = np.argsort(chosen.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(chosen.ravel(), minlength=len(layer.router)))
+    return order // layer.experts_per_token, ends.tolist(), weights.ravel()[order]
+
+
+def forward(layer, products, tokens):
+    """The layer's output [tokens, hidden], and the Result of each product."""
+    results = []
+    row_tokens, ends, weights = route(layer, tokens)
+    x = tokens[row_tokens]
+    for product in products:
+        for arithmetic, options in product.arithmetics().items():
+            d = product(x, ends, **options)
+            verdict = judge(product.parts(x, ends, d), arithmetic == "bit_exact")
+            results.append(Result(len(tokens), product.name, (len(x), d.shape[1], x.shape[1]), arithmetic, verdict))
+        x = swiglu(d) if product.name == "up" else d
+    output = np.zeros((len(tokens), x.shape[1]), np.float32)
+    np.add.at(output, row_tokens, weights[:, None] * x.astype(np.float32))
+    return output, results
+
+
+def line(result):
+    rows, n, k = result.shape
+    wrong, bound, relative, worst = result.verdict
+    return (
+        f"{result.tokens:6}  {result.product:7}  {rows:5}  {n:5}  {k:5}  {result.arithmetic:10}"
+        f"  {'-' if wrong is None else wrong:>10}  {bound:13.3f}  {relative:9.2e}  {worst:13.3f}"
+        f"  {'passes' if result.verdict.passes else 'FAILS'}"
+    )
+
+
+def parsed(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", help="a folder with model.safetensors.index.json and config.json")
+    parser.add_argument("--layer", type=int, default=0)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1, 7, 64])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: a Hopper GPU, by torch")
+    return parser.parse_args(words)
+
+
+def main(words=None):
+    arguments = parsed(words)
+    layer = read_layer(arguments.checkpoint, arguments.layer)
+    products = [Product("up", layer.up, arguments.device), Product("down", layer.down, arguments.device)]
+    random = np.random.default_rng(0)
+    print("tokens  product   rows      n      k  arithmetic  wrong bits  error / bound   relL2     relL2 / limit")
+    passes = True
+    for count in arguments.tokens:
+        tokens = random.standard_normal((count, layer.router.shape[1])).astype(BF16)
+        _, results = forward(layer, products, tokens)
+        passes = passes and all(result.verdict.passes for result in results)
+        for result in results:
+            print(line(result), flush=True)
+    return 0 if passes else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

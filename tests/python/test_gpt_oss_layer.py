@@ -1,0 +1,163 @@
+"""examples/gpt_oss_layer on a checkpoint that is written here, byte by byte: two files, scales in another than their codes."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[2] / "examples/gpt_oss_layer"
+sys.path.insert(0, str(FOLDER))
+import gates  # noqa: E402
+import gpt_oss_layer  # noqa: E402
+from checkpoint import read_layer  # noqa: E402
+
+EXPERTS, HIDDEN, INNER = 4, 2880, 96
+NAMES = {"uint8": "U8", "bfloat16": "BF16"}
+MLP = "model.layers.3.mlp."
+
+
+def write_file(path, tensors):
+    """The safetensors format: the length of a header of JSON, the header, the data."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        begin, data = len(data), data + array.tobytes()
+        header[name] = {"dtype": NAMES[array.dtype.name], "shape": array.shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def random_tensors():
+    random = np.random.default_rng(5)
+
+    def codes(*shape):
+        return random.integers(0, 256, shape, np.uint8)
+
+    def scales(*shape):
+        return random.integers(116, 124, shape, np.uint8)
+
+    def numbers(*shape):
+        return random.standard_normal(shape).astype(ml_dtypes.bfloat16)
+
+    up, down, router = MLP + "experts.gate_up_proj", MLP + "experts.down_proj", MLP + "router."
+    first = {
+        up + "_blocks": codes(EXPERTS, 2 * INNER, HIDDEN // 32, 16),
+        up + "_bias": numbers(EXPERTS, 2 * INNER),
+        down + "_scales": scales(EXPERTS, HIDDEN, INNER // 32),
+        router + "weight": (numbers(EXPERTS, HIDDEN) / 32).astype(ml_dtypes.bfloat16),
+    }
+    second = {
+        router + "bias": numbers(EXPERTS),
+        up + "_scales": scales(EXPERTS, 2 * INNER, HIDDEN // 32),
+        down + "_blocks": codes(EXPERTS, HIDDEN, INNER // 32, 16),
+        down + "_bias": numbers(EXPERTS, HIDDEN),
+    }
+    return {"model-00001-of-00002.safetensors": first, "model-00002-of-00002.safetensors": second}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt-oss")
+    files = random_tensors()
+    for name, tensors in files.items():
+        write_file(folder / name, tensors)
+    index = {tensor: name for name, tensors in files.items() for tensor in tensors}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt_oss", "num_experts_per_tok": 2}))
+    return folder
+
+
+def test_reads_what_was_written(checkpoint):
+    layer = read_layer(checkpoint, 3)
+    written = {name: array for tensors in random_tensors().values() for name, array in tensors.items()}
+    assert layer.up.shape == (EXPERTS, 2 * INNER, HIDDEN) and layer.down.shape == (EXPERTS, HIDDEN, INNER)
+    assert layer.down.bias.tobytes() == written[MLP + "experts.down_proj_bias"].tobytes()
+    codes, scales = (written[MLP + f"experts.gate_up_proj_{part}"] for part in ("blocks", "scales"))
+    real = layer.up.real(2)
+    for row, k in [(0, 0), (0, 1), (191, 2879), (17, 1000), (18, 33)]:
+        byte = int(codes[2, row, k // 32, k % 32 // 2])
+        code = byte >> 4 if k % 2 else byte & 15
+        magnitude = [0, 0.5, 1, 1.5, 2, 3, 4, 6][code % 8]
+        assert real[row, k] == (-magnitude if code > 7 else magnitude) * 2.0 ** (int(scales[2, row, k // 32]) - 127)
+
+
+def test_every_product_passes(checkpoint, capsys):
+    assert gpt_oss_layer.main([str(checkpoint), "--layer", "3"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:6] for line in lines] == [
+        [str(tokens), product, str(2 * tokens), str(n), str(k), arithmetic]
+        for tokens in (1, 7, 64)
+        for product, n, k in (("up", 2 * INNER, HIDDEN), ("down", HIDDEN, INNER))
+        for arithmetic in ("fast", "bit_exact")
+    ]
+    assert all(line.endswith("passes") for line in lines)
+    ends = {line.rindex(line.split()[9]) + len(line.split()[9]) for line in lines}
+    assert len(ends) == 1 == len({len(line) for line in lines}) and ends.pop() == len(header)
+
+
+def forward(checkpoint, plant):
+    """Results of 7 tokens where `plant(product)` spoils the products."""
+    layer = read_layer(checkpoint, 3)
+    products = [gpt_oss_layer.Product("up", layer.up, "cpu"), gpt_oss_layer.Product("down", layer.down, "cpu")]
+    for product in products:
+        plant(product)
+    tokens = np.random.default_rng(2).standard_normal((7, HIDDEN)).astype(ml_dtypes.bfloat16)
+    return gpt_oss_layer.forward(layer, products, tokens)
+
+
+FAULTS = {
+    "no bias": lambda bias: bias * 0,
+    "the next expert's": lambda bias: np.roll(bias, 1, axis=0),
+    "gate's for up": lambda bias: bias[:, np.arange(bias.shape[1]) ^ 1],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_bias_is_seen_by_every_gate(checkpoint, fault):
+    def plant(product):
+        product.bias = FAULTS[fault](product.bias).astype(product.bias.dtype)
+
+    for result in forward(checkpoint, plant)[1]:
+        assert result.verdict.bound > 1 and result.verdict.worst > 1 and not result.verdict.passes
+        assert result.verdict.wrong_bits is None or result.verdict.wrong_bits > 1000
+
+
+def test_one_wrong_bit_is_seen(checkpoint):
+    x = np.random.default_rng(3).standard_normal((3, 64)).astype(ml_dtypes.bfloat16).astype(np.float64)
+    total, _ = gates.tensor_core(x, x)
+    right = gates.to_bf16(x @ x.T)
+    assert np.array_equal(right.diagonal(), gates.to_bf16(total)) and total.all()
+    part = gates.Part(x, x, np.zeros(3), right)
+    assert gates.judge([part], True).wrong_bits == 0
+    right[1, 2] *= 1 + 2**-7
+    verdict = gates.judge([part], True)
+    assert verdict.wrong_bits == 1 and not verdict.passes
+
+
+def test_the_output_is_the_weighted_sum_of_experts(checkpoint):
+    layer = read_layer(checkpoint, 3)
+    products = [gpt_oss_layer.Product("up", layer.up, "cpu"), gpt_oss_layer.Product("down", layer.down, "cpu")]
+    token = np.random.default_rng(4).standard_normal((1, HIDDEN)).astype(ml_dtypes.bfloat16)
+    output, _ = gpt_oss_layer.forward(layer, products, token)
+    x = token[0].astype(np.float64)
+    scores = layer.router @ x + layer.router_bias
+    best = np.argsort(scores)[::-1][:2]
+    expected = 0
+    for expert in best:
+        up = layer.up.real(expert) @ x + layer.up.bias[expert].astype(np.float64)
+        gate, linear = np.minimum(up[0::2], 7), np.clip(up[1::2], -7, 7)
+        inner = gate / (1 + np.exp(-1.702 * gate)) * (linear + 1)
+        down = layer.down.real(expert) @ inner + layer.down.bias[expert].astype(np.float64)
+        expected = expected + down * np.exp(scores[expert]) / np.exp(scores[best]).sum()
+    assert np.linalg.norm(output[0] - expected) < 0.01 * np.linalg.norm(expected)
+
+
+def test_the_command_helps_and_refuses(checkpoint):
+    command = [sys.executable, FOLDER / "gpt_oss_layer.py"]
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
+    assert "gpt_oss_layer.py gpt-oss-20b/ --layer 0" in done.stdout
+    done = subprocess.run([*command, checkpoint, "--layer", "9"], capture_output=True, text=True)
+    assert done.returncode == 1 and "no tensor 'model.layers.9.mlp.router.weight'" in done.stderr
