@@ -228,7 +228,7 @@ void Case::fill_c() {
     }
 }
 
-/// Of groups with rows: nothing reads that of another.
+/// Nothing reads the bias of a group without rows, which keeps its poison.
 void Case::fill_bias() {
     const Geometry g = geometry();
     for (const GroupGemm& gemm : gemms_) {

@@ -70,7 +70,7 @@ struct Geometry {
     Accumulation accumulation = Accumulation::promoted;
     Groups grouping;
 
-    /// Of c.
+    /// The format of c.
     Format addend() const { return bias.value_or(output); }
 };
 

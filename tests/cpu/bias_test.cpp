@@ -80,12 +80,14 @@ public:
     static constexpr std::int64_t m = 6, n = 3, k = 4, groups = 3;
 
     explicit WholeNumbers(Format bias_format) : format_(bias_format) {
-        for (std::int64_t i = 0; i < groups * m * k; ++i) a_.push_back(static_cast<float>(i / k % m + 1));
-        for (std::int64_t i = 0; i < groups * n * k; ++i) b_.push_back(static_cast<float>(i / (n * k) + 1));
-        for (std::int64_t i = 0; i < groups * n; ++i) {
-            const float value = bias(i / n, i % n);
-            wide_.push_back(value);
-            narrow_.push_back(static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, value) >> 16));
+        for (std::int64_t group = 0; group < groups; ++group) {
+            for (std::int64_t row = 1; row <= m; ++row) a_.insert(a_.end(), k, static_cast<float>(row));
+            b_.insert(b_.end(), n * k, static_cast<float>(group + 1));
+            for (std::int64_t column = 0; column < n; ++column) {
+                const float value = bias(group, column);
+                wide_.push_back(value);
+                narrow_.push_back(static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, value) >> 16));
+            }
         }
     }
 

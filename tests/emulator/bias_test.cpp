@@ -2,6 +2,7 @@
 // arithmetic `bit_exact` has it. Groups without rows have a bias of NaN, and NaN is around all others.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -168,8 +169,9 @@ TEST(BiasKernels, ReadTheBiasOfTheGroup) {
     const auto changed = bits_of();
     EXPECT_NE(before, changed);
     test.set_output(changed);
-    std::vector<std::uint32_t> now;
-    for (int row = 0; row < 69; ++row) now.push_back(test.output_bits(0, row, 7));
+    std::array<std::uint32_t, 69> now{};
+    for (std::size_t row = 0; row < now.size(); ++row)
+        now[row] = test.output_bits(0, static_cast<std::int64_t>(row), 7);
     test.set_output(before);
     for (int row = 0; row < 69; ++row) {
         const bool of_group = row >= 20 && row < 50;
