@@ -152,6 +152,29 @@ TEST(WellFormed, OddStridesOfE2m1DimensionsOfSizeOne) {
     EXPECT_EQ(findings_of(p), "");
 }
 
+TEST(WellFormed, BiasOfEveryGroupOrOfAll) {
+    for (const Grouping grouping : all_groupings) {
+        if (is_k_grouped(grouping)) continue;
+        for (const Format format : {Format::f32, Format::bf16}) {
+            Problem p = sample({.grouping = grouping, .recipe = "row:row", .output = Format::f16});
+            p.bias = placed(format, {256});
+            EXPECT_EQ(findings_of(p), "");
+            p.bias.strides = {0};  // one number for all columns
+            EXPECT_EQ(findings_of(p), "");
+            if (grouping == Grouping::dense) continue;
+            p.bias = placed(format, {4, 256});
+            EXPECT_EQ(findings_of(p), "");
+            p.bias.strides = {1, 4};
+            EXPECT_EQ(findings_of(p), "");
+        }
+    }
+    Problem p = sample({.recipe = "row:row"});
+    p.bias = placed(Format::f32, {256});
+    for (Tensor* t : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d, &p.bias})
+        t->device = {.kind = DeviceId::Kind::cuda, .index = 3};
+    EXPECT_TRUE(validate(p, Backend::hopper).empty());
+}
+
 TEST(WellFormed, EveryAlpha) {
     Problem p = sample({});
     for (float alpha : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
