@@ -1,5 +1,6 @@
 // Packed weights: MXFP4 and NVFP4 weights in the order in which a tensor core's registers take them, packed once,
-// offline. On a GPU, which multiplies them in that order alone, MXFP4 weights that are not packed are at each call.
+// offline. On a GPU, which multiplies them in that order alone, weights that are not packed are at each call (but for
+// MXFP4 next to bf16 and NVFP4).
 #pragma once
 
 #include <tilewright/error.h>

@@ -215,9 +215,11 @@ void Device::launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, c
     hopper::QuantizeArguments arguments = launch.arguments;
     hopper::MeasuredScales scales = launch.scales;
     hopper::TransposeArguments transposition = launch.transposition;
+    hopper::DecodeArguments decoding = launch.decoding;
     void* given = &scales;
     if (launch::reads_tiles(launch.kernel)) given = &arguments;
     if (launch.kernel.step == launch::QuantizeStep::transpose_codes) given = &transposition;
+    if (launch.kernel.step == launch::QuantizeStep::decode_codes) given = &decoding;
     this->launch(kernel, launch.blocks, launch::shared_bytes(launch.kernel), given, order);
 }
 

@@ -58,13 +58,13 @@ hopper::ScaleView packed_row_factors(const Geometry& g) {
             .format = hopper::ScaleFormat::f32};
 }
 
-/// The scales of packed tensors, of all rows of a group.
-hopper::ScaleView packed_tensor_scales(const Geometry& g) {
-    return {.data = g.k == 0 ? nullptr : g.b.packed.tensor_scales,
-            .batch_stride = g.b.packed.tensor_scale_stride,
+/// The scales of NVFP4's tensors, of all rows of a group.
+hopper::ScaleView tensor_scales(const void* scales, std::int64_t stride, std::int64_t rows, std::int64_t k) {
+    return {.data = k == 0 ? nullptr : scales,
+            .batch_stride = stride,
             .row_stride = 0,
             .k_stride = 0,
-            .rows = static_cast<int>(g.n),
+            .rows = static_cast<int>(rows),
             .k_blocks = 1,
             .format = hopper::ScaleFormat::f32};
 }
@@ -104,9 +104,14 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     hopper::Arguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
+    if (tile.a.scaling == hopper::Scaling::alpha) {
+        result.scales_a = tensor_scales(g.a.tensor_scale, g.a.tensor_scale_stride, g.m, g.k);
+    }
     if (has_packed_weights(tile)) {
         const bool nvfp4 = tile.b.storage == hopper::Storage::packed_nvfp4_bf16;
-        result.scales_b = nvfp4 ? packed_tensor_scales(g) : packed_row_factors(g);
+        result.scales_b =
+            nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
+                  : packed_row_factors(g);
         result.b = packed_tiles(g.b.packed).as_map();
     }
     result.output = output_view(g.d);

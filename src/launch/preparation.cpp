@@ -1,5 +1,7 @@
 #include "launch/preparation.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,13 +36,49 @@ QuantizeLaunch copy(const CopyAlongK& from, void* workspace) {
     return launch;
 }
 
+QuantizeLaunch decode(const DecodedActivations& from, void* workspace) {
+    constexpr std::int64_t most_blocks = std::int64_t{1} << 16;  // more strips are taken in turns
+    const OperandGeometry& codes = from.from;
+    // The strides of dimensions of one index mean nothing.
+    const Strides values{.group = from.matrices > 1 ? codes.value_strides.group : 0,
+                         .row = from.rows > 1 ? codes.value_strides.row : 0,
+                         .k = from.k > 1 ? codes.value_strides.k : 1};
+    const Strides& scales = codes.scale_strides;
+    QuantizeLaunch launch{.kernel = {.step = QuantizeStep::decode_codes}};
+    launch.decoding = {.codes = static_cast<const hopper::u8*>(codes.values),
+                       .group_stride = values.group,
+                       .row_stride = values.row,
+                       .k_stride = values.k,
+                       .scales = static_cast<const hopper::u8*>(codes.scales),
+                       .scale_group_stride = from.matrices > 1 ? scales.group : 0,
+                       .scale_row_stride = scales.row,
+                       .scale_k_stride = scales.k,
+                       .to = static_cast<hopper::u8*>(workspace) + from.at,
+                       .to_group_stride = from.to.group,
+                       .to_row_stride = from.to.row,
+                       .matrices = static_cast<int>(from.matrices),
+                       .rows = static_cast<int>(from.rows),
+                       .k = static_cast<int>(from.k)};
+    const bool aligned = std::bit_cast<std::uintptr_t>(codes.values) % sizeof(hopper::u32) == 0;
+    launch.kernel.decoding = {
+        .to_bf16 = from.values == Format::bf16,
+        .vectors = aligned && values.k == 1 && (values.row | values.group) % hopper::decoded_word == 0};
+    const std::int64_t strips = ceil_div<std::int64_t>(from.k, hopper::decoded_strip);
+    const std::int64_t blocks = ceil_div<std::int64_t>(from.matrices * from.rows * strips, hopper::quantize_warps);
+    launch.blocks = static_cast<int>(std::min(blocks, most_blocks));
+    return launch;
+}
+
 /// Rows, then tiles with room for the most windows: the host need not know how many there are.
 void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
     void* const out = bytes + packing.at;
     const PackedPlan plan{.sections = formats::packed_sections(packing.packed), .bytes = packing.packed.bytes};
-    launches.emplace_back(lower_judging(packing.weights, PackedFor::fp8, bytes + packing.judgements_at, out));
-    for (const PackLaunch& each : lower_packing(packing.weights, PackedFor::fp8, plan, nullptr, out)) {
+    const PackedFor activations = packing.packed.activations;
+    if (packing.weights.granularity == Granularity::block_1x32) {  // of NVFP4 nothing follows from the rows
+        launches.emplace_back(lower_judging(packing.weights, activations, bytes + packing.judgements_at, out));
+    }
+    for (const PackLaunch& each : lower_packing(packing.weights, activations, plan, nullptr, out)) {
         if (each.kernel.step == PackStep::pack_tiles) launches.emplace_back(each);
     }
 }
@@ -51,6 +89,9 @@ std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation,
     std::vector<PreparationLaunch> launches;
     for (const auto& each : {preparation.a, preparation.b}) {
         if (each && each->bytes() > 0) launches.emplace_back(copy(*each, workspace));
+    }
+    if (preparation.decoding && preparation.decoding->bytes() > 0) {
+        launches.emplace_back(decode(*preparation.decoding, workspace));
     }
     if (preparation.packing && preparation.packing->packed.n > 0)
         add_packing(*preparation.packing, workspace, launches);

@@ -13,7 +13,7 @@
 
 namespace tilewright::launch {
 
-enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize, transpose_codes };
+enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize, transpose_codes, decode_codes };
 
 /// What names a kernel.
 struct QuantizeKernel {
@@ -21,6 +21,7 @@ struct QuantizeKernel {
     hopper::Quantizer quantizer{};  // of measure and quantize
     hopper::CopySpec copy{};        // of clear_scales and finish_scales
     hopper::TransposeSpec transposition{};
+    hopper::DecodeSpec decoding{};
 
     bool operator==(const QuantizeKernel&) const = default;
 };
@@ -30,6 +31,7 @@ struct QuantizeLaunch {
     hopper::QuantizeArguments arguments{};  // of measure and quantize
     hopper::MeasuredScales scales{};        // of clear_scales and finish_scales
     hopper::TransposeArguments transposition{};
+    hopper::DecodeArguments decoding{};
     int blocks = 0;
 };
 
@@ -53,14 +55,14 @@ std::string kernel_expression(const QuantizeKernel& kernel);
 int shared_bytes(const QuantizeKernel& kernel);
 /// What the kernel pack holds, so that the quantisers of common calls wait for no compiler: e4m3 from bf16, aligned.
 std::vector<QuantizeKernel> shipped_quantizers();
-/// Takes QuantizeArguments; those of scales take MeasuredScales, transpose_codes its own.
+/// Takes QuantizeArguments; those of scales take MeasuredScales, transpose_codes and decode_codes each its own.
 constexpr bool reads_tiles(const QuantizeKernel& kernel) {
     return kernel.step == QuantizeStep::measure || kernel.step == QuantizeStep::quantize;
 }
 
 /// The program that these expressions are instantiations of.
 inline constexpr const char* quantize_source =
-    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n#include "
-    "\"hopper/ptx/ptx_numbers_sm90.h\"\n";
+    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n"
+    "#include \"hopper/quantize/decode.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

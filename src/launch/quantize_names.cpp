@@ -62,6 +62,10 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
         visit_fields(kernel.transposition, all);
         return room + "transpose_codes<" + room + "TransposeSpec{" + all.text() + "}>";
     }
+    if (kernel.step == QuantizeStep::decode_codes) {
+        visit_fields(kernel.decoding, all);
+        return room + "decode_codes<" + room + "DecodeSpec{" + all.text() + "}>";
+    }
     all.field("scaled", kernel.copy.scaled);
     all.field("storage", kernel.copy.storage);
     all.field("powers", kernel.copy.powers);

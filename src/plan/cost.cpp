@@ -7,6 +7,7 @@
 #include "hopper/tile/stage_layout.h"
 #include "plan/loop.h"
 #include "plan/pack.h"
+#include "problem/canonical_order.h"
 
 namespace tilewright::planner {
 namespace {
@@ -182,7 +183,7 @@ double reduction(const CostInputs& inputs) {
     return over.rounds * (model.reduction_seconds + tile_seconds);
 }
 
-/// Copies are separate launches, one after another, bound by memory; packing reads the weights twice.
+/// Copies are separate launches, one after another, bound by memory; packing reads MXFP4 weights twice.
 void add_preparation(const Workload& work, const DeviceDescription& device, Cost& cost) {
     double bytes = 0;
     int launches = 0;
@@ -192,11 +193,18 @@ void add_preparation(const Workload& work, const DeviceDescription& device, Cost
         bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
         bytes += static_cast<double>(copy->bytes());
     }
+    if (const auto& decoding = work.preparation.decoding) {
+        const double rows = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
+        ++launches;
+        bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);
+        bytes += static_cast<double>(decoding->bytes());
+    }
     if (work.preparation.packing) {
         const PackedWeights& packed = work.preparation.packing->packed;
         const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
-        launches += 2;
-        bytes += 2 * operand_bytes(work.recipe.b, rows, static_cast<double>(packed.k), 1);
+        const int rounds = is_mxfp4(packed.recipe) ? 2 : 1;
+        launches += rounds;
+        bytes += rounds * operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
         bytes += static_cast<double>(packed.bytes);
     }
     cost.preparation_bytes = whole(bytes);

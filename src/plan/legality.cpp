@@ -66,6 +66,13 @@ Reason packed_weights(const hopper::Tile& tile, const Workload&, const DeviceDes
     return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));
 }
 
+/// Each of their warps promotes its rows of one subtile while the next step of it is multiplied.
+Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
+    if (!promotes_each_step(tile) || rows_per_warpgroup(tile) == hopper::wgmma_m) return std::nullopt;
+    return fmt::format("{} with {} warpgroups: 1x32 scales have kernels of {} rows a warpgroup", block(tile),
+                       tile.shape.warpgroups, hopper::wgmma_m);
+}
+
 Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
@@ -178,6 +185,7 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& w
     constexpr std::array rules{Rule{"wgmma", wgmma_shape},
                                Rule{"wgmma", mn_major_operand},
                                Rule{"wgmma", packed_weights},
+                               Rule{"wgmma", scales_of_steps},
                                Rule{"registers", registers},
                                Rule{"shared memory", shared_memory},
                                Rule{"cluster", cluster_size},

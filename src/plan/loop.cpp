@@ -54,10 +54,11 @@ double feed_stall(const hopper::Tile& tile) {
 /// Packed weights are decoded on their way to the tensor core: a warpgroup alone waits for its own decoding, several
 /// hide much of each other's. One H200, 2026-11-23, k = 7168 and 16384, row scales: 350 and 443 clocks a k-block for
 /// 64x16 and 64x64 tiles, 518 and 537 for 128x32, 825 to 1037 for 256x32 with four warpgroups; 1x128 scales add 37 to
-/// 67, at 128x128 250.
+/// 67, at 128x128 250. Promotion of each 32 of k is assumed to add four times as much, not measured.
 double decode_stall(const hopper::Tile& tile) {
     constexpr double fixed = 235, each = 85, promoted_column = 0.7;
-    const double promotion = scales_mma_columns(tile) ? promoted_column * tile.shape.n : 0;
+    const int promotions = promotes_each_step(tile) ? hopper::wgmma_steps : 1;
+    const double promotion = scales_mma_columns(tile) ? promoted_column * tile.shape.n * promotions : 0;
     return fixed + (each + promotion) * tile.shape.warpgroups;
 }
 

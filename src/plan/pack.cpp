@@ -258,6 +258,10 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         // A tile ships in several kernels; which of them runs depends on the call.
         tile.variant = Variant::general;
         if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
+        if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
+        // Shapes for 1x128 scales serve 1x32 too, compiled on first use.
+        const bool by_blocks = tile.a.scaling == Scaling::block_1x128;
+        if (by_blocks && promotes_each_step(family) && has_packed_weights(tile)) tile.a.scaling = family.a.scaling;
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
         const bool serves =

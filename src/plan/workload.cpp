@@ -82,6 +82,7 @@ hopper::Scaling scaling(Granularity granularity) {
         case Granularity::row: return hopper::Scaling::epilogue;
         case Granularity::block_1x128: return hopper::Scaling::block_1x128;
         case Granularity::block_128x128: return hopper::Scaling::block_128x128;
+        case Granularity::block_1x32: return hopper::Scaling::block_1x32;
         default: return hopper::Scaling::none;
     }
 }
@@ -126,6 +127,7 @@ hopper::Tile family_tile(const Workload& work) {
     hopper::Tile tile;
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
+    if (is_bf16(work.recipe.a) && work.geometry.a.has_tensor_scale) tile.a.scaling = hopper::Scaling::alpha;
     // Their scales are decoded with the codes, but for a factor of each row.
     if (work.geometry.b.packed.given) {
         const hopper::Storage packed = packed_storage(work.recipe);

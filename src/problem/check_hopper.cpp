@@ -49,41 +49,45 @@ Finding wide_row(std::int64_t row) {
             .advice = "quantise that row again, multiply it with fp8 activations, or run it on the CPU backend"};
 }
 
-/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row or 1x128, and for MXFP4
-/// and NVFP4 with bf16.
+/// bf16, and what becomes bf16 next to FP4 weights.
+bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
+
+/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with
+/// MXFP4, and for MXFP4 and NVFP4 with bf16 and NVFP4.
 void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
     const auto& [a, b] = call.recipe;
     const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
                          const char* advice) {
         findings.push_back({.operand = operand, .given = given, .expected = expected + gpu, .advice = advice});
     };
-    const bool bf16 = is_bf16(a);
+    const bool bf16 = is_multiplied_as_bf16(a);
     if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
     if (!bf16 && !goes_with_packed(a)) {
-        add("a", name(a), "bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights", use_cpu);
+        add("a", name(a), "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed weights", use_cpu);
     }
     if (call.wide_row >= 0) findings.push_back(wide_row(call.wide_row));
-    if (bf16 && call.a_along_m) {
+    if (is_bf16(a) && call.a_along_m) {
         add("a.values", "bf16 values contiguous along m", "values contiguous along k",
             "copy them, or run it on the CPU backend");
     }
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
 }
 
-/// FP4 weights next to bf16.
-Finding must_be_packed(const OperandRecipe& b) {
+/// MXFP4 weights next to bf16: whether kernels take them, which depends on their rows, is known when they are packed.
+Finding must_be_packed(const Recipe& recipe) {
+    const auto& [a, b] = recipe;
     return {.operand = "b",
             .given = name(b),
-            .expected = "packed " + name(b) + " next to bf16" + gpu,
+            .expected = "packed " + name(b) + " next to " + name(a) + gpu,
             .advice = "pack them with pack_weights, or run it on the CPU backend"};
 }
 
-/// Other MXFP4 weights are packed at each call.
+/// Other FP4 weights are packed at each call.
 void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
     add_packed(call, findings);
     if (call.codes_along_k) return;
     findings.push_back({.operand = "b.values",
-                        .given = "mxfp4 values contiguous along n",
+                        .given = name(call.recipe.b) + " values contiguous along n",
                         .expected = std::string("values contiguous along k") + gpu,
                         .advice = use_cpu});
 }
@@ -132,7 +136,8 @@ WeightKind weight_kind(const PackedGeometry& packed) {
 }
 
 bool goes_with_packed(const OperandRecipe& a) {
-    return is_served_fp8(a) && a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
+    if (!is_fp8(a.values)) return is_mxfp4(a);
+    return a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
 }
 
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
@@ -141,15 +146,20 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
         add_packed(call, findings);
         return findings;
     }
-    if (is_bf16(call.recipe.a) && call.recipe.b.values == Format::e2m1) {
-        findings.push_back(must_be_packed(call.recipe.b));
+    const auto& [a, b] = call.recipe;
+    if (is_multiplied_as_bf16(a) && b.values == Format::e2m1) {
+        if (is_nvfp4(b)) {
+            add_unpacked(call, findings);
+        } else {
+            findings.push_back(must_be_packed(call.recipe));
+        }
         return findings;
     }
-    add_side("a", call.recipe.a, findings);
-    if (findings.empty() && is_mxfp4(call.recipe.b)) {
+    if (is_mxfp4(b) && (is_fp8(a.values) || is_mxfp4(a))) {
         add_unpacked(call, findings);
         return findings;
     }
+    add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
     if (findings.empty()) add_pair(call.recipe, findings);
     if (call.one_is_flat) add_flat(findings);
@@ -211,9 +221,10 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// Whether kernels load such values by TMA: fp8, and bf16 next to packed weights.
-bool is_loaded_by_tma(Format format, const PackedWeights& packed) {
-    return is_fp8(format) || (packed.given() && format == Format::bf16);
+/// Whether kernels load such values by TMA: fp8, and bf16 next to FP4 weights.
+bool is_loaded_by_tma(Format format, const Problem& p, const PackedWeights& packed) {
+    const bool of_fp4 = packed.given() || p.b.values.format == Format::e2m1;
+    return is_fp8(format) || (of_fp4 && format == Format::bf16);
 }
 
 /// Values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean
@@ -269,7 +280,7 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
         if (values || &tensor == &p.d) check_sizes(named, findings);
         const int rank = tensor.shape.rank();
         if (!values || p.layout > Layout::tt || is_empty(tensor) || rank < 2) continue;
-        if (!is_loaded_by_tma(tensor.format, packed)) continue;
+        if (!is_loaded_by_tma(tensor.format, p, packed)) continue;
         const bool is_a = &tensor == &p.a.values;
         const bool transposed = is_a ? a_is_transposed(p.layout) : b_is_transposed(p.layout);
         if (p.groups.grouping == Grouping::k_grouped_flat && !transposed) continue;
@@ -288,7 +299,8 @@ void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findi
     }
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
         const Tensor& tensor = *named.tensor;
-        const bool loaded = has_sound_shape(tensor) && !is_empty(tensor) && is_loaded_by_tma(tensor.format, packed);
+        const bool loaded =
+            has_sound_shape(tensor) && !is_empty(tensor) && is_loaded_by_tma(tensor.format, p, packed);
         if (loaded) check_base(named, findings);
     }
 }

@@ -38,7 +38,8 @@ OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool g
                            .k = blocks ? scales.strides[first_scale + 1] : 0};
         if (blocks) g.scale_columns = scales.shape[first_scale + 1];
     }
-    if (operand.tensor_scale.given()) {
+    g.has_tensor_scale = operand.tensor_scale.given();
+    if (g.has_tensor_scale) {
         g.tensor_scale = operand.tensor_scale.data;
         g.tensor_scale_stride = operand.tensor_scale.shape[0] > 1 ? operand.tensor_scale.strides[0] : 0;
     }

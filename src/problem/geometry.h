@@ -41,6 +41,7 @@ struct OperandGeometry {
     bool blocks_anew = false;  // k-grouped by any ends, or flat: a group's scales begin with a column of their own
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
+    bool has_tensor_scale = false;         // also where it is without memory
     bool flat = false;                     // k_grouped_flat: a group's rows follow one another, k_g elements apart
     PackedGeometry packed{};               // of b alone
 

@@ -34,7 +34,8 @@ enum class WeightKind : std::uint8_t {
 };
 WeightKind weight_kind(const PackedGeometry& packed);
 
-/// Whether kernels multiply packed weights with these: fp8 scaled by tensor, row or 1x128.
+/// Whether kernels multiply weights that are packed for fp8 with these: fp8 scaled by tensor, row, 1x128 or 1x32, and
+/// MXFP4, which is decoded to fp8.
 bool goes_with_packed(const OperandRecipe& activations);
 
 /// What kernels multiply where both sides of a recipe are given so.

@@ -8,7 +8,9 @@ bool takes_packed_weights(const Problem& problem) {
     const int rank = b.values.shape.rank();
     const Format a = problem.a.values.format;
     const bool mxfp4 = b.granularity == Granularity::block_1x32, nvfp4 = b.granularity == Granularity::block_1x16;
-    const bool served = (mxfp4 && (is_fp8(a) || a == Format::bf16)) || (nvfp4 && a == Format::bf16);
+    const bool as_bf16 = a == Format::bf16 || problem.a.granularity == Granularity::block_1x16;
+    const bool as_fp8 = is_fp8(a) || (a == Format::e2m1 && problem.a.granularity == Granularity::block_1x32);
+    const bool served = (mxfp4 && (as_fp8 || as_bf16)) || (nvfp4 && as_bf16);
     return b.values.given() && b.values.format == Format::e2m1 && served && !is_k_grouped(problem.groups.grouping) &&
            along_k && rank >= 2 && rank <= 3;
 }

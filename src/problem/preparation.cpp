@@ -50,10 +50,12 @@ MnMajor copied(const Geometry& g, const MnMajor& order) {
     return {.a = a_is_smaller, .b = !a_is_smaller};
 }
 
-void place(std::optional<CopyAlongK>& copy, Preparation& preparation) {
-    if (!copy) return;
-    copy->at = preparation.bytes;
-    preparation.bytes += round_up<std::int64_t>(copy->bytes(), workspace_alignment);
+/// Of a copy, or of what is decoded.
+template <class Part>
+void place(std::optional<Part>& part, Preparation& preparation) {
+    if (!part) return;
+    part->at = preparation.bytes;
+    preparation.bytes += round_up<std::int64_t>(part->bytes(), workspace_alignment);
 }
 
 OperandGeometry copied_operand(const CopyAlongK& copy, const void* workspace) {
@@ -64,8 +66,47 @@ OperandGeometry copied_operand(const CopyAlongK& copy, const void* workspace) {
 }
 
 bool packs_weights(const Geometry& g) {
-    return is_mxfp4(g.b.recipe) && !g.b.packed.given && goes_with_packed(g.a.recipe) &&
-           !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
+    const bool served = is_mxfp4(g.b.recipe) ? goes_with_packed(g.a.recipe)
+                                             : is_nvfp4(g.b.recipe) && (is_bf16(g.a.recipe) || is_nvfp4(g.a.recipe));
+    return served && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
+}
+
+/// NVFP4 next to weights for bf16, MXFP4 next to those for fp8.
+bool decodes_activations(const Geometry& g) {
+    const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe));
+    return served && (g.b.packed.given || packs_weights(g)) && !is_k_grouped(g.grouping.grouping);
+}
+
+DecodedActivations decoding_of(const Geometry& g) {
+    const bool shared = g.a.value_strides.group == 0 && (g.a.scale_strides.group == 0 || is_mxfp4(g.a.recipe));
+    const std::int64_t groups = has_group_dimension_a(g.grouping.grouping) ? g.groups : 1;
+    DecodedActivations decoding{.from = g.a, .matrices = shared && groups > 1 ? 1 : groups, .rows = g.m, .k = g.k};
+    decoding.values = is_nvfp4(g.a.recipe) ? Format::bf16 : Format::e4m3;
+    const std::int64_t row = round_up<std::int64_t>(g.k, hopper_alignment * 8 / bits(decoding.values));
+    decoding.to = {.group = shared ? 0 : g.m * row, .row = row, .k = 1};
+    return decoding;
+}
+
+OperandGeometry decoded_operand(const DecodedActivations& decoding, const void* workspace) {
+    OperandGeometry operand = decoding.from;
+    operand.values = in_workspace(workspace, decoding.at);
+    operand.value_strides = decoding.to;
+    operand.recipe.values = decoding.values;
+    if (decoding.values != Format::bf16) return operand;
+    operand.recipe = {.values = Format::bf16, .granularity = Granularity::none, .scales = Format::f32};
+    operand.scales = nullptr;
+    operand.scale_strides = {};
+    operand.scale_columns = 0;
+    return operand;
+}
+
+/// None of MXFP4.
+Tensor tensor_scale_of(const Geometry& g) {
+    if (!g.b.has_tensor_scale) return {};
+    const std::int64_t stride = g.b.tensor_scale_stride;
+    Tensor scale = row_major(g.b.tensor_scale, Format::f32, {stride == 0 ? 1 : g.groups});
+    if (stride != 0) scale.strides = {stride};
+    return scale;
 }
 
 /// As they were given, from strides.
@@ -78,7 +119,9 @@ Operand weights_of(const Geometry& g) {
     };
     return {.values = tensor(g.b.values, g.b.recipe.values, g.b.value_strides, g.k),
             .granularity = g.b.recipe.granularity,
-            .scales = tensor(g.b.scales, g.b.recipe.scales, g.b.scale_strides, ceil_div<std::int64_t>(g.k, 32))};
+            .scales = tensor(g.b.scales, g.b.recipe.scales, g.b.scale_strides,
+                             ceil_div<std::int64_t>(g.k, g.b.k_block())),
+            .tensor_scale = tensor_scale_of(g)};
 }
 
 WeightPacking packing_of(const Geometry& g) {
@@ -86,12 +129,12 @@ WeightPacking packing_of(const Geometry& g) {
     WeightPacking packing{.weights = weights_of(g)};
     packing.packed = {.version = packed_version,
                       .recipe = g.b.recipe,
-                      .activations = PackedFor::fp8,
+                      .activations = packed_for(g.a.recipe),
                       .grouped = grouped,
                       .groups = grouped ? g.groups : 1,
                       .n = g.n,
                       .k = g.k,
-                      .windows = formats::BlockWindows::blocks};
+                      .windows = is_mxfp4(g.b.recipe) ? formats::BlockWindows::blocks : 0};
     packing.packed.bytes = formats::packed_sections(packing.packed).kept_at();
     return packing;
 }
@@ -108,28 +151,28 @@ void replace_weights(const WeightPacking& packing, const void* workspace, Operan
     PackedWeights packed = packing.packed;
     packed.data = const_cast<void*>(in_workspace(workspace, packing.at));
     b.packed = packed_geometry(packed);
-    b.values = b.scales = nullptr;
+    b.packed.tensor_scales = b.tensor_scale;
+    b.packed.tensor_scale_stride = b.tensor_scale_stride;
+    b.values = b.scales = b.tensor_scale = nullptr;
 }
 
 }  // namespace
 
 Preparation preparation(const Geometry& g) {
     Preparation result;
-    if (!is_fp8(g.a.recipe.values)) return result;
-    if (packs_weights(g)) {
-        result.packing = packing_of(g);
-        if (mn_major(g).a) result.a = copy_of_a(g);
-        place(result.a, result);
-        place(result.packing, result);
-        return result;
+    if (decodes_activations(g)) result.decoding = decoding_of(g);
+    if (packs_weights(g)) result.packing = packing_of(g);
+    const bool of_fp8 = is_fp8(g.b.recipe.values) || g.b.packed.given || result.packing;
+    if (is_fp8(g.a.recipe.values) && of_fp8) {
+        const MnMajor order = mn_major(g);
+        const MnMajor copies = result.packing ? MnMajor{.a = order.a} : copied(g, order);
+        if (copies.a) result.a = copy_of_a(g);
+        if (copies.b) result.b = copy_of_b(g);
     }
-    const MnMajor order = mn_major(g);
-    if (!(order.a || order.b) || (!is_fp8(g.b.recipe.values) && !g.b.packed.given)) return result;
-    const MnMajor copies = copied(g, order);
-    if (copies.a) result.a = copy_of_a(g);
-    if (copies.b) result.b = copy_of_b(g);
     place(result.a, result);
     place(result.b, result);
+    place(result.decoding, result);
+    place(result.packing, result);
     return result;
 }
 
@@ -137,6 +180,7 @@ Geometry prepared(const Geometry& g, const Preparation& preparation, const void*
     Geometry product = g;
     if (preparation.a) product.a = copied_operand(*preparation.a, workspace);
     if (preparation.b) product.b = copied_operand(*preparation.b, workspace);
+    if (preparation.decoding) product.a = decoded_operand(*preparation.decoding, workspace);
     if (preparation.packing) replace_weights(*preparation.packing, workspace, product.b);
     return product;
 }

@@ -20,8 +20,23 @@ struct CopyAlongK {
     std::int64_t bytes() const { return matrices * rows * to.row; }
 };
 
-/// MXFP4 weights that are packed for fp8 activations. How many windows wide rows need is known on the device alone: all
-/// have room for the most.
+/// FP4 activations in the format that the tensor core multiplies, along k, in rows of 16 bytes: NVFP4's codes times
+/// their block scales in bf16, MXFP4's codes in e4m3, both exactly. NVFP4's tensor scale and MXFP4's scales stay where
+/// they are.
+struct DecodedActivations {
+    OperandGeometry from{};
+    Format values = Format::bf16;
+    std::int64_t matrices = 0;  // one that all groups share is decoded once
+    std::int64_t rows = 0;
+    std::int64_t k = 0;
+    std::int64_t at = 0;  // in the workspace
+    Strides to{};
+
+    std::int64_t bytes() const { return matrices * rows * to.row * bits(values) / 8; }
+};
+
+/// FP4 weights that are packed for the call's activations. How many windows wide rows of MXFP4 need is known on the
+/// device alone: all have room for the most.
 struct WeightPacking {
     Operand weights{};
     PackedWeights packed{};          // without memory
@@ -32,17 +47,18 @@ struct WeightPacking {
 struct Preparation {
     std::optional<CopyAlongK> a{};
     std::optional<CopyAlongK> b{};
+    std::optional<DecodedActivations> decoding{};
     std::optional<WeightPacking> packing{};
     std::int64_t bytes = 0;  // of the workspace
 
-    bool empty() const { return !a && !b && !packing; }
+    bool empty() const { return !a && !b && !decoding && !packing; }
 };
 
 /// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
-/// one, and what is in steps that TMA does not take. MXFP4 weights are packed, for kernels take them in that order
-/// alone.
+/// one, and what is in steps that TMA does not take. FP4 weights are packed, for kernels take them in that order alone,
+/// and FP4 activations decoded.
 Preparation preparation(const Geometry& geometry);
 
 /// The product as the kernel is given it, with the copies in `workspace`; the geometry itself where there are none.

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "problem/findings.h"
 #include "problem/geometry.h"
@@ -32,9 +33,15 @@ std::string_view sharer(const Problem& problem, const Tensor& bytes) {
 }
 
 std::string purpose(const Preparation& before) {
-    if (before.packing) return before.a ? "packed weights and a copy of a.values along k" : "packed weights";
-    if (before.a && before.b) return "copies of a.values and b.values along k";
-    return before.a ? "a copy of a.values along k" : "a copy of b.values along k";
+    std::vector<std::string> parts;
+    if (before.packing) parts.emplace_back("packed weights");
+    if (before.decoding) parts.emplace_back("decoded activations");
+    if (before.a && before.b) {
+        parts.emplace_back("copies of a.values and b.values along k");
+    } else if (before.a || before.b) {
+        parts.emplace_back(before.a ? "a copy of a.values along k" : "a copy of b.values along k");
+    }
+    return parts.size() == 1 ? parts[0] : parts[0] + " and " + parts[1];
 }
 
 bool is_along_k(const Tensor& values, bool transposed) {

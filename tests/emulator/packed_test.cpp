@@ -35,7 +35,7 @@ constexpr Tile packed(Tile tile, Scaling a, Variant variant, Family family = Fam
     return tile;
 }
 
-constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128;
+constexpr Scaling rows = Scaling::epilogue, blocks = Scaling::block_1x128, steps = Scaling::block_1x32;
 constexpr Variant fast = Variant::fast, general = Variant::general, k_major = Variant::fast_k_major_scales;
 constexpr Family grouped = Family::m_grouped;
 constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
@@ -43,6 +43,11 @@ constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, 
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
 constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
+constexpr Tile of_e5m2(Tile tile) {
+    tile.a.storage = Storage::e5m2;
+    return tile;
+}
+constexpr Tile broad{.shape = {.m = 64, .n = 136, .warpgroups = 1}, .stages = 3};
 
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
@@ -56,22 +61,32 @@ std::vector<Kernel> kernels() {
     add<packed(deep, blocks, fast, grouped)>(list);
     add<packed(deep, rows, general)>(list);
     add<packed(halves, blocks, fast)>(list);
+    add<packed(small, steps, general)>(list);
+    add<packed(split, steps, general)>(list);
+    add<packed(pair, steps, general, grouped)>(list);
+    add<packed(deep, steps, general, grouped)>(list);
+    add<packed(of_e5m2(broad), steps, general)>(list);
     return list;
 }
 
-constexpr int kernel_count = 10;
+constexpr int kernel_count = 15;
+
+const char* recipe_of(const Tile& tile, int turn) {
+    if (tile.a.scaling == steps) return tile.a.storage == Storage::e5m2 ? "e5m2.1x32:mxfp4" : "mxfp8:mxfp4";
+    if (tile.a.scaling == blocks) return "1x128:mxfp4";
+    return turn % 3 == 2 ? "tensor:mxfp4" : "row:mxfp4";
+}
 
 /// Rows, columns and k that fill no tile, and the last 64 of 128 columns missing or not.
 CaseSpec call(const Tile& tile, int turn) {
     constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
                                       Grouping::m_grouped_indices};
-    const bool by_blocks = tile.a.scaling == Scaling::block_1x128, is_general = !is_fast(tile);
+    const bool by_blocks = tile.a.scaling == blocks, is_general = !is_fast(tile);
     const std::int64_t m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3);
-    const char* const row = turn % 3 == 2 ? "tensor:mxfp4" : "row:mxfp4";
     return {.grouping = is_grouped(tile) ? groupings[turn % 3]
                         : turn % 2 == 1  ? Grouping::batched
                                          : Grouping::dense,
-            .recipe = parse_recipe(by_blocks ? "1x128:mxfp4" : row).value(),
+            .recipe = parse_recipe(recipe_of(tile, turn)).value(),
             .output = is_general ? Format::f32 : Format::bf16,
             .m = m,
             .n = turn % 2 == 0 ? 64 + (is_general ? 22 : 24) : d_columns(tile) + 136,
@@ -83,7 +98,7 @@ CaseSpec call(const Tile& tile, int turn) {
             .alpha = is_general ? 0.75F : 1.0F,
             .a_gaps = {.row = turn % 3 == 0 ? 0 : 16},
             .a_scale_gaps = {.row = by_blocks && !has_k_major_scales(tile) ? (4 - m % 4) % 4 : 0},
-            .a_scales_transposed = by_blocks && !has_k_major_scales(tile)};
+            .a_scales_transposed = by_blocks ? !has_k_major_scales(tile) : tile.a.scaling == steps && turn % 2 == 1};
 }
 
 class PackedWeightKernels : public testing::TestWithParam<int> {};
@@ -114,8 +129,7 @@ TEST_P(PackedWeightKernels, TakeOneRowManyWavesAndNothing) {
     many.k = 256;
     no_k.k = 0;
     no_rows.m = 0;
-    in_f16.recipe =
-        parse_recipe(kernel.tile.a.scaling == Scaling::block_1x128 ? "1x128.ue8m0:mxfp4" : "row:mxfp4").value();
+    if (kernel.tile.a.scaling == blocks) in_f16.recipe = parse_recipe("1x128.ue8m0:mxfp4").value();
     in_f16.output = Format::f16;
     in_f16.b_scales_transposed = true;
     in_f16.b_gaps = {.row = 48, .group = 16};
@@ -148,10 +162,14 @@ std::vector<Kernel> windowed_kernels() {
     add<windowed(pair, rows, fast, grouped)>(list);
     add<windowed(deep, blocks, general, grouped)>(list);
     add<windowed(halves, rows, fast)>(list);
+    add<windowed(small, steps, general)>(list);
+    add<windowed(split, steps, general)>(list);
+    add<windowed(pair, steps, general, grouped)>(list);
+    add<windowed(deep, steps, general, grouped)>(list);
     return list;
 }
 
-constexpr int windowed_kernel_count = 8;
+constexpr int windowed_kernel_count = 12;
 
 /// One row in a hundred, all rows, two windows in 128 of k or four, scales of NaN, and blocks of zeros.
 constexpr FarScales far_scales[] = {{.one_row_in = 1, .spread = 24, .odd = true},

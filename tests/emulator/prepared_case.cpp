@@ -42,22 +42,29 @@ private:
 };
 
 bool is_for_gpu(Problem problem) {
-    for (Tensor* tensor : {&problem.a.values, &problem.a.scales, &problem.b.values, &problem.b.scales, &problem.c,
-                           &problem.d, &problem.groups.sizes}) {
+    for (Tensor* tensor : {&problem.a.values, &problem.a.scales, &problem.a.tensor_scale, &problem.b.values,
+                           &problem.b.scales, &problem.b.tensor_scale, &problem.c, &problem.d, &problem.groups.sizes}) {
         tensor->device = {.kind = DeviceId::Kind::cuda};
     }
+    problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
     return validate(problem).empty();
 }
 
 }  // namespace
 
-std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run, bool packs) {
     check::Case test(spec);
-    const Geometry g = test.geometry();
-    cpu::run_exact(g, {.threads = 1, .k_splits = planner::k_splits(kernel.tile, spec.k)});
+    cpu::run_exact(test.geometry(), {.threads = 1, .k_splits = planner::k_splits(kernel.tile, spec.k)});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
-    if (!is_for_gpu(test.problem())) return "no call for a GPU";
+    Problem problem = test.problem();
+    OwnedPackedWeights weights;
+    if (packs) {
+        weights = pack_weights(problem.b, multiplies_bf16(kernel.tile) ? PackedFor::bf16 : PackedFor::fp8);
+        problem.b = {.packed = weights};
+    }
+    if (!is_for_gpu(problem)) return "no call for a GPU";
+    const Geometry g = geometry(problem);
     const Preparation before = preparation(g);
     if (before.empty()) return "nothing is prepared";
     const GuardedWorkspace workspace(before.bytes);

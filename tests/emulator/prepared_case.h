@@ -7,7 +7,9 @@
 
 namespace tilewright::tests {
 
-/// As `difference` of kernel_case.h, and nothing outside of the workspace was written either.
-std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
+/// As `difference` of kernel_case.h, and nothing outside of the workspace was written either. `packs`: weights are
+/// packed before, and what is prepared are activations.
+std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run,
+                                bool packs = false);
 
 }  // namespace tilewright::tests

@@ -1,6 +1,7 @@
 #include "emulator/quantize_kernels.h"
 
 #include "emulator/emulator.h"
+#include "hopper/quantize/decode.h"
 #include "hopper/quantize/quantize.h"
 #include "hopper/quantize/transpose.h"
 #include "launch/preparation.h"
@@ -60,6 +61,12 @@ void add_transpose(Kernels& kernels) {
         [](const QuantizeLaunch& launch) { transpose_codes<spec>(launch.transposition); };
 }
 
+template <DecodeSpec spec>
+void add_decoding(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::decode_codes, .decoding = spec})] =
+        [](const QuantizeLaunch& launch) { decode_codes<spec>(launch.decoding); };
+}
+
 /// quantize of a matrix.
 void add_matrices(Kernels& all) {
     add<Quantizer{.rows = token_blocks}>(all);
@@ -115,6 +122,10 @@ const Kernels& quantize_kernels() {
         add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
         add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);
         add_transpose<launch::copy_spec>(kernels);
+        add_decoding<DecodeSpec{}>(kernels);
+        add_decoding<DecodeSpec{.vectors = false}>(kernels);
+        add_decoding<DecodeSpec{.to_bf16 = false}>(kernels);
+        add_decoding<DecodeSpec{.to_bf16 = false, .vectors = false}>(kernels);
         return kernels;
     }();
     return all;

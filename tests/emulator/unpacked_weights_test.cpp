@@ -32,7 +32,9 @@ constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, 
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr std::array tiles{unpacked(split, Scaling::block_1x128, Family::dense),
                            unpacked(pair, Scaling::epilogue, Family::dense),
-                           unpacked(pair, Scaling::block_1x128, Family::m_grouped)};
+                           unpacked(pair, Scaling::block_1x128, Family::m_grouped),
+                           unpacked(split, Scaling::block_1x32, Family::dense),
+                           unpacked(pair, Scaling::block_1x32, Family::m_grouped)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
@@ -49,6 +51,7 @@ struct Call {
 
 std::vector<Call> calls() {
     const Recipe blocks = parse_recipe("1x128:mxfp4").value(), row = parse_recipe("row:mxfp4").value();
+    const Recipe mxfp8 = parse_recipe("mxfp8:mxfp4").value(), mxfp4 = parse_recipe("mxfp4:mxfp4").value();
     const Grouping batched = Grouping::batched, ends = Grouping::m_grouped_offsets;
     const Grouping masked = Grouping::m_grouped_masked;
     return {
@@ -60,6 +63,13 @@ std::vector<Call> calls() {
         {2, {.grouping = ends, .recipe = blocks, .m = 50, .n = 136, .k = 320, .groups = 3}},
         {2, {.grouping = masked, .recipe = blocks, .m = 20, .n = 150, .k = 130, .groups = 3}},
         {2, {.grouping = masked, .recipe = blocks, .layout = Layout::tt, .m = 20, .n = 66, .k = 288, .groups = 3}},
+        {3, {.recipe = mxfp8, .m = 17, .n = 72, .k = 544}},
+        {3, {.recipe = mxfp8, .layout = Layout::tt, .m = 5, .n = 72, .k = 1154}},
+        {3, {.recipe = mxfp4, .m = 17, .n = 70, .k = 544}},
+        {3, {.grouping = batched, .recipe = mxfp4, .layout = Layout::tt, .m = 6, .n = 70, .k = 160, .groups = 2}},
+        {4, {.grouping = ends, .recipe = mxfp8, .m = 50, .n = 136, .k = 320, .groups = 3}},
+        {4, {.grouping = masked, .recipe = mxfp4, .m = 20, .n = 150, .k = 130, .groups = 3}},
+        {4, {.grouping = ends, .recipe = mxfp4, .layout = Layout::tt, .m = 50, .n = 66, .k = 288, .groups = 3}},
     };
 }
 
@@ -74,6 +84,7 @@ TEST_P(Unpacked, HaveTheCpusBits) {
         call.seed = turn + 1;
         call.far_scales = far_scales[turn];
         call.a_gaps.row = 16 - (a_is_transposed(spec.layout) ? spec.m : spec.k) % 16;
+        if (turn == 3 && spec.recipe.a.values == Format::e2m1) call.a_gaps.row = 2;
         call.b_gaps = {.row = turn % 2 == 0 ? 0 : 6};  // codes at any byte, or 16 at a time
         call.b_scales_transposed = turn == 2;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};

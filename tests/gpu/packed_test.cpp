@@ -1,5 +1,5 @@
-// FP4 weights, packed, MXFP4 with fp8 and bf16 activations and NVFP4 with bf16: the GPU's bits are the CPU's, whichever
-// tile the library chooses.
+// FP4 weights, packed, next to fp8, bf16 and FP4 activations: the GPU's bits are the CPU's, whichever tile the library
+// chooses.
 #include <gtest/gtest.h>
 
 #include "gpu/gpu_case.h"
@@ -14,9 +14,11 @@ struct Shape {
     std::int64_t k;
 };
 
-constexpr const char* fp8_recipes[] = {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4"};
-constexpr const char* recipes[] = {"1x128:mxfp4",       "row:mxfp4",  "tensor:mxfp4",
-                                   "1x128.ue8m0:mxfp4", "bf16:mxfp4", "bf16:nvfp4"};
+constexpr const char* fp8_recipes[] = {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4", "mxfp8:mxfp4",
+                                       "mxfp4:mxfp4"};
+constexpr const char* recipes[] = {"1x128:mxfp4", "row:mxfp4",       "tensor:mxfp4", "1x128.ue8m0:mxfp4", "bf16:mxfp4",
+                                   "bf16:nvfp4",  "e5m2.1x32:mxfp4", "mxfp8:mxfp4",  "mxfp4:mxfp4",       "nvfp4:mxfp4",
+                                   "nvfp4:nvfp4"};
 
 TEST(GpuPacked, TailsWavesAndNothing) {
     const CurrentDevice device;
@@ -50,7 +52,7 @@ TEST(GpuPacked, EveryGrouping) {
 
 TEST(GpuPacked, OutputsWithCAndAlpha) {
     const CurrentDevice device;
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4"}) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
             EXPECT_EQ(run_and_compare({.recipe = recipe_of(recipe),
                                        .output = output,
@@ -67,7 +69,7 @@ TEST(GpuPacked, OutputsWithCAndAlpha) {
 
 TEST(GpuPacked, EveryDistribution) {
     const CurrentDevice device;
-    for (const char* recipe : {"1x128:mxfp4", "bf16:mxfp4", "bf16:nvfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4"}) {
         for (const check::Distribution distribution : check::random_distributions()) {
             EXPECT_EQ(run_and_compare(
                           {.recipe = recipe_of(recipe), .m = 24, .n = 264, .k = 1024, .distribution = distribution}),

@@ -37,7 +37,7 @@ TEST(Explain, FewTokensArePutOnN) {
 
 TEST(Explain, SaysWhyThereIsNoKernel) {
     ProblemSizes sizes = dense(64, 256, 256);
-    sizes.recipe = parse_recipe("mxfp8:mxfp4").value();
+    sizes.recipe = parse_recipe("mxfp8:nvfp4").value();
     const Explanation explanation = explain(problem_of(sizes));
     EXPECT_FALSE(explanation.chosen);
     EXPECT_TRUE(explanation.legal.empty() && explanation.rejected.empty());

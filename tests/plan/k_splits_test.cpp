@@ -11,6 +11,7 @@
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/packed_problem.h"
+#include "problem/preparation.h"
 
 namespace tilewright::planner {
 namespace {
@@ -38,7 +39,7 @@ TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
 /// A row's bits must not depend on whether another row is wide, so that the same tile runs, in its kernel for windows.
 TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
     int split = 0;
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked, Grouping::m_grouped_offsets}) {
             for (const std::int64_t m : {1, 16, 33, 64, 100, 500}) {
                 for (const std::int64_t n : {576, 2112, 7168}) {
@@ -76,7 +77,7 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
 
 TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
     int split = 0;
-    for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4"}) {
+    for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"}) {
         for (const std::int64_t m : {1, 16, 33, 500}) {
             const Problem ordinary =
                 problem_of({.recipe = parse_recipe(recipe).value(), .m = m, .n = 7168, .k = 16384});
@@ -85,8 +86,9 @@ TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
             EXPECT_EQ(planned_k_splits(packed, h200()), splits);
             const Geometry g = geometry(packed);
             const hopper::Tile tile = chosen_tile(packed, g, h200());
+            const Geometry product = prepared(g, preparation(g), nullptr);
             EXPECT_EQ(k_splits(tile, 16384), splits);
-            EXPECT_TRUE(serves(g, variant(g, tile)));
+            EXPECT_TRUE(serves(product, variant(product, tile)));
             EXPECT_TRUE(multiplies_bf16(tile));
             split += splits.empty() ? 0 : 1;
         }
@@ -95,14 +97,26 @@ TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
 }
 
 /// Two calls with the same numbers have the same bits, in whatever order their memory has them.
-TEST(KSplits, OfMxfp4WeightsAreThoseOfPackedOnesInAnyLayout) {
-    for (const std::int64_t m : {1, 16, 500}) {
-        ProblemSizes sizes{.recipe = parse_recipe("1x128:mxfp4").value(), .m = m, .n = 2112, .k = 7168};
-        const std::vector<std::int64_t> splits = planned_k_splits(with_packed_shape(problem_of(sizes), 0), h200());
-        for (const Layout layout : all_layouts) {
-            sizes.layout = layout;
-            EXPECT_EQ(planned_k_splits(problem_of(sizes), h200()), splits) << m << " " << name(layout);
+TEST(KSplits, OfFp4WeightsAreThoseOfPackedOnesInAnyLayout) {
+    for (const char* recipe : {"1x128:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"}) {
+        for (const std::int64_t m : {1, 16, 500}) {
+            ProblemSizes sizes{.recipe = parse_recipe(recipe).value(), .m = m, .n = 2112, .k = 7168};
+            const std::vector<std::int64_t> splits = planned_k_splits(with_packed_shape(problem_of(sizes), 0), h200());
+            for (const Layout layout : all_layouts) {
+                sizes.layout = layout;
+                EXPECT_EQ(planned_k_splits(problem_of(sizes), h200()), splits) << recipe << m << " " << name(layout);
+            }
         }
+    }
+}
+
+TEST(KSplits, Mxfp4ActivationsHaveTheTilesOfMxfp8) {
+    for (const std::int64_t m : {1, 16, 64, 500}) {
+        ProblemSizes sizes{.recipe = parse_recipe("mxfp4:mxfp4").value(), .m = m, .n = 2112, .k = 7168};
+        const Plan decoded = plan(problem_of(sizes));
+        sizes.recipe.a.values = Format::e4m3;
+        EXPECT_EQ(decoded.tile, plan(problem_of(sizes)).tile) << m;
+        EXPECT_TRUE(decoded.in_windows) << "of weights that are packed at each call anything is possible";
     }
 }
 

@@ -101,10 +101,13 @@ std::vector<Malformed> malformed_packed() {
                  {.recipe = "tensor:mxfp4", .n = (std::int64_t{1} << 30) + 64, .k = 32}, [](Problem&) {},
                  {"b.values: [1073741888, 32] given, at most 2^30 rows of all groups, columns, and tiles of 64 x 128 "
                   "expected for a Hopper GPU; pack them in parts with pack_weights"}),
-        on_hopper(
-            "MXFP8 activations on a GPU", {.recipe = "mxfp8:mxfp4"}, [](Problem&) {},
-            {"a: mxfp8 given, bf16, or fp8 with tensor, row or 1x128 scales, next to packed weights expected for a "
-             "Hopper GPU; run it on the CPU backend"}),
+        on_hopper("MXFP8 activations next to NVFP4 on a GPU", {.recipe = "mxfp8:nvfp4"},
+                  [](Problem& p) { p.b.packed.activations = PackedFor::fp8; },
+                  {"b.packed: nvfp4 given, packed mxfp4 expected for a Hopper GPU; run it on the CPU backend"}),
+        on_hopper("f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
+                  [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
+                  {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed "
+                   "weights expected for a Hopper GPU; run it on the CPU backend"}),
         on_hopper("a wide row for bf16 on a GPU", {.recipe = "bf16:mxfp4"},
                   [](Problem& p) {
                       p.b.packed.activations = PackedFor::bf16;
@@ -126,9 +129,13 @@ std::vector<Malformed> malformed_packed() {
                   {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper "
                    "GPU; copy them, or run it on the CPU backend"}),
         unpacked(
-            "weights that are not packed next to bf16, on a GPU", {.recipe = "bf16:nvfp4"}, [](Problem&) {},
-            {"b: nvfp4 given, packed nvfp4 next to bf16 expected for a Hopper GPU; pack them with pack_weights, or "
+            "weights that are not packed next to NVFP4, on a GPU", {.recipe = "nvfp4:mxfp4"}, [](Problem&) {},
+            {"b: mxfp4 given, packed mxfp4 next to nvfp4 expected for a Hopper GPU; pack them with pack_weights, or "
              "run it on the CPU backend"}),
+        unpacked("NVFP4 weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "nvfp4:nvfp4"},
+                 [](Problem&) {},
+                 {"b.values: nvfp4 values contiguous along n given, values contiguous along k expected for a Hopper "
+                  "GPU; run it on the CPU backend"}),
     };
 }
 

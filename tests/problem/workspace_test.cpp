@@ -17,7 +17,8 @@ namespace {
 
 Problem on_gpu(const SampleSpec& spec) {
     Problem p = sample(spec);
-    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d, &p.groups.sizes}) {
+    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.a.tensor_scale, &p.b.values, &p.b.scales, &p.b.tensor_scale,
+                           &p.d, &p.groups.sizes}) {
         tensor->device = {.kind = DeviceId::Kind::cuda};
     }
     return p;
@@ -82,6 +83,35 @@ TEST(Workspace, OfWeightsThatArePacked) {
     EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::nn, .recipe = "row:mxfp4"})), 0);
     EXPECT_NE(messages(check_workspace(on_gpu(dense), {})).find("or more expected for packed weights; "),
               std::string::npos);
+}
+
+TEST(Workspace, OfActivationsThatAreDecoded) {
+    const auto packed = [](const SampleSpec& spec) { return workspace_bytes(with_packed_shape(on_gpu(spec), 0)); };
+    EXPECT_EQ(packed({.recipe = "nvfp4:nvfp4", .m = 64, .k = 320}), 64 * 320 * 2) << "bf16";
+    EXPECT_EQ(packed({.recipe = "nvfp4:mxfp4", .m = 64, .k = 322}), 64 * 328 * 2) << "in rows of 16 bytes";
+    EXPECT_EQ(packed({.recipe = "mxfp4:mxfp4", .m = 64, .k = 322}), 64 * 336) << "e4m3";
+    EXPECT_EQ(packed({.layout = Layout::tt, .recipe = "mxfp4:mxfp4", .m = 64, .k = 320}), 64 * 320) << "in any order";
+    EXPECT_EQ(packed({.recipe = "mxfp8:mxfp4"}), 0);
+    const SampleSpec masked{.grouping = Grouping::m_grouped_masked, .recipe = "nvfp4:nvfp4", .m = 64, .k = 320};
+    EXPECT_EQ(packed(masked), 4 * 64 * 320 * 2);
+    // Tiles of 64 x 128 with a scale for each 16.
+    const std::int64_t weights = 128 + 256 * 8 + 4 * 3 * 4608;
+    EXPECT_EQ(workspace_bytes(on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .n = 200, .k = 320})),
+              64 * 320 * 2 + (weights + 127) / 128 * 128 + 256);
+    EXPECT_NE(messages(check_workspace(on_gpu({.recipe = "nvfp4:nvfp4"}), {}))
+                  .find("or more expected for packed weights and decoded activations; "),
+              std::string::npos);
+}
+
+TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
+    const Geometry g = geometry(on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .k = 320}));
+    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    EXPECT_EQ(product.a.values, address(0x4000));
+    EXPECT_EQ(name(product.a.recipe), "bf16");
+    EXPECT_EQ(product.a.tensor_scale, g.a.tensor_scale);
+    EXPECT_EQ(product.a.scales, nullptr);
+    EXPECT_EQ(product.b.packed.tensor_scales, g.b.tensor_scale);
+    EXPECT_EQ(product.b.packed.windows, 0) << "rows of NVFP4 are never wide";
 }
 
 TEST(Workspace, WeightsThatArePackedAreThoseOfTheKernelsForWideRows) {

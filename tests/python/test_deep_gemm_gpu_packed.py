@@ -23,17 +23,23 @@ def the_gpus_bits():
     tw.set_invariant(False)
 
 
+def weights_of(pair, packed, gran_k=32):
+    """DeepGEMM's FP4 operand [groups, n, k] as the library has it."""
+    values, factors = pair
+    codes = torch.stack([deep_gemm.unpack_ue8m0_from_int(sf) for sf in factors]) if packed else factors
+    exponents = (codes.contiguous().view(torch.int32) >> 23).to(torch.uint8).repeat_interleave(gran_k // 32, 2)
+    scales = exponents[..., : -(-values.shape[-1] * 2 // 32)].contiguous()
+    return tw.Quantized(values.view(torch.uint8), "mxfp4", scales)
+
+
 def fp4(rng, groups, n, k, gran_k, packed):
-    """DeepGEMM's casts of weights, and the same for the library."""
+    """DeepGEMM's casts of weights, and the same for the library, packed."""
     casts = [
         deep_gemm.per_token_cast_to_fp4(torch.from_numpy(rng.standard_normal((n, k))).float(), True, gran_k, packed)
         for _ in range(groups)
     ]
     values, factors = (torch.stack([cast[i] for cast in casts]) for i in (0, 1))
-    codes = torch.stack([deep_gemm.unpack_ue8m0_from_int(sf) for sf in factors]) if packed else factors
-    exponents = (codes.contiguous().view(torch.int32) >> 23).to(torch.uint8).repeat_interleave(gran_k // 32, 2)
-    scales = exponents[..., : -(-k // 32)].contiguous()
-    return (values, factors), tw.pack_weights(tw.Quantized(values.view(torch.uint8), "mxfp4", scales), "fp8")
+    return (values, factors), tw.pack_weights(weights_of((values, factors), packed, gran_k), "fp8")
 
 
 @pytest.mark.parametrize("gran_k, packed", [(32, False), (32, True), (128, True)])
@@ -64,16 +70,30 @@ def test_weights_that_are_not_packed_have_the_bits_of_packed_ones(rng, the_gpus_
     assert bits_equal(out.cpu(), expected.view(G, 128, N)[1])
 
 
-def test_what_fp4_cannot_be(rng):
-    b = moved(fp4(rng, 1, N, 640, 32, False)[0])
-    x = torch.from_numpy(rng.standard_normal((24, 640))).float().cuda()
-    d, one = torch.zeros(24, N, dtype=BF16, device="cuda"), tuple(side[0] for side in b)
-    with pytest.raises(ValueError, match="^a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales expected"):
-        a = deep_gemm.per_token_cast_to_fp8(x, True, 32)
-        deep_gemm.fp8_fp4_gemm_nt(a, one, d, recipe_a=(1, 32), recipe_b=(1, 32))
-    with pytest.raises(ValueError, match="^a: mxfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales expected"):
-        a = deep_gemm.per_token_cast_to_fp4(x, True, 32)
-        deep_gemm.fp8_fp4_gemm_nt(a, one, d, recipe_a=(1, 32), recipe_b=(1, 32))
+@pytest.mark.parametrize("cast, gran_k, packed", [("fp8", 32, False), ("fp8", 32, True), ("fp4", 32, True),
+                                                  ("fp4", 32, False), ("fp4", 128, True)])  # fmt: skip
+def test_factors_for_32_and_fp4_activations_have_the_cpus_bits(rng, the_gpus_bits, cast, gran_k, packed):
+    """FP8 with factors for 32 and FP4, next to FP4 weights: dense, in blocks of rows, masked."""
+    k, recipes = 608, {"recipe_a": (1, gran_k), "recipe_b": (1, 32)}
+    b, weights = fp4(rng, G, N, k, 32, packed)
+    x = torch.from_numpy(rng.standard_normal((G * 128, k))).float()
+    a = getattr(deep_gemm, f"per_token_cast_to_{cast}")(x, True, gran_k, packed)
+    rows, expected = torch.arange(G * 128, dtype=INT) // 128, torch.zeros(G * 128, N, dtype=BF16)
+    deep_gemm.m_grouped_fp8_fp4_gemm_nt_contiguous(a, weights, expected, rows, recipe_a=recipes["recipe_a"])
+    a, there = moved(a), moved(b)
+    for weights_there in (there, None):
+        given = there if weights_there else tw.pack_weights(weights_of(there, packed), "fp8")
+        d = torch.zeros(G * 128, N, dtype=BF16, device="cuda")
+        deep_gemm.m_grouped_fp8_fp4_gemm_nt_contiguous(a, given, d, rows.cuda(), **recipes)
+        assert bits_equal(d.cpu(), expected)
+    by_group, sizes = (a[0].view(G, 128, -1), a[1].reshape(G, 128, -1)), torch.tensor([3, 128, 0, 17], dtype=INT)
+    masked = torch.zeros(G, 128, N, dtype=BF16, device="cuda")
+    deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked(by_group, there, masked, sizes.cuda(), 21, **recipes)
+    for group, size in enumerate(sizes.tolist()):
+        assert bits_equal(masked[group, :size].cpu(), expected.view(G, 128, N)[group, :size])
+    one, out = tuple(side[1] for side in there), torch.zeros(128, N, dtype=BF16, device="cuda")
+    deep_gemm.fp8_fp4_gemm_nt((by_group[0][1], by_group[1][1]), one, out, **recipes)
+    assert bits_equal(out.cpu(), expected.view(G, 128, N)[1])
 
 
 def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):

@@ -7,10 +7,19 @@
 
 namespace tilewright::hopper {
 
+/// The scales of NVFP4's tensors: of either side, or their product.
+template <Tile tile>
+TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile& work) {
+    const auto of_group = [&](const ScaleView& scales) { return scale_at(scales, work.group, 0, 0); };
+    if constexpr (tile.a.scaling != Scaling::alpha) return of_group(arguments.scales_b);
+    if constexpr (tile.b.storage != Storage::packed_nvfp4_bf16) return of_group(arguments.scales_a);
+    return of_group(arguments.scales_a) * of_group(arguments.scales_b);
+}
+
 /// What multiplies a tile's sums. Those of a group without k nothing does: D is C, or zeros.
 template <Tile tile>
 TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& work) {
-    if constexpr (scales_alpha(tile)) return arguments.alpha * scale_at(arguments.scales_b, work.group, 0, 0);
+    if constexpr (scales_alpha(tile)) return arguments.alpha * tensor_scales<tile>(arguments, work);
     return is_k_grouped(tile) && k_of(work) == 0 ? 1 : arguments.alpha;
 }
 

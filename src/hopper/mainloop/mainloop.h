@@ -1,7 +1,8 @@
-// The mainloop of a tile: which of the four runs, and what a warpgroup without rows does in its place.
+// The mainloop of a tile: which of the five runs, and what a warpgroup without rows does in its place.
 #pragma once
 
 #include "hopper/mainloop/promoted.h"
+#include "hopper/mainloop/stepwise.h"
 #include "hopper/mainloop/two_partials.h"
 #include "hopper/mainloop/unpromoted.h"
 #include "hopper/mainloop/windows.h"
@@ -11,7 +12,9 @@ namespace tilewright::hopper {
 /// The accumulators of one tile, before epilogue scales.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    if constexpr (has_windows(tile)) {
+    if constexpr (promotes_each_step(tile)) {
+        multiply_stepwise<tile>(c, accumulators);
+    } else if constexpr (has_windows(tile)) {
         multiply_windows<tile>(c, accumulators);
     } else if constexpr (promotion_interval(tile) == 0) {
         multiply_unpromoted<tile>(c, accumulators);

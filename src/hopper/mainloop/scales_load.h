@@ -12,15 +12,32 @@
 
 namespace tilewright::hopper {
 
-/// The warp that loads 1x128 scales. It reads several k-blocks at once, so that the reads of a row share sectors, while
-/// the stages before them are still multiplied.
+/// What a thread holds of a row's scales of a k-block: one, or the codes of four.
+template <bool each_step>
+struct HeldScales {
+    using Type = float;
+};
+template <>
+struct HeldScales<true> {
+    using Type = u32;
+};
+
+/// k-blocks whose 1x32 scales are read at once.
+constexpr int steps_at_once(const Tile& tile) {
+    if (tile.shape.n > 64 && tile.shape.warpgroups > 2) return 1;
+    return tile.shape.n > 128 ? 2 : 4;
+}
+
+/// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
+/// sectors, while the stages before them are still multiplied.
 template <Tile tile>
 class RowScales : RestOfGroups<tile>, OddGroups<tile> {
 public:
     /// As many as the producer's registers hold.
-    static constexpr int k_blocks_at_once = tile.shape.warpgroups > 2 || maps_groups(tile) ? 1
-                                            : tile.swap_ab && !scales_mma_rows(tile)       ? 4
-                                                                                           : 2;
+    static constexpr int k_blocks_at_once = promotes_each_step(tile) ? steps_at_once(tile)
+                                            : tile.shape.warpgroups > 2 || maps_groups(tile) ? 1
+                                            : tile.swap_ab && !scales_mma_rows(tile)         ? 4
+                                                                                             : 2;
 
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
         : RestOfGroups<tile>(shared), OddGroups<tile>(shared, arguments), shared_(shared), arguments_(arguments) {}
@@ -43,7 +60,7 @@ public:
 #pragma unroll
                 for (int i = 0; i < k_blocks_at_once; ++i) {
                     if (begin + i >= end) break;
-                    write(ring, thread, values_[i]);
+                    write(ring, thread, begin + i, values_[i]);
                     if constexpr (maps_groups(tile)) {
                         if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments_.a_last).flat)) {
                             OddGroups<tile>::load(before(ring), begin + i - slice.begin, work, tiles.origin, budget_);
@@ -63,6 +80,8 @@ private:
     static constexpr int mma_a_rows = scales_mma_rows(tile) ? tile.shape.m : 0;
     static constexpr int mma_b_rows = scales_mma_columns(tile) ? tile.shape.n : 0;
     static constexpr int rows_each = (mma_a_rows + mma_b_rows + threads - 1) / threads;
+    static constexpr int scales_of_row = operand_a(tile).scales_of_row();
+    using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
     TILEWRIGHT_DEVICE void read(const WorkTile& work, int lane, int begin) {
         constexpr int a_rows = tile.swap_ab ? mma_b_rows : mma_a_rows, b_rows = tile.swap_ab ? mma_a_rows : mma_b_rows;
@@ -74,15 +93,48 @@ private:
     /// `rows` rows of one operand, every 32nd from `row` on, into the values from `offset` on.
     template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
-        const i64 first = batch * view.batch_stride + row * view.row_stride + begin * view.k_stride;
+        const i64 first = batch * view.batch_stride + row * view.row_stride + begin * scales_of_row * view.k_stride;
 #pragma unroll
         for (int r = 0; r < (rows + threads - 1) / threads; ++r) {
             const bool inside = row + r * threads < view.rows && r * threads + lane_index() < rows;
 #pragma unroll
             for (int i = 0; i < k_blocks_at_once; ++i) {
-                const i64 index = first + r * threads * view.row_stride + i * view.k_stride;
-                values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
+                const i64 index = first + r * threads * view.row_stride + i * scales_of_row * view.k_stride;
+                if constexpr (promotes_each_step(tile)) {
+                    values_[i][offset + r] = inside ? read_codes(view, index, steps_before_end(begin + i)) : 0;
+                } else {
+                    values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
+                }
             }
+        }
+    }
+
+    /// Of a k-block's steps of 32 of k; 0 or less where it follows the end.
+    TILEWRIGHT_DEVICE int steps_before_end(int k_block) const {
+        return arguments_.scales_a.k_blocks - k_block * scales_of_row;
+    }
+
+    TILEWRIGHT_DEVICE static u32 read_codes(const ScaleView& view, i64 index, int steps) {
+        u32 codes = 0;
+#pragma unroll
+        for (int step = 0; step < scales_of_row; ++step) {
+            if (step >= steps) continue;
+            codes |= u32(load_global(static_cast<const u8*>(view.data) + index + step * view.k_stride)) << 8 * step;
+        }
+        return codes;
+    }
+
+    /// To the row's place. Scales of steps follow one another for all rows; behind the end of k they are -0, which
+    /// leaves an accumulator as it is, whatever its sign.
+    TILEWRIGHT_DEVICE static void store_scales(float* scales, int row, int rows, Scales values, int steps) {
+        if constexpr (promotes_each_step(tile)) {
+#pragma unroll
+            for (int step = 0; step < scales_of_row; ++step) {
+                const float scale = formats::decode_ue8m0(values >> 8 * step & 0xFFU);
+                store_shared(scales[step * round_up(rows, 32) + row], step < steps ? scale : -0.0F);
+            }
+        } else {
+            store_shared(scales[row], values);
         }
     }
 
@@ -90,17 +142,18 @@ private:
         return ring.stage == 0 ? tile.stages - 1 : ring.stage - 1;
     }
 
-    TILEWRIGHT_DEVICE void write(PipelineState<tile.stages>& ring, int thread,
-                                 const float (&values)[at_least_one(rows_each)]) {
+    TILEWRIGHT_DEVICE void write(PipelineState<tile.stages>& ring, int thread, int k_block,
+                                 const Scales (&values)[at_least_one(rows_each)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
 #pragma unroll
         for (int r = 0; r < rows_each; ++r) {
             const int row = thread + r * threads;
             if (mma_a_rows > 0 && row < mma_a_rows) {
-                store_shared(shared_.mma_a_scales[stage][row], values[r]);
+                store_scales(shared_.mma_a_scales[stage], row, mma_a_rows, values[r], steps_before_end(k_block));
             } else if (row < mma_a_rows + mma_b_rows) {
-                store_shared(shared_.mma_b_scales[stage][row - mma_a_rows], values[r]);
+                store_scales(shared_.mma_b_scales[stage], row - mma_a_rows, mma_b_rows, values[r],
+                             steps_before_end(k_block));
             }
         }
         sync_warp();
@@ -112,7 +165,7 @@ private:
     Shared<tile>& shared_;
     const Arguments& arguments_;
     int budget_ = wait_budget;
-    float values_[k_blocks_at_once][at_least_one(rows_each)];
+    Scales values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 
 /// The 128x128 scales of one tile, chunk by chunk. A chunk is read before its slot is waited for; the first one may be

@@ -94,6 +94,19 @@ struct PromotionScales {
         }
     }
 
+    /// Of the columns, for the `step`-th 32 of k of the k-block at `stage`: where each step is promoted.
+    TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
+        static_assert(promotes_each_step(tile) && scales_mma_columns(tile) && !scales_mma_rows(tile));
+        const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) +
+                             subtile % wgmmas_along_n(tile) * columns + c.lane % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < columns / 8; ++j) {
+            const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
+            column[2 * j] = pair.x;
+            column[2 * j + 1] = pair.y;
+        }
+    }
+
     TILEWRIGHT_DEVICE void multiply(int subtile, int k_block_in_copy) {
         if constexpr (has_block_scales(tile) && scales_mma_rows(tile)) {
 #pragma unroll

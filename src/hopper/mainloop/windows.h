@@ -23,22 +23,29 @@ TILEWRIGHT_DEVICE Pair token_scales(const Consumer<tile>& c, const PromotionScal
 /// accumulator = fma(partial * factor, scale * factor, accumulator), in rows that have the window.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      const PackedRows<tile>& rows, const Partial<tile>& partial,
-                                      const PromotionScales<tile>& scales, int subtile, u32 window) {
-    WindowFactors factors[2];
-    rows.read_factors(factors, window);
+                                      const WindowFactors (&factors)[2], u32 wide, const Partial<tile>& partial,
+                                      const PromotionScales<tile>& scales, int subtile) {
 #pragma unroll
     for (int j = 0; j < subtile_registers<tile> / 4; ++j) {
         const Pair columns = token_scales<tile>(c, scales, subtile, j);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const WindowFactors& row = factors[i / 2];
-            const bool scaled = scales_mma_columns(tile) || (rows.wide >> i / 2 & 1) != 0;
+            const bool scaled = scales_mma_columns(tile) || (wide >> i / 2 & 1) != 0;
             const float scale = scaled ? (i % 2 == 0 ? columns.x : columns.y) : 1.0F;
             float& sum = accumulator[4 * j + i];
             sum = row.given ? fma(partial[4 * j + i] * row.of_sum, scale * row.of_scale, sum) : sum;
         }
     }
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
+                                      const PackedRows<tile>& rows, const Partial<tile>& partial,
+                                      const PromotionScales<tile>& scales, int subtile, u32 window) {
+    WindowFactors factors[2];
+    rows.read_factors(factors, window);
+    promote_window<tile>(c, accumulator, factors, rows.wide, partial, scales, subtile);
 }
 
 /// A subtile whose first window has been multiplied: promotes it, and multiplies and promotes the others.

@@ -66,6 +66,24 @@ struct TransposeArguments {
     QuantizeArguments grid{};  // groups, tokens and features; no matrices
 };
 
+/// FP4 codes that are decoded (decode.h). Strides count codes, scales and results.
+struct DecodeArguments {
+    const u8* codes = nullptr;
+    i64 group_stride = 0;
+    i64 row_stride = 0;
+    i64 k_stride = 1;
+    const u8* scales = nullptr;  // NVFP4's of blocks
+    i64 scale_group_stride = 0;
+    i64 scale_row_stride = 0;
+    i64 scale_k_stride = 0;
+    u8* to = nullptr;  // rows along k, of multiples of 16 bytes
+    i64 to_group_stride = 0;
+    i64 to_row_stride = 0;
+    int matrices = 0;
+    int rows = 0;
+    int k = 0;
+};
+
 /// Measured scales: how many there are. Before: bits of 0; between: bits of the largest finite magnitude.
 struct MeasuredScales {
     ScaleMatrix scales{};

@@ -63,6 +63,14 @@ struct TransposeSpec {
     constexpr bool operator==(const TransposeSpec&) const = default;
 };
 
+/// FP4 codes as numbers (decode.h).
+struct DecodeSpec {
+    bool to_bf16 = true;  // NVFP4 with its block scales; otherwise MXFP4's codes to e4m3
+    bool vectors = true;  // codes along k, eight at a time; otherwise code by code in any strides
+
+    constexpr bool operator==(const DecodeSpec&) const = default;
+};
+
 constexpr bool is_written(const CopySpec& copy) { return copy.scaled != ScaledBy::none; }
 /// Scales that need a look at more than a tile: found before, by separate kernels.
 constexpr bool is_measured(const CopySpec& copy) {
@@ -87,6 +95,9 @@ inline constexpr int quantize_warps = quantize_threads / warp_threads;
 inline constexpr int lane_tokens = 4;
 inline constexpr int lane_features = 16;
 inline constexpr int row_lanes = quantize_block / lane_features;
+inline constexpr int decoded_word = 8;   // FP4 codes of a row that a lane decodes together
+inline constexpr int decoded_words = 4;  // whose loads a lane has under way
+inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
 inline constexpr int pack_run_tiles = 8;                              // that a block packs one after another
 inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;  // PackShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
@@ -132,6 +143,12 @@ constexpr void visit_fields(const TransposeSpec& spec, Visitor& visit) {
     visit.field("stores_ue8m0", spec.stores_ue8m0);
     visit.field("squares", spec.squares);
     visit.field("grouped", spec.grouped);
+    visit.field("vectors", spec.vectors);
+}
+
+template <class Visitor>
+constexpr void visit_fields(const DecodeSpec& spec, Visitor& visit) {
+    visit.field("to_bf16", spec.to_bf16);
     visit.field("vectors", spec.vectors);
 }
 

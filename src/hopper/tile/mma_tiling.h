@@ -7,7 +7,10 @@
 namespace tilewright::hopper {
 
 /// Products that a partial accumulator adds before it is promoted to fp32 registers; 0: all of k.
-constexpr int promotion_interval(const Tile& tile) { return scales_in_mainloop(tile) || tile.mma.promoted ? 128 : 0; }
+constexpr int promotion_interval(const Tile& tile) {
+    if (promotes_each_step(tile)) return wgmma_k_bytes;
+    return scales_in_mainloop(tile) || tile.mma.promoted ? 128 : 0;
+}
 
 /// Rows of mma A that a feed holds in registers at once: unpromoted, all subtiles of a k-block are issued together.
 constexpr int held_rows(const Tile& tile) { return promotion_interval(tile) == 0 ? rows_per_warpgroup(tile) : wgmma_m; }
@@ -22,13 +25,21 @@ constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return columns / 2 + feed_registers(tile) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
+/// Where each step is promoted: two partial accumulators and the fragments that feed them, and the scales of the columns
+/// of one. (A k-block's codes are among what every thread has besides.)
+constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
+    const int columns = tile.shape.n / wgmmas_along_n;
+    return 2 * (columns / 2 + fragment_words) + columns / 4;
+}
 /// Where accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
 /// promoted while the next is multiplied, gained nothing: docs/tried.md.)
 constexpr int wgmmas_along_n(const Tile& tile) {
     if (promotion_interval(tile) == 0) return 1;
     int count = 1;
     const auto fits = [&] {
-        return accumulator_registers(tile) + registers_per_partial(tile, count) <= mma_register_budget(tile);
+        const int partial =
+            promotes_each_step(tile) ? stepwise_registers(tile, count) : registers_per_partial(tile, count);
+        return accumulator_registers(tile) + partial <= mma_register_budget(tile);
     };
     while (count < 4 && !fits() && tile.shape.n % (16 * count) == 0) count *= 2;
     return count;
@@ -54,6 +65,7 @@ constexpr int partials_in_flight(const Tile& tile) {
                : 1;
 }
 constexpr int partial_registers(const Tile& tile) {
+    if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
     // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
     if (promotion_interval(tile) == 0) return 2 * held_rows(tile) / wgmma_m * feed_registers(tile);
     return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile));

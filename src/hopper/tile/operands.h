@@ -17,10 +17,14 @@ struct OperandTile {
     int box_limit = box_rows_limit;
 
     constexpr bool scaled_in_mainloop() const {
-        return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_128x128;
+        return has_row_scales() || spec.scaling == Scaling::block_128x128;
     }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
-    constexpr bool has_row_scales() const { return spec.scaling == Scaling::block_1x128; }
+    constexpr bool has_row_scales() const {
+        return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_1x32;
+    }
+    /// Scales of a row in a stage.
+    constexpr int scales_of_row() const { return spec.scaling == Scaling::block_1x32 ? stage_k() / 32 : 1; }
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
     constexpr bool has_windows() const { return spec.storage == Storage::windowed_e2m1; }
     /// Bytes of one row in a stage, not packed.
@@ -36,7 +40,7 @@ struct OperandTile {
     /// As which the tensor core multiplies it.
     constexpr Storage multiplied_as() const { return hopper::multiplied_as(spec.storage); }
     /// In a stage. 128x128 scales have a ring of chunks instead (stage_layout.h).
-    constexpr int scale_bytes() const { return has_row_scales() ? rows * 4 : 0; }
+    constexpr int scale_bytes() const { return has_row_scales() ? rows * scales_of_row() * 4 : 0; }
 };
 
 constexpr OperandTile operand_a(const Tile& tile) {
@@ -120,7 +124,8 @@ constexpr bool loads_scales_by_four(const Tile& tile) {
 constexpr int k_blocks_per_scale_copy(const Tile& tile) { return loads_scales_by_four(tile) ? 4 : 1; }
 /// Whether the kernel holds code that loads 1x128 scales by TMA.
 constexpr bool may_load_row_scales_by_tma(const Tile& tile) {
-    return has_row_scales(tile) && (!has_k_major_scales(tile) || loads_scales_by_four(tile));
+    return has_row_scales(tile) && !promotes_each_step(tile) &&
+           (!has_k_major_scales(tile) || loads_scales_by_four(tile));
 }
 /// For a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole,
 /// and groups have one box, of all rows.

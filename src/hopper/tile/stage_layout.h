@@ -28,7 +28,7 @@ constexpr int mma_a_scales_per_stage(const Tile& tile) {
     return at_least_one(scales_mma_rows(tile) ? round_up(tile.shape.m * k_blocks_per_scale_copy(tile), 32) : 0);
 }
 constexpr int mma_b_scales_per_stage(const Tile& tile) {
-    return at_least_one(scales_mma_columns(tile) ? round_up(tile.shape.n, 32) : 0);
+    return at_least_one(scales_mma_columns(tile) ? round_up(tile.shape.n, 32) * mma_b(tile).scales_of_row() : 0);
 }
 constexpr int scale_chunk_rows(const Tile& tile) {
     return at_least_one(has_block_scales(tile) ? block_scales_per_k_block(tile) : 0);

@@ -27,6 +27,8 @@ enum class Scaling : unsigned char {
     epilogue,       // per tensor or per row: constant along k, so they multiply the finished accumulators once
     block_1x128,    // one f32 for each row and 128 of k, in the mainloop
     block_128x128,  // one f32 for 128 rows and 128 of k, in the mainloop
+    alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of tokens
+    block_1x32,     // one power of two for each row and 32 of k, in the mainloop
 };
 
 /// What the blocks of a cluster have in common.
@@ -177,12 +179,17 @@ inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 
 constexpr int windowed_tile_bytes(int windows) {
     return packed_tile_bytes(Storage::windowed_e2m1) + 16 + windows * packed_window_bytes;
 }
-/// The scale of NVFP4's tensor is part of alpha (docs/numerics.md).
-constexpr bool scales_alpha(const Tile& tile) { return tile.b.storage == Storage::packed_nvfp4_bf16; }
+/// The scale of an NVFP4 tensor is part of alpha (docs/numerics.md).
+constexpr bool scales_alpha(const Tile& tile) {
+    return tile.a.scaling == Scaling::alpha || tile.b.storage == Storage::packed_nvfp4_bf16;
+}
 /// How packed weights are scaled outside the mainloop.
 constexpr Scaling packed_scaling(Storage storage) {
     return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::epilogue;
 }
+
+/// Scales change with each wgmma: its partial accumulator is promoted before the next one's (mainloop/stepwise.h).
+constexpr bool promotes_each_step(const Tile& tile) { return tile.a.scaling == Scaling::block_1x32; }
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
@@ -215,8 +222,13 @@ constexpr bool is_consistent(const Tile& tile) {
            (!has_packed_weights(tile) || (tile.swap_ab && !has_mn_major(tile) && !shares_operand(tile) &&
                                           !is_k_grouped(tile) && tile.b.scaling == packed_scaling(tile.b.storage))) &&
            multiplies_bf16(tile) == (multiplied_as(tile.b.storage) == Storage::bf16) &&
-           (!multiplies_bf16(tile) || (has_packed_weights(tile) && tile.a.scaling == Scaling::none &&
-                                       tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
+           (!multiplies_bf16(tile) ||
+            (has_packed_weights(tile) && (tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) &&
+             tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
+           (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) && tile.b.scaling != Scaling::alpha &&
+           tile.b.scaling != Scaling::block_1x32 &&
+           (!promotes_each_step(tile) || (has_packed_weights(tile) && rows_per_warpgroup(tile) == wgmma_m &&
+                                          tile.mma.promoted && !is_fast(tile))) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 

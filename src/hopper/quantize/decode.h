@@ -1,0 +1,113 @@
+// Decoding of FP4 activations before a product: NVFP4's codes times their block scales to bf16, MXFP4's codes to e4m3.
+// Both formats hold the results exactly. A word is eight codes of a row, a strip four words of each lane: what a warp
+// has in flight.
+#pragma once
+
+#include "base/math.h"
+#include "formats/codec.h"
+#include "hopper/quantize/scale.h"
+
+namespace tilewright::hopper {
+
+inline constexpr int nvfp4_block = 16;
+
+/// Where a row of a matrix begins, in codes, scales and results.
+struct DecodedRow {
+    i64 codes;
+    i64 scales;
+    i64 to;
+};
+
+TILEWRIGHT_DEVICE DecodedRow decoded_row(const DecodeArguments& a, i64 index) {
+    const i64 matrix = index / a.rows, row = index % a.rows;
+    return {.codes = matrix * a.group_stride + row * a.row_stride,
+            .scales = matrix * a.scale_group_stride + row * a.scale_row_stride,
+            .to = matrix * a.to_group_stride + row * a.to_row_stride};
+}
+
+/// Codes k .. k + 7 of a row, with zeros behind its end.
+template <DecodeSpec spec>
+TILEWRIGHT_DEVICE u32 load_word(const DecodeArguments& a, const DecodedRow& row, int k) {
+    if (k >= a.k) return 0;
+    const i64 first = row.codes + k * a.k_stride;
+    if (spec.vectors && k + decoded_word <= a.k) return load_global(reinterpret_cast<const u32*>(a.codes + first / 2));
+    u32 word = 0;
+#pragma unroll
+    for (int i = 0; i < decoded_word; ++i) {
+        if (k + i >= a.k) break;
+        const i64 index = first + i * a.k_stride;
+        word |= (u32(load_global(a.codes + index / 2)) >> index % 2 * 4 & 15U) << 4 * i;
+    }
+    return word;
+}
+
+/// The scale of a word's block.
+TILEWRIGHT_DEVICE u32 load_block_scale(const DecodeArguments& a, const DecodedRow& row, int k) {
+    return k < a.k ? load_global(a.scales + row.scales + k / nvfp4_block * a.scale_k_stride) : 0U;
+}
+
+/// Code `i` of a word. The bits of a magnitude, where f32 has its exponent and mantissa, are the number 2^-126 times
+/// the code's value, 0.5 as a subnormal.
+TILEWRIGHT_DEVICE float decode_e2m1(u32 word, int i) {
+    const u32 code = word >> 4 * i;
+    const float magnitude = from_bits((code & 7U) << 22) * formats::power_of_two(126);
+    return from_bits(bits_of(magnitude) | (code & 8U) << 28);
+}
+
+TILEWRIGHT_DEVICE void store_bf16(void* to, u32 word, u32 scale) {
+    const float factor = formats::decode_ue4m3(scale);
+    IntQuad pairs;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        pairs.values[i] = int(pack_bf16(decode_e2m1(word, 2 * i) * factor, decode_e2m1(word, 2 * i + 1) * factor));
+    }
+    store_global(static_cast<IntQuad*>(to), pairs);
+}
+
+/// Four codes as e4m3: a permute looks the magnitudes up in the eight that there are.
+TILEWRIGHT_DEVICE u32 four_as_e4m3(u32 codes) {
+    constexpr u32 small = 0x3C38'3000, large = 0x4C48'4440;  // 0, 0.5, 1, 1.5; 2, 3, 4, 6
+    const u32 signs = (codes & 0x8U) << 4 | (codes & 0x80U) << 8 | (codes & 0x800U) << 12 | (codes & 0x8000U) << 16;
+    return permute_bytes(small, large, codes & 0x7777U) | signs;
+}
+
+TILEWRIGHT_DEVICE void store_e4m3(void* to, u32 word) {
+    store_global(static_cast<u64*>(to), u64(four_as_e4m3(word)) | u64(four_as_e4m3(word >> 16)) << 32);
+}
+
+template <DecodeSpec spec>
+TILEWRIGHT_DEVICE void decode_strip(const DecodeArguments& a, const DecodedRow& row, int first) {
+    constexpr int bytes = spec.to_bf16 ? 2 : 1;
+    u32 words[decoded_words];
+    u32 scales[decoded_words];
+#pragma unroll
+    for (int i = 0; i < decoded_words; ++i) {
+        const int k = first + i * warp_threads * decoded_word;
+        words[i] = load_word<spec>(a, row, k);
+        scales[i] = spec.to_bf16 ? load_block_scale(a, row, k) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < decoded_words; ++i) {
+        const int k = first + i * warp_threads * decoded_word;
+        if (k >= a.k) continue;
+        u8* const to = a.to + (row.to + k) * bytes;
+        if constexpr (spec.to_bf16) {
+            store_bf16(to, words[i], scales[i]);
+        } else {
+            store_e4m3(to, words[i]);
+        }
+    }
+}
+
+/// A warp has a strip of a row at a time.
+template <DecodeSpec spec>
+__global__ void __launch_bounds__(quantize_threads, 2) decode_codes(const __grid_constant__ DecodeArguments a) {
+    const int strips = ceil_div(a.k, decoded_strip);
+    const i64 count = i64(a.matrices) * a.rows * strips;
+    const i64 warps = i64(block_count()) * quantize_warps;
+    for (i64 i = i64(block_index()) * quantize_warps + warp_index(); i < count; i += warps) {
+        decode_strip<spec>(a, decoded_row(a, i / strips), int(i % strips) * decoded_strip + lane_index() * decoded_word);
+    }
+}
+
+}  // namespace tilewright::hopper
