@@ -109,9 +109,8 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     }
     if (has_packed_weights(tile)) {
         const bool nvfp4 = tile.b.storage == hopper::Storage::packed_nvfp4_bf16;
-        result.scales_b =
-            nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
-                  : packed_row_factors(g);
+        result.scales_b = nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
+                                : packed_row_factors(g);
         result.b = packed_tiles(g.b.packed).as_map();
     }
     result.output = output_view(g.d);

@@ -13,7 +13,14 @@
 
 namespace tilewright::launch {
 
-enum class QuantizeStep : std::uint8_t { clear_scales, measure, finish_scales, quantize, transpose_codes, decode_codes };
+enum class QuantizeStep : std::uint8_t {
+    clear_scales,
+    measure,
+    finish_scales,
+    quantize,
+    transpose_codes,
+    decode_codes
+};
 
 /// What names a kernel.
 struct QuantizeKernel {

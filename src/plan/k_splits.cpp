@@ -19,9 +19,9 @@ std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k) {
 std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
     Geometry call = geometry(problem);
     // Weights that are not packed have the bits of packed ones, in whatever order their codes are.
-    if (is_mxfp4(call.b.recipe) && !call.b.packed.given) call.b.value_strides = {.row = call.k, .k = 1};
-    const bool as_bf16 = is_bf16(call.a.recipe) || is_nvfp4(call.a.recipe);
-    if (as_bf16 && (is_mxfp4(call.b.recipe) || is_nvfp4(call.b.recipe))) call.b.packed.given = true;
+    const bool of_fp4 = is_mxfp4(call.b.recipe) || is_nvfp4(call.b.recipe);
+    if (of_fp4 && !call.b.packed.given) call.b.value_strides = {.row = call.k, .k = 1};
+    if (of_fp4 && (is_bf16(call.a.recipe) || is_nvfp4(call.a.recipe))) call.b.packed.given = true;
     const Workload work = describe(problem, call);
     if (work.empty() || !obstacles(work).empty()) return {};
     return k_splits(choose(work, device, tuned_rows()), work.k);

@@ -182,16 +182,11 @@ std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& w
         const char* name;
         Reason (*check)(const hopper::Tile&, const Workload&, const DeviceDescription&);
     };
-    constexpr std::array rules{Rule{"wgmma", wgmma_shape},
-                               Rule{"wgmma", mn_major_operand},
-                               Rule{"wgmma", packed_weights},
-                               Rule{"wgmma", scales_of_steps},
-                               Rule{"registers", registers},
-                               Rule{"shared memory", shared_memory},
-                               Rule{"cluster", cluster_size},
-                               Rule{"cluster", pairs},
-                               Rule{"split k", split},
-                               Rule{"k-grouped", groups_of_k}};
+    constexpr std::array rules{Rule{"wgmma", wgmma_shape},    Rule{"wgmma", mn_major_operand},
+                               Rule{"wgmma", packed_weights}, Rule{"wgmma", scales_of_steps},
+                               Rule{"registers", registers},  Rule{"shared memory", shared_memory},
+                               Rule{"cluster", cluster_size}, Rule{"cluster", pairs},
+                               Rule{"split k", split},        Rule{"k-grouped", groups_of_k}};
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
     }

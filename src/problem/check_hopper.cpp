@@ -1,7 +1,9 @@
 // What Hopper kernels ask of formats, grouping, sizes, addresses and strides.
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "formats/packed_layout.h"
 #include "problem/canonical_order.h"
@@ -37,59 +39,6 @@ void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
          .given = name(recipe),
          .expected = std::string("tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128") + gpu + " in this version",
          .advice = use_cpu});
-}
-
-/// Wide rows of weights for bf16 take chains of 32, for which there is no kernel: scales more than 2^120 apart are
-/// those of no weights that work.
-Finding wide_row(std::int64_t row) {
-    return {.operand = "b.packed",
-            .given = "MXFP4 weights packed for bf16 whose row " + std::to_string(row) +
-                     " (of all groups) has scales more than 2^120 apart",
-            .expected = std::string("scales of a row within 2^120") + gpu + " in this version",
-            .advice = "quantise that row again, multiply it with fp8 activations, or run it on the CPU backend"};
-}
-
-/// bf16, and what becomes bf16 next to FP4 weights.
-bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
-
-/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with
-/// MXFP4, and for MXFP4 and NVFP4 with bf16 and NVFP4.
-void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
-    const auto& [a, b] = call.recipe;
-    const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
-                         const char* advice) {
-        findings.push_back({.operand = operand, .given = given, .expected = expected + gpu, .advice = advice});
-    };
-    const bool bf16 = is_multiplied_as_bf16(a);
-    if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
-    if (!bf16 && !goes_with_packed(a)) {
-        add("a", name(a), "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed weights", use_cpu);
-    }
-    if (call.wide_row >= 0) findings.push_back(wide_row(call.wide_row));
-    if (is_bf16(a) && call.a_along_m) {
-        add("a.values", "bf16 values contiguous along m", "values contiguous along k",
-            "copy them, or run it on the CPU backend");
-    }
-    if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
-}
-
-/// MXFP4 weights next to bf16: whether kernels take them, which depends on their rows, is known when they are packed.
-Finding must_be_packed(const Recipe& recipe) {
-    const auto& [a, b] = recipe;
-    return {.operand = "b",
-            .given = name(b),
-            .expected = "packed " + name(b) + " next to " + name(a) + gpu,
-            .advice = "pack them with pack_weights, or run it on the CPU backend"};
-}
-
-/// Other FP4 weights are packed at each call.
-void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
-    add_packed(call, findings);
-    if (call.codes_along_k) return;
-    findings.push_back({.operand = "b.values",
-                        .given = name(call.recipe.b) + " values contiguous along n",
-                        .expected = std::string("values contiguous along k") + gpu,
-                        .advice = use_cpu});
 }
 
 /// Groups of k that follow one another differ in their row strides; a kernel takes both operands so, or neither.
@@ -135,30 +84,9 @@ WeightKind weight_kind(const PackedGeometry& packed) {
     return packed.given ? WeightKind::packed : WeightKind::ordinary;
 }
 
-bool goes_with_packed(const OperandRecipe& a) {
-    if (!is_fp8(a.values)) return is_mxfp4(a);
-    return a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
-}
-
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
+    if (std::optional<std::vector<Finding>> findings = fp4_obstacles(call)) return *std::move(findings);
     std::vector<Finding> findings;
-    if (call.weights != WeightKind::ordinary) {
-        add_packed(call, findings);
-        return findings;
-    }
-    const auto& [a, b] = call.recipe;
-    if (is_multiplied_as_bf16(a) && b.values == Format::e2m1) {
-        if (is_nvfp4(b)) {
-            add_unpacked(call, findings);
-        } else {
-            findings.push_back(must_be_packed(call.recipe));
-        }
-        return findings;
-    }
-    if (is_mxfp4(b) && (is_fp8(a.values) || is_mxfp4(a))) {
-        add_unpacked(call, findings);
-        return findings;
-    }
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
     if (findings.empty()) add_pair(call.recipe, findings);
@@ -299,8 +227,7 @@ void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findi
     }
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
         const Tensor& tensor = *named.tensor;
-        const bool loaded =
-            has_sound_shape(tensor) && !is_empty(tensor) && is_loaded_by_tma(tensor.format, p, packed);
+        const bool loaded = has_sound_shape(tensor) && !is_empty(tensor) && is_loaded_by_tma(tensor.format, p, packed);
         if (loaded) check_base(named, findings);
     }
 }

@@ -4,6 +4,7 @@
 #include <tilewright/problem.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "problem/geometry.h"
@@ -52,6 +53,9 @@ struct HopperCall {
 /// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
 /// obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
+
+/// The same of calls whose weights kernels take packed alone; nothing for all others.
+std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call);
 
 /// Packed weights are loaded in runs of bytes from multiples of this on.
 inline constexpr std::int64_t hopper_packed_alignment = 128;

@@ -50,7 +50,7 @@ MnMajor copied(const Geometry& g, const MnMajor& order) {
     return {.a = a_is_smaller, .b = !a_is_smaller};
 }
 
-/// Of a copy, or of what is decoded.
+/// A copy, or what is decoded.
 template <class Part>
 void place(std::optional<Part>& part, Preparation& preparation) {
     if (!part) return;
@@ -117,11 +117,11 @@ Operand weights_of(const Geometry& g) {
         view.strides = grouped ? Dims{strides.group, strides.row, strides.k} : Dims{strides.row, strides.k};
         return view;
     };
-    return {.values = tensor(g.b.values, g.b.recipe.values, g.b.value_strides, g.k),
-            .granularity = g.b.recipe.granularity,
-            .scales = tensor(g.b.scales, g.b.recipe.scales, g.b.scale_strides,
-                             ceil_div<std::int64_t>(g.k, g.b.k_block())),
-            .tensor_scale = tensor_scale_of(g)};
+    return {
+        .values = tensor(g.b.values, g.b.recipe.values, g.b.value_strides, g.k),
+        .granularity = g.b.recipe.granularity,
+        .scales = tensor(g.b.scales, g.b.recipe.scales, g.b.scale_strides, ceil_div<std::int64_t>(g.k, g.b.k_block())),
+        .tensor_scale = tensor_scale_of(g)};
 }
 
 WeightPacking packing_of(const Geometry& g) {

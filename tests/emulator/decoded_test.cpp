@@ -122,8 +122,12 @@ INSTANTIATE_TEST_SUITE_P(All, Decoded, testing::Range(std::size_t{0}, calls().si
 TEST(DecodedCalls, ReadNoByteBehindTheOperands) {
     const Kernel kernel = kernels()[0];
     for (const Layout layout : {Layout::nt, Layout::tt}) {
-        CaseSpec spec{
-            .recipe = parse_recipe("nvfp4:nvfp4").value(), .layout = layout, .m = 10, .n = 80, .k = 210, .with_c = true};
+        CaseSpec spec{.recipe = parse_recipe("nvfp4:nvfp4").value(),
+                      .layout = layout,
+                      .m = 10,
+                      .n = 80,
+                      .k = 210,
+                      .with_c = true};
         spec.guard_pages = true;
         EXPECT_EQ(prepared_difference(kernel, spec, {}), "");
         EXPECT_EQ(prepared_difference(kernel, spec, {}, true), "");

@@ -27,7 +27,9 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
         {.quantizer = {.formula = Formula::swiglu_gradient, .grouped = true, .rows = rows, .columns = columns}},
         {.step = QuantizeStep::measure, .quantizer = {.grouped = true, .rows = token, .columns = feature}},
         {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
-        {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}}};
+        {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},
+        {.step = QuantizeStep::decode_codes},
+        {.step = QuantizeStep::decode_codes, .decoding = {.to_bf16 = false, .vectors = false}}};
     for (const QuantizeKernel& kernel : kernels) {
         const std::string expression = launch::kernel_expression(kernel);
         const cuda::Compilation compiled =

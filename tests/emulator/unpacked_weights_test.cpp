@@ -30,11 +30,10 @@ constexpr Tile unpacked(Tile tile, Scaling a, Family family) {
 
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
-constexpr std::array tiles{unpacked(split, Scaling::block_1x128, Family::dense),
-                           unpacked(pair, Scaling::epilogue, Family::dense),
-                           unpacked(pair, Scaling::block_1x128, Family::m_grouped),
-                           unpacked(split, Scaling::block_1x32, Family::dense),
-                           unpacked(pair, Scaling::block_1x32, Family::m_grouped)};
+constexpr std::array tiles{
+    unpacked(split, Scaling::block_1x128, Family::dense), unpacked(pair, Scaling::epilogue, Family::dense),
+    unpacked(pair, Scaling::block_1x128, Family::m_grouped), unpacked(split, Scaling::block_1x32, Family::dense),
+    unpacked(pair, Scaling::block_1x32, Family::m_grouped)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 

@@ -14,11 +14,11 @@ struct Shape {
     std::int64_t k;
 };
 
-constexpr const char* fp8_recipes[] = {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4", "mxfp8:mxfp4",
-                                       "mxfp4:mxfp4"};
-constexpr const char* recipes[] = {"1x128:mxfp4", "row:mxfp4",       "tensor:mxfp4", "1x128.ue8m0:mxfp4", "bf16:mxfp4",
-                                   "bf16:nvfp4",  "e5m2.1x32:mxfp4", "mxfp8:mxfp4",  "mxfp4:mxfp4",       "nvfp4:mxfp4",
-                                   "nvfp4:nvfp4"};
+constexpr const char* fp8_recipes[] = {"1x128:mxfp4",       "row:mxfp4",   "tensor:mxfp4",
+                                       "1x128.ue8m0:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4"};
+constexpr const char* recipes[] = {"1x128:mxfp4", "row:mxfp4",   "tensor:mxfp4",    "1x128.ue8m0:mxfp4",
+                                   "bf16:mxfp4",  "bf16:nvfp4",  "e5m2.1x32:mxfp4", "mxfp8:mxfp4",
+                                   "mxfp4:mxfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"};
 
 TEST(GpuPacked, TailsWavesAndNothing) {
     const CurrentDevice device;

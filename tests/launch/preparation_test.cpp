@@ -114,5 +114,55 @@ TEST(PreparedLaunches, WeightsAreJudgedThenPacked) {
     EXPECT_EQ(packing.blocks, 4 * 2);
 }
 
+Problem nvfp4(Layout layout, std::int64_t m, std::int64_t k) {
+    Problem p = problem_of({.recipe = parse_recipe("nvfp4:nvfp4").value(), .layout = layout, .m = m, .n = 200, .k = k});
+    p.a.values.data = address(0x10000);
+    p.a.scales.data = address(0x20000);
+    p.a.tensor_scale.data = address(0x30000);
+    p.b.values.data = address(0x40000);
+    p.b.scales.data = address(0x60000);
+    p.b.tensor_scale.data = address(0x50000);
+    return p;
+}
+
+TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) {
+    const Preparation before = preparation(geometry(nvfp4(Layout::nt, 16, 1200)));
+    const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
+    ASSERT_EQ(launches.size(), 2U);
+    const auto decoding = std::get<QuantizeLaunch>(launches[0]);
+    EXPECT_EQ(decoding.kernel.step, QuantizeStep::decode_codes);
+    EXPECT_TRUE(decoding.kernel.decoding.to_bf16);
+    EXPECT_TRUE(decoding.kernel.decoding.vectors);
+    EXPECT_EQ(decoding.decoding.codes, address(0x10000));
+    EXPECT_EQ(decoding.decoding.scales, address(0x20000));
+    EXPECT_EQ(decoding.decoding.to, address(0x80000));
+    EXPECT_EQ(decoding.decoding.to_row_stride, 1200);
+    EXPECT_EQ(decoding.blocks, 16 * 2 / 8) << "a warp for each 1024 codes of a row";
+    const auto packing = std::get<PackLaunch>(launches[1]);
+    EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
+    EXPECT_FALSE(packing.kernel.spec.mxfp4);
+    EXPECT_EQ(packing.arguments.windows, 0);
+}
+
+TEST(PreparedLaunches, CodesThatAreNotAlongKAreDecodedOneByOne) {
+    const Preparation before = preparation(geometry(nvfp4(Layout::tt, 48, 64)));
+    const auto decoding = std::get<QuantizeLaunch>(lower_preparation(before, address(0x80000)).at(0));
+    EXPECT_FALSE(decoding.kernel.decoding.vectors);
+    EXPECT_EQ(decoding.decoding.row_stride, 1);
+    EXPECT_EQ(decoding.decoding.k_stride, 48);
+}
+
+TEST(PreparedLaunches, BothTensorScalesArePartOfAlpha) {
+    const Problem p = nvfp4(Layout::nt, 16, 1200);
+    const Geometry g = geometry(p);
+    const hopper::Tile tile = planner::chosen_tile(p, g, h200());
+    EXPECT_EQ(tile.a.scaling, hopper::Scaling::alpha);
+    const Launch launch = test::lowered(prepared(g, preparation(g), address(0x80000)), tile, 132);
+    EXPECT_EQ(launch.arguments.scales_a.data, address(0x30000));
+    EXPECT_EQ(launch.arguments.scales_b.data, address(0x50000));
+    EXPECT_EQ(launch.a.base, address(0x80000));
+    EXPECT_EQ(launch.a.element_bytes, 2);
+}
+
 }  // namespace
 }  // namespace tilewright::launch

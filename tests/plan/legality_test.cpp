@@ -8,6 +8,7 @@
 #include "hopper/tile/mma_tiling.h"
 #include "plan/choose.h"
 #include "plan/problems.h"
+#include "problem/canonical_order.h"
 #include "problem/hopper_rules.h"
 #include "problem/packed_problem.h"
 
@@ -162,6 +163,12 @@ bool is_served(const Recipe& recipe) {
 
 // Each (recipe, grouping, layout) that the API accepts has a plan or says what is missing. Under sanitizers every
 // TILEWRIGHT_PLAN_STEP-th of them: a number prime to those of groupings and layouts.
+/// FP4 weights along k, which are packed by each call. bf16 is read along k alone.
+bool packs_weights(const Recipe& recipe, Layout layout) {
+    const bool bf16 = is_bf16(recipe.a) && !a_is_transposed(layout);
+    return is_mxfp4(recipe.b) ? goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && (bf16 || is_nvfp4(recipe.a));
+}
+
 TEST(Legality, EveryCallHasAPlanOrAReason) {
     std::set<std::string> reasons;
     std::size_t calls = 0;
@@ -188,8 +195,7 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
                 const bool one_is_flat =
                     grouping == Grouping::k_grouped_flat && (layout == Layout::nn || layout == Layout::tt);
-                const bool packs = recipe.b.values == Format::e2m1 && recipe.b.granularity == Granularity::block_1x32 &&
-                                   goes_with_packed(recipe.a) && !is_k_grouped(grouping) && !b_is_transposed(layout);
+                const bool packs = packs_weights(recipe, layout) && !is_k_grouped(grouping) && !b_is_transposed(layout);
                 const bool served = packs || (!one_is_flat && is_served(recipe));
                 EXPECT_EQ(explanation.chosen.has_value(), served)
                     << name(recipe) << " " << name(grouping) << " " << name(layout);

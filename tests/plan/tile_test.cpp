@@ -109,7 +109,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
             const WeightKind weights = packed ? WeightKind::packed : WeightKind::ordinary;
             if (!hopper_obstacles({.recipe = recipe, .weights = weights}).empty()) continue;  // no kernel
             if (recipe.a.values == Format::e2m1) continue;  // decoded before: another recipe's kernel
-            if (packed && accumulation == Accumulation::unpromoted) continue;                 // validation refuses it
+            if (packed && accumulation == Accumulation::unpromoted) continue;  // validation refuses it
             planner::Workload work;
             work.geometry.b.packed.given = packed;
             work.recipe = recipe;

@@ -34,7 +34,7 @@ template <Tile tile>
 class RowScales : RestOfGroups<tile>, OddGroups<tile> {
 public:
     /// As many as the producer's registers hold.
-    static constexpr int k_blocks_at_once = promotes_each_step(tile) ? steps_at_once(tile)
+    static constexpr int k_blocks_at_once = promotes_each_step(tile)                         ? steps_at_once(tile)
                                             : tile.shape.warpgroups > 2 || maps_groups(tile) ? 1
                                             : tile.swap_ab && !scales_mma_rows(tile)         ? 4
                                                                                              : 2;
@@ -80,7 +80,6 @@ private:
     static constexpr int mma_a_rows = scales_mma_rows(tile) ? tile.shape.m : 0;
     static constexpr int mma_b_rows = scales_mma_columns(tile) ? tile.shape.n : 0;
     static constexpr int rows_each = (mma_a_rows + mma_b_rows + threads - 1) / threads;
-    static constexpr int scales_of_row = operand_a(tile).scales_of_row();
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
     TILEWRIGHT_DEVICE void read(const WorkTile& work, int lane, int begin) {
@@ -93,13 +92,15 @@ private:
     /// `rows` rows of one operand, every 32nd from `row` on, into the values from `offset` on.
     template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
-        const i64 first = batch * view.batch_stride + row * view.row_stride + begin * scales_of_row * view.k_stride;
+        const i64 first =
+            batch * view.batch_stride + row * view.row_stride + begin * operand_a(tile).scales_of_row() * view.k_stride;
 #pragma unroll
         for (int r = 0; r < (rows + threads - 1) / threads; ++r) {
             const bool inside = row + r * threads < view.rows && r * threads + lane_index() < rows;
 #pragma unroll
             for (int i = 0; i < k_blocks_at_once; ++i) {
-                const i64 index = first + r * threads * view.row_stride + i * scales_of_row * view.k_stride;
+                const i64 index =
+                    first + r * threads * view.row_stride + i * operand_a(tile).scales_of_row() * view.k_stride;
                 if constexpr (promotes_each_step(tile)) {
                     values_[i][offset + r] = inside ? read_codes(view, index, steps_before_end(begin + i)) : 0;
                 } else {
@@ -109,15 +110,15 @@ private:
         }
     }
 
-    /// Of a k-block's steps of 32 of k; 0 or less where it follows the end.
+    /// How many of a k-block's steps of 32 of k there are; 0 or less where it follows the end.
     TILEWRIGHT_DEVICE int steps_before_end(int k_block) const {
-        return arguments_.scales_a.k_blocks - k_block * scales_of_row;
+        return arguments_.scales_a.k_blocks - k_block * operand_a(tile).scales_of_row();
     }
 
     TILEWRIGHT_DEVICE static u32 read_codes(const ScaleView& view, i64 index, int steps) {
         u32 codes = 0;
 #pragma unroll
-        for (int step = 0; step < scales_of_row; ++step) {
+        for (int step = 0; step < operand_a(tile).scales_of_row(); ++step) {
             if (step >= steps) continue;
             codes |= u32(load_global(static_cast<const u8*>(view.data) + index + step * view.k_stride)) << 8 * step;
         }
@@ -129,7 +130,7 @@ private:
     TILEWRIGHT_DEVICE static void store_scales(float* scales, int row, int rows, Scales values, int steps) {
         if constexpr (promotes_each_step(tile)) {
 #pragma unroll
-            for (int step = 0; step < scales_of_row; ++step) {
+            for (int step = 0; step < operand_a(tile).scales_of_row(); ++step) {
                 const float scale = formats::decode_ue8m0(values >> 8 * step & 0xFFU);
                 store_shared(scales[step * round_up(rows, 32) + row], step < steps ? scale : -0.0F);
             }

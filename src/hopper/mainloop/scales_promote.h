@@ -94,7 +94,7 @@ struct PromotionScales {
         }
     }
 
-    /// Of the columns, for the `step`-th 32 of k of the k-block at `stage`: where each step is promoted.
+    /// Where each step is promoted: the columns' scales of the `step`-th 32 of k of the k-block at `stage`.
     TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
         static_assert(promotes_each_step(tile) && scales_mma_columns(tile) && !scales_mma_rows(tile));
         const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) +

@@ -32,7 +32,7 @@ struct StepFeed {
         scales_ = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
     }
 
-    /// Of the k-block that has begun; none before the first.
+    /// Before the first k-block there is none.
     TILEWRIGHT_DEVICE bool has_further_window() const { return windowed && window + 1 < windows_; }
     TILEWRIGHT_DEVICE void begin_window() { ++window; }
 
@@ -45,7 +45,7 @@ struct StepFeed {
         wgmma_fence();
         const MatrixDescriptor b = mma_b_rows(c, subtile) + step * (wgmma_k_bytes / descriptor_bytes);
         wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(partial, fragments_[step % 2], b,
-                                                                                     false);
+                                                                                       false);
         wgmma_commit();
     }
 
@@ -77,7 +77,7 @@ private:
 /// By what sums of a window are promoted, once it is known which window that is.
 template <Tile tile>
 struct StepPromotion {
-    /// Of the feed's window, while its stage is there.
+    /// The feed's window, while its stage is there.
     TILEWRIGHT_DEVICE void take(const StepFeed<tile>& feed) {
         if constexpr (has_windows(tile)) {
             any_wide_ = feed.rows.any_wide;

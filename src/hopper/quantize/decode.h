@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(quantize_threads, 2) decode_codes(const __grid
     const i64 count = i64(a.matrices) * a.rows * strips;
     const i64 warps = i64(block_count()) * quantize_warps;
     for (i64 i = i64(block_index()) * quantize_warps + warp_index(); i < count; i += warps) {
-        decode_strip<spec>(a, decoded_row(a, i / strips), int(i % strips) * decoded_strip + lane_index() * decoded_word);
+        decode_strip<spec>(a, decoded_row(a, i / strips),
+                           int(i % strips) * decoded_strip + lane_index() * decoded_word);
     }
 }
 

@@ -25,8 +25,8 @@ constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return columns / 2 + feed_registers(tile) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
-/// Where each step is promoted: two partial accumulators and the fragments that feed them, and the scales of the columns
-/// of one. (A k-block's codes are among what every thread has besides.)
+/// Where each step is promoted: two partial accumulators and the fragments that feed them, and the scales of the
+/// columns of one. (A k-block's codes are among what every thread has besides.)
 constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return 2 * (columns / 2 + fragment_words) + columns / 4;

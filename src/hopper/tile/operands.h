@@ -16,9 +16,7 @@ struct OperandTile {
     bool shared = false;  // by the blocks of a cluster
     int box_limit = box_rows_limit;
 
-    constexpr bool scaled_in_mainloop() const {
-        return has_row_scales() || spec.scaling == Scaling::block_128x128;
-    }
+    constexpr bool scaled_in_mainloop() const { return has_row_scales() || spec.scaling == Scaling::block_128x128; }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
     constexpr bool has_row_scales() const {
         return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_1x32;

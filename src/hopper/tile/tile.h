@@ -227,8 +227,8 @@ constexpr bool is_consistent(const Tile& tile) {
              tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
            (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) && tile.b.scaling != Scaling::alpha &&
            tile.b.scaling != Scaling::block_1x32 &&
-           (!promotes_each_step(tile) || (has_packed_weights(tile) && rows_per_warpgroup(tile) == wgmma_m &&
-                                          tile.mma.promoted && !is_fast(tile))) &&
+           (!promotes_each_step(tile) ||
+            (has_packed_weights(tile) && rows_per_warpgroup(tile) == wgmma_m && tile.mma.promoted && !is_fast(tile))) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 
