@@ -66,9 +66,15 @@ Reason packed_weights(const hopper::Tile& tile, const Workload&, const DeviceDes
     return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));
 }
 
-/// Each of their warps promotes its rows of one subtile while the next step of it is multiplied.
+/// General kernels alone, whose warps promote their rows of one subtile while another is multiplied.
 Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
-    if (!promotes_each_step(tile) || rows_per_warpgroup(tile) == hopper::wgmma_m) return std::nullopt;
+    if (!promotes_each_step(tile)) return std::nullopt;
+    if (shares_operand(tile)) return fmt::format("{}: 1x32 scales have kernels of single blocks", block(tile));
+    if (!has_packed_weights(tile) && tile.shape.warpgroups > 2) {
+        return fmt::format("{}: the warp that loads 1x32 scales has too few registers next to {} warpgroups",
+                           block(tile), tile.shape.warpgroups);
+    }
+    if (rows_per_warpgroup(tile) == hopper::wgmma_m) return std::nullopt;
     return fmt::format("{} with {} warpgroups: 1x32 scales have kernels of {} rows a warpgroup", block(tile),
                        tile.shape.warpgroups, hopper::wgmma_m);
 }

@@ -75,6 +75,10 @@ double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
 }
 
 double stall_clocks(const hopper::Tile& tile, double tensor) {
+    // Four times the promotions, assumed to take four times as long.
+    if (promotes_each_step(tile) && !has_packed_weights(tile)) {
+        return hopper::wgmma_steps * row_and_column_scale_stall(tensor);
+    }
     if (has_packed_weights(tile)) return multiplies_bf16(tile) ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
     if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);
     if (!scales_mma_columns(tile)) return promotion_stall(tile, tensor) + column_groups_stall(tile);

@@ -260,8 +260,10 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
         if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
         // Shapes for 1x128 scales serve 1x32 too, compiled on first use.
-        const bool by_blocks = tile.a.scaling == Scaling::block_1x128;
-        if (by_blocks && promotes_each_step(family) && has_packed_weights(tile)) tile.a.scaling = family.a.scaling;
+        if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
+            tile.a.scaling = family.a.scaling;
+            tile.b.scaling = family.b.scaling;
+        }
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
         const bool serves =

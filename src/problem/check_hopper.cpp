@@ -41,6 +41,21 @@ void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
          .advice = use_cpu});
 }
 
+void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
+    findings.push_back({.operand = "groups.grouping",
+                        .given = std::string(name(grouping)),
+                        .expected = std::string("groups of m with 1x32 scales") + gpu,
+                        .advice = use_cpu});
+}
+
+/// fp8 with 1x32 scales on both sides.
+bool is_mxfp8(const Recipe& recipe) {
+    const auto scaled = [](const OperandRecipe& side) {
+        return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
+    };
+    return scaled(recipe.a) && scaled(recipe.b);
+}
+
 /// Groups of k that follow one another differ in their row strides; a kernel takes both operands so, or neither.
 void add_flat(std::vector<Finding>& findings) {
     findings.push_back({.operand = "layout",
@@ -87,6 +102,10 @@ WeightKind weight_kind(const PackedGeometry& packed) {
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     if (std::optional<std::vector<Finding>> findings = fp4_obstacles(call)) return *std::move(findings);
     std::vector<Finding> findings;
+    if (is_mxfp8(call.recipe)) {
+        if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
+        return findings;
+    }
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
     if (findings.empty()) add_pair(call.recipe, findings);

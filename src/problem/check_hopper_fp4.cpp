@@ -75,14 +75,14 @@ bool goes_with_packed(const OperandRecipe& a) {
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
     const auto& [a, b] = call.recipe;
+    const bool as_bf16 = is_multiplied_as_bf16(a);
+    const bool packs = is_nvfp4(b) ? as_bf16 : is_mxfp4(b) && (is_fp8(a.values) || is_mxfp4(a));
     if (call.weights != WeightKind::ordinary) {
         add_packed(call, findings);
-    } else if (is_nvfp4(b) && is_multiplied_as_bf16(a)) {
+    } else if (packs) {
         add_unpacked(call, findings);
-    } else if (is_mxfp4(b) && is_multiplied_as_bf16(a)) {
+    } else if (is_mxfp4(b) && as_bf16) {
         findings.push_back(must_be_packed(call.recipe));
-    } else if (is_mxfp4(b) && (is_fp8(a.values) || is_mxfp4(a))) {
-        add_unpacked(call, findings);
     } else {
         return std::nullopt;
     }

@@ -54,6 +54,7 @@ constexpr auto tiles = [] {
         scaled(of_family(narrow, Family::k_grouped), row, row),     // 5: both were
         scaled(of_family(narrow, Family::k_mapped), end, end),      // 6: both were
         of_e5m2(scaled(weights, row, block)),                       // 7: A was copied
+        scaled(small, Scaling::block_1x32, Scaling::block_1x32),    // 8: both were
     };
 }();
 
@@ -69,7 +70,7 @@ CaseSpec in_rows_of_16(CaseSpec spec) {
 
 /// The rows of what is copied begin anywhere.
 CaseSpec in_any_rows(std::size_t kernel, CaseSpec spec) {
-    const bool of_a = kernel != 2, of_b = kernel == 2 || kernel == 5 || kernel == 6;
+    const bool of_a = kernel != 2, of_b = kernel == 2 || kernel == 5 || kernel == 6 || kernel == 8;
     if (of_a && a_is_transposed(spec.layout)) spec.a_gaps.row += 3;
     if (of_b && b_is_transposed(spec.layout)) spec.b_gaps.row += 5;
     return spec;
@@ -137,6 +138,16 @@ std::vector<Call> calls() {
           .k = 400,
           .groups = 3,
           .b_gaps = {.row = 16}}},
+        {8, {.recipe = recipe("mxfp8:mxfp8"), .layout = tn, .m = 70, .n = 41, .k = 167}},
+        {8,
+         {.grouping = Grouping::batched,
+          .recipe = recipe("mxfp8:mxfp8"),
+          .layout = tt,
+          .m = 65,
+          .n = 33,
+          .k = 96,
+          .groups = 2}},
+        {8, {.recipe = recipe("mxfp8:mxfp8"), .layout = Layout::nn, .m = 20, .n = 70, .k = 300}},
         {6,
          {.grouping = Grouping::k_grouped_flat, .recipe = row, .layout = tn, .m = 130, .n = 41, .k = 417, .groups = 3}},
     };

@@ -1,5 +1,5 @@
 // FP4 weights, packed, next to fp8, bf16 and FP4 activations: the GPU's bits are the CPU's, whichever tile the library
-// chooses.
+// chooses. And MXFP8 with itself, which has the mainloop of MXFP8 with FP4.
 #include <gtest/gtest.h>
 
 #include "gpu/gpu_case.h"
@@ -74,6 +74,36 @@ TEST(GpuPacked, EveryDistribution) {
             EXPECT_EQ(run_and_compare(
                           {.recipe = recipe_of(recipe), .m = 24, .n = 264, .k = 1024, .distribution = distribution}),
                       "");
+        }
+    }
+}
+
+// ---- 1x32 scales on both sides
+
+TEST(GpuMxfp8, TailsLayoutsAndGroups) {
+    const CurrentDevice device;
+    std::uint64_t seed = 0;
+    for (const char* recipe : {"mxfp8:mxfp8", "e5m2.1x32:mxfp8", "mxfp8:e5m2.1x32"}) {
+        for (const Layout layout : {Layout::nt, Layout::nn, Layout::tn, Layout::tt}) {
+            for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_masked,
+                                            Grouping::m_grouped_offsets, Grouping::m_grouped_indices}) {
+                for (const Shape& shape : {Shape{1, 128, 32}, Shape{48, 400, 2048}, Shape{272, 528, 304}}) {
+                    const bool dense = grouping == Grouping::dense;
+                    EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                               .recipe = recipe_of(recipe),
+                                               .layout = layout,
+                                               .output = seed % 2 == 0 ? Format::bf16 : Format::f32,
+                                               .m = shape.m,
+                                               .n = shape.n,
+                                               .k = shape.k,
+                                               .groups = dense ? 1 : 4,
+                                               .distribution = check::random_distributions()[seed % 8],
+                                               .seed = seed,
+                                               .with_c = seed % 3 == 0}),
+                              "");
+                    ++seed;
+                }
+            }
         }
     }
 }

@@ -37,6 +37,10 @@ std::vector<Malformed> malformed_hopper() {
                 "it on the CPU backend",
                 "b: nvfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
                 "it on the CPU backend"}),
+        on_gpu("groups of k with 1x32 scales", {.grouping = Grouping::k_grouped, .recipe = "mxfp8:mxfp8"},
+               [](Problem& p) { p.groups.sizes.device = p.d.device; },
+               {"groups.grouping: k_grouped given, groups of m with 1x32 scales expected for a Hopper GPU; run it on "
+                "the CPU backend"}),
         on_gpu("bf16, for which there is no kernel yet", {.recipe = "bf16:bf16"}, unchanged,
                {"a: bf16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
                 "CPU backend",

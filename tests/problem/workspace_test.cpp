@@ -103,6 +103,13 @@ TEST(Workspace, OfActivationsThatAreDecoded) {
               std::string::npos);
 }
 
+TEST(Workspace, Mxfp8IsAlongK) {
+    EXPECT_EQ(workspace_bytes(on_gpu({.recipe = "mxfp8:mxfp8"})), 0);
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::nn, .recipe = "mxfp8:mxfp8", .n = 256, .k = 320})), 256 * 320);
+    EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::tn, .recipe = "mxfp8:mxfp8", .m = 64, .n = 256, .k = 320})),
+              (64 + 256) * 320);
+}
+
 TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
     const Geometry g = geometry(on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .k = 320}));
     const Geometry product = prepared(g, preparation(g), address(0x4000));

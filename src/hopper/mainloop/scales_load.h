@@ -24,8 +24,9 @@ struct HeldScales<true> {
 
 /// k-blocks whose 1x32 scales are read at once.
 constexpr int steps_at_once(const Tile& tile) {
-    if (tile.shape.n > 64 && tile.shape.warpgroups > 2) return 1;
-    return tile.shape.n > 128 ? 2 : 4;
+    const int rows = tile.shape.n + (scales_mma_rows(tile) ? tile.shape.m : 0);
+    if (rows > 64 && tile.shape.warpgroups > 2) return 1;
+    return rows > 192 ? 1 : rows > 128 ? 2 : 4;
 }
 
 /// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
@@ -125,17 +126,13 @@ private:
         return codes;
     }
 
-    /// To the row's place. Scales of steps follow one another for all rows; behind the end of k they are -0, which
-    /// leaves an accumulator as it is, whatever its sign.
-    TILEWRIGHT_DEVICE static void store_scales(float* scales, int row, int rows, Scales values, int steps) {
-        if constexpr (promotes_each_step(tile)) {
+    /// A row's scales of the four steps, of which those of all rows follow one another. Behind the end of k those of A
+    /// are -0 and those of B 1: -0 times a sum of nothing leaves an accumulator as it is, whatever its sign.
+    TILEWRIGHT_DEVICE static void store_steps(float* scales, bool of_a, int row, int rows, u32 codes, int steps) {
 #pragma unroll
-            for (int step = 0; step < operand_a(tile).scales_of_row(); ++step) {
-                const float scale = formats::decode_ue8m0(values >> 8 * step & 0xFFU);
-                store_shared(scales[step * round_up(rows, 32) + row], step < steps ? scale : -0.0F);
-            }
-        } else {
-            store_shared(scales[row], values);
+        for (int step = 0; step < operand_a(tile).scales_of_row(); ++step) {
+            const float scale = formats::decode_ue8m0(codes >> 8 * step & 0xFFU);
+            store_shared(scales[step * round_up(rows, 32) + row], step < steps ? scale : of_a ? -0.0F : 1.0F);
         }
     }
 
@@ -150,11 +147,17 @@ private:
 #pragma unroll
         for (int r = 0; r < rows_each; ++r) {
             const int row = thread + r * threads;
-            if (mma_a_rows > 0 && row < mma_a_rows) {
-                store_scales(shared_.mma_a_scales[stage], row, mma_a_rows, values[r], steps_before_end(k_block));
+            if constexpr (promotes_each_step(tile)) {
+                const bool of_mma_a = mma_a_rows > 0 && row < mma_a_rows;
+                const int rows = of_mma_a ? mma_a_rows : mma_b_rows, in_rows = of_mma_a ? row : row - mma_a_rows;
+                float* const scales = of_mma_a ? shared_.mma_a_scales[stage] : shared_.mma_b_scales[stage];
+                if (in_rows < rows) {
+                    store_steps(scales, of_mma_a != tile.swap_ab, in_rows, rows, values[r], steps_before_end(k_block));
+                }
+            } else if (mma_a_rows > 0 && row < mma_a_rows) {
+                store_shared(shared_.mma_a_scales[stage][row], values[r]);
             } else if (row < mma_a_rows + mma_b_rows) {
-                store_scales(shared_.mma_b_scales[stage], row - mma_a_rows, mma_b_rows, values[r],
-                             steps_before_end(k_block));
+                store_shared(shared_.mma_b_scales[stage][row - mma_a_rows], values[r]);
             }
         }
         sync_warp();

@@ -94,9 +94,14 @@ struct PromotionScales {
         }
     }
 
-    /// Where each step is promoted: the columns' scales of the `step`-th 32 of k of the k-block at `stage`.
+    /// Where each step is promoted: the scales of the `step`-th 32 of k of the k-block at `stage`.
     TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
-        static_assert(promotes_each_step(tile) && scales_mma_columns(tile) && !scales_mma_rows(tile));
+        static_assert(promotes_each_step(tile) && scales_mma_columns(tile));
+        if constexpr (scales_mma_rows(tile)) {
+            const float* const of_rows = c.shared.mma_a_scales[stage] + step * tile.shape.m + c.row_in_tile;
+            load(row[0], of_rows);
+            load(row[1], of_rows + fragment_row_step(tile));
+        }
         const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) +
                              subtile % wgmmas_along_n(tile) * columns + c.lane % 4 * 2;
 #pragma unroll

@@ -1,7 +1,7 @@
 // The mainloop of scales that change with each wgmma, every 32 of k: two partial accumulators, so that the tensor core
 // multiplies the next step while this one is promoted. Weights with wide rows take each k-block window by window
-// (windows.h), the four steps of a window one after the other. A warpgroup has 64 rows of weights, decoded step by
-// step, and its columns in one subtile or several.
+// (windows.h), the four steps of a window one after the other. A warpgroup has 64 rows of mma A, of packed weights
+// decoded step by step, and its columns in one subtile or several.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -9,8 +9,8 @@
 
 namespace tilewright::hopper {
 
-/// The codes of a k-block, and the fragments of two of its steps.
-template <Tile tile>
+/// What a loop asks of its feed. Packed weights: the codes of a k-block, and the fragments of two of its steps.
+template <Tile tile, FeedKind kind = feed_of(tile)>
 struct StepFeed {
     static constexpr bool windowed = has_windows(tile);
 
@@ -72,6 +72,27 @@ private:
     WordQuad halves_[2];
     WordPair scales_;
     u32 fragments_[2][fragment_words];
+};
+
+/// Both operands from shared memory.
+template <Tile tile>
+struct StepFeed<tile, FeedKind::shared> {
+    TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& /*consumer*/) {}
+    TILEWRIGHT_DEVICE bool has_further_window() const { return false; }
+    TILEWRIGHT_DEVICE void begin_window() {}
+
+    template <int step>
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
+        constexpr int begin = step * (wgmma_k_bytes / descriptor_bytes);
+        const MatrixDescriptor a = c.mma_a_descriptor + c.ring.stage * tile.shape.m * (row_bytes / descriptor_bytes);
+        pin(partial);
+        wgmma_fence();
+        wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
+            partial, a + begin, mma_b_rows(c, subtile) + begin, false);
+        wgmma_commit();
+    }
+
+    TILEWRIGHT_DEVICE void complete(int /*step*/) {}
 };
 
 /// By what sums of a window are promoted, once it is known which window that is.
@@ -150,6 +171,8 @@ private:
         for (float& sum : partials_[last % 2]) sum = 0;
 #pragma unroll
         for (float& scale : scales_.column) scale = 0;
+#pragma unroll
+        for (auto& scale : scales_.row) scale[0] = 0;
     }
 
     template <int i>

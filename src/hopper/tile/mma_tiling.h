@@ -29,7 +29,7 @@ constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
 /// columns of one. (A k-block's codes are among what every thread has besides.)
 constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
-    return 2 * (columns / 2 + fragment_words) + columns / 4;
+    return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) + columns / 4;
 }
 /// Where accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
 /// promoted while the next is multiplied, gained nothing: docs/tried.md.)

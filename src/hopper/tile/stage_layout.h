@@ -25,7 +25,8 @@ constexpr int scale_bytes_per_stage(const Tile& tile) { return mma_a(tile).scale
 constexpr int at_least_one(int count) { return max(count, 1); }
 /// Scales in a stage; TMA writes to multiples of 128 bytes.
 constexpr int mma_a_scales_per_stage(const Tile& tile) {
-    return at_least_one(scales_mma_rows(tile) ? round_up(tile.shape.m * k_blocks_per_scale_copy(tile), 32) : 0);
+    const int scales_of_row = mma_a(tile).scales_of_row() * k_blocks_per_scale_copy(tile);
+    return at_least_one(scales_mma_rows(tile) ? round_up(tile.shape.m * scales_of_row, 32) : 0);
 }
 constexpr int mma_b_scales_per_stage(const Tile& tile) {
     return at_least_one(scales_mma_columns(tile) ? round_up(tile.shape.n, 32) * mma_b(tile).scales_of_row() : 0);

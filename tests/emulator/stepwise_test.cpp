@@ -1,0 +1,118 @@
+// Kernels for 1x32 scales on both sides, of operands in shared memory, on the emulator: each bit as the CPU's
+// arithmetic `bit_exact` has it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "emulator/instantiate.h"
+#include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
+
+namespace tilewright::tests {
+namespace {
+
+using check::CaseSpec;
+using check::Distribution;
+using emulator::Timing;
+using hopper::Family;
+using hopper::Scaling;
+using hopper::Storage;
+using hopper::Tile;
+
+constexpr Tile steps(Tile tile, Family family = Family::dense, Storage a = Storage::e4m3, Storage b = Storage::e4m3) {
+    tile.a = {.storage = a, .scaling = Scaling::block_1x32};
+    tile.b = {.storage = b, .scaling = Scaling::block_1x32};
+    tile.family = family;
+    return tile;
+}
+
+constexpr auto tiles = [] {
+    constexpr Tile small{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 4};
+    constexpr Tile pair{.shape = {.m = 128, .n = 48}, .stages = 3};
+    constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 3};  // two subtiles
+    constexpr Tile uneven{.shape = {.m = 128, .n = 72}, .stages = 3};
+    constexpr Tile few{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4, .swap_ab = true};
+    constexpr Tile tokens{.shape = {.m = 128, .n = 40}, .stages = 3, .swap_ab = true};
+    constexpr Tile split{
+        .shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = hopper::split_k(4)};
+    constexpr Family grouped = Family::m_grouped;
+    return std::array{
+        steps(small, Family::dense, Storage::e5m2),
+        steps(pair, grouped),
+        steps(square),
+        steps(uneven, grouped, Storage::e4m3, Storage::e5m2),
+        steps(few),
+        steps(tokens, grouped),
+        steps(split, Family::dense, Storage::e4m3, Storage::e5m2),
+    };
+}();
+
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
+
+const char* name_of(Storage storage) { return storage == Storage::e5m2 ? "e5m2.1x32" : "mxfp8"; }
+
+/// Rows, columns and k that fill no tile, and scales in both orders.
+CaseSpec call(const Tile& tile, int turn) {
+    constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
+                                      Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets};
+    constexpr Distribution distributions[] = {Distribution::normal, Distribution::abs_normal, Distribution::outliers,
+                                              Distribution::distinct_scales};
+    constexpr std::int64_t ks[] = {96, 4 * 128 + 33, 1, 256};
+    return {.grouping = is_grouped(tile) ? groupings[turn % 4]
+                        : turn % 2 == 1  ? Grouping::batched
+                                         : Grouping::dense,
+            .recipe = parse_recipe(std::string(name_of(tile.a.storage)) + ":" + name_of(tile.b.storage)).value(),
+            .output = turn % 2 == 0 ? Format::bf16 : Format::f32,
+            .m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3),
+            .n = d_columns(tile) + (turn % 2 == 0 ? 24 : -5),
+            .k = ks[turn % 4],
+            .groups = is_grouped(tile) || turn % 2 == 1 ? 3 : 1,
+            .alignment = 8,
+            .distribution = distributions[turn % 4],
+            .seed = static_cast<std::uint64_t>(turn),
+            .with_c = turn == 1,
+            .alpha = turn == 1 ? 0.5F : 1.0F,
+            .a_gaps = {.row = 16 - ks[turn % 4] % 16},
+            .b_gaps = {.row = 32 - ks[turn % 4] % 16},
+            .a_scales_transposed = turn % 2 == 1,
+            .b_scales_transposed = turn / 2 % 2 == 1};
+}
+
+class StepwiseKernels : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(StepwiseKernels, GiveTheBitsOfTheCpu) {
+    const Kernel kernel = kernels()[GetParam()];
+    if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
+    for (int turn = 0; turn < 4; ++turn) {
+        const CaseSpec spec = call(kernel.tile, turn);
+        const int mix = turn + static_cast<int>(GetParam());
+        const Conditions run{.sms = 3 + mix % 3,
+                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
+                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
+                             .seed = static_cast<std::uint64_t>(mix % 3)};
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
+        ASSERT_EQ(difference(kernel, spec, run), "");
+    }
+}
+
+TEST_P(StepwiseKernels, TakeManyWavesAndNothing) {
+    const Kernel kernel = kernels()[GetParam()];
+    if (kernel.run == nullptr) GTEST_SKIP();
+    CaseSpec many = call(kernel.tile, 0), no_k = many, no_rows = many;
+    many.m = 2 * d_rows(kernel.tile) + 4;
+    many.n = 3 * d_columns(kernel.tile);
+    no_k.k = 0;
+    no_rows.m = 0;
+    for (const CaseSpec& spec : {many, no_k, no_rows}) {
+        EXPECT_EQ(difference(kernel, spec, {.sms = 2, .tma = Timing::late, .wgmma = Timing::late}), "")
+            << launch::describe(kernel.tile) << "\n"
+            << check::describe(spec);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepwiseKernels, testing::Range(std::size_t{0}, tiles.size()));
+
+}  // namespace
+}  // namespace tilewright::tests
