@@ -99,7 +99,7 @@ Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
 void require_fp8(const Tensor& values) {
     if (bits(values.format) == 8) return;
     throw Error(
-        fmt::format("values of {}: the GPU takes e4m3 and e5m2, and bf16 next to MXFP4 and NVFP4; use --backend cpu",
+        fmt::format("values of {}: the GPU takes e4m3 and e5m2, and bf16 and FP4 next to FP4 weights; use --backend cpu",
                     name(values.format)));
 }
 
@@ -160,15 +160,17 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     b_ = Mirrored(shapes.b.values);
     a_scales_ = mirrored(shapes.a.scales);
     b_scales_ = mirrored(shapes.b.scales);
+    a_tensor_scale_ = mirrored(shapes.a.tensor_scale);
     b_tensor_scale_ = mirrored(shapes.b.tensor_scale);
     d_ = Mirrored(shapes.d);
     fill_values(a_, sizes.recipe.a.values, 0);
     fill_values(b_, sizes.recipe.b.values, std::uint64_t{1} << 60);
     fill_scales(a_scales_, sizes.recipe.a.scales, std::uint64_t{1} << 61);
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
+    fill_scales(a_tensor_scale_, Format::f32, std::uint64_t{3} << 62);
     fill_scales(b_tensor_scale_, Format::f32, std::uint64_t{1} << 63);
     if (sizes.packed_windows() != 0) widen_rows(b_scales_, sizes.wide_rows);
-    for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_, &b_tensor_scale_}) {
+    for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_, &a_tensor_scale_, &b_tensor_scale_}) {
         if (tensor->given()) tensor->upload();
     }
     if (takes_packed_weights(shapes) && !unpacked) pack();

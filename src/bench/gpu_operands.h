@@ -78,7 +78,8 @@ private:
     Mirrored b_;
     Mirrored a_scales_;
     Mirrored b_scales_;
-    Mirrored b_tensor_scale_;  // NVFP4 alone
+    Mirrored a_tensor_scale_;  // NVFP4 alone
+    Mirrored b_tensor_scale_;
     Mirrored group_sizes_;
     Mirrored d_;
     std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
@@ -93,7 +94,10 @@ template <typename View>
 Problem GpuOperands::problem(const View& view) const {
     const auto if_given = [&](const Mirrored& tensor) { return tensor.given() ? view(tensor) : Tensor{}; };
     Problem problem;
-    problem.a = {.values = view(a_), .granularity = sizes_.recipe.a.granularity, .scales = if_given(a_scales_)};
+    problem.a = {.values = view(a_),
+                 .granularity = sizes_.recipe.a.granularity,
+                 .scales = if_given(a_scales_),
+                 .tensor_scale = if_given(a_tensor_scale_)};
     problem.b = {.values = view(b_),
                  .granularity = sizes_.recipe.b.granularity,
                  .scales = if_given(b_scales_),

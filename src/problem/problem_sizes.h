@@ -25,7 +25,10 @@ struct ProblemSizes {
     /// Packed weights: one row in so many is wide, with two windows of scales in each 128 of k; 0: none.
     int wide_rows = 0;
 
-    int packed_windows() const { return wide_rows > 0 && k > 32 && recipe.a.values != Format::bf16 ? 2 : 0; }
+    int packed_windows() const {
+        const bool as_bf16 = recipe.a.values == Format::bf16 || recipe.a.granularity == Granularity::block_1x16;
+        return wide_rows > 0 && k > 32 && !as_bf16 ? 2 : 0;
+    }
 };
 
 /// Row-major tensors of the right shapes, all pointers null. What `validate` (Check::shapes) finds in it is a mistake

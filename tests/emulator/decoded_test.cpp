@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "emulator/instantiate.h"
@@ -131,6 +132,26 @@ TEST(DecodedCalls, ReadNoByteBehindTheOperands) {
         spec.guard_pages = true;
         EXPECT_EQ(prepared_difference(kernel, spec, {}), "");
         EXPECT_EQ(prepared_difference(kernel, spec, {}, true), "");
+    }
+}
+
+/// ue4m3 has a NaN, 0x7F, whose block is NaN whatever its codes are, and every number but signs.
+TEST(DecodedCalls, ScalesOfAnyBits) {
+    const Kernel kernel = kernels()[0];
+    for (const std::size_t row : {0, 3}) {
+        check::Case test({.recipe = parse_recipe("nvfp4:nvfp4").value(),
+                          .output = Format::f32,
+                          .m = 7,
+                          .n = 64,
+                          .k = 2048,
+                          .distribution = check::Distribution::sparse});
+        Tensor& given = test.problem().a.scales;
+        const auto* const made = static_cast<const std::uint8_t*>(given.data);
+        std::vector<std::uint8_t> scales(made, made + 7 * 128);
+        for (std::size_t code = 0; code < 126; ++code) scales[row * 128 + code] = static_cast<std::uint8_t>(code);
+        scales[2 * 128] = 0x7F;
+        given.data = scales.data();
+        EXPECT_EQ(prepared_difference(kernel, test, {}, true), "") << row;
     }
 }
 

@@ -54,7 +54,11 @@ bool is_for_gpu(Problem problem) {
 
 std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run, bool packs) {
     check::Case test(spec);
-    cpu::run_exact(test.geometry(), {.threads = 1, .k_splits = planner::k_splits(kernel.tile, spec.k)});
+    return prepared_difference(kernel, test, run, packs);
+}
+
+std::string prepared_difference(const Kernel& kernel, check::Case& test, const Conditions& run, bool packs) {
+    cpu::run_exact(test.geometry(), {.threads = 1, .k_splits = planner::k_splits(kernel.tile, test.spec().k)});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     Problem problem = test.problem();

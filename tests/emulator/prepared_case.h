@@ -11,5 +11,7 @@ namespace tilewright::tests {
 /// packed before, and what is prepared are activations.
 std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run,
                                 bool packs = false);
+/// The same of a case that was changed after it was made.
+std::string prepared_difference(const Kernel& kernel, check::Case& test, const Conditions& run, bool packs);
 
 }  // namespace tilewright::tests
