@@ -122,6 +122,13 @@ std::string describe(const Conditions& run) {
                        run.seed);
 }
 
+Conditions mixed_conditions(int mix) {
+    return {.sms = 4 + mix % 3,
+            .tma = mix % 2 == 0 ? emulator::Timing::early : emulator::Timing::late,
+            .wgmma = mix / 2 % 2 == 0 ? emulator::Timing::late : emulator::Timing::early,
+            .seed = static_cast<std::uint64_t>(mix % 3)};
+}
+
 bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
     if (!is_fast(kernel.tile)) return true;
     check::CaseSpec quick = spec;  // the values do not matter, and these take no time to draw

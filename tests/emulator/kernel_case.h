@@ -21,6 +21,9 @@ struct Conditions {
 
 std::string describe(const Conditions& run);
 
+/// Others for each of the first twelve numbers.
+Conditions mixed_conditions(int mix);
+
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 

@@ -98,20 +98,13 @@ CaseSpec call(const Tile& tile, int turn) {
             .far_scales = is_mxfp4 ? far_scales[turn % 4] : FarScales{}};
 }
 
-Conditions conditions(int mix) {
-    return {.sms = 4 + mix % 3,
-            .tma = mix % 2 == 0 ? Timing::early : Timing::late,
-            .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
-            .seed = static_cast<std::uint64_t>(mix % 3)};
-}
-
 class Bf16WeightKernels : public testing::TestWithParam<int> {};
 
 TEST_P(Bf16WeightKernels, GiveTheBitsOfTheCpu) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     for (int turn = 0; turn < 8; ++turn) {
         const CaseSpec spec = call(kernel.tile, turn);
-        const Conditions run = conditions(turn + GetParam());
+        const Conditions run = mixed_conditions(turn + GetParam());
         SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
         ASSERT_TRUE(serves(kernel, spec));
         ASSERT_EQ(difference(kernel, spec, run), "");
@@ -177,7 +170,7 @@ TEST_P(Bf16WeightKernels, TakeAnyTokens) {
         test.reset_output();
         const OwnedPackedWeights weights = pack_weights(problem.b, PackedFor::bf16);
         problem.b = {.packed = weights};
-        run_on_emulator(kernel, geometry(problem), conditions(GetParam()));
+        run_on_emulator(kernel, geometry(problem), mixed_conditions(GetParam()));
         EXPECT_TRUE(same_numbers(test.output(), expected)) << launch::describe(kernel.tile) << " " << exponents;
     }
 }

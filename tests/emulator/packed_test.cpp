@@ -106,12 +106,8 @@ class PackedWeightKernels : public testing::TestWithParam<int> {};
 TEST_P(PackedWeightKernels, GiveTheBitsOfTheCpu) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     for (int turn = 0; turn < 4; ++turn) {
-        const int mix = turn + GetParam();
         const CaseSpec spec = call(kernel.tile, turn);
-        const Conditions run{.sms = 4 + mix % 3,
-                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
-                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
-                             .seed = static_cast<std::uint64_t>(mix % 3)};
+        const Conditions run = mixed_conditions(turn + GetParam());
         SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
         ASSERT_TRUE(serves(kernel, spec));
         ASSERT_EQ(difference(kernel, spec, run), "");
@@ -191,12 +187,8 @@ TEST_P(WindowedKernels, GiveTheBitsOfTheCpu) {
     const Kernel kernel = windowed_kernels()[static_cast<std::size_t>(GetParam())];
     int ran = 0;
     for (int turn = 0; turn < 5; ++turn) {
-        const int mix = turn + GetParam();
         const CaseSpec spec = windowed_call(kernel.tile, turn);
-        const Conditions run{.sms = 4 + mix % 3,
-                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
-                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
-                             .seed = static_cast<std::uint64_t>(mix % 3)};
+        const Conditions run = mixed_conditions(turn + GetParam());
         SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
         ASSERT_TRUE(serves(kernel, spec));
         if (!takes(kernel, spec)) continue;  // one row in a hundred of few

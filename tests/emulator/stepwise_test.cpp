@@ -87,11 +87,7 @@ TEST_P(StepwiseKernels, GiveTheBitsOfTheCpu) {
     if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
     for (int turn = 0; turn < 4; ++turn) {
         const CaseSpec spec = call(kernel.tile, turn);
-        const int mix = turn + static_cast<int>(GetParam());
-        const Conditions run{.sms = 3 + mix % 3,
-                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
-                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
-                             .seed = static_cast<std::uint64_t>(mix % 3)};
+        const Conditions run = mixed_conditions(turn + static_cast<int>(GetParam()));
         SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
         ASSERT_EQ(difference(kernel, spec, run), "");
     }
