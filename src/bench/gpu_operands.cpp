@@ -98,9 +98,9 @@ Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
 
 void require_fp8(const Tensor& values) {
     if (bits(values.format) == 8) return;
-    throw Error(
-        fmt::format("values of {}: the GPU takes e4m3 and e5m2, and bf16 and FP4 next to FP4 weights; use --backend cpu",
-                    name(values.format)));
+    throw Error(fmt::format(
+        "values of {}: the GPU takes e4m3 and e5m2, and bf16 and FP4 next to FP4 weights; use --backend cpu",
+        name(values.format)));
 }
 
 Mirrored mirrored(const Tensor& tensor) { return tensor.shape.rank() > 0 ? Mirrored(tensor) : Mirrored(); }

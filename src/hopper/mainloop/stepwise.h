@@ -39,9 +39,8 @@ struct StepFeed {
     /// Issues the products of one subtile and step. The subtiles of a step share its fragment.
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
-        pin(partial);
-        wgmma_fence();
         if (subtile == 0) decode(step);
+        pin(partial);
         wgmma_fence();
         const MatrixDescriptor b = mma_b_rows(c, subtile) + step * (wgmma_k_bytes / descriptor_bytes);
         wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(partial, fragments_[step % 2], b,
