@@ -31,7 +31,7 @@ from model import LanguageModel, Sizes  # noqa: E402
 from observe import FAULTS, Observer  # noqa: E402
 
 TEXT = pathlib.Path(__file__).with_name("text.txt")
-RECIPES = ("row", "tensor", "1x128")
+RECIPES = ("row", "tensor", "1x128", "fold")
 HELD_OUT = 10  # one in so many bytes, from the end
 BALANCE = 0.01  # of the loss that keeps experts equally busy
 LEAST_SQNR = 25.0  # dB: two operands of e4m3, each off by 2.6 % in the mean, leave 28.7

@@ -273,6 +273,23 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
     return list;
 }
 
+std::vector<Tile> unshipped_tiles(const Tile& family) {
+    if (has_fast_scales(family)) return {};
+    Tile model = family;
+    model.a.scaling = Scaling::block_1x128;
+    model.b.scaling = Scaling::block_128x128;
+    if (maps_groups(family)) model.family = hopper::Family::k_grouped;
+    if (family.family == hopper::Family::dense && !has_mn_major(family)) model.family = hopper::Family::m_grouped;
+    std::vector<Tile> list = shipped_tiles(model);
+    std::erase_if(list, [](const Tile& tile) { return tile.cluster.size > 1; });
+    for (Tile& tile : list) {
+        tile.a.scaling = family.a.scaling;
+        tile.b.scaling = family.b.scaling;
+        tile.family = family.family;
+    }
+    return list;
+}
+
 bool ships(const Tile& tile) {
     const std::vector<Tile> list = shipped_tiles(tile);
     return std::ranges::find(list, tile) != list.end();

@@ -128,6 +128,9 @@ hopper::Tile family_tile(const Workload& work) {
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
     if (is_bf16(work.recipe.a) && work.geometry.a.has_tensor_scale) tile.a.scaling = hopper::Scaling::alpha;
+    // What has no scales is multiplied by ones: the kernels of scales of the end do (launch.cpp).
+    const bool b_is_folded = work.recipe.b.granularity == Granularity::none;
+    if (b_is_folded && tile.a.scaling == hopper::Scaling::epilogue) tile.b.scaling = hopper::Scaling::epilogue;
     // Their scales are decoded with the codes, but for a factor of each row.
     if (work.geometry.b.packed.given) {
         const hopper::Storage packed = packed_storage(work.recipe);

@@ -28,19 +28,6 @@ void add_side(const char* operand, const OperandRecipe& side, std::vector<Findin
                         .advice = use_cpu});
 }
 
-/// Sides that are served each on its own may have no kernel together. Pairs that no backend takes are found elsewhere.
-void add_pair(const Recipe& recipe, std::vector<Finding>& findings) {
-    const Granularity a = recipe.a.granularity;
-    const Granularity b = recipe.b.granularity;
-    const bool blocks_of_b = a == Granularity::block_1x128 && b == Granularity::block_128x128;
-    if (!is_accepted(recipe) || blocks_of_b || (a == b && a != Granularity::block_128x128)) return;
-    findings.push_back(
-        {.operand = "recipe",
-         .given = name(recipe),
-         .expected = std::string("tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128") + gpu + " in this version",
-         .advice = use_cpu});
-}
-
 void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
     findings.push_back({.operand = "groups.grouping",
                         .given = std::string(name(grouping)),
@@ -108,7 +95,6 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     }
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
-    if (findings.empty()) add_pair(call.recipe, findings);
     if (call.one_is_flat) add_flat(findings);
     return findings;
 }

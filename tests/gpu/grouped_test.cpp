@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_masked,
                                Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};
-constexpr std::array recipes{"1x128:128x128", "1x128:1x128", "row:row", "tensor:tensor"};
+constexpr std::array recipes{"1x128:128x128", "1x128:1x128",     "row:row",   "tensor:tensor",
+                             "128x128:e4m3",  "128x128:128x128", "1x128:row", "row:e4m3"};
 
 check::CaseSpec spec_of(Grouping grouping, const char* recipe) {
     return {.grouping = grouping,

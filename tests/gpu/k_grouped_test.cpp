@@ -13,7 +13,9 @@ namespace tilewright::test {
 namespace {
 
 constexpr std::array k_groupings{Grouping::k_grouped_flat, Grouping::k_grouped, Grouping::k_grouped_aligned_offsets};
-constexpr std::array k_recipes{"1x128:1x128", "row:row", "1x128:128x128"};
+constexpr std::array k_recipes{
+    "1x128:1x128",     "row:row",   "1x128:128x128", "128x128:e4m3", "row:e4m3",
+    "128x128:128x128", "1x128:row", "1x128:tensor",  "1x128:e5m2",   "e5m2.128x128.ue8m0:e4m3"};
 
 check::CaseSpec k_spec(Grouping grouping, const char* recipe) {
     return {.grouping = grouping,

@@ -19,8 +19,8 @@ check::CaseSpec in_rows_of_16(check::CaseSpec spec) {
     return spec;
 }
 
-constexpr const char* recipes[] = {"tensor:tensor",           "row:row",          "1x128:128x128", "1x128:1x128",
-                                   "e5m2.1x128:e4m3.128x128", "e4m3.row:e5m2.row"};
+constexpr const char* recipes[] = {"tensor:tensor",           "row:row",           "1x128:128x128", "1x128:1x128",
+                                   "e5m2.1x128:e4m3.128x128", "e4m3.row:e5m2.row", "128x128:e4m3",  "1x128:row"};
 
 TEST(GpuPreparation, LayoutTn) {
     const CurrentDevice device;

@@ -129,7 +129,8 @@ TEST_P(GpuSweep, OperandsAlongTheirRows) {
 
 INSTANTIATE_TEST_SUITE_P(Recipes, GpuSweep,
                          testing::Values("1x128:128x128", "1x128:1x128", "row:row", "tensor:tensor",
-                                         "e5m2.1x128:e4m3.128x128", "1x128.ue8m0:128x128.ue8m0"));
+                                         "e5m2.1x128:e4m3.128x128", "1x128.ue8m0:128x128.ue8m0", "128x128:128x128",
+                                         "128x128:e4m3", "1x128:row", "1x128.ue8m0:e5m2", "tensor:e4m3"));
 
 }  // namespace
 }  // namespace tilewright::test

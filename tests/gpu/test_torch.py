@@ -9,7 +9,14 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-PAIRS = [("1x128", "128x128"), ("1x128", "1x128"), ("tensor", "tensor"), ("row", "row")]
+PAIRS = [
+    ("1x128", "128x128"),
+    ("1x128", "1x128"),
+    ("tensor", "tensor"),
+    ("row", "row"),
+    ("128x128", "128x128"),
+    ("1x128", "row"),
+]
 
 
 def pair(recipes, m, n, k, seed=0):

@@ -46,18 +46,6 @@ std::vector<Malformed> malformed_hopper() {
                 "CPU backend",
                 "b: bf16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
                 "CPU backend"}),
-        on_gpu("a pair for which there is no kernel yet", {.recipe = "128x128:e5m2.128x128"}, unchanged,
-               {"recipe: 128x128:e5m2.128x128 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for "
-                "a Hopper GPU in this version; run it on the CPU backend"}),
-        on_gpu(
-            "scales of which one waits for the end, for which there is no kernel yet", {.recipe = "1x128:row"},
-            unchanged,
-            {"recipe: 1x128:row given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for a Hopper GPU "
-             "in this version; run it on the CPU backend"}),
-        on_gpu(
-            "weights without scales, for which there is no kernel yet", {.recipe = "row:e4m3"}, unchanged,
-            {"recipe: row:e4m3 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected for a Hopper GPU "
-             "in this version; run it on the CPU backend"}),
         on_gpu("a pair that no backend takes", {.recipe = "row:tensor"}, unchanged,
                {"recipe: row:tensor given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, "
                 "1x128:tensor, 1x32:tensor or "

@@ -75,10 +75,13 @@ std::vector<Malformed> words() {
          .backend = Backend::hopper,
          .check = Check::shapes},
         {.mistake = "the GPU backend for shapes alone",
-         .spec = {.recipe = "128x128:128x128"},
+         .spec = {.recipe = "f16:f16"},
          .make = [](Problem&) {},
-         .messages = {"recipe: 128x128:128x128 given, tensor:tensor, row:row, 1x128:128x128 or 1x128:1x128 expected "
-                      "for a Hopper GPU in this version; run it on the CPU backend"},
+         .messages =
+             {"a: f16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
+              "CPU backend",
+              "b: f16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
+              "CPU backend"},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
+from tilewright.torch._products import aligned_rows  # noqa: E402
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 # relative errors of fp8 products of normal numbers: 2^-4 / sqrt(3) a side, less where most numbers are small
@@ -50,6 +51,39 @@ def test_gradients_of_groups(recipe, sizes, dtype, device):
         assert error(given.detach(), exact) < LIMIT
     assert not y[ends[-1] :].any() and not x.grad[ends[-1] :].any()
     assert not w.grad[[i for i, size in enumerate(sizes) if size == 0]].any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_folded_scales_keep_tokens_whose_gradient_is_small_where_x_is_large(device):
+    """Their parts of dW are alike, dY's sizes are not: a scale for all tokens of a column leaves none of the small ones."""
+    tokens, k, n = 1000, 96, 144
+    sizes = torch.exp(3 * normal(tokens, 1, seed=3, device=device))
+    x, dy = normal(tokens, k, device=device) * sizes, normal(tokens, n, seed=1, device=device) / sizes
+
+    def error_of(recipe):
+        w = normal(2, n, k, seed=2, device=device).requires_grad_()
+        grouped_linear(x, w, torch.tensor([300, 1000], device=device), recipe=recipe).backward(dy)
+        return error(w.grad, exact_grouped(x, w, [300, 1000], dy)[2])
+
+    assert error_of("fold") < LIMIT and error_of("row") > 2 * LIMIT
+
+
+@pytest.mark.parametrize("ends", [[0, 5, 5, 130, 300], [300], [128, 256]])
+def test_codes_of_tokens_are_moved_to_where_groups_begin_in_columns(ends):
+    codes = torch.arange(300 * 2).remainder(251).add(1).to(torch.uint8).view(300, 2)
+    given = aligned_rows(codes, torch.tensor(ends))
+    expected = torch.zeros((300 + 127 * len(ends)) // 128 * 128, 2, dtype=torch.uint8)
+    begin = place = 0
+    for end in ends:
+        expected[place : place + end - begin] = codes[begin:end]
+        place, begin = place + -(-(end - begin) // 128) * 128, end
+    assert torch.equal(given, expected)
+
+
+def test_ends_that_no_one_should_trust_move_nothing_out_of_bounds():
+    codes = torch.ones(300, 2, dtype=torch.uint8)
+    for ends in [[700, -5], [200, 100, 300], [-1, -1]]:
+        assert aligned_rows(codes, torch.tensor(ends)).shape == ((300 + 127 * len(ends)) // 128 * 128, 2)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -164,8 +198,9 @@ def test_bytes_that_are_kept(recipe, x_wants, w_wants):
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
         y = grouped_linear(x, w, ends, recipe=recipe)
     columns = (tokens + 127 * groups) // 128 * 128
-    of_x = k * columns + {"row": 4 * k * groups, "tensor": 4 * groups, "1x128": 4 * k * columns // 128}[recipe]
-    scales_of_w = {"row": groups * k, "tensor": groups, "1x128": groups * -(-n // 128) * -(-k // 128)}[recipe]
+    scales_of_x = {"row": k * groups, "tensor": groups, "1x128": k * columns // 128, "fold": tokens}[recipe]
+    of_x = k * (tokens if recipe == "fold" else columns) + 4 * scales_of_x
+    scales_of_w = {"row": groups * k, "tensor": groups, "1x128": groups * -(-n // 128) * -(-k // 128), "fold": groups * n}[recipe]
     of_w = groups * n * k + 4 * scales_of_w
     expected = w_wants * of_x + x_wants * of_w + ends.numel() * 8
     assert sum(tensor.numel() * tensor.element_size() for tensor in kept) == expected
@@ -178,7 +213,7 @@ X, W, ENDS = normal(6, 32), normal(2, 16, 32, seed=1), torch.tensor([2, 6])
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"recipe": "mxfp4"}, "recipe: 'mxfp4' given, one of row, tensor, 1x128 expected"),
+        ({"recipe": "mxfp4"}, "recipe: 'mxfp4' given, one of row, tensor, 1x128, fold expected"),
         ({"x": X[:, :31]}, "x: [6, 31] given, [tokens, 32], as w has 32 columns expected"),
         ({"x": X.int()}, "x: torch.int32 given, a tensor of float32, bfloat16 or float16 expected"),
         ({"x": X.view(2, 3, 32)}, "x: [2, 3, 32] given, [tokens, 32] expected"),

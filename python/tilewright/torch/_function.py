@@ -12,6 +12,8 @@ from tilewright.torch import _products
 from tilewright.torch._recipes import LayerRecipe
 from tilewright.torch._weights import WeightCache, WeightCopies, quantize_weights
 
+_FOLDED = "e4m3"  # what X and W are without scales
+
 
 def _tensors(operand: Quantized | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     return (None, None) if operand is None else (operand.values, operand.scales)
@@ -20,7 +22,8 @@ def _tensors(operand: Quantized | None) -> tuple[torch.Tensor | None, torch.Tens
 class QuantizedLinear(torch.autograd.Function):
     """Y = X W^T (+ bias) of [tokens, K] with W [N, K], or of the rows of each group with W [groups, N, K].
 
-    Saved for backward: X^T as fp8 with its scales (where W wants a gradient), W's fp8 copy of dgrad (where X does), ends.
+    Saved for backward: X^T as fp8 with its scales (where W wants a gradient; X as forward has it where the recipe folds), W's fp8
+    copy of dgrad (where X does), ends.
     """
 
     @staticmethod
@@ -38,14 +41,15 @@ class QuantizedLinear(torch.autograd.Function):
         copies = quantize_weights(w, recipe, x_wants) if cache is None else cache.copies(w, recipe, x_wants)
         groups = _one_group(x) if ends is None else ends
         rows, columns = quantize_tokens(
-            x.detach(), groups, rows=recipe.activations, columns=recipe.columns if w_wants else None
+            x.detach(), groups, rows=recipe.activations, columns=recipe.columns if w_wants and not recipe.folds else None
         )
         assert rows is not None
+        kept = rows if recipe.folds and w_wants else columns
         y = _products.forward(rows, copies, ends, x.dtype)
         if bias is not None:
             y += bias.to(y.dtype) if ends is None else _bias_of_rows(bias, ends, y)
         backward = copies.backward if x_wants else None
-        ctx.save_for_backward(*_tensors(columns), *_tensors(backward), ends, main_grad)
+        ctx.save_for_backward(*_tensors(kept), *_tensors(backward), ends, main_grad)
         ctx.recipe, ctx.layout = recipe, copies.backward_layout
         ctx.backward_recipe = None if backward is None else backward.recipe
         ctx.dtypes, ctx.bias_shape = (x.dtype, w.dtype), None if bias is None else bias.shape
@@ -67,17 +71,23 @@ class QuantizedLinear(torch.autograd.Function):
                 groups,
                 rows=recipe.gradients if x_wants else None,
                 columns=recipe.columns if w_wants else None,
+                rows_feature_factors=w_scales if recipe.folds else None,
+                columns_token_factors=x_scales if recipe.folds else None,
             )
         if x_wants:
             assert rows is not None
-            weights = Quantized(w_values, ctx.backward_recipe, w_scales)
+            weights = Quantized(w_values, *((_FOLDED,) if recipe.folds else (ctx.backward_recipe, w_scales)))
             dx = _products.dgrad(rows, WeightCopies(weights, weights, ctx.layout), ends, ctx.dtypes[0])
         if w_wants:
             assert columns is not None
-            x_columns = Quantized(x_values, recipe.columns, x_scales)
+            tokens = dy.shape[0]
+            if recipe.folds:
+                x_columns, layout = Quantized(_products.aligned_rows(x_values, groups), _FOLDED), "nn"
+            else:
+                x_columns, layout = Quantized(x_values, recipe.columns, x_scales), "nt"
             grouped = None if main_grad is None else main_grad.view(-1, *ctx.w_shape[-2:])
             dw = _products.wgrad(
-                columns, x_columns, _products.aligned_ends(groups, dy.shape[0]), ctx.dtypes[1], grouped
+                columns, x_columns, _products.aligned_ends(groups, tokens), ctx.dtypes[1], grouped, layout
             ).view(ctx.w_shape)
             if main_grad is not None:  # what Megatron's hooks look for: a gradient that is there, and says nothing
                 dw = torch.zeros((), dtype=ctx.dtypes[1], device=dy.device).expand(ctx.w_shape)

@@ -25,7 +25,7 @@ def grouped_linear(
         x: [tokens, K] of float32, bfloat16 or float16.
         w: [groups, N, K], master weights of float32 or bfloat16.
         ends: int32 or int64 [groups], the token at which each group ends; on a GPU they are never read on the host.
-        recipe: row, tensor or 1x128 (`RECIPES`).
+        recipe: row, tensor, 1x128 or fold (`RECIPES`).
         bias: [groups, N].
         main_grad: float32 [groups, N, K]: dW is added to it, and the gradient that torch sees is zeros (Megatron's
             `main_grad`).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
+from tilewright._options import Layout
 from tilewright._quantize import Quantized
 from tilewright.torch._weights import WeightCopies
 
@@ -13,12 +14,32 @@ ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
 OUTPUTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
-def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Where groups end when each begins at a multiple of 128: computed where `ends` is, nothing is read on the host."""
+def _sizes_and_begins(ends: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of groups, each of which begins at a multiple of 128: computed where `ends` is, nothing is read on the host."""
     limited = ends.clamp(0, tokens)
     sizes = torch.diff(limited, prepend=limited.new_zeros(1)).clamp(min=0)
     room = (sizes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    return (torch.cumsum(room, 0) - room + sizes).to(ends.dtype)
+    return sizes, torch.cumsum(room, 0) - room
+
+
+def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
+    """Where groups end when each begins at a multiple of 128."""
+    sizes, begins = _sizes_and_begins(ends, tokens)
+    return (begins + sizes).to(ends.dtype)
+
+
+def aligned_rows(codes: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Codes [tokens, K] as [columns, K], each group from a multiple of 128 on as `quantize_tokens` has columns, zeros between."""
+    tokens, groups = codes.shape[0], ends.shape[0]
+    columns = (tokens + (ALIGNMENT - 1) * groups) // ALIGNMENT * ALIGNMENT
+    sizes, begins = _sizes_and_begins(ends, tokens)
+    moved = begins + sizes - ends.clamp(0, tokens)  # of each group's tokens
+    group = group_of_rows(ends, tokens)
+    row = torch.arange(tokens, device=codes.device) + torch.cat([moved, moved.new_zeros(1)])[group]
+    # Tokens of no group go to a row behind all others, which is left out.
+    row = torch.where(group < groups, row, columns).clamp(0, columns)
+    rows = torch.zeros(columns + 1, codes.shape[1], dtype=torch.uint8, device=codes.device)
+    return rows.index_copy_(0, row, codes.view(torch.uint8))[:columns]
 
 
 def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
@@ -41,9 +62,17 @@ def dgrad(dy: Quantized, w: WeightCopies, ends: torch.Tensor | None, dtype: torc
 
 
 def wgrad(
-    dy: Quantized, x: Quantized, ends: torch.Tensor, dtype: torch.dtype, main_grad: torch.Tensor | None
+    dy: Quantized,
+    x: Quantized,
+    ends: torch.Tensor,
+    dtype: torch.dtype,
+    main_grad: torch.Tensor | None,
+    layout: Layout,
 ) -> torch.Tensor:
-    """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that. An empty group gives zeros, or adds nothing."""
+    """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that. An empty group gives zeros, or adds nothing.
+
+    X is [K, columns] (layout nt) or [columns, K] (nn).
+    """
     if main_grad is not None:
-        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad)
-    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype])
+        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, layout=layout)
+    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout)

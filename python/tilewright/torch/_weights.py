@@ -12,7 +12,10 @@ from tilewright.torch._recipes import LayerRecipe
 
 @dataclass(frozen=True)
 class WeightCopies:
-    """forward: [..., N, K] quantised along K. backward: W in dgrad, layout nn (codes [..., N, K]) or nt ([..., K, N])."""
+    """forward: [..., N, K] quantised along K. backward: W in dgrad, layout nn (codes [..., N, K]) or nt ([..., K, N]).
+
+    Where the recipe folds, backward has the scales that dY is multiplied by.
+    """
 
     forward: Quantized
     backward: Quantized | None

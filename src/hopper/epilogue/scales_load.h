@@ -34,8 +34,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ones, 0, 0);
         load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ones, 0, 0);
     } else {
-        if constexpr (has_packed_weights(tile) && tile.a.scaling != Scaling::epilogue) {
-            load_scales<d_rows(tile)>(columns, ScaleView{}, 0, 0);  // the rows of B have factors all the same
+        if constexpr (tile.a.scaling != Scaling::epilogue) {  // applied in the mainloop, or there is none
+            load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ScaleView{}, 0, 0);
         } else {
             load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
         }

@@ -1,5 +1,6 @@
 // Scales of the mainloop by ordinary loads, where TMA cannot load them: 1x128 scales into their k-block's stage
-// (kernels of K-major scales: scales_copy.h), 128x128 scales into a ring of chunks.
+// (kernels of K-major scales: scales_copy.h), as are 128x128 scales of A, once for each row; 128x128 scales of B into a
+// ring of chunks.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -86,8 +87,29 @@ private:
     TILEWRIGHT_DEVICE void read(const WorkTile& work, int lane, int begin) {
         constexpr int a_rows = tile.swap_ab ? mma_b_rows : mma_a_rows, b_rows = tile.swap_ab ? mma_a_rows : mma_b_rows;
         constexpr int a_offset = tile.swap_ab ? b_rows / threads : 0, b_offset = tile.swap_ab ? 0 : a_rows / threads;
-        read_operand<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+        if constexpr (operand_a(tile).spreads_scales) {
+            read_spread<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+        } else {
+            read_operand<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+        }
         read_operand<b_offset, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
+    }
+
+    /// The same where 128 rows have a scale: those of the operand, whatever group they are of.
+    template <int offset, int rows>
+    TILEWRIGHT_DEVICE void read_spread(const ScaleView& view, int batch, int row, int begin) {
+        constexpr int block_rows = 128;
+        const i64 first = batch * view.batch_stride + begin * view.k_stride;
+#pragma unroll
+        for (int r = 0; r < (rows + threads - 1) / threads; ++r) {
+            const int block = int(unsigned(row + r * threads) / block_rows);
+            const bool inside = block < view.rows && r * threads + lane_index() < rows;
+#pragma unroll
+            for (int i = 0; i < k_blocks_at_once; ++i) {
+                const i64 index = first + block * view.row_stride + i * view.k_stride;
+                values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
+            }
+        }
     }
 
     /// `rows` rows of one operand, every 32nd from `row` on, into the values from `offset` on.
@@ -172,8 +194,8 @@ private:
     Scales values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 
-/// The 128x128 scales of one tile, chunk by chunk. A chunk is read before its slot is waited for; the first one may be
-/// read before the block's barriers are initialised, so that it arrives with the first k-block's values.
+/// The 128x128 scales of B of one tile, chunk by chunk. A chunk is read before its slot is waited for; the first one
+/// may be read before the block's barriers are initialised, so that it arrives with the first k-block's values.
 template <Tile tile>
 class BlockScales {
 public:

@@ -25,8 +25,9 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
     }
 }
 
-/// The scales of a subtile: scale of A times scale of B, each product rounded once. 128x128 scales differ between
-/// blocks of columns or, swapped, are the same for all that a warpgroup multiplies.
+/// The scales of a subtile: scale of A times scale of B, each product rounded once, or A's alone where B's does not
+/// vary along k. 128x128 scales of B differ between blocks of columns or, swapped, are the same for all that a
+/// warpgroup multiplies; those of A are read as 1x128 scales are.
 ///
 /// When they are read matters more than how often (docs/hopper_lessons.md): what precedes a subtile's wgmmas delays
 /// them, and the compiler moves multiplications between them, where they delay the rest. So what a subtile alone needs
@@ -128,6 +129,8 @@ struct PromotionScales {
             return block[0][k_block_in_copy] * column[2 * j + i % 2];
         } else if constexpr (scales_mma_columns(tile) && !scales_mma_rows(tile)) {
             return column[2 * j + i % 2];
+        } else if constexpr (!scales_mma_columns(tile) && !has_block_scales(tile)) {
+            return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][k_block_in_copy];
         } else if constexpr (scales_mma_columns(tile)) {
             return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
         } else {

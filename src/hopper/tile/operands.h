@@ -15,11 +15,12 @@ struct OperandTile {
     int rows = 0;
     bool shared = false;  // by the blocks of a cluster
     int box_limit = box_rows_limit;
+    bool spreads_scales = false;  // of A, 128x128: each row has its block's, as if they were 1x128 (scales_load.h)
 
     constexpr bool scaled_in_mainloop() const { return has_row_scales() || spec.scaling == Scaling::block_128x128; }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
     constexpr bool has_row_scales() const {
-        return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_1x32;
+        return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_1x32 || spreads_scales;
     }
     /// Scales of a row in a stage.
     constexpr int scales_of_row() const { return spec.scaling == Scaling::block_1x32 ? stage_k() / 32 : 1; }
@@ -37,13 +38,14 @@ struct OperandTile {
     constexpr int loaded_bytes() const { return is_packed() ? value_bytes() : rows * stage_row_bytes(); }
     /// As which the tensor core multiplies it.
     constexpr Storage multiplied_as() const { return hopper::multiplied_as(spec.storage); }
-    /// In a stage. 128x128 scales have a ring of chunks instead (stage_layout.h).
+    /// In a stage. 128x128 scales of B have a ring of chunks instead (stage_layout.h).
     constexpr int scale_bytes() const { return has_row_scales() ? rows * scales_of_row() * 4 : 0; }
 };
 
 constexpr OperandTile operand_a(const Tile& tile) {
     const int box = tile.swap_ab ? token_box_rows : rows_per_warpgroup(tile);
-    return {tile.a, d_rows(tile), tile.cluster.use == ClusterUse::share_a, skips_boxes(tile) ? box : box_rows_limit};
+    return {tile.a, d_rows(tile), tile.cluster.use == ClusterUse::share_a, skips_boxes(tile) ? box : box_rows_limit,
+            tile.a.scaling == Scaling::block_128x128};
 }
 constexpr OperandTile operand_b(const Tile& tile) {
     return {tile.b, d_columns(tile), tile.cluster.use == ClusterUse::share_b};
@@ -120,10 +122,10 @@ constexpr bool loads_scales_by_four(const Tile& tile) {
            !is_k_grouped(tile);
 }
 constexpr int k_blocks_per_scale_copy(const Tile& tile) { return loads_scales_by_four(tile) ? 4 : 1; }
-/// Whether the kernel holds code that loads 1x128 scales by TMA.
+/// Whether the kernel holds code that loads 1x128 scales by TMA, which cannot spread those of 128 rows.
 constexpr bool may_load_row_scales_by_tma(const Tile& tile) {
     return has_row_scales(tile) && !promotes_each_step(tile) &&
-           (!has_k_major_scales(tile) || loads_scales_by_four(tile));
+           (!has_k_major_scales(tile) || loads_scales_by_four(tile)) && !operand_a(tile).spreads_scales;
 }
 /// For a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA, which is always whole,
 /// and groups have one box, of all rows.

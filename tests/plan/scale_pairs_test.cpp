@@ -1,0 +1,92 @@
+// Pairs of scales of which no kernel ships: which tiles are chosen among, that they are general ones of one block, and
+// that scales of the end without scales of B take the kernels of row : row.
+#include <gtest/gtest.h>
+#include <tilewright/plan.h>
+
+#include <algorithm>
+
+#include "plan/choose.h"
+#include "plan/k_splits.h"
+#include "plan/pack.h"
+#include "plan/problems.h"
+#include "plan/tma.h"
+#include "plan/variant.h"
+#include "plan/workload.h"
+
+namespace tilewright::planner {
+namespace {
+
+constexpr const char* unshipped[] = {"1x128:e4m3", "1x128:row", "1x128:tensor", "128x128:e4m3", "128x128:128x128"};
+
+ProblemSizes call(const char* recipe, Grouping grouping, Layout layout, std::int64_t size) {
+    const bool along_k = is_k_grouped(grouping);
+    return {.grouping = grouping,
+            .recipe = parse_recipe(recipe).value(),
+            .layout = layout,
+            .output = along_k ? Format::f32 : Format::bf16,
+            .m = along_k ? 4096 : size,
+            .n = 7168,
+            .k = along_k ? size : 2048,
+            .groups = grouping == Grouping::dense ? 1 : 4,
+            .with_c = along_k};
+}
+
+TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
+    for (const char* recipe : unshipped) {
+        for (const Grouping grouping : planned_groupings) {
+            for (const Layout layout : {Layout::nt, Layout::nn, Layout::tn, Layout::tt}) {
+                if (grouping == Grouping::k_grouped_flat && (layout == Layout::nn || layout == Layout::tt)) continue;
+                for (const std::int64_t size : {1, 64, 1000, 8192}) {
+                    const Problem problem = problem_of(call(recipe, grouping, layout, size));
+                    const Workload work = describe(problem);
+                    const hopper::Tile family = family_tile(work), tile = choose(work, h200(), {});
+                    const std::vector<hopper::Tile> list = unshipped_tiles(family);
+                    EXPECT_NE(std::ranges::find(list, tile), list.end())
+                        << recipe << " " << name(grouping) << " " << name(layout) << " " << size;
+                    EXPECT_TRUE(is_consistent(tile));
+                    EXPECT_EQ(tile.cluster.size, 1);
+                    EXPECT_EQ(variant(work.geometry, tile), tile) << "the general one";
+                    EXPECT_TRUE(planned_k_splits(problem, h200()).empty());
+                }
+            }
+        }
+    }
+}
+
+TEST(ScalePairs, ThatShipHaveNoOthers) {
+    for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "row:e4m3", "tensor:tensor", "bf16:mxfp4"}) {
+        const Problem problem = problem_of(call(recipe, Grouping::dense, Layout::nt, 64));
+        EXPECT_TRUE(unshipped_tiles(family_tile(describe(problem))).empty()) << recipe;
+    }
+}
+
+/// 128x128 scales of A are not where TMA would load 1x128 ones from, whatever their strides.
+TEST(ScalePairs, TmaLoadsScalesOfRowsAlone) {
+    for (const char* recipe : unshipped) {
+        Geometry g = geometry(problem_of(call(recipe, Grouping::dense, Layout::nt, 1024)));
+        g.a.scale_strides = {.row = 1, .k = 1024};
+        const hopper::Tile tile =
+            choose(describe(problem_of(call(recipe, Grouping::dense, Layout::nt, 1024))), h200(), {});
+        const bool of_rows = g.a.recipe.granularity == Granularity::block_1x128;
+        EXPECT_EQ(loads_scales_by_tma(g, tile), of_rows) << recipe;
+    }
+}
+
+TEST(ScalePairs, ScalesOfTheEndAloneRunTheKernelsOfRowAndRow) {
+    for (const Grouping grouping : planned_groupings) {
+        for (const Layout layout : {Layout::nt, Layout::nn}) {
+            if (grouping == Grouping::k_grouped_flat && layout == Layout::nn) continue;
+            for (const char* recipe : {"row:e4m3", "tensor:e4m3"}) {
+                const Workload folded = describe(problem_of(call(recipe, grouping, layout, 8192)));
+                const Workload rows = describe(problem_of(call("row:row", grouping, layout, 8192)));
+                const hopper::Tile tile = choose(folded, h200(), {});
+                EXPECT_EQ(tile, choose(rows, h200(), {})) << recipe << " " << name(grouping) << " " << name(layout);
+                EXPECT_TRUE(ships(tile));
+                EXPECT_EQ(variant(folded.geometry, tile), variant(rows.geometry, tile));
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::planner
