@@ -102,8 +102,7 @@ std::string side(const hopper::OperandSpec& spec, const char* of_the_end, int tu
     return "";
 }
 
-/// Of the pairs that a tile multiplies one after the other. Scales of the end of both sides are those of rows of A and
-/// none of B here.
+/// A tile with scales of the end on both sides multiplies those of A with none of B.
 Recipe recipe(const Tile& tile, int turn) {
     const char* const of_the_end = turn % 2 == 0 ? "row" : "tensor";
     const bool folded = tile.a.scaling == end;
