@@ -36,6 +36,11 @@ constexpr Tile with(Tile tile, Scaling a, Scaling b, Family family = Family::den
     return tile;
 }
 
+constexpr Tile of_f32(Tile tile) {
+    tile.variant = hopper::Variant::fast_f32;
+    return tile;
+}
+
 constexpr auto tiles = [] {
     constexpr Tile one{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3};
     constexpr Tile two{.shape = {.m = 128, .n = 48}, .stages = 3};
@@ -47,6 +52,7 @@ constexpr auto tiles = [] {
         .shape = {.m = 128, .n = 24}, .stages = 3, .swap_ab = true, .a = {}, .b = {.major = Major::mn}};
     constexpr Tile along_m{.shape = {.m = 128, .n = 24}, .stages = 3, .a = {.major = Major::mn}};
     constexpr Tile e5m2{.shape = {.m = 128, .n = 32}, .stages = 4, .a = {.storage = hopper::Storage::e5m2}};
+    constexpr Tile pair{.shape = {.m = 128, .n = 64}, .stages = 3};
     constexpr Tile slices{.shape = {.m = 128, .n = 32}, .stages = 3, .cluster = hopper::split_k(2)};
     constexpr Family groups = Family::m_grouped, of_k = Family::k_grouped, mapped = Family::k_mapped;
     return std::array{
@@ -85,6 +91,11 @@ constexpr auto tiles = [] {
         with(two, end, end),
         with(weights, end, end),
         with(two, end, end, of_k),
+        of_f32(with(pair, rows, none, of_k)),
+        of_f32(with(pair, rows, end, of_k)),
+        of_f32(with(pair, blocks, none, of_k)),
+        of_f32(with(pair, blocks, none, mapped)),
+        of_f32(with(pair, blocks, blocks, mapped)),
     };
 }();
 
@@ -149,6 +160,12 @@ CaseSpec call(const Tile& tile, int turn) {
                   .a_scales_transposed = turn % 2 == 0,
                   .b_scales_transposed = turn % 4 < 2};
     if (groups == Grouping::k_grouped_flat) spec.a_gaps = spec.b_gaps = {};
+    if (stores_f32(tile)) {  // D and C by TMA, and 1x128 scales of f32
+        spec.output = Format::f32;
+        spec.n += (8 - spec.n % 8) % 8;
+        spec.d_gaps = {};
+        if (tile.a.scaling == rows) spec.recipe.a.scales = Format::f32;
+    }
     return in_layout_of(tile, spec);
 }
 
@@ -163,6 +180,7 @@ protected:
                              .seed = static_cast<std::uint64_t>(mix % 3)};
         SCOPED_TRACE(launch::describe(kernel().tile) + "\n" + check::describe(spec) + "\n" + describe(run));
         ASSERT_EQ(check::impossible(spec), "");
+        ASSERT_TRUE(serves(kernel(), spec));
         ASSERT_EQ(difference(kernel(), spec, run), "");
     }
 };

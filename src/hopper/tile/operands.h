@@ -98,14 +98,15 @@ constexpr int columns_per_block_scale(const Tile& tile) {
 }
 constexpr int block_scales_per_k_block(const Tile& tile) { return d_columns(tile) / columns_per_block_scale(tile); }
 
-/// The fast kernels of swapped and split-k tiles serve scales of one byte too, so they keep the ordinary loads.
+/// The fast kernels of swapped and split-k tiles serve scales of one byte too, so they keep the ordinary loads; those
+/// of 128 rows are spread by nothing else.
 constexpr bool fast_loads_row_scales(const Tile& tile) {
-    return !has_k_major_scales(tile) && (tile.swap_ab || splits_k(tile));
+    return !has_k_major_scales(tile) && (tile.swap_ab || splits_k(tile) || operand_a(tile).spreads_scales);
 }
 /// K-major kernels copy what TMA cannot load (mainloop/scales_copy.h): it serves all strides of f32 and takes no
 /// registers. Those for D of f32 have one variant for all orders, and copy whatever TMA does not load along m.
 constexpr bool copies_row_scales(const Tile& tile) {
-    return has_k_major_scales(tile) || (stores_f32(tile) && has_row_scales(tile));
+    return has_k_major_scales(tile) || (stores_f32(tile) && has_row_scales(tile) && !operand_a(tile).spreads_scales);
 }
 /// Whether the kernel holds code that loads 1x128 scales without TMA.
 constexpr bool may_load_row_scales(const Tile& tile) {

@@ -210,8 +210,8 @@ constexpr bool skips_boxes(const Tile& tile) {
     return is_grouped(tile) && (skips_rows(tile) || (tile.swap_ab && tile.shape.n > token_box_rows));
 }
 
-/// Pairs of scales that have kernels of all variants; the others have general ones alone. Those of packed weights are
-/// decoded with them.
+/// Pairs of scales that have kernels of all variants; the others have general ones, and those for D of f32. Those of
+/// packed weights are decoded with them.
 constexpr bool has_fast_scales(const Tile& tile) {
     if (has_packed_weights(tile) || tile.a.scaling == Scaling::epilogue) return true;
     return tile.a.scaling == Scaling::block_1x128 &&
@@ -223,7 +223,7 @@ constexpr bool has_fast_scales(const Tile& tile) {
 constexpr bool is_consistent(const Tile& tile) {
     return (tile.cluster.use == ClusterUse::none) == (tile.cluster.size == 1) &&
            (tile.a.scaling == Scaling::block_1x128 || !has_k_major_scales(tile)) &&
-           (!is_fast(tile) || has_fast_scales(tile)) &&
+           (!is_fast(tile) || stores_f32(tile) || has_fast_scales(tile)) &&
            (tile.a.scaling != Scaling::block_128x128 || tile.b.scaling == Scaling::none ||
             tile.b.scaling == Scaling::block_128x128) &&
            (tile.swap_ab ? tile.a : tile.b).major == Major::k && (!has_mn_major(tile) || !shares_operand(tile)) &&
