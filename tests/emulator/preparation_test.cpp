@@ -29,6 +29,7 @@ constexpr Tile scaled(Tile tile, Scaling a, Scaling b) {
 
 constexpr auto tiles = [] {
     constexpr Scaling end = Scaling::epilogue, row = Scaling::block_1x128, block = Scaling::block_128x128;
+    constexpr Scaling none = Scaling::none;
     constexpr Tile narrow{.shape = {.m = 128, .n = 24}, .stages = 3};
     constexpr Tile small{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 4};
     constexpr Tile weights{
@@ -55,6 +56,7 @@ constexpr auto tiles = [] {
         scaled(of_family(narrow, Family::k_mapped), end, end),      // 6: both were
         of_e5m2(scaled(weights, row, block)),                       // 7: A was copied
         scaled(small, Scaling::block_1x32, Scaling::block_1x32),    // 8: both were
+        scaled(of_family(narrow, Family::k_grouped), block, none),  // 9: B was copied, codes of forward for wgrad
     };
 }();
 
@@ -70,7 +72,7 @@ CaseSpec in_rows_of_16(CaseSpec spec) {
 
 /// The rows of what is copied begin anywhere.
 CaseSpec in_any_rows(std::size_t kernel, CaseSpec spec) {
-    const bool of_a = kernel != 2, of_b = kernel == 2 || kernel == 5 || kernel == 6 || kernel == 8;
+    const bool of_a = kernel != 2, of_b = kernel == 2 || kernel == 5 || kernel == 6 || kernel == 8 || kernel == 9;
     if (of_a && a_is_transposed(spec.layout)) spec.a_gaps.row += 3;
     if (of_b && b_is_transposed(spec.layout)) spec.b_gaps.row += 5;
     return spec;
@@ -122,6 +124,16 @@ std::vector<Call> calls() {
          {.grouping = Grouping::k_grouped_aligned_offsets,
           .recipe = rows,
           .layout = tn,
+          .output = Format::f32,
+          .m = 140,
+          .n = 52,
+          .k = 700,
+          .groups = 4,
+          .with_c = true}},
+        {9,
+         {.grouping = Grouping::k_grouped_aligned_offsets,
+          .recipe = recipe("128x128:e4m3"),
+          .layout = Layout::nn,
           .output = Format::f32,
           .m = 140,
           .n = 52,
