@@ -45,9 +45,9 @@ bool is_recipe(const std::string& text) {
 
 /// The recipes with the usual formats; `docs/numerics.md` has them all.
 std::string usual_recipes() {
-    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, 128x128:128x128, 1x128:row, 1x128:tensor, bf16:bf16, "
-           "f16:f16, f32:f32, mxfp8, mxfp4, nvfp4 with anything, and those with other formats, as in e5m2.row:row or "
-           "1x128.ue8m0:128x128.ue8m0";
+    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, 128x128:128x128, 1x128:row, 1x128:tensor, any a of "
+           "these with b e4m3 (no scales), bf16:bf16, f16:f16, f32:f32, mxfp8, mxfp4, nvfp4 with anything, and those "
+           "with other formats, as in e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
 }
 
 ProblemSizes sizes_of(const ExplainArguments& arguments) {
