@@ -22,8 +22,8 @@ std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
 
 bool ships(const hopper::Tile& tile);
 
-/// The tiles to choose among for a pair of scales of which no kernel ships (`has_fast_scales`): those of 1x128 : 128x128
-/// with the shapes that serve groups, as one block. Compiled on first use; nothing of them is measured.
+/// The tiles to choose among for a pair of scales of which no kernel ships (`has_fast_scales`): those of 1x128 :
+/// 128x128 with the shapes that serve groups, as one block. Compiled on first use; nothing of them is measured.
 std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
 
 /// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
