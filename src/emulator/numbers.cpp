@@ -5,6 +5,7 @@
 #include "emulator/race.h"
 #include "formats/codec.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -45,6 +46,10 @@ float larger(float a, float b) {
     return a > b ? a : b;
 }
 float magnitude(float value) { return std::fabs(value); }
+u32 larger_halves(u32 a, u32 b) {
+    constexpr u32 low = 0xFFFF;
+    return std::max(a & low, b & low) | std::max(a & ~low, b & ~low);
+}
 float from_lane(float value, int lane) { return std::bit_cast<float>(from_lane(std::bit_cast<int>(value), lane)); }
 
 u32 pack_e4m3(float low, float high) { return pack(formats::e4m3_fields, low, high); }

@@ -26,6 +26,11 @@ TILEWRIGHT_DEVICE float larger(float a, float b) {
     return result;
 }
 TILEWRIGHT_DEVICE float magnitude(float value) { return fabsf(value); }
+TILEWRIGHT_DEVICE u32 larger_halves(u32 a, u32 b) {
+    u32 result;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
 TILEWRIGHT_DEVICE float from_lane(float value, int lane) { return __shfl_sync(~0U, value, lane); }
 
 TILEWRIGHT_DEVICE u32 pack_e4m3(float low, float high) {

@@ -8,6 +8,10 @@ namespace tilewright::hopper {
 /// Codes of a lane: for each of 4 tokens 16 features, four to a word.
 using Codes = u32[lane_tokens][lane_features / 4];
 
+/// Numbers of at most 11 significant bits are divided with fewer instructions.
+template <Quantizer q, CopySpec copy>
+inline constexpr bool are_short = is_packed(q) && !has_factors(copy);
+
 constexpr bool is_by_token(ScaledBy scaled) { return scaled == ScaledBy::token || scaled == ScaledBy::token_block; }
 constexpr bool is_by_feature(ScaledBy scaled) {
     return scaled == ScaledBy::feature || scaled == ScaledBy::feature_block;
@@ -85,23 +89,31 @@ TILEWRIGHT_DEVICE void find_feature_scales(const CopyArguments& to, const TokenT
         sync_block();
     }
     if (feature < quantize_block) {
-        const Denominator by = denominator_of<copy>(scale);
-        store_shared(shared.denominators[feature + feature / lane_features], {{by.scale, by.inverse, by.lift, 0}});
+        const Denominator by = denominator_of<copy, are_short<q, copy>>(scale);
+        store_shared(shared.denominators[feature + feature / lane_features],
+                     {{by.scale, by.inverse, by.rest, by.lift}});
     }
     sync_block();
 }
 
 /// Four features of a token; `denominator(i)` is that of the i-th.
 template <Quantizer q, CopySpec copy, class Find>
-TILEWRIGHT_DEVICE u32 encode_four(const Folded<q, copy>& numbers, int j, int quad, bool all_finite, Find denominator) {
+TILEWRIGHT_DEVICE u32 encode_four(const Folded<q, copy>& numbers, int j, int quad, Find denominator) {
     float four[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) four[i] = divide<copy>(numbers.at(j, quad * 4 + i), denominator(i));
-    const u32 codes = encode<copy.storage>(four);
-    if (all_finite) return codes;
+    for (int i = 0; i < 4; ++i) {
+        four[i] = divide<copy, are_short<q, copy>>(numbers.at(j, quad * 4 + i), denominator(i));
+    }
+    return encode<copy.storage>(four);
+}
+
+/// The codes of infinity and NaN among four.
+template <Quantizer q, CopySpec copy>
+TILEWRIGHT_DEVICE void mend_four(const Folded<q, copy>& numbers, int j, int quad, u32& codes) {
+    float four[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) four[i] = numbers.at(j, quad * 4 + i);
-    return mend<copy.storage>(codes, four);
+    codes = mend<copy.storage>(codes, four);
 }
 
 template <Quantizer q, CopySpec copy>
@@ -115,22 +127,27 @@ TILEWRIGHT_DEVICE void encode_lane(const Folded<q, copy>& numbers, const LaneSca
 #pragma unroll
             for (int i = 0; i < 4; ++i) by[i] = load_shared(from[quad * 4 + i]);
             const auto denominator = [&](int i) {
-                return Denominator{by[i].values[0], by[i].values[1], by[i].values[2]};
+                return Denominator{by[i].values[0], by[i].values[1], by[i].values[2], by[i].values[3]};
             };
 #pragma unroll
-            for (int j = 0; j < lane_tokens; ++j) {
-                codes[j][quad] = encode_four(numbers, j, quad, scales.all_finite, denominator);
-            }
+            for (int j = 0; j < lane_tokens; ++j) codes[j][quad] = encode_four(numbers, j, quad, denominator);
+            if (scales.all_finite) continue;
+#pragma unroll
+            for (int j = 0; j < lane_tokens; ++j) mend_four(numbers, j, quad, codes[j][quad]);
         }
     } else {
 #pragma unroll
         for (int j = 0; j < lane_tokens; ++j) {
-            const Denominator own = denominator_of<copy>(scales.tokens[is_by_token(copy.scaled) ? j : 0]);
+            const Denominator own =
+                denominator_of<copy, are_short<q, copy>>(scales.tokens[is_by_token(copy.scaled) ? j : 0]);
             const auto denominator = [&](int) { return own; };
 #pragma unroll
             for (int quad = 0; quad < lane_features / 4; ++quad) {
-                codes[j][quad] = encode_four(numbers, j, quad, scales.all_finite, denominator);
+                codes[j][quad] = encode_four(numbers, j, quad, denominator);
             }
+            if (scales.all_finite) continue;
+#pragma unroll
+            for (int quad = 0; quad < lane_features / 4; ++quad) mend_four(numbers, j, quad, codes[j][quad]);
         }
     }
 }

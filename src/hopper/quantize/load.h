@@ -6,9 +6,12 @@
 
 namespace tilewright::hopper {
 
-/// Numbers of x are kept as they are in memory, two to a word if they have 16 bits, and converted where they are used:
-/// in f32 they would take twice the registers.
-constexpr bool is_packed(const Quantizer& q) { return q.formula == Formula::x && q.source != Number::f32; }
+/// One of two numbers of 16 bits.
+template <Quantizer q>
+TILEWRIGHT_DEVICE float half(u32 pair, int index) {
+    const u16 code = u16(pair >> index * 16);
+    return q.source == Number::bf16 ? from_bf16(code) : from_f16(code);
+}
 
 template <Quantizer q>
 struct Numbers {
@@ -17,8 +20,7 @@ struct Numbers {
 
     TILEWRIGHT_DEVICE float at(int j, int i) const {
         if constexpr (!is_packed(q)) return __builtin_bit_cast(float, held[j][i]);
-        const u16 code = u16(held[j][i / 2] >> i % 2 * 16);
-        return q.source == Number::bf16 ? from_bf16(code) : from_f16(code);
+        return half<q>(held[j][i / 2], i % 2);
     }
     /// What was made of the numbers before is made again after: kept, it would take registers.
     TILEWRIGHT_DEVICE void forget() {

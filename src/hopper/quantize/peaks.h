@@ -76,10 +76,48 @@ TILEWRIGHT_DEVICE bool lane_peaks(const Folded<q, copy>& numbers, float (&peaks)
     return all_finite;
 }
 
+/// The same, NaN and infinity included, of numbers as they are: magnitudes of 16 bits ascend as integers do, two at a
+/// time.
+template <bool by_token, Quantizer q, int count>
+TILEWRIGHT_DEVICE void pair_peaks(const Numbers<q>& h, u32 (&pairs)[count]) {
+    constexpr u32 magnitudes = 0x7FFF'7FFF;
+#pragma unroll
+    for (int p = 0; p < count; ++p) {
+        pairs[p] = 0;
+#pragma unroll
+        for (int other = 0; other < (by_token ? Numbers<q>::words : lane_tokens); ++other) {
+            pairs[p] = larger_halves(pairs[p], (by_token ? h.held[p][other] : h.held[other][p]) & magnitudes);
+        }
+    }
+}
+
+/// As `lane_peaks` without `finite`.
+template <bool by_token, Quantizer q, int count>
+TILEWRIGHT_DEVICE bool packed_peaks(const Numbers<q>& h, float (&peaks)[count]) {
+    u32 pairs[by_token ? count : count / 2];
+    pair_peaks<by_token>(h, pairs);
+    u32 all = 0;
+#pragma unroll
+    for (const u32 pair : pairs) all = larger_halves(all, pair);
+    if constexpr (by_token) {
+#pragma unroll
+        for (int p = 0; p < count; ++p) peaks[p] = larger(half<q>(pairs[p], 0), half<q>(pairs[p], 1));
+    } else {
+#pragma unroll
+        for (int p = 0; p < count; ++p) peaks[p] = half<q>(pairs[p / 2], p % 2);
+    }
+    return is_finite(half<q>(all, 0)) && is_finite(half<q>(all, 1));
+}
+
 /// Finite peaks. False if a number of the lane is infinite or NaN, which costs a second look.
 template <bool by_token, Quantizer q, CopySpec copy, int count>
 TILEWRIGHT_DEVICE bool finite_peaks(const Folded<q, copy>& numbers, float (&peaks)[count]) {
-    const bool all_finite = lane_peaks<by_token, false>(numbers, peaks);
+    bool all_finite;
+    if constexpr (is_packed(q) && !has_factors(copy)) {
+        all_finite = packed_peaks<by_token>(numbers.h, peaks);
+    } else {
+        all_finite = lane_peaks<by_token, false>(numbers, peaks);
+    }
     if (!all_finite) {
         numbers.h.forget();
         lane_peaks<by_token, true>(numbers, peaks);

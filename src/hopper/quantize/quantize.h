@@ -43,7 +43,8 @@ TILEWRIGHT_DEVICE void write_again(const QuantizeArguments& arguments, const Tok
 }
 
 template <Quantizer q>
-__global__ void __launch_bounds__(quantize_threads, 2) quantize(const __grid_constant__ QuantizeArguments arguments) {
+__global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
+    quantize(const __grid_constant__ QuantizeArguments arguments) {
     auto& shared = shared_memory<QuantizeShared>();
     const TokenTile tile = token_tile<q>(arguments);
     if (tile.tokens <= 0) return;
@@ -99,7 +100,8 @@ TILEWRIGHT_DEVICE void measure_operand(const CopyArguments& to, const TokenTile&
 }
 
 template <Quantizer q>
-__global__ void __launch_bounds__(quantize_threads, 2) measure(const __grid_constant__ QuantizeArguments arguments) {
+__global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
+    measure(const __grid_constant__ QuantizeArguments arguments) {
     auto& shared = shared_memory<QuantizeShared>();
     const TokenTile tile = token_tile<q>(arguments);
     if (tile.tokens <= 0) return;

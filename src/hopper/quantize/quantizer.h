@@ -77,6 +77,9 @@ constexpr bool is_measured(const CopySpec& copy) {
     return copy.scaled == ScaledBy::all || copy.scaled == ScaledBy::token || copy.scaled == ScaledBy::feature;
 }
 constexpr bool has_factors(const CopySpec& copy) { return copy.token_factors || copy.feature_factors; }
+/// Numbers of x are kept as they are in memory, two to a word if they have 16 bits, and converted where they are used:
+/// in f32 they would take twice the registers.
+constexpr bool is_packed(const Quantizer& q) { return q.formula == Formula::x && q.source != Number::f32; }
 /// Both operands have the same codes, so that each number is divided and encoded once.
 constexpr bool shares_codes(const Quantizer& q) {
     return q.rows.scaled == q.columns.scaled && (q.rows.scaled == ScaledBy::square || q.rows.scaled == ScaledBy::all) &&
@@ -101,6 +104,11 @@ inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads
 inline constexpr int pack_run_tiles = 8;                              // that a block packs one after another
 inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;  // PackShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
+/// Blocks that share an SM, as far as registers go.
+constexpr int blocks_per_sm(const Quantizer& q) {
+    const bool one = !is_written(q.rows) || !is_written(q.columns);
+    return is_packed(q) && one && !has_factors(q.rows) && !has_factors(q.columns) ? 4 : 2;
+}
 
 /// Packing FP4 weights (pack_rows.h, pack_tiles.h).
 struct PackSpec {

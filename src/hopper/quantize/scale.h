@@ -17,9 +17,10 @@ TILEWRIGHT_DEVICE bool is_finite(float value) { return magnitude(value) < from_b
 
 /// A scale as numbers are divided by it.
 struct Denominator {
-    float scale;    // times lift
+    float scale;    // times lift: 1 .. 2
     float inverse;  // of that
-    float lift;     // a power of two that keeps remainders of small numbers exact
+    float rest;     // what the inverse lacks, for `divide_short`: not negative
+    float lift;     // a power of two
 };
 
 /// x / scale, rounded once, for every quotient that is not rounded to 0 afterwards; without the branch that the
@@ -32,6 +33,18 @@ TILEWRIGHT_DEVICE float divide_exactly(float x, const Denominator& by) {
     float quotient = lifted * by.inverse;
     quotient = fma(fma(by.scale, quotient, -lifted), -by.inverse, quotient);
     return fma(fma(by.scale, quotient, -lifted), -by.inverse, quotient);
+}
+
+/// x / scale for x of at most 11 significant bits, so that it has the code of the rounded quotient. Before its one
+/// rounding it is off by 2^-45, so that it is another number only where x / scale is next to the middle M of two
+/// numbers of fp32, and has another code only where one of these is the middle of two codes: where M, as an integer of
+/// 25 bits, is P 2^20 +- 1 with P = 16 .. 31. With X and S, x and the scale as integers of 11 and 24 bits, x / scale =
+/// X 2^e / S, e >= 38, and |X 2^e - S M| <= 16. S M = S P 2^20 +- S is that near a multiple of 2^20 only for S = j 2^20
+/// + d with |d| <= 16, j = 8 .. 15. It then is j P 2^40 + (d P +- j) 2^20 +- d, and that near a multiple of 2^38 only
+/// if d P = -+j. No d and P are so. -0 stays -0.
+TILEWRIGHT_DEVICE float divide_short(float x, const Denominator& by) {
+    const float lifted = x * by.lift;
+    return fma(lifted, by.inverse, lifted * by.rest);
 }
 
 /// The scale of a block with this largest finite magnitude.
@@ -48,21 +61,29 @@ TILEWRIGHT_DEVICE float scale_of(float amax) {
         const u32 above = (bits_of(amax) >> 23) + ((bits_of(amax) & 0x7F'FFFF) > fraction ? 1U : 0U);
         return from_bits(above > exponent + 1 ? (above - exponent) << 23 : smallest_normal);
     } else {
-        const float scale = divide_exactly(amax, {.scale = largest, .inverse = 1.0F / largest, .lift = 1.0F});
+        constexpr Denominator by{.scale = largest, .inverse = 1.0F / largest, .rest = 0, .lift = 1};
+        const float scale = divide_exactly(amax, by);
         return scale < from_bits(smallest_normal) ? from_bits(smallest_normal) : scale;
     }
 }
 
-template <CopySpec copy>
+/// For a scale below 2^127, as those of finite blocks are. `is_short`: x has 11 significant bits or fewer.
+template <CopySpec copy, bool is_short>
 TILEWRIGHT_DEVICE Denominator denominator_of(float scale) {
-    const float lift = !copy.powers && scale < formats::power_of_two(-62) ? formats::power_of_two(64) : 1.0F;
-    return {.scale = scale * lift, .inverse = formats::reciprocal(scale * lift), .lift = lift};
+    const float lift = copy.powers ? 1.0F : from_bits((254U << 23) - (bits_of(scale) & infinity_bits));
+    const float lifted = scale * lift;
+    float inverse = formats::reciprocal(lifted), rest = 0;
+    if constexpr (is_short && !copy.powers) {
+        if (fma(-lifted, inverse, 1.0F) < 0) inverse = from_bits(bits_of(inverse) - 1);
+        rest = fma(-lifted, inverse, 1.0F) * inverse;
+    }
+    return {.scale = lifted, .inverse = inverse, .rest = rest, .lift = lift};
 }
 
-template <CopySpec copy>
+template <CopySpec copy, bool is_short>
 TILEWRIGHT_DEVICE float divide(float x, const Denominator& by) {
     if constexpr (copy.powers) return x * by.inverse;  // which is exact
-    return divide_exactly(x, by);
+    return is_short ? divide_short(x, by) : divide_exactly(x, by);
 }
 
 /// Four codes of finite numbers, the first in the low byte.
