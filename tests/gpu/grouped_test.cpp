@@ -177,10 +177,11 @@ TEST(GpuGrouped, AGraphIsReplayedWithOtherSizes) {
     }
 }
 
-/// The rows of group 1, computed as a dense product from the same memory, have the same bits.
+/// The rows of group 1, computed as a dense product from the same memory, have the same bits. Not with 128x128 scales
+/// of A, whose blocks do not begin with the group.
 TEST(GpuGrouped, ARowHasTheSameBitsAlone) {
     const CurrentDevice device;
-    for (const char* recipe : recipes) {
+    for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "tensor:tensor", "1x128:row", "row:e4m3"}) {
         check::CaseSpec spec = spec_of(Grouping::m_grouped_offsets, recipe);
         spec.groups = 3;
         spec.group_sizes = {100, 37, 463};
@@ -215,7 +216,7 @@ TEST(GpuGrouped, ARowHasTheSameBitsAlone) {
         if (tensor_wide) {
             dense.b.scales = rows_from(dense.b.scales, 1);
             dense.b.scales.shape[0] = 1;
-        } else {
+        } else if (dense.b.granularity != Granularity::none) {
             dense.b.scales = first_group(dense.b.scales);
         }
         dense.d = rows_from(dense.d, 100);
