@@ -119,6 +119,16 @@ TEST(Choice, NearTiesGoToTheSmallestTileWhereMemoryIsTheBoundAndDIsMuchOfIt) {
     EXPECT_EQ(best_of(tiles, large_share_of_d).tile.shape.m, 256);
 }
 
+// 64x64 takes 492 us on an H200, 128x128 299.
+TEST(Choice, GradientsTakeNoSmallTileForTheirD) {
+    ProblemSizes sizes = dense(32768, 4096, 512);
+    sizes.recipe = recipe_named("1x128:1x128");
+    Problem problem = problem_of(sizes);
+    problem.d.format = Format::f32;
+    problem.c = problem.d;
+    EXPECT_EQ(plan(problem).tile.m, 128);
+}
+
 TEST(Choice, IsTheCheapestThatShipsOrNearlyAndLoadsFewerBytes) {
     for (const ProblemSizes& sizes : {dense(4096, 7168, 2048), dense(1, 4096, 4096), dense(77, 24, 130)}) {
         const Explanation explanation = explain(problem_of(sizes), h200(), {});  // no tuned row
