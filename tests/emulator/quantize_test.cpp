@@ -5,13 +5,9 @@
 #include "emulator/emulator.h"
 #include "formats/matrices.h"
 #include "formats/swiglu.h"
-#include "hopper/quantize/scale.h"
-
-#include "emulator/primitives.h"
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <random>
 
@@ -20,7 +16,6 @@ namespace {
 
 using formats::Matrix;
 using formats::Order;
-using namespace hopper;
 
 /// Numbers whose sizes differ from row to row, with zeros, all of a row zero, and what is no number.
 void fill(Matrix& matrix, unsigned seed, bool special) {
@@ -243,54 +238,6 @@ TEST(Quantize, SwiGluHasTheCpusBits) {
                               .swiglu = gpt_oss,
                               .rows = blocks,
                               .columns = blocks});
-}
-
-/// All hard cases of `divide_short`, and some others: scales next to multiples of 2^20, as integers of 24 bits, all
-/// numbers of 11 bits, quotients from below the smallest code to the largest.
-template <Storage storage>
-void expect_codes_of_rounded_quotients(std::uint32_t scale_bits) {
-    constexpr CopySpec copy{.scaled = ScaledBy::square, .storage = storage};
-    const auto scale = std::bit_cast<float>(scale_bits);
-    const auto by = denominator_of<copy, true>(scale);
-    int wrong = 0;
-    for (int exponent = -18; exponent <= 7; ++exponent) {
-        for (int significand = 1024; significand < 2048; significand += 4) {
-            float quotients[4], rounded[4];
-            for (int i = 0; i < 4; ++i) {
-                const float x = std::ldexp(static_cast<float>(significand + i), exponent - 10 + std::ilogb(scale));
-                quotients[i] = divide_short(i % 2 == 0 ? x : -x, by);
-                rounded[i] = (i % 2 == 0 ? x : -x) / scale;
-            }
-            wrong += encode<storage>(quotients) != encode<storage>(rounded) ? 1 : 0;
-        }
-    }
-    EXPECT_EQ(wrong, 0) << "scale " << scale;
-}
-
-void expect_short_quotients() {
-    std::mt19937 random(3);
-    for (std::uint32_t leading = 8; leading < 16; ++leading) {
-        for (int d = -20; d <= 20; ++d) {
-            const std::uint32_t significand = (leading << 20) + static_cast<std::uint32_t>(d);
-            if (significand < 1U << 23) continue;
-            for (const std::uint32_t exponent : {1U, 127U, 245U}) {
-                const std::uint32_t scale = (significand & 0x7F'FFFF) | exponent << 23;
-                expect_codes_of_rounded_quotients<Storage::e4m3>(scale);
-                expect_codes_of_rounded_quotients<Storage::e5m2>(scale);
-            }
-        }
-        expect_codes_of_rounded_quotients<Storage::e4m3>((random() & 0x7F'FFFF) | 120U << 23);
-    }
-    constexpr CopySpec copy{.scaled = ScaledBy::square};
-    for (const float scale : {1.0F, 0.7F, 1.1F, 1.3F, 1e-30F}) {
-        EXPECT_TRUE(std::signbit(divide_short(-0.0F, denominator_of<copy, true>(scale)))) << scale;
-    }
-}
-
-TEST(Quantize, ShortNumbersHaveTheCodesOfRoundedQuotients) {
-    emulator::launch({.threads = warp_threads, .shared_bytes = 1024}, [] {
-        if (thread_index() == 0) expect_short_quotients();
-    });
 }
 
 struct Transposition {

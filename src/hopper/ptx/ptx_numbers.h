@@ -9,7 +9,7 @@ namespace tilewright::hopper {
 /// max.NaN: NaN where one of them is.
 float larger(float a, float b);
 float magnitude(float value);
-/// Of two halves of 16 bits each, as integers without sign.
+/// The larger of each two halves of 16 bits, as integers without sign.
 u32 larger_halves(u32 a, u32 b);
 float from_lane(float value, int lane);
 
