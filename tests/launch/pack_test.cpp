@@ -52,7 +52,11 @@ TEST(Pack, HoldsTheTunedRowsTiles) {
     for (const TunedRow& row : tuned_rows()) {
         const std::vector<std::string_view> words = split(row.problem, ' ');
         const bool unpromoted = row.problem.find("accumulation=unpromoted") != std::string::npos;
-        const ProblemSizes sizes{.recipe = parse_recipe(words.at(1)).value(),
+        const auto is_named = [&](Grouping grouping) { return name(grouping) == words.at(0); };
+        const auto* const grouping = std::ranges::find_if(all_groupings, is_named);
+        ASSERT_NE(grouping, all_groupings.end()) << row.problem;
+        const ProblemSizes sizes{.grouping = *grouping,
+                                 .recipe = parse_recipe(words.at(1)).value(),
                                  .m = 1,
                                  .n = 1,
                                  .k = 1,
