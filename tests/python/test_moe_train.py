@@ -57,4 +57,4 @@ def test_the_command_runs_and_refuses(tmp_path):
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
     refused = subprocess.run([*command, "--recipes", "mxfp4"], capture_output=True, text=True)
-    assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128 expected" in refused.stderr
+    assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128, fold expected" in refused.stderr
