@@ -139,12 +139,13 @@ TEST_P(Grouped, AllRowsInOneOfManyGroups) {
     const Kernel kernel = this->kernel();
     for (const Grouping grouping : turn()) {
         CaseSpec spec = base(kernel.tile, grouping);
+        spec.n = 8;  // one tile of a group's rows
         spec.groups = 70;
-        spec.group_sizes.assign(70, 0);
         spec.alignment = 8;
-        constexpr std::array<std::size_t, 4> hot_groups{0, 31, 32, 69};  // two by turns
-        for (const std::size_t i : {0, 2}) {
-            const std::size_t hot = hot_groups[(static_cast<std::size_t>(GetParam()) + i) % hot_groups.size()];
+        constexpr std::array<std::size_t, 4> hot_groups{0, 31, 32, 69};  // two by turns, one under sanitizers
+        const std::size_t count = TILEWRIGHT_GROUPED_STEP == 1 ? 2 : 1;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t hot = hot_groups[(static_cast<std::size_t>(GetParam()) + 2 * i) % hot_groups.size()];
             spec.group_sizes.assign(70, 0);
             spec.group_sizes[hot] = 90;
             expect_right(kernel, spec, conditions(hot));

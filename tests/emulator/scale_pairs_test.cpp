@@ -99,7 +99,7 @@ constexpr auto tiles = [] {
     };
 }();
 
-std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
+std::vector<Kernel> kernels() { return every<TILEWRIGHT_PAIRS_STEP, tiles>(); }
 
 std::string side(const hopper::OperandSpec& spec, const char* of_the_end, int turn) {
     const std::string values = spec.storage == hopper::Storage::e5m2 ? "e5m2." : "";
@@ -215,7 +215,7 @@ TEST_P(ScalePairs, TakeGroupsOfEachLength) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ScalePairs, testing::Range(0, static_cast<int>(tiles.size()), TILEWRIGHT_LIST_STEP));
+INSTANTIATE_TEST_SUITE_P(All, ScalePairs, testing::Range(0, static_cast<int>(tiles.size()), TILEWRIGHT_PAIRS_STEP));
 
 /// The planner asks for no kernel that is not run here: its pairs of scales are these.
 TEST(ScalePairKernels, AreThoseOfEveryServedRecipe) {
