@@ -3,8 +3,8 @@
 // into its shared memory, adds them in ascending k, and stores them.
 #pragma once
 
-#include "hopper/epilogue/accumulators.h"
 #include "hopper/epilogue/element_store.h"
+#include "hopper/epilogue/scale.h"
 
 namespace tilewright::hopper {
 
@@ -70,7 +70,7 @@ TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const WorkTile& w
         if (column >= c.arguments.n) return;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const u32 pair = pack_bf16(values.values[2 * half], values.values[2 * half + 1]);
+            const u32 pair = pack_16_bit(values.values[2 * half], values.values[2 * half + 1], true);
             if (row + half * step < row_end)
                 store_global(reinterpret_cast<u32*>(to + half * step * d.row_stride), pair);
         }

@@ -1,53 +1,20 @@
 // D element by element, with C or a bias, in any strides and formats: where TMA cannot store it.
 #pragma once
 
-#include "hopper/block/scale_view.h"
 #include "hopper/epilogue/stage.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
 
-/// The scales of NVFP4's tensors: of either side, or their product.
-template <Tile tile>
-TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile& work) {
-    const auto of_group = [&](const ScaleView& scales) { return scale_at(scales, work.group, 0, 0); };
-    if constexpr (tile.a.scaling != Scaling::alpha) return of_group(arguments.scales_b);
-    if constexpr (tile.b.storage != Storage::packed_nvfp4_bf16) return of_group(arguments.scales_a);
-    return of_group(arguments.scales_a) * of_group(arguments.scales_b);
-}
-
-/// What multiplies a tile's sums. Those of a group without k nothing does: D is C, or zeros.
-template <Tile tile>
-TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& work) {
-    if constexpr (scales_alpha(tile)) return arguments.alpha * tensor_scales<tile>(arguments, work);
-    return is_k_grouped(tile) && k_of(work) == 0 ? 1 : arguments.alpha;
-}
-
-/// An element of C or of the bias. Without groups of k, whose matrices of C are those of D, and which have no bias,
-/// they are those of B: C of a matrix of D that groups share has a batch stride of 0.
-template <Tile tile>
-TILEWRIGHT_DEVICE float load_addend(const Arguments& arguments, const WorkTile& work, int row, int column) {
-    const OutputView& c = arguments.addend;
-    const int matrix = is_k_grouped(tile) ? work.batch : work.group;
-    const i64 from = matrix * c.batch_stride + row * c.row_stride + column * c.column_stride;
-    if (arguments.addend_format == OutputFormat::f32) return load_global(static_cast<const float*>(c.data) + from);
-    const u16 code = load_global(static_cast<const u16*>(c.data) + from);
-    return arguments.addend_format == OutputFormat::bf16 ? from_bf16(code) : from_f16(code);
-}
-
-/// D = C + alpha * sum of one element, rounded once. Fast kernels: bf16, alpha 1, no C.
+/// An element of D from its sum. Fast kernels: bf16, alpha 1, no C.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const WorkTile& work, int row, int column, float sum) {
     const OutputView& d = arguments.output;
     const i64 to = work.batch * d.batch_stride + row * d.row_stride + column * d.column_stride;
-    if constexpr (is_fast(tile)) return store_global(static_cast<u16*>(d.data) + to, to_bf16(sum));
-    const bool adds = arguments.addend.data != nullptr;
-    const float alpha = alpha_of<tile>(arguments, work);
-    if constexpr (is_k_grouped(tile)) sum = k_of(work) == 0 && adds ? -0.0F : sum;  // C keeps the sign of its zeros
-    const float value = adds ? fma(alpha, sum, load_addend<tile>(arguments, work, row, column)) : alpha * sum;
-    if (arguments.format == OutputFormat::f32) return store_global(static_cast<float*>(d.data) + to, value);
-    const bool is_bf16 = arguments.format == OutputFormat::bf16;
-    store_global(static_cast<u16*>(d.data) + to, is_bf16 ? to_bf16(value) : to_f16(value));
+    if constexpr (is_fast(tile)) return store_global(static_cast<u16*>(d.data) + to, code_of(sum, OutputFormat::bf16));
+    const float number = number_of<tile>(arguments, work, row, column, sum);
+    if (arguments.format == OutputFormat::f32) return store_global(static_cast<float*>(d.data) + to, number);
+    store_global(static_cast<u16*>(d.data) + to, code_of(number, arguments.format));
 }
 
 /// Any D: 16 rows and 32 columns of accumulators at a time pass through the warp's scratch memory, so that neighbouring

@@ -1,16 +1,9 @@
 // D of f32 from the accumulators, part by part in the memory where TMA has put C, for the store warp (f32_store.h).
 #pragma once
 
-#include "hopper/epilogue/element_store.h"
+#include "hopper/epilogue/convert.h"
 
 namespace tilewright::hopper {
-
-/// What multiplies the sums of a tile. Those of a group without k are 0, and -1 * 0 + C is C to the sign of its zeros.
-template <Tile tile>
-TILEWRIGHT_DEVICE float f32_alpha_of(const Arguments& arguments, const WorkTile& work) {
-    if (!is_k_grouped(tile) || k_of(work) != 0) return arguments.alpha;
-    return arguments.addend.data == nullptr ? 1.0F : -1.0F;
-}
 
 /// C + alpha * sum, or alpha * sum, in place of C: a warp's 16 rows of a part, whose first row and column of the
 /// warpgroup's accumulators are given.
@@ -32,10 +25,8 @@ TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<tile>& accumulators, u8
 #pragma unroll
     for (int i = 0; i < 2 * fragments; ++i) {
         const float* const sums = fragment<tile>(accumulators, half, column + i / 2 * 8) + i % 2 * 2;
-        const Pair& addend = addends[i / 2][i % 2];
-        const Pair value = adds ? Pair{fma(alpha, sums[0], addend.x), fma(alpha, sums[1], addend.y)}
-                                : Pair{alpha * sums[0], alpha * sums[1]};
-        store_shared(place(i / 2, i % 2), value);
+        const Pair pair = f32_pair(sums, addends[i / 2][i % 2], alpha, adds);
+        store_shared(place(i / 2, i % 2), pair);
     }
 }
 

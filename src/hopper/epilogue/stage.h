@@ -1,7 +1,8 @@
 // Accumulators to D's staging in shared memory, as 16-bit or f32 elements, by consumer warps.
 #pragma once
 
-#include "hopper/epilogue/accumulators.h"
+#include "hopper/epilogue/convert.h"
+#include "hopper/epilogue/scale.h"
 
 namespace tilewright::hopper {
 
@@ -9,10 +10,6 @@ namespace tilewright::hopper {
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
     return c.shared.d[c.warpgroup] + (index * share_rows(tile) + row) * store_pitch(tile, bytes);
-}
-
-TILEWRIGHT_DEVICE u32 pack_16_bit(const float* pair, bool as_bf16) {
-    return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
 }
 
 /// Swapped tiles whose lanes have neighbouring rows of the accumulators, which are columns of D: a lane has two of each
@@ -24,7 +21,7 @@ TILEWRIGHT_DEVICE void stage_paired(const Consumer<tile>& c, const Accumulators<
     const int chunk = c.warp * 2 + lane / 16, byte = lane / 4 % 4 * 4;
     const auto store = [&](int row, float low, float high) {
         u8* const place = staged_row<tile, 2>(c, half, row) + (chunk ^ row % 8) * 16 + byte;
-        store_shared(*reinterpret_cast<u32*>(place), as_bf16 ? pack_bf16(low, high) : pack_f16(low, high));
+        store_shared(*reinterpret_cast<u32*>(place), pack_16_bit(low, high, as_bf16));
     };
 #pragma unroll
     for (int column = begin; column < begin + count; column += 8) {

@@ -14,16 +14,7 @@ TILEWRIGHT_DEVICE void store(Consumer<tile>& c, Accumulators<tile>& accumulators
     if constexpr (stores_f32(tile)) return stage_f32<tile>(c, accumulators, work);
     if constexpr (is_fast(tile)) return store_by_tma<tile, 2>(c, accumulators);
     if (!c.by_tma) return store_by_element<tile>(c, accumulators, work);
-    const float alpha = alpha_of<tile>(c.arguments, work);
-    if (alpha != 1) {
-#pragma unroll
-        for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
-#pragma unroll
-            for (int i = 0; i < subtile_registers<tile>; ++i) {
-                accumulators[subtile][i] *= scales_alpha(tile) ? alpha : c.arguments.alpha;
-            }
-        }
-    }
+    multiply_by_alpha<tile>(accumulators, c.arguments, work);
     if (element_bytes(c.arguments.format) == 2) {
         if constexpr (can_store_by_tma(tile, 2)) store_by_tma<tile, 2>(c, accumulators);
     } else {
