@@ -123,28 +123,35 @@ struct GroupSizes {
     bool is_64_bit;
 };
 
-/// k_mapped: the values of A and B, from which the maps of groups are made. They are passed as a map that such kernels
-/// do not need (a_last): a separate member, or a union, changes the machine code of other kernels.
+/// k_mapped: an operand whose groups begin where only the device knows.
+struct GroupedOperand {
+    const u8* values;
+    i64 stride;  // bytes from a row to the next
+    bool flat;   // a group's matrix follows that of the group before; the stride of a row is its k
+
+    /// The first of `rows` rows of a group that `begin` of k are before.
+    constexpr const u8* at(i64 begin, int rows) const { return values + (flat ? begin * rows : begin); }
+    constexpr i64 stride_of(i64 k) const { return flat ? k : stride; }
+};
+
+/// Both, from which the maps of groups are made. They are passed as a map that such kernels do not need (a_last): a
+/// separate member, or a union, changes the machine code of other kernels.
 struct GroupValues {
-    const u8* a;
-    const u8* b;
-    i64 a_stride;  // bytes from a row to the next
-    i64 b_stride;
+    GroupedOperand a;
+    GroupedOperand b;
     int columns;  // of the operands' scales along k: groups that need more lose the k beyond
-    bool flat;    // a group's matrices follow those of the group before; the stride of a row is its k
+
+    constexpr bool any_flat() const { return a.flat || b.flat; }
 
     TensorMap packed() const {
-        return {{reinterpret_cast<u64>(a), reinterpret_cast<u64>(b), u64(a_stride), u64(b_stride), u64(columns),
-                 u64(flat)}};
+        return {{reinterpret_cast<u64>(a.values), reinterpret_cast<u64>(b.values), u64(a.stride), u64(b.stride),
+                 u64(columns), u64(a.flat) | u64(b.flat) << 1}};
     }
     static GroupValues unpacked(const TensorMap& map) {
         const u64(&words)[16] = map.words;
-        return {.a = reinterpret_cast<const u8*>(words[0]),
-                .b = reinterpret_cast<const u8*>(words[1]),
-                .a_stride = i64(words[2]),
-                .b_stride = i64(words[3]),
-                .columns = int(words[4]),
-                .flat = words[5] != 0};
+        return {.a = {reinterpret_cast<const u8*>(words[0]), i64(words[2]), (words[5] & 1) != 0},
+                .b = {reinterpret_cast<const u8*>(words[1]), i64(words[3]), (words[5] & 2) != 0},
+                .columns = int(words[4])};
     }
 };
 

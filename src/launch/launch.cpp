@@ -83,17 +83,18 @@ hopper::OutputView output_view(const OutputGeometry& output) {
             .column_stride = output.column_stride};
 }
 
+hopper::GroupedOperand grouped_operand(const OperandGeometry& operand) {
+    return {.values = static_cast<const hopper::u8*>(operand.values),
+            .stride = operand.value_strides.row,
+            .flat = operand.flat};
+}
+
 hopper::GroupValues group_values(const Geometry& g) {
     std::int64_t columns = hopper_size_limit;
     for (const OperandGeometry* operand : {&g.a, &g.b}) {
         if (operand->k_block() != 0) columns = std::min(columns, planner::scale_columns(*operand, g.k));
     }
-    return {.a = static_cast<const hopper::u8*>(g.a.values),
-            .b = static_cast<const hopper::u8*>(g.b.values),
-            .a_stride = g.a.value_strides.row,
-            .b_stride = g.b.value_strides.row,
-            .columns = static_cast<int>(columns),
-            .flat = g.a.flat};
+    return {.a = grouped_operand(g.a), .b = grouped_operand(g.b), .columns = static_cast<int>(columns)};
 }
 
 const void* aligned_down(const void* address) {

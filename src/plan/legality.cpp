@@ -175,7 +175,7 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 std::vector<Finding> obstacles(const Workload& work) {
     const Geometry& g = work.geometry;
     return hopper_obstacles({work.recipe, work.grouping, weight_kind(g.b.packed), g.b.packed.wide_row,
-                             g.a.flat != g.b.flat, has_codes_along_k(g), mn_major(g).a});
+                             has_codes_along_k(g), mn_major(g).a});
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {

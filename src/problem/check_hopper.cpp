@@ -43,14 +43,6 @@ bool is_mxfp8(const Recipe& recipe) {
     return scaled(recipe.a) && scaled(recipe.b);
 }
 
-/// Groups of k that follow one another differ in their row strides; a kernel takes both operands so, or neither.
-void add_flat(std::vector<Finding>& findings) {
-    findings.push_back({.operand = "layout",
-                        .given = "k_grouped_flat with one operand [mn, k] and the other [k, mn]",
-                        .expected = std::string("nt or tn") + gpu,
-                        .advice = "copy one of them, or run it on the CPU backend"});
-}
-
 bool is_tma_stride(std::int64_t elements, Format format) {
     const std::int64_t limit = hopper_stride_limit * 8 / bits(format);
     return elements < limit && elements * bits(format) / 8 % hopper_alignment == 0;
@@ -95,7 +87,6 @@ std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     }
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
-    if (call.one_is_flat) add_flat(findings);
     return findings;
 }
 
@@ -190,10 +181,8 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
 void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
         const WeightKind weights = weight_kind({.given = packed.given()});
-        const bool one_is_flat =
-            p.groups.grouping == Grouping::k_grouped_flat && a_is_transposed(p.layout) != b_is_transposed(p.layout);
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& obstacle : hopper_obstacles({recipe, p.groups.grouping, weights, packed.wide_row, one_is_flat,
+        for (Finding& obstacle : hopper_obstacles({recipe, p.groups.grouping, weights, packed.wide_row,
                                                    has_codes_along_k(p.b.values, b_is_transposed(p.layout)),
                                                    is_along_rows(p.a.values, a_is_transposed(p.layout))})) {
             findings.add(std::move(obstacle));

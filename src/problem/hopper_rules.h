@@ -45,7 +45,6 @@ struct HopperCall {
     Grouping grouping = Grouping::dense;
     WeightKind weights = WeightKind::ordinary;
     std::int64_t wide_row = -1;  // of PackedWeights
-    bool one_is_flat = false;    // k_grouped_flat: one operand is group after group, the other all of k together
     bool codes_along_k = true;   // of e2m1 weights that are not packed
     bool a_along_m = false;      // a is contiguous along m
 };

@@ -162,6 +162,17 @@ std::vector<Call> calls() {
         {8, {.recipe = recipe("mxfp8:mxfp8"), .layout = Layout::nn, .m = 20, .n = 70, .k = 300}},
         {6,
          {.grouping = Grouping::k_grouped_flat, .recipe = row, .layout = tn, .m = 130, .n = 41, .k = 417, .groups = 3}},
+        {6,
+         {.grouping = Grouping::k_grouped_flat,
+          .recipe = row,
+          .layout = Layout::nn,
+          .m = 130,
+          .n = 41,
+          .k = 480,
+          .groups = 3,
+          .alignment = 16}},
+        {6,
+         {.grouping = Grouping::k_grouped_flat, .recipe = row, .layout = tt, .m = 70, .n = 41, .k = 401, .groups = 3}},
     };
 }
 

@@ -36,7 +36,6 @@ TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
     for (const char* recipe : unshipped) {
         for (const Grouping grouping : planned_groupings) {
             for (const Layout layout : {Layout::nt, Layout::nn, Layout::tn, Layout::tt}) {
-                if (grouping == Grouping::k_grouped_flat && (layout == Layout::nn || layout == Layout::tt)) continue;
                 for (const std::int64_t size : {1, 64, 1000, 8192}) {
                     const Problem problem = problem_of(call(recipe, grouping, layout, size));
                     const Workload work = describe(problem);
@@ -77,7 +76,6 @@ TEST(ScalePairs, TmaLoadsScalesOfRowsAlone) {
 TEST(ScalePairs, ScalesOfTheEndAloneRunTheKernelsOfRowAndRow) {
     for (const Grouping grouping : planned_groupings) {
         for (const Layout layout : {Layout::nt, Layout::nn}) {
-            if (grouping == Grouping::k_grouped_flat && layout == Layout::nn) continue;
             for (const char* recipe : {"row:e4m3", "tensor:e4m3"}) {
                 const Workload folded = describe(problem_of(call(recipe, grouping, layout, 8192)));
                 const Workload rows = describe(problem_of(call("row:row", grouping, layout, 8192)));

@@ -50,11 +50,6 @@ std::vector<Malformed> malformed_hopper() {
                {"recipe: row:tensor given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, "
                 "1x128:tensor, 1x32:tensor or "
                 "1x16:tensor expected"}),
-        on_gpu("groups one after another, of one operand alone",
-               {.grouping = Grouping::k_grouped_flat, .layout = Layout::nn, .recipe = "row:row"},
-               [](Problem& p) { p.groups.sizes.device = p.d.device; },
-               {"layout: k_grouped_flat with one operand [mn, k] and the other [k, mn] given, nt or tn expected for a "
-                "Hopper GPU; copy one of them, or run it on the CPU backend"}),
         on_gpu("rows of 1000 bytes", {.k = 1000}, unchanged,
                {"a.values.strides: [1000, 1] of e4m3 given, multiples of 16 bytes below 2^40, k aside, expected for a "
                 "Hopper GPU; copy it, or run it on the CPU backend",

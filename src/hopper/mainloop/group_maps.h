@@ -58,17 +58,15 @@ public:
     /// Before the loads of a tile.
     TILEWRIGHT_DEVICE void take(const Arguments& arguments, const WorkTile& work, const GroupOrigin& origin) {
         const GroupValues values = GroupValues::unpacked(arguments.a_last);
-        loads_ = tma_takes(origin, values.flat);
+        loads_ = tma_takes(origin, values.any_flat());
         if (work.batch == group_ || !loads_ || k_of(work) == 0) return;
         group_ = work.batch;
         slot_ = slot_ + 1 == BlockMaps<tile>::groups ? 0 : slot_ + 1;
         if (is_elected()) {
-            const i64 begin = origin.begin, k = origin.k;
-            const bool flat = values.flat;
-            write_tensor_map(map_of_a(), arguments.a, values.a + (flat ? begin * arguments.m : begin), k_of(work),
-                             flat ? k : values.a_stride);
-            write_tensor_map(map_of_b(), arguments.b, values.b + (flat ? begin * arguments.n : begin), k_of(work),
-                             flat ? k : values.b_stride);
+            write_tensor_map(map_of_a(), arguments.a, values.a.at(origin.begin, arguments.m), k_of(work),
+                             values.a.stride_of(origin.k));
+            write_tensor_map(map_of_b(), arguments.b, values.b.at(origin.begin, arguments.n), k_of(work),
+                             values.b.stride_of(origin.k));
             fence_tensor_maps(map_of_a(), map_of_b());
         }
         sync_warp();

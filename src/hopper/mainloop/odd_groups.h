@@ -53,20 +53,19 @@ public:
     TILEWRIGHT_DEVICE void load(int stage, int i, const WorkTile& work, const GroupOrigin& origin, int& budget) {
         const GroupValues values = GroupValues::unpacked(arguments_.a_last);
         const int lane = lane_index(), k = i * tile.shape.k;
-        const i64 begin = origin.begin;
         barrier_wait(shared_.landed.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
         phases_ ^= 1U << stage;
         load_odd_rows(shared_.values_of_a(stage), d_rows(tile),
-                      {.values = values.a + (values.flat ? begin * arguments_.m : begin),
-                       .stride = values.flat ? origin.k : values.a_stride,
+                      {.values = values.a.at(origin.begin, arguments_.m),
+                       .stride = values.a.stride_of(origin.k),
                        .first = work.row,
                        .end = arguments_.m,
                        .k = k,
                        .k_end = k_of(work)},
                       lane);
         load_odd_rows(shared_.values_of_b(stage), d_columns(tile),
-                      {.values = values.b + (values.flat ? begin * arguments_.n : begin),
-                       .stride = values.flat ? origin.k : values.b_stride,
+                      {.values = values.b.at(origin.begin, arguments_.n),
+                       .stride = values.b.stride_of(origin.k),
                        .first = work.column,
                        .end = arguments_.n,
                        .k = k,
@@ -91,7 +90,7 @@ TILEWRIGHT_DEVICE int load_odd_groups(Shared<tile>& shared, const Arguments& arg
     int stage = 0, budget = wait_budget;
     for (WorkTile work = tiles.first(budget); work.exists != 0; work = tiles.next(budget)) {
         const int k_blocks = k_slice_of<tile>(work).count;
-        if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments.a_last).flat)) {
+        if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments.a_last).any_flat())) {
             for (int i = 0; i < k_blocks; ++i) odd.load((stage + i) % tile.stages, i, work, tiles.origin, budget);
         }
         stage = (stage + k_blocks) % tile.stages;

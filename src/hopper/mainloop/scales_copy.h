@@ -92,7 +92,7 @@ public:
                 if (goes_on) warp_arrives<tile>(shared_.full[stage], lane);
                 ring.advance();
                 if constexpr (maps_groups(tile)) {
-                    if (!tma_takes(tiles_.origin, GroupValues::unpacked(arguments_.a_last).flat))
+                    if (!tma_takes(tiles_.origin, GroupValues::unpacked(arguments_.a_last).any_flat()))
                         OddGroups<tile>::load(stage, i, work, tiles_.origin, budget_);
                 }
                 if constexpr (clears_rests(tile)) {

@@ -64,7 +64,7 @@ public:
                     if (begin + i >= end) break;
                     write(ring, thread, begin + i, values_[i]);
                     if constexpr (maps_groups(tile)) {
-                        if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments_.a_last).flat)) {
+                        if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments_.a_last).any_flat())) {
                             OddGroups<tile>::load(before(ring), begin + i - slice.begin, work, tiles.origin, budget_);
                         }
                     }
