@@ -47,8 +47,7 @@ public:
     launch::PackedPlan judge(void* out) const {
         const Dims& shape = weights_.values.shape;
         const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
-        const bool judged = weights_.granularity == Granularity::block_1x32;
-        std::vector<std::uint8_t> judgements(judged ? static_cast<std::size_t>(rows) : 0);
+        std::vector<std::uint8_t> judgements(static_cast<std::size_t>(rows));
         const Scratch scratch(index_, judgements.size());
         launch(launch::lower_judging(weights_, activations_, scratch.data(), out));
         wait();

@@ -205,6 +205,15 @@ u32 permute_bytes(u32 low, u32 high, u32 selector) {
     return result;
 }
 
+u32 two_signed_bytes(u32 word, int first) {
+    const auto half = [&](int byte) {
+        const u32 value = word >> 8 * byte & 0xFFU;
+        return value | (value >> 7) * 0xFF00U;
+    };
+    me().fragments_fenced = false;
+    return half(first) | half(first + 1) << 16;
+}
+
 u32 multiply_bytes(u32 a, u32 b) {
     u32 sum = 0;
     for (int i = 0; i < 32; i += 8) sum += (a >> i & 0xFFU) * (b >> i & 0xFFU);

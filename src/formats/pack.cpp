@@ -53,8 +53,7 @@ private:
 
     void write_rows() {
         for (std::int64_t i = 0; i < rows_; ++i) {
-            PackedRow row{.end_factor = 1};
-            if (is_mxfp4(plan_.source.recipe())) row = packed_row(plan_.judgement(group_, first_row_ + i));
+            const PackedRow row = packed_row(plan_.judgement(group_, first_row_ + i));
             const std::int64_t index = group_ * plan_.sections.row_tiles() * packed_rows + first_row_ + i;
             std::memcpy(out_ + plan_.sections.rows_at() + index * static_cast<std::int64_t>(sizeof row), &row,
                         sizeof row);
@@ -62,6 +61,8 @@ private:
     }
 
     PackedRow packed_row(const RowJudgement& judged) const {
+        const std::uint8_t kept = judged.kept ? PackedRow::kept : 0;
+        if (!is_mxfp4(plan_.source.recipe())) return {.end_factor = 1, .flags = kept};
         const int reference = judged.exponents.reference(plan_.range);
         const bool fp8 = plan_.activations == PackedFor::fp8;
         PackedRow row{.reference = static_cast<std::int16_t>(reference)};
@@ -69,8 +70,7 @@ private:
         if (judged.wide) row.end_factor = 1;
         if (judged.exponents.nan) row.end_factor = std::numeric_limits<float>::quiet_NaN();
         if (judged.wide && plan_.has_windows()) row.end_factor = std::copysign(row.end_factor, -1.0F);
-        row.flags =
-            static_cast<std::uint8_t>((judged.wide ? PackedRow::wide : 0) | (judged.kept ? PackedRow::kept : 0));
+        row.flags = static_cast<std::uint8_t>((judged.wide ? PackedRow::wide : 0) | kept);
         return row;
     }
 
@@ -97,7 +97,7 @@ private:
             if (column >= plan_.sections.scale_columns()) return;
             write_codes(tile, row, column, plan_.sections.scale_block);
             tile[packed_scale_at(row, count) + i] =
-                static_cast<std::byte>(plan_.source.scale(group_, first_row_ + row, column));
+                static_cast<std::byte>(packed_nvfp4_scale(plan_.source.scale(group_, first_row_ + row, column)));
         }
     }
 
@@ -164,7 +164,7 @@ private:
 };
 
 void write_kept(const PackPlan& plan, std::byte* out) {
-    if (!is_mxfp4(plan.source.recipe())) return;
+    if (plan.bytes == plan.sections.kept_at()) return;
     const auto count = static_cast<std::uint32_t>(plan.kept_rows);
     std::byte* next = out + plan.sections.kept_at();
     std::memcpy(next, &count, sizeof count);

@@ -5,7 +5,17 @@
 namespace tilewright::formats {
 namespace {
 
+RowJudgement judge_nvfp4_row(const PackedSource& source, const PackPlan& plan, std::int64_t group, std::int64_t row) {
+    RowJudgement judgement;
+    for (std::int64_t column = 0; column < plan.sections.scale_columns(); ++column) {
+        const int scale = source.scale(group, row, column);
+        judgement.kept = judgement.kept || packed_nvfp4_scale(scale) != scale;
+    }
+    return judgement;
+}
+
 RowJudgement judge_row(const PackedSource& source, const PackPlan& plan, std::int64_t group, std::int64_t row) {
+    if (!is_mxfp4(source.recipe())) return judge_nvfp4_row(source, plan, group, row);
     RowJudgement judgement;
     bool zero_scales_differ = false;
     for (std::int64_t column = 0; column < plan.sections.scale_columns(); ++column) {
@@ -48,8 +58,6 @@ PackPlan pack_plan(const Operand& weights, PackedFor activations, const Conversi
     plan.sections = plan.source.sections();
     const PackedSections& sections = plan.sections;
     plan.range = activations == PackedFor::fp8 ? fp8_exponent_range : bf16_exponent_range;
-    plan.bytes = sections.kept_at();
-    if (!is_mxfp4(plan.source.recipe())) return plan;
     plan.rows.resize(static_cast<std::size_t>(sections.groups * sections.n));
     for_each_item(std::ssize(plan.rows), how, [&](std::int64_t i) {
         plan.rows[static_cast<std::size_t>(i)] = judge_row(plan.source, plan, i / sections.n, i % sections.n);
@@ -64,7 +72,7 @@ PackPlan pack_plan(const Operand& weights, PackedFor activations, const Conversi
             plan.sections.wide_row = static_cast<std::int64_t>(i);
         }
     }
-    plan.bytes = sections.kept_at() + PackedSections::aligned(8 + plan.kept_rows * sections.kept_row_bytes());
+    plan.bytes = sections.kept_at() + sections.kept_bytes(plan.kept_rows);
     return plan;
 }
 

@@ -28,7 +28,7 @@ struct PackPlan {
     PackedFor activations = PackedFor::fp8;
     PackedSections sections{};
     int range = 0;
-    std::vector<RowJudgement> rows{};  // MXFP4: [groups * n]
+    std::vector<RowJudgement> rows{};  // [groups * n]
     std::int64_t kept_rows = 0;
     std::int64_t bytes = 0;
 

@@ -51,7 +51,8 @@ bool has_sound_sections(const PackedHeader& header, const formats::PackedSection
     const bool nvfp4 = header.recipe == 2;
     const std::int64_t scales = header.tensor_scales;
     if (nvfp4 ? scales != 1 && scales != header.groups : scales != 0) return false;
-    return header.kept_at == sections.kept_at() && header.bytes >= header.kept_at + (nvfp4 ? 0 : 8);
+    const bool has_kept = !nvfp4 || header.bytes != header.kept_at;
+    return header.kept_at == sections.kept_at() && header.bytes >= header.kept_at + (has_kept ? 8 : 0);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 //                    single). MXFP4 for fp8 where any row is wide: each ends with a PackedWindows and the largest
 //                    exponents of as many windows as any tile has, [windows, 32, 2] int8: of the rows 16 w + g and
 //                    + 8 at 8 w + g
-//     kept scales    MXFP4: u32 count, u32 0, then of each kept row: u64 its number, its ceil(k / 32) scale bytes,
-//                    rounded up to 8; in ascending order
+//     kept scales    u32 count, u32 0, then of each kept row: u64 its number, the bytes of its scales, rounded up to 8;
+//                    in ascending order. NVFP4 without kept rows has no such section
 //
 // n is rounded up to 64 and k to 128 with zeros. A tile serves wgmma's A fragments from registers: warp w of four has
 // the rows 16 w .. 16 w + 15, lane 4 g + t of it rows 16 w + g and + 8. Its 16 bytes of half h (64 of k) are at
@@ -21,7 +21,8 @@
 //                     the table of decoded codes; of wide rows 16 times the number of the window besides
 //     MXFP4 for bf16  253 + exponent - reference, the exponent field of the bf16 factor 2^(126 + exponent - reference)
 //                     for codes that were decoded 2^-126 too small; wide rows: the scale's own code
-//     NVFP4           the ue4m3 code
+//     NVFP4           the ue4m3 code without its top bit, which has no meaning, and 0xFF for NaN (`packed_nvfp4_scale`;
+//                     any code until 2026-11-24). Rows with a scale of another code are kept
 // Blocks that do not count have 12, 253 or their own code.
 #pragma once
 
@@ -126,6 +127,10 @@ struct PackedSections {
         return tiles_at() + (group * row_tiles() * k_blocks() + index) * tile_bytes();
     }
     constexpr std::int64_t kept_row_bytes() const { return 8 + round_up<std::int64_t>(scale_columns(), 8); }
+    constexpr std::int64_t kept_bytes(std::int64_t rows) const {
+        const bool none = scale_block == 16 && rows == 0;
+        return none ? 0 : aligned(8 + rows * kept_row_bytes());
+    }
 };
 
 /// The word of a row's 32 of k, in words of four bytes from the tile's beginning, for the lane of t = 0; lane t is 4 t
@@ -175,6 +180,14 @@ constexpr PackedPlace packed_place(PackedFor activations, int k) {
     PackedPlace place{.lane = k % 8 / 2, .bit = pairs[static_cast<std::size_t>(k / 8)]};
     for (std::uint8_t& bit : place.bit) bit = static_cast<std::uint8_t>((bit + k % 2 * 16) % 32);
     return place;
+}
+
+/// What a tile has for a scale of NVFP4: NaN is the one byte with a top bit, for kernels cannot ask for seven bits
+/// (hopper/mainloop/feed_bf16.h).
+constexpr int packed_nvfp4_scale(int ue4m3_code) {
+    constexpr int nan = 0x7F, packed_nan = 0xFF;
+    const int number = ue4m3_code & nan;
+    return number == nan ? packed_nan : number;
 }
 
 /// The places of the 32 codes of a step, and the bits that each of the 16 codes sets there.

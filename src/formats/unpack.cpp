@@ -46,7 +46,7 @@ public:
         const std::int64_t row_tiles = sections_.row_tiles();
         for_each_item(sections_.groups * row_tiles, how,
                       [&](std::int64_t i) { unpack_tiles(i / row_tiles, i % row_tiles); });
-        if (is_mxfp4(packed_.recipe)) restore_kept();
+        if (header_.bytes > header_.kept_at) restore_kept();
     }
 
     void unpack_tensor_scales(const Tensor& out) const {

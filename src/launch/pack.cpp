@@ -70,8 +70,6 @@ PackLaunch lower_judging(const Operand& weights, PackedFor activations, void* ju
 
 PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements) {
     PackedPlan plan{.sections = PackedSource(weights).sections()};
-    plan.bytes = plan.sections.kept_at();
-    if (weights.granularity != Granularity::block_1x32) return plan;
     for (std::size_t row = 0; row < judgements.size(); ++row) {
         const std::int64_t windows = judgements[row] % judged_kept;
         if (activations == PackedFor::fp8) {
@@ -81,8 +79,7 @@ PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<
         }
         if (judgements[row] >= judged_kept) plan.kept_rows.push_back(static_cast<std::int64_t>(row));
     }
-    plan.bytes = plan.sections.kept_at() +
-                 PackedSections::aligned(8 + std::ssize(plan.kept_rows) * plan.sections.kept_row_bytes());
+    plan.bytes = plan.sections.kept_at() + plan.sections.kept_bytes(std::ssize(plan.kept_rows));
     return plan;
 }
 

@@ -155,6 +155,34 @@ TEST(DecodedCalls, ScalesOfAnyBits) {
     }
 }
 
+/// The same of weights, which were packed before or are by the call. The top bit of ue4m3 does not count.
+TEST(DecodedCalls, ScalesOfWeightsOfAnyBits) {
+    struct Turn {
+        std::size_t kernel;
+        const char* recipe;
+        bool packs;
+    };
+    for (const auto& [index, recipe, packs] :
+         {Turn{0, "nvfp4:nvfp4", true}, Turn{0, "nvfp4:nvfp4", false}, Turn{5, "bf16:nvfp4", false}}) {
+        const Kernel kernel = kernels()[index];
+        if (kernel.run == nullptr) continue;  // TILEWRIGHT_LIST_STEP
+        constexpr std::size_t columns = 130, rows = 70;
+        check::Case test(
+            {.recipe = parse_recipe(recipe).value(), .output = Format::f32, .m = 5, .n = rows, .k = columns * 16});
+        std::vector<std::uint8_t> scales(rows * columns);
+        for (std::size_t row = 0; row < rows; ++row) {
+            for (std::size_t column = 0; column < columns; ++column) {
+                std::size_t code = (column + row) % 127;  // all numbers
+                if (row % 3 == 1) code += column % 2 * 128;
+                if (row % 8 == 5 && column % 40 == row % 4) code = column < 64 ? 0x7F : 0xFF;
+                scales[row * columns + column] = static_cast<std::uint8_t>(code);
+            }
+        }
+        test.problem().b.scales.data = scales.data();
+        EXPECT_EQ(prepared_difference(kernel, test, {.sms = 4}, packs), "") << recipe << (packs ? ", packed" : "");
+    }
+}
+
 TEST(DecodedCalls, WithoutKOrRows) {
     const Kernel kernel = kernels()[0];
     CaseSpec spec{.recipe = parse_recipe("nvfp4:nvfp4").value(), .m = 5, .n = 72, .k = 0, .with_c = true};

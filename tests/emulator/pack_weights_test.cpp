@@ -41,8 +41,7 @@ constexpr std::uint8_t untouched = 0xA5;
 std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor activations, std::int64_t behind) {
     const Dims& shape = weights.values.shape;
     const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
-    const bool judged = weights.granularity == Granularity::block_1x32;
-    std::vector<std::uint8_t> judgements(judged ? static_cast<std::size_t>(rows) : 0, untouched);
+    std::vector<std::uint8_t> judgements(static_cast<std::size_t>(rows), untouched);
     run_on_emulator(launch::lower_judging(weights, activations, judgements.data(), nullptr));
     const launch::PackedPlan plan = launch::packed_plan(weights, activations, judgements);
     std::vector<std::uint8_t> out(static_cast<std::size_t>(plan.bytes + behind), untouched);

@@ -60,6 +60,27 @@ TEST(Pack, KeepsBlocksOfZerosNanScalesAndSigns) {
     }
 }
 
+/// Kernels take NaN of NVFP4 by a byte of its own, and know no top bit.
+TEST(Pack, ScalesOfNvfp4ThatKernelsTakeOtherwiseAreKept) {
+    const OwnedOperand weights = random_weights(nvfp4, {70, 130}, 0, 126);
+    const auto scale_at = [](const PackedWeights& packed, std::int64_t row, std::int64_t column) {
+        const auto* const bytes = static_cast<const std::uint8_t*>(packed.data);
+        const PackedSections sections = packed_sections(packed);
+        return int{bytes[sections.tile_at(0, row / 64, column / 8) + packed_scale_at(row % 64, 8) + column % 8]};
+    };
+    const std::int64_t bytes = packed_bytes(weights, PackedFor::bf16);
+    EXPECT_EQ(bytes, packed_sections(pack_weights(weights, PackedFor::bf16)).kept_at());
+    scale_of_block(weights.operand(), 3, 8) = 0x7F;
+    scale_of_block(weights.operand(), 66, 2) = 0xFF;
+    scale_of_block(weights.operand(), 66, 4) = 0x85;
+    const OwnedPackedWeights packed = pack_weights(weights, PackedFor::bf16);
+    EXPECT_EQ(packed.packed.bytes, bytes + 128);
+    EXPECT_EQ(scale_at(packed, 3, 8), 0xFF);
+    EXPECT_EQ(scale_at(packed, 66, 2), 0xFF);
+    EXPECT_EQ(scale_at(packed, 66, 4), 0x05);
+    expect_inverse(weights, PackedFor::bf16, "scales of any bits");
+}
+
 TEST(Pack, RowsOfNeighbouringExponentsTakeNoMoreThanTheirTiles) {
     const OwnedOperand weights = random_weights(mxfp4, {128, 256}, 116, 127);
     const std::int64_t tiles = 128 / 64 * 256 / 128 * 4352;

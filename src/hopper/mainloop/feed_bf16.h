@@ -56,7 +56,8 @@ private:
 };
 
 /// A ue4m3 number for 16 of k. Its bits four further up are the bf16 number 2^-120 times its value; no factor has room
-/// for what both are too small by, so codes and scales get theirs each.
+/// for what both are too small by, so codes and scales get theirs each. NaN, 0xFF, is the one byte with a top bit, and
+/// with copies of it a NaN of bf16 (which spoils the last bits of the scale next to it, of the same row).
 template <>
 struct Bf16Scales<Storage::packed_nvfp4_bf16> {
     TILEWRIGHT_DEVICE Bf16Scales(const u8* from, int pair, int box) {
@@ -65,7 +66,7 @@ struct Bf16Scales<Storage::packed_nvfp4_bf16> {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const u32 word = rows.values[i / 2 * 2 + box];
-            factors_[i / 2][i % 2] = multiply_bf16(two_bytes(word, i % 2 * 2) << 4, of_scales * bf16_pair);
+            factors_[i / 2][i % 2] = multiply_bf16(two_signed_bytes(word, i % 2 * 2) << 4, of_scales * bf16_pair);
         }
     }
 

@@ -26,6 +26,11 @@ TILEWRIGHT_DEVICE WordQuad load_shared(const WordQuad& from) {
                  : "r"(shared_address(&from)));
     return quad;
 }
+TILEWRIGHT_DEVICE u32 two_signed_bytes(u32 word, int first) {
+    u32 bytes;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(bytes) : "r"(word), "r"(0x9180U + u32(first) * 0x1111U));
+    return bytes;
+}
 TILEWRIGHT_DEVICE u32 multiply_bytes(u32 a, u32 b) {
     u32 sum;
     asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(sum) : "r"(a), "r"(b));

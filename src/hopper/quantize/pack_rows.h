@@ -21,7 +21,8 @@ inline constexpr int pack_top_exponent = 6;
 inline constexpr int pack_no_exponent = -1000;
 inline constexpr u32 pack_wide = 1;
 inline constexpr u32 pack_kept = 2;
-inline constexpr u8 judged_kept = 128;  // of a judgement's byte; the others: the windows of a wide row, for bf16 1
+inline constexpr u8 judged_kept = 128;    // of a judgement's byte; the others: the windows of a wide row, for bf16 1
+inline constexpr int nvfp4_columns = 16;  // of k that an NVFP4 scale serves
 inline constexpr int ue8m0_bias = 127, ue8m0_nan = 255;
 
 /// 32 codes of a row, fewer at its end, with zeros behind them.
@@ -155,6 +156,12 @@ TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, int group, int row
     return largest_in_warp(most);
 }
 
+/// What a tile has for a scale of NVFP4.
+TILEWRIGHT_DEVICE int packed_nvfp4_scale(int ue4m3_code) {
+    const int number = ue4m3_code & 0x7F;
+    return number == 0x7F ? 0xFF : number;
+}
+
 /// The bits of 2^exponent, subnormal numbers included.
 TILEWRIGHT_DEVICE u32 power_bits(int exponent) {
     return exponent >= -126 ? u32(exponent + 127) << 23 : 1U << (exponent + 149);
@@ -172,6 +179,21 @@ TILEWRIGHT_DEVICE void store_row(u32* to, const JudgedRow& judged, bool wide, bo
     store_global(to + 1, (u32(reference) & 0xFFFFU) | ((wide ? pack_wide : 0U) | (kept ? pack_kept : 0U)) << 16);
 }
 
+/// A row of NVFP4 is kept if a scale is not what its tile has. By a warp together.
+TILEWRIGHT_DEVICE void judge_nvfp4_row(const PackArguments& a, int group, int row, u32* to) {
+    bool differs = false;
+    for (int column = lane_index(); column < ceil_div(a.k, nvfp4_columns); column += warp_threads) {
+        const int scale = load_scale(a, group, row, column);
+        differs = differs || packed_nvfp4_scale(scale) != scale;
+    }
+    const bool kept = ballot(differs) != 0;
+    if (lane_index() != 0) return;
+    store_global(a.judgements + i64(group) * a.n + row, u8(kept ? judged_kept : 0));
+    if (to == nullptr) return;
+    store_global(to, power_bits(0));
+    store_global(to + 1, kept ? pack_kept << 16 : 0U);
+}
+
 /// Rows of the packed weights, those behind n of the last tile with them; without `out` only what the host reads.
 template <PackSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) judge_rows(const __grid_constant__ PackArguments a) {
@@ -180,12 +202,13 @@ __global__ void __launch_bounds__(quantize_threads, 2) judge_rows(const __grid_c
     if (index >= i64(a.groups) * padded) return;
     const int group = int(index / padded), row = int(index % padded);
     u32* const to = a.out == nullptr ? nullptr : reinterpret_cast<u32*>(a.out + a.rows_at + index * 8);
-    if (row >= a.n || !spec.mxfp4) {
+    if (row >= a.n) {
         if (to == nullptr || lane_index() != 0) return;
-        store_global(to, row < a.n ? power_bits(0) : 0U);
+        store_global(to, 0U);
         store_global(to + 1, 0U);
         return;
     }
+    if constexpr (!spec.mxfp4) return judge_nvfp4_row(a, group, row, to);
     const JudgedRow judged = judge_row<spec>(a, group, row);
     const bool wide = judged.wide(spec.for_fp8 ? pack_range_fp8 : pack_range_bf16);
     const bool kept = wide || judged.nan || judged.zero_scales_differ;

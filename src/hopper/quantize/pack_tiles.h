@@ -62,8 +62,9 @@ TILEWRIGHT_DEVICE PackInput load_input(const PackArguments& a, const PackRun& ru
     if constexpr (spec.mxfp4) {
         input.scales = load_scale(a, run.group, row, column);
     } else {
-        input.scales = load_scale(a, run.group, row, 2 * column);
-        if (2 * column + 1 < ceil_div(a.k, 16)) input.scales |= load_scale(a, run.group, row, 2 * column + 1) << 8;
+        const auto scale = [&](int at) { return packed_nvfp4_scale(load_scale(a, run.group, row, at)); };
+        input.scales = scale(2 * column);
+        if (2 * column + 1 < ceil_div(a.k, nvfp4_columns)) input.scales |= scale(2 * column + 1) << 8;
     }
     return input;
 }
@@ -176,7 +177,7 @@ TILEWRIGHT_DEVICE void store_window_head(const PackShared& shared, u8* to) {
     store_global(words + 3, wide[1]);
 }
 
-/// Eight scales of a row of NVFP4, as they are; the four lanes have two each.
+/// Eight scales of a row of NVFP4; the four lanes have two each.
 TILEWRIGHT_DEVICE void store_nvfp4_scales(const PackInput& input, u8* to) {
     const int quad = lane_index() / 4 * 4, row = thread_index() / pack_blocks;
     u32 words[2];
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_rest(const __grid_co
         const i64 kept = load_global(a.kept_rows + block_index() - 1);
         u8* const to = a.out + a.kept_at + 8 + i64(block_index() - 1) * a.kept_row_bytes;
         if (thread_index() < 8) store_global(to + thread_index(), u8(kept >> 8 * thread_index()));
-        const int columns = ceil_div(a.k, pack_block);
+        const int columns = ceil_div(a.k, spec.mxfp4 ? pack_block : nvfp4_columns);
         for (int i = thread_index(); i < int(a.kept_row_bytes) - 8; i += quantize_threads) {
             store_global(to + 8 + i, i < columns ? u8(load_scale(a, int(kept / a.n), int(kept % a.n), i)) : u8{0});
         }
@@ -248,7 +249,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_rest(const __grid_co
     clear(a.out, 128 + i64(a.tensor_scale_count) * 4, a.rows_at);
     const i64 tiles = i64(a.groups) * ceil_div(a.n, pack_rows) * ceil_div(a.k, pack_k);
     clear(a.out, a.tiles_at + tiles * a.tile_bytes, a.kept_at);
-    if (!spec.mxfp4) return;
+    if (!spec.mxfp4 && a.bytes == a.kept_at) return;
     clear(a.out, a.kept_at + 4, a.kept_at + 8);
     if (thread == 0) store_global(reinterpret_cast<u32*>(a.out + a.kept_at), u32(a.kept));
     clear(a.out, a.kept_at + 8 + a.kept * a.kept_row_bytes, a.bytes);
