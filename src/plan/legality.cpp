@@ -79,7 +79,15 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
                        tile.shape.warpgroups, hopper::wgmma_m);
 }
 
-Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
+/// Packed weights may have wide rows or not: what runs must not depend on it (choose.cpp).
+hopper::Tile for_wide_rows(hopper::Tile tile) {
+    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::windowed_e2m1;
+    if (tile.b.storage == hopper::Storage::packed_mxfp4_bf16) tile.b.storage = hopper::Storage::wide_mxfp4_bf16;
+    return tile;
+}
+
+Reason registers(const hopper::Tile& wanted, const Workload&, const DeviceDescription&) {
+    const hopper::Tile tile = multiplies_bf16(wanted) ? for_wide_rows(wanted) : wanted;
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
         "{} needs {} accumulator registers a thread ({} for the sum, {} for partial sums), {} exist besides "
@@ -89,10 +97,8 @@ Reason registers(const hopper::Tile& tile, const Workload&, const DeviceDescript
         tile.shape.warpgroups == 1 ? "" : "s");
 }
 
-/// Packed weights may have wide rows or not: what runs must not depend on it (choose.cpp).
 Reason shared_memory(const hopper::Tile& wanted, const Workload&, const DeviceDescription& device) {
-    hopper::Tile tile = wanted;
-    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::windowed_e2m1;
+    const hopper::Tile tile = for_wide_rows(wanted);
     if (shared_bytes(tile) <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory, {} KB exist", block(tile), tile.stages,
                        kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);
@@ -174,8 +180,7 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 
 std::vector<Finding> obstacles(const Workload& work) {
     const Geometry& g = work.geometry;
-    return hopper_obstacles({work.recipe, work.grouping, weight_kind(g.b.packed), g.b.packed.wide_row,
-                             has_codes_along_k(g), mn_major(g).a});
+    return hopper_obstacles({work.recipe, work.grouping, weight_kind(g.b.packed), has_codes_along_k(g), mn_major(g).a});
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {

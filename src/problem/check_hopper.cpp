@@ -182,7 +182,7 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
         const WeightKind weights = weight_kind({.given = packed.given()});
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& obstacle : hopper_obstacles({recipe, p.groups.grouping, weights, packed.wide_row,
+        for (Finding& obstacle : hopper_obstacles({recipe, p.groups.grouping, weights,
                                                    has_codes_along_k(p.b.values, b_is_transposed(p.layout)),
                                                    is_along_rows(p.a.values, a_is_transposed(p.layout))})) {
             findings.add(std::move(obstacle));

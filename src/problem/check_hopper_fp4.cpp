@@ -11,16 +11,6 @@ namespace {
 constexpr const char* gpu = " for a Hopper GPU";
 constexpr const char* use_cpu = "run it on the CPU backend";
 
-/// Wide rows of weights for bf16 take chains of 32, for which there is no kernel: scales more than 2^120 apart are
-/// those of no weights that work.
-Finding wide_row(std::int64_t row) {
-    return {.operand = "b.packed",
-            .given = "MXFP4 weights packed for bf16 whose row " + std::to_string(row) +
-                     " (of all groups) has scales more than 2^120 apart",
-            .expected = std::string("scales of a row within 2^120") + gpu + " in this version",
-            .advice = "quantise that row again, multiply it with fp8 activations, or run it on the CPU backend"};
-}
-
 /// bf16, and what becomes bf16 next to FP4 weights.
 bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
 
@@ -38,7 +28,6 @@ void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
         add("a", name(a), "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed weights",
             use_cpu);
     }
-    if (call.wide_row >= 0) findings.push_back(wide_row(call.wide_row));
     if (is_bf16(a) && call.a_along_m) {
         add("a.values", "bf16 values contiguous along m", "values contiguous along k",
             "copy them, or run it on the CPU backend");

@@ -44,9 +44,8 @@ struct HopperCall {
     Recipe recipe{};
     Grouping grouping = Grouping::dense;
     WeightKind weights = WeightKind::ordinary;
-    std::int64_t wide_row = -1;  // of PackedWeights
-    bool codes_along_k = true;   // of e2m1 weights that are not packed
-    bool a_along_m = false;      // a is contiguous along m
+    bool codes_along_k = true;  // of e2m1 weights that are not packed
+    bool a_along_m = false;     // a is contiguous along m
 };
 
 /// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each

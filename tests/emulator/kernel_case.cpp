@@ -72,6 +72,12 @@ struct PackedCase {
     Problem problem;
 };
 
+bool wide_rows(const PackedCase& packed) {
+    return packed.weights.packed.windows != 0 || packed.weights.packed.wide_row >= 0;
+}
+
+bool takes_wide_rows(const hopper::Tile& tile) { return has_windows(tile) || has_wide_rows(tile); }
+
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
     if (is_grouped(tile) || maps_groups(tile) || operand_a(tile).is_mn_major()) return {};
@@ -138,8 +144,7 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
 
 bool takes(const Kernel& kernel, const check::CaseSpec& spec) {
     if (!has_packed_weights(kernel.tile)) return true;
-    const bool windows = PackedCase(check::Case(spec), kernel.tile).weights.packed.windows != 0;
-    return windows == has_windows(kernel.tile);
+    return wide_rows(PackedCase(check::Case(spec), kernel.tile)) == takes_wide_rows(kernel.tile);
 }
 
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
@@ -150,9 +155,8 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     const PackedCase packed(test, kernel.tile);
-    const bool windows = packed.problem.b.packed.windows != 0;
-    if (windows != has_windows(kernel.tile))
-        return windows ? "the weights have wide rows" : "no row of weights is wide";
+    const bool wide = wide_rows(packed);
+    if (wide != takes_wide_rows(kernel.tile)) return wide ? "the weights have wide rows" : "no row of weights is wide";
     emulator::Counts counts;
     try {
         const hopper::KernelReport report = run_on_emulator(kernel, geometry(packed.problem), run, &counts);

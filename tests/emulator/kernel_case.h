@@ -27,8 +27,8 @@ Conditions mixed_conditions(int mix);
 /// Whether the kernel serves this call: fast variants do not serve all.
 bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// Whether the call's weights, if the kernel takes packed ones, have wide rows where it has windows for them, and none
-/// where it has not.
+/// Whether the call's weights, if the kernel takes packed ones, have wide rows where it is one for them, and none where
+/// it is not.
 bool takes(const Kernel& kernel, const check::CaseSpec& spec);
 
 /// What the kernel reports to the host.

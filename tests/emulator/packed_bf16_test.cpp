@@ -1,5 +1,5 @@
 // Kernels that multiply bf16 with packed MXFP4 and NVFP4 weights, on the emulator: each bit as the CPU's arithmetic
-// `bit_exact` has it, whatever the scales.
+// `bit_exact` has it, whatever the scales; and those for wide rows.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -36,6 +36,7 @@ constexpr Tile packed(Tile tile, Storage weights, Family family = Family::dense)
 }
 
 constexpr Storage mxfp4 = Storage::packed_mxfp4_bf16, nvfp4 = Storage::packed_nvfp4_bf16;
+constexpr Storage of_wide_rows = Storage::wide_mxfp4_bf16;
 constexpr Family grouped = Family::m_grouped;
 constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
@@ -43,6 +44,7 @@ constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile wide{.shape = {.m = 128, .n = 64}, .stages = 2};  // several boxes of tokens
 constexpr Tile deep{.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 2};
 constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 3};  // 128 rows a warpgroup
+constexpr Tile broad{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // for wide rows in two wgmmas
 
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
@@ -75,7 +77,7 @@ CaseSpec call(const Tile& tile, int turn) {
     constexpr Distribution distributions[] = {Distribution::normal, Distribution::sparse, Distribution::outliers,
                                               Distribution::log_normal};
     // D as most calls have it, by TMA; and with C and alpha, in rows that TMA does not store.
-    const bool with_c = turn / 2 % 2 == 1, is_mxfp4 = tile.b.storage == mxfp4;
+    const bool with_c = turn / 2 % 2 == 1, is_mxfp4 = tile.b.storage != nvfp4;
     return {.grouping = is_grouped(tile) ? groupings[turn % 4]
                         : turn % 2 == 1  ? Grouping::batched
                                          : Grouping::dense,
@@ -144,40 +146,107 @@ bool same_numbers(const std::vector<std::byte>& left, const std::vector<std::byt
     return true;
 }
 
-/// Tokens of any bits: NaN, infinities, subnormal numbers, and sums that leave fp32 or nearly so.
+/// Tokens of any bits but those that `exponents` masks, and no scales beyond those of the call's own distribution.
+void expect_bits_of_any_tokens(const Kernel& kernel, CaseSpec spec, unsigned exponents, const Conditions& run) {
+    spec.output = Format::f32;
+    check::Case test(spec);
+    Problem problem = test.problem();
+    auto* const tokens = static_cast<std::uint16_t*>(problem.a.values.data);
+    const Tensor& a = problem.a.values;
+    const int rank = a.shape.rank();
+    std::mt19937 random(exponents);
+    for (std::int64_t row = 0; row < a.shape[rank - 2] * (rank == 3 ? a.shape[0] : 1); ++row) {
+        const std::int64_t group = rank == 3 ? row / a.shape[1] : 0, in_group = rank == 3 ? row % a.shape[1] : row;
+        std::uint16_t* const line = tokens + (rank == 3 ? group * a.strides[0] : 0) + in_group * a.strides[rank - 2];
+        const unsigned mask = exponents | 0x8000U;
+        for (std::int64_t k = 0; k < spec.k; ++k) line[k] = static_cast<std::uint16_t>(random() & mask);
+    }
+    cpu::run_exact(geometry(problem),
+                   cpu::ExactOptions{.threads = 1, .k_splits = planner::k_splits(kernel.tile, spec.k)});
+    const std::vector<std::byte> expected = test.output();
+    test.reset_output();
+    const OwnedPackedWeights weights = pack_weights(problem.b, PackedFor::bf16);
+    problem.b = {.packed = weights};
+    run_on_emulator(kernel, geometry(problem), run);
+    EXPECT_TRUE(same_numbers(test.output(), expected)) << launch::describe(kernel.tile) << " " << exponents;
+}
+
+/// NaN, infinities, subnormal numbers, and sums that leave fp32 or nearly so: all; tiny ones; without NaN and
+/// infinities.
+constexpr unsigned any_tokens[] = {0x7FFFU, 0x0FFFU, 0x7F7FU};
+
 TEST_P(Bf16WeightKernels, TakeAnyTokens) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
-    for (const unsigned exponents : {0x7FFFU, 0x0FFFU, 0x7F7FU}) {  // all; tiny ones; without NaN and infinities
+    for (const unsigned exponents : any_tokens) {
         CaseSpec spec = call(kernel.tile, 1);
         spec.far_scales = {};
-        spec.output = Format::f32;
-        check::Case test(spec);
-        Problem problem = test.problem();
-        auto* const tokens = static_cast<std::uint16_t*>(problem.a.values.data);
-        const Tensor& a = problem.a.values;
-        const int rank = a.shape.rank();
-        std::mt19937 random(exponents);
-        for (std::int64_t row = 0; row < a.shape[rank - 2] * (rank == 3 ? a.shape[0] : 1); ++row) {
-            const std::int64_t group = rank == 3 ? row / a.shape[1] : 0, in_group = rank == 3 ? row % a.shape[1] : row;
-            std::uint16_t* const line =
-                tokens + (rank == 3 ? group * a.strides[0] : 0) + in_group * a.strides[rank - 2];
-            const unsigned mask = exponents | 0x8000U;
-            for (std::int64_t k = 0; k < spec.k; ++k) line[k] = static_cast<std::uint16_t>(random() & mask);
-        }
-        cpu::run_exact(geometry(problem),
-                       cpu::ExactOptions{.threads = 1, .k_splits = planner::k_splits(kernel.tile, spec.k)});
-        const std::vector<std::byte> expected = test.output();
-        test.reset_output();
-        const OwnedPackedWeights weights = pack_weights(problem.b, PackedFor::bf16);
-        problem.b = {.packed = weights};
-        run_on_emulator(kernel, geometry(problem), mixed_conditions(GetParam()));
-        EXPECT_TRUE(same_numbers(test.output(), expected)) << launch::describe(kernel.tile) << " " << exponents;
+        expect_bits_of_any_tokens(kernel, spec, exponents, mixed_conditions(GetParam()));
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Bf16WeightKernels, testing::Range(0, kernel_count, TILEWRIGHT_LIST_STEP));
 
 TEST(Bf16Weights, AllKernelsAreRun) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
+
+// ---- Wide rows
+
+std::vector<Kernel> wide_row_kernels() {
+    std::vector<Kernel> list;
+    add<packed(small, of_wide_rows)>(list);
+    add<packed(split, of_wide_rows)>(list);
+    add<packed(pair, of_wide_rows, grouped)>(list);
+    add<packed(wide, of_wide_rows)>(list);
+    add<packed(deep, of_wide_rows, grouped)>(list);
+    add<packed(halves, of_wide_rows)>(list);
+    add<packed(broad, of_wide_rows, grouped)>(list);
+    return list;
+}
+
+constexpr int wide_row_kernel_count = 7;
+
+/// All rows, some, one in a hundred; NaN and blocks of zeros among their scales; rows that are nearly wide.
+constexpr FarScales wide_scales[] = {{.one_row_in = 1, .spread = 254, .odd = true},
+                                     {.one_row_in = 3, .spread = 254, .odd = true},
+                                     {.one_row_in = 40, .spread = 200},
+                                     {.one_row_in = 1, .spread = 130},
+                                     {.one_row_in = 2, .spread = 160, .odd = true}};
+
+class WideRowKernels : public testing::TestWithParam<int> {};
+
+TEST_P(WideRowKernels, GiveTheBitsOfTheCpu) {
+    const Kernel kernel = wide_row_kernels()[static_cast<std::size_t>(GetParam())];
+    int ran = 0;
+    for (int turn = 0; turn < 10; ++turn) {
+        CaseSpec spec = call(kernel.tile, turn);
+        spec.distribution = Distribution::normal;
+        spec.far_scales = wide_scales[turn % 5];
+        const Conditions run = mixed_conditions(turn + GetParam());
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
+        if (!takes(kernel, spec)) continue;  // few rows, or few blocks in a row
+        ASSERT_EQ(difference(kernel, spec, run), "");
+        ++ran;
+    }
+    EXPECT_GE(ran, 6);
+}
+
+/// Infinite tokens next to wide rows too, whose products with rows of the other kind are undone.
+TEST_P(WideRowKernels, TakeAnyTokens) {
+    const Kernel kernel = wide_row_kernels()[static_cast<std::size_t>(GetParam())];
+    for (const unsigned exponents : any_tokens) {
+        CaseSpec spec = call(kernel.tile, 1);
+        spec.distribution = Distribution::normal;
+        spec.far_scales = {.one_row_in = 2, .spread = 254};
+        ASSERT_TRUE(takes(kernel, spec));
+        expect_bits_of_any_tokens(kernel, spec, exponents, mixed_conditions(GetParam()));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WideRowKernels, testing::Range(0, wide_row_kernel_count, TILEWRIGHT_LIST_STEP));
+
+TEST(WideRows, AllKernelsAreRun) {
+    EXPECT_EQ(wide_row_kernels().size(), static_cast<std::size_t>(wide_row_kernel_count));
+    static_assert(wgmmas_along_n(packed(broad, of_wide_rows)) == 2 && wgmmas_along_n(packed(broad, mxfp4)) == 1);
+}
 
 }  // namespace
 }  // namespace tilewright::tests

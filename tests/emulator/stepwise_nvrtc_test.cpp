@@ -1,8 +1,9 @@
-// Kernels that promote each wgmma, which do not ship, compiled for a GPU where there is none: what they have in
-// registers stays there, and ptxas leaves two of their wgmmas under way.
+// Kernels that do not ship, of scales for 32 of k and of weights for bf16 with wide rows, compiled for a GPU where
+// there is none: what they have in registers stays there, and ptxas serialises no wgmma.
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "cuda/compiler.h"
@@ -30,12 +31,26 @@ std::vector<Tile> legal_tiles(const Tile& family) {
     return list;
 }
 
+/// Nothing where NVRTC is not to be had, or not worth its time.
+std::optional<cuda::Compiler> compiler() {
+    if (TILEWRIGHT_LIST_STEP > 1) return std::nullopt;  // NVRTC is the same under sanitizers
+    const cuda::OpenLibrary found(cuda::nvrtc_candidates());
+    if (!found.is_open()) return std::nullopt;
+    return std::optional<cuda::Compiler>(std::in_place, cuda::nvrtc_candidates());
+}
+
+void expect_no_objections(const cuda::Compiler& compiler, const Tile& tile) {
+    const std::string expression = launch::kernel_expression(tile);
+    const cuda::Compilation result = compiler.compile({.text = launch::kernel_source, .expression = expression});
+    for (const std::string& objection : cuda::ptxas_objections(result.log)) {
+        ADD_FAILURE() << launch::describe(tile) << ": " << objection;
+    }
+}
+
 /// Every fourth one; of packed weights in turns with windows and without.
 TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
-    if (TILEWRIGHT_LIST_STEP > 1) GTEST_SKIP() << "NVRTC is the same under sanitizers";
-    const cuda::OpenLibrary found(cuda::nvrtc_candidates());
-    if (!found.is_open()) GTEST_SKIP() << "NVRTC was not found";
-    const cuda::Compiler compiler(cuda::nvrtc_candidates());
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
     std::vector<Tile> tiles;
     for (const Family family : {Family::dense, Family::m_grouped}) {
         const hopper::OperandSpec steps{.scaling = Scaling::block_1x32};
@@ -47,11 +62,39 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     for (std::size_t i = 0; i < tiles.size(); i += 4) {
         Tile tile = tiles[i];
         if (has_packed_weights(tile) && i % 8 == 4) tile.b.storage = Storage::windowed_e2m1;
-        const std::string expression = launch::kernel_expression(tile);
-        const cuda::Compilation result = compiler.compile({.text = launch::kernel_source, .expression = expression});
-        for (const std::string& objection : cuda::ptxas_objections(result.log)) {
-            ADD_FAILURE() << launch::describe(tile) << ": " << objection;
+        expect_no_objections(*nvrtc, tile);
+    }
+}
+
+/// All that ship for other weights; next to bf16 and to NVFP4 in turns.
+TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    const hopper::OperandSpec tokens{.storage = Storage::bf16, .scaling = Scaling::none};
+    std::size_t count = 0;
+    for (const Family family : {Family::dense, Family::m_grouped}) {
+        for (Tile tile : planner::shipped_tiles({.a = tokens,
+                         .b = {.storage = Storage::packed_mxfp4_bf16},
+                         .mma = {.promoted = false},
+                         .family = family})) {
+            tile.b.storage = Storage::wide_mxfp4_bf16;
+            if (count++ % 2 == 1) tile.a.scaling = Scaling::alpha;
+            EXPECT_LE(mma_registers(tile), mma_register_budget(tile)) << launch::describe(tile);
+            expect_no_objections(*nvrtc, tile);
         }
+    }
+    EXPECT_EQ(count, 9U);
+}
+
+/// Scales of NaN take no instruction more than others: the kernels that decode them are those of the design's count.
+TEST(WideRowsNvrtc, Nvfp4DoesNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    const hopper::OperandSpec tokens{.storage = Storage::bf16, .scaling = Scaling::none};
+    for (const Tile& tile : planner::shipped_tiles({.a = tokens,
+                            .b = {.storage = Storage::packed_nvfp4_bf16, .scaling = Scaling::none},
+                            .mma = {.promoted = false}})) {
+        expect_no_objections(*nvrtc, tile);
     }
 }
 

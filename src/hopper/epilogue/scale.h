@@ -30,6 +30,9 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
         const u32 bits = __builtin_bit_cast(u32, row);
         return sum * (bits >> 31 != 0 ? 1.0F : column) * __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
     }
+    if constexpr (has_wide_rows(tile)) {  // the sign is the mainloop's
+        return sum * column * __builtin_bit_cast(float, __builtin_bit_cast(u32, row) & 0x7FFF'FFFF);
+    }
     return has_packed_weights(tile) ? sum * column * row : sum * (row * column);
 }
 

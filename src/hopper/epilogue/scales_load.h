@@ -23,6 +23,22 @@ TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, 
     }
 }
 
+/// The factors of packed rows that have been loaded get a minus sign where their row is wide, as the word behind a
+/// factor says. (Those of weights for fp8 have it in memory.)
+template <int count>
+TILEWRIGHT_DEVICE void mark_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
+    constexpr u32 wide = 1U << 16, sign = 0x8000'0000U;
+    const float* const flags = static_cast<const float*>(view.data) + 1;
+    for (int index = lane_index(); index < count; index += warp_threads) {
+        const int row = first + index;
+        if (view.data == nullptr || row >= view.rows) continue;
+        const float word = load_global(flags + batch * view.batch_stride + row * view.row_stride);
+        if ((__builtin_bit_cast(u32, word) & wide) == 0) continue;
+        const u32 factor = __builtin_bit_cast(u32, load_shared(factors[index]));
+        store_shared(factors[index], __builtin_bit_cast(float, factor | sign));
+    }
+}
+
 template <Tile tile>
 TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Arguments& arguments, const WorkTile& work,
                                             PipelineState<epilogue_scale_slots>& state, int& budget) {
@@ -41,6 +57,9 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         }
         load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
                                      is_k_grouped(tile) ? work.batch : work.group, work.column);
+        if constexpr (has_wide_rows(tile)) {
+            mark_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
+        }
     }
     sync_warp();
     warp_arrives<tile>(shared.epilogue_scales_full[slot], lane_index());

@@ -18,7 +18,8 @@ TILEWRIGHT_DEVICE DecodedPairs decode_pairs(u32 word) {
     return {{word & codes, word << 6 & codes, rotated & codes, (word << 2 & others) | (word >> 6 & upper_bits)}};
 }
 
-inline constexpr u32 bf16_pair = 0x1'0001;  // times a bf16 code: in both halves
+inline constexpr u32 bf16_pair = 0x1'0001;                    // times a bf16 code: in both halves
+inline constexpr u32 bf16_of_codes = (126U + 127) << 7;  // what codes are too small by
 
 /// Half `index` of a pair, in both halves.
 TILEWRIGHT_DEVICE u32 both_halves(u32 pair, int index) {
@@ -71,10 +72,9 @@ struct Bf16Scales<Storage::packed_nvfp4_bf16> {
     }
 
     TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int below, int step) const {
-        constexpr u32 of_codes = (126U + 127) << 7;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const u32 codes = multiply_bf16(decoded.pairs[i], of_codes * bf16_pair);
+            const u32 codes = multiply_bf16(decoded.pairs[i], bf16_of_codes * bf16_pair);
             decoded.pairs[i] = multiply_bf16(codes, both_halves(factors_[below][step], i / 2));
         }
     }
@@ -83,28 +83,44 @@ private:
     u32 factors_[2][2];  // of both rows: of the box's two 32 of k a pair, of 16 each
 };
 
+template <>
+struct Bf16Scales<Storage::wide_mxfp4_bf16> : Bf16Scales<Storage::packed_mxfp4_bf16> {
+    using Bf16Scales<Storage::packed_mxfp4_bf16>::Bf16Scales;
+};
+
+/// Codes as numbers, without their scales.
+struct NoBf16Scales {
+    TILEWRIGHT_DEVICE NoBf16Scales(const u8* /*from*/, int /*pair*/, int /*box*/) {}
+
+    TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int /*below*/, int /*step*/) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) decoded.pairs[i] = multiply_bf16(decoded.pairs[i], bf16_of_codes * bf16_pair);
+    }
+};
+
 template <Tile tile>
 struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
-    static_assert(wgmmas_along_n(tile) == 1 && k_boxes(tile) == 2);
+    static_assert((wgmmas_along_n(tile) == 1 || has_wide_rows(tile)) && k_boxes(tile) == 2);
 
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
     /// d (+)= the subtile's products of one box of k.
     template <int box>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        load(c, subtile, box);
+        if (subtile % wgmmas_along_n(tile) == 0) load(c, subtile, box);
         Fragments<tile>::issue(c, d, subtile, accumulate, box);
     }
 
-private:
+    /// Decodes the subtile's rows, one box of k.
+    template <class Scales = Bf16Scales<tile.b.storage>>
     TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile, int box) {
         constexpr int steps = wgmma_steps / 2;  // of 32 of k
-        const int row = c.first_row() + subtile * wgmma_m;
+        const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
         const u8* const from =
             c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
         const WordQuad quad = load_shared(codes[box * warp_threads]);
-        const Bf16Scales<tile.b.storage> scales(from + packed_code_bytes, c.warp * (warp_rows / 2) + c.lane / 4, box);
+        const Scales scales(from + packed_code_bytes, c.warp * (warp_rows / 2) + c.lane / 4, box);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
 #pragma unroll

@@ -1,10 +1,11 @@
-// The mainloop of a tile: which of the five runs, and what a warpgroup without rows does in its place.
+// The mainloop of a tile: which of the six runs, and what a warpgroup without rows does in its place.
 #pragma once
 
 #include "hopper/mainloop/promoted.h"
 #include "hopper/mainloop/stepwise.h"
 #include "hopper/mainloop/two_partials.h"
 #include "hopper/mainloop/unpromoted.h"
+#include "hopper/mainloop/wide_rows.h"
 #include "hopper/mainloop/windows.h"
 
 namespace tilewright::hopper {
@@ -16,6 +17,8 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulat
         multiply_stepwise<tile>(c, accumulators);
     } else if constexpr (has_windows(tile)) {
         multiply_windows<tile>(c, accumulators);
+    } else if constexpr (has_wide_rows(tile)) {
+        multiply_wide_rows<tile>(c, accumulators);
     } else if constexpr (promotion_interval(tile) == 0) {
         multiply_unpromoted<tile>(c, accumulators);
     } else if (c.k_blocks == 0) {

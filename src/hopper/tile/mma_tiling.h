@@ -31,14 +31,19 @@ constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) + columns / 4;
 }
+/// Wide rows next to bf16: what a subtile had before, or the partial accumulator that comes later, and the fragments.
+constexpr int wide_row_registers(const Tile& tile, int wgmmas_along_n) {
+    return tile.shape.n / wgmmas_along_n / 2 + held_rows(tile) / wgmma_m * feed_registers(tile);
+}
 /// Where accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
 /// promoted while the next is multiplied, gained nothing: docs/tried.md.)
 constexpr int wgmmas_along_n(const Tile& tile) {
-    if (promotion_interval(tile) == 0) return 1;
+    if (promotion_interval(tile) == 0 && !has_wide_rows(tile)) return 1;
     int count = 1;
     const auto fits = [&] {
-        const int partial =
-            promotes_each_step(tile) ? stepwise_registers(tile, count) : registers_per_partial(tile, count);
+        const int partial = promotes_each_step(tile) ? stepwise_registers(tile, count)
+                            : has_wide_rows(tile)    ? wide_row_registers(tile, count)
+                                                     : registers_per_partial(tile, count);
         return accumulator_registers(tile) + partial <= mma_register_budget(tile);
     };
     while (count < 4 && !fits() && tile.shape.n % (16 * count) == 0) count *= 2;
@@ -67,7 +72,9 @@ constexpr int partials_in_flight(const Tile& tile) {
 constexpr int partial_registers(const Tile& tile) {
     if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
     // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
-    if (promotion_interval(tile) == 0) return 2 * held_rows(tile) / wgmma_m * feed_registers(tile);
+    const int unpromoted = 2 * held_rows(tile) / wgmma_m * feed_registers(tile);
+    if (has_wide_rows(tile)) return max(unpromoted, wide_row_registers(tile, wgmmas_along_n(tile)));
+    if (promotion_interval(tile) == 0) return unpromoted;
     return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile));
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }

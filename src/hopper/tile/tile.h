@@ -16,6 +16,7 @@ enum class Storage : unsigned char {
     bf16,               // tokens next to the two below
     packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
     packed_nvfp4_bf16,
+    wide_mxfp4_bf16,  // packed_mxfp4_bf16 where rows may be wide: theirs are multiplied apart, 32 of k at a time
 };
 
 /// Which dimension of an operand is contiguous in memory: k, or its rows (m of A, n of B).
@@ -149,6 +150,7 @@ constexpr Storage multiplied_as(Storage storage) {
         case Storage::packed_e2m1:
         case Storage::windowed_e2m1: return Storage::e4m3;
         case Storage::packed_mxfp4_bf16:
+        case Storage::wide_mxfp4_bf16:
         case Storage::packed_nvfp4_bf16: return Storage::bf16;
         default: return storage;
     }
@@ -166,6 +168,8 @@ constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != sto
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
 /// Rows of weights may be wide (docs/numerics.md).
 constexpr bool has_windows(const Tile& tile) { return tile.b.storage == Storage::windowed_e2m1; }
+/// The same next to bf16, where chains and not windows tell wide rows from others (mainloop/wide_rows.h).
+constexpr bool has_wide_rows(const Tile& tile) { return tile.b.storage == Storage::wide_mxfp4_bf16; }
 inline constexpr int packed_tile_rows = 64;  // of B, and
 inline constexpr int packed_tile_k = 128;    // of k, in
 inline constexpr int packed_code_bytes = 64 * 128 / 2;

@@ -1,0 +1,154 @@
+// The mainloop of weights for bf16 with wide rows (docs/numerics.md). All rows but those have one chain over k, which the
+// tensor core adds; wide ones have a chain for each 32 of k, which is promoted by its scale. A wgmma has 64 rows of
+// either kind: it runs once for the one and once for the other, and what it does to rows of the other kind is undone.
+// Warpgroups without a wide row in a tile take the loop that all others take. Nothing overlaps in this one.
+#pragma once
+
+#include "formats/codec.h"
+#include "hopper/block/k_slice.h"
+#include "hopper/mainloop/unpromoted.h"
+
+namespace tilewright::hopper {
+
+/// Which rows of a warpgroup are wide, as the signs of their factors tell.
+template <Tile tile>
+struct WideRows {
+    static constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
+
+    TILEWRIGHT_DEVICE explicit WideRows(const Consumer<tile>& c) {
+        const float* const factors = c.shared.row_scales[c.epilogue_scales.stage] + c.first_row();
+        const auto is_wide = [&](int row) { return __builtin_bit_cast(u32, load_shared(factors[row])) >> 31; };
+        const int own = c.warp * warp_rows + c.lane / 4;
+#pragma unroll
+        for (int half = 0; half < halves; ++half) {
+            const int first = half * wgmma_m;
+            const u32 wide = is_wide(first + c.lane) | is_wide(first + warp_threads + c.lane);
+            in_half[half] = ballot(wide != 0) != 0;
+            any = any || in_half[half];
+            of_lane[half] = is_wide(first + own) | is_wide(first + own + warp_rows / 2) << 1;
+        }
+    }
+
+    /// Whether element `i` of a lane's share of a subtile is of a wide row.
+    TILEWRIGHT_DEVICE bool has(int half, int i) const { return (of_lane[half] >> i % 4 / 2 & 1) != 0; }
+
+    bool any = false;
+    bool in_half[halves];  // of the warpgroup's 64 rows, as all of its warps see it
+    u32 of_lane[halves];   // bits 0, 1: the lane's first and second row
+};
+
+template <Tile tile>
+class WideRowsLoop {
+public:
+    TILEWRIGHT_DEVICE WideRowsLoop(Consumer<tile>& c, Accumulators<tile>& accumulators, const WideRows<tile>& wide)
+        : c_(c), accumulators_(accumulators), wide_(wide), feed_(c) {}
+
+    TILEWRIGHT_DEVICE void run() {
+        constexpr int block = 32, blocks = stage_k() / block;
+        int blocks_left = (c_.arguments.k + block - 1) / block - k_slice_of<tile>(c_.arguments).begin * blocks;
+        clear<tile>(accumulators_);
+#pragma unroll 1
+        for (int k_block = 0; k_block < c_.k_blocks; ++k_block, blocks_left -= blocks) {
+            c_.wait_full();
+#pragma unroll
+            for (int subtile = 0; subtile < subtiles<tile>; ++subtile) multiply(subtile, blocks_left);
+            sync_warp();  // all lanes have read their scales
+            c_.release(c_.ring.stage);
+            c_.ring.advance();
+        }
+    }
+
+private:
+    static constexpr int half_of(int subtile) { return subtile / wgmmas_along_n(tile); }
+
+    /// A k-block of a subtile.
+    TILEWRIGHT_DEVICE void multiply(int subtile, int blocks_left) {
+        float(&sums)[subtile_registers<tile>] = accumulators_[subtile];
+        Partial<tile> before;
+#pragma unroll
+        for (int i = 0; i < subtile_registers<tile>; ++i) before[i] = sums[i];
+#pragma unroll
+        for (int box = 0; box < k_boxes(tile); ++box) {
+            feed_.load(c_, subtile, box);
+            pin(sums);
+            feed_.Fragments<tile>::issue(c_, sums, subtile, true, box);
+            finish(sums);
+        }
+        const int half = half_of(subtile);
+        if (!wide_.in_half[half]) return;
+#pragma unroll
+        for (int i = 0; i < subtile_registers<tile>; ++i) sums[i] = wide_.has(half, i) ? before[i] : sums[i];
+        multiply_blocks<0>(sums, subtile, blocks_left);
+        multiply_blocks<1>(sums, subtile, blocks_left);
+    }
+
+    /// The two blocks of a box, which end with k.
+    template <int box>
+    TILEWRIGHT_DEVICE void multiply_blocks(float (&sums)[subtile_registers<tile>], int subtile, int blocks_left) {
+        if (2 * box >= blocks_left) return;
+        feed_.template load<NoBf16Scales>(c_, subtile, box);
+        multiply_block<2 * box>(sums, subtile);
+        if (2 * box + 1 < blocks_left) multiply_block<2 * box + 1>(sums, subtile);
+    }
+
+    /// Sums of wide rows: fma(products of 32 of k, their scale, sum).
+    template <int block>
+    TILEWRIGHT_DEVICE void multiply_block(float (&sums)[subtile_registers<tile>], int subtile) {
+        constexpr int box = block / 2, first = block % 2 * 2;  // of the box's wgmmas
+        Partial<tile> partial;
+        pin(partial);
+        wgmma_fence();
+        const MatrixDescriptor b = mma_b_rows(c_, subtile, box);
+#pragma unroll
+        for (int step = first; step < first + 2; ++step) {
+            wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
+                partial, feed_.words[Fragments<tile>::held(subtile)][step],
+                b + step * (wgmma_k_bytes / descriptor_bytes), step > first);
+        }
+        finish(partial);
+        const int half = half_of(subtile);
+        const Pair scales = scales_of(half, block);
+#pragma unroll
+        for (int i = 0; i < subtile_registers<tile>; ++i) {
+            const float scale = i % 4 < 2 ? scales.x : scales.y;
+            sums[i] = wide_.has(half, i) ? fma(partial[i], scale, sums[i]) : sums[i];
+        }
+    }
+
+    TILEWRIGHT_DEVICE void finish(float (&d)[subtile_registers<tile>]) {
+        wgmma_commit();
+        wgmma_wait<0>();
+        pin(d);
+        feed_.complete();
+    }
+
+    /// Of a lane's two rows, for 32 of k. Wide rows have their scales' own codes in a tile.
+    TILEWRIGHT_DEVICE Pair scales_of(int half, int block) const {
+        const int row = c_.first_row() + half * wgmma_m;
+        const u8* const from = c_.shared.mma_a_values[c_.ring.stage] +
+                               row / packed_tile_rows * packed_tile_bytes(tile.b.storage) + packed_code_bytes;
+        const WordPair codes =
+            load_shared(reinterpret_cast<const WordPair*>(from)[c_.warp * (warp_rows / 2) + c_.lane / 4]);
+        return {formats::decode_ue8m0(codes.values[0] >> 8 * block & 0xFF),
+                formats::decode_ue8m0(codes.values[1] >> 8 * block & 0xFF)};
+    }
+
+    Consumer<tile>& c_;
+    Accumulators<tile>& accumulators_;
+    const WideRows<tile>& wide_;
+    Feed<tile> feed_;
+};
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_wide_rows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    wait_epilogue_scales<tile>(c);
+    const WideRows<tile> wide(c);
+    if (wide.any) {
+        WideRowsLoop<tile>(c, accumulators, wide).run();
+    } else {
+        multiply_unpromoted<tile>(c, accumulators);
+    }
+    sync_warp();
+}
+
+}  // namespace tilewright::hopper
