@@ -1,6 +1,5 @@
 // Packed weights: MXFP4 and NVFP4 weights in the order in which a tensor core's registers take them, packed once,
-// offline. On a GPU, which multiplies them in that order alone, weights that are not packed are at each call (but for
-// MXFP4 next to bf16 and NVFP4).
+// offline. On a GPU, which multiplies them in that order alone, weights that are not packed are at each call.
 #pragma once
 
 #include <tilewright/error.h>
@@ -48,8 +47,8 @@ struct PackedWeights {
     /// For fp8: 0 where the scales of no row differ by more than 2^11, else the most windows of scales that 128 of k of
     /// a row have, 1 .. 4 (docs/numerics.md).
     int windows = 0;
-    /// MXFP4 for bf16: the first row of all groups whose scales differ by more than 2^120, which no GPU multiplies in
-    /// this version; -1: there is none.
+    /// MXFP4 for bf16: the first row of all groups whose scales differ by more than 2^120, for which a GPU has other
+    /// kernels; -1: there is none.
     std::int64_t wide_row = -1;
 
     constexpr bool given() const { return version != 0; }

@@ -11,9 +11,6 @@ namespace {
 constexpr const char* gpu = " for a Hopper GPU";
 constexpr const char* use_cpu = "run it on the CPU backend";
 
-/// bf16, and what becomes bf16 next to FP4 weights.
-bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
-
 /// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with
 /// MXFP4, and for MXFP4 and NVFP4 with bf16 and NVFP4.
 void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
@@ -35,16 +32,7 @@ void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
     if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
 }
 
-/// MXFP4 weights next to bf16: whether kernels take them, which depends on their rows, is known when they are packed.
-Finding must_be_packed(const Recipe& recipe) {
-    const auto& [a, b] = recipe;
-    return {.operand = "b",
-            .given = name(b),
-            .expected = "packed " + name(b) + " next to " + name(a) + gpu,
-            .advice = "pack them with pack_weights, or run it on the CPU backend"};
-}
-
-/// Other FP4 weights are packed at each call.
+/// The same kernels, and those that pack weights at each call.
 void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
     add_packed(call, findings);
     if (call.codes_along_k) return;
@@ -56,6 +44,8 @@ void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
 
 }  // namespace
 
+bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
+
 bool goes_with_packed(const OperandRecipe& a) {
     if (!is_fp8(a.values)) return is_mxfp4(a);
     return a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
@@ -64,14 +54,12 @@ bool goes_with_packed(const OperandRecipe& a) {
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
     const auto& [a, b] = call.recipe;
-    const bool as_bf16 = is_multiplied_as_bf16(a);
-    const bool packs = is_nvfp4(b) ? as_bf16 : is_mxfp4(b) && (is_fp8(a.values) || is_mxfp4(a));
+    const bool as_fp8 = is_fp8(a.values) || is_mxfp4(a), as_bf16 = is_multiplied_as_bf16(a);
+    const bool packs = (is_mxfp4(b) && (as_fp8 || as_bf16)) || (is_nvfp4(b) && as_bf16);
     if (call.weights != WeightKind::ordinary) {
         add_packed(call, findings);
     } else if (packs) {
         add_unpacked(call, findings);
-    } else if (is_mxfp4(b) && as_bf16) {
-        findings.push_back(must_be_packed(call.recipe));
     } else {
         return std::nullopt;
     }

@@ -39,6 +39,9 @@ WeightKind weight_kind(const PackedGeometry& packed);
 /// MXFP4, which is decoded to fp8.
 bool goes_with_packed(const OperandRecipe& activations);
 
+/// bf16, and what becomes bf16 next to FP4 weights.
+bool is_multiplied_as_bf16(const OperandRecipe& activations);
+
 /// What kernels multiply where both sides of a recipe are given so.
 struct HopperCall {
     Recipe recipe{};

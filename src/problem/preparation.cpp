@@ -68,8 +68,9 @@ OperandGeometry copied_operand(const CopyAlongK& copy, const void* workspace) {
 }
 
 bool packs_weights(const Geometry& g) {
-    const bool served = is_mxfp4(g.b.recipe) ? goes_with_packed(g.a.recipe)
-                                             : is_nvfp4(g.b.recipe) && (is_bf16(g.a.recipe) || is_nvfp4(g.a.recipe));
+    const bool as_bf16 = is_multiplied_as_bf16(g.a.recipe);
+    const bool served =
+        is_mxfp4(g.b.recipe) ? as_bf16 || goes_with_packed(g.a.recipe) : is_nvfp4(g.b.recipe) && as_bf16;
     return served && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
 }
 
@@ -128,6 +129,7 @@ Operand weights_of(const Geometry& g) {
 
 WeightPacking packing_of(const Geometry& g) {
     const bool grouped = has_group_dimension_b(g.grouping.grouping);
+    const bool mxfp4 = is_mxfp4(g.b.recipe), as_bf16 = is_multiplied_as_bf16(g.a.recipe);
     WeightPacking packing{.weights = weights_of(g)};
     packing.packed = {.version = packed_version,
                       .recipe = g.b.recipe,
@@ -136,7 +138,8 @@ WeightPacking packing_of(const Geometry& g) {
                       .groups = grouped ? g.groups : 1,
                       .n = g.n,
                       .k = g.k,
-                      .windows = is_mxfp4(g.b.recipe) ? formats::BlockWindows::blocks : 0};
+                      .windows = mxfp4 && !as_bf16 ? formats::BlockWindows::blocks : 0,
+                      .wide_row = mxfp4 && as_bf16 ? 0 : -1};
     packing.packed.bytes = formats::packed_sections(packing.packed).kept_at();
     return packing;
 }

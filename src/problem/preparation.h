@@ -35,8 +35,8 @@ struct DecodedActivations {
     std::int64_t bytes() const { return matrices * rows * to.row * bits(values) / 8; }
 };
 
-/// FP4 weights that are packed for the call's activations. How many windows wide rows of MXFP4 need is known on the
-/// device alone: all have room for the most.
+/// FP4 weights that are packed for the call's activations. Which rows of MXFP4 are wide and how many windows they need
+/// is known on the device alone: all tiles have room for the most, and for bf16 the first row counts as wide.
 struct WeightPacking {
     Operand weights{};
     PackedWeights packed{};          // without memory

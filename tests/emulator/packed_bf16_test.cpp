@@ -43,7 +43,7 @@ constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, 
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile wide{.shape = {.m = 128, .n = 64}, .stages = 2};  // several boxes of tokens
 constexpr Tile deep{.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 2};
-constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 3};  // 128 rows a warpgroup
+constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 3};                  // 128 rows a warpgroup
 constexpr Tile broad{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // for wide rows in two wgmmas
 
 std::vector<Kernel> kernels() {

@@ -1,9 +1,10 @@
-// MXFP4 weights that are packed at each call, on the emulator: the kernels that pack them with room for four windows,
-// then the product's, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
+// MXFP4 weights that are packed at each call, on the emulator: the kernels that pack them, for fp8 with room for four
+// windows, then the product's, for wide rows, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "emulator/instantiate.h"
@@ -28,12 +29,21 @@ constexpr Tile unpacked(Tile tile, Scaling a, Family family) {
     return tile;
 }
 
+constexpr Tile next_to_bf16(Tile tile, Scaling a, Family family) {
+    tile = unpacked(tile, a, family);
+    tile.a.storage = hopper::Storage::bf16;
+    tile.b.storage = hopper::Storage::wide_mxfp4_bf16;
+    tile.mma.promoted = false;
+    return tile;
+}
+
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr std::array tiles{
-    unpacked(split, Scaling::block_1x128, Family::dense), unpacked(pair, Scaling::epilogue, Family::dense),
+    unpacked(split, Scaling::block_1x128, Family::dense),    unpacked(pair, Scaling::epilogue, Family::dense),
     unpacked(pair, Scaling::block_1x128, Family::m_grouped), unpacked(split, Scaling::block_1x32, Family::dense),
-    unpacked(pair, Scaling::block_1x32, Family::m_grouped)};
+    unpacked(pair, Scaling::block_1x32, Family::m_grouped),  next_to_bf16(split, Scaling::none, Family::dense),
+    next_to_bf16(pair, Scaling::none, Family::m_grouped),    next_to_bf16(pair, Scaling::alpha, Family::dense)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
@@ -51,6 +61,7 @@ struct Call {
 std::vector<Call> calls() {
     const Recipe blocks = parse_recipe("1x128:mxfp4").value(), row = parse_recipe("row:mxfp4").value();
     const Recipe mxfp8 = parse_recipe("mxfp8:mxfp4").value(), mxfp4 = parse_recipe("mxfp4:mxfp4").value();
+    const Recipe bf16 = parse_recipe("bf16:mxfp4").value(), nvfp4 = parse_recipe("nvfp4:mxfp4").value();
     const Grouping batched = Grouping::batched, ends = Grouping::m_grouped_offsets;
     const Grouping masked = Grouping::m_grouped_masked;
     return {
@@ -69,6 +80,12 @@ std::vector<Call> calls() {
         {4, {.grouping = ends, .recipe = mxfp8, .m = 50, .n = 136, .k = 320, .groups = 3}},
         {4, {.grouping = masked, .recipe = mxfp4, .m = 20, .n = 150, .k = 130, .groups = 3}},
         {4, {.grouping = ends, .recipe = mxfp4, .layout = Layout::tt, .m = 50, .n = 66, .k = 288, .groups = 3}},
+        {5, {.recipe = bf16, .m = 17, .n = 200, .k = 544}},
+        {5, {.grouping = batched, .recipe = bf16, .m = 3, .n = 70, .k = 160, .groups = 2}},
+        {6, {.grouping = ends, .recipe = bf16, .m = 50, .n = 136, .k = 320, .groups = 3}},
+        {6, {.grouping = masked, .recipe = bf16, .m = 20, .n = 150, .k = 130, .groups = 3}},
+        {7, {.recipe = nvfp4, .layout = Layout::tt, .m = 38, .n = 200, .k = 258}},
+        {7, {.grouping = batched, .recipe = nvfp4, .m = 33, .n = 64, .k = 96, .groups = 2}},
     };
 }
 
@@ -82,7 +99,8 @@ TEST_P(Unpacked, HaveTheCpusBits) {
         CaseSpec call = spec;
         call.seed = turn + 1;
         call.far_scales = far_scales[turn];
-        call.a_gaps.row = 16 - (a_is_transposed(spec.layout) ? spec.m : spec.k) % 16;
+        const std::int64_t of_16_bytes = spec.recipe.a.values == Format::bf16 ? 8 : 16;
+        call.a_gaps.row = of_16_bytes - (a_is_transposed(spec.layout) ? spec.m : spec.k) % of_16_bytes;
         if (turn == 3 && spec.recipe.a.values == Format::e2m1) call.a_gaps.row = 2;
         call.b_gaps = {.row = turn % 2 == 0 ? 0 : 6};  // codes at any byte, or 16 at a time
         call.b_scales_transposed = turn == 2;

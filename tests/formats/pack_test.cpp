@@ -246,7 +246,7 @@ TEST(Pack, WindowsOfWideRowsHaveTheWeights) {
 
 // ---- bytes of anybody ----
 
-/// The header names it, for what multiplies no such row. fp8 has windows for it.
+/// The header names it, for kernels of their own multiply weights with such a row. fp8 has windows for it.
 TEST(Pack, TheFirstWideRowForBf16IsNamed) {
     const OwnedOperand weights = random_weights(mxfp4, {2, 70, 256}, 100, 111);
     EXPECT_EQ(pack_weights(weights, PackedFor::bf16).packed.wide_row, -1);

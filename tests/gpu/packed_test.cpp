@@ -163,12 +163,15 @@ TEST(GpuPacked, WideRowsInEveryGroupingAndOutput) {
     }
 }
 
-/// bf16 takes rows whose scales are up to 2^120 apart.
+/// Rows whose scales are up to 2^120 apart, and wide ones.
 TEST(GpuPacked, FarScalesForBf16) {
     const CurrentDevice device;
     constexpr check::FarScales far[] = {{.one_row_in = 1, .spread = 100},
                                         {.one_row_in = 2, .spread = 100, .odd = true},
-                                        {.one_row_in = 7, .spread = 30, .odd = true}};
+                                        {.one_row_in = 7, .spread = 30, .odd = true},
+                                        {.one_row_in = 1, .spread = 254},
+                                        {.one_row_in = 100, .spread = 200},
+                                        {.one_row_in = 3, .spread = 254, .odd = true}};
     std::uint64_t seed = 300;
     for (const check::FarScales& scales : far) {
         for (const Shape& shape :

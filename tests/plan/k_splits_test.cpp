@@ -75,6 +75,38 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
     EXPECT_GT(split, 0);
 }
 
+TEST(KSplits, WideRowsForBf16ChangeNoChoice) {
+    for (const char* recipe : {"bf16:mxfp4", "nvfp4:mxfp4"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked, Grouping::m_grouped_offsets}) {
+            for (const std::int64_t m : {1, 16, 33, 64, 500}) {
+                const Problem ordinary = problem_of({.grouping = grouping,
+                                                     .recipe = parse_recipe(recipe).value(),
+                                                     .m = m,
+                                                     .n = 2112,
+                                                     .k = 7168,
+                                                     .groups = grouping == Grouping::dense ? 1 : 8});
+                const Problem uniform = with_packed_shape(ordinary, 0);
+                Problem wide = uniform;
+                wide.b.packed.wide_row = 5;
+                const Plan expected = plan(uniform);
+                for (const Problem& problem : {wide, ordinary}) {
+                    EXPECT_EQ(plan(problem).tile, expected.tile) << recipe << " " << m;
+                    EXPECT_LE(plan(problem).shared_bytes, hopper::shared_bytes_limit);
+                    EXPECT_EQ(planned_k_splits(problem, h200()), planned_k_splits(uniform, h200()));
+                    const Geometry g = geometry(problem);
+                    const Geometry product = prepared(g, preparation(g), nullptr);
+                    const hopper::Tile tile = chosen_tile(problem, g, h200());
+                    EXPECT_TRUE(has_wide_rows(variant(product, tile)));
+                    EXPECT_TRUE(serves(product, variant(product, tile)));
+                    EXPECT_FALSE(serves(product, tile)) << "the kernel of other rows";
+                }
+                const Geometry g = prepared(geometry(uniform), preparation(geometry(uniform)), nullptr);
+                EXPECT_FALSE(has_wide_rows(variant(g, chosen_tile(uniform, geometry(uniform), h200()))));
+            }
+        }
+    }
+}
+
 TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
     int split = 0;
     for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"}) {

@@ -171,7 +171,8 @@ bool is_mxfp8(const Recipe& recipe) {
 /// FP4 weights along k, which are packed by each call. bf16 is read along k alone.
 bool packs_weights(const Recipe& recipe, Layout layout) {
     const bool bf16 = is_bf16(recipe.a) && !a_is_transposed(layout);
-    return is_mxfp4(recipe.b) ? goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && (bf16 || is_nvfp4(recipe.a));
+    const bool as_bf16 = bf16 || is_nvfp4(recipe.a);
+    return is_mxfp4(recipe.b) ? as_bf16 || goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && as_bf16;
 }
 
 // Each (recipe, grouping, layout) that the API accepts has a plan or says what is missing. Under sanitizers every

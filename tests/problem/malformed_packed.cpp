@@ -108,14 +108,6 @@ std::vector<Malformed> malformed_packed() {
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
                   {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed "
                    "weights expected for a Hopper GPU; run it on the CPU backend"}),
-        on_hopper("a wide row for bf16 on a GPU", {.recipe = "bf16:mxfp4"},
-                  [](Problem& p) {
-                      p.b.packed.activations = PackedFor::bf16;
-                      p.b.packed.wide_row = 17;
-                  },
-                  {"b.packed: MXFP4 weights packed for bf16 whose row 17 (of all groups) has scales more than 2^120 "
-                   "apart given, scales of a row within 2^120 expected for a Hopper GPU in this version; quantise that "
-                   "row again, multiply it with fp8 activations, or run it on the CPU backend"}),
         on_hopper(
             "bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
             [](Problem& p) {
@@ -129,9 +121,18 @@ std::vector<Malformed> malformed_packed() {
                   {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper "
                    "GPU; copy them, or run it on the CPU backend"}),
         unpacked(
-            "weights that are not packed next to NVFP4, on a GPU", {.recipe = "nvfp4:mxfp4"}, [](Problem&) {},
-            {"b: mxfp4 given, packed mxfp4 next to nvfp4 expected for a Hopper GPU; pack them with pack_weights, or "
-             "run it on the CPU backend"}),
+            "bf16 contiguous along m next to weights that are not packed",
+            {.layout = Layout::tt, .recipe = "bf16:mxfp4"}, [](Problem&) {},
+            {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper GPU; "
+             "copy them, or run it on the CPU backend"}),
+        unpacked("MXFP4 weights that are packed along n next to bf16, on a GPU",
+                 {.layout = Layout::nn, .recipe = "bf16:mxfp4"}, [](Problem&) {},
+                 {"b.values: mxfp4 values contiguous along n given, values contiguous along k expected for a Hopper "
+                  "GPU; run it on the CPU backend"}),
+        unpacked(
+            "MXFP4 weights that are not packed next to bf16, of groups of k on a GPU",
+            {.grouping = Grouping::k_grouped, .recipe = "bf16:mxfp4"}, [](Problem&) {},
+            {"groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
         unpacked("NVFP4 weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "nvfp4:nvfp4"},
                  [](Problem&) {},
                  {"b.values: nvfp4 values contiguous along n given, values contiguous along k expected for a Hopper "

@@ -79,7 +79,8 @@ TEST(Workspace, OfWeightsThatArePacked) {
     SampleSpec along_m = masked;
     along_m.layout = Layout::tt;
     EXPECT_EQ(workspace_bytes(on_gpu(along_m)), groups + 2 * 64 * 320);
-    EXPECT_EQ(workspace_bytes(on_gpu({.recipe = "bf16:mxfp4"})), 0) << "no kernel takes them";
+    const SampleSpec next_to_bf16{.recipe = "bf16:mxfp4", .n = 200, .k = 320};
+    EXPECT_EQ(workspace_bytes(on_gpu(next_to_bf16)), aligned(128 + 256 * 8 + 4 * 3 * 4352) + 256) << "no windows";
     EXPECT_EQ(workspace_bytes(on_gpu({.layout = Layout::nn, .recipe = "row:mxfp4"})), 0);
     EXPECT_NE(messages(check_workspace(on_gpu(dense), {})).find("or more expected for packed weights; "),
               std::string::npos);
@@ -119,6 +120,27 @@ TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
     EXPECT_EQ(product.a.scales, nullptr);
     EXPECT_EQ(product.b.packed.tensor_scales, g.b.tensor_scale);
     EXPECT_EQ(product.b.packed.windows, 0) << "rows of NVFP4 are never wide";
+}
+
+TEST(Workspace, WeightsThatArePackedForBf16AreThoseOfTheKernelsForWideRows) {
+    for (const char* recipe : {"bf16:mxfp4", "nvfp4:mxfp4", "bf16:nvfp4"}) {
+        const Problem p = on_gpu({.recipe = recipe});
+        EXPECT_EQ(messages(validate(p)), "") << recipe;
+        const Geometry g = geometry(p);
+        const Geometry product = prepared(g, preparation(g), address(0x4000));
+        EXPECT_TRUE(product.b.packed.given);
+        EXPECT_EQ(product.b.packed.windows, 0);
+        EXPECT_EQ(product.b.packed.wide_row, p.b.granularity == Granularity::block_1x32 ? 0 : -1) << recipe;
+    }
+}
+
+/// Any scales are taken.
+TEST(Workspace, NothingIsFoundInPackedWeightsWithWideRows) {
+    for (const char* recipe : {"bf16:mxfp4", "nvfp4:mxfp4"}) {
+        Problem p = with_packed_shape(on_gpu({.recipe = recipe}), 0);
+        p.b.packed.wide_row = 17;
+        EXPECT_EQ(messages(validate(p, Backend::hopper, Check::shapes)), "") << recipe;
+    }
 }
 
 TEST(Workspace, WeightsThatArePackedAreThoseOfTheKernelsForWideRows) {

@@ -18,7 +18,7 @@ TILEWRIGHT_DEVICE DecodedPairs decode_pairs(u32 word) {
     return {{word & codes, word << 6 & codes, rotated & codes, (word << 2 & others) | (word >> 6 & upper_bits)}};
 }
 
-inline constexpr u32 bf16_pair = 0x1'0001;                    // times a bf16 code: in both halves
+inline constexpr u32 bf16_pair = 0x1'0001;               // times a bf16 code: in both halves
 inline constexpr u32 bf16_of_codes = (126U + 127) << 7;  // what codes are too small by
 
 /// Half `index` of a pair, in both halves.

@@ -1,5 +1,5 @@
-// The mainloop of weights for bf16 with wide rows (docs/numerics.md). All rows but those have one chain over k, which the
-// tensor core adds; wide ones have a chain for each 32 of k, which is promoted by its scale. A wgmma has 64 rows of
+// The mainloop of weights for bf16 with wide rows (docs/numerics.md). All rows but those have one chain over k, which
+// the tensor core adds; wide ones have a chain for each 32 of k, which is promoted by its scale. A wgmma has 64 rows of
 // either kind: it runs once for the one and once for the other, and what it does to rows of the other kind is undone.
 // Warpgroups without a wide row in a tile take the loop that all others take. Nothing overlaps in this one.
 #pragma once
