@@ -26,7 +26,7 @@ TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, 
 /// The factors of packed rows that have been loaded get a minus sign where their row is wide, as the word behind a
 /// factor says. (Those of weights for fp8 have it in memory.)
 template <int count>
-TILEWRIGHT_DEVICE void mark_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
+TILEWRIGHT_DEVICE void sign_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
     constexpr u32 wide = 1U << 16, sign = 0x8000'0000U;
     const float* const flags = static_cast<const float*>(view.data) + 1;
     for (int index = lane_index(); index < count; index += warp_threads) {
@@ -58,7 +58,7 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
                                      is_k_grouped(tile) ? work.batch : work.group, work.column);
         if constexpr (has_wide_rows(tile)) {
-            mark_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
+            sign_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
         }
     }
     sync_warp();

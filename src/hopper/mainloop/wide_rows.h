@@ -1,6 +1,6 @@
-// The mainloop of weights for bf16 with wide rows (docs/numerics.md). All rows but those have one chain over k, which
-// the tensor core adds; wide ones have a chain for each 32 of k, which is promoted by its scale. A wgmma has 64 rows of
-// either kind: it runs once for the one and once for the other, and what it does to rows of the other kind is undone.
+// The mainloop of weights for bf16 with wide rows (docs/numerics.md). The tensor core adds all of k for all other rows;
+// wide ones have a partial accumulator for each 32 of k, which is promoted by its scale. A wgmma has 64 rows of either
+// kind: it runs once for the one and once for the other, and what it does to rows of the other kind is undone.
 // Warpgroups without a wide row in a tile take the loop that all others take. Nothing overlaps in this one.
 #pragma once
 
@@ -91,7 +91,7 @@ private:
         if (2 * box + 1 < blocks_left) multiply_block<2 * box + 1>(sums, subtile);
     }
 
-    /// Sums of wide rows: fma(products of 32 of k, their scale, sum).
+    /// Adds to wide rows: fma(products of 32 of k, their scale, sum).
     template <int block>
     TILEWRIGHT_DEVICE void multiply_block(float (&sums)[subtile_registers<tile>], int subtile) {
         constexpr int box = block / 2, first = block % 2 * 2;  // of the box's wgmmas
@@ -122,7 +122,7 @@ private:
         feed_.complete();
     }
 
-    /// Of a lane's two rows, for 32 of k. Wide rows have their scales' own codes in a tile.
+    /// A lane's two rows have them for 32 of k. Wide rows have their scales' own codes in a tile.
     TILEWRIGHT_DEVICE Pair scales_of(int half, int block) const {
         const int row = c_.first_row() + half * wgmma_m;
         const u8* const from = c_.shared.mma_a_values[c_.ring.stage] +

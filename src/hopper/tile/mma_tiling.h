@@ -31,7 +31,8 @@ constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) + columns / 4;
 }
-/// Wide rows next to bf16: what a subtile had before, or the partial accumulator that comes later, and the fragments.
+/// Wide rows next to bf16: what a subtile had before, or the partial accumulator that takes its place, and the
+/// fragments.
 constexpr int wide_row_registers(const Tile& tile, int wgmmas_along_n) {
     return tile.shape.n / wgmmas_along_n / 2 + held_rows(tile) / wgmma_m * feed_registers(tile);
 }

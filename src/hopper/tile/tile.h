@@ -168,7 +168,7 @@ constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != sto
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
 /// Rows of weights may be wide (docs/numerics.md).
 constexpr bool has_windows(const Tile& tile) { return tile.b.storage == Storage::windowed_e2m1; }
-/// The same next to bf16, where chains and not windows tell wide rows from others (mainloop/wide_rows.h).
+/// The same next to bf16, where wide rows have no windows but promotion of each 32 of k (mainloop/wide_rows.h).
 constexpr bool has_wide_rows(const Tile& tile) { return tile.b.storage == Storage::wide_mxfp4_bf16; }
 inline constexpr int packed_tile_rows = 64;  // of B, and
 inline constexpr int packed_tile_k = 128;    // of k, in
