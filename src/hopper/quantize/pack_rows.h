@@ -179,19 +179,16 @@ TILEWRIGHT_DEVICE void store_row(u32* to, const JudgedRow& judged, bool wide, bo
     store_global(to + 1, (u32(reference) & 0xFFFFU) | ((wide ? pack_wide : 0U) | (kept ? pack_kept : 0U)) << 16);
 }
 
-/// A row of NVFP4 is kept if a scale is not what its tile has. By a warp together.
-TILEWRIGHT_DEVICE void judge_nvfp4_row(const PackArguments& a, int group, int row, u32* to) {
+/// The flags of a row of NVFP4, which is kept if a scale is not what its tile has. By a warp together.
+TILEWRIGHT_DEVICE u32 judge_nvfp4_row(const PackArguments& a, int group, int row) {
     bool differs = false;
     for (int column = lane_index(); column < ceil_div(a.k, nvfp4_columns); column += warp_threads) {
         const int scale = load_scale(a, group, row, column);
         differs = differs || packed_nvfp4_scale(scale) != scale;
     }
     const bool kept = ballot(differs) != 0;
-    if (lane_index() != 0) return;
-    store_global(a.judgements + i64(group) * a.n + row, u8(kept ? judged_kept : 0));
-    if (to == nullptr) return;
-    store_global(to, power_bits(0));
-    store_global(to + 1, kept ? pack_kept << 16 : 0U);
+    if (lane_index() == 0) store_global(a.judgements + i64(group) * a.n + row, u8(kept ? judged_kept : 0));
+    return kept ? pack_kept : 0U;
 }
 
 /// Rows of the packed weights, those behind n of the last tile with them; without `out` only what the host reads.
@@ -202,13 +199,14 @@ __global__ void __launch_bounds__(quantize_threads, 2) judge_rows(const __grid_c
     if (index >= i64(a.groups) * padded) return;
     const int group = int(index / padded), row = int(index % padded);
     u32* const to = a.out == nullptr ? nullptr : reinterpret_cast<u32*>(a.out + a.rows_at + index * 8);
-    if (row >= a.n) {
+    if (row >= a.n || !spec.mxfp4) {
+        u32 flags = 0;
+        if constexpr (!spec.mxfp4) flags = row < a.n ? judge_nvfp4_row(a, group, row) : 0U;
         if (to == nullptr || lane_index() != 0) return;
-        store_global(to, 0U);
-        store_global(to + 1, 0U);
+        store_global(to, row < a.n ? power_bits(0) : 0U);
+        store_global(to + 1, flags << 16);
         return;
     }
-    if constexpr (!spec.mxfp4) return judge_nvfp4_row(a, group, row, to);
     const JudgedRow judged = judge_row<spec>(a, group, row);
     const bool wide = judged.wide(spec.for_fp8 ? pack_range_fp8 : pack_range_bf16);
     const bool kept = wide || judged.nan || judged.zero_scales_differ;
