@@ -40,7 +40,8 @@ class Bf16Experts(nn.Module):
 def experts(sizes: Sizes, in_features: int, out_features: int, recipe: str) -> nn.Module:
     if recipe == "bf16":
         return Bf16Experts(sizes.experts, in_features, out_features)
-    return GroupedLinear(sizes.experts, in_features, out_features, bias=False, recipe=recipe)
+    name, _, gradient_format = recipe.partition("/")
+    return GroupedLinear(sizes.experts, in_features, out_features, recipe=name, gradient_format=gradient_format or "e4m3")
 
 
 class MixtureOfExperts(nn.Module):

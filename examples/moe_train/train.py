@@ -3,11 +3,12 @@ its experts in bfloat16 or in fp8, and says whether fp8 learns as well.
 
 python examples/moe_train/train.py                           # a minute on a CPU: bf16 and each recipe for 60 steps
 python examples/moe_train/train.py --steps 600 --seeds 4     # long enough to judge by the losses
-python examples/moe_train/train.py --device cuda --large     # on a Hopper GPU: not tried yet
+python examples/moe_train/train.py --device cuda --large     # on a Hopper GPU
+python examples/moe_train/train.py --recipes row,row/e5m2    # the same recipe with its gradients in e5m2
 python examples/moe_train/train.py --recipes row --fault flushed
 
 Prints the held-out loss (mean of the last tenth of the steps) and the least SQNR of one layer's dW against bfloat16. Exit code 1
-if dW is below 25 dB or, with --seeds of two and more, a loss is more than two standard deviations above the mean of bf16's; with
+if dW is below 25 dB (22 dB with gradients in e5m2) or, with --seeds of two and more, a loss is more than two standard deviations above the mean of bf16's; with
 a planted fault, if neither shows it. (AdamW divides each element of dW by its own size, so that wrong scales of whole rows show
 in dW alone.)
 """
@@ -34,7 +35,7 @@ TEXT = pathlib.Path(__file__).with_name("text.txt")
 RECIPES = ("row", "tensor", "1x128", "fold")
 HELD_OUT = 10  # one in so many bytes, from the end
 BALANCE = 0.01  # of the loss that keeps experts equally busy
-LEAST_SQNR = 25.0  # dB: two operands of e4m3, each off by 2.6 % in the mean, leave 28.7
+LEAST_SQNR = {"": 25.0, "e5m2": 22.0}  # dB: two operands of e4m3, each off by 2.6 % in the mean, leave 28.7; dY in e5m2 24.6
 
 
 class Text:
@@ -114,7 +115,7 @@ def judge(runs: list[dict[str, Any]]) -> int:
         if run["recipe"] == "bf16":
             continue
         noise, planted = min(run["sqnr"].values()), run["fault"] != "none"
-        is_wrong = noise < LEAST_SQNR or run["held_out"] > highest
+        is_wrong = noise < LEAST_SQNR[run["recipe"].partition("/")[2]] or run["held_out"] > highest
         if is_wrong != planted:
             code = 1
             loss = "" if math.isinf(highest) else f", loss {run['held_out']:.4f} where bf16's seeds reach {highest:.4f}"
@@ -124,7 +125,7 @@ def judge(runs: list[dict[str, Any]]) -> int:
 
 def parsed(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", default=",".join(RECIPES), help="of fp8, with commas between")
+    parser.add_argument("--recipes", default=",".join(RECIPES), help="of fp8, with commas between; row/e5m2: with gradients in e5m2")
     parser.add_argument("--seeds", type=int, default=1, help="how many runs of bf16")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=8, help="sequences a step")
@@ -136,9 +137,10 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", help="append each run, an object a line")
     parser.add_argument("--plot", help="draw the held-out losses over each other (PNG or SVG; needs matplotlib)")
     arguments = parser.parse_args(words)
-    unknown = [name for name in arguments.recipes.split(",") if name not in RECIPES]
+    known = [name + suffix for name in RECIPES for suffix in ("", "/e5m2")]
+    unknown = [name for name in arguments.recipes.split(",") if name not in known]
     if unknown:
-        parser.error(f"--recipes: {unknown[0]} given, one of {', '.join(RECIPES)} expected")
+        parser.error(f"--recipes: {unknown[0]} given, one of {', '.join(known[::2])} expected, or with /e5m2 behind it")
     if arguments.steps < 1 or arguments.seeds < 0 or arguments.batch < 1 or arguments.every < 1:
         parser.error("--steps, --batch and --every are at least 1, --seeds at least 0")
     return arguments

@@ -27,6 +27,14 @@ def test_gradients_of_weights_are_near_those_of_bfloat16(recipe):
     assert losses[8] < losses[4] < losses[0]
 
 
+@pytest.mark.parametrize("recipe", train.RECIPES)
+def test_gradients_in_e5m2_are_coarser(recipe):
+    """On the same numbers, which the first step has, by about 3 dB: one bit less of one side."""
+    seen, finer = run(recipe=f"{recipe}/e5m2"), run("--steps", "1", recipe=recipe)
+    assert 2 < finer["sqnr"][0] - seen["sqnr"][0] < 5
+    assert train.judge([seen]) == 0
+
+
 def test_bf16_is_its_own_reference():
     assert min(run(recipe="bf16")["sqnr"].values()) > 45
 
@@ -46,6 +54,8 @@ def test_what_is_wrong_is_said(capsys):
     assert train.judge([*seeds, good | {"held_out": 2.2}]) == 1
     assert "loss 2.2000 where bf16's seeds reach 2.0408" in capsys.readouterr().out
     assert train.judge([good | {"sqnr": {0: 24.0}}]) == 1
+    assert train.judge([good | {"sqnr": {0: 24.0}, "recipe": "row/e5m2"}]) == 0
+    assert train.judge([good | {"sqnr": {0: 21.0}, "recipe": "row/e5m2"}]) == 1
     assert train.judge([good | {"fault": "flushed"}]) == 1
     assert "the fault is not seen: dW 29.0 dB" in capsys.readouterr().out
 

@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 import torch
 
-from tilewright.torch._recipes import RECIPES, LayerRecipe
+from tilewright.torch._recipes import GRADIENT_FORMATS, RECIPES
 
 REAL = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def refuse(argument: str, given: object, expected: str) -> None:
-    raise ValueError(f"{argument}: {given} given, {expected} expected")
+def refuse(argument: str, given: object, expected: str, advice: str = "") -> NoReturn:
+    raise ValueError(f"{argument}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
 
 
-def layer_recipe(name: str) -> LayerRecipe:
+def check_recipe(name: str, gradient_format: str) -> None:
     if name not in RECIPES:
         refuse("recipe", repr(name), "one of " + ", ".join(RECIPES))
-    return RECIPES[name]
+    if gradient_format not in GRADIENT_FORMATS:
+        refuse("gradient_format", repr(gradient_format), "one of " + ", ".join(GRADIENT_FORMATS))
+
+
+def is_shard(tensor: object) -> bool:
+    """Whether values are on other ranks too. (DTensor needs no import here.)"""
+    return any(base.__name__ == "DTensor" for base in type(tensor).__mro__)
+
+
+def check_whole(argument: str, tensor: torch.Tensor | None) -> None:
+    if tensor is not None and is_shard(tensor):
+        refuse(
+            argument,
+            f"a DTensor, {list(tensor.shape)} in shards",
+            "a tensor that is whole and here",
+            "FSDP gathers a weight where the module that it wraps is called: call that module, or its unshard(), or pass "
+            f"{argument}.full_tensor()",
+        )
+
+
+def storage(tensor: torch.Tensor) -> Any:
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+
+
+def check_memory(argument: str, tensor: torch.Tensor | None) -> None:
+    """Called where the tensor is about to be read: not by a compiler, whose tensors have none."""
+    if tensor is not None and tensor.numel() > 0 and storage(tensor).nbytes() == 0:
+        refuse(
+            argument,
+            f"a tensor {list(tensor.shape)} whose storage was freed",
+            "one with memory",
+            "FSDP frees a weight between forward and backward of the module that it wraps: call that module, or its "
+            "unshard() first",
+        )
 
 
 def check_activations(x: torch.Tensor, features: int) -> None:
     if not isinstance(x, torch.Tensor) or x.dtype not in REAL:
         refuse("x", getattr(x, "dtype", type(x).__name__), "a tensor of float32, bfloat16 or float16")
+    check_whole("x", x)
     if x.dim() < 1 or x.shape[-1] != features:
         refuse("x", list(x.shape), f"[tokens, {features}], as w has {features} columns")
 
@@ -29,39 +65,54 @@ def check_activations(x: torch.Tensor, features: int) -> None:
 def check_weights(w: torch.Tensor, dimensions: str) -> None:
     if not isinstance(w, torch.Tensor) or w.dtype not in REAL[:2]:
         refuse("w", getattr(w, "dtype", type(w).__name__), "a tensor of float32 or bfloat16")
+    check_whole("w", w)
     if w.dim() != dimensions.count(",") + 1:
         refuse("w", list(w.shape), f"[{dimensions}]")
 
 
 def check_ends(ends: torch.Tensor, x: torch.Tensor, groups: int) -> None:
-    """Values are looked at on the CPU alone: a GPU's stay there, where kernels clamp them."""
     if not isinstance(ends, torch.Tensor) or ends.dtype not in (torch.int32, torch.int64):
         refuse("ends", getattr(ends, "dtype", type(ends).__name__), "a tensor of int32 or int64")
+    check_whole("ends", ends)
     if list(ends.shape) != [groups]:
         refuse("ends", list(ends.shape), f"[{groups}], one for each group of w")
-    if ends.device != x.device:
-        refuse("ends", f"a tensor on {ends.device}", f"one on {x.device}, where x is")
-    if ends.device.type != "cpu" or groups == 0:
+    _check_device("ends", ends, x, "x")
+
+
+def check_values_of_ends(ends: torch.Tensor, tokens: int) -> None:
+    """They are looked at on the CPU alone: a GPU's stay there, where kernels clamp them."""
+    if ends.device.type != "cpu" or ends.shape[0] == 0:
         return
     if bool((ends[1:] < ends[:-1]).any()) or int(ends[0]) < 0:
         refuse("ends", ends.tolist(), "ends that do not decrease, the first at least 0")
-    if int(ends[-1]) > x.shape[0]:
-        refuse("ends", ends.tolist(), f"at most {x.shape[0]}, the tokens of x")
+    if int(ends[-1]) > tokens:
+        refuse("ends", ends.tolist(), f"at most {tokens}, the tokens of x")
 
 
-def check_bias(bias: torch.Tensor | None, shape: list[int]) -> None:
-    if bias is not None and list(bias.shape) != shape:
-        refuse("bias", list(bias.shape), str(shape))
+def check_bias(bias: torch.Tensor | None, w: torch.Tensor) -> None:
+    if bias is None:
+        return
+    if not isinstance(bias, torch.Tensor) or bias.dtype not in REAL[:2]:
+        refuse("bias", getattr(bias, "dtype", type(bias).__name__), "a tensor of float32 or bfloat16")
+    check_whole("bias", bias)
+    if bias.shape != w.shape[:-1]:
+        refuse("bias", list(bias.shape), str(list(w.shape[:-1])))
+    _check_device("bias", bias, w, "w")
 
 
 def check_main_grad(main_grad: torch.Tensor | None, w: torch.Tensor) -> None:
     if main_grad is None:
         return
+    check_whole("main_grad", main_grad)
     if main_grad.dtype != torch.float32 or main_grad.shape != w.shape or main_grad.device != w.device:
         given = f"{main_grad.dtype} {list(main_grad.shape)} on {main_grad.device}"
         refuse("main_grad", given, f"torch.float32 {list(w.shape)} on {w.device}")
 
 
 def check_devices(x: torch.Tensor, w: torch.Tensor) -> None:
-    if x.device != w.device:
-        refuse("x", f"a tensor on {x.device}", f"one on {w.device}, where w is")
+    _check_device("x", x, w, "w")
+
+
+def _check_device(argument: str, tensor: torch.Tensor, other: torch.Tensor, name: str) -> None:
+    if tensor.device != other.device:
+        refuse(argument, f"a tensor on {tensor.device}", f"one on {other.device}, where {name} is")

@@ -1,113 +1,123 @@
-"""The autograd function behind the layers."""
+"""Autograd of the layers: what is kept for backward, and the gradients; the same for eager calls and for the operator.
+
+Y = X W^T (+ bias) of [tokens, K] with W [N, K], or of the rows of each group with W [groups, N, K].
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
-from tilewright._quantize import Quantized
-from tilewright._quantize_tokens import quantize_tokens
-from tilewright.torch import _products
-from tilewright.torch._recipes import LayerRecipe
-from tilewright.torch._weights import WeightCache, WeightCopies, quantize_weights
-
-_FOLDED = "e4m3"  # what X and W are without scales
+from tilewright.torch import _operators
+from tilewright.torch._passes import Wanted, forward_pass
+from tilewright.torch._recipes import RECIPES
+from tilewright.torch._weights import Pair, WeightCache, dgrad_copy, forward_copy
 
 
-def _tensors(operand: Quantized | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    return (None, None) if operand is None else (operand.values, operand.scales)
+def differentiable_linear(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    ends: torch.Tensor | None,
+    main_grad: torch.Tensor | None,
+    recipe: str,
+    gradient_format: str,
+    requantizes: bool,
+    cache: WeightCache | None,
+) -> torch.Tensor:
+    """The call as one node of autograd; through the operator where a compiler or a mode watches, which asks no cache."""
+    layer, wants = RECIPES[recipe], torch.is_grad_enabled()
+    keeps, wants_dgrad = wants and w.requires_grad, wants and x.requires_grad and not requantizes
+    options = (main_grad, recipe, gradient_format, keeps, requantizes)
+    if _operators.is_watched(x, w, bias, ends, main_grad):
+        with torch.no_grad():
+            forward = forward_copy(w, layer, _operators.watched_copy_of)
+            dgrad = dgrad_copy(w, layer, forward, _operators.watched_copy_of) if wants_dgrad else (None, None)
+        y: torch.Tensor = torch.ops.tilewright.linear(x, w, bias, ends, *forward, *dgrad, *options)[0]
+        return y
+    cache = WeightCache() if cache is None else cache
+    forward = cache.forward(w, layer)
+    dgrad = cache.dgrad(w, layer, forward) if wants_dgrad else (None, None)
+    result: torch.Tensor = QuantizedLinear.apply(x, w, bias, ends, *forward, *dgrad, *options, cache)
+    return result
+
+
+def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, ...]) -> None:
+    """Saves X^T as fp8 with its scales where W wants a gradient, W's fp8 copy of dgrad where X does, or W, and ends."""
+    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, keeps, requantizes = inputs[:13]
+    wants_dgrad = ctx.needs_input_grad[0]
+    ctx.save_for_backward(
+        *(output[1:] if keeps else (None, None)),
+        *((w, None) if wants_dgrad and requantizes else dgrad if wants_dgrad else (None, None)),
+        ends,
+    )
+    # Not saved: others may write it between forward and backward, which autograd refuses of what it saves.
+    ctx.main_grad = main_grad
+    ctx.recipe, ctx.gradient_format, ctx.requantizes = recipe, gradient_format, requantizes
+    ctx.w_shape, ctx.w_dtype = w.shape, w.dtype
+    ctx.bias_dtype = None if bias is None else bias.dtype
+    ctx.cache = None
+    ctx.set_materialize_grads(False)
+
+
+def keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    keep(ctx, inputs, output)
+
+
+@once_differentiable
+def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
+    """Of each input of the operator."""
+    count = 13
+    if dy is None:
+        return (None,) * count
+    x_values, x_scales, *of_w, ends = ctx.saved_tensors
+    wanted = Wanted(*ctx.needs_input_grad[:3])
+    x = (x_values, x_scales) if wanted.w else None
+    w = _dgrad_of(ctx, *of_w) if wanted.x else None
+    main_grad = None if ctx.main_grad is None else ctx.main_grad.view(-1, *ctx.w_shape[-2:])
+    dx, dw, dbias = _operators.gradients(
+        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, wanted, ctx.w_dtype
+    )
+    if wanted.w:
+        # What Megatron's hooks look for where main_grad has it: a gradient that is there, and says nothing.
+        dw = torch.zeros((), dtype=ctx.w_dtype, device=dy.device).expand(ctx.w_shape) if dw is None else dw.view(ctx.w_shape)
+    if dbias is not None:
+        dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
+    return (dx, dw, dbias, *(None,) * (count - 3))
+
+
+def _dgrad_of(ctx: Any, values: torch.Tensor, scales: torch.Tensor | None) -> Pair:
+    if not ctx.requantizes:
+        assert scales is not None
+        return values, scales
+    layer = RECIPES[ctx.recipe]
+    if ctx.cache is None:
+        return dgrad_copy(values, layer, None, _operators.watched_copy_of)
+    copy: Pair = ctx.cache.dgrad(values, layer)
+    return copy
 
 
 class QuantizedLinear(torch.autograd.Function):
-    """Y = X W^T (+ bias) of [tokens, K] with W [N, K], or of the rows of each group with W [groups, N, K].
-
-    Saved for backward: X^T as fp8 with its scales (where W wants a gradient; X as forward has it where the recipe folds), W's fp8
-    copy of dgrad (where X does), ends.
-    """
+    """Eager calls, which hand backward the cache of W's copies too."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        x: torch.Tensor,
-        w: torch.Tensor,
-        bias: torch.Tensor | None,
-        ends: torch.Tensor | None,
-        recipe: LayerRecipe,
-        cache: WeightCache | None,
-        main_grad: torch.Tensor | None,
-    ) -> torch.Tensor:
-        x_wants, w_wants = ctx.needs_input_grad[:2]
-        copies = quantize_weights(w, recipe, x_wants) if cache is None else cache.copies(w, recipe, x_wants)
-        groups = _one_group(x) if ends is None else ends
-        rows, columns = quantize_tokens(
-            x.detach(), groups, rows=recipe.activations, columns=recipe.columns if w_wants and not recipe.folds else None
-        )
-        assert rows is not None
-        kept = rows if recipe.folds and w_wants else columns
-        y = _products.forward(rows, copies, ends, x.dtype)
-        if bias is not None:
-            y += bias.to(y.dtype) if ends is None else _bias_of_rows(bias, ends, y)
-        backward = copies.backward if x_wants else None
-        ctx.save_for_backward(*_tensors(kept), *_tensors(backward), ends, main_grad)
-        ctx.recipe, ctx.layout = recipe, copies.backward_layout
-        ctx.backward_recipe = None if backward is None else backward.recipe
-        ctx.dtypes, ctx.bias_shape = (x.dtype, w.dtype), None if bias is None else bias.shape
-        ctx.bias_dtype, ctx.w_shape = None if bias is None else bias.dtype, w.shape
+    def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]
+        x, _, bias, ends, values, scales = inputs[:6]
+        recipe, keeps = inputs[9], inputs[11]
+        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, keeps)
+        keep(ctx, inputs, (y, *(kept or (None, None))))
+        ctx.cache = inputs[-1]
         return y
 
     @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        x_values, x_scales, w_values, w_scales, ends, main_grad = ctx.saved_tensors
-        recipe: LayerRecipe = ctx.recipe
-        x_wants, w_wants, bias_wants = ctx.needs_input_grad[:3]
-        dx = dw = dbias = None
-        if bias_wants:
-            dbias = _bias_gradient(dy, ends, ctx.bias_shape).to(ctx.bias_dtype)
-        if x_wants or w_wants:
-            groups = _one_group(dy) if ends is None else ends
-            rows, columns = quantize_tokens(
-                dy.contiguous(),
-                groups,
-                rows=recipe.gradients if x_wants else None,
-                columns=recipe.columns if w_wants else None,
-                rows_feature_factors=w_scales if recipe.folds else None,
-                columns_token_factors=x_scales if recipe.folds else None,
-            )
-        if x_wants:
-            assert rows is not None
-            weights = Quantized(w_values, *((_FOLDED,) if recipe.folds else (ctx.backward_recipe, w_scales)))
-            dx = _products.dgrad(rows, WeightCopies(weights, weights, ctx.layout), ends, ctx.dtypes[0])
-        if w_wants:
-            assert columns is not None
-            tokens = dy.shape[0]
-            if recipe.folds:
-                x_columns, layout = Quantized(_products.aligned_rows(x_values, groups), _FOLDED), "nn"
-            else:
-                x_columns, layout = Quantized(x_values, recipe.columns, x_scales), "nt"
-            grouped = None if main_grad is None else main_grad.view(-1, *ctx.w_shape[-2:])
-            dw = _products.wgrad(
-                columns, x_columns, _products.aligned_ends(groups, tokens), ctx.dtypes[1], grouped, layout
-            ).view(ctx.w_shape)
-            if main_grad is not None:  # what Megatron's hooks look for: a gradient that is there, and says nothing
-                dw = torch.zeros((), dtype=ctx.dtypes[1], device=dy.device).expand(ctx.w_shape)
-        return dx, dw, dbias, None, None, None, None
+    def backward(ctx: Any, dy: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        return (*gradients(ctx, dy), None)
 
 
-def _one_group(x: torch.Tensor) -> torch.Tensor:
-    return torch.full((1,), x.shape[0], dtype=torch.int64, device=x.device)
-
-
-def _bias_of_rows(bias: torch.Tensor, ends: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """[tokens, N]: the bias of each token's group, 0 for tokens of none."""
-    with_none = torch.cat([bias, bias.new_zeros(1, bias.shape[1])]).to(y.dtype)
-    return with_none[_products.group_of_rows(ends, y.shape[0])]
-
-
-def _bias_gradient(dy: torch.Tensor, ends: torch.Tensor | None, shape: torch.Size) -> torch.Tensor:
-    """Sums over the tokens of each group, in f32, in the order of the tokens."""
-    if ends is None:
-        return dy.float().sum(0)
-    # A product with the groups' masks: index_add is not deterministic on a GPU.
-    groups = torch.arange(shape[0], device=dy.device).unsqueeze(1)
-    return (_products.group_of_rows(ends, dy.shape[0]).unsqueeze(0) == groups).float() @ dy.float()
+if _operators.AVAILABLE:
+    torch.library.register_autograd(
+        "tilewright::linear", gradients, setup_context=keep_of_operator, lib=_operators.LIBRARY
+    )

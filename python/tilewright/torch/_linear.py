@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from tilewright.torch import _checks
-from tilewright.torch._function import QuantizedLinear
+from tilewright.torch._function import differentiable_linear
+from tilewright.torch._recipes import GradientFormat
 from tilewright.torch._weights import WeightCache
 
 
@@ -15,9 +16,11 @@ def grouped_linear(
     ends: torch.Tensor,
     *,
     recipe: str = "1x128",
+    gradient_format: GradientFormat = "e4m3",
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
     cache: WeightCache | None = None,
+    requantize: bool = False,
 ) -> torch.Tensor:
     """Rows of X through the weights of their group: Y[i] = X[i] W[g]^T + bias[g] for ends[g - 1] <= i < ends[g].
 
@@ -26,10 +29,12 @@ def grouped_linear(
         w: [groups, N, K], master weights of float32 or bfloat16.
         ends: int32 or int64 [groups], the token at which each group ends; on a GPU they are never read on the host.
         recipe: row, tensor, 1x128 or fold (`RECIPES`).
-        bias: [groups, N].
+        gradient_format: of dY in dgrad and wgrad, e4m3 or e5m2.
+        bias: [groups, N] of float32 or bfloat16, added before the one rounding of Y.
         main_grad: float32 [groups, N, K]: dW is added to it, and the gradient that torch sees is zeros (Megatron's
             `main_grad`).
         cache: keeps the fp8 copies of w from call to call (`GroupedLinear` has one).
+        requantize: keep w itself for dgrad, not an fp8 copy, and quantise it again in backward: for FSDP, which frees w between.
 
     Returns:
         [tokens, N] in the dtype of x; tokens of no group are zeros. Results and gradients are deterministic.
@@ -37,16 +42,16 @@ def grouped_linear(
     Raises:
         ValueError: an argument is of no use here; the message names it and says what it must be.
     """
-    layer_recipe = _checks.layer_recipe(recipe)
+    _checks.check_recipe(recipe, gradient_format)
     _checks.check_weights(w, "groups, N, K")
     _checks.check_activations(x, w.shape[2])
     if x.dim() != 2:
         _checks.refuse("x", list(x.shape), f"[tokens, {w.shape[2]}]")
     _checks.check_devices(x, w)
     _checks.check_ends(ends, x, w.shape[0])
-    _checks.check_bias(bias, [w.shape[0], w.shape[1]])
+    _checks.check_bias(bias, w)
     _checks.check_main_grad(main_grad, w)
-    return QuantizedLinear.apply(x, w, bias, ends, layer_recipe, cache, main_grad)
+    return differentiable_linear(x, w, bias, ends, main_grad, recipe, gradient_format, requantize, cache)
 
 
 def linear(
@@ -54,17 +59,19 @@ def linear(
     w: torch.Tensor,
     *,
     recipe: str = "1x128",
+    gradient_format: GradientFormat = "e4m3",
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
     cache: WeightCache | None = None,
+    requantize: bool = False,
 ) -> torch.Tensor:
     """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad float32 [N, K]; the rest as `grouped_linear`."""
-    layer_recipe = _checks.layer_recipe(recipe)
+    _checks.check_recipe(recipe, gradient_format)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])
     _checks.check_devices(x, w)
-    _checks.check_bias(bias, [w.shape[0]])
+    _checks.check_bias(bias, w)
     _checks.check_main_grad(main_grad, w)
     rows = x.reshape(-1, w.shape[1])
-    y = QuantizedLinear.apply(rows, w, bias, None, layer_recipe, cache, main_grad)
+    y = differentiable_linear(rows, w, bias, None, main_grad, recipe, gradient_format, requantize, cache)
     return y.view(*x.shape[:-1], w.shape[0])

@@ -9,24 +9,42 @@ import torch
 
 from tilewright.torch import _checks
 from tilewright.torch._linear import grouped_linear, linear
+from tilewright.torch._recipes import GradientFormat
 from tilewright.torch._weights import WeightCache
 
 
 class _QuantizedModule(torch.nn.Module):
     """Weights, their fp8 copies, and the buffer that their gradient is added to, if the weight has one."""
 
+    weight: torch.nn.Parameter
+    bias: torch.nn.Parameter | None
+
     def __init__(
-        self, shape: tuple[int, ...], bias_shape: tuple[int, ...] | None, recipe: str, device: Any, dtype: torch.dtype
+        self,
+        shape: tuple[int, ...],
+        bias_shape: tuple[int, ...] | None,
+        recipe: str,
+        gradient_format: GradientFormat,
+        device: Any,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__()
-        _checks.layer_recipe(recipe)
-        self.recipe = recipe
+        _checks.check_recipe(recipe, gradient_format)
+        self.recipe, self.gradient_format = recipe, gradient_format
+        self._cache = WeightCache()
+        self._is_sharded = False
         self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-        self.bias = None
+        self.register_parameter("bias", None)
         if bias_shape is not None:
             self.bias = torch.nn.Parameter(torch.empty(bias_shape, device=device, dtype=dtype))
-        self._cache = WeightCache()
         self.reset_parameters()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """FSDP puts its shard and the whole weight here in turn, and writes into the latter without counting a version."""
+        if name == "weight":
+            self._cache.refresh()
+            self._is_sharded = self._is_sharded or _checks.is_shard(value)
+        super().__setattr__(name, value)
 
     def reset_parameters(self) -> None:
         """As torch.nn.Linear: uniform within 1 / sqrt(K)."""
@@ -41,10 +59,18 @@ class _QuantizedModule(torch.nn.Module):
 
     def _options(self) -> dict[str, Any]:
         main_grad = getattr(self.weight, "main_grad", None)
-        return {"recipe": self.recipe, "bias": self.bias, "main_grad": main_grad, "cache": self._cache}
+        return {
+            "recipe": self.recipe,
+            "gradient_format": self.gradient_format,
+            "bias": self.bias,
+            "main_grad": main_grad,
+            "cache": self._cache,
+            "requantize": self._is_sharded,
+        }
 
     def extra_repr(self) -> str:
-        return f"{list(self.weight.shape)}, recipe={self.recipe}, bias={self.bias is not None}"
+        gradients = "" if self.gradient_format == "e4m3" else f", gradient_format={self.gradient_format}"
+        return f"{list(self.weight.shape)}, recipe={self.recipe}{gradients}, bias={self.bias is not None}"
 
 
 class Linear(_QuantizedModule):
@@ -63,10 +89,12 @@ class Linear(_QuantizedModule):
         bias: bool = True,
         *,
         recipe: str = "1x128",
+        gradient_format: GradientFormat = "e4m3",
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__((out_features, in_features), (out_features,) if bias else None, recipe, device, dtype)
+        bias_shape = (out_features,) if bias else None
+        super().__init__((out_features, in_features), bias_shape, recipe, gradient_format, device, dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return linear(x, self.weight, **self._options())
@@ -89,11 +117,12 @@ class GroupedLinear(_QuantizedModule):
         bias: bool = False,
         *,
         recipe: str = "1x128",
+        gradient_format: GradientFormat = "e4m3",
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         shape = (groups, out_features, in_features)
-        super().__init__(shape, shape[:2] if bias else None, recipe, device, dtype)
+        super().__init__(shape, shape[:2] if bias else None, recipe, gradient_format, device, dtype)
 
     def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         return grouped_linear(x, self.weight, ends, **self._options())

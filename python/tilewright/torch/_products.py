@@ -7,7 +7,6 @@ import torch
 from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
 from tilewright._options import Layout
 from tilewright._quantize import Quantized
-from tilewright.torch._weights import WeightCopies
 
 ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
 
@@ -47,18 +46,22 @@ def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
     return torch.searchsorted(ends, torch.arange(tokens, device=ends.device, dtype=ends.dtype), right=True)
 
 
-def forward(x: Quantized, w: WeightCopies, ends: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
-    """Y [tokens, N] = X W^T."""
+def forward(
+    x: Quantized, w: Quantized, bias: torch.Tensor | None, ends: torch.Tensor | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """Y [tokens, N] = X W^T + bias, rounded once."""
     if ends is None:
-        return gemm(x, w.forward, out_dtype=OUTPUTS[dtype])
-    return grouped_gemm(x, w.forward, offsets=ends, out_dtype=OUTPUTS[dtype])
+        return gemm(x, w, bias=bias, out_dtype=OUTPUTS[dtype])
+    return grouped_gemm(x, w, offsets=ends, bias=bias, out_dtype=OUTPUTS[dtype])
 
 
-def dgrad(dy: Quantized, w: WeightCopies, ends: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+def dgrad(
+    dy: Quantized, w: Quantized, ends: torch.Tensor | None, dtype: torch.dtype, layout: Layout
+) -> torch.Tensor:
     """dX [tokens, K] = dY W."""
     if ends is None:
-        return gemm(dy, w.backward, out_dtype=OUTPUTS[dtype], layout=w.backward_layout)
-    return grouped_gemm(dy, w.backward, offsets=ends, out_dtype=OUTPUTS[dtype], layout=w.backward_layout)
+        return gemm(dy, w, out_dtype=OUTPUTS[dtype], layout=layout)
+    return grouped_gemm(dy, w, offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout)
 
 
 def wgrad(
@@ -76,3 +79,12 @@ def wgrad(
     if main_grad is not None:
         return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, layout=layout)
     return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout)
+
+
+def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
+    """[groups, N]: the sum over the tokens of each group, in f32, always in the same order."""
+    if ends is None:
+        return dy.float().sum(0, keepdim=True)
+    # A product with the groups' masks: index_add is not deterministic on a GPU.
+    groups = torch.arange(ends.shape[0], device=dy.device).unsqueeze(1)
+    return (group_of_rows(ends, dy.shape[0]).unsqueeze(0) == groups).float() @ dy.float()

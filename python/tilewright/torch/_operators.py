@@ -1,0 +1,165 @@
+"""The layers' work as operators of torch, torch.ops.tilewright.*, which torch.compile keeps whole: from torch 2.4 on.
+
+`linear` is differentiable (`_function` says how); `linear_gradients` adds to main_grad. What is not wanted is an empty tensor.
+Where nobody watches which operators run, calls go past them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tilewright._arrays import torch_dtype
+from tilewright.torch import _products
+from tilewright.torch._passes import Wanted, backward_pass, forward_pass
+from tilewright.torch._recipes import RECIPES
+from tilewright.torch._weights import Pair, copy_of
+
+AVAILABLE = hasattr(torch.library, "register_autograd")
+
+_LINEAR = (
+    "Tensor x, Tensor w, Tensor? bias, Tensor? ends, Tensor values, Tensor scales, Tensor? dgrad_values, Tensor? dgrad_scales, "
+    "Tensor? main_grad, str recipe, str gradient_format, bool keeps, bool requantizes"
+)
+_GRADIENTS = (
+    "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
+    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool[] wanted, ScalarType dtype"
+)
+_BLOCK = 128
+
+
+def is_watched(*given: Any) -> bool:
+    """Whether a compiler, a tracer, a dispatch mode or a subclass of tensors sees which operators run."""
+    if not AVAILABLE:
+        return False
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    return any(type(x) not in (torch.Tensor, torch.nn.Parameter, type(None)) for x in given)
+
+
+def watched_copy_of(w: torch.Tensor, side: str, transposed: bool) -> Pair:
+    values, scales = torch.ops.tilewright.linear_weights(w.detach(), side, transposed)
+    return values, scales
+
+
+def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
+    """`backward_pass`, through its operator where somebody watches."""
+    x, w, ends, main_grad, recipe, gradient_format, wanted, dtype = given
+    if not is_watched(dy):
+        return backward_pass(dy, *given)
+    nothing = (None, None)
+    made = torch.ops.tilewright.linear_gradients(
+        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, list(wanted), dtype
+    )
+    there = (wanted.x, wanted.w and main_grad is None, wanted.bias)
+    return tuple(tensor if is_there else None for tensor, is_there in zip(made, there))
+
+
+def _nothing(like: torch.Tensor) -> torch.Tensor:
+    return like.new_empty(0)
+
+
+def _pair(values: torch.Tensor | None, scales: torch.Tensor | None) -> Pair | None:
+    return None if values is None or scales is None else (values, scales)
+
+
+def _linear(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    ends: torch.Tensor | None,
+    values: torch.Tensor,
+    scales: torch.Tensor,
+    dgrad_values: torch.Tensor | None,
+    dgrad_scales: torch.Tensor | None,
+    main_grad: torch.Tensor | None,
+    recipe: str,
+    gradient_format: str,
+    keeps: bool,
+    requantizes: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    y, kept = forward_pass(x, (values, scales), bias, ends, recipe, keeps)
+    return (y, *(kept or (_nothing(x), _nothing(x))))
+
+
+def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[torch.Tensor, ...]:
+    recipe, keeps = RECIPES[given[5]], given[7]
+    y = x.new_empty(x.shape[0], w.shape[-2])
+    if not keeps:
+        return y, _nothing(x), _nothing(x)
+    if recipe.columns is None:
+        return (y, *_fake_quantized(x, recipe.activations, x.shape))
+    groups = 1 if ends is None else ends.shape[0]
+    columns = (x.shape[0] + (_products.ALIGNMENT - 1) * groups) // _products.ALIGNMENT * _products.ALIGNMENT
+    values, scales = _fake_quantized(x, recipe.columns, (x.shape[1], columns))
+    if recipe.columns in ("row", "tensor"):  # of each group
+        scales = scales.new_empty(groups, *((x.shape[1],) if recipe.columns == "row" else ()))
+    return y, values, scales
+
+
+def _fake_quantized(like: Any, side: str, shape: Any) -> Pair:
+    """What `quantize` and `quantize_tokens` return for [..., rows, k]."""
+    *groups, rows, k = shape
+    blocks = (k + _BLOCK - 1) // _BLOCK
+    scales = {
+        "tensor": groups or [1],
+        "row": [*groups, rows],
+        "1x128": [*groups, rows, blocks],
+        "128x128": [*groups, (rows + _BLOCK - 1) // _BLOCK, blocks],
+    }[side]
+    return like.new_empty(shape, dtype=torch_dtype("e4m3")), like.new_empty(scales, dtype=torch.float32)
+
+
+def _fake_copy_of(w: Any, side: str, transposed: bool) -> Pair:
+    *groups, n, k = w.shape
+    return _fake_quantized(w, side, [*groups, k, n] if transposed else w.shape)
+
+
+def _gradients(
+    dy: torch.Tensor,
+    x_values: torch.Tensor | None,
+    x_scales: torch.Tensor | None,
+    w_values: torch.Tensor | None,
+    w_scales: torch.Tensor | None,
+    ends: torch.Tensor | None,
+    main_grad: torch.Tensor | None,
+    recipe: str,
+    gradient_format: str,
+    wanted: list[bool],
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, ...]:
+    x, w = _pair(x_values, x_scales), _pair(w_values, w_scales)
+    made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, Wanted(*wanted), dtype)
+    return tuple(_nothing(dy) if tensor is None else tensor for tensor in made)
+
+
+def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
+    x_values, _, w_values, _, ends, main_grad, name, _, wanted, dtype = given
+    recipe, groups, n = RECIPES[name], 1 if ends is None else ends.shape[0], dy.shape[1]
+    dx = dw = dbias = _nothing(dy)
+    if wanted[0]:
+        dx = dy.new_empty(dy.shape[0], w_values.shape[-1 if recipe.dgrad_layout == "nn" else -2])
+    if wanted[1] and main_grad is None:
+        dw = dy.new_empty(groups, n, x_values.shape[1 if recipe.columns is None else 0], dtype=dtype)
+    else:
+        dw = _nothing(dy)
+    if wanted[2]:
+        dbias = dy.new_empty(groups, n, dtype=torch.float32)
+    return dx, dw, dbias
+
+
+def _define(library: Any, name: str, arguments: str, results: str, function: Any, fake: Any) -> None:
+    exact = [getattr(torch.Tag, tag) for tag in ("needs_exact_strides", "needs_fixed_stride_order") if hasattr(torch.Tag, tag)]
+    library.define(f"{name}({arguments}) -> ({results})", tags=exact[:1])
+    library.impl(name, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"tilewright::{name}", fake, lib=library)
+
+
+if AVAILABLE:
+    LIBRARY = torch.library.Library("tilewright", "FRAGMENT")
+    _define(
+        LIBRARY, "linear_weights", "Tensor w, str side, bool transposed", "Tensor, Tensor", copy_of, _fake_copy_of
+    )
+    _define(LIBRARY, "linear", _LINEAR, "Tensor, Tensor, Tensor", _linear, _fake_linear)
+    _define(LIBRARY, "linear_gradients", _GRADIENTS, "Tensor, Tensor, Tensor", _gradients, _fake_gradients)

@@ -1,0 +1,95 @@
+"""Forward and backward of a layer on tensors: what autograd and the operators of torch call. On a GPU the host reads nothing.
+
+What is not wanted is None.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from tilewright._quantize import Quantized
+from tilewright._quantize_tokens import quantize_tokens
+from tilewright.torch import _checks, _products
+from tilewright.torch._recipes import RECIPES, LayerRecipe, with_gradients
+from tilewright.torch._weights import Pair
+
+_FOLDED = "e4m3"  # what X and W are without scales
+
+
+class Wanted(NamedTuple):
+    """The gradients that backward is asked for."""
+
+    x: bool
+    w: bool
+    bias: bool
+
+
+def forward_pass(
+    x: torch.Tensor, w: Pair, bias: torch.Tensor | None, ends: torch.Tensor | None, recipe: str, keeps: bool
+) -> tuple[torch.Tensor, Pair | None]:
+    """Y, and with `keeps` what wgrad needs: X^T quantised along the tokens of each group, or X as forward has it, where it folds."""
+    _checks.check_memory("x", x)
+    _checks.check_memory("bias", bias)
+    if ends is not None:
+        _checks.check_values_of_ends(ends, x.shape[0])
+    layer = RECIPES[recipe]
+    rows, columns = quantize_tokens(
+        x.detach(), _groups(ends, x), rows=layer.activations, columns=layer.columns if keeps else None
+    )
+    assert rows is not None
+    weights = Quantized(w[0], layer.weights, w[1])
+    y = _products.forward(rows, weights, None if bias is None else bias.detach(), ends, x.dtype)
+    kept = rows if layer.folds and keeps else columns
+    return y, None if kept is None else (kept.values, kept.scales)
+
+
+def backward_pass(
+    dy: torch.Tensor,
+    x: Pair | None,
+    w: Pair | None,
+    ends: torch.Tensor | None,
+    main_grad: torch.Tensor | None,
+    recipe: str,
+    gradient_format: str,
+    wanted: Wanted,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """dX in the dtype of dY, dW [groups, N, K] of `dtype`, or None where it was added to main_grad, dbias [groups, N] of float32.
+
+    A dense layer is one group. x: what forward kept. w: of dgrad.
+    """
+    layer = with_gradients(RECIPES[recipe], gradient_format)
+    groups, dx, dw = _groups(ends, dy), None, None
+    if wanted.x or wanted.w:
+        _checks.check_memory("main_grad", main_grad)
+        rows, columns = quantize_tokens(
+            dy.contiguous(),
+            groups,
+            rows=layer.gradients if wanted.x else None,
+            columns=layer.gradient_columns if wanted.w else None,
+            rows_feature_factors=w[1] if layer.folds and w is not None else None,
+            columns_token_factors=x[1] if layer.folds and x is not None else None,
+        )
+        if rows is not None and w is not None:
+            side = layer.backward_weights or layer.weights
+            weights = Quantized(w[0], _FOLDED) if layer.folds else Quantized(w[0], side, w[1])
+            dx = _products.dgrad(rows, weights, ends, dy.dtype, layer.dgrad_layout)
+        if columns is not None and x is not None:
+            operand = _columns_of_x(x, groups, layer)
+            ends_of_columns = _products.aligned_ends(groups, dy.shape[0])
+            dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, layer.wgrad_layout)
+    return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
+
+
+def _columns_of_x(x: Pair, groups: torch.Tensor, layer: LayerRecipe) -> Quantized:
+    if layer.columns is None:
+        return Quantized(_products.aligned_rows(x[0], groups), _FOLDED)
+    return Quantized(x[0], layer.columns, x[1])
+
+
+def _groups(ends: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
+    if ends is not None:
+        return ends
+    return torch.full((1,), rows.shape[0], dtype=torch.int64, device=rows.device)

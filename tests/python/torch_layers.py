@@ -1,0 +1,41 @@
+"""Numbers, and what the layers of tilewright.torch compute in float64."""
+
+import numpy as np
+import torch
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def normal(*shape, seed=0, dtype=torch.float32, device="cpu"):
+    numbers = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return torch.tensor(numbers.tolist()).reshape(shape).to(dtype).to(device)
+
+
+def error(given, exact):
+    return float((given.double().cpu() - exact).norm() / max(float(exact.norm()), 1e-30))
+
+
+def exact_grouped(x, w, ends, dy):
+    """Y, dX and dW in float64."""
+    x, w, dy = x.detach().cpu().double(), w.detach().cpu().double(), dy.cpu().double()
+    y, dx, dw = torch.zeros(len(x), w.shape[1]).double(), torch.zeros_like(x), torch.zeros_like(w)
+    begin = 0
+    for group, end in enumerate(ends):
+        rows = slice(begin, end)
+        y[rows], dx[rows], dw[group] = x[rows] @ w[group].T, dy[rows] @ w[group], dy[rows].T @ x[rows]
+        begin = end
+    return y, dx, dw
+
+
+def step(module, x, dy, *ends, call=None):
+    """Y and every gradient of one call of a module, or of `call` in its place, each on its own."""
+    x = x.detach().clone().requires_grad_()
+    for parameter in module.parameters():
+        parameter.grad = None
+    y = (module if call is None else call)(x, *ends)
+    y.backward(dy)
+    return [y.detach(), x.grad, *(parameter.grad for parameter in module.parameters() if parameter.requires_grad)]
+
+
+def same(ours, theirs):
+    return len(ours) == len(theirs) and all(torch.equal(mine, other) for mine, other in zip(ours, theirs))
