@@ -70,10 +70,10 @@ TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
     EXPECT_EQ(launched.a.sizes[1], 300U);
     EXPECT_EQ(launched.arguments.sizes.kind, hopper::SizeKind::counts);
     const hopper::GroupValues values = hopper::GroupValues::unpacked(launched.arguments.a_last);
-    EXPECT_EQ(values.a, g.a.values);
-    EXPECT_EQ(values.b, g.b.values);
+    EXPECT_EQ(values.a.values, g.a.values);
+    EXPECT_EQ(values.b.values, g.b.values);
     EXPECT_EQ(values.columns, 10) << "the fewer of both sides";
-    EXPECT_TRUE(values.flat);
+    EXPECT_TRUE(values.a.flat && values.b.flat);
 }
 
 TEST(Maps, COfF32IsLoadedInTheBoxesThatDIsStoredIn) {
