@@ -90,9 +90,9 @@ TEST(PreparedLaunches, GroupsOfKOneAfterAnotherAreNotSoOnceCopied) {
     EXPECT_EQ(product.b.values, address(0x80000 + 256 * 512));
     const hopper::Tile tile = planner::chosen_tile(p, g, h200());
     const auto values = hopper::GroupValues::unpacked(test::lowered(product, tile, 132).arguments.a_last);
-    EXPECT_FALSE(values.flat);
-    EXPECT_EQ(values.a_stride, 512);
-    EXPECT_EQ(static_cast<const void*>(values.a), address(0x80000));
+    EXPECT_FALSE(values.any_flat());
+    EXPECT_EQ(values.a.stride, 512);
+    EXPECT_EQ(static_cast<const void*>(values.a.values), address(0x80000));
 }
 
 TEST(PreparedLaunches, WeightsAreJudgedThenPacked) {
