@@ -82,7 +82,7 @@ hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
     work.geometry.b.packed.windows = 0;
     work.preparation = {};
     const std::vector<hopper::Tile> tiles = choices(work, device);
-    if (!work.hinted) return best_of(priced(tiles, work, device), share_of_d(work)).tile;
+    if (!work.hinted) return best_of(priced(tiles, work, device), last_stores_count(work)).tile;
     const std::vector<double> each = regrets(tiles, work, device);
     return tiles[static_cast<std::size_t>(std::ranges::min_element(each) - each.begin())];
 }
@@ -116,13 +116,18 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 
 }  // namespace
 
-const PricedTile& best_of(const std::vector<PricedTile>& tiles, double share_of_d) {
+bool last_stores_count(const Workload& work) {
+    constexpr double large_share = 0.05;
+    return !work.adds_c && share_of_d(work) > large_share;
+}
+
+const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
     const auto time = [](const PricedTile& each) {
         return std::tuple(each.cost.seconds, k_slices(each.tile), each.tile.cluster.size, -each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
     const bool by_memory = fastest.cost.memory >= fastest.cost.compute;
-    if (by_memory && share_of_d <= large_share_of_d) return fastest;
+    if (by_memory && !last_stores_count) return fastest;
     const auto size = [&](const PricedTile& each) {
         const bool slower = each.cost.seconds > fastest.cost.seconds * no_difference;
         const std::int64_t elements = std::int64_t{each.tile.shape.m} * each.tile.shape.n;

@@ -23,13 +23,14 @@ struct PricedTile {
 /// 1.005 to 1.02 chooses better than 1 (docs/tried.md).
 inline constexpr double no_difference = 1.01;
 
-/// Above this share of D in the bytes of a call that memory bounds, the stores of its last tiles count (docs/tried.md).
-inline constexpr double large_share_of_d = 0.05;
+/// Whether the stores of the last tiles count where memory is the bound: D is much of the bytes. Not with C, for small
+/// tiles lose to others then (docs/tried.md).
+bool last_stores_count(const Workload& work);
 
 /// The cheapest. Where compute is the bound, tiles within `no_difference` of it count as equal, and the one with the
-/// fewest L2 bytes is taken, for the model does not know their energy. Where memory is, and D is more than
-/// large_share_of_d of its bytes, the smallest one is. Exact ties: no split, no cluster, more stages.
-const PricedTile& best_of(const std::vector<PricedTile>& tiles, double share_of_d);
+/// fewest L2 bytes is taken, for the model does not know their energy. Where memory is, and `last_stores_count`, the
+/// smallest one is. Exact ties: no split, no cluster, more stages.
+const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count);
 
 /// The plan that runs `tile` in the variant for this call, whether it is legal or not.
 Plan plan_of(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);

@@ -225,7 +225,7 @@ double compulsory_bytes(const Workload& work) {
            work.bias_bytes;
 }
 
-double share_of_d(const Workload& work) { return work.adds_c ? 0 : written_bytes(work) / compulsory_bytes(work); }
+double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }
 
 Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device, const Model& model) {
     const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};

@@ -12,7 +12,7 @@ Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescriptio
 /// Bytes that every implementation moves through HBM: operands, scales and C read once, D written once.
 double compulsory_bytes(const Workload& work);
 
-/// How much of them D is. 0 where C is read: small tiles lose to others then (docs/tried.md).
+/// How much of them D is.
 double share_of_d(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -105,9 +105,9 @@ TEST(Choice, NearTiesGoToFewerBytesWhereMemoryIsNotTheBound) {
     };
     std::vector<PricedTile> tiles{priced(64, 1.009, 8), priced(128, 1, 10), priced(192, 1.005, 9),
                                   priced(256, 1.02, 1)};
-    EXPECT_EQ(best_of(tiles, 1).tile.shape.m, 64);
+    EXPECT_EQ(best_of(tiles, true).tile.shape.m, 64);
     tiles[1].cost.memory = tiles[1].cost.compute;
-    EXPECT_EQ(best_of(tiles, large_share_of_d).tile.shape.m, 128);
+    EXPECT_EQ(best_of(tiles, false).tile.shape.m, 128);
 }
 
 TEST(Choice, NearTiesGoToTheSmallestTileWhereMemoryIsTheBoundAndDIsMuchOfIt) {
@@ -115,8 +115,8 @@ TEST(Choice, NearTiesGoToTheSmallestTileWhereMemoryIsTheBoundAndDIsMuchOfIt) {
         return PricedTile{.tile = {.shape = {.m = m}}, .cost = {.seconds = seconds, .memory = seconds}};
     };
     const std::vector<PricedTile> tiles{priced(256, 1), priced(128, 1.008), priced(192, 1.005), priced(64, 1.02)};
-    EXPECT_EQ(best_of(tiles, 2 * large_share_of_d).tile.shape.m, 128);
-    EXPECT_EQ(best_of(tiles, large_share_of_d).tile.shape.m, 256);
+    EXPECT_EQ(best_of(tiles, true).tile.shape.m, 128);
+    EXPECT_EQ(best_of(tiles, false).tile.shape.m, 256);
 }
 
 // 64x64 takes 492 us on an H200, 128x128 299.

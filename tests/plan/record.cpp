@@ -93,7 +93,7 @@ Verdict judge(const RecordedShape& shape, const Model& model) {
         if (ships(measured.tile)) add(measured.tile);
     }
     for (const hopper::Tile& tile : shape.unmeasured) add(tile);
-    const PricedTile& chosen = best_of(priced, share_of_d(shape.work));
+    const PricedTile& chosen = best_of(priced, last_stores_count(shape.work));
     return verdict_of(chosen.tile, chosen.cost.seconds, shape);
 }
 
