@@ -106,11 +106,12 @@ Unit unit_of(const CostInputs& inputs) {
     // do the same.
     const double slower = static_cast<double>(h200().fp8_products_per_clock) / device.fp8_products_per_clock;
     unit.tensor = over.k_blocks * per_block.tensor_clocks * slower * over.sharing;
-    unit.promotion = over.k_blocks * per_block.stall_clocks;
+    const double stall = per_block.stall_clocks + (over.sharing - 1) * per_block.issue_clocks;
+    unit.promotion = over.k_blocks * stall;
     unit.delivery = over.k_blocks * delivery_seconds(inputs);
     unit.epilogue = epilogue;
     if (tile.shape.warpgroups > 1) {  // warpgroups may drift apart by the ring
-        const double slack = (tile.stages - 1) * (per_block.tensor_clocks + per_block.stall_clocks);
+        const double slack = (tile.stages - 1) * (per_block.tensor_clocks + stall);
         unit.epilogue = std::min(epilogue, model.exposed_epilogue * epilogue + std::max(0.0, epilogue - slack));
     }
     unit.last_epilogue = epilogue - unit.epilogue;

@@ -63,15 +63,20 @@ double decode_stall(const hopper::Tile& tile) {
 }
 
 /// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236
-/// for NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, and what a warpgroup alone
-/// waits for shared memory, barriers and its own results. One H200, 2026-11-24, an earlier order of codes with 216 and
-/// 282 instructions: 1183, 1467 and 1633 clocks a k-block of 256 x 8, 48 and 64 with four warpgroups, NVFP4 1868 of
-/// 256x48: 1.23 clocks an instruction, and half of the tensor cores' time is hidden.
-double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
-    constexpr double waits = 180, mxfp4 = 186, nvfp4 = 236, clocks = 1.23, exposed = 0.5;
+/// for NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, those of other blocks too.
+/// One H200, 2026-11-24, an earlier order of codes with 216 and 282 instructions: 1183, 1467 and 1633 clocks a k-block
+/// of 256 x 8, 48 and 64 with four warpgroups, NVFP4 1868 of 256x48: 1.23 clocks an instruction, and half of the tensor
+/// cores' time is hidden.
+double bf16_decode_issue(const hopper::Tile& tile, double tensor) {
+    constexpr double mxfp4 = 186, nvfp4 = 236, clocks = 1.23, exposed = 0.5;
     const double each = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
-    const double issue = clocks * each * tile.shape.m / hopper::wgmma_m;
-    return waits / tile.shape.warpgroups + std::max(0.0, issue - exposed * tensor);
+    return std::max(0.0, clocks * each * tile.shape.m / hopper::wgmma_m - exposed * tensor);
+}
+
+/// And what a warpgroup alone waits for shared memory, barriers and its own results.
+double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
+    constexpr double waits = 180;
+    return waits / tile.shape.warpgroups + bf16_decode_issue(tile, tensor);
 }
 
 double stall_clocks(const hopper::Tile& tile, double tensor) {
@@ -90,6 +95,7 @@ double stall_clocks(const hopper::Tile& tile, double tensor) {
 Loop loop(const hopper::Tile& tile, const Model& model) {
     const double tensor = tensor_clocks(tile);
     Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
+    if (has_packed_weights(tile) && multiplies_bf16(tile)) result.issue_clocks = bf16_decode_issue(tile, tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock at which each loop ran under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy,

@@ -9,6 +9,7 @@ namespace tilewright::planner {
 struct Loop {
     double tensor_clocks = 0;  // the tensor cores multiply
     double stall_clocks = 0;   // they wait for barriers, promotion and scales
+    double issue_clocks = 0;   // of it: instructions that blocks on one SM issue in turn, where this was measured
     double energy = 1;         // of one tensor clock with what belongs to it, over that of an unpromoted fp8 loop
 };
 

@@ -9,7 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "plan/choose.h"
+#include "plan/cost.h"
+#include "plan/problems.h"
 #include "plan/record_problems.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::planner {
 namespace {
@@ -60,6 +64,47 @@ TEST(Predictions, AreNearTheMeasuredTimesOfOurKernels) {
     // Callers say 1.2 times the rows that there are: 8 groups of 100 that are planned for 120 take one tile, not one or
     // two.
     expect_within(all.at("m_grouped_masked"), {0.80, 1.45, 0.90, 1.15, 20});
+}
+
+Workload packed_for_bf16(const char* recipe, std::int64_t m, std::int64_t n, std::int64_t k) {
+    ProblemSizes sizes = dense(m, n, k);
+    sizes.recipe = recipe_named(recipe);
+    return describe(with_packed_shape(problem_of(sizes), 0));
+}
+
+/// One H200, 2026-11-24 (docs/tried.md and h200_fp4.jsonl). Two blocks of 64x16 are on an SM, one of the others.
+TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
+    struct Measured {
+        const char* recipe;
+        std::int64_t m;
+        const char* tile;
+        double microseconds;
+    };
+    const Measured rows[]{{"bf16:mxfp4", 1, "64x16x128 stages=10 warpgroups=1 swap split=4", 27.4},
+                          {"bf16:mxfp4", 16, "64x16x128 stages=10 warpgroups=1 swap split=4", 28.0},
+                          {"bf16:mxfp4", 1, "256x16x128 stages=9 warpgroups=4 swap split=4", 22.7},
+                          {"bf16:mxfp4", 16, "256x16x128 stages=9 warpgroups=4 swap split=4", 22.9},
+                          {"bf16:mxfp4", 32, "256x32x128 stages=7 warpgroups=4 swap split=4", 25.3},
+                          {"bf16:nvfp4", 1, "64x16x128 stages=10 warpgroups=1 swap split=4", 31.7},
+                          {"bf16:nvfp4", 16, "64x16x128 stages=10 warpgroups=1 swap split=4", 32.5},
+                          {"bf16:nvfp4", 32, "256x32x128 stages=7 warpgroups=4 swap split=4", 30.6}};
+    for (const Measured& row : rows) {
+        const Workload work = packed_for_bf16(row.recipe, row.m, 7168, 16384);
+        const hopper::Tile tile = device_tile(parse_tile(row.tile).value(), family_tile(work));
+        const double ratio = cost(tile, work, h200()).seconds * 1e6 / row.microseconds;
+        EXPECT_NEAR(ratio, 1, 0.1) << work.key << ": " << row.tile;
+    }
+}
+
+/// Without tuned rows: 256 rows a block where 64 would need two blocks on an SM, 64 where there is room for all of
+/// them.
+TEST(Predictions, ChooseAmongPackedTilesForBf16) {
+    const auto chosen = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+        return choose(packed_for_bf16("bf16:mxfp4", m, n, k), h200(), {}).shape.m;
+    };
+    EXPECT_EQ(chosen(1, 7168, 16384), 256);
+    EXPECT_EQ(chosen(16, 7168, 16384), 256);
+    EXPECT_EQ(chosen(4, 1024, 4096), 64);
 }
 
 }  // namespace
