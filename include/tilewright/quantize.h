@@ -58,8 +58,8 @@ Dims scale_shape(Granularity granularity, const Dims& shape);
 /// the shape of `source` in any strides (a transposed view stores the other layout) and must not share memory with it.
 /// Groups are quantised each on its own; a tensor scale of shape [1] is shared by all.
 ///
-/// Tensors of a CUDA device (all of the same): fp8 with tensor, row, 1x128 or 128x128 scales, without `deep_gemm`. The
-/// kernels run on `how.stream`, can be captured, and return the CPU's bits. Throws Error with every finding.
+/// Tensors of a CUDA device (all of the same): everything with scales, without `deep_gemm`. The kernels run on
+/// `how.stream`, can be captured, and return the CPU's bits. Throws Error with every finding.
 void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out,
               const ConversionOptions& how = {});
 

@@ -88,8 +88,8 @@ def quantize(
             largest values of a block.
         deep_gemm: DeepGEMM's casts: amax floored at 1e-4, s = amax / 448, values encode(x * (1 / s)).
         threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call.
-        stream: of a GPU, which quantises to fp8 with tensor, row, 1x128 and 128x128 scales; None: the one that torch
-            works on.
+        stream: of a GPU, which quantises by every recipe with scales, but not by deep_gemm's rules; None: the one that
+            torch works on.
 
     Returns:
         New arrays in a `Quantized`: of torch for a torch tensor, else of numpy with dtypes of ml_dtypes (codes as uint8

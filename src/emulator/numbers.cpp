@@ -29,6 +29,12 @@ u32 code(const formats::Fields& fields, float value) {
 }
 u32 pack(const formats::Fields& fields, float low, float high) { return code(fields, low) | code(fields, high) << 8; }
 
+u32 truncated_f16(float value) {
+    const u32 nearest = formats::encode(formats::f16_fields, value, formats::Overflow::saturate);
+    const bool is_above = std::fabs(formats::decode(formats::f16_fields, nearest)) > std::fabs(value);
+    return std::isfinite(value) ? nearest - (is_above ? 1 : 0) : 1;
+}
+
 u32 f16_pair(const formats::Fields& fields, u32 codes) {
     const auto half = [&](u32 one) { return u32{hopper::to_f16(formats::decode(fields, one))}; };
     return half(codes & 255) | half(codes >> 8 & 255) << 16;
@@ -50,10 +56,15 @@ u32 larger_halves(u32 a, u32 b) {
     constexpr u32 low = 0xFFFF;
     return std::max(a & low, b & low) | std::max(a & ~low, b & ~low);
 }
+u32 smaller_halves(u32 a, u32 b) {
+    constexpr u32 low = 0xFFFF;
+    return std::min(a & low, b & low) | std::min(a & ~low, b & ~low);
+}
 float from_lane(float value, int lane) { return std::bit_cast<float>(from_lane(std::bit_cast<int>(value), lane)); }
 
 u32 pack_e4m3(float low, float high) { return pack(formats::e4m3_fields, low, high); }
 u32 pack_e5m2(float low, float high) { return pack(formats::e5m2_fields, low, high); }
+u32 truncate_f16(float low, float high) { return truncated_f16(low) | truncated_f16(high) << 16; }
 u32 f16_from_e4m3(u32 codes) { return f16_pair(formats::e4m3_fields, codes); }
 u32 f16_from_e5m2(u32 codes) { return f16_pair(formats::e5m2_fields, codes); }
 

@@ -22,6 +22,7 @@ constexpr const char* type_name(hopper::Variant) { return "Variant"; }
 constexpr const char* type_name(hopper::Number) { return "Number"; }
 constexpr const char* type_name(hopper::Formula) { return "Formula"; }
 constexpr const char* type_name(hopper::ScaledBy) { return "ScaledBy"; }
+constexpr const char* type_name(hopper::BlockFormat) { return "BlockFormat"; }
 
 /// Enumerators by value: their order is part of the headers that every compiled kernel's key covers.
 class Initializers {

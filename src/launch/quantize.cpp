@@ -5,6 +5,8 @@
 
 #include "base/math.h"
 #include "formats/matrix_view.h"
+#include "launch/quantize_blocks.h"
+#include "launch/quantize_views.h"
 
 namespace tilewright::launch {
 namespace {
@@ -13,29 +15,10 @@ using namespace hopper;
 using formats::matrix_view;
 using formats::MatrixView;
 
-constexpr std::int64_t vector_bytes = 16;
-
-bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0; }
-
-bool is_aligned(const SourceMatrix& matrix, std::int64_t bytes) {
-    return is_aligned(matrix.data) && matrix.feature_stride == 1 && matrix.token_stride * bytes % vector_bytes == 0 &&
-           matrix.group_stride * bytes % vector_bytes == 0;
-}
-
-bool is_aligned(const CopyArguments& to, bool transposed) {
+bool takes_vectors(const CopyArguments& to, bool transposed) {
     const i64 adjacent = transposed ? to.token_stride : to.feature_stride;
     const i64 other = transposed ? to.feature_stride : to.token_stride;
     return is_aligned(to.codes) && adjacent == 1 && other % vector_bytes == 0 && to.group_stride % vector_bytes == 0;
-}
-
-Number number(Format format) {
-    return format == Format::f32 ? Number::f32 : format == Format::bf16 ? Number::bf16 : Number::f16;
-}
-
-/// The last strides of a tensor, which may have fewer dimensions than are asked for.
-std::int64_t stride(const Tensor& tensor, int from_last) {
-    const int dim = tensor.shape.rank() - 1 - from_last;
-    return dim >= 0 && tensor.shape[dim] > 1 ? tensor.strides[dim] : 0;
 }
 
 /// An operand as it is in the matrix of tokens and features.
@@ -139,7 +122,7 @@ std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilde
     std::vector<QuantizeLaunch> after;
     for (const CopyBuilder& copy : copies) {
         call.kernel.quantizer.vectors =
-            call.kernel.quantizer.vectors && is_aligned(copy.arguments, copy.spec.transposed);
+            call.kernel.quantizer.vectors && takes_vectors(copy.arguments, copy.spec.transposed);
         if (!is_measured(copy.spec)) continue;
         QuantizeLaunch step{.scales = copy.measured(arguments.tokens, arguments.features)};
         const std::int64_t count = std::int64_t{step.scales.groups} * step.scales.tokens * step.scales.features;
@@ -165,13 +148,6 @@ std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilde
     all.push_back(call);
     std::erase_if(all, [](const QuantizeLaunch& launch) { return launch.blocks == 0; });
     return all;
-}
-
-SourceMatrix source_matrix(const MatrixView& view) {
-    return {.data = view.data,
-            .group_stride = view.group_stride,
-            .token_stride = view.row_stride,
-            .feature_stride = view.column_stride};
 }
 
 }  // namespace
@@ -217,6 +193,7 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
 }
 
 std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool round_up) {
+    if (has_short_blocks(out.granularity)) return lower_short_blocks(source, out, round_up);
     QuantizeLaunch call;
     QuantizeArguments& arguments = call.arguments;
     MatrixView x = matrix_view(source);
@@ -257,7 +234,7 @@ std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tenso
                                  .stores_ue8m0 = to.spec.ue8m0,
                                  .squares = to.spec.scaled == ScaledBy::square,
                                  .grouped = ends.given(),
-                                 .vectors = is_aligned(arguments.codes, 1) && is_aligned(arguments.to, true) &&
+                                 .vectors = is_aligned(arguments.codes, 1) && takes_vectors(arguments.to, true) &&
                                             codes.columns % lane_features == 0};
     call.blocks = count_blocks(arguments.grid, ends.given());
     if (call.blocks == 0) return {};
@@ -277,11 +254,9 @@ std::string unserved(const Tensor& x, std::int64_t columns) {
 
 std::string unserved(const Tensor& source, const QuantizeOptions& options) {
     const Granularity granularity = options.recipe.granularity;
-    const bool known = granularity == Granularity::tensor || granularity == Granularity::row ||
-                       granularity == Granularity::block_1x128 || granularity == Granularity::block_128x128;
-    if (!known || !is_fp8(options.recipe.values)) return "fp8 with tensor, row, 1x128 or 128x128 scales";
+    if (granularity == Granularity::none) return "values with scales";
     if (options.deep_gemm) return "scales without DeepGEMM's rules";
-    return unserved(source, std::int64_t{0});
+    return has_short_blocks(granularity) ? unserved_short_blocks(source) : unserved(source, std::int64_t{0});
 }
 
 }  // namespace tilewright::launch

@@ -19,7 +19,9 @@ enum class QuantizeStep : std::uint8_t {
     finish_scales,
     quantize,
     transpose_codes,
-    decode_codes
+    decode_codes,
+    quantize_blocks,
+    finish_tensor_scales
 };
 
 /// What names a kernel.
@@ -29,6 +31,7 @@ struct QuantizeKernel {
     hopper::CopySpec copy{};        // of clear_scales and finish_scales
     hopper::TransposeSpec transposition{};
     hopper::DecodeSpec decoding{};
+    hopper::BlockSpec blocks{};  // of quantize_blocks and finish_tensor_scales
 
     bool operator==(const QuantizeKernel&) const = default;
 };
@@ -36,9 +39,10 @@ struct QuantizeKernel {
 struct QuantizeLaunch {
     QuantizeKernel kernel{};
     hopper::QuantizeArguments arguments{};  // of measure and quantize
-    hopper::MeasuredScales scales{};        // of clear_scales and finish_scales
+    hopper::MeasuredScales scales{};        // of clear_scales, finish_scales and finish_tensor_scales
     hopper::TransposeArguments transposition{};
     hopper::DecodeArguments decoding{};
+    hopper::BlockArguments short_blocks{};
     int blocks = 0;
 };
 
@@ -52,8 +56,8 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
 /// For calls in which `check_transpose_codes` finds nothing.
 std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns);
 
-/// Whether kernels serve the call: fp8 with scales that they find, and no more elements than their indices count. What
-/// they do not serve in words; nothing otherwise.
+/// Whether kernels serve the call: values with scales that they find, and no more elements than their indices count.
+/// What they do not serve in words; nothing otherwise.
 std::string unserved(const Tensor& source, const QuantizeOptions& options);
 std::string unserved(const Tensor& x, std::int64_t columns);
 
@@ -62,7 +66,7 @@ std::string kernel_expression(const QuantizeKernel& kernel);
 int shared_bytes(const QuantizeKernel& kernel);
 /// What the kernel pack holds, so that the quantisers of common calls wait for no compiler: e4m3 from bf16, aligned.
 std::vector<QuantizeKernel> shipped_quantizers();
-/// Takes QuantizeArguments; those of scales take MeasuredScales, transpose_codes and decode_codes each its own.
+/// Takes QuantizeArguments; those of scales take MeasuredScales, all others each its own.
 constexpr bool reads_tiles(const QuantizeKernel& kernel) {
     return kernel.step == QuantizeStep::measure || kernel.step == QuantizeStep::quantize;
 }
@@ -70,6 +74,7 @@ constexpr bool reads_tiles(const QuantizeKernel& kernel) {
 /// The program that these expressions are instantiations of.
 inline constexpr const char* quantize_source =
     "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n"
-    "#include \"hopper/quantize/decode.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+    "#include \"hopper/quantize/decode.h\"\n#include \"hopper/quantize/short_blocks.h\"\n"
+    "#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

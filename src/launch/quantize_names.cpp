@@ -66,6 +66,12 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
         visit_fields(kernel.decoding, all);
         return room + "decode_codes<" + room + "DecodeSpec{" + all.text() + "}>";
     }
+    if (kernel.step == QuantizeStep::quantize_blocks || kernel.step == QuantizeStep::finish_tensor_scales) {
+        visit_fields(kernel.blocks, all);
+        const bool finishes = kernel.step == QuantizeStep::finish_tensor_scales;
+        return room + (finishes ? "finish_tensor_scales" : "quantize_blocks") + "<" + room + "BlockSpec{" + all.text() +
+               "}>";
+    }
     all.field("scaled", kernel.copy.scaled);
     all.field("storage", kernel.copy.storage);
     all.field("powers", kernel.copy.powers);

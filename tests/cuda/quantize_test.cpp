@@ -53,11 +53,27 @@ TEST(QuantizeLaunches, WhatNoKernelServesIsNamedBeforeAnythingRuns) {
     EXPECT_NE(
         message(x, {.recipe = row, .deep_gemm = true}, by_row(0)).find("scales without DeepGEMM's rules on a GPU"),
         std::string::npos);
-    const Operand mx{
-        gpu_tensor(Format::e4m3, {256, 512}, 0), Granularity::block_1x32, gpu_tensor(Format::ue8m0, {256, 16}, 0), {}};
-    EXPECT_NE(message(x, {.recipe = {Format::e4m3, Granularity::block_1x32, Format::ue8m0}}, mx)
-                  .find("fp8 with tensor, row, 1x128 or 128x128 scales on a GPU"),
+    const Operand scaleless{gpu_tensor(Format::e4m3, {256, 512}, 0), Granularity::none, {}, {}};
+    EXPECT_NE(message(x, {.recipe = {Format::e4m3, Granularity::none}}, scaleless).find("values with scales on a GPU"),
               std::string::npos);
+}
+
+TEST(QuantizeLaunches, Nvfp4IsMeasuredBeforeAndMxfp8IsOneLaunch) {
+    const Tensor x = gpu_tensor(Format::bf16, {300, 1040}, 0);
+    const Operand mxfp8{
+        gpu_tensor(Format::e4m3, {300, 1040}, 0), Granularity::block_1x32, gpu_tensor(Format::ue8m0, {300, 33}, 0), {}};
+    const auto one = launch::lower(x, mxfp8, false);
+    ASSERT_EQ(one.size(), 1U);
+    EXPECT_EQ(one[0].kernel.step, launch::QuantizeStep::quantize_blocks);
+    EXPECT_TRUE(one[0].kernel.blocks.vectors);
+    EXPECT_EQ(one[0].blocks, 10 * 3) << "tiles of 32 x 512";
+    const Operand nvfp4{gpu_tensor(Format::e2m1, {300, 1040}, 0), Granularity::block_1x16,
+                        gpu_tensor(Format::ue4m3, {300, 65}, 0), gpu_tensor(Format::f32, {1}, 0)};
+    const auto four = launch::lower(x, nvfp4, false);
+    ASSERT_EQ(four.size(), 4U);
+    EXPECT_EQ(four[1].kernel.step, launch::QuantizeStep::measure);
+    EXPECT_EQ(four[1].blocks, 3 * 9) << "tiles of 128 x 128";
+    EXPECT_EQ(four[3].short_blocks.tensor_scales.data, nvfp4.tensor_scale.data);
 }
 
 /// The kernels of these launches that no pack holds, by name.

@@ -3,6 +3,7 @@
 #include "emulator/emulator.h"
 #include "hopper/quantize/decode.h"
 #include "hopper/quantize/quantize.h"
+#include "hopper/quantize/short_blocks.h"
 #include "hopper/quantize/transpose.h"
 #include "launch/preparation.h"
 
@@ -67,6 +68,52 @@ void add_decoding(Kernels& kernels) {
         [](const QuantizeLaunch& launch) { decode_codes<spec>(launch.decoding); };
 }
 
+template <BlockSpec spec>
+void add_blocks(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::quantize_blocks, .blocks = spec})] =
+        [](const QuantizeLaunch& launch) { quantize_blocks<spec>(launch.short_blocks); };
+}
+
+template <BlockFormat format, Number source>
+void add_blocks_from(Kernels& kernels) {
+    add_blocks<BlockSpec{.source = source, .format = format}>(kernels);
+    add_blocks<BlockSpec{.source = source, .format = format, .vectors = false}>(kernels);
+    add_blocks<BlockSpec{.source = source, .format = format, .round_up = true}>(kernels);
+}
+
+template <BlockFormat format>
+void add_blocks_of(Kernels& kernels) {
+    add_blocks_from<format, Number::bf16>(kernels);
+    add_blocks_from<format, Number::f32>(kernels);
+    add_blocks_from<format, Number::f16>(kernels);
+}
+
+template <Number source>
+void add_measured_tensors(Kernels& kernels) {
+    add_measure<Quantizer{.source = source, .rows = scaled_by(ScaledBy::all)}>(kernels);
+    add_measure<Quantizer{.source = source, .vectors = false, .rows = scaled_by(ScaledBy::all)}>(kernels);
+}
+
+template <bool round_up>
+void add_tensor_scales(Kernels& kernels) {
+    constexpr BlockSpec spec{.round_up = round_up};
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::finish_tensor_scales, .blocks = spec})] =
+        [](const QuantizeLaunch& launch) { finish_tensor_scales<spec>(launch.scales); };
+}
+
+/// Those of MXFP8, MXFP4 and NVFP4.
+void add_short_blocks(Kernels& all) {
+    add_blocks_of<BlockFormat::mxfp8_e4m3>(all);
+    add_blocks_of<BlockFormat::mxfp8_e5m2>(all);
+    add_blocks_of<BlockFormat::mxfp4>(all);
+    add_blocks_of<BlockFormat::nvfp4>(all);
+    add_measured_tensors<Number::bf16>(all);
+    add_measured_tensors<Number::f32>(all);
+    add_measured_tensors<Number::f16>(all);
+    add_tensor_scales<false>(all);
+    add_tensor_scales<true>(all);
+}
+
 /// quantize of a matrix.
 void add_matrices(Kernels& all) {
     add<Quantizer{.rows = token_blocks}>(all);
@@ -118,6 +165,7 @@ const Kernels& quantize_kernels() {
         Kernels kernels;
         add_matrices(kernels);
         add_tokens(kernels);
+        add_short_blocks(kernels);
         add_transpose<TransposeSpec{.ue8m0 = true, .stores_ue8m0 = true, .grouped = true}>(kernels);
         add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
         add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace tilewright::tests {
 namespace {
 
@@ -17,19 +19,11 @@ constexpr CopySpec columns{.scaled = ScaledBy::feature_block, .transposed = true
 constexpr CopySpec token{.scaled = ScaledBy::token, .feature_factors = true};
 constexpr CopySpec feature{.scaled = ScaledBy::feature, .transposed = true, .token_factors = true};
 
-TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
+void expect_no_spills(const std::vector<QuantizeKernel>& kernels) {
     if (TILEWRIGHT_KERNEL_STEP > 1) GTEST_SKIP() << "NVRTC is the same under sanitizers";
     const cuda::OpenLibrary found(cuda::nvrtc_candidates());
     if (!found.is_open()) GTEST_SKIP() << "NVRTC was not found";
     const cuda::Compiler compiler(cuda::nvrtc_candidates());
-    const QuantizeKernel kernels[]{
-        {.quantizer = {.source = Number::f32, .grouped = true, .rows = rows, .columns = columns}},
-        {.quantizer = {.formula = Formula::swiglu_gradient, .grouped = true, .rows = rows, .columns = columns}},
-        {.step = QuantizeStep::measure, .quantizer = {.grouped = true, .rows = token, .columns = feature}},
-        {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
-        {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},
-        {.step = QuantizeStep::decode_codes},
-        {.step = QuantizeStep::decode_codes, .decoding = {.to_bf16 = false, .vectors = false}}};
     for (const QuantizeKernel& kernel : kernels) {
         const std::string expression = launch::kernel_expression(kernel);
         const cuda::Compilation compiled =
@@ -38,6 +32,31 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
             ADD_FAILURE() << expression << ": " << objection;
         }
     }
+}
+
+TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
+    expect_no_spills(
+        {{.quantizer = {.source = Number::f32, .grouped = true, .rows = rows, .columns = columns}},
+         {.quantizer = {.formula = Formula::swiglu_gradient, .grouped = true, .rows = rows, .columns = columns}},
+         {.step = QuantizeStep::measure, .quantizer = {.grouped = true, .rows = token, .columns = feature}},
+         {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
+         {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},
+         {.step = QuantizeStep::decode_codes},
+         {.step = QuantizeStep::decode_codes, .decoding = {.to_bf16 = false, .vectors = false}}});
+}
+
+TEST(QuantizeNvrtc, KernelsOfShortBlocksDoNotSpill) {
+    std::vector<QuantizeKernel> kernels{{.step = QuantizeStep::finish_tensor_scales}};
+    for (const BlockFormat format :
+         {BlockFormat::mxfp8_e4m3, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4, BlockFormat::nvfp4}) {
+        for (const Number source : {Number::bf16, Number::f32}) {
+            for (const bool vectors : {true, false}) {
+                kernels.push_back({.step = QuantizeStep::quantize_blocks,
+                                   .blocks = {.source = source, .format = format, .vectors = vectors}});
+            }
+        }
+    }
+    expect_no_spills(kernels);
 }
 
 }  // namespace

@@ -11,12 +11,15 @@ float larger(float a, float b);
 float magnitude(float value);
 /// The larger of each two halves of 16 bits, as integers without sign.
 u32 larger_halves(u32 a, u32 b);
+u32 smaller_halves(u32 a, u32 b);
 float from_lane(float value, int lane);
 
 /// Two finite numbers to codes, `low` in the low byte: to nearest even, beyond the largest the largest. What becomes of
 /// infinity and NaN is not relied on.
 u32 pack_e4m3(float low, float high);
 u32 pack_e5m2(float low, float high);
+/// Two finite numbers to f16, towards zero.
+u32 truncate_f16(float low, float high);
 /// Two codes to f16, exactly; NaN stays NaN.
 u32 f16_from_e4m3(u32 codes);
 u32 f16_from_e5m2(u32 codes);

@@ -31,6 +31,11 @@ TILEWRIGHT_DEVICE u32 larger_halves(u32 a, u32 b) {
     asm("max.u16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
     return result;
 }
+TILEWRIGHT_DEVICE u32 smaller_halves(u32 a, u32 b) {
+    u32 result;
+    asm("min.u16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
 TILEWRIGHT_DEVICE float from_lane(float value, int lane) { return __shfl_sync(~0U, value, lane); }
 
 TILEWRIGHT_DEVICE u32 pack_e4m3(float low, float high) {
@@ -42,6 +47,11 @@ TILEWRIGHT_DEVICE u32 pack_e5m2(float low, float high) {
     u16 codes;
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
     return codes;
+}
+TILEWRIGHT_DEVICE u32 truncate_f16(float low, float high) {
+    u32 pair;
+    asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
 }
 TILEWRIGHT_DEVICE u32 f16_from_e4m3(u32 codes) {
     u32 pair;

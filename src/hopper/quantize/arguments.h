@@ -66,6 +66,14 @@ struct TransposeArguments {
     QuantizeArguments grid{};  // groups, tokens and features; no matrices
 };
 
+/// Matrices whose blocks are short (short_blocks.h), rows being tokens and k the features. Strides of e2m1 count codes.
+struct BlockArguments {
+    QuantizeArguments grid{};  // x, the matrices and `rows`, the operand
+    int row_tiles = 0;         // of a matrix
+    ScaleMatrix tensor_scales{};
+    bool pairs_of_rows = false;  // share a byte of e2m1; otherwise those of k do
+};
+
 /// FP4 codes that are decoded (decode.h). Strides count codes, scales and results.
 struct DecodeArguments {
     const u8* codes = nullptr;

@@ -71,6 +71,23 @@ struct DecodeSpec {
     constexpr bool operator==(const DecodeSpec&) const = default;
 };
 
+/// Operands whose scales are shared by 32 or 16 elements of k (short_blocks.h).
+enum class BlockFormat : unsigned char { mxfp8_e4m3, mxfp8_e5m2, mxfp4, nvfp4 };
+
+struct BlockSpec {
+    Number source = Number::bf16;
+    BlockFormat format = BlockFormat::mxfp8_e4m3;
+    bool round_up = false;
+    bool vectors = true;  // 16 elements at a time, adjacent along k; otherwise element by element in any strides
+
+    constexpr bool operator==(const BlockSpec&) const = default;
+};
+
+constexpr bool is_fp4(const BlockSpec& spec) {
+    return spec.format == BlockFormat::mxfp4 || spec.format == BlockFormat::nvfp4;
+}
+constexpr int block_length(BlockFormat format) { return format == BlockFormat::nvfp4 ? 16 : 32; }
+
 constexpr bool is_written(const CopySpec& copy) { return copy.scaled != ScaledBy::none; }
 /// Scales that need a look at more than a tile: found before, by separate kernels.
 constexpr bool is_measured(const CopySpec& copy) {
@@ -104,6 +121,12 @@ inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads
 inline constexpr int pack_run_tiles = 8;                              // that a block packs one after another
 inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;  // PackShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
+inline constexpr int short_tile_k = warp_threads * lane_features;                       // of a row, by a warp
+/// Rows of a warp, whose loads are under way at once: of f32 half as many take as many registers.
+constexpr int short_rows(Number source) { return source == Number::f32 ? 2 : 4; }
+/// Blocks of theirs that share an SM; addresses of single elements take more registers.
+constexpr int blocks_per_sm(const BlockSpec& spec) { return spec.vectors ? 4 : 2; }
+constexpr int short_tile_rows(Number source) { return quantize_warps * short_rows(source); }
 /// Blocks that share an SM, as far as registers go.
 constexpr int blocks_per_sm(const Quantizer& q) {
     const bool one = !is_written(q.rows) || !is_written(q.columns);
@@ -157,6 +180,14 @@ constexpr void visit_fields(const TransposeSpec& spec, Visitor& visit) {
 template <class Visitor>
 constexpr void visit_fields(const DecodeSpec& spec, Visitor& visit) {
     visit.field("to_bf16", spec.to_bf16);
+    visit.field("vectors", spec.vectors);
+}
+
+template <class Visitor>
+constexpr void visit_fields(const BlockSpec& spec, Visitor& visit) {
+    visit.field("source", spec.source);
+    visit.field("format", spec.format);
+    visit.field("round_up", spec.round_up);
     visit.field("vectors", spec.vectors);
 }
 

@@ -41,7 +41,7 @@ TILEWRIGHT_DEVICE float divide_exactly(float x, const Denominator& by) {
 /// 25 bits, is P 2^20 +- 1 with P = 16 .. 31. With X and S, x and the scale as integers of 11 and 24 bits, x / scale =
 /// X 2^e / S, e >= 38, and |X 2^e - S M| <= 16. S M = S P 2^20 +- S is that near a multiple of 2^20 only for S = j 2^20
 /// + d with |d| <= 16, j = 8 .. 15. It then is j P 2^40 + (d P +- j) 2^20 +- d, and that near a multiple of 2^38 only
-/// if d P = -+j. No d and P are so. -0 stays -0.
+/// if d P = -+j. No d and P are so. The middles of e2m1 are among those of e4m3. -0 stays -0.
 TILEWRIGHT_DEVICE float divide_short(float x, const Denominator& by) {
     const float lifted = x * by.lift;
     return fma(lifted, by.inverse, lifted * by.rest);

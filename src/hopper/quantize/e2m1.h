@@ -1,0 +1,43 @@
+// Rounding to e2m1, which Hopper has no instruction for: two numbers at a time as f16, in integers, the CPU's codes.
+//
+// Numbers are given times 2^-14, so that f16 has its subnormal numbers where e2m1 has: below 1. Bits 9 .. 11 of a half
+// are then the code of the magnitude, rounded down, and what is below them is what rounds it: half to even is an
+// addition.
+#pragma once
+
+#include "formats/codec.h"
+#include "hopper/ptx/ptx_numbers.h"
+
+namespace tilewright::hopper {
+
+inline constexpr float e2m1_shift = formats::power_of_two(-14);
+
+/// For numbers with more bits than f16 holds (the last place of those from 0.25 on, times 2^-14, is bit 15 or lower of
+/// f32): what is cut off is noted in the last place that is kept, so that no number becomes the middle of two codes.
+TILEWRIGHT_DEVICE float keep_inexact(float shifted) {
+    constexpr u32 last_place = 0x8000;
+    const u32 bits = __builtin_bit_cast(u32, shifted);
+    return __builtin_bit_cast(float, bits | (((bits & (last_place - 1)) + (last_place - 1)) & last_place));
+}
+
+/// Codes with their signs in bits 9 .. 12 of each half; other bits are of no use.
+TILEWRIGHT_DEVICE u32 round_e2m1(u32 halves) {
+    constexpr u32 largest = 0x0E00'0E00, below_half = 0x00FF'00FF, last_places = 0x0001'0001;
+    constexpr u32 signs = 0x1000'1000;
+    const u32 magnitudes = smaller_halves(halves & 0x7FFF'7FFFU, largest);
+    const u32 rounded = magnitudes + below_half + (magnitudes >> 9 & last_places);
+    return (rounded & ~signs) | (halves >> 3 & signs);
+}
+
+/// Eight numbers times 2^-14 to eight codes, the first in the lowest bits. With the numbers i and i + 4 in a pair, the
+/// pairs' codes are those of the word but for a shift.
+TILEWRIGHT_DEVICE u32 encode_e2m1(const float (&shifted)[8]) {
+    constexpr u32 code = 0x000F'000F;
+    u32 pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = round_e2m1(truncate_f16(shifted[i], shifted[i + 4]));
+    return (pairs[0] >> 9 & code) | (pairs[1] >> 5 & code << 4) | (pairs[2] >> 1 & code << 8) |
+           (pairs[3] << 3 & code << 12);
+}
+
+}  // namespace tilewright::hopper

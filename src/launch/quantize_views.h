@@ -1,0 +1,44 @@
+// Tensors as the quantisers' kernels are given them.
+#pragma once
+
+#include <tilewright/tensor.h>
+
+#include <cstdint>
+
+#include "formats/matrix_view.h"
+#include "hopper/quantize/arguments.h"
+#include "hopper/quantize/quantizer.h"
+
+namespace tilewright::launch {
+
+inline constexpr std::int64_t vector_bytes = 16;
+
+inline bool is_aligned(const void* data, std::int64_t bytes = vector_bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0;
+}
+
+inline bool is_aligned(const hopper::SourceMatrix& matrix, std::int64_t bytes) {
+    return is_aligned(matrix.data) && matrix.feature_stride == 1 && matrix.token_stride * bytes % vector_bytes == 0 &&
+           matrix.group_stride * bytes % vector_bytes == 0;
+}
+
+inline hopper::Number number(Format format) {
+    return format == Format::f32    ? hopper::Number::f32
+           : format == Format::bf16 ? hopper::Number::bf16
+                                    : hopper::Number::f16;
+}
+
+/// The last strides of a tensor, which may have fewer dimensions than are asked for.
+inline std::int64_t stride(const Tensor& tensor, int from_last) {
+    const int dim = tensor.shape.rank() - 1 - from_last;
+    return dim >= 0 && tensor.shape[dim] > 1 ? tensor.strides[dim] : 0;
+}
+
+inline hopper::SourceMatrix source_matrix(const formats::MatrixView& view) {
+    return {.data = view.data,
+            .group_stride = view.group_stride,
+            .token_stride = view.row_stride,
+            .feature_stride = view.column_stride};
+}
+
+}  // namespace tilewright::launch
