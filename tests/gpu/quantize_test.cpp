@@ -11,6 +11,7 @@
 #include "cuda/compiler.h"
 #include "formats/matrices.h"
 #include "gpu/gpu_case.h"
+#include "gpu/quantize_case.h"
 #include "measure/device.h"
 
 namespace tilewright {
@@ -19,63 +20,10 @@ namespace {
 using formats::Matrix;
 using formats::Order;
 using measure::Buffer;
-
-std::size_t memory_of(const Tensor& tensor) {
-    std::int64_t last = 0;
-    for (int i = 0; i < tensor.shape.rank(); ++i) last += (tensor.shape[i] - 1) * tensor.strides[i];
-    return static_cast<std::size_t>((last + 1) * bits(tensor.format) / 8);
-}
-
-/// Tensors of the host and their copies on the GPU.
-class OnGpu {
-public:
-    Tensor operator()(const Tensor& tensor) {
-        if (!tensor.given()) return tensor;
-        copies_.push_back({tensor.data, Buffer(memory_of(tensor))});
-        copies_.back().buffer.upload(tensor.data, memory_of(tensor));
-        Tensor copy = tensor;
-        copy.data = copies_.back().buffer.data();
-        copy.device = {.kind = DeviceId::Kind::cuda};
-        return copy;
-    }
-    Operand operator()(const Operand& operand) {
-        return {(*this)(operand.values), operand.granularity, (*this)(operand.scales), {}};
-    }
-    TokenOperand operator()(const TokenOperand& side) {
-        return {(*this)(side.operand), (*this)(side.token_factors), (*this)(side.feature_factors)};
-    }
-    TokenSource operator()(const TokenSource& source) {
-        return {(*this)(source.x), source.activation, source.swiglu, (*this)(source.gradient), (*this)(source.ends)};
-    }
-
-    /// Copies whose bytes are not those of the host.
-    int differences() const {
-        const cuda::Driver& driver = cuda::driver();
-        driver.require(driver.call.context_synchronize(), "cuCtxSynchronize", 0);
-        int count = 0;
-        for (const Copy& copy : copies_) {
-            std::vector<std::byte> bytes(copy.buffer.size());
-            copy.buffer.download(bytes.data(), bytes.size());
-            count += std::memcmp(bytes.data(), copy.host, bytes.size()) != 0 ? 1 : 0;
-        }
-        return count;
-    }
-
-private:
-    struct Copy {
-        const void* host;
-        Buffer buffer;
-    };
-    std::vector<Copy> copies_;
-};
-
-void fill(Matrix& matrix, unsigned seed) {
-    matrix.fill_randomly(seed);
-    std::mt19937 random(seed);
-    for (const double number : {double{NAN}, double{INFINITY}, -double{INFINITY}, 1e-40, -0.0, 3e4, -1e-45, 1e-30}) {
-        matrix.set(0, random() % matrix.rows(), random() % matrix.columns(), number);
-    }
-}
+using test::expect_cpu_bits;
+using test::fill;
+using test::memory_of;
+using test::OnGpu;
 
 std::vector<OperandRecipe> recipes() {
     std::vector<OperandRecipe> list;
@@ -90,19 +38,6 @@ std::vector<OperandRecipe> recipes() {
 }
 
 class GpuQuantize : public testing::TestWithParam<OperandRecipe> {};
-
-/// The host's outputs are written by the CPU after their copies were made, which begin with the same bytes.
-void expect_cpu_bits(const Matrix& x, const QuantizeOptions& options, Order order) {
-    const Matrix values(options.recipe.values, x.shape(), order);
-    const Matrix scales(options.recipe.scales, scale_shape(options.recipe.granularity, x.shape()));
-    const Operand out{values.tensor(), options.recipe.granularity, scales.tensor(), {}};
-    OnGpu on_gpu;
-    const Operand out_on_gpu = on_gpu(out);
-    quantize(on_gpu(x.tensor()), options, out_on_gpu);
-    quantize(x.tensor(), options, out);
-    EXPECT_EQ(on_gpu.differences(), 0) << name(options.recipe) << " " << to_string(x.shape()) << " of "
-                                       << name(x.tensor().format) << " to order " << int(order);
-}
 
 /// Each combination is a kernel that NVRTC compiles in a second: orders are tried with bf16 and f32 scales.
 TEST_P(GpuQuantize, EveryFormatInEveryOrder) {

@@ -165,9 +165,23 @@ def test_what_is_refused_names_the_tensor():
     with pytest.raises(tw.InvalidCall, match="b.*host memory"):
         tw.gemm(device[0], host[1])
     with pytest.raises(tw.InvalidCall, match="on a GPU expected; quantise on the host"):
-        tw.quantize(torch.ones(4, 128, device="cuda"), "mxfp4")
+        tw.quantize(torch.ones(4, 128, device="cuda"), "mxfp4", deep_gemm=True)
     odd = tw.Quantized(device[0].values[:, :120], "tensor", device[0].scales)
     assert tw.gemm(odd, tw.Quantized(device[1].values[:, :120], "tensor", device[1].scales)).shape == (32, 48)
+
+
+@pytest.mark.parametrize("recipe", ["mxfp8", "mxfp4", "nvfp4"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_operands_are_quantised_where_they_are(recipe, dtype):
+    x = torch.randn(3, 200, 560).to(dtype)
+    host, device = tw.quantize(x, recipe), tw.quantize(x.cuda(), recipe)
+    for ours, expected in zip(
+        (device.values, device.scales, device.tensor_scale),
+        (host.values, host.scales, host.tensor_scale),
+        strict=True,
+    ):
+        if expected is not None:
+            assert ours.is_cuda and torch.equal(ours.cpu().view(torch.uint8), expected.view(torch.uint8))
 
 
 @pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
