@@ -1,5 +1,6 @@
 // How fast a GPU quantises what a training step holds: device time of each form, the bytes that it must move, and the
-// rate. Scales are not counted among the bytes. L2 is flushed before each call. Last, as many MXFP4 weights are packed.
+// rate. Scales are counted among the bytes of MXFP8, MXFP4 and NVFP4 alone. L2 is flushed before each call. Last, as
+// many MXFP4 weights are packed.
 //
 //   quantize_gpu [tokens] [features] [groups]        32768 7168 8
 #include <fmt/core.h>
@@ -61,6 +62,7 @@ public:
           column_scales_(static_cast<std::size_t>(width_ * sizes.features / 16 + sizes.features * sizes.groups * 8)),
           factors_(static_cast<std::size_t>(sizes.tokens + sizes.features * sizes.groups) * 4),
           ends_(static_cast<std::size_t>(sizes.groups) * 8),
+          tensor_scale_(4),
           weight_scales_(static_cast<std::size_t>(sizes.tokens * ((sizes.features + 31) / 32))) {
         std::vector<std::uint8_t> scales(weight_scales_.size());
         for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(118 + i % 8);
@@ -104,13 +106,22 @@ public:
                 on_gpu(weight_scales_, Format::ue8m0, scale_shape(blocks, shape)),
                 {}};
     }
+    /// MXFP8, MXFP4 and NVFP4, whose codes are no longer than bytes and whose scales fit where f32's do.
+    Operand short_blocks(Format values, Granularity granularity) const {
+        const Dims shape{sizes_.tokens, sizes_.features};
+        const bool nvfp4 = granularity == Granularity::block_1x16;
+        return {on_gpu(rows_, values, shape), granularity,
+                on_gpu(row_scales_, nvfp4 ? Format::ue4m3 : Format::ue8m0, scale_shape(granularity, shape)),
+                nvfp4 ? on_gpu(tensor_scale_, Format::f32, {1}) : Tensor{}};
+    }
+    Tensor matrix(Format format) const { return on_gpu(x_, format, {sizes_.tokens, sizes_.features}); }
     Tensor token_factors() const { return on_gpu(factors_, Format::f32, {sizes_.tokens}); }
     Tensor feature_factors() const { return on_gpu(factors_, Format::f32, {sizes_.groups, sizes_.features}); }
 
 private:
     Sizes sizes_;
     std::int64_t width_;
-    Buffer x_, gradient_, rows_, columns_, row_scales_, column_scales_, factors_, ends_, weight_scales_;
+    Buffer x_, gradient_, rows_, columns_, row_scales_, column_scales_, factors_, ends_, tensor_scale_, weight_scales_;
 };
 
 /// A form and the bytes that it reads and writes for each of x's features (of h's, for SwiGLU) and token.
@@ -154,6 +165,22 @@ std::vector<Timed> all_forms(const Forms& forms, const Sizes& sizes) {
     return list;
 }
 
+/// MXFP8, MXFP4 and NVFP4 of bf16, scales counted; of NVFP4 the matrix is read twice.
+std::vector<Timed> short_blocks(const Forms& forms) {
+    std::vector<Timed> list;
+    const auto add = [&](const char* name, double bytes, const OperandRecipe& recipe) {
+        const Operand out = forms.short_blocks(recipe.values, recipe.granularity);
+        const auto call = [=, x = forms.matrix(Format::bf16)](cuda::StreamHandle stream) {
+            quantize(x, {.recipe = recipe}, out, {.stream = stream});
+        };
+        list.push_back({{name, call}, bytes});
+    };
+    add("rows MXFP8", 3 + 1.0 / 32, {Format::e4m3, Granularity::block_1x32, Format::ue8m0});
+    add("rows MXFP4", 2.5 + 1.0 / 32, {Format::e2m1, Granularity::block_1x32, Format::ue8m0});
+    add("rows NVFP4", 4.5 + 1.0 / 16, {Format::e2m1, Granularity::block_1x16, Format::ue4m3});
+    return list;
+}
+
 Timed packing(const Forms& forms, const Buffer& packed) {
     const auto call = [=, weights = forms.weights(), out = packed.data(),
                        bytes = packed.size()](cuda::StreamHandle stream) {
@@ -173,13 +200,14 @@ int main(int argc, char** argv) {
     const Forms forms(sizes);
     const Buffer packed(static_cast<std::size_t>(packed_bytes(forms.weights(), PackedFor::fp8)));
     std::vector<Timed> list = all_forms(forms, sizes);
+    for (const Timed& each : short_blocks(forms)) list.push_back(each);
     list.push_back(packing(forms, packed));
     std::vector<measure::Contestant> contestants(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) contestants[i] = list[i].contestant;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);
     const std::vector<measure::Measurement> times = stopwatch.race(contestants, 9);
-    fmt::print("{}, {} tokens x {} features, {} groups, bf16 to e4m3\n{:<44} {:>9} {:>7} {:>6}\n", device.name(),
-               sizes.tokens, sizes.features, sizes.groups, "", "us", "MB", "TB/s");
+    fmt::print("{}, {} tokens x {} features, {} groups, bf16 to e4m3 and e2m1\n{:<44} {:>9} {:>7} {:>6}\n",
+               device.name(), sizes.tokens, sizes.features, sizes.groups, "", "us", "MB", "TB/s");
     for (std::size_t i = 0; i < list.size(); ++i) {
         const double bytes = list[i].bytes * static_cast<double>(sizes.tokens) * static_cast<double>(sizes.features);
         fmt::print("{:<44} {:>9.1f} {:>7.0f} {:>6.2f}\n", list[i].contestant.name, times[i].seconds * 1e6, bytes / 1e6,
