@@ -15,7 +15,7 @@ using planner::tma_alignment;
 hopper::u64 size(std::int64_t elements) { return static_cast<hopper::u64>(std::max<std::int64_t>(elements, 1)); }
 
 /// The stride of a dimension of one index means nothing; TMA wants it aligned all the same.
-hopper::u64 stride(std::int64_t elements, std::int64_t count, int element_bytes) {
+hopper::u64 map_stride(std::int64_t elements, std::int64_t count, int element_bytes) {
     return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : tma_alignment);
 }
 
@@ -33,18 +33,18 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
         return {.base = operand.values,
                 .element_bytes = bytes,
                 .sizes = {size(sizes.rows), size(sizes.k), size(sizes.batch)},
-                .strides = {stride(operand.value_strides.k, sizes.k, bytes),
-                            stride(operand.value_strides.group, batch, bytes)},
+                .strides = {map_stride(operand.value_strides.k, sizes.k, bytes),
+                            map_stride(operand.value_strides.group, batch, bytes)},
                 .box = {static_cast<hopper::u32>(box_rows(tile, side)), static_cast<hopper::u32>(tile.shape.k), 1},
                 .swizzled = true};
     }
-    return {
-        .base = operand.values,
-        .element_bytes = bytes,
-        .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
-        .strides = {stride(operand.value_strides.row, rows, bytes), stride(operand.value_strides.group, batch, bytes)},
-        .box = {static_cast<hopper::u32>(box_k(tile)), static_cast<hopper::u32>(box_rows(tile, side)), 1},
-        .swizzled = true};
+    return {.base = operand.values,
+            .element_bytes = bytes,
+            .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
+            .strides = {map_stride(operand.value_strides.row, rows, bytes),
+                        map_stride(operand.value_strides.group, batch, bytes)},
+            .box = {static_cast<hopper::u32>(box_k(tile)), static_cast<hopper::u32>(box_rows(tile, side)), 1},
+            .swizzled = true};
 }
 
 hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
@@ -54,7 +54,7 @@ hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, c
     return {.base = operand.scales,
             .element_bytes = scale_bytes,
             .sizes = {size(last_column + sizes.rows), 1, size(sizes.batch)},
-            .strides = {tma_alignment, stride(operand.scale_strides.group, sizes.batch, scale_bytes)},
+            .strides = {tma_alignment, map_stride(operand.scale_strides.group, sizes.batch, scale_bytes)},
             .box = {static_cast<hopper::u32>(tile_rows), 1, 1},
             .swizzled = false};
 }
@@ -65,7 +65,8 @@ hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, c
     return {.base = operand.scales,
             .element_bytes = scale_bytes,
             .sizes = {size(planner::scale_columns(operand, sizes.k)), size(sizes.rows), size(sizes.batch)},
-            .strides = {stride(strides.row, sizes.rows, scale_bytes), stride(strides.group, sizes.batch, scale_bytes)},
+            .strides = {map_stride(strides.row, sizes.rows, scale_bytes),
+                        map_stride(strides.group, sizes.batch, scale_bytes)},
             .box = {static_cast<hopper::u32>(k_blocks_at_once), static_cast<hopper::u32>(tile_rows), 1},
             .swizzled = false};
 }
@@ -77,7 +78,7 @@ hopper::TensorMapDescription output_map(const Geometry& g, const OutputGeometry&
         .base = matrix.data,
         .element_bytes = bytes,
         .sizes = {size(g.n), size(g.m), size(batch)},
-        .strides = {stride(matrix.row_stride, g.m, bytes), stride(matrix.group_stride, batch, bytes)},
+        .strides = {map_stride(matrix.row_stride, g.m, bytes), map_stride(matrix.group_stride, batch, bytes)},
         .box = {static_cast<hopper::u32>(store_columns(tile, bytes)), static_cast<hopper::u32>(store_rows(tile)), 1},
         .swizzled = store_swizzled(tile, bytes)};
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "formats/packed_source.h"
+#include "launch/quantize_views.h"
 
 namespace tilewright::launch {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 using namespace formats;
 using hopper::PackArguments;
 using hopper::PackSpec;
-
-constexpr std::int64_t vector_bytes = 16;
 
 // As hopper/quantize/pack_rows.h has them for the GPU.
 constexpr std::uint8_t judged_kept = 128;

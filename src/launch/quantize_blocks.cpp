@@ -23,7 +23,7 @@ BlockFormat block_format(const Operand& out) {
 }
 
 /// 16 codes are stored at once, of e2m1 in 8 bytes.
-bool takes_vectors(const CopyArguments& to, bool is_fp4) {
+bool stores_vectors(const CopyArguments& to, bool is_fp4) {
     constexpr std::int64_t codes = lane_features;
     return is_aligned(to.codes, is_fp4 ? codes / 2 : codes) && to.feature_stride == 1 && to.token_stride % codes == 0 &&
            to.group_stride % codes == 0;
@@ -77,7 +77,7 @@ QuantizeLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool rou
     arguments.pairs_of_rows = is_fp4(spec) && (to.feature_stride != 1 || x.columns % 2 != 0);
     if (x.rows == 1) to.token_stride = 0;
     spec.vectors = is_aligned(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
-                   takes_vectors(to, is_fp4(spec));
+                   stores_vectors(to, is_fp4(spec));
     launch.blocks = static_cast<int>(tiles(x));
     return launch;
 }
