@@ -94,9 +94,8 @@ void add_measured_tensors(Kernels& kernels) {
     add_measure<Quantizer{.source = source, .vectors = false, .rows = scaled_by(ScaledBy::all)}>(kernels);
 }
 
-template <bool round_up>
+template <BlockSpec spec>
 void add_tensor_scales(Kernels& kernels) {
-    constexpr BlockSpec spec{.round_up = round_up};
     kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::finish_tensor_scales, .blocks = spec})] =
         [](const QuantizeLaunch& launch) { finish_tensor_scales<spec>(launch.scales); };
 }
@@ -110,8 +109,8 @@ void add_short_blocks(Kernels& all) {
     add_measured_tensors<Number::bf16>(all);
     add_measured_tensors<Number::f32>(all);
     add_measured_tensors<Number::f16>(all);
-    add_tensor_scales<false>(all);
-    add_tensor_scales<true>(all);
+    add_tensor_scales<BlockSpec{.round_up = false}>(all);
+    add_tensor_scales<BlockSpec{.round_up = true}>(all);
 }
 
 /// quantize of a matrix.
