@@ -63,17 +63,39 @@ std::vector<PricedTile> priced(const std::vector<hopper::Tile>& tiles, const Wor
     return list;
 }
 
-/// For each tile, the mean over all expectations of the square of what it takes more than the best one there.
+/// How much of D a tile is.
+std::int64_t elements(const hopper::Tile& tile) { return std::int64_t{tile.shape.m} * tile.shape.n; }
+
+/// For each tile, what it takes more than the best one: the root of the mean square over all expectations.
 std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Workload& work,
                             const DeviceDescription& device) {
     std::vector<double> sums(tiles.size(), 0);
-    for (const Workload& expected : expectations(work)) {
+    const std::vector<Workload> all = expectations(work);
+    for (const Workload& expected : all) {
         const std::vector<PricedTile> list = priced(tiles, expected, device);
         const auto seconds = [](const PricedTile& each) { return each.cost.seconds; };
         const double best = seconds(*std::ranges::min_element(list, {}, seconds));
         for (std::size_t i = 0; i < list.size(); ++i) sums[i] += std::pow(seconds(list[i]) / best - 1, 2);
     }
+    for (double& sum : sums) sum = std::sqrt(sum / static_cast<double>(all.size()));
     return sums;
+}
+
+/// The tile with the least regret. Where memory is its bound, the smallest of those that `no_difference` separates from
+/// it: more blocks share the loads of groups of a few rows, of which many may be empty.
+hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workload& work,
+                           const DeviceDescription& device) {
+    const std::vector<double> each = regrets(tiles, work, device);
+    const auto least = static_cast<std::size_t>(std::ranges::min_element(each) - each.begin());
+    const Cost there = cost(tiles[least], work, device);
+    if (there.memory < there.compute) return tiles[least];
+    const double limit = each[least] + no_difference - 1;
+    std::size_t best = least;
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+        const auto size = [&](std::size_t at) { return std::tuple(elements(tiles[at]), each[at]); };
+        if (each[i] <= limit && size(i) < size(best)) best = i;
+    }
+    return tiles[best];
 }
 
 /// Wide rows of weights change no choice: a split of k would change the bits of all other rows. What is written before
@@ -83,8 +105,7 @@ hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
     work.preparation = {};
     const std::vector<hopper::Tile> tiles = choices(work, device);
     if (!work.hinted) return best_of(priced(tiles, work, device), last_stores_count(work)).tile;
-    const std::vector<double> each = regrets(tiles, work, device);
-    return tiles[static_cast<std::size_t>(std::ranges::min_element(each) - each.begin())];
+    return hinted_choice(tiles, work, device);
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
@@ -123,15 +144,15 @@ bool last_stores_count(const Workload& work) {
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
     const auto time = [](const PricedTile& each) {
-        return std::tuple(each.cost.seconds, k_slices(each.tile), each.tile.cluster.size, -each.tile.stages);
+        return std::tuple(each.cost.seconds, k_slices(each.tile), each.tile.cluster.size, each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
     const bool by_memory = fastest.cost.memory >= fastest.cost.compute;
     if (by_memory && !last_stores_count) return fastest;
+    const double limit = fastest.cost.seconds * (by_memory ? no_difference_of_stores : no_difference);
     const auto size = [&](const PricedTile& each) {
-        const bool slower = each.cost.seconds > fastest.cost.seconds * no_difference;
-        const std::int64_t elements = std::int64_t{each.tile.shape.m} * each.tile.shape.n;
-        return std::tuple(slower, by_memory ? elements : each.cost.l2_bytes, time(each));
+        const bool slower = each.cost.seconds > limit;
+        return std::tuple(slower, by_memory ? elements(each.tile) : each.cost.l2_bytes, time(each));
     };
     return *std::ranges::min_element(tiles, {}, size);
 }
@@ -145,7 +166,7 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
     plan.tile = planned_tile(shipped);
     plan.variant = variant_of(tile);
     plan.in_windows = has_windows(tile);
-    plan.tiles = static_cast<std::int64_t>(std::min(over.tiles, 0x1p62));
+    plan.tiles = static_cast<std::int64_t>(std::ceil(std::min(over.tiles, 0x1p62)));
     plan.waves = over.waves();
     plan.grid = over.grid();
     plan.threads = block_threads(tile);

@@ -27,9 +27,13 @@ inline constexpr double no_difference = 1.01;
 /// tiles lose to others then (docs/tried.md).
 bool last_stores_count(const Workload& work);
 
+/// The same where memory is the bound and `last_stores_count`: from 1.015 to 1.03 the choices are alike
+/// (docs/tried.md).
+inline constexpr double no_difference_of_stores = 1.02;
+
 /// The cheapest. Where compute is the bound, tiles within `no_difference` of it count as equal, and the one with the
 /// fewest L2 bytes is taken, for the model does not know their energy. Where memory is, and `last_stores_count`, the
-/// smallest one is. Exact ties: no split, no cluster, more stages.
+/// smallest one of those within `no_difference_of_stores` is. Exact ties: no split, no cluster, fewer stages.
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count);
 
 /// The plan that runs `tile` in the variant for this call, whether it is legal or not.

@@ -165,11 +165,12 @@ double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
 }
 
 /// What the last round of units adds. Those of few blocks are bound by these blocks' compute, even if memory bounds the
-/// rounds before.
+/// rounds before. Groups that follow one another are chosen worse with it (docs/tried.md).
 double last_round(const CostInputs& inputs, const Cost& cost) {
     const TileDistribution& over = inputs.over;
     const double waves = over.waves(), full = std::floor(waves);
-    if (waves == full || over.rounds == 0 || is_grouped(inputs.tile)) return 0;
+    const bool one_after_another = is_grouped(inputs.tile) && inputs.work.grouping != Grouping::m_grouped_masked;
+    if (waves == full || over.rounds == 0 || one_after_another) return 0;
     const double share = full / waves, round = cost.compute / over.rounds;
     const double before = std::max(cost.memory * share, round * full);
     const double last = std::max(cost.memory * (1 - share), round * (over.rounds - full));

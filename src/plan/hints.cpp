@@ -43,12 +43,21 @@ std::int64_t expected_rows(std::string_view key) {
     return std::min(number_after(key, hint_word).value_or(all), all);
 }
 
-Workload with_rows(Workload work, double factor) {
-    const std::int64_t all = std::max<std::int64_t>(work.geometry.m, 1);
-    work.rows = std::clamp<std::int64_t>(std::llround(static_cast<double>(work.rows) * factor), 1, all);
+/// Callers say a fifth more than the mean of the rows that they expect, as DeepGEMM's do.
+constexpr double hint_over_mean = 1.2;
+
+/// With the mean that a hint speaks of, if it were larger by a factor.
+Workload with_hint(Workload work, double factor) {
+    const double all = std::max(1.0, static_cast<double>(work.geometry.m));
+    const double hint = std::clamp(static_cast<double>(work.rows) * factor, 1.0, all);
+    work.rows = std::max<std::int64_t>(1, std::llround(hint / hint_over_mean));
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
     return work;
 }
+
+/// How far a hint for half the rows is from a row's, which is measured with a hint for all of them: callers who expect
+/// too few may say the mean itself.
+constexpr double farthest_hint = 2 * hint_over_mean;
 
 /// Exact ends and padded groups take the same tiles, if the rows of a group differ by no more than this factor.
 constexpr double same_rows = 1.1;
@@ -84,7 +93,7 @@ const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view de
     }
     const std::string key = without_hint(work.key);
     const TunedRow* nearest = nullptr;
-    double distance = 2;
+    double distance = farthest_hint;
     for (const TunedRow& row : rows) {
         if (row.device != device || without_hint(row.problem) != key) continue;
         const auto there = static_cast<double>(expected_rows(row.problem));
@@ -99,7 +108,7 @@ const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view de
 
 std::vector<Workload> expectations(const Workload& work) {
     std::vector<Workload> list;
-    for (int step = -4; step <= 4; ++step) list.push_back(with_rows(work, std::exp2(step / 4.0)));
+    for (int step = -4; step <= 4; ++step) list.push_back(with_hint(work, std::exp2(step / 4.0)));
     return list;
 }
 

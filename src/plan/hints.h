@@ -10,11 +10,11 @@
 namespace tilewright::planner {
 
 /// The last row for this device and problem. Where there is none: for masked groups that of the nearest hint within a
-/// factor of two, for groups that begin aligned that of about the same rows by exact ends. Null if there is neither.
+/// factor of 2.4, for groups that begin aligned that of about the same rows by exact ends. Null if there is neither.
 const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view device, const Workload& work);
 
-/// The work with half to twice as many rows as its hint says, nine times evenly spaced on a logarithmic scale: with
-/// fewer, the choice falls into the gaps between whole waves (regret over 3 % in 15 of 180 cases, with nine in 8).
+/// The work with the rows that half to twice its hint would speak of, nine times evenly spaced on a logarithmic scale:
+/// with fewer, the choice falls into the gaps between whole waves (regret over 3 % in 15 of 180 cases, with nine in 8).
 std::vector<Workload> expectations(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -14,47 +14,60 @@ double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<doub
 /// How much of what is distributed around a mean is beyond a limit. (A logistic curve in place of the normal one.)
 double share_beyond(double limit, double mean, double deviation) {
     constexpr double logistic = 1.702;
-    return 1 / (1 + std::exp(std::min(logistic * (limit - mean) / deviation, 700.0)));
+    return 1 / (1 + std::exp(std::clamp(logistic * (limit - mean) / deviation, -700.0, 700.0)));
 }
 
-/// One tile, and one more for each multiple of a tile's rows that a group exceeds. Routing makes the sizes of groups
-/// differ by about a quarter of their mean.
-double tiles_of_routed_group(double mean, int step) {
-    constexpr double deviation = 0.25;
-    // Sizes that differ by many tiles end anywhere in the last one: the sum below without its many steps.
-    if (mean > 16.0 * step) return mean / step + 0.5;
-    double expected = std::max(1.0, std::floor(mean / 4 / step));  // nearly all groups have so many
-    for (double tiles = expected; tiles * step < 3 * mean; ++tiles) {
-        expected += share_beyond(tiles * step, mean, deviation * mean);
-    }
-    return expected;
+/// How many groups have more rows than that. Routing makes their sizes differ by about a third of their mean; those of
+/// masked groups, whose mean is a guess besides, are anything from a tenth of it to nineteen tenths. Measured shapes of
+/// each kind are chosen best so (docs/tried.md).
+double share_of_larger_groups(const Workload& work, double rows, double mean) {
+    constexpr double deviation = 0.3, masked_deviation = 0.9;
+    if (work.grouping != Grouping::m_grouped_masked) return share_beyond(rows, mean, deviation * mean);
+    return std::clamp((mean * (1 + masked_deviation) - rows) / (2 * masked_deviation * mean), 0.0, 1.0);
 }
 
-/// The mean number of tiles of a group; or the tiles of its padding, if these are more. Of masked groups only a
-/// caller's guess is known: besides whole tiles each has a last one that is half full. They have no more rows than
-/// their tensor.
-double tiles_of_groups(const Workload& work, int step) {
-    if (work.rows == 0) return 0;
-    const double mean = static_cast<double>(work.rows);
-    if (work.grouping == Grouping::m_grouped_masked) {
-        return std::min(std::max(1.0, mean / step + 0.5), tiles_of(work.geometry.m, step));
+/// Tiles along the rows of a group, over all groups of the same mean.
+struct RowTiles {
+    double mean = 0;
+    double variance = 0;
+    double most = HUGE_VAL;
+};
+
+/// One tile, and one more for each multiple of a tile's rows that a group exceeds; or the tiles of its padding, if
+/// these are more. Of groups of a few rows some are empty, as where tokens choose at random. Masked groups have no more
+/// rows than their tensor.
+RowTiles tiles_of_group(const Workload& work, int step) {
+    if (work.rows == 0) return {};
+    const bool masked = work.grouping == Grouping::m_grouped_masked;
+    const double mean = static_cast<double>(work.rows), in_tiles = mean / step;
+    const double room = masked ? tiles_of(work.geometry.m, step) : HUGE_VAL;
+    // Sizes that differ by many tiles end anywhere in the last one: the sums below without their many steps.
+    if (in_tiles > 16) return {std::min(in_tiles + 0.5, room), in_tiles * in_tiles / 8, room};
+    const double not_empty = 1 - std::exp(-mean);
+    RowTiles tiles{not_empty, not_empty, room};
+    for (double count = 1; count < std::min(room, 3 * in_tiles); ++count) {
+        const double share = share_of_larger_groups(work, count * step, mean);
+        tiles.mean += share;
+        tiles.variance += (2 * count + 1) * share;
     }
-    return std::max(tiles_of_routed_group(mean, step), (mean + work.padding) / step);
+    tiles.variance = std::max(0.0, tiles.variance - tiles.mean * tiles.mean);
+    if (!masked) tiles.mean = std::max(tiles.mean, (mean + work.padding) / step);
+    return tiles;
 }
 
-/// Rounds of units of groups whose sizes are not known: the mean over all numbers of units that calls of the same mean
-/// have. A group has a tile more or less (0.7 of one is what measured shapes are chosen best with, 0.6 to 0.8 alike),
-/// so few units in groups of like sizes fill whole rounds, and of many the last round is half full. Of masked groups a
-/// caller's guess is known, so that theirs always is.
-double rounds_of_groups(const Workload& work, const TileDistribution& over) {
-    const double blocks = over.resident_blocks, units = over.units;
-    const double deviation = 0.7 * over.column_tiles * std::sqrt(static_cast<double>(work.products));
-    if (work.grouping == Grouping::m_grouped_masked || deviation >= blocks) {
-        return units <= blocks ? 1 : units / blocks + 0.5;
-    }
-    double rounds = std::max(1.0, std::floor((units - 4 * deviation) / blocks));  // nearly certain
-    for (double next = rounds; next * blocks < units + 4 * deviation; ++next) {
-        rounds += share_beyond(next * blocks, units, deviation);
+/// Rounds of units of groups whose sizes are not known: the mean over all calls of the same mean. Four groups that fill
+/// one round if they are all alike take two if one of them has a tile more.
+double rounds_of_groups(const Workload& work, const RowTiles& of_group, const TileDistribution& over) {
+    const double groups = static_cast<double>(work.products);
+    const double rows = groups * of_group.mean;  // of tiles
+    const double deviation = std::max(1e-3, std::sqrt(groups * of_group.variance));
+    const double rows_of_round = over.resident_blocks / over.column_tiles;
+    // The last one of many rounds is half full.
+    if (deviation >= rows_of_round) return std::max(1.0, rows / rows_of_round + 0.5);
+    double rounds = std::max(1.0, std::floor((rows - 4 * deviation) / rows_of_round));  // nearly certain
+    const double end = std::min(rows + 4 * deviation, groups * of_group.most);
+    for (double next = rounds; next * rows_of_round < end; ++next) {
+        rounds += share_beyond(std::floor(next * rows_of_round) + 0.5, rows, deviation);
     }
     return rounds;
 }
@@ -95,7 +108,8 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     const int blocks_along_columns = columns / d_columns(tile);
     const int sms = usable_sms(work, device);
     TileDistribution result;
-    result.row_tiles = is_grouped(tile) ? tiles_of_groups(work, rows) : tiles_of(work.rows, rows) * blocks_along_rows;
+    const RowTiles of_group = is_grouped(tile) ? tiles_of_group(work, rows) : RowTiles{};
+    result.row_tiles = is_grouped(tile) ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * k_slices(tile);
@@ -105,7 +119,7 @@ TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& wor
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
-    if (is_grouped(tile) && result.rounds > 0) result.rounds = rounds_of_groups(work, result);
+    if (is_grouped(tile) && result.rounds > 0) result.rounds = rounds_of_groups(work, of_group, result);
     if (!is_grouped(tile) && result.rounds > 0 && takes_last_row_last(tile, static_cast<int>(work.rows))) {
         count_cheap_units(tile, work, result);
     }

@@ -2,6 +2,8 @@
 // Cheap units are those of a last row of tiles that is taken last (hopper/schedule/dense.h).
 #pragma once
 
+#include <cmath>
+
 #include "plan/workload.h"
 
 namespace tilewright::planner {
@@ -18,7 +20,7 @@ struct TileDistribution {
     double rounds = 0;        // full units of the busiest block
 
     double waves() const { return resident_blocks == 0 ? 0 : full_units / resident_blocks; }
-    int grid() const { return units < resident_blocks ? static_cast<int>(units) : resident_blocks; }
+    int grid() const { return units < resident_blocks ? static_cast<int>(std::ceil(units)) : resident_blocks; }
 };
 
 /// Blocks of this tile that run at once, in whole clusters.

@@ -98,27 +98,6 @@ TEST(Cost, BytesAreTheCompulsoryOnes) {
     EXPECT_EQ(c.memory_bytes, 4096 * 2048 + 7168 * 2048 + 4 * (4096 * 16 + 56 * 16) + 4096 * 7168 * 2);
 }
 
-TEST(Choice, NearTiesGoToFewerBytesWhereMemoryIsNotTheBound) {
-    const auto priced = [](int m, double seconds, std::int64_t bytes) {
-        return PricedTile{.tile = {.shape = {.m = m}},
-                          .cost = {.seconds = seconds, .compute = seconds, .l2_bytes = bytes}};
-    };
-    std::vector<PricedTile> tiles{priced(64, 1.009, 8), priced(128, 1, 10), priced(192, 1.005, 9),
-                                  priced(256, 1.02, 1)};
-    EXPECT_EQ(best_of(tiles, true).tile.shape.m, 64);
-    tiles[1].cost.memory = tiles[1].cost.compute;
-    EXPECT_EQ(best_of(tiles, false).tile.shape.m, 128);
-}
-
-TEST(Choice, NearTiesGoToTheSmallestTileWhereMemoryIsTheBoundAndDIsMuchOfIt) {
-    const auto priced = [](int m, double seconds) {
-        return PricedTile{.tile = {.shape = {.m = m}}, .cost = {.seconds = seconds, .memory = seconds}};
-    };
-    const std::vector<PricedTile> tiles{priced(256, 1), priced(128, 1.008), priced(192, 1.005), priced(64, 1.02)};
-    EXPECT_EQ(best_of(tiles, true).tile.shape.m, 128);
-    EXPECT_EQ(best_of(tiles, false).tile.shape.m, 256);
-}
-
 // 64x64 takes 492 us on an H200, 128x128 299.
 TEST(Choice, GradientsTakeNoSmallTileForTheirD) {
     ProblemSizes sizes = dense(32768, 4096, 512);

@@ -55,8 +55,7 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnFittedShapes) {
     ASSERT_EQ(stale(fitted_shapes()), "");
     EXPECT_EQ(fitted_shapes().size(), 279U);
     for (const RecordedShape& shape : fitted_shapes()) EXPECT_GE(shape.measured.size(), 12U) << shape.work.key;
-    expect_good_choices(
-        fitted_shapes(), [](const RecordedShape& shape) { return judge(shape, fitted_model); }, 1.05, 44);
+    expect_good_choices(fitted_shapes(), judge_planner, 1.05, 34);
 }
 
 /// Packed MXFP4 weights, 1 to 128 tokens of a product and a mean of 4 to 100 of a group. Where groups of twice the hint
@@ -109,8 +108,8 @@ Reached reached(const std::vector<RecordedShape>& shapes, bool dense, std::strin
     return result;
 }
 
-/// The targets are missed: by dense shapes narrowly, by groups because the planner knows their mean alone, and routing
-/// makes 373 rows in the mean 100 here and 900 there. Held is what is reached.
+/// Dense shapes reach the mean but for two of few rows. Groups miss the targets because the planner knows their mean
+/// alone, and routing makes 373 rows in the mean 100 here and 900 there. Held is what is reached.
 TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
     const std::vector<RecordedShape> shapes = read_record(random_record);
     ASSERT_EQ(stale(shapes), "");
@@ -120,9 +119,9 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
     std::string missed;
     const Reached dense = reached(shapes, true, missed), groups = reached(shapes, false, missed);
     EXPECT_LE(dense.missed, 2) << missed;
-    EXPECT_LE(groups.missed, 10) << missed;
-    EXPECT_LE(dense.slower, most_slower_in_the_mean + 0.002) << missed;
-    EXPECT_LE(groups.slower, most_slower_in_the_mean + 0.019) << missed;
+    EXPECT_LE(groups.missed, 5) << missed;
+    EXPECT_LE(dense.slower, most_slower_in_the_mean) << missed;
+    EXPECT_LE(groups.slower, most_slower_in_the_mean + 0.016) << missed;
 }
 
 /// The planner's choice is the fastest, or was not measured, or is slower by what few rows may be and many may not.

@@ -62,5 +62,46 @@ TEST(TileDistribution, OtherLastRowsCountInFull) {
     EXPECT_EQ(over.rounds, 1);
 }
 
+Workload masked(std::int64_t groups, std::int64_t room, std::int64_t mean) {
+    Workload work = describe(problem_of({.grouping = Grouping::m_grouped_masked,
+                                         .recipe = block_scaled,
+                                         .m = room,
+                                         .n = 4096,
+                                         .k = 7168,
+                                         .groups = groups,
+                                         .expected_m = mean}));
+    EXPECT_EQ(work.rows, mean);
+    return work;
+}
+
+constexpr hopper::Tile wide{.shape = {.m = 128, .n = 256}, .stages = 3, .family = hopper::Family::m_grouped};
+constexpr hopper::Tile narrow{.shape = {.m = 128, .n = 192}, .stages = 4, .family = hopper::Family::m_grouped};
+
+// 132 blocks have room for eight rows of 16 tiles, and for twice six of 22 tiles.
+TEST(TileDistribution, GroupsThatJustFillARoundTakeMoreOnTheMean) {
+    const TileDistribution of_wide = tile_distribution(wide, masked(4, 1024, 256), h200());
+    EXPECT_GT(of_wide.rounds, 1.7);
+    EXPECT_LT(of_wide.rounds, 2.2);
+    const TileDistribution of_narrow = tile_distribution(narrow, masked(4, 1024, 256), h200());
+    EXPECT_NEAR(of_narrow.rounds, 2, 0.2);
+}
+
+TEST(TileDistribution, NoCallTakesMoreRoundsThanItsTensorHasRows) {
+    EXPECT_EQ(tile_distribution(wide, masked(1, 1024, 1000), h200()).rounds, 1);
+}
+
+TEST(TileDistribution, SomeGroupsOfFewRowsAreEmpty) {
+    const TileDistribution over = tile_distribution(wide, masked(64, 1024, 1), h200());
+    EXPECT_NEAR(over.row_tiles, 0.632, 1e-3);
+    EXPECT_NEAR(tile_distribution(wide, masked(64, 1024, 16), h200()).row_tiles, 1, 1e-6);
+}
+
+TEST(TileDistribution, GroupsOfAnySizeAreCounted) {
+    for (const std::int64_t mean : {1LL << 20, 1LL << 40}) {
+        const TileDistribution over = tile_distribution(wide, masked(4, mean, mean), h200());
+        EXPECT_NEAR(over.rounds * 132 / over.units, 1, 0.1) << mean;
+    }
+}
+
 }  // namespace
 }  // namespace tilewright::planner
