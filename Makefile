@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes gpu-gradients gpu-packed gpu-timeline gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-skew gpu-timeline gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -138,6 +138,25 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and FP4 weights 
 	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed-bf16) || exit; \
 	done
 	$(program) bench --backend hopper --m 1,16,32 --n 7168 --k 16384 $(packed-bf16)
+
+skew := --recipe tensor,1d2d --json benchmarks/results/h200_skew.jsonl
+
+gpu-skew: build  ## groups that share rows, or k, evenly and with one hot group: forward, dgrad, wgrad
+	for hot in 1 30 100 1; do \
+	  $(program) bench --backend hopper --op m_grouped_offsets --groups 8 --m 2048 --n 7168 --k 2048 --hot $$hot --sa-layout k $(skew) || exit; \
+	  $(program) bench --backend hopper --op m_grouped_offsets --groups 8 --m 2048 --n 2048 --k 7168 --layout nn --hot $$hot --sa-layout k $(skew) || exit; \
+	  $(program) bench --backend hopper --op k_grouped --groups 8 --m 7168 --n 2048 --k 2048 --hot $$hot $(skew) || exit; \
+	done
+
+host-record := --json benchmarks/results/h200_host.jsonl
+
+gpu-host: build python-package  ## the host's time of a call, on a machine that does nothing else; PYTHON: as gpu-classes
+	cmake --build --preset release -j $(cpus) --target cuda_host_time
+	for run in 1 2 3; do \
+	  build/release/benchmarks/host_overhead $(host-record) || [ $$? -eq 1 ] || exit; \
+	  $${PYTHON:-$(python)} benchmarks/host_overhead.py $(host-record) || [ $$? -eq 1 ] || exit; \
+	  build/release/tests/cuda/cuda_host_time $(host-record) || exit; \
+	done  # 1: a target is missed
 
 gpu-timeline: build  ## one block of a kernel clock by clock; PYTHON: one that has matplotlib, for the pictures of docs/one_kernel.md
 	build/release/benchmarks/kernel_timeline benchmarks/results/h200_timeline.jsonl

@@ -13,21 +13,19 @@ along k, and prints the ratio and the drop-in's kernels a call; more than one, o
 """
 
 import argparse
-import datetime
 import json
 import math
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 
 import peers_table
+from origin import origin
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
 GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
-FOLDERS = ("src", "include", "python", "cmake")  # from which results follow
 ALIGNMENT = 128
 FLUSH_BYTES = 256 << 20
 MOST_DIFFERENCE = 1e-3  # of calc_diff, as DeepGEMM's tests ask; the rounding of D gives 1e-6
@@ -202,31 +200,6 @@ def reference_call():
     return lambda: torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
 
-def git(*words):
-    return subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
-
-
-def origin():
-    """What all lines of a run have in common."""
-    import torch
-
-    began = datetime.datetime.now(datetime.timezone.utc)
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", *FOLDERS, "CMakeLists.txt")
-    commit = git("rev-parse", "--short=10", "HEAD") + ("-dirty" if changed else "")
-    line = {
-        "output": "bf16",
-        "flush": "clean",
-        "device": torch.cuda.get_device_name(),
-        "date": began.strftime("%Y-%m-%d"),
-        "started": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "commit": commit,
-        "command": " ".join(["benchmarks/drop_in.py", *sys.argv[1:]]),
-    }
-    if commit and not changed:
-        line["trees"] = " ".join(git("rev-parse", "--short=10", f"HEAD:{folder}") for folder in FOLDERS)
-    return line
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", default="contiguous", help="contiguous, masked, dense, or several of them")
@@ -251,7 +224,8 @@ def main():
     if not torch.cuda.is_available():
         print("drop_in: torch sees no GPU", file=sys.stderr)
         return 2
-    clock, common, reference = Clock(arguments.repeats), origin(), reference_call()
+    clock, reference = Clock(arguments.repeats), reference_call()
+    common = {"output": "bf16", "flush": "clean", "device": torch.cuda.get_device_name(), **origin()}
     cuda_blas = f"cuBLASLt of torch {torch.__version__} per-tensor scale"
 
     def record(line):

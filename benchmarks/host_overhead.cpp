@@ -1,5 +1,6 @@
 // What a call on a GPU costs the host from C++: batches of 100 on an idle stream, with the same and with fresh
-// pointers, and the first calls of a kernel of the pack and of one that must be compiled.
+// pointers, the driver's launch of a small kernel alone, and the first calls of a kernel of the pack and of one that
+// must be compiled.
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <tilewright/tilewright.h>
@@ -12,8 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/record.h"
 #include "measure/device.h"
 #include "measure/statistics.h"
+#include "output/file.h"
 
 namespace {
 
@@ -25,11 +28,13 @@ constexpr const char* help_text =
 
   build/release/benchmarks/host_overhead               a table, and the same figures as a line of JSON
   build/release/benchmarks/host_overhead | tail -1     the line alone
+  build/release/benchmarks/host_overhead --json FILE   appends the line to a file, with commit, date and command
 
 [128, 512, 1024] of 1x128:128x128. A call: median of 50 batches of 100 on an idle stream; fresh pointers: 100 pairs of
-operands with their outputs in turn. First calls wait for their result: that of a kernel of the pack is the first call
-of the process, with a context current; e5m2, which the pack lacks, is compiled into a new cache folder. Exit code 1 when
-a target is missed, 2 when there is nothing to measure on.
+operands with their outputs in turn; the driver's launch: cuLaunchKernelEx of a kernel of three arguments. First calls
+wait for their result: that of a kernel of the pack is the first call of the process, with a context current; e5m2, which
+the pack lacks, is compiled into a new cache folder. Exit code 1 when a target is missed, 2 when there is nothing to
+measure on.
 )";
 
 constexpr int batch = 100;
@@ -71,20 +76,24 @@ struct Operands {
     }
 };
 
-/// Median over batches of the host's time for one call.
-double batched(const measure::Device& device, const std::vector<Problem>& problems) {
+/// Median over batches of the host's time for one of `call(0)`, `call(1)` ...
+template <typename Call>
+double batched(const measure::Device& device, const Call& call) {
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i) {
         device.synchronize();
         const auto begin = Clock::now();
-        for (int call = 0; call < batch; ++call) {
-            run(problems[static_cast<std::size_t>(call) % problems.size()],
-                {.backend = Backend::hopper, .stream = device.stream()});
-        }
+        for (std::size_t turn = 0; turn < batch; ++turn) call(turn);
         times.push_back(microseconds(begin) / batch);
     }
     device.synchronize();
     return measure::median(times);
+}
+
+double batched(const measure::Device& device, const std::vector<Problem>& problems) {
+    return batched(device, [&](std::size_t turn) {
+        run(problems[turn % problems.size()], {.backend = Backend::hopper, .stream = device.stream()});
+    });
 }
 
 /// One call and its result.
@@ -129,44 +138,48 @@ std::vector<Figure> measure_all(const measure::Device& device) {
     problems.reserve(operands.size());
     for (const Operands& each : operands) problems.push_back(each.problem());
     const double first = waited(device, problems.front());
+    const measure::Buffer tiny(16);
     return {{"a call, same pointers", "same_pointers_us", batched(device, {problems.front()}), 3},
             {"a call, fresh pointers", "fresh_pointers_us", batched(device, problems), 0},
+            {"the driver's launch of a small kernel", "driver_launch_us",
+             batched(device, [&](std::size_t) { device.enqueue_fill(tiny, 0, device.stream()); }), 0},
             {"first call, kernel of the pack", "first_call_us", first, 50e3},
             {"first call, kernel to be compiled", "compiled_call_us",
              waited(device, operands.front().problem(Format::e5m2)), 1e6}};
 }
 
-/// Prints and returns whether all targets are reached.
-bool report(const std::string& device, const std::vector<Figure>& figures) {
+/// Prints, appends to `file` unless it has no name, and returns whether all targets are reached.
+bool report(const std::string& device, const std::vector<Figure>& figures, const std::string& file) {
     bool reached = true;
-    std::string json;
+    nlohmann::ordered_json line{{"figure", "host overhead"}, {"from", "C++"}, {"device", device}, {"batch", batch}};
     fmt::print("{}: [{}, {}, {}], 1x128:128x128, from C++\n", device, m, n, k);
     fmt::print("{:<36}{:>12}{:>12}\n", "", "us", "target");
     for (const Figure& f : figures) {
         reached = reached && (f.target == 0 || f.microseconds <= f.target);
         fmt::print("{:<36}{:>12.2f}{:>12}\n", f.what, f.microseconds,
                    f.target == 0 ? "" : fmt::format("{:.0f}", f.target));
-        json += fmt::format(R"(, "{}": {:.3f})", f.key, f.microseconds);
+        line[f.key] = std::stod(fmt::format("{:.3f}", f.microseconds));
     }
-    fmt::print(R"({{"figure": "host overhead", "from": "C++", "device": "{}", "batch": {}{}}})"
-               "\n",
-               device, batch, json);
+    fmt::print("{}\n", line.dump());
+    if (!file.empty()) output::append_text(file, bench::with_origin(line).dump() + "\n");
     return reached;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count > 1) {
-        const std::string_view given = arguments[1];
-        const bool asked = given == "--help" || given == "-h";
+    const std::vector<std::string_view> given(arguments + 1, arguments + count);
+    const bool to_file = given.size() == 2 && given[0] == "--json";
+    if (!given.empty() && !to_file) {
+        const bool asked = given[0] == "--help" || given[0] == "-h";
         fmt::print(asked ? stdout : stderr, "{}", help_text);
         return asked ? EXIT_SUCCESS : 2;
     }
     try {
         const NewCache cache;
         const measure::Device device;
-        return report(device.name(), measure_all(device)) ? EXIT_SUCCESS : EXIT_FAILURE;
+        return report(device.name(), measure_all(device), std::string(to_file ? given[1] : "")) ? EXIT_SUCCESS
+                                                                                                : EXIT_FAILURE;
     } catch (const std::exception& error) {
         fmt::print(stderr, "host_overhead: {}\n", error.what());
         return 2;

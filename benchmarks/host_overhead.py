@@ -3,6 +3,7 @@
     python benchmarks/host_overhead.py                 on the GPU if there is one: a table and a line of JSON
     python benchmarks/host_overhead.py --device cpu    what the package itself takes (numpy, ml_dtypes)
     python benchmarks/host_overhead.py | tail -1       the line alone
+    python benchmarks/host_overhead.py --json FILE     appends the line to a file, with commit, date and command
 
 GPU: [128, 512, 1024] of 1x128:128x128, torch tensors. A call: median of 50 batches of 100 on an idle stream. First
 calls wait for their result: that of a kernel of the pack is the first of the process, with a context current; e5m2,
@@ -13,12 +14,15 @@ target is missed, 2 when there is nothing to measure on.
 import argparse
 import json
 import os
+import pathlib
 import statistics
 import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from origin import origin
 
 BATCH, REPEATS = 100, 50
 M, N, K = 128, 512, 1024
@@ -31,15 +35,19 @@ class Figure(NamedTuple):
     target: float | None = None
 
 
-def report(device: str, figures: Iterator[Figure]) -> bool:
+def report(device: str, figures: Iterator[Figure], file: pathlib.Path | None) -> bool:
     """Prints all of it; whether all targets are reached."""
     figures = list(figures)
     print(f"{device}, from Python")
     print(f"{'':44}{'us':>12}{'target':>12}")
     for f in figures:
         print(f"{f.what:44}{f.microseconds:12.2f}{'' if f.target is None else f'{f.target:.0f}':>12}")
-    line = {f"{f.key}_us": round(f.microseconds, 3) for f in figures}
-    print(json.dumps({"figure": "host overhead", "from": "Python", "device": device, **line}))
+    line = {"figure": "host overhead", "from": "Python", "device": device}
+    line |= {f"{f.key}_us": round(f.microseconds, 3) for f in figures}
+    print(json.dumps(line))
+    if file:
+        with file.open("a") as lines:
+            lines.write(json.dumps(line | origin()) + "\n")
     return all(f.target is None or f.microseconds <= f.target for f in figures)
 
 
@@ -87,8 +95,8 @@ def on_gpu() -> Iterator[Figure]:
     sides = (a.values, a.scales), (b.values, b.scales)
 
     yield Figure("first call, kernel of the pack", "first_call", waited(lambda: tw.gemm(a, b, out=out)), 50e3)
-    yield Figure("a call, same tensors", "same_tensors", batched(lambda _: tw.gemm(a, b, out=out)), 7)
-    yield Figure("a call, fresh tensors", "fresh_tensors", batched(lambda i: tw.gemm(*pairs[i], out=outs[i])))
+    yield Figure("a call, same tensors", "same_tensors", batched(lambda _: tw.gemm(a, b, out=out)))
+    yield Figure("a call, fresh tensors", "fresh_tensors", batched(lambda i: tw.gemm(*pairs[i], out=outs[i])), 7)
     yield Figure("a call, new output", "new_output", batched(lambda _: tw.gemm(a, b)))
     described = lambda _: tw.gemm(  # noqa: E731
         tw.Quantized(a.values, "1x128", a.scales), tw.Quantized(b.values, "128x128", b.scales), out=out
@@ -148,17 +156,19 @@ def has_gpu() -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU where torch has one")
-    device = parser.parse_args().device or ("cuda" if has_gpu() else "cpu")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append the line to this file")
+    arguments = parser.parse_args()
+    device = arguments.device or ("cuda" if has_gpu() else "cpu")
     if device == "cuda" and not has_gpu():
         parser.exit(2, "host_overhead: no GPU that torch can use; --device cpu measures without one\n")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TILEWRIGHT_CACHE_DIR"] = folder  # what is compiled here is not kept
         if device == "cpu":
-            reached = report("CPU", on_cpu())
+            reached = report("CPU", on_cpu(), arguments.json)
         else:
             import torch
 
-            reached = report(torch.cuda.get_device_name(), on_gpu())
+            reached = report(torch.cuda.get_device_name(), on_gpu(), arguments.json)
     raise SystemExit(0 if reached else 1)
 
 

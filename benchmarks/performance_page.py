@@ -26,8 +26,20 @@ PROGRAM = ROOT / "build/release/src/cli/tilewright"
 Row = dict[str, Any]
 
 
+MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed"}
+
+
 def record(name: str) -> list[Row]:
-    return [json.loads(line) for line in (ROOT / f"benchmarks/results/{name}.jsonl").read_text().splitlines()]
+    path = ROOT / f"benchmarks/results/{name}.jsonl"
+    if not path.exists():
+        raise SystemExit(f"benchmarks/results/{name}.jsonl is not there; `make {MADE_BY.get(name, 'gpu-bench')}` writes it, on an idle machine with an H200")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def made_at(rows: list[Row]) -> str:
+    """The origin of a record that was made in one go."""
+    (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
+    return f"Commit {commit[:7]}, {date}."
 
 
 def is_ours(row: Row) -> bool:
@@ -121,6 +133,48 @@ def groups() -> str:
                  [[name, *(f"{cells[nk]:.4g}" if nk in cells else "" for nk in weights)] for name, cells in us.items()])
 
 
+def skew() -> str:
+    """Rates of groups of which one is hot, over those of groups of one size."""
+    rates: dict[tuple[str, str], dict[int, list[float]]] = {}
+    names = {("m_grouped_offsets", "nt"): "forward, nt", ("m_grouped_offsets", "nn"): "dgrad, nn", ("k_grouped", "nt"): "wgrad, groups of k"}
+    rows = record("h200_skew")
+    for row in rows:
+        hot = re.search(r"--hot (\d+)", row["command"])
+        assert hot, row["command"]
+        groups, *sizes = row["shape"]
+        words = f"{names[row['grouping'], row['layout']]}, {groups} x {shape(str(sizes))}"
+        rates.setdefault((words, row["recipe"]), {}).setdefault(int(hot[1]), []).append(row["tflops"])
+    hots = sorted({hot for cells in rates.values() for hot in cells} - {1})
+    cells = {key: {hot: statistics.median(values) for hot, values in of.items()} for key, of in rates.items()}
+    return f"{made_at(rows)}\n\n" + table(
+        ["", "recipe", "even, TFLOP/s", *(f"{hot} : 1" for hot in hots)],
+        [[*key, f"{of[1]:.0f}", *(f"{of[hot] / of[1]:.2f}" for hot in hots)] for key, of in cells.items()])
+
+
+def host_time() -> str:
+    """The median of several runs of each program, and the extremes."""
+    rows = record("h200_host")
+
+    def cell(who: str, key: str, digits: int = 1) -> str:
+        values = sorted(row[key] for row in rows if row["from"] == who)
+        low, middle, high = (f"{value:.{digits}f}" for value in (values[0], statistics.median(values), values[-1]))
+        return middle if low == high else f"{middle} ({low} to {high})"
+
+    def milliseconds(who: str, key: str) -> str:
+        return f"{statistics.median(row[key] for row in rows if row['from'] == who) / 1000:.0f}"
+
+    first = [f"{milliseconds(who, 'first_call_us')} and {milliseconds(who, 'compiled_call_us')} from {who}" for who in ("C++", "Python")]
+    return f"{made_at(rows)}\n\n" + table(
+        ["", "same pointers", "target", "fresh pointers", "target"],
+        [["C++", cell("C++", "same_pointers_us"), "3", cell("C++", "fresh_pointers_us"), ""],
+         ["Python", cell("Python", "same_tensors_us"), "", cell("Python", "fresh_tensors_us"), "7"],
+         ["`tilewright.deep_gemm`", cell("Python", "deep_gemm_us"), "", "", ""],
+         ["C++ on a driver that does nothing", cell("C++, fake driver", "same_pointers_us", 2), "", cell("C++, fake driver", "fresh_pointers_us", 2), ""],
+         ["the driver alone: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
+         ["for comparison: torch zeroes an element", cell("Python", "torch_zero_us"), "", "", ""]],
+    ) + f"\n\nFirst calls with their result, in milliseconds, a kernel of the pack and one that is compiled (targets 50 and 1,000): {'; '.join(first)}."
+
+
 def continuous() -> str:
     rows = [row for row in record("h200") if "sustained_s" in row]
     theirs = {tuple(r["shape"]): r for r in filter(peers_table.is_deep_gemm, peers_table.rows("h200_sustained.jsonl"))}
@@ -164,7 +218,8 @@ def packed() -> str:
 
 
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
-          "continuous load": continuous, "few rows": few_rows, "gradients": gradients, "packed": packed}
+          "skew": skew, "continuous load": continuous, "few rows": few_rows, "gradients": gradients, "packed": packed,
+          "host time": host_time}
 
 
 def written(page: str) -> str:

@@ -28,12 +28,16 @@ void add_groups(nlohmann::ordered_json& line, const BenchShape& shape) {
     if (!shape.sizes.empty()) line["group_sizes"] = shape.sizes;
 }
 
+void add_code(nlohmann::ordered_json& line) {
+    line["commit"] = TILEWRIGHT_COMMIT;
+    if (*TILEWRIGHT_TREES != '\0') line["trees"] = TILEWRIGHT_TREES;
+}
+
 void add_origin(nlohmann::ordered_json& line, const Run& run) {
     line["device"] = run.device;
     line["date"] = run.date;
     if (!run.started.empty()) line["started"] = run.started;
-    line["commit"] = TILEWRIGHT_COMMIT;
-    if (*TILEWRIGHT_TREES != '\0') line["trees"] = TILEWRIGHT_TREES;
+    add_code(line);
     line["command"] = run.command;
 }
 
@@ -140,6 +144,14 @@ std::string tune_records(const TunedShape& tuned, const Run& run) {
     std::string lines;
     for (const TriedTile& tried : tuned.tried) lines += record(tuned, tried, run).dump() + "\n";
     return lines;
+}
+
+nlohmann::ordered_json with_origin(nlohmann::ordered_json line) {
+    line["date"] = today();
+    line["started"] = now();
+    add_code(line);
+    line["command"] = command_line();
+    return line;
 }
 
 std::string today() {

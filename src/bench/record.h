@@ -21,6 +21,9 @@ std::string reference_record(const Timing& timing, const Run& run);
 
 nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, const Run& run);
 
+/// The line of a program other than `bench`, with date, commit, trees and command.
+nlohmann::ordered_json with_origin(nlohmann::ordered_json line);
+
 /// Today, in UTC.
 std::string today();
 

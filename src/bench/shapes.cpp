@@ -131,6 +131,17 @@ std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
     return sizes;
 }
 
+BenchShape with_hot_group(BenchShape shape, std::int64_t times) {
+    constexpr std::int64_t step_of_k = 128;
+    const bool along_k = is_k_grouped(shape.grouping);
+    const std::int64_t sum = shape.groups * (along_k ? shape.k : shape.m);
+    std::int64_t other = sum / (times + shape.groups - 1);
+    if (along_k) other = other / step_of_k * step_of_k;
+    shape.sizes.assign(static_cast<std::size_t>(shape.groups), other);
+    shape.sizes.front() = sum - other * (shape.groups - 1);
+    return shape;
+}
+
 /// With each group's size rounded up to the alignment.
 std::int64_t aligned_sum(const check::CaseSpec& spec) {
     std::int64_t sum = 0;

@@ -42,6 +42,10 @@ std::vector<BenchShape> random_shapes(int count, std::uint64_t seed,
 /// as the peers' (benchmarks/peers/README.md), k in multiples of 128. Empty for dense and batched.
 std::vector<std::int64_t> group_sizes(const BenchShape& shape);
 
+/// The shape with rows (k-grouped: k) that groups share unevenly: the first has `times` those of each other one, whose
+/// are rounded down, k to a multiple of 128. The sum stays groups x mean, so that rates compare.
+BenchShape with_hot_group(BenchShape shape, std::int64_t times);
+
 /// Grouping and sizes of a test case: m or k is the sum over groups where those follow one another.
 check::CaseSpec grouped_case(const BenchShape& shape);
 

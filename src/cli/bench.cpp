@@ -132,7 +132,8 @@ void add_bench(CLI::App& program) {
         "Every result is checked before it is timed. Operands are random; the caches are emptied before each call.\n\n"
         "Example:\n  tilewright bench --suite deepseek-v3 --peers\n"
         "  tilewright bench --op m_grouped_offsets --groups 8 --m 64 --n 4096 --k 7168 --recipe row:row,mxfp8:mxfp4 "
-        "--json times.jsonl\n  tilewright bench --backend hopper --suite peers --peers --recipe 1d2d\n"
+        "--json times.jsonl\n  tilewright bench --op m_grouped_offsets --groups 8 --m 2048 --n 7168 --k 2048 --hot 30\n"
+        "  tilewright bench --backend hopper --suite peers --peers --recipe 1d2d\n"
         "  tilewright bench --suite peers --m 4096 --sustained --peers");
     const auto arguments = std::make_shared<BenchArguments>();
     add_shape_options(*command, *arguments);

@@ -36,6 +36,24 @@ bench::BenchShape explicit_shape(const BenchArguments& arguments, Grouping group
     return shape;
 }
 
+/// What --hot makes of a shape.
+bench::BenchShape hot_shape(const bench::BenchShape& shape, std::int64_t times, const std::string& command) {
+    if (shape.grouping == Grouping::dense || shape.grouping == Grouping::batched) {
+        throw UsageError(
+            fmt::format("{}: --hot shares rows or k among groups, of which {} has none to share; name a "
+                        "grouped --op",
+                        command, name(shape.grouping)));
+    }
+    bench::BenchShape hot = bench::with_hot_group(shape, times);
+    if (shape.grouping == Grouping::m_grouped_masked && hot.sizes.front() > shape.max_m) {
+        throw UsageError(
+            fmt::format("{}: --hot {} gives a group {} rows, for which --max-m has no room: {}; make it "
+                        "that many",
+                        command, times, hot.sizes.front(), shape.max_m));
+    }
+    return hot;
+}
+
 /// The suites of peers have their own rows; --m picks among them.
 std::vector<bench::BenchShape> chosen_peer_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                                   const std::vector<std::int64_t>& rows) {
@@ -134,11 +152,17 @@ std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, co
     if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
         throw UsageError(command + ": --suite has its own n and k; leave out either it or --n and --k");
     }
+    if (!arguments.suite.empty() && arguments.hot > 0) {
+        throw UsageError(command + ": --suite has its own sizes of groups; with --hot give --m, --n and --k");
+    }
     const std::vector<Grouping> groupings = chosen_groupings(arguments);
     if (!arguments.suite.empty()) return shapes_of_suite(arguments, groupings, command);
     std::vector<bench::BenchShape> shapes;
     for (Grouping grouping : groupings) {
-        for (std::int64_t m : arguments.m) shapes.push_back(explicit_shape(arguments, grouping, m));
+        for (std::int64_t m : arguments.m) {
+            const bench::BenchShape shape = explicit_shape(arguments, grouping, m);
+            shapes.push_back(arguments.hot > 0 ? hot_shape(shape, arguments.hot, command) : shape);
+        }
     }
     return shapes;
 }
@@ -171,6 +195,11 @@ void add_group_options(CLI::App& command, BenchArguments& arguments) {
 
 void add_kind_options(CLI::App& command, BenchArguments& arguments) {
     add_group_options(command, arguments);
+    command
+        .add_option("--hot", arguments.hot,
+                    "The first group has so many times the rows (k-grouped: the k) of each other one; 1: all have the "
+                    "same. Without it they vary by 30 %")
+        ->check(whole_number(1, most_int));
     command
         .add_option("--layout", arguments.layout, "nt, nn, tn or tt; on a GPU an operand that is copied first counts")
         ->check(one_of("layout", layout_words()))

@@ -41,6 +41,22 @@ TEST(RandomShapes, HaveCasesOfTheirSizes) {
     }
 }
 
+TEST(Shapes, AHotGroupLeavesTheSumAsItIs) {
+    const BenchShape even{.grouping = Grouping::m_grouped_offsets, .groups = 8, .m = 2048, .n = 7168, .k = 2048};
+    const auto sizes = [&](Grouping grouping, std::int64_t times) {
+        BenchShape shape = even;
+        shape.grouping = grouping;
+        return group_sizes(with_hot_group(shape, times));
+    };
+    using Sizes = std::vector<std::int64_t>;
+    EXPECT_EQ(sizes(Grouping::m_grouped_offsets, 1), Sizes(8, 2048));
+    EXPECT_EQ(sizes(Grouping::m_grouped_offsets, 30), (Sizes{13290, 442, 442, 442, 442, 442, 442, 442}));
+    EXPECT_EQ(sizes(Grouping::k_grouped, 1), Sizes(8, 2048));
+    EXPECT_EQ(sizes(Grouping::k_grouped, 100), (Sizes{15488, 128, 128, 128, 128, 128, 128, 128}));
+    EXPECT_EQ(shape_key(with_hot_group(even, 30)), shape_key(even));
+    EXPECT_EQ(grouped_case(with_hot_group(even, 30)).m, 8 * 2048);
+}
+
 /// int(1.2 * mean) of Python.
 TEST(Shapes, MaskedOnesHaveTheHintOfTheirCallers) {
     const auto hint = [](std::int64_t mean) {

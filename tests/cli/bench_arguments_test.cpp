@@ -28,6 +28,33 @@ TEST(BenchArguments, SuitesAndShortRecipes) {
     }
 }
 
+TEST(BenchArguments, AHotGroupNeedsGroupsAndRoom) {
+    BenchArguments arguments;
+    arguments.m = {64};
+    arguments.n = 256;
+    arguments.k = 128;
+    arguments.hot = 5;
+    const auto complaint = [&] {
+        try {
+            chosen_shapes(arguments, "bench");
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    EXPECT_EQ(complaint(),
+              "bench: --hot shares rows or k among groups, of which dense has none to share; name a grouped --op");
+    arguments.operations = {"m_grouped_masked"};
+    EXPECT_EQ(complaint(),
+              "bench: --hot 5 gives a group 160 rows, for which --max-m has no room: 128; make it that many");
+    arguments.max_m = 160;
+    EXPECT_EQ(complaint(), "");
+    EXPECT_EQ(chosen_shapes(arguments, "bench").front().sizes, (std::vector<std::int64_t>{160, 32, 32, 32}));
+    arguments.suite = "deepseek-v3";
+    arguments.n = arguments.k = 0;
+    EXPECT_EQ(complaint(), "bench: --suite has its own sizes of groups; with --hot give --m, --n and --k");
+}
+
 TEST(BenchArguments, SecondsMeanTheCpusOrContinuousLoad) {
     BenchArguments arguments;
     const auto first = [&] { return all_settings(arguments, Backend::hopper).front(); };

@@ -43,6 +43,43 @@ def test_a_table_that_the_page_lacks_is_named():
         tool.written(tool.PAGE.read_text().replace("<!-- dense -->", ""))
 
 
+ORIGIN = {"commit": "0123456789", "date": "2026-01-02"}
+
+
+def test_a_record_that_is_missing_is_named_with_the_command_that_writes_it(tmp_path):
+    tool = loaded(TOOL)
+    tool.ROOT = tmp_path
+    for name, target in (("host_time", "gpu-host"), ("skew", "gpu-skew"), ("gradients", "gpu-gradients"), ("dense", "gpu-bench")):
+        with pytest.raises(SystemExit, match=rf"benchmarks/results/h200\w*\.jsonl is not there; `make {target}` writes it"):
+            getattr(tool, name)()
+
+
+def test_rates_of_hot_groups_are_over_the_even_split():
+    tool = loaded(TOOL)
+    tool.record = lambda name: [
+        {"grouping": "m_grouped_offsets", "layout": "nn", "recipe": "tensor:tensor", "shape": [8, 2048, 2048, 7168],
+         "tflops": rate, "command": f"tilewright bench --hot {hot} --recipe tensor", **ORIGIN}
+        for hot, rate in ((1, 1000), (30, 950), (100, 1025), (1, 1100))]
+    text = tool.skew()
+    assert text.startswith("Commit 0123456, 2026-01-02.\n\n|  | recipe | even, TFLOP/s | 30 : 1 | 100 : 1 |")
+    assert "| dgrad, nn, 8 x 2048 x 2048 x 7168 | tensor:tensor | 1050 | 0.90 | 0.98 |" in text
+
+
+def test_times_of_the_host_are_medians_and_extremes():
+    tool = loaded(TOOL)
+    runs = [{"from": "C++", "same_pointers_us": us, "fresh_pointers_us": 4.7, "driver_launch_us": 2.5,
+             "first_call_us": 2e3, "compiled_call_us": 9e5, **ORIGIN} for us in (3.44, 3.5, 3.81)]
+    runs.append({"from": "Python", "same_tensors_us": 5.8, "fresh_tensors_us": 6.9, "deep_gemm_us": 7.3, "torch_zero_us": 2.4,
+                 "first_call_us": 3e3, "compiled_call_us": 8e5, **ORIGIN})
+    runs.append({"from": "C++, fake driver", "same_pointers_us": 0.063, "fresh_pointers_us": 0.71, **ORIGIN})
+    tool.record = lambda name: runs
+    text = tool.host_time()
+    assert "| C++ | 3.5 (3.4 to 3.8) | 3 | 4.7 |  |" in text
+    assert "| Python | 5.8 |  | 6.9 | 7 |" in text
+    assert "| C++ on a driver that does nothing | 0.06 |  | 0.71 |  |" in text
+    assert text.endswith("(targets 50 and 1,000): 2 and 900 from C++; 3 and 800 from Python.")
+
+
 @pytest.fixture(name="classes", scope="module")
 def classes_of_the_program():
     """(class, tuned rows) -> a line of `tilewright classes`."""
