@@ -31,6 +31,14 @@ def operand(x, side):
     return tw.encode(x, side) if side in ("bf16", "f16") else tw.quantize(x, side)
 
 
+def operand_on_gpu(x, side):
+    """The same on the GPU, which rounds and quantises there."""
+    import torch  # only here: on the CPU nothing needs it
+
+    x = torch.from_numpy(x).cuda()
+    return x.to({"bf16": torch.bfloat16, "f16": torch.float16}[side]) if side in ("bf16", "f16") else tw.quantize(x, side)
+
+
 def stored_bytes(weight):
     if not isinstance(weight, tw.Quantized):
         return weight.nbytes
@@ -38,15 +46,30 @@ def stored_bytes(weight):
 
 
 class Linear:
-    """x W^T + b: activations [tokens, k] quantised as they come, the weight [n, k] once."""
+    """x W^T + b: activations [tokens, k] quantised as they come, the weight [n, k] once.
 
-    def __init__(self, weight, bias, recipe):
+    With device "cuda" the GPU quantises and multiplies; `wrong_bits` counts the elements in which the CPU differs,
+    which does the same in its bit-exact arithmetic.
+    """
+
+    def __init__(self, weight, bias, recipe, device="cpu"):
         self.activations, weights = recipe.split(":")
-        self.weight = operand(np.ascontiguousarray(weight), weights)
+        weight = np.ascontiguousarray(weight)
+        self.weight = operand(weight, weights)
+        self.weight_on_gpu = operand_on_gpu(weight, weights) if device == "cuda" else None
         self.bias = bias
+        self.wrong_bits = 0
+
+    def product(self, x):
+        if self.weight_on_gpu is None:
+            return tw.gemm(operand(x, self.activations), self.weight, out_dtype="f32")
+        product = tw.gemm(operand_on_gpu(x, self.activations), self.weight_on_gpu, out_dtype="f32").cpu().numpy()
+        expected = tw.gemm(operand(x, self.activations), self.weight, out_dtype="f32", arithmetic="bit_exact")
+        self.wrong_bits += np.count_nonzero(product.view(np.int32) != expected.view(np.int32))
+        return product
 
     def __call__(self, x):
-        product = tw.gemm(operand(x, self.activations), self.weight, out_dtype="f32")
+        product = self.product(x)
         product += self.bias
         return product
 
@@ -85,19 +108,19 @@ def attention(qkv):
 
 
 class Layer:
-    def __init__(self, tensors, index, recipe):
+    def __init__(self, tensors, index, recipe, device):
         def get(name):
             return tensors[f"encoder.layer.{index}.{name}"]
 
         def linear(name):
-            return Linear(get(f"{name}.weight"), get(f"{name}.bias"), recipe)
+            return Linear(get(f"{name}.weight"), get(f"{name}.bias"), recipe, device)
 
         def norm(name):
             return get(f"{name}.LayerNorm.weight"), get(f"{name}.LayerNorm.bias")
 
         parts = [f"attention.self.{name}" for name in ("query", "key", "value")]
         weights, biases = ([get(f"{part}.{kind}") for part in parts] for kind in ("weight", "bias"))
-        self.qkv = Linear(np.concatenate(weights), np.concatenate(biases), recipe)
+        self.qkv = Linear(np.concatenate(weights), np.concatenate(biases), recipe, device)
         self.mixed, self.mixed_norm = linear("attention.output.dense"), norm("attention.output")
         self.wide, self.narrow, self.norm = linear("intermediate.dense"), linear("output.dense"), norm("output")
 
@@ -113,7 +136,7 @@ class Layer:
 class Encoder:
     """Sentences to embeddings, with one recipe ("1x128:128x128": activations, weights) for all linear layers."""
 
-    def __init__(self, recipe):
+    def __init__(self, recipe, device="cpu"):
         folder = model_folder()
         tensors = safetensors.numpy.load_file(folder / "model.safetensors")
         self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -122,10 +145,16 @@ class Encoder:
             tensors[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
         )
         self.norm = tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"]
-        self.layers = [Layer(tensors, index, recipe) for index in range(LAYERS)]
+        self.layers = [Layer(tensors, index, recipe, device) for index in range(LAYERS)]
+
+    def linears(self):
+        return [linear for layer in self.layers for linear in layer.linears()]
 
     def weight_bytes(self):
-        return sum(stored_bytes(linear.weight) for layer in self.layers for linear in layer.linears())
+        return sum(stored_bytes(linear.weight) for linear in self.linears())
+
+    def wrong_bits(self):
+        return sum(linear.wrong_bits for linear in self.linears())
 
     def __call__(self, sentences):
         """[sentences, WIDTH], each of length one. All tokens go through a layer at once, without padding."""
