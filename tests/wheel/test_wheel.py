@@ -45,7 +45,7 @@ def python(request, tmp_path_factory):
     wheel, _, path = request.param
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([path, "-m", "venv", folder], check=True)
-    pip = [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
+    pip = [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:"]
     subprocess.run([*pip, wheel], check=True)
     return folder
 
