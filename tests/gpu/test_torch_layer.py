@@ -157,3 +157,13 @@ def test_compiled(recipe, mode):
         assert same(ours, step(layer, x, dy, *ends))
         with torch.no_grad():
             layer.weight.mul_(1.5)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_tf32_of_torch_changes_no_bit(monkeypatch, grouped):
+    x, dy = normal(TOKENS, K, device="cuda"), normal(TOKENS, N, seed=1, device="cuda")  # bf16 would be exact in tf32
+    made = []
+    for allowed in (False, True):
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allowed)
+        made.append(step(layer_of(grouped, "1x128"), x, dy, *ends_of(grouped)))
+    assert same(*made)

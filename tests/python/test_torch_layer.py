@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
-from tilewright.torch._products import aligned_rows  # noqa: E402
+from tilewright.torch._products import aligned_rows, sums_of_groups  # noqa: E402
 from torch_layers import DEVICES, error, exact_grouped, normal  # noqa: E402
 
 # relative errors of fp8 products of normal numbers: 2^-4 / sqrt(3) a side, less where most numbers are small
@@ -129,6 +129,47 @@ def test_gradients_of_the_bias_of_groups(dtype, device):
     exact = torch.stack([dy[begin:end].cpu().double().sum(0) for begin, end in zip([0, 30, 30, 64], ends.tolist())])
     assert layer.bias.grad.dtype == dtype and error(layer.bias.grad, exact) < (1e-6 if dtype == torch.float32 else 2**-8)
     assert not layer.bias.grad[[1, 3]].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(1, 0, 127, 129), (0, 0, 5), (1300,), (0, 40, 0), (128, 128, 513, 1), (300, 0, 700), (0,), ()])
+def test_sums_of_groups_are_rounded_once_and_spoil_no_other_group(sizes, dtype):
+    """Tokens of no group count nowhere, and a NaN in its own group alone."""
+    ends, n = np.cumsum(sizes, dtype=int).tolist(), 33
+    dy = normal(sum(sizes) + 3, n, dtype=dtype)
+    dy[:2] *= 2.0**20
+    for kind in (torch.int32, torch.int64):
+        given = sums_of_groups(dy, torch.tensor(ends, dtype=kind))
+        exact = [dy[end - size : end].double().sum(0) for size, end in zip(sizes, ends)]
+        assert torch.equal(given, torch.stack(exact).float() if exact else torch.zeros(0, n))
+    dy[-3:] = float("nan")
+    for group, end in enumerate(ends):
+        spoiled = dy.clone()
+        spoiled[end - sizes[group] : end] = float("inf")
+        others = [g for g in range(len(sizes)) if g != group]
+        made = sums_of_groups(spoiled, torch.tensor(ends))
+        assert torch.equal(made[others], given[others]) and bool(made[group].isinf().all()) == (sizes[group] > 0)
+
+
+def test_sums_of_groups_are_no_product_that_torch_may_round_to_tf32():
+    """torch.backends.cuda.matmul.allow_tf32 is of matmuls of float32."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    names = []
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with Names():
+        sums_of_groups(normal(300, 48), torch.tensor([30, 30, 290]))
+    assert names and not [name for name in names if any(product in name for product in ("mm", "mv", "matmul", "dot"))]
+
+
+def test_ends_that_no_one_should_trust_read_nothing_out_of_bounds():
+    for ends in [[700, -5], [200, 100, 300], [-1, -1], [300, 0, 300, 0, 300]]:
+        assert sums_of_groups(normal(300, 8), torch.tensor(ends)).shape == (len(ends), 8)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -85,7 +85,7 @@ def backward_pass(
 
 def _columns_of_x(x: Pair, groups: torch.Tensor, layer: LayerRecipe) -> Quantized:
     if layer.columns is None:
-        return Quantized(_products.aligned_rows(x[0], groups), _FOLDED)
+        return Quantized(_products.aligned_rows(x[0].view(torch.uint8), groups), _FOLDED)
     return Quantized(x[0], layer.columns, x[1])
 
 

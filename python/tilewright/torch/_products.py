@@ -27,18 +27,17 @@ def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
     return (begins + sizes).to(ends.dtype)
 
 
-def aligned_rows(codes: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Codes [tokens, K] as [columns, K], each group from a multiple of 128 on as `quantize_tokens` has columns, zeros between."""
-    tokens, groups = codes.shape[0], ends.shape[0]
+def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """[tokens, K] as [columns, K], each group from a multiple of 128 on as `quantize_tokens` has columns, zeros between."""
+    tokens, groups = rows.shape[0], ends.shape[0]
     columns = (tokens + (ALIGNMENT - 1) * groups) // ALIGNMENT * ALIGNMENT
     sizes, begins = _sizes_and_begins(ends, tokens)
     moved = begins + sizes - ends.clamp(0, tokens)  # of each group's tokens
     group = group_of_rows(ends, tokens)
-    row = torch.arange(tokens, device=codes.device) + torch.cat([moved, moved.new_zeros(1)])[group]
+    row = torch.arange(tokens, device=rows.device) + torch.cat([moved, moved.new_zeros(1)])[group]
     # Tokens of no group go to a row behind all others, which is left out.
     row = torch.where(group < groups, row, columns).clamp(0, columns)
-    rows = torch.zeros(columns + 1, codes.shape[1], dtype=torch.uint8, device=codes.device)
-    return rows.index_copy_(0, row, codes.view(torch.uint8))[:columns]
+    return rows.new_zeros(columns + 1, rows.shape[1]).index_copy_(0, row, rows)[:columns]
 
 
 def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
@@ -82,9 +81,20 @@ def wgrad(
 
 
 def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
-    """[groups, N]: the sum over the tokens of each group, in f32, always in the same order."""
+    """[groups, N]: the sum over the tokens of each group in f64, always in the same order, rounded to f32."""
     if ends is None:
-        return dy.float().sum(0, keepdim=True)
-    # A product with the groups' masks: index_add is not deterministic on a GPU.
-    groups = torch.arange(ends.shape[0], device=dy.device).unsqueeze(1)
-    return (group_of_rows(ends, dy.shape[0]).unsqueeze(0) == groups).float() @ dy.float()
+        return dy.sum(0, keepdim=True, dtype=torch.float64).float()
+    # No product with the groups' masks, which torch may round to tf32 and in which a NaN of one group reaches all; no
+    # index_add or cumsum, whose order differs from run to run on a GPU.
+    blocks = aligned_rows(dy, ends).view(-1, ALIGNMENT, dy.shape[1]).sum(1, dtype=torch.float64)
+    if blocks.shape[0] == 0:
+        return dy.new_zeros(ends.shape[0], dy.shape[1], dtype=torch.float32)
+    sizes, begins = _sizes_and_begins(ends, dy.shape[0])
+    group = group_of_rows((begins + sizes + ALIGNMENT - 1) // ALIGNMENT, blocks.shape[0])
+    distance = 1  # each block has the sum of as many of its group, from itself on
+    while distance * ALIGNMENT < dy.shape[0]:
+        same = (group[distance:] == group[:-distance]).unsqueeze(1)
+        added = blocks[:-distance] + torch.where(same, blocks[distance:], 0.0)
+        blocks, distance = torch.cat([added, blocks[-distance:]]), 2 * distance
+    first = (begins // ALIGNMENT).clamp(max=blocks.shape[0] - 1)
+    return torch.where((sizes > 0).unsqueeze(1), blocks[first], 0.0).float()
