@@ -18,7 +18,7 @@ struct Place {
     Dims strides;
 };
 
-/// Of one k, of odd k, of one row; packed along rows and along k; without gaps, with gaps, with groups interleaved.
+/// With one k, odd k, one row; packed along rows and along k; without gaps, with gaps, with groups interleaved.
 const Place small_places[] = {{{2, 1}, {1, 1}},       {{2, 1}, {1, 2}},        {{2, 1}, {1, 7}},
                               {{34, 1}, {1, 1}},      {{2, 3}, {1, 2}},        {{2, 3}, {1, 6}},
                               {{34, 31}, {1, 34}},    {{34, 33}, {1, 40}},     {{130, 257}, {1, 130}},
@@ -27,7 +27,7 @@ const Place small_places[] = {{{2, 1}, {1, 1}},       {{2, 1}, {1, 2}},        {
                               {{1, 2}, {5, 1}},       {{3, 2}, {2, 1}},        {{3, 2}, {6, 1}},
                               {{2, 2}, {2, 1}},       {{33, 258}, {260, 1}},   {{3, 4, 2}, {2, 6, 1}}};
 
-/// Of as many elements as eight threads share.
+/// As many elements as eight threads share.
 const Place large_places[] = {{{262144, 1}, {1, 1}},     {{87382, 3}, {1, 87382}},   {{514, 513}, {1, 514}},
                               {{514, 513}, {1, 520}},    {{131073, 2}, {2, 1}},      {{131073, 2}, {4, 1}},
                               {{2, 131075}, {1, 4}},     {{3, 2, 65537}, {2, 1, 6}}, {{3, 87382, 1}, {87382, 1, 1}},

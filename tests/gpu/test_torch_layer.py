@@ -167,3 +167,21 @@ def test_tf32_of_torch_changes_no_bit(monkeypatch, grouped):
         monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allowed)
         made.append(step(layer_of(grouped, "1x128"), x, dy, *ends_of(grouped)))
     assert same(*made)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_frozen_layer_is_captured(grouped):
+    """Replays use the copy, and the one that refresh makes in its place."""
+    layer, ends, x = layer_of(grouped, "1x128"), ends_of(grouped), inputs()[0]
+    with torch.no_grad():
+        layer.freeze()
+        expected = layer(x, *ends)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = layer(x, *ends)
+        layer.weight.mul_(2)
+        graph.replay()
+        assert torch.equal(y, expected)
+        layer.refresh()
+        graph.replay()
+        assert torch.equal(y, layer(x, *ends)) and not torch.equal(y, expected)

@@ -109,6 +109,18 @@ def check_main_grad(main_grad: torch.Tensor | None, w: torch.Tensor) -> None:
         refuse("main_grad", given, f"torch.float32 {list(w.shape)} on {w.device}")
 
 
+def check_frozen(wants: bool, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Called with whether gradients are made: a layer whose weight is frozen makes none."""
+    for name, tensor in (("x", x), ("w", w), ("bias", bias)):
+        if wants and tensor is not None and tensor.requires_grad:
+            refuse(
+                name,
+                "a tensor that wants a gradient, of a layer that is frozen",
+                "a call under torch.no_grad() or torch.inference_mode()",
+                "call unfreeze() to train",
+            )
+
+
 def check_devices(x: torch.Tensor, w: torch.Tensor) -> None:
     _check_device("x", x, w, "w")
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from tilewright.torch import _operators
+from tilewright.torch import _checks, _operators
 from tilewright.torch._passes import Wanted, forward_pass
 from tilewright.torch._recipes import RECIPES
-from tilewright.torch._weights import Pair, WeightCache, dgrad_copy, forward_copy
+from tilewright.torch._weights import FrozenCopy, Pair, WeightCache, dgrad_copy, forward_copy
 
 
 def differentiable_linear(
@@ -25,20 +25,26 @@ def differentiable_linear(
     recipe: str,
     gradient_format: str,
     requantizes: bool,
-    cache: WeightCache | None,
+    cache: WeightCache | FrozenCopy | None,
 ) -> torch.Tensor:
-    """The call as one node of autograd; through the operator where a compiler or a mode watches, which asks no cache."""
+    """The call as one node of autograd; through the operator where a compiler or a mode watches, which asks no cache.
+
+    A frozen copy is taken by both as it is.
+    """
     layer, wants = RECIPES[recipe], torch.is_grad_enabled()
     keeps, wants_dgrad = wants and w.requires_grad, wants and x.requires_grad and not requantizes
     options = (main_grad, recipe, gradient_format, keeps, requantizes)
+    frozen = cache if isinstance(cache, FrozenCopy) else None
+    if frozen is not None:
+        _checks.check_frozen(wants, x, w, bias)
     if _operators.is_watched(x, w, bias, ends, main_grad):
         with torch.no_grad():
-            forward = forward_copy(w, layer, _operators.watched_copy_of)
+            forward = forward_copy(w, layer, _operators.watched_copy_of) if frozen is None else tuple(frozen)
             dgrad = dgrad_copy(w, layer, forward, _operators.watched_copy_of) if wants_dgrad else (None, None)
         y: torch.Tensor = torch.ops.tilewright.linear(x, w, bias, ends, *forward, *dgrad, *options)[0]
         return y
-    cache = WeightCache() if cache is None else cache
-    forward = cache.forward(w, layer)
+    cache = WeightCache() if not isinstance(cache, WeightCache) else cache
+    forward = cache.forward(w, layer) if frozen is None else tuple(frozen)
     dgrad = cache.dgrad(w, layer, forward) if wants_dgrad else (None, None)
     result: torch.Tensor = QuantizedLinear.apply(x, w, bias, ends, *forward, *dgrad, *options, cache)
     return result

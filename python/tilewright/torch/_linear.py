@@ -7,7 +7,7 @@ import torch
 from tilewright.torch import _checks
 from tilewright.torch._function import differentiable_linear
 from tilewright.torch._recipes import GradientFormat
-from tilewright.torch._weights import WeightCache
+from tilewright.torch._weights import FrozenCopy, WeightCache
 
 
 def grouped_linear(
@@ -19,7 +19,7 @@ def grouped_linear(
     gradient_format: GradientFormat = "e4m3",
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
-    cache: WeightCache | None = None,
+    cache: WeightCache | FrozenCopy | None = None,
     requantize: bool = False,
 ) -> torch.Tensor:
     """Rows of X through the weights of their group: Y[i] = X[i] W[g]^T + bias[g] for ends[g - 1] <= i < ends[g].
@@ -62,7 +62,7 @@ def linear(
     gradient_format: GradientFormat = "e4m3",
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
-    cache: WeightCache | None = None,
+    cache: WeightCache | FrozenCopy | None = None,
     requantize: bool = False,
 ) -> torch.Tensor:
     """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad float32 [N, K]; the rest as `grouped_linear`."""

@@ -9,8 +9,8 @@ import torch
 
 from tilewright.torch import _checks
 from tilewright.torch._linear import grouped_linear, linear
-from tilewright.torch._recipes import GradientFormat
-from tilewright.torch._weights import WeightCache
+from tilewright.torch._recipes import RECIPES, GradientFormat
+from tilewright.torch._weights import FrozenCopy, WeightCache, forward_copy
 
 
 class _QuantizedModule(torch.nn.Module):
@@ -18,6 +18,8 @@ class _QuantizedModule(torch.nn.Module):
 
     weight: torch.nn.Parameter
     bias: torch.nn.Parameter | None
+    frozen_values: torch.Tensor | None
+    frozen_scales: torch.Tensor | None
 
     def __init__(
         self,
@@ -33,6 +35,8 @@ class _QuantizedModule(torch.nn.Module):
         self.recipe, self.gradient_format = recipe, gradient_format
         self._cache = WeightCache()
         self._is_sharded = False
+        self.register_buffer("frozen_values", None, persistent=False)
+        self.register_buffer("frozen_scales", None, persistent=False)
         self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.register_parameter("bias", None)
         if bias_shape is not None:
@@ -43,6 +47,7 @@ class _QuantizedModule(torch.nn.Module):
         """FSDP puts its shard and the whole weight here in turn, and writes into the latter without counting a version."""
         if name == "weight":
             self._cache.refresh()
+            self.unfreeze()
             self._is_sharded = self._is_sharded or _checks.is_shard(value)
         super().__setattr__(name, value)
 
@@ -54,17 +59,53 @@ class _QuantizedModule(torch.nn.Module):
             torch.nn.init.uniform_(self.bias, -bound, bound)
 
     def refresh(self) -> None:
-        """After a write to the weight that torch does not count: the next call makes its fp8 copies anew."""
+        """After a write to the weight that torch does not count: the next call makes its fp8 copies anew.
+
+        Of a frozen layer, after any write: its copy is made anew now, in the memory that it has.
+        """
         self._cache.refresh()
+        if self.frozen_values is not None and self.frozen_scales is not None:
+            with torch.inference_mode(False), torch.no_grad():
+                values, scales = forward_copy(self.weight, RECIPES[self.recipe])
+                self.frozen_values.copy_(values)
+                self.frozen_scales.copy_(scales)
+
+    def freeze(self) -> None:
+        """Quantises the weight now; until `unfreeze()` every call takes this copy, compiled ones and captured ones too.
+
+        For inference: a call that wants a gradient raises a ValueError. After a write to the weight, call `refresh()`.
+        """
+        _checks.check_whole("weight", self.weight)
+        self._cache.refresh()
+        with torch.inference_mode(False), torch.no_grad():
+            self.frozen_values, self.frozen_scales = forward_copy(self.weight, RECIPES[self.recipe])
+
+    def unfreeze(self) -> None:
+        """Calls quantise the weight themselves again. So they do after another one was put in its place."""
+        self.frozen_values = self.frozen_scales = None
+
+    def _load_from_state_dict(self, *given: Any, **options: Any) -> None:
+        super()._load_from_state_dict(*given, **options)
+        self.refresh()
+
+    def _apply(self, *given: Any, **options: Any) -> Any:
+        """Of `to` and its like, which convert every tensor: fp8 copies are made of the converted weight."""
+        was_frozen = self.frozen_values is not None
+        self.unfreeze()
+        super()._apply(*given, **options)
+        if was_frozen:
+            self.freeze()
+        return self
 
     def _options(self) -> dict[str, Any]:
         main_grad = getattr(self.weight, "main_grad", None)
+        values, scales = self.frozen_values, self.frozen_scales
         return {
             "recipe": self.recipe,
             "gradient_format": self.gradient_format,
             "bias": self.bias,
             "main_grad": main_grad,
-            "cache": self._cache,
+            "cache": self._cache if values is None or scales is None else FrozenCopy(values, scales),
             "requantize": self._is_sharded,
         }
 

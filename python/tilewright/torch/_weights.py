@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -37,6 +37,13 @@ def dgrad_copy(w: torch.Tensor, recipe: LayerRecipe, forward: Pair | None, copy:
         return copy(w, recipe.backward_weights, True)
     values, scales = forward_copy(w, recipe, copy) if forward is None else forward
     return values, scales.transpose(-1, -2) if recipe.weights == "128x128" else scales
+
+
+class FrozenCopy(NamedTuple):
+    """W's copy of forward that calls take as it is, whatever W has become: of layers that are frozen."""
+
+    values: torch.Tensor
+    scales: torch.Tensor
 
 
 def is_captured(w: torch.Tensor) -> bool:

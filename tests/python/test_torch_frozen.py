@@ -1,0 +1,114 @@
+"""Layers of tilewright.torch that are frozen: one fp8 copy of W for all calls, eager and compiled, until it is made anew."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+
+from tilewright.torch import RECIPES, GroupedLinear, Linear, _operators, _weights  # noqa: E402
+from torch_layers import DEVICES, normal, step  # noqa: E402
+
+compiles = pytest.mark.skipif(not _operators.AVAILABLE, reason="needs torch 2.4 or newer")
+
+
+def layer_of(grouped, recipe="1x128", device="cpu", **options):
+    torch.manual_seed(0)
+    options.update(bias=True, recipe=recipe, device=device)
+    return GroupedLinear(2, 160, 144, **options) if grouped else Linear(160, 144, **options)
+
+
+def inputs(grouped, device="cpu"):
+    return [normal(40, 160, device=device), *[torch.tensor([13, 37], device=device)] * grouped]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_copy_stays_until_it_is_made_anew(grouped, recipe, mode, device):
+    layer, given = layer_of(grouped, recipe, device), inputs(grouped, device)
+    with mode():
+        first = layer(*given)
+        layer.freeze()
+        places = [layer.frozen_values.data_ptr(), layer.frozen_scales.data_ptr()]
+        assert torch.equal(layer(*given), first)
+    with torch.no_grad():
+        layer.weight.mul_(2)  # counted, but nobody looks
+        assert torch.equal(layer(*given), first)
+        layer.refresh()
+        assert [layer.frozen_values.data_ptr(), layer.frozen_scales.data_ptr()] == places
+        frozen = layer(*given)
+        layer.unfreeze()
+        assert torch.equal(frozen, layer(*given)) and not torch.equal(frozen, first)
+
+
+def test_nothing_is_quantised_by_calls(monkeypatch):
+    layer, x = layer_of(False), inputs(False)[0]
+    layer.freeze()
+    monkeypatch.setattr(_weights.forward_copy, "__defaults__", (None,))
+    monkeypatch.setattr(_weights, "is_captured", lambda w: True)
+    with torch.no_grad():
+        layer(x)
+
+
+@compiles
+@pytest.mark.parametrize("grouped", [False, True])
+def test_compiled_calls_quantise_nothing_and_follow_refresh(grouped):
+    torch._dynamo.reset()
+    layer, given, seen = layer_of(grouped), inputs(grouped), []
+
+    def backend(graph, inputs):
+        seen.append([str(node.target) for node in graph.graph.nodes if "tilewright" in str(node.target)])
+        return graph.forward
+
+    layer.freeze()
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    with torch.no_grad():
+        assert torch.equal(compiled(*given), layer(*given))
+        layer.weight.mul_(2)
+        layer.refresh()
+        assert torch.equal(compiled(*given), layer(*given))
+        assert len(seen) == 1 and [name.split(".")[1] for name in seen[0]] == ["linear"]
+        layer.unfreeze()
+        layer.weight.mul_(2)
+        assert torch.equal(compiled(*given), layer(*given)) and len(seen) == 2
+
+
+@pytest.mark.parametrize("name", ["x", "w", "bias"])
+def test_whoever_wants_a_gradient_is_told(name):
+    layer, x = layer_of(False), inputs(False)[0]
+    layer.freeze()
+    layer.requires_grad_(False)
+    {"x": x, "w": layer.weight, "bias": layer.bias}[name].requires_grad_()
+    message = (
+        f"{name}: a tensor that wants a gradient, of a layer that is frozen given, a call under torch.no_grad() or "
+        r"torch.inference_mode() expected; call unfreeze() to train"
+    )
+    with pytest.raises(ValueError) as raised:
+        layer(x)
+    assert str(raised.value) == message
+    layer.unfreeze()
+    assert len(step(layer, x.detach(), normal(40, 144))) == 2 + (name != "x")
+
+
+def test_copies_follow_what_is_loaded_converted_or_put_in_place():
+    layer, other, x = layer_of(False), layer_of(False), inputs(False)[0]
+    with torch.no_grad():
+        other.weight.mul_(2)
+        expected = other(x)
+        layer.freeze()
+        assert "frozen_values" not in layer.state_dict()
+        layer.load_state_dict(other.state_dict())
+        assert torch.equal(layer(x), expected)
+        twin = copy.deepcopy(layer)
+        twin.weight.zero_()
+        twin.refresh()
+        assert torch.equal(layer(x), expected) and torch.equal(twin(x), twin.bias.expand(40, 144))
+        kind = layer.frozen_values.dtype
+        layer.bfloat16()
+        other.bfloat16()
+        assert layer.frozen_values.dtype == kind and torch.equal(layer(x), other(x))
+        layer.weight = torch.nn.Parameter(layer.weight * 3)
+        other.weight.mul_(3)
+        assert layer.frozen_values is None and torch.equal(layer(x), other(x))
