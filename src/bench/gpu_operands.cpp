@@ -59,19 +59,6 @@ void fill_scales(Mirrored& tensor, Format format, std::uint64_t seed) {
     }
 }
 
-/// Every other block of one row in `one_in` is 2^24 times smaller. Scales of ue8m0, rows one after another.
-void widen_rows(Mirrored& scales, int one_in) {
-    const Tensor tensor = scales.host();
-    const std::int64_t columns = tensor.shape[tensor.shape.rank() - 1];
-    const std::int64_t rows = std::ssize(scales.bytes()) / columns;
-    for (std::int64_t row = one_in / 2; row < rows; row += one_in) {
-        for (std::int64_t column = 1; column < columns; column += 2) {
-            std::byte& code = scales.bytes()[static_cast<std::size_t>(row * columns + column)];
-            code = static_cast<std::byte>(std::to_integer<int>(code) - 24);
-        }
-    }
-}
-
 /// Where scales of rows are neighbours, columns are padded to 16 bytes, as TMA asks.
 Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
     Tensor scales = operand.scales;
@@ -134,7 +121,20 @@ Problem host_shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
 
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales) {
     const Problem shapes = host_shapes_of(sizes, scales);
-    return takes_packed_weights(shapes) ? with_packed_shape(shapes, sizes.packed_windows()) : shapes;
+    return takes_packed_weights(shapes) ? with_packed_shape(shapes, sizes) : shapes;
+}
+
+void widen_rows(const ProblemSizes& sizes, const Tensor& scales) {
+    if (sizes.first_wide_row() < 0) return;
+    const std::int64_t columns = scales.shape[scales.shape.rank() - 1];
+    const std::int64_t rows = row_major_bytes(scales.format, scales.shape) / columns;
+    auto* const codes = static_cast<std::uint8_t*>(scales.data);
+    for (std::int64_t row = sizes.first_wide_row(); row < rows; row += sizes.wide_rows) {
+        for (std::int64_t column = 1; column < columns; column += 2) {
+            std::uint8_t& code = codes[row * columns + column];
+            code = static_cast<std::uint8_t>(code - sizes.wide_difference());
+        }
+    }
 }
 
 Mirrored::Mirrored(Tensor shaped) : shaped_(shaped), bytes_(measure::span_bytes(shaped)), buffer_(bytes_.size()) {}
@@ -169,7 +169,7 @@ GpuOperands::GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const st
     fill_scales(b_scales_, sizes.recipe.b.scales, std::uint64_t{1} << 62);
     fill_scales(a_tensor_scale_, Format::f32, std::uint64_t{3} << 62);
     fill_scales(b_tensor_scale_, Format::f32, std::uint64_t{1} << 63);
-    if (sizes.packed_windows() != 0) widen_rows(b_scales_, sizes.wide_rows);
+    widen_rows(sizes, b_scales_.given() ? b_scales_.host() : Tensor{});
     for (Mirrored* tensor : {&a_, &b_, &a_scales_, &b_scales_, &a_tensor_scale_, &b_tensor_scale_}) {
         if (tensor->given()) tensor->upload();
     }

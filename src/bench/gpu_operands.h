@@ -20,6 +20,10 @@ enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 /// where the recipe is another one.
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
+/// Every other block of the weights' wide rows becomes so much smaller that they are wide. Scales of ue8m0 near 1 in
+/// host memory, rows one after another.
+void widen_rows(const ProblemSizes& sizes, const Tensor& scales);
+
 /// A tensor in both memories.
 class Mirrored {
 public:

@@ -118,7 +118,8 @@ void add_choice_options(CLI::App& command, BenchArguments& arguments) {
     command.add_flag("--invariant", arguments.invariant, "GPU: bits that depend on an element's row and column only");
     command
         .add_option("--wide-rows", arguments.settings.wide_rows,
-                    "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24; 0: of none")
+                    "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24, next to bf16 and NVFP4 "
+                    "activations by 2^124; 0: of none")
         ->check(whole_number(0, most_int));
     command.add_flag("--unpacked", arguments.settings.unpacked, "GPU, MXFP4: each call packs the weights");
 }

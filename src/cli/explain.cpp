@@ -79,10 +79,10 @@ void explain_command(const ExplainArguments& arguments) {
         throw UsageError(output::joined(messages, "\n            "));
     }
     if (takes_packed_weights(problem) && !arguments.unpacked) {
-        problem = with_packed_shape(problem, sizes.packed_windows());
+        problem = with_packed_shape(problem, sizes);
     }
     const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
-    const ExplainedProblem explained{sizes, device, explain(problem, device)};
+    const ExplainedProblem explained{sizes, device, explain(problem, device), has_wide_rows_for_bf16(problem)};
     if (arguments.json) {
         fmt::print("{}\n", explanation_json(explained).dump(2));
     } else {
@@ -133,7 +133,8 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_flag("--with-bias", arguments.with_bias, "D = bias + A B, a bf16 bias for each column and group");
     command
         .add_option("--wide-rows", arguments.wide_rows,
-                    "MXFP4 weights: the scales of one row in so many differ by more than 2^11; 0: of none")
+                    "MXFP4 weights: the scales of one row in so many differ by more than 2^11, next to bf16 and NVFP4 "
+                    "activations by more than 2^120; 0: of none")
         ->check(whole_number(0, most_int));
     command.add_flag("--unpacked", arguments.unpacked,
                      "MXFP4 weights that each call packs first; default: packed before");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "output/table.h"
+#include "problem/preparation.h"
 
 namespace tilewright::cli {
 namespace {
@@ -51,6 +52,18 @@ std::vector<Term> terms(const Cost& cost) {
                      "operands are copied or packed into the workspace before, " + bytes + " through HBM"});
     }
     return list;
+}
+
+/// Which of the kernels for packed weights the chosen one is, and its loop.
+struct WideRows {
+    const char* kernel = "";
+    const char* loop = "";
+};
+
+WideRows wide_rows(const ExplainedProblem& problem) {
+    if (problem.explanation.chosen->in_windows) return {" for windows of scales", "windows"};
+    if (problem.has_wide_rows_for_bf16) return {" for wide rows next to bf16", "wide_rows"};
+    return {};
 }
 
 std::string terms_text(const Cost& cost) {
@@ -164,11 +177,17 @@ ordered_json optional_plan_json(const std::optional<Plan>& plan) { return plan ?
 
 }  // namespace
 
+bool has_wide_rows_for_bf16(const Problem& problem) {
+    const Geometry g = geometry(problem);
+    return prepared(g, preparation(g), nullptr).b.packed.wide_row >= 0;
+}
+
 std::string sizes_text(const ProblemSizes& sizes) {
     std::string text = fmt::format("{} {} {} {}, m {}, n {}, k {}", name(sizes.grouping), name(sizes.recipe),
                                    name(sizes.layout), name(sizes.output), sizes.m, sizes.n, sizes.k);
     if (sizes.grouping != Grouping::dense) text += fmt::format(", {} groups", sizes.groups);
     if (sizes.expected_m > 0) text += fmt::format(", expected m {}", sizes.expected_m);
+    if (sizes.first_wide_row() >= 0) text += fmt::format(", one row in {} wide", sizes.wide_rows);
     if (sizes.sm_limit > 0) text += fmt::format(", at most {} SMs", sizes.sm_limit);
     return text;
 }
@@ -189,8 +208,13 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     }
     const Plan& chosen = *explanation.chosen;
     if (chosen.grid == 0) return text + "D is empty: nothing is launched\n";
+    const WideRows wide = wide_rows(problem);
     text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", name(chosen.tile), name(chosen.variant),
-                        chosen.in_windows ? " for windows of scales" : "", plan_text(chosen));
+                        wide.kernel, plan_text(chosen));
+    if (*wide.loop != 0) {
+        text += fmt::format(
+            "           the loop for wide rows, src/hopper/mainloop/{}.h; their time is not predicted\n", wide.loop);
+    }
     if (explanation.model_choice) {
         text += fmt::format("           by a tuned row, {}\n", explanation.tuned_by);
         text += comparison("the model", *explanation.model_choice, chosen);
@@ -218,11 +242,13 @@ ordered_json explanation_json(const ExplainedProblem& problem) {
               {"k", sizes.k},
               {"groups", sizes.groups},
               {"expected_m", sizes.expected_m},
-              {"sm_limit", sizes.sm_limit}}},
+              {"sm_limit", sizes.sm_limit},
+              {"wide_rows", sizes.wide_rows}}},
             {"device", problem.device.name},
             {"assumed", problem.device.assumed},
             {"unavailable", std::move(unavailable)},
             {"chosen", optional_plan_json(explanation.chosen)},
+            {"for_wide_rows_of_bf16", problem.has_wide_rows_for_bf16},
             {"next_best", optional_plan_json(explanation.next_best)},
             {"model_choice", optional_plan_json(explanation.model_choice)},
             {"tuned_by", explanation.tuned_by},

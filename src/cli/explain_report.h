@@ -14,7 +14,12 @@ struct ExplainedProblem {
     ProblemSizes sizes;
     DeviceDescription device;
     Explanation explanation;
+    bool has_wide_rows_for_bf16 = false;
 };
+
+/// Whether the kernel is the one for MXFP4 weights of which rows are wide next to bf16 (mainloop/wide_rows.h): they are
+/// packed and have one, or are packed at each call, when nobody knows.
+bool has_wide_rows_for_bf16(const Problem& problem);
 
 /// "dense 1x128:128x128 nt bf16, m 4096, n 7168, k 2048"
 std::string sizes_text(const ProblemSizes& sizes);

@@ -1,5 +1,7 @@
 #include "problem/packed_problem.h"
 
+#include "problem/hopper_rules.h"
+
 namespace tilewright {
 
 bool takes_packed_weights(const Problem& problem) {
@@ -32,6 +34,15 @@ Problem with_packed_shape(const Problem& problem, int windows) {
                            .k = values.shape[rank - 1],
                            .tensor_scales = problem.b.tensor_scale.given() ? problem.b.tensor_scale.shape[0] : 0,
                            .windows = windows}};
+    return packed;
+}
+
+Problem with_packed_shape(const Problem& problem, const ProblemSizes& sizes) {
+    const std::int64_t wide_row = sizes.first_wide_row();
+    if (wide_row < 0) return with_packed_shape(problem, 0);
+    if (!is_multiplied_as_bf16(sizes.recipe.a)) return with_packed_shape(problem, 2);
+    Problem packed = with_packed_shape(problem, 0);
+    packed.b.packed.wide_row = wide_row;
     return packed;
 }
 

@@ -3,6 +3,8 @@
 
 #include <tilewright/problem.h>
 
+#include "problem/problem_sizes.h"
+
 namespace tilewright {
 
 /// FP4 weights in rows along k, dense or in groups of m: MXFP4 with activations of fp8, MXFP4, bf16 and NVFP4, NVFP4
@@ -11,5 +13,8 @@ bool takes_packed_weights(const Problem& problem);
 
 /// The same call with packed weights of the same shape without memory, with as many windows of scales (PackedWeights).
 Problem with_packed_shape(const Problem& problem, int windows);
+
+/// The same with the wide rows that the problem of these sizes has.
+Problem with_packed_shape(const Problem& problem, const ProblemSizes& sizes);
 
 }  // namespace tilewright

@@ -1,6 +1,7 @@
 #include "problem/problem_sizes.h"
 
 #include "problem/axes.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright {
 namespace {
@@ -47,6 +48,16 @@ Operand operand_of(const OperandRecipe& side, const Dims& values, const Dims& sc
 }
 
 }  // namespace
+
+std::int64_t ProblemSizes::first_wide_row() const {
+    const bool mxfp4 = recipe.b.values == Format::e2m1 && recipe.b.granularity == Granularity::block_1x32;
+    const std::int64_t rows = has_group_dimension_b(grouping) ? groups * n : n;
+    const int first = wide_rows / 2;
+    return mxfp4 && wide_rows > 0 && k > 32 && first < rows ? first : -1;
+}
+
+/// More than 11 and more than 120, by which those of uniform rows differ at most.
+int ProblemSizes::wide_difference() const { return is_multiplied_as_bf16(recipe.a) ? 124 : 24; }
 
 Problem problem_of(const ProblemSizes& sizes) {
     const auto& [a, b] = sizes.recipe;

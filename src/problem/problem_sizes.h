@@ -22,13 +22,14 @@ struct ProblemSizes {
     bool with_bias = false;  // bf16, one for each group of b
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
-    /// Packed weights: one row in so many is wide, with two windows of scales in each 128 of k; 0: none.
+    /// MXFP4 weights: one row in so many is wide for the activations of the recipe (docs/numerics.md); 0: none. Packed
+    /// for fp8 it has two windows of scales in each 128 of k.
     int wide_rows = 0;
 
-    int packed_windows() const {
-        const bool as_bf16 = recipe.a.values == Format::bf16 || recipe.a.granularity == Granularity::block_1x16;
-        return wide_rows > 0 && k > 32 && !as_bf16 ? 2 : 0;
-    }
+    /// The first of them, of all groups, or -1: they are wide_rows / 2 and every wide_rows'th row from there on.
+    std::int64_t first_wide_row() const;
+    /// By how much the exponents of a wide row's neighbouring blocks differ.
+    int wide_difference() const;
 };
 
 /// Row-major tensors of the right shapes, all pointers null. What `validate` (Check::shapes) finds in it is a mistake

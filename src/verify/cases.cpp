@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "problem/hopper_rules.h"
 #include "verify/choices.h"
 
 namespace tilewright::verify {
@@ -106,6 +107,21 @@ VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithm
     return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .real_size = true};
 }
 
+/// Whether the recipe has wide rows that small cases do not.
+bool has_wide_rows_of_bf16(const Recipe& recipe) {
+    const bool mxfp4 = recipe.b.values == Format::e2m1 && recipe.b.granularity == Granularity::block_1x32;
+    return mxfp4 && is_multiplied_as_bf16(recipe.a);
+}
+
+VerifyCase wide_case(const Family& family, const Recipe& recipe, const std::vector<Arithmetic>& arithmetics) {
+    check::CaseSpec spec{.grouping = family.grouping, .recipe = recipe};
+    set_small_sizes(spec);
+    spec.n = 146;
+    spec.far_scales = {.one_row_in = 3, .spread = 200};
+    spec.seed = static_cast<std::uint64_t>(family.grouping) + 1;
+    return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .wide_rows = true};
+}
+
 }  // namespace
 
 std::string Family::recipe_name() const {
@@ -154,6 +170,10 @@ std::vector<VerifyCase> cases_of(const Family& family, const std::vector<Arithme
         }
     }
     if (!quick || family.grouping == Grouping::dense) cases.push_back(real_case(family, arithmetics));
+    for (const Recipe& recipe : family.recipes) {
+        if (!has_wide_rows_of_bf16(recipe) || is_k_grouped(family.grouping)) continue;
+        cases.push_back(wide_case(family, recipe, arithmetics));
+    }
     return cases;
 }
 

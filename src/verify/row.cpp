@@ -94,14 +94,14 @@ void run_case(const VerifyCase& verify_case, const VerifySettings& settings, Row
     const bool cpu_only = !taken_by_gpu(test_case.problem());
     for (Arithmetic arithmetic : verify_case.arithmetics) {
         if (settings.gpu != nullptr && cpu_only) {
-            row.refused += verify_case.real_size ? 0 : 1;
+            row.refused += verify_case.is_more() ? 0 : 1;
             progress();
             continue;
         }
         const Outcome outcome =
             run_arithmetic(test_case, arithmetic, settings, verify_case.real_size ? real_size_effort : check::Effort{});
         ++row.cases;
-        row.combinations += verify_case.real_size ? 0 : 1;
+        row.combinations += verify_case.is_more() ? 0 : 1;
         row.seconds += outcome.seconds;
         row.cpu_only += cpu_only ? 1 : 0;
         if (outcome.worst.ratio > row.ratio) {

@@ -92,6 +92,36 @@ TEST(ExplainReport, ShowsWhatACopyTakes) {
     EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);
 }
 
+/// What the command prints.
+std::string printed(const std::string& arguments) {
+    CLI::App program;
+    add_explain(program);
+    testing::internal::CaptureStdout();
+    program.parse("explain --m 16 --n 512 --k 256 " + arguments, false);
+    return testing::internal::GetCapturedStdout();
+}
+
+TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
+    for (const std::string recipe : {"bf16:mxfp4", "nvfp4:mxfp4", "1x128:mxfp4", "mxfp8:mxfp4"}) {
+        const bool as_bf16 = recipe == "bf16:mxfp4" || recipe == "nvfp4:mxfp4";
+        const std::string kernel = as_bf16 ? "kernel for wide rows next to bf16" : "kernel for windows of scales";
+        const std::string loop = as_bf16 ? "mainloop/wide_rows.h" : "mainloop/windows.h";
+        for (const char* options : {" --wide-rows 100", " --unpacked"}) {
+            const std::string text = printed("--recipe " + recipe + options);
+            EXPECT_TRUE(contains(text, kernel) && contains(text, loop)) << text;
+            EXPECT_EQ(contains(text, ", one row in 100 wide\n"), std::string(options) == " --wide-rows 100") << text;
+        }
+        const nlohmann::json report = nlohmann::json::parse(printed("--json --wide-rows 1 --recipe " + recipe));
+        EXPECT_EQ(report["chosen"]["in_windows"], !as_bf16);
+        EXPECT_EQ(report["for_wide_rows_of_bf16"], as_bf16);
+    }
+    // None is that far down; NVFP4 has none.
+    for (const char* none : {"bf16:mxfp4", "bf16:mxfp4 --wide-rows 2000", "bf16:nvfp4 --wide-rows 1"}) {
+        const std::string text = printed(std::string("--recipe ") + none);
+        EXPECT_FALSE(contains(text, "wide")) << text;
+    }
+}
+
 /// What the command says to these arguments; empty if it has no objection.
 std::string objection(const std::string& arguments) {
     CLI::App program;

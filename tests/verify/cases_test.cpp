@@ -22,7 +22,7 @@ TEST(VerifyCases, AreEveryCombinationOnce) {
     std::set<std::string> seen;
     for (const Family& family : all_families()) {
         for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), false)) {
-            if (verify_case.real_size) continue;
+            if (verify_case.is_more()) continue;
             for (Arithmetic arithmetic : verify_case.arithmetics) {
                 EXPECT_TRUE(seen.insert(combination(verify_case.spec, arithmetic)).second);
             }
@@ -59,6 +59,23 @@ TEST(VerifyCases, HaveEveryDistributionAndARealSize) {
         }
         EXPECT_EQ(real, 1);
         EXPECT_EQ(distributions.size(), check::random_distributions().size() + 2);
+    }
+}
+
+/// Packed for bf16 they have a row that is wide; quickly too, in every operation that takes packed weights.
+TEST(VerifyCases, HaveWideRowsNextToBf16) {
+    for (const bool quick : {false, true}) {
+        std::set<std::string> seen;
+        for (const Family& family : all_families()) {
+            for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), quick)) {
+                if (!verify_case.wide_rows) continue;
+                const check::Case test_case(verify_case.spec);
+                EXPECT_GE(pack_weights(test_case.problem().b, PackedFor::bf16).packed.wide_row, 0);
+                EXPECT_FALSE(verify_case.arithmetics.empty());
+                seen.insert(std::string(name(family.grouping)) + " " + name(verify_case.spec.recipe));
+            }
+        }
+        EXPECT_EQ(seen.size(), std::size_t{6 * 2}) << "operations; bf16 and NVFP4 activations";
     }
 }
 
