@@ -112,12 +112,15 @@ void read_all(const std::array<Keyword<Options>, count>& known, const nb::dict& 
 
 }  // namespace
 
-const DeviceDescription& device_word(nb::handle name) {
+/// Others take "cuda", or torch's device, where a call is to run; here that follows from the arrays.
+const DeviceDescription& device_word(nb::handle value) {
     std::string expected;
     for (const DeviceDescription& device : known_devices()) {
+        if (nb::isinstance<nb::str>(value) && device.name == text(value, "device", {})) return device;
         expected += (expected.empty() ? "one of " : ", ") + device.name;
     }
-    return device_named(text(name, "device", expected));
+    refuse("device", shown(value), expected + " (the GPU whose plans the bits follow, here too where no GPU is)",
+           "leave it out to run on a GPU: pass arrays that are there; backend=\"hopper\" refuses all others");
 }
 
 CallOptions::CallOptions(const nb::dict& given) { read_all(common_keywords, given, *this); }

@@ -34,7 +34,8 @@ workspace: of a GPU: `workspace_bytes` of uint8, contiguous, at a multiple of 12
     need it where the call does: an operand that no kernel reads as it is (as in layout tn) is copied there first, and
     FP4 weights that are not `PackedWeights` are packed there at each call, which is slower than `pack_weights` once, and
     FP4 activations decoded.
-device: whose bits: where k is split follows from the plan, and the plan from the GPU. On the CPU, for bit-exact and
+device: whose bits: where k is split follows from the plan, and the plan from the GPU. It is not where the call runs: that
+    is where its arrays are. On the CPU, for bit-exact and
     invariant results, the GPU to follow: "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200". On a
     GPU: plan as that one would, anew at each call. None: what `set_planned_device` chose for the process; at first the GPU that holds the
     arrays, and on the CPU the GPU that is present (asking opens its driver, after which a forked child cannot use CUDA) or

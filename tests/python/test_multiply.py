@@ -221,3 +221,18 @@ def test_the_device_whose_bits_are_wanted(rng):
     np.testing.assert_array_equal(tw.gemm(a, b, device="h20"), tw.gemm(a, b))  # fast arithmetic follows no GPU
     with pytest.raises(tw.InvalidCall, match="^device: 'h1' given, one of h200, h100.* expected"):
         tw.gemm(a, b, device="h1")
+
+
+@pytest.mark.parametrize("given", ["cuda", "cuda:0", "cpu", 0])
+@pytest.mark.parametrize("sets", [False, True])
+def test_a_device_to_run_on_is_told_what_device_means(given, sets):
+    x = np.ones((2, 4), np.float32)
+    call = tw.set_planned_device if sets else lambda device: tw.gemm(x, x, device=device)
+    with pytest.raises(tw.InvalidCall) as raised:
+        call(given)
+    message = str(raised.value)
+    assert message.startswith(f"device: {given!r} given, one of h200, h100, ")
+    assert message.endswith(
+        " (the GPU whose plans the bits follow, here too where no GPU is) expected; leave it out to run on a GPU: "
+        'pass arrays that are there; backend="hopper" refuses all others'
+    )
