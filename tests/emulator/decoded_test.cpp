@@ -10,7 +10,6 @@
 
 #include "emulator/instantiate.h"
 #include "emulator/prepared_case.h"
-#include "launch/tile_code.h"
 
 namespace tilewright::tests {
 namespace {
@@ -113,7 +112,7 @@ TEST_P(Decoded, HaveTheCpusBits) {
         call.output = turn == 0 ? Format::bf16 : Format::f32;
         call.alpha = turn == 0 ? 1.0F : 0.3F;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};
-        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(call) + "\n" + describe(run));
+        SCOPED_TRACE(describe(kernel, call, run));
         ASSERT_EQ(prepared_difference(kernel, call, run, packs), "");
     }
 }

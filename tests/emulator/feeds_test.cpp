@@ -8,14 +8,12 @@
 
 #include "emulator/instantiate.h"
 #include "emulator/kernel_case.h"
-#include "launch/tile_code.h"
 #include "tile_layout.h"
 
 namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using emulator::Timing;
 using hopper::Family;
 using hopper::Major;
 using hopper::Scaling;
@@ -118,15 +116,8 @@ class Feeds : public testing::TestWithParam<int> {};
 TEST_P(Feeds, TransposeInRegisters) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     for (int turn = 0; turn < 4; ++turn) {
-        const int mix = turn + GetParam();
         const CaseSpec spec = in_layout_of(kernel.tile, call(kernel.tile, turn));
-        const Conditions run{.sms = 2 + mix % 3,
-                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
-                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
-                             .seed = static_cast<std::uint64_t>(mix % 3)};
-        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
-        ASSERT_TRUE(serves(kernel, spec));
-        ASSERT_EQ(difference(kernel, spec, run), "");
+        ASSERT_EQ(wrong(kernel, spec, mixed_conditions(turn + GetParam(), 2)), "");
     }
 }
 

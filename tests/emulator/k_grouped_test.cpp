@@ -15,7 +15,6 @@ namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using emulator::Timing;
 using hopper::Scaling;
 using hopper::Tile;
 using hopper::Variant;
@@ -97,24 +96,12 @@ void vary(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     spec.shared_scales = seed % 7 == 0;
 }
 
-Conditions conditions(std::uint64_t seed) {
-    return {.sms = 1 + static_cast<int>(seed % 5),
-            .tma = seed % 4 < 2 ? Timing::early : Timing::late,
-            .wgmma = seed % 2 == 0 ? Timing::early : Timing::late,
-            .seed = seed % 3 == 0 ? 0 : seed};
-}
-
 class KGrouped : public testing::TestWithParam<int> {
 protected:
     Kernel kernel() const { return kernels()[static_cast<std::size_t>(GetParam())]; }
 
     void expect_right(const CaseSpec& spec, std::uint64_t seed) const {
-        const Kernel kernel = this->kernel();
-        ASSERT_EQ(check::impossible(spec), "") << check::describe(spec);
-        ASSERT_TRUE(serves(kernel, spec)) << launch::describe(kernel.tile) << "\n" << check::describe(spec);
-        ASSERT_EQ(difference(kernel, spec, conditions(seed)), "") << launch::describe(kernel.tile) << "\n"
-                                                                  << check::describe(spec) << "\n"
-                                                                  << describe(conditions(seed));
+        ASSERT_EQ(wrong(kernel(), spec, seeded_conditions(seed, 1 + static_cast<int>(seed % 5))), "");
     }
 };
 

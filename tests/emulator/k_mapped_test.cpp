@@ -15,7 +15,6 @@ namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using emulator::Timing;
 using hopper::Scaling;
 using hopper::Tile;
 using hopper::Variant;
@@ -86,24 +85,12 @@ void set_sizes(CaseSpec& spec, const std::vector<std::int64_t>& sizes) {
     for (const std::int64_t size : sizes) spec.k += size;
 }
 
-Conditions mapped_conditions(std::uint64_t seed) {
-    return {.sms = 1 + static_cast<int>(seed % 5),
-            .tma = seed % 4 < 2 ? Timing::early : Timing::late,
-            .wgmma = seed % 2 == 0 ? Timing::early : Timing::late,
-            .seed = seed % 3 == 0 ? 0 : seed};
-}
-
 class KMapped : public testing::TestWithParam<int> {
 protected:
     Kernel kernel() const { return mapped_kernels()[static_cast<std::size_t>(GetParam())]; }
 
     void expect_right(const CaseSpec& spec, std::uint64_t seed) const {
-        const Kernel kernel = this->kernel();
-        ASSERT_EQ(check::impossible(spec), "") << check::describe(spec);
-        ASSERT_TRUE(serves(kernel, spec)) << launch::describe(kernel.tile) << "\n" << check::describe(spec);
-        ASSERT_EQ(difference(kernel, spec, mapped_conditions(seed)), "") << launch::describe(kernel.tile) << "\n"
-                                                                         << check::describe(spec) << "\n"
-                                                                         << describe(mapped_conditions(seed));
+        ASSERT_EQ(wrong(kernel(), spec, seeded_conditions(seed, 1 + static_cast<int>(seed % 5))), "");
     }
 
     void expect_right_of(Grouping grouping, const std::vector<std::int64_t>& sizes) const {

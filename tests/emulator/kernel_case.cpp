@@ -3,11 +3,13 @@
 #include "cpu/exact/exact.h"
 #include "hopper/tile/budget.h"
 #include "launch/launch.h"
+#include "launch/tile_code.h"
 #include "plan/k_splits.h"
 #include "plan/variant.h"
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -128,11 +130,29 @@ std::string describe(const Conditions& run) {
                        run.seed);
 }
 
-Conditions mixed_conditions(int mix) {
-    return {.sms = 4 + mix % 3,
+std::string describe(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+    return launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run);
+}
+
+Conditions mixed_conditions(int mix, int sms) {
+    return {.sms = sms + mix % 3,
             .tma = mix % 2 == 0 ? emulator::Timing::early : emulator::Timing::late,
             .wgmma = mix / 2 % 2 == 0 ? emulator::Timing::late : emulator::Timing::early,
             .seed = static_cast<std::uint64_t>(mix % 3)};
+}
+
+Conditions seeded_conditions(std::uint64_t seed, int sms) {
+    return {.sms = sms,
+            .tma = seed % 4 < 2 ? emulator::Timing::early : emulator::Timing::late,
+            .wgmma = seed % 2 == 0 ? emulator::Timing::early : emulator::Timing::late,
+            .seed = seed % 3 == 0 ? 0 : seed};
+}
+
+Grouping grouping_of_turn(const hopper::Tile& tile, int turn) {
+    constexpr std::array of_rows{Grouping::m_grouped_masked, Grouping::m_grouped_offsets, Grouping::m_grouped_indices,
+                                 Grouping::m_grouped_aligned_offsets};
+    if (is_grouped(tile)) return of_rows[static_cast<std::size_t>(turn) % of_rows.size()];
+    return turn % 2 == 1 ? Grouping::batched : Grouping::dense;
 }
 
 bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
@@ -168,6 +188,13 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
     if (run.counts != nullptr) *run.counts = counts;
     if (const std::string outside = outside_rows(kernel.tile, g, counts); !outside.empty()) return outside;
     return test.damage();
+}
+
+std::string wrong(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+    std::string what = check::impossible(spec);
+    if (what.empty() && !serves(kernel, spec)) what = "the kernel does not serve this call";
+    if (what.empty()) what = difference(kernel, spec, run);
+    return what.empty() ? what : describe(kernel, spec, run) + "\n" + what;
 }
 
 }  // namespace tilewright::tests

@@ -154,9 +154,7 @@ const Shape shapes[] = {
 class Pack : public testing::TestWithParam<int> {};
 
 void expect_right(const Kernel& kernel, const CaseSpec& spec, const Conditions& run) {
-    EXPECT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n"
-                                                 << check::describe(spec) << "\n"
-                                                 << describe(run);
+    EXPECT_EQ(difference(kernel, spec, run), "") << describe(kernel, spec, run);
 }
 
 /// Two of the four, opposite in both engines; every other kernel has the other two.

@@ -63,15 +63,11 @@ constexpr FarScales far_scales[] = {{},
 
 /// Rows, columns and k that fill no tile, and the last 64 of 128 columns missing or not.
 CaseSpec call(const Tile& tile, int turn) {
-    constexpr Grouping groupings[] = {Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
-                                      Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets};
     constexpr Distribution distributions[] = {Distribution::normal, Distribution::sparse, Distribution::outliers,
                                               Distribution::log_normal};
     // D as most calls have it, by TMA; and with C and alpha, in rows that TMA does not store.
     const bool with_c = turn / 2 % 2 == 1, is_mxfp4 = tile.b.storage != nvfp4;
-    return {.grouping = is_grouped(tile) ? groupings[turn % 4]
-                        : turn % 2 == 1  ? Grouping::batched
-                                         : Grouping::dense,
+    return {.grouping = grouping_of_turn(tile, turn),
             .recipe = parse_recipe(is_mxfp4 ? "bf16:mxfp4" : "bf16:nvfp4").value(),
             .output = with_c ? Format::f32 : Format::bf16,
             .m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3),
@@ -96,11 +92,7 @@ class Bf16WeightKernels : public testing::TestWithParam<int> {};
 TEST_P(Bf16WeightKernels, GiveTheBitsOfTheCpu) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     for (int turn = 0; turn < 8; ++turn) {
-        const CaseSpec spec = call(kernel.tile, turn);
-        const Conditions run = mixed_conditions(turn + GetParam());
-        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
-        ASSERT_TRUE(serves(kernel, spec));
-        ASSERT_EQ(difference(kernel, spec, run), "");
+        ASSERT_EQ(wrong(kernel, call(kernel.tile, turn), mixed_conditions(turn + GetParam())), "");
     }
 }
 
@@ -122,7 +114,7 @@ TEST_P(Bf16WeightKernels, TakeOneRowManyWavesAndNothing) {
     for (const CaseSpec& spec : {one, many, no_k, no_rows, in_f16}) {
         if (!serves(kernel, spec)) continue;
         const Conditions run{.sms = 4, .tma = Timing::late, .wgmma = Timing::late, .seed = seed++};
-        EXPECT_EQ(difference(kernel, spec, run), "") << launch::describe(kernel.tile) << "\n" << check::describe(spec);
+        EXPECT_EQ(wrong(kernel, spec, run), "");
     }
 }
 
@@ -204,10 +196,8 @@ TEST_P(WideRowKernels, GiveTheBitsOfTheCpu) {
         CaseSpec spec = call(kernel.tile, turn);
         spec.distribution = Distribution::normal;
         spec.far_scales = wide_scales[turn % 5];
-        const Conditions run = mixed_conditions(turn + GetParam());
-        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run));
         if (!takes(kernel, spec)) continue;  // few rows, or few blocks in a row
-        ASSERT_EQ(difference(kernel, spec, run), "");
+        ASSERT_EQ(wrong(kernel, spec, mixed_conditions(turn + GetParam())), "");
         ++ran;
     }
     EXPECT_GE(ran, 6);

@@ -9,7 +9,6 @@
 
 #include "emulator/instantiate.h"
 #include "emulator/prepared_case.h"
-#include "launch/tile_code.h"
 
 namespace tilewright::tests {
 namespace {
@@ -190,7 +189,7 @@ TEST_P(Prepared, HasTheCpusBits) {
                              .tma = turn == 0 ? Timing::early : Timing::late,
                              .wgmma = turn == 0 ? Timing::late : Timing::early,
                              .seed = turn};
-        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(call) + "\n" + describe(run));
+        SCOPED_TRACE(describe(kernel, call, run));
         ASSERT_EQ(prepared_difference(kernel, call, run), "");
     }
 }

@@ -10,7 +10,6 @@
 
 #include "emulator/instantiate.h"
 #include "emulator/kernel_case.h"
-#include "launch/tile_code.h"
 #include "plan/legality.h"
 #include "plan/workload.h"
 #include "tile_layout.h"
@@ -20,7 +19,6 @@ namespace {
 
 using check::CaseSpec;
 using check::Distribution;
-using emulator::Timing;
 using hopper::Family;
 using hopper::Major;
 using hopper::Scaling;
@@ -174,14 +172,7 @@ protected:
     Kernel kernel() const { return kernels()[static_cast<std::size_t>(GetParam())]; }
 
     void expect_right(const CaseSpec& spec, int mix) const {
-        const Conditions run{.sms = 2 + mix % 3,
-                             .tma = mix % 2 == 0 ? Timing::early : Timing::late,
-                             .wgmma = mix / 2 % 2 == 0 ? Timing::late : Timing::early,
-                             .seed = static_cast<std::uint64_t>(mix % 3)};
-        SCOPED_TRACE(launch::describe(kernel().tile) + "\n" + check::describe(spec) + "\n" + describe(run));
-        ASSERT_EQ(check::impossible(spec), "");
-        ASSERT_TRUE(serves(kernel(), spec));
-        ASSERT_EQ(difference(kernel(), spec, run), "");
+        ASSERT_EQ(wrong(kernel(), spec, mixed_conditions(mix, 2)), "");
     }
 };
 

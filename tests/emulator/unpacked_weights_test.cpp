@@ -9,7 +9,6 @@
 
 #include "emulator/instantiate.h"
 #include "emulator/prepared_case.h"
-#include "launch/tile_code.h"
 
 namespace tilewright::tests {
 namespace {
@@ -105,7 +104,7 @@ TEST_P(Unpacked, HaveTheCpusBits) {
         call.b_gaps = {.row = turn % 2 == 0 ? 0 : 6};  // codes at any byte, or 16 at a time
         call.b_scales_transposed = turn == 2;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};
-        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(call) + "\n" + describe(run));
+        SCOPED_TRACE(describe(kernel, call, run));
         ASSERT_EQ(prepared_difference(kernel, call, run), "");
     }
 }
