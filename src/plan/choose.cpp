@@ -14,6 +14,7 @@
 #include "plan/legality.h"
 #include "plan/pack.h"
 #include "plan/variant.h"
+#include "problem/axes.h"
 
 namespace tilewright::planner {
 namespace {
@@ -139,7 +140,7 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 
 bool last_stores_count(const Workload& work) {
     constexpr double large_share = 0.05;
-    return !work.adds_c && share_of_d(work) > large_share;
+    return !takes_sizes(work.grouping) && !work.adds_c && share_of_d(work) > large_share;
 }
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
