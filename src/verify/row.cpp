@@ -13,6 +13,7 @@
 #include "cuda/runtime.h"
 #include "plan/k_splits.h"
 #include "verify/gpu_case.h"
+#include "verify/shipped.h"
 
 namespace tilewright::verify {
 namespace {
@@ -92,9 +93,16 @@ void run_case(const VerifyCase& verify_case, const VerifySettings& settings, Row
               const std::function<void()>& progress) {
     check::Case test_case(verify_case.spec);
     const bool cpu_only = !taken_by_gpu(test_case.problem());
+    const DeviceDescription& device = settings.device != nullptr ? *settings.device : default_device();
+    const bool waits = settings.gpu != nullptr && settings.quick && !cpu_only && !ships(test_case.problem(), device);
     for (Arithmetic arithmetic : verify_case.arithmetics) {
         if (settings.gpu != nullptr && cpu_only) {
             row.refused += verify_case.is_more() ? 0 : 1;
+            progress();
+            continue;
+        }
+        if (waits) {
+            ++row.unshipped;
             progress();
             continue;
         }
