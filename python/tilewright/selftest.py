@@ -1,9 +1,10 @@
 """Whether Tilewright is right on this machine: `python -m tilewright.selftest`, about a minute.
 
 Two parts. The program `tilewright`, which the wheel carries, checks every operation and recipe against float64 (`tilewright
-verify --quick`), on the GPU if there is one, with the kernels that the wheel carries. Then random calls through Python, on numpy arrays and, where torch is
-installed, on its tensors, have to give the exact result: operands are whole numbers from -2 to 2 with scales of powers of
-two, whose products and sums every number format in between holds, so that nothing is judged by a tolerance.
+verify --quick`), on the GPU if there is one, with the kernels that the wheel carries. Then random calls through Python, on
+numpy arrays and, where torch is installed, on its tensors, have to give the exact result: operands are whole numbers from
+-2 to 2 with scales of powers of two, whose products and sums every number format in between holds, so that nothing is
+judged by a tolerance.
 """
 
 from __future__ import annotations
