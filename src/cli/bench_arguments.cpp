@@ -109,13 +109,6 @@ std::optional<PlannedTile> named_tile(const std::string& text) {
 
 }  // namespace
 
-std::string full_recipe(const std::string& word) {
-    if (word == "1d2d") return "1x128:128x128";
-    if (word == "1d1d") return "1x128:1x128";
-    if (word == "tensor" || word == "row") return word + ":" + word;
-    return word;
-}
-
 std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backend backend) {
     bench::Settings settings = arguments.settings;
     settings.backend = backend;

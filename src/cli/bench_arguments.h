@@ -51,7 +51,4 @@ std::vector<Grouping> chosen_groupings(const BenchArguments& arguments);
 /// Throws UsageError where the options leave the shapes open; `command` is for its message.
 std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command);
 
-/// "1d2d", "1d1d", "tensor" and "row" are short for pairs; other words stay.
-std::string full_recipe(const std::string& word);
-
 }  // namespace tilewright::cli

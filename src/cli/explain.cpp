@@ -38,10 +38,7 @@ struct ExplainArguments {
     bool json = false;
 };
 
-bool is_recipe(const std::string& text) {
-    const std::optional<Recipe> recipe = parse_recipe(text);
-    return recipe && is_accepted(*recipe);
-}
+bool is_recipe(const std::string& text) { return is_known_recipe(full_recipe(text)); }
 
 /// The recipes with the usual formats; `docs/numerics.md` has them all.
 std::string usual_recipes() {
@@ -52,7 +49,7 @@ std::string usual_recipes() {
 
 ProblemSizes sizes_of(const ExplainArguments& arguments) {
     return {.grouping = parse_grouping(arguments.grouping).value(),
-            .recipe = parse_recipe(arguments.recipe).value(),
+            .recipe = parse_recipe(full_recipe(arguments.recipe)).value(),
             .layout = parse_layout(arguments.layout).value(),
             .output = parse_format(arguments.output).value(),
             .m = arguments.m,
@@ -114,7 +111,9 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
     command.add_option("grouping", arguments.grouping, output::joined(grouping_words()))
         ->check(one_of("grouping", grouping_words()))
         ->capture_default_str();
-    command.add_option("--recipe", arguments.recipe, "Formats and scales of a and b")
+    command
+        .add_option("--recipe", arguments.recipe,
+                    "Formats and scales of a and b; 1d2d, 1d1d, tensor and row are short for the usual ones")
         ->check(known_by("recipe", is_recipe, usual_recipes()))
         ->capture_default_str();
     command.add_option("--layout", arguments.layout, output::joined(layout_words()))

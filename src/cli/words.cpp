@@ -45,6 +45,13 @@ std::string arithmetic_word(const std::string& word) { return word == "hopper" ?
 std::optional<Arithmetic> parse_arithmetic(const std::string& word) { return parse(verify::all_arithmetics(), word); }
 std::optional<Backend> parse_backend(const std::string& word) { return parse(all_backends, word); }
 
+std::string full_recipe(const std::string& word) {
+    if (word == "1d2d") return "1x128:128x128";
+    if (word == "1d1d") return "1x128:1x128";
+    if (word == "tensor" || word == "row") return word + ":" + word;
+    return word;
+}
+
 bool is_known_recipe(const std::string& text) {
     const std::optional<Recipe> recipe = parse_recipe(text);
     return recipe && is_accepted(*recipe);

@@ -23,6 +23,9 @@ std::string arithmetic_word(const std::string& word);
 std::optional<Arithmetic> parse_arithmetic(const std::string& word);
 std::optional<Backend> parse_backend(const std::string& word);
 
+/// "1d2d", "1d1d", "tensor" and "row" are short for pairs; other words stay.
+std::string full_recipe(const std::string& word);
+
 /// An accepted pair, as `parse_recipe` reads it.
 bool is_known_recipe(const std::string& text);
 

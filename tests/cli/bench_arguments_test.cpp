@@ -5,6 +5,7 @@
 
 #include "bench/peers_table.h"
 #include "cli/commands.h"
+#include "cli/words.h"
 
 namespace tilewright::cli {
 namespace {

@@ -183,6 +183,17 @@ TEST(Program, VerifyPassesQuickly) {
     EXPECT_GT(report.at("rows").size(), TILEWRIGHT_FEW_ROWS ? 2U : 20U);
 }
 
+TEST(Program, ExplainTakesTheShortRecipesOfBench) {
+    const auto explained = [](const char* recipe) {
+        const Outcome outcome = run_program(
+            {"explain", "dense", "--m", "64", "--n", "128", "--k", "128", "--device", "h200", "--recipe", recipe});
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        return outcome.out;
+    };
+    EXPECT_EQ(explained("1d2d"), explained("1x128:128x128"));
+    EXPECT_EQ(explained("row"), explained("row:row"));
+}
+
 TEST(Program, SaysWhyABackendIsUnavailable) {
     const json report = json::parse(run_program({"doctor", "--json", "-"}).out);
     for (const json& backend : report.at("backends")) {
