@@ -49,7 +49,7 @@ std::vector<Term> terms(const Cost& cost) {
         const std::string bytes = output::format_bytes(static_cast<double>(cost.preparation_bytes));
         list.insert(list.begin(),
                     {"preparation", cost.preparation,
-                     "operands are copied or packed into the workspace before, " + bytes + " through HBM"});
+                     "operands are copied, packed or expanded into the workspace before, " + bytes + " through HBM"});
     }
     return list;
 }
@@ -211,6 +211,12 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     const WideRows wide = wide_rows(problem);
     text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", name(chosen.tile), name(chosen.variant),
                         wide.kernel, plan_text(chosen));
+    if (problem.expands_weights) {
+        text +=
+            "           packed weights are expanded to e4m3 before, for the kernel of 1x128 : row; both are compiled "
+            "on "
+            "first use\n";
+    }
     if (*wide.loop != 0) {
         text += fmt::format(
             "           the loop for wide rows, src/hopper/mainloop/{}.h; their time is not predicted\n", wide.loop);
@@ -249,6 +255,7 @@ ordered_json explanation_json(const ExplainedProblem& problem) {
             {"unavailable", std::move(unavailable)},
             {"chosen", optional_plan_json(explanation.chosen)},
             {"for_wide_rows_of_bf16", problem.has_wide_rows_for_bf16},
+            {"expands_weights", problem.expands_weights},
             {"next_best", optional_plan_json(explanation.next_best)},
             {"model_choice", optional_plan_json(explanation.model_choice)},
             {"tuned_by", explanation.tuned_by},

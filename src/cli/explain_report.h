@@ -15,6 +15,7 @@ struct ExplainedProblem {
     DeviceDescription device;
     Explanation explanation;
     bool has_wide_rows_for_bf16 = false;
+    bool expands_weights = false;  // packed ones, before the product (problem/preparation.h)
 };
 
 /// Whether the kernel is the one for MXFP4 weights of which rows are wide next to bf16 (mainloop/wide_rows.h): they are

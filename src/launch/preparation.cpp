@@ -69,6 +69,23 @@ QuantizeLaunch decode(const DecodedActivations& from, void* workspace) {
     return launch;
 }
 
+QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
+    std::byte* const bytes = static_cast<std::byte*>(workspace);
+    QuantizeLaunch launch{.kernel = {.step = QuantizeStep::expand_weights}};
+    launch.expansion = {.rows = static_cast<const hopper::u8*>(from.from.rows),
+                        .tiles = static_cast<const hopper::u8*>(from.from.tiles),
+                        .tile_bytes = from.from.tile_bytes,
+                        .to = reinterpret_cast<hopper::u8*>(bytes + from.at),
+                        .to_row_stride = from.to.row,
+                        .factors = reinterpret_cast<float*>(bytes + from.factors_at()),
+                        .groups = static_cast<int>(from.groups),
+                        .n = static_cast<int>(from.n),
+                        .k = static_cast<int>(from.k)};
+    const std::int64_t runs = ceil_div<std::int64_t>(from.from.k_blocks, hopper::expand_run_tiles);
+    launch.blocks = static_cast<int>(from.groups * from.from.row_tiles * runs);
+    return launch;
+}
+
 /// Rows, then tiles with room for the most windows: the host need not know how many there are.
 void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
@@ -93,6 +110,7 @@ std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation,
     if (preparation.decoding && preparation.decoding->bytes() > 0) {
         launches.emplace_back(decode(*preparation.decoding, workspace));
     }
+    if (preparation.expansion) launches.emplace_back(expand(*preparation.expansion, workspace));
     if (preparation.packing && preparation.packing->packed.n > 0)
         add_packing(*preparation.packing, workspace, launches);
     return launches;

@@ -20,6 +20,7 @@ enum class QuantizeStep : std::uint8_t {
     quantize,
     transpose_codes,
     decode_codes,
+    expand_weights,
     quantize_blocks,
     finish_tensor_scales
 };
@@ -42,6 +43,7 @@ struct QuantizeLaunch {
     hopper::MeasuredScales scales{};        // of clear_scales, finish_scales and finish_tensor_scales
     hopper::TransposeArguments transposition{};
     hopper::DecodeArguments decoding{};
+    hopper::ExpandArguments expansion{};
     hopper::BlockArguments short_blocks{};
     int blocks = 0;
 };
@@ -74,7 +76,8 @@ constexpr bool reads_tiles(const QuantizeKernel& kernel) {
 /// The program that these expressions are instantiations of.
 inline constexpr const char* quantize_source =
     "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n"
-    "#include \"hopper/quantize/decode.h\"\n#include \"hopper/quantize/short_blocks.h\"\n"
+    "#include \"hopper/quantize/decode.h\"\n#include \"hopper/quantize/expand.h\"\n"
+    "#include \"hopper/quantize/short_blocks.h\"\n"
     "#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

@@ -66,6 +66,9 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
         visit_fields(kernel.decoding, all);
         return room + "decode_codes<" + room + "DecodeSpec{" + all.text() + "}>";
     }
+    if (kernel.step == QuantizeStep::expand_weights) {
+        return room + "expand_weights<" + std::to_string(expand_run_tiles) + ">";
+    }
     if (kernel.step == QuantizeStep::quantize_blocks || kernel.step == QuantizeStep::finish_tensor_scales) {
         visit_fields(kernel.blocks, all);
         const bool finishes = kernel.step == QuantizeStep::finish_tensor_scales;
@@ -80,6 +83,7 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
 }
 
 int shared_bytes(const QuantizeKernel& kernel) {
+    if (kernel.step == QuantizeStep::expand_weights) return expand_shared_bytes;
     return reads_tiles(kernel) || kernel.step == QuantizeStep::transpose_codes ? quantize_shared_bytes : 0;
 }
 

@@ -136,6 +136,14 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
     }
 }
 
+/// Packed weights have the bits of those that are packed at each call, and of others with wide rows, neither of which
+/// are expanded: k is split as for them.
+Workload with_slices(Workload work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    if (work.unexpanded == nullptr || work.empty()) return work;
+    work.k_slices = k_slices(choose(*work.unexpanded, device, rows));
+    return work;
+}
+
 }  // namespace
 
 bool last_stores_count(const Workload& work) {
@@ -176,8 +184,9 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
     return plan;
 }
 
-hopper::Tile choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    if (work.empty()) return family_tile(work);
+hopper::Tile choose(const Workload& given, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    if (given.empty()) return family_tile(given);
+    const Workload work = with_slices(given, device, rows);
     if (const TunedRow* row = tuned_row(rows, device.name, work)) {
         if (!why_illegal(row->tile, work, device)) return device_tile(row->tile, family_tile(work));
     }
@@ -185,7 +194,7 @@ hopper::Tile choose(const Workload& work, const DeviceDescription& device, const
 }
 
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    const Workload work = describe(problem);
+    const Workload work = with_slices(describe(problem), device, rows);
     Explanation explanation;
     explanation.unavailable = obstacles(work);
     if (!explanation.unavailable.empty()) return explanation;

@@ -201,6 +201,13 @@ void add_preparation(const Workload& work, const DeviceDescription& device, Cost
         bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);
         bytes += static_cast<double>(decoding->bytes());
     }
+    if (const auto& expansion = work.preparation.expansion) {
+        const PackedGeometry& packed = expansion->from;
+        const double tiles = static_cast<double>(packed.row_tiles) * static_cast<double>(packed.k_blocks);
+        ++launches;
+        bytes += static_cast<double>(expansion->groups) * tiles * static_cast<double>(packed.tile_bytes);
+        bytes += static_cast<double>(expansion->bytes());
+    }
     if (work.preparation.packing) {
         const PackedWeights& packed = work.preparation.packing->packed;
         const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);

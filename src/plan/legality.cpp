@@ -155,6 +155,10 @@ Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescri
 }
 
 Reason split(const hopper::Tile& tile, const Workload& work, const DeviceDescription&) {
+    if (work.k_slices > 0 && k_slices(tile) != work.k_slices) {
+        return fmt::format("{} slices of k, not the {} of the same call without expanded weights: its bits are these",
+                           k_slices(tile), work.k_slices);
+    }
     if (k_slices(tile) == 1) return std::nullopt;
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";

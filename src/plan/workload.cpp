@@ -52,6 +52,7 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
 }
 
+/// A tuned row for FP8 weights says nothing of the bits of expanded ones.
 std::string key_of(const Problem& problem, const Geometry& g, const Workload& work) {
     std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
                                   g.m, g.n, g.k);
@@ -60,6 +61,7 @@ std::string key_of(const Problem& problem, const Geometry& g, const Workload& wo
     const MnMajor order = mn_major(g);  // a transposed view in layout nt is what the other layouts are
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";
+    if (work.preparation.expansion) key += " expanded";
     if (work.accumulation != Accumulation::promoted) key += fmt::format(" accumulation={}", name(work.accumulation));
     if (work.sm_limit > 0) key += fmt::format(" sms={}", work.sm_limit);
     return key;
@@ -98,9 +100,11 @@ hopper::Family family(Grouping grouping) {
 
 Workload describe(const Problem& problem) { return describe(problem, geometry(problem)); }
 
-Workload describe(const Problem& problem, const Geometry& call) {
+namespace {
+
+Workload describe(const Problem& problem, const Geometry& call, const Preparation& before) {
     Workload work;
-    work.preparation = preparation(call);
+    work.preparation = before;
     work.geometry = prepared(call, work.preparation, nullptr);
     const Geometry& g = work.geometry;
     work.recipe = {g.a.recipe, g.b.recipe};
@@ -120,6 +124,15 @@ Workload describe(const Problem& problem, const Geometry& call) {
     const bool adds = problem.c.given() || problem.bias.given();
     if (adds && g.c.data == nullptr) work.geometry.c.data = &some_memory;
     work.key = key_of(problem, g, work);
+    return work;
+}
+
+}  // namespace
+
+Workload describe(const Problem& problem, const Geometry& call) {
+    const bool expands = expands_weights(call);
+    Workload work = describe(problem, call, preparation(call, expands));
+    if (expands) work.unexpanded = std::make_shared<const Workload>(describe(problem, call, preparation(call, false)));
     return work;
 }
 

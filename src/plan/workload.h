@@ -4,6 +4,7 @@
 #include <tilewright/plan.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,11 @@ struct Workload {
     double total_rows = 0;      // of D, all products; exact where rows is an average
     double total_k = 0;         // k-grouped: of all groups; else k
     Geometry geometry{};        // prepared, with addresses and strides, from which the kernel's variant follows
-    Preparation preparation{};  // what is written before: changes no choice, for that would change bits
-    std::string key;            // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
+    Preparation preparation{};  // what is written before; its time changes no choice
+    int k_slices = 0;           // that a tile must have; 0: any
+    /// The call whose packed weights are not expanded: it says where k is split (choose.cpp). Null where none are.
+    std::shared_ptr<const Workload> unexpanded{};
+    std::string key;  // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
 
     bool empty() const { return products == 0 || rows == 0 || columns == 0; }
 };

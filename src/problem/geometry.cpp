@@ -235,6 +235,7 @@ Geometry geometry(const Problem& p) {
     g.alpha = p.alpha;
     g.accumulation = p.accumulation;
     g.grouping = p.groups;
+    g.expected_m = p.expected_m;
     return g;
 }
 

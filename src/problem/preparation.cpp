@@ -152,6 +152,40 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
     preparation.bytes = packing->judgements_at + round_up<std::int64_t>(rows, workspace_alignment);
 }
 
+/// By the planner's model of the H200 the kernels that decode packed weights next to wgmma take as long as the
+/// expansion and the product of 1x128 : row at some 300 rows of a group (n 4096, k 7168); at 512 they take 1.19 times
+/// as long. One more launch takes longer than what is gained where there are fewer products than these.
+constexpr std::int64_t least_expanded_rows = 512;
+constexpr double least_expanded_products = 0x1p34;
+/// Packed weights are chosen to save memory, and all experts of a large layer would take several GB of workspace.
+constexpr std::int64_t most_expanded_bytes = std::int64_t{1} << 30;
+
+/// How many rows a group has, as far as the host knows.
+std::int64_t known_rows(const Geometry& g) {
+    switch (g.grouping.grouping) {
+        case Grouping::dense:
+        case Grouping::batched: return g.m;
+        case Grouping::m_grouped_masked: return min(g.expected_m, g.m);  // m is room, mostly for many more
+        default: return g.groups > 0 ? g.m / g.groups : 0;
+    }
+}
+
+ExpandedWeights expansion_of(const Geometry& g) {
+    const std::int64_t row = row_bytes(g.k);
+    ExpandedWeights expansion{.from = g.b.packed, .n = g.n, .k = g.k};
+    if (has_group_dimension_b(g.grouping.grouping)) expansion.groups = g.groups;
+    expansion.to = {.group = g.n * row, .row = row, .k = 1};
+    return expansion;
+}
+
+OperandGeometry expanded_operand(const ExpandedWeights& expansion, const void* workspace) {
+    return {.recipe = {.values = Format::e4m3, .granularity = Granularity::row, .scales = Format::f32},
+            .values = in_workspace(workspace, expansion.at),
+            .value_strides = expansion.to,
+            .scales = in_workspace(workspace, expansion.factors_at()),
+            .scale_strides = {.group = expansion.n, .row = 1}};
+}
+
 void replace_weights(const WeightPacking& packing, const void* workspace, OperandGeometry& b) {
     PackedWeights packed = packing.packed;
     packed.data = const_cast<void*>(in_workspace(workspace, packing.at));
@@ -163,10 +197,35 @@ void replace_weights(const WeightPacking& packing, const void* workspace, Operan
 
 }  // namespace
 
-Preparation preparation(const Geometry& g) {
+std::int64_t ExpandedWeights::factors_at() const {
+    return at + round_up<std::int64_t>(value_bytes(), workspace_alignment);
+}
+
+/// Next to 1x128 scales alone, whose sums are multiplied by the row's factor at the end in either recipe. Scales of
+/// rows and tensors would be multiplied by the factor before (row : row), MXFP8's with each chain.
+bool expands_weights(const Geometry& g) {
+    const bool of_fp8 = is_fp8(g.a.recipe.values) && g.a.recipe.granularity == Granularity::block_1x128;
+    const PackedGeometry& packed = g.b.packed;
+    if (!packed.given || packed.windows != 0 || !is_mxfp4(g.b.recipe) || !of_fp8) return false;
+    if (is_k_grouped(g.grouping.grouping)) return false;
+    const std::int64_t rows = known_rows(g);
+    const ExpandedWeights expansion = expansion_of(g);
+    const double products = static_cast<double>(expansion.groups) * static_cast<double>(rows) *
+                            static_cast<double>(g.n) * static_cast<double>(g.k);
+    // Without overflow.
+    const double bytes = static_cast<double>(expansion.groups) * static_cast<double>(g.n) *
+                         (static_cast<double>(g.k) + hopper_alignment);
+    return rows >= least_expanded_rows && products >= least_expanded_products &&
+           bytes <= static_cast<double>(most_expanded_bytes);
+}
+
+Preparation preparation(const Geometry& g) { return preparation(g, expands_weights(g)); }
+
+Preparation preparation(const Geometry& g, bool expands) {
     Preparation result;
     if (decodes_activations(g)) result.decoding = decoding_of(g);
     if (packs_weights(g)) result.packing = packing_of(g);
+    if (expands) result.expansion = expansion_of(g);
     const bool of_fp8 = is_fp8(g.b.recipe.values) || g.b.packed.given || result.packing;
     if (is_fp8(g.a.recipe.values) && of_fp8) {
         const MnMajor order = mn_major(g);
@@ -178,6 +237,7 @@ Preparation preparation(const Geometry& g) {
     place(result.b, result);
     place(result.decoding, result);
     place(result.packing, result);
+    place(result.expansion, result);
     return result;
 }
 
@@ -187,6 +247,7 @@ Geometry prepared(const Geometry& g, const Preparation& preparation, const void*
     if (preparation.b) product.b = copied_operand(*preparation.b, workspace);
     if (preparation.decoding) product.a = decoded_operand(*preparation.decoding, workspace);
     if (preparation.packing) replace_weights(*preparation.packing, workspace, product.b);
+    if (preparation.expansion) product.b = expanded_operand(*preparation.expansion, workspace);
     return product;
 }
 

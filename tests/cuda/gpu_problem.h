@@ -54,8 +54,8 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
 }
 
 /// A pack with an entry for the quantisation of a matrix by row, for copies along k and packing, and for every tile
-/// that the planner may choose in layouts nt and nn and for MXFP4 weights: nothing is compiled, nothing is machine
-/// code.
+/// that the planner may choose in layouts nt and nn and for MXFP4 weights, expanded ones too: nothing is compiled,
+/// nothing is machine code.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;
@@ -63,7 +63,8 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         for (const hopper::OperandSpec& b :
              {hopper::OperandSpec{.scaling = Scaling::block_128x128},
               hopper::OperandSpec{.scaling = Scaling::block_128x128, .major = hopper::Major::mn},
-              hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue}}) {
+              hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue},
+              hopper::OperandSpec{.scaling = Scaling::epilogue}}) {
             for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = Scaling::block_1x128}, .b = b})) {
                 hopper::Tile fast = tile;
                 fast.variant = hopper::Variant::fast;
@@ -76,6 +77,7 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         }
         expressions.push_back(launch::kernel_expression(
             {.step = launch::QuantizeStep::transpose_codes, .transposition = launch::copy_spec}));
+        expressions.push_back(launch::kernel_expression({.step = launch::QuantizeStep::expand_weights}));
         for (const launch::PackKernel& packer : launch::shipped_packers()) {
             expressions.push_back(launch::kernel_expression(packer));
         }

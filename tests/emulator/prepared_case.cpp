@@ -69,7 +69,9 @@ std::string prepared_difference(const Kernel& kernel, check::Case& test, const C
     }
     if (!is_for_gpu(problem)) return "no call for a GPU";
     const Geometry g = geometry(problem);
-    const Preparation before = preparation(g);
+    const bool expands = g.b.packed.given && !has_packed_weights(kernel.tile);
+    if (expands && g.b.packed.windows != 0) return "rows are wide: nothing can be expanded";
+    const Preparation before = preparation(g, expands);
     if (before.empty()) return "nothing is prepared";
     const GuardedWorkspace workspace(before.bytes);
     try {

@@ -8,7 +8,7 @@
 namespace tilewright::tests {
 
 /// As `difference` of kernel_case.h, and nothing outside of the workspace was written either. `packs`: weights are
-/// packed before, and what is prepared are activations.
+/// packed before, and what is prepared are activations, or weights that are expanded for a kernel of FP8 weights.
 std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run,
                                 bool packs = false);
 /// The same of a case that was changed after it was made.

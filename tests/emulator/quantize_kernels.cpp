@@ -2,6 +2,7 @@
 
 #include "emulator/emulator.h"
 #include "hopper/quantize/decode.h"
+#include "hopper/quantize/expand.h"
 #include "hopper/quantize/quantize.h"
 #include "hopper/quantize/short_blocks.h"
 #include "hopper/quantize/transpose.h"
@@ -173,6 +174,8 @@ const Kernels& quantize_kernels() {
         add_decoding<DecodeSpec{.vectors = false}>(kernels);
         add_decoding<DecodeSpec{.to_bf16 = false}>(kernels);
         add_decoding<DecodeSpec{.to_bf16 = false, .vectors = false}>(kernels);
+        kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::expand_weights})] =
+            [](const QuantizeLaunch& launch) { expand_weights<expand_run_tiles>(launch.expansion); };
         return kernels;
     }();
     return all;

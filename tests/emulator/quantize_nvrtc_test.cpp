@@ -42,6 +42,7 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
          {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
          {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},
          {.step = QuantizeStep::decode_codes},
+         {.step = QuantizeStep::expand_weights},
          {.step = QuantizeStep::decode_codes, .decoding = {.to_bf16 = false, .vectors = false}}});
 }
 

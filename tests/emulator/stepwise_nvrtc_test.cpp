@@ -1,5 +1,5 @@
-// Kernels that do not ship, of scales for 32 of k and of weights for bf16 with wide rows, compiled for a GPU where
-// there is none: what they have in registers stays there, and ptxas serialises no wgmma.
+// Kernels that do not ship, of scales for 32 of k, of 1x128 : row and of weights for bf16 with wide rows, compiled for
+// a GPU where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -63,6 +63,22 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
         Tile tile = tiles[i];
         if (has_packed_weights(tile) && i % 8 == 4) tile.b.storage = Storage::windowed_e2m1;
         expect_no_objections(*nvrtc, tile);
+    }
+}
+
+/// 1x128 : row, which expanded weights take: the tiles that the model prefers for many rows of groups, and every eighth
+/// one.
+TEST(ExpandedNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    for (const Family family : {Family::dense, Family::m_grouped}) {
+        const std::vector<Tile> tiles = planner::unshipped_tiles(
+            {.a = {.scaling = Scaling::block_1x128}, .b = {.scaling = Scaling::epilogue}, .family = family});
+        EXPECT_GE(tiles.size(), 9U);
+        for (std::size_t i = 0; i < tiles.size(); ++i) {
+            const bool large = tiles[i].shape.m * tiles[i].shape.n >= 192 * 128;
+            if ((large && family == Family::m_grouped) || i % 8 == 0) expect_no_objections(*nvrtc, tiles[i]);
+        }
     }
 }
 

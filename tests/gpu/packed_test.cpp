@@ -50,6 +50,31 @@ TEST(GpuPacked, EveryGrouping) {
     }
 }
 
+/// Weights are expanded: 512 rows of a group or more.
+TEST(GpuPacked, ManyRows) {
+    const CurrentDevice device;
+    std::uint64_t seed = 0;
+    for (const char* recipe : {"1x128:mxfp4", "1x128.ue8m0:mxfp4", "e5m2.1x128:mxfp4"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets,
+                                        Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
+            const bool dense = grouping == Grouping::dense, batched = grouping == Grouping::batched;
+            ++seed;
+            EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                       .recipe = recipe_of(recipe),
+                                       .output = seed % 4 == 3 ? Format::f32 : Format::bf16,
+                                       .m = batched ? 1100 : 4133,
+                                       .n = 1096,
+                                       .k = 4138,
+                                       .groups = dense ? 1 : 4,
+                                       .alignment = 16,
+                                       .seed = seed,
+                                       .a_gaps = {.row = 6},
+                                       .far_scales = {.one_row_in = 2, .spread = 7, .odd = seed % 2 == 0}}),
+                      "");
+        }
+    }
+}
+
 TEST(GpuPacked, OutputsWithCAndAlpha) {
     const CurrentDevice device;
     for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4"}) {

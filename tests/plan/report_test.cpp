@@ -85,8 +85,8 @@ TEST(ExplainReport, ShowsWhatACopyTakes) {
     ProblemSizes sizes = planner::dense(1024, 4096, 2048);
     EXPECT_FALSE(contains(explanation_text(explained(sizes), false), "preparation"));
     sizes.layout = Layout::tn;
-    EXPECT_TRUE(
-        contains(explanation_text(explained(sizes), false), "copied or packed into the workspace before, 4.00 MiB"));
+    EXPECT_TRUE(contains(explanation_text(explained(sizes), false),
+                         "copied, packed or expanded into the workspace before, 4.00 MiB"));
     const nlohmann::json report = nlohmann::json::parse(explanation_json(explained(sizes)).dump());
     EXPECT_EQ(report["chosen"]["preparation_bytes"], 4 << 20);
     EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);
@@ -99,6 +99,23 @@ std::string printed(const std::string& arguments) {
     testing::internal::CaptureStdout();
     program.parse("explain --m 16 --n 512 --k 256 " + arguments, false);
     return testing::internal::GetCapturedStdout();
+}
+
+TEST(ExplainCommand, SaysThatPackedWeightsAreExpanded) {
+    const std::string many =
+        "m_grouped_offsets --groups 4 --m 32768 --n 4096 --k 7168 --recipe 1x128:mxfp4 --device h200";
+    const auto text_of = [](const std::string& arguments) {
+        CLI::App program;
+        add_explain(program);
+        testing::internal::CaptureStdout();
+        program.parse("explain " + arguments, false);
+        return testing::internal::GetCapturedStdout();
+    };
+    const std::string expanded = "packed weights are expanded to e4m3 before";
+    EXPECT_TRUE(contains(text_of(many), expanded));
+    EXPECT_EQ(nlohmann::json::parse(text_of(many + " --json"))["expands_weights"], true);
+    EXPECT_FALSE(contains(text_of(many + " --wide-rows 1000"), expanded));
+    EXPECT_FALSE(contains(text_of(many + " --unpacked"), expanded));
 }
 
 TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {

@@ -160,6 +160,74 @@ TEST(Workspace, NextToPackedWeightsAIsAlongK) {
     EXPECT_EQ(workspace_bytes(with_packed_shape(on_gpu(along_k), 2)), 0);
 }
 
+TEST(Workspace, OfPackedWeightsThatAreExpandedForManyRows) {
+    const SampleSpec dense{.recipe = "1x128:mxfp4", .m = 4096, .n = 2056, .k = 4112};
+    const auto bytes = [](const SampleSpec& spec, int windows = 0) {
+        return workspace_bytes(with_packed_shape(on_gpu(spec), windows));
+    };
+    // Values, then a factor for each row.
+    constexpr std::int64_t values = 2056 * 4112, factors = 2056 * 4;
+    const auto aligned = [](std::int64_t size) { return (size + 127) / 128 * 128; };
+    EXPECT_EQ(bytes(dense), aligned(aligned(values) + factors));
+    EXPECT_EQ(bytes(dense, 2), 0) << "wide rows";
+    const auto changed = [&](auto change) {
+        SampleSpec spec = dense;
+        change(spec);
+        return spec;
+    };
+    EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.m = 511; })), 0) << "few rows";
+    EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.n = 64; })), 0) << "one more launch takes as long";
+    for (const char* recipe : {"row:mxfp4", "tensor:mxfp4", "mxfp8:mxfp4"}) {
+        EXPECT_EQ(bytes(changed([&](SampleSpec& spec) { spec.recipe = recipe; })), 0) << recipe;
+    }
+    EXPECT_NE(bytes(changed([](SampleSpec& spec) { spec.recipe = "1x128.ue8m0:mxfp4"; })), 0);
+    EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.layout = Layout::tt; })),
+              4096 * 4112 + aligned(aligned(values) + factors))
+        << "and a along k";
+    const auto grouped = [&](Grouping grouping, std::int64_t m) {
+        return changed([&](SampleSpec& spec) {
+            spec.grouping = grouping;
+            spec.m = m;
+        });
+    };
+    const std::int64_t groups = aligned(aligned(4 * values) + 4 * factors);
+    for (const Grouping grouping :
+         {Grouping::m_grouped_offsets, Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
+        EXPECT_EQ(bytes(grouped(grouping, 4 * 512)), groups) << name(grouping);
+        EXPECT_EQ(bytes(grouped(grouping, 4 * 512 - 1)), 0) << name(grouping);
+    }
+    EXPECT_EQ(bytes(grouped(Grouping::batched, 600)), groups);
+    Problem masked = with_packed_shape(on_gpu(grouped(Grouping::m_grouped_masked, 1024)), 0);
+    EXPECT_EQ(workspace_bytes(masked), 0) << "room for many rows says nothing of how many there are";
+    masked.expected_m = 600;
+    EXPECT_EQ(workspace_bytes(masked), groups);
+    masked.expected_m = 100;
+    EXPECT_EQ(workspace_bytes(masked), 0);
+    const SampleSpec experts{.grouping = Grouping::m_grouped_offsets,
+                             .recipe = "1x128:mxfp4",
+                             .m = 64 * 1024,
+                             .n = 4096,
+                             .k = 7168,
+                             .groups = 64};
+    EXPECT_EQ(bytes(experts), 0) << "more than 1 GiB";
+}
+
+TEST(Workspace, OfExpandedWeightsIsNamedAndTheProductReadsIt) {
+    Problem p = with_packed_shape(on_gpu({.recipe = "1x128:mxfp4", .m = 4096, .n = 2048, .k = 4096}), 0);
+    EXPECT_NE(messages(check_workspace(p, {}))
+                  .find("workspace: nothing given, 8396800 bytes or more expected for weights expanded to e4m3; "),
+              std::string::npos)
+        << messages(check_workspace(p, {}));
+    const Geometry g = geometry(p);
+    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    EXPECT_FALSE(product.b.packed.given);
+    EXPECT_EQ(name(product.b.recipe), "row");
+    EXPECT_EQ(product.b.values, address(0x4000));
+    EXPECT_EQ(product.b.value_strides.row, 4096);
+    EXPECT_EQ(product.b.scales, address(0x4000 + 2048 * 4096));
+    EXPECT_EQ(product.b.scale_strides.row, 1);
+}
+
 TEST(Workspace, FollowsFromShapesAlone) {
     Problem p = on_gpu(tn);
     for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) tensor->data = nullptr;

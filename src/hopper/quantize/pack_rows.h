@@ -6,13 +6,14 @@
 #include "base/math.h"
 #include "hopper/ptx/ptx_numbers.h"
 #include "hopper/quantize/arguments.h"
+#include "hopper/quantize/packed_order.h"
 #include "hopper/quantize/quantizer.h"
 
 namespace tilewright::hopper {
 
 // As src/formats/row_exponents.h and packed_layout.h have them; tests/emulator/pack_weights_test.cpp compares.
-inline constexpr int pack_rows = 64;
-inline constexpr int pack_k = 128;
+inline constexpr int pack_rows = packed_order_rows;
+inline constexpr int pack_k = packed_order_k;
 inline constexpr int pack_block = 32;  // codes that a thread reads at a time
 inline constexpr int pack_blocks = pack_k / pack_block;
 inline constexpr int pack_range_fp8 = 11;

@@ -15,9 +15,6 @@ struct PackShared {
 };
 static_assert(sizeof(PackShared) == pack_shared_bytes);
 
-/// Where a row's scales and exponents are among those of a tile.
-TILEWRIGHT_DEVICE int row_place(int row) { return (row / 16 * 8 + row % 8) * 2 + row % 16 / 8; }
-
 /// Tiles of one row tile that a block writes one after another.
 struct PackRun {
     int group = 0;
@@ -39,11 +36,7 @@ TILEWRIGHT_DEVICE PackRun pack_run(const PackArguments& a) {
 }
 
 TILEWRIGHT_DEVICE u8* tile_at(const PackArguments& a, const PackRun& run, int k_block) {
-    const int row_tiles = ceil_div(a.n, pack_rows), k_blocks = ceil_div(a.k, pack_k);
-    // The two row tiles of 128 rows are next to each other.
-    const int first = run.row_tile / 2 * 2, together = min(2, row_tiles - first);
-    const i64 index = i64(run.group) * row_tiles * k_blocks + first * k_blocks + k_block * together + run.row_tile % 2;
-    return a.out + a.tiles_at + index * a.tile_bytes;
+    return a.out + a.tiles_at + packed_tile_index(a.n, a.k, run.group, run.row_tile, k_block) * a.tile_bytes;
 }
 
 /// What a thread has of a tile: 32 codes of a row, and their scales (NVFP4: two).

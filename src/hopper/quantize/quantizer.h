@@ -120,6 +120,8 @@ inline constexpr int decoded_words = 4;  // whose loads a lane has under way
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
 inline constexpr int pack_run_tiles = 8;                              // that a block packs one after another
 inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;  // PackShared
+inline constexpr int expand_run_tiles = 8;                            // that a block expands one after another
+inline constexpr int expand_shared_bytes = 2 * 64 * (128 + 16);       // ExpandShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
 inline constexpr int short_tile_k = warp_threads * lane_features;                       // of a row, by a warp
 /// Rows of a warp, whose loads are under way at once: of f32 half as many take as many registers.

@@ -1,0 +1,127 @@
+// Packed MXFP4 weights that are expanded: faster than without, and k is split where it is for the same numbers in other
+// forms.
+#include <gtest/gtest.h>
+
+#include "plan/choose.h"
+#include "plan/cost.h"
+#include "plan/k_splits.h"
+#include "plan/legality.h"
+#include "plan/runnable.h"
+#include "problem/packed_problem.h"
+#include "problem/problem_sizes.h"
+
+namespace tilewright::planner {
+namespace {
+
+ProblemSizes sizes_of(std::int64_t m, std::int64_t n, std::int64_t k) {
+    return {.recipe = parse_recipe("1x128:mxfp4").value(), .m = m, .n = n, .k = k};
+}
+
+ProblemSizes groups_of(std::int64_t groups, std::int64_t m, std::int64_t n, std::int64_t k) {
+    ProblemSizes sizes = sizes_of(m, n, k);
+    sizes.grouping = Grouping::m_grouped_offsets;
+    sizes.groups = groups;
+    return sizes;
+}
+
+std::vector<ProblemSizes> many() {
+    std::vector<ProblemSizes> list;
+    for (const auto& [n, k] : {std::pair{4096, 7168},
+                               {7168, 2048},
+                               {2112, 7168},
+                               {512, 16384},
+                               {5760, 2880},
+                               {16384, 1024},
+                               {256, 131072},
+                               {64, 524288}}) {
+        for (const std::int64_t m : {512, 700, 1024, 2000, 4096, 16384}) {
+            list.push_back(sizes_of(m, n, k));
+            for (const std::int64_t groups : {2, 8, 30}) list.push_back(groups_of(groups, groups * m, n, k));
+            list.push_back(sizes_of(8192, n, k));
+            list.back().grouping = Grouping::m_grouped_masked;
+            list.back().groups = 8;
+            list.back().expected_m = m;
+        }
+    }
+    return list;
+}
+
+Problem packed(const ProblemSizes& sizes, int windows = 0) { return with_packed_shape(problem_of(sizes), windows); }
+
+TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
+    const ProblemSizes sizes = groups_of(4, 32768, 4096, 7168);
+    const Workload work = describe(packed(sizes));
+    ASSERT_TRUE(work.preparation.expansion && work.unexpanded);
+    EXPECT_EQ(name(work.recipe), "1x128:row");
+    EXPECT_EQ(work.key, "m_grouped_offsets 1x128:row bf16 m=32768 n=4096 k=7168 groups=4 expanded");
+    EXPECT_EQ(work.unexpanded->key, "m_grouped_offsets 1x128:mxfp4 bf16 m=32768 n=4096 k=7168 groups=4 packed");
+    const Plan chosen = plan(packed(sizes), h200());
+    ProblemSizes fp8 = sizes;
+    fp8.recipe = parse_recipe("1x128:row").value();
+    EXPECT_EQ(chosen.tile, plan(problem_of(fp8), h200()).tile);
+    const double weights = 4 * 4096.0 * 7168;
+    EXPECT_NEAR(static_cast<double>(chosen.cost.preparation_bytes), weights * (1 + 4352.0 / 8192), weights * 0.01);
+    EXPECT_EQ(describe(packed(sizes, 2)).unexpanded, nullptr) << "wide rows";
+}
+
+TEST(ExpandedWeights, AreFasterThanPackedOnes) {
+    int expanded = 0;
+    for (const ProblemSizes& sizes : many()) {
+        const Workload work = describe(packed(sizes));
+        if (!work.unexpanded) continue;
+        const auto seconds = [](const Workload& each) {
+            return plan_of(choose(each, h200(), {}), each, h200()).cost.seconds;
+        };
+        const double with = seconds(work), without = seconds(*work.unexpanded);
+        EXPECT_LT(with, without) << work.key;
+        ++expanded;
+    }
+    EXPECT_GT(expanded, 100);
+}
+
+TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
+    int expanded = 0, split = 0;
+    for (const DeviceDescription& device : known_devices()) {
+        for (const ProblemSizes& sizes : many()) {
+            const Problem problem = packed(sizes);
+            if (!expands_weights(geometry(problem))) continue;
+            const std::vector<std::int64_t> splits = planned_k_splits(problem, device);
+            const hopper::Tile tile = chosen_tile(problem, geometry(problem), device);
+            EXPECT_EQ(k_splits(tile, sizes.k), splits);
+            EXPECT_EQ(planned_k_splits(packed(sizes, 3), device), splits) << "wide rows " << describe(problem).key;
+            EXPECT_EQ(planned_k_splits(problem_of(sizes), device), splits) << "not packed " << describe(problem).key;
+            EXPECT_FALSE(why_illegal(tile, describe(problem), device));
+            ++expanded;
+            split += splits.empty() ? 0 : 1;
+        }
+    }
+    EXPECT_GT(expanded, 500);
+    EXPECT_GT(split, 10);
+}
+
+/// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.
+TEST(ExpandedWeights, TakeNoTunedTileThatWouldChangeBits) {
+    const Problem problem = packed(sizes_of(4096, 4096, 7168));
+    const Workload work = describe(problem);
+    ASSERT_NE(work.unexpanded, nullptr);
+    const auto row = [](const std::string& key, const char* tile) {
+        return TunedRow{.device = "h200",
+                        .problem = key,
+                        .tile = parse_tile(tile).value(),
+                        .date = "2026-11-24",
+                        .command = "tilewright tune"};
+    };
+    const char* const split = "64x128x128 stages=5 warpgroups=1 split=2";
+    const char* const whole = "64x128x128 stages=5 warpgroups=1";
+    const Explanation rejected = explain(problem, h200(), {row(work.key, split)});
+    EXPECT_EQ(rejected.tuned_by, "");
+    EXPECT_EQ(k_slices(choose(work, h200(), {row(work.key, split)})), 1);
+    EXPECT_NE(explain(problem, h200(), {row(work.key, whole)}).tuned_by, "");
+    EXPECT_EQ(explain(problem, h200(), {row("dense 1x128:row bf16 m=4096 n=4096 k=7168", whole)}).tuned_by, "");
+    // One for packed weights says where k is split.
+    const TunedRow of_packed = row(work.unexpanded->key, "64x64x128 stages=6 warpgroups=1 swap split=4");
+    EXPECT_EQ(k_slices(choose(work, h200(), {of_packed})), 4);
+}
+
+}  // namespace
+}  // namespace tilewright::planner
