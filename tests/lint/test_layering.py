@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "measure": ["cuda"],
     "output": [],
     "safetensors": ["output", "formats"],
-    "verify": ["measure", "check", "api", "cuda", "plan", "problem", "formats"],
+    "verify": ["measure", "check", "api", "cuda", "launch", "plan", "problem", "formats"],
     "bench": ["output", "measure", "check", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile"],
     "cli": ["bench", "verify", "safetensors", "output", "measure", "check", "api", "cpu", "cuda", "plan", "problem", "formats"],
 }
