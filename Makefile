@@ -138,6 +138,10 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and FP4 weights 
 	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed-bf16) || exit; \
 	done
 	$(program) bench --backend hopper --m 1,16,32 --n 7168 --k 16384 $(packed-bf16)
+	for s in "4 --m 8192 --n 4096 --k 7168" "4 --m 8192 --n 7168 --k 2048" "32 --m 256 --n 4096 --k 7168" "32 --m 256 --n 7168 --k 2048"; do \
+	  $(program) bench --backend hopper --op m_grouped_offsets --sa-layout k --groups $$s $(packed) || exit; \
+	  $(program) bench --backend hopper --op m_grouped_offsets --groups $$s $(packed-bf16) || exit; \
+	done
 
 skew := --recipe tensor,1d2d --json benchmarks/results/h200_skew.jsonl
 

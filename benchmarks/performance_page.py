@@ -211,8 +211,9 @@ def packed() -> str:
     for row in record("h200_fp4"):
         wide = re.search(r"--wide-rows (\d+)", row["command"])
         words = {None: "", "1": ", all rows wide"}.get(wide and wide[1], f", one row in {wide[1]} wide" if wide else "")
-        sizes = row["shape"] if row["op"] == "dense" else [row["shape"][0], *row["shape"][2:]]
-        us.setdefault(f"{'dense' if row['op'] == 'dense' else 'masked'} {shape(str(sizes))}{words}", {})[row["recipe"]] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
+        sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
+        kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_offsets": "exact ends"}[row["op"]]
+        us.setdefault(f"{kind} {shape(str(sizes))}{words}", {})[row["recipe"]] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
     recipes = ["1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4"]
     return table(["", *recipes], [[name, *(cells.get(r, "") for r in recipes)] for name, cells in us.items()])
 
