@@ -155,11 +155,9 @@ gpu-skew: build  ## groups that share rows, or k, evenly and with one hot group:
 host-record := --json benchmarks/results/h200_host.jsonl
 
 gpu-host: build python-package  ## the host's time of a call, on a machine that does nothing else; PYTHON: as gpu-classes
-	cmake --build --preset release -j $(cpus) --target cuda_host_time
 	for run in 1 2 3; do \
 	  build/release/benchmarks/host_overhead $(host-record) || [ $$? -eq 1 ] || exit; \
 	  $${PYTHON:-$(python)} benchmarks/host_overhead.py $(host-record) || [ $$? -eq 1 ] || exit; \
-	  build/release/tests/cuda/cuda_host_time $(host-record) || exit; \
 	done  # 1: a target is missed
 
 gpu-timeline: build  ## one block of a kernel clock by clock; PYTHON: one that has matplotlib, for the pictures of docs/one_kernel.md

@@ -169,7 +169,6 @@ def host_time() -> str:
         [["C++", cell("C++", "same_pointers_us"), "3", cell("C++", "fresh_pointers_us"), ""],
          ["Python", cell("Python", "same_tensors_us"), "", cell("Python", "fresh_tensors_us"), "7"],
          ["`tilewright.deep_gemm`", cell("Python", "deep_gemm_us"), "", "", ""],
-         ["C++ on a driver that does nothing", cell("C++, fake driver", "same_pointers_us", 2), "", cell("C++, fake driver", "fresh_pointers_us", 2), ""],
          ["the driver alone: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
          ["for comparison: torch zeroes an element", cell("Python", "torch_zero_us"), "", "", ""]],
     ) + f"\n\nFirst calls with their result, in milliseconds, a kernel of the pack and one that is compiled (targets 50 and 1,000): {'; '.join(first)}."
@@ -212,7 +211,7 @@ def packed() -> str:
         wide = re.search(r"--wide-rows (\d+)", row["command"])
         words = {None: "", "1": ", all rows wide"}.get(wide and wide[1], f", one row in {wide[1]} wide" if wide else "")
         sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
-        kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_offsets": "exact ends"}[row["op"]]
+        kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_contiguous": "exact ends"}[row["op"]]
         us.setdefault(f"{kind} {shape(str(sizes))}{words}", {})[row["recipe"]] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
     recipes = ["1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4"]
     return table(["", *recipes], [[name, *(cells.get(r, "") for r in recipes)] for name, cells in us.items()])

@@ -71,12 +71,10 @@ def test_times_of_the_host_are_medians_and_extremes():
              "first_call_us": 2e3, "compiled_call_us": 9e5, **ORIGIN} for us in (3.44, 3.5, 3.81)]
     runs.append({"from": "Python", "same_tensors_us": 5.8, "fresh_tensors_us": 6.9, "deep_gemm_us": 7.3, "torch_zero_us": 2.4,
                  "first_call_us": 3e3, "compiled_call_us": 8e5, **ORIGIN})
-    runs.append({"from": "C++, fake driver", "same_pointers_us": 0.063, "fresh_pointers_us": 0.71, **ORIGIN})
     tool.record = lambda name: runs
     text = tool.host_time()
     assert "| C++ | 3.5 (3.4 to 3.8) | 3 | 4.7 |  |" in text
     assert "| Python | 5.8 |  | 6.9 | 7 |" in text
-    assert "| C++ on a driver that does nothing | 0.06 |  | 0.71 |  |" in text
     assert text.endswith("(targets 50 and 1,000): 2 and 900 from C++; 3 and 800 from Python.")
 
 
