@@ -155,9 +155,9 @@ def host_time() -> str:
     """The median of several runs of each program, and the extremes."""
     rows = record("h200_host")
 
-    def cell(who: str, key: str, digits: int = 1) -> str:
+    def cell(who: str, key: str) -> str:
         values = sorted(row[key] for row in rows if row["from"] == who)
-        low, middle, high = (f"{value:.{digits}f}" for value in (values[0], statistics.median(values), values[-1]))
+        low, middle, high = (f"{value:.1f}" for value in (values[0], statistics.median(values), values[-1]))
         return middle if low == high else f"{middle} ({low} to {high})"
 
     def milliseconds(who: str, key: str) -> str:

@@ -13,7 +13,7 @@ namespace tilewright::bench {
 namespace {
 
 /// The calls are nt, of operands as they are given: not of expanded weights.
-bool takes_nt(const hopper::Tile& tile) { return !hopper::feeds_registers(tile) && hopper::has_fast_scales(tile); }
+bool is_called(const hopper::Tile& tile) { return !hopper::feeds_registers(tile) && hopper::has_fast_scales(tile); }
 
 TEST(PackCalls, ReachEveryKernelForKMajorOperandsThatShips) {
     std::set<std::string> reached;
@@ -24,7 +24,7 @@ TEST(PackCalls, ReachEveryKernelForKMajorOperandsThatShips) {
     }
     std::size_t expected = 0;
     for (const hopper::Tile& tile : planner::pack()) {
-        if (!takes_nt(tile)) continue;
+        if (!is_called(tile)) continue;
         ++expected;
         EXPECT_TRUE(reached.contains(launch::kernel_expression(tile))) << launch::describe(tile);
     }

@@ -4,6 +4,8 @@
 
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
+#include "problem/packed_problem.h"
+#include "problem/preparation.h"
 
 namespace tilewright::test {
 namespace {
@@ -59,7 +61,7 @@ TEST(GpuPacked, ManyRows) {
                                         Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
             const bool dense = grouping == Grouping::dense, batched = grouping == Grouping::batched;
             ++seed;
-            EXPECT_EQ(run_and_compare({.grouping = grouping,
+            const check::CaseSpec spec{.grouping = grouping,
                                        .recipe = recipe_of(recipe),
                                        .output = seed % 4 == 3 ? Format::f32 : Format::bf16,
                                        .m = batched ? 1100 : 4133,
@@ -69,8 +71,15 @@ TEST(GpuPacked, ManyRows) {
                                        .alignment = 16,
                                        .seed = seed,
                                        .a_gaps = {.row = 6},
-                                       .far_scales = {.one_row_in = 2, .spread = 7, .odd = seed % 2 == 0}}),
-                      "");
+                                       .far_scales = {.one_row_in = 2, .spread = 7, .odd = seed % 2 == 0}};
+            const Problem shapes = problem_of({.grouping = grouping,
+                                               .recipe = spec.recipe,
+                                               .m = spec.m,
+                                               .n = spec.n,
+                                               .k = spec.k,
+                                               .groups = spec.groups});
+            ASSERT_TRUE(expands_weights(geometry(with_packed_shape(shapes, 0))));
+            EXPECT_EQ(run_and_compare(spec), "");
         }
     }
 }
