@@ -24,8 +24,8 @@ struct PricedTile {
 inline constexpr double no_difference = 1.01;
 
 /// Whether the stores of the last tiles count where memory is the bound: D is much of the bytes. Not with C, for small
-/// tiles lose to others then (docs/tried.md), nor for groups: where a few of them have all rows compute is the bound, and
-/// small tiles are slow.
+/// tiles lose to others then (docs/tried.md), nor for groups: where a few of them have all rows compute is the bound,
+/// and small tiles are slow.
 bool last_stores_count(const Workload& work);
 
 /// The same where memory is the bound and `last_stores_count`: from 1.015 to 1.03 the choices are alike
