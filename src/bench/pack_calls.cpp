@@ -6,10 +6,11 @@
 #include <array>
 #include <map>
 
+#include "hopper/tile/feeds.h"
 #include "launch/tile_code.h"
 #include "measure/statistics.h"
-#include "plan/pack.h"
 #include "plan/runnable.h"
+#include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
 
@@ -107,6 +108,8 @@ Problem shapes_of(const PackProblem& problem) {
     shapes.alpha = problem.alpha;
     return shapes;
 }
+
+bool is_called(const hopper::Tile& kernel) { return !feeds_registers(kernel) && has_fast_scales(kernel); }
 
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most) {
     std::vector<PackProblem> problems = candidates();

@@ -1,4 +1,5 @@
-// Calls that reach every kernel that ships, to time the kernels of two packs against each other.
+// Calls that reach every kernel for operands of layout nt that ships, to time the kernels of two packs against each
+// other.
 #pragma once
 
 #include <string>
@@ -26,6 +27,9 @@ struct PackProblem {
 
 /// The operands' shapes and strides, all pointers null; the problem that is timed has the same.
 Problem shapes_of(const PackProblem& problem);
+
+/// Whether calls of layout nt reach a kernel, with operands as they are given: none of packed weights or expanded ones.
+bool is_called(const hopper::Tile& kernel);
 
 /// Every kernel of planner::pack() that one of some typical problems runs, with at most `most` of them: those for which
 /// the planner ranks its tile highest. Asks the planner only.

@@ -8,8 +8,8 @@
 
 #include "cuda/runtime.h"
 #include "output/table.h"
-#include "plan/pack.h"
 #include "plan/runnable.h"
+#include "plan/shipped_tiles.h"
 #include "plan/workload.h"
 #include "problem/geometry.h"
 

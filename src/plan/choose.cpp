@@ -12,7 +12,7 @@
 #include "plan/cost.h"
 #include "plan/hints.h"
 #include "plan/legality.h"
-#include "plan/pack.h"
+#include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "problem/axes.h"
 

@@ -43,9 +43,6 @@ std::int64_t expected_rows(std::string_view key) {
     return std::min(number_after(key, hint_word).value_or(all), all);
 }
 
-/// Callers say a fifth more than the mean of the rows that they expect, as DeepGEMM's do.
-constexpr double hint_over_mean = 1.2;
-
 /// With the mean that a hint speaks of, if it were larger by a factor.
 Workload with_hint(Workload work, double factor) {
     const double all = std::max(1.0, static_cast<double>(work.geometry.m));
@@ -54,10 +51,6 @@ Workload with_hint(Workload work, double factor) {
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
     return work;
 }
-
-/// How far a hint for half the rows is from a row's, which is measured with a hint for all of them: callers who expect
-/// too few may say the mean itself.
-constexpr double farthest_hint = 2 * hint_over_mean;
 
 /// Exact ends and padded groups take the same tiles, if the rows of a group differ by no more than this factor.
 constexpr double same_rows = 1.1;

@@ -9,8 +9,16 @@
 
 namespace tilewright::planner {
 
+/// Callers say a fifth more than the mean of the rows that they expect, as DeepGEMM's do.
+inline constexpr double hint_over_mean = 1.2;
+
+/// How far a hint for half the rows is from a row's, which is measured with a hint for all of them: callers who expect
+/// too few may say the mean itself.
+inline constexpr double farthest_hint = 2 * hint_over_mean;
+
 /// The last row for this device and problem. Where there is none: for masked groups that of the nearest hint within a
-/// factor of 2.4, for groups that begin aligned that of about the same rows by exact ends. Null if there is neither.
+/// factor of `farthest_hint`, for groups that begin aligned that of about the same rows by exact ends. Null if there is
+/// neither.
 const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view device, const Workload& work);
 
 /// The work with the rows that half to twice its hint would speak of, nine times evenly spaced on a logarithmic scale:

@@ -55,6 +55,11 @@ std::string run_on_gpu(check::Case& test_case, measure::Device& device, const De
     return gpu_case.damage();
 }
 
+/// Whose plan the bits follow.
+const DeviceDescription& device_of(const VerifySettings& settings) {
+    return settings.device != nullptr ? *settings.device : default_device();
+}
+
 Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const VerifySettings& settings,
                        const check::Effort& effort) {
     Outcome outcome;
@@ -68,8 +73,7 @@ Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const Veri
             run(test_case.problem(), {.backend = settings.backend, .threads = 1, .device = settings.device});
             outcome.seconds = since(begin);
         }
-        const DeviceDescription& device = settings.device != nullptr ? *settings.device : default_device();
-        const std::vector<std::int64_t> k_splits = planner::planned_k_splits(test_case.problem(), device);
+        const std::vector<std::int64_t> k_splits = planner::planned_k_splits(test_case.problem(), device_of(settings));
         const check::Judgement judgement = check::judge(test_case, effort, k_splits);
         outcome.worst = judgement.worst();
         if (!judgement.pass()) outcome.failure = outcome.worst.text();
@@ -93,8 +97,8 @@ void run_case(const VerifyCase& verify_case, const VerifySettings& settings, Row
               const std::function<void()>& progress) {
     check::Case test_case(verify_case.spec);
     const bool cpu_only = !taken_by_gpu(test_case.problem());
-    const DeviceDescription& device = settings.device != nullptr ? *settings.device : default_device();
-    const bool waits = settings.gpu != nullptr && settings.quick && !cpu_only && !ships(test_case.problem(), device);
+    const bool waits =
+        settings.gpu != nullptr && settings.quick && !cpu_only && !ships(test_case.problem(), device_of(settings));
     for (Arithmetic arithmetic : verify_case.arithmetics) {
         if (settings.gpu != nullptr && cpu_only) {
             row.refused += verify_case.is_more() ? 0 : 1;

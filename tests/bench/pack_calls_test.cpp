@@ -5,15 +5,11 @@
 
 #include <set>
 
-#include "hopper/tile/feeds.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
 
 namespace tilewright::bench {
 namespace {
-
-/// The calls are nt, of operands as they are given: not of expanded weights.
-bool is_called(const hopper::Tile& tile) { return !hopper::feeds_registers(tile) && hopper::has_fast_scales(tile); }
 
 TEST(PackCalls, ReachEveryKernelForKMajorOperandsThatShips) {
     std::set<std::string> reached;

@@ -6,6 +6,7 @@
 #include "cuda/ptxas_log.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
+#include "plan/shipped_tiles.h"
 
 namespace tilewright::cuda {
 namespace {

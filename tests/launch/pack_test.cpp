@@ -1,6 +1,7 @@
 // The pack holds tiles that can be built, each once, those that the planner wants among them, and the names of tiles
 // tell them apart.
 #include "plan/pack.h"
+#include "plan/shipped_tiles.h"
 
 #include <gtest/gtest.h>
 

@@ -14,8 +14,8 @@
 #include "plan/choose.h"
 #include "plan/k_splits.h"
 #include "plan/legality.h"
-#include "plan/pack.h"
 #include "plan/problems.h"
+#include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "problem/packed_problem.h"
 

@@ -13,8 +13,8 @@
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/legality.h"
-#include "plan/pack.h"
 #include "plan/record_problems.h"
+#include "plan/shipped_tiles.h"
 #include "problem/packed_problem.h"
 
 namespace tilewright::planner {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 
-#include "plan/pack.h"
+#include "plan/shipped_tiles.h"
 #include "plan/workload.h"
 #include "problem/problem_sizes.h"
 

@@ -10,6 +10,7 @@
 #include "plan/k_splits.h"
 #include "plan/pack.h"
 #include "plan/problems.h"
+#include "plan/shipped_tiles.h"
 #include "plan/tma.h"
 #include "plan/variant.h"
 #include "plan/workload.h"

@@ -1,0 +1,69 @@
+#include "plan/shipped_tiles.h"
+
+#include <algorithm>
+
+#include "plan/pack.h"
+
+namespace tilewright::planner {
+
+using hopper::Scaling;
+using hopper::Tile;
+using hopper::Variant;
+
+std::vector<Tile> shipped_tiles(const Tile& family) {
+    static const std::vector<Tile> all = pack();
+    std::vector<Tile> list;
+    for (Tile tile : all) {
+        if (stores_f32(tile)) continue;        // it may have fewer stages than the tile that it is one of
+        if (!has_fast_scales(tile)) continue;  // unshipped_tiles has it among all others
+        if (has_packed_weights(tile) != has_packed_weights(family)) continue;
+        // A tile ships in several kernels; which of them runs depends on the call.
+        tile.variant = Variant::general;
+        if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
+        if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
+        // Shapes for 1x128 scales serve 1x32 too, compiled on first use.
+        if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
+            tile.a.scaling = family.a.scaling;
+            tile.b.scaling = family.b.scaling;
+        }
+        tile.a.storage = family.a.storage;
+        tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
+        const bool serves =
+            tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
+        if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
+    }
+    return list;
+}
+
+std::vector<Tile> unshipped_tiles(const Tile& family) {
+    if (has_fast_scales(family)) return {};
+    Tile model = family;
+    model.a.scaling = Scaling::block_1x128;
+    model.b.scaling = Scaling::block_128x128;
+    if (maps_groups(family)) model.family = hopper::Family::k_grouped;
+    if (family.family == hopper::Family::dense && !has_mn_major(family)) model.family = hopper::Family::m_grouped;
+    std::vector<Tile> list = shipped_tiles(model);
+    // The model takes general kernels for as fast as those that load scales by TMA. Of 1x128 : row, 192x128 takes 1.40
+    // times as long as FP8's fast 128x256, and 128x256 1.11 times (docs/tried.md).
+    std::erase_if(list, [](const Tile& tile) { return tile.cluster.size > 1 || tile.shape.warpgroups == 3; });
+    for (Tile& tile : list) {
+        tile.a.scaling = family.a.scaling;
+        tile.b.scaling = family.b.scaling;
+        tile.family = family.family;
+    }
+    return list;
+}
+
+bool ships(const Tile& tile) {
+    const std::vector<Tile> list = shipped_tiles(tile);
+    return std::ranges::find(list, tile) != list.end();
+}
+
+std::vector<Tile> expanded_tiles(const Tile& family) {
+    Tile tile = family;
+    tile.shape = expanded_tile.shape;
+    tile.stages = expanded_tile.stages;
+    return {tile};
+}
+
+}  // namespace tilewright::planner

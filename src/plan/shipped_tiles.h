@@ -1,0 +1,23 @@
+// The tiles to choose among for a call: those of plan/pack.h with its scaling, accumulation and family.
+#pragma once
+
+#include <vector>
+
+#include "hopper/tile/tile.h"
+
+namespace tilewright::planner {
+
+/// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3
+/// are served by the same tile shapes, compiled on first use.
+std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
+
+bool ships(const hopper::Tile& tile);
+
+/// The tiles to choose among for a pair of scales of which no kernel ships (`has_fast_scales`): those of 1x128 :
+/// 128x128 with the shapes that serve groups, as one block. Compiled on first use; nothing of them is measured.
+std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
+
+/// The tiles of 1x128 : row for expanded weights, which ship; other calls of this pair have `unshipped_tiles`.
+std::vector<hopper::Tile> expanded_tiles(const hopper::Tile& family);
+
+}  // namespace tilewright::planner
