@@ -12,10 +12,10 @@ namespace {
 
 constexpr long long byte_limit = (1 << 20) - 1;  // of one phase (PTX ISA, "Tracking asynchronous operations")
 
-std::string text_of(const SyncPoint& sync_point) {
-    if (sync_point.operand == 0) return sync_point.primitive;
-    return fmt::format("{}({})", sync_point.primitive, sync_point.operand);
+std::string text_of(const char* primitive, int operand) {
+    return operand == 0 ? primitive : fmt::format("{}({})", primitive, operand);
 }
+std::string text_of(const SyncPoint& sync_point) { return text_of(sync_point.primitive, sync_point.operand); }
 
 class WaitAtSyncPoint final : public Wait {
 public:
@@ -138,15 +138,14 @@ void deliver_arrival(const Thread& user, Block& block, u32 barrier_offset) {
 }
 
 u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders) {
-    const SyncPoint mine{.primitive = primitive, .operand = operand, .expected = expected};
     if (sync_point.present == 0) {
         sync_point.primitive = primitive;
         sync_point.operand = operand;
         sync_point.expected = expected;
     } else if (std::strcmp(sync_point.primitive, primitive) != 0 || sync_point.operand != operand ||
                sync_point.expected != expected) {
-        fail(fmt::format("calls {} of {} threads together with threads that call {} of {}", text_of(mine), expected,
-                         text_of(sync_point), sync_point.expected));
+        fail(fmt::format("calls {} of {} threads together with threads that call {} of {}", text_of(primitive, operand),
+                         expected, text_of(sync_point), sync_point.expected));
     }
     if (orders) race::release(&sync_point);
     const u32 generation = sync_point.generation;

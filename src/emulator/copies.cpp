@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tilewright::emulator {
@@ -16,12 +17,14 @@ constexpr u32 undefined = 0xFFFF'FFFF;
 /// Makes the thread's copies before the `end`-th.
 void finish_copies(Thread& thread, u64 end, u32 barrier) {
     u8* const shared = thread.block->shared;
-    for (; thread.copied < end; ++thread.copied) {
-        const Copy copy = thread.copies.front();
-        thread.copies.pop_front();
+    if (end <= thread.copied) return;
+    const auto first = thread.copies.begin(), last = first + static_cast<std::ptrdiff_t>(end - thread.copied);
+    std::for_each(first, last, [&](const Copy& copy) {
         std::memcpy(shared + copy.to, copy.from, sizeof(float));
         race::engine_writes(shared + copy.to, sizeof(float), shared + barrier);
-    }
+    });
+    thread.copies.erase(first, last);
+    thread.copied = end;
 }
 
 }  // namespace

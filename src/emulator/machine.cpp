@@ -20,8 +20,6 @@ constexpr u32 one_sleep_of = 8;       // lost turns
 constexpr u32 longest_sleep = 64;     // rounds
 constexpr int idle_rounds_limit = 8;  // in which no thread went on but those that pause
 
-thread_local Machine* running_machine = nullptr;
-
 /// Fibers are kept from launch to launch: their stacks are costly to make.
 Fiber* fiber(std::size_t index) {
     thread_local std::vector<std::unique_ptr<Fiber>> fibers;
@@ -56,10 +54,9 @@ public:
 
 }  // namespace
 
-Machine& machine() {
-    if (running_machine == nullptr) throw Error("a primitive was called outside emulator::launch");
-    return *running_machine;
-}
+constinit thread_local Machine* running_machine = nullptr;
+
+void fail_outside_launch() { throw Error("a primitive was called outside emulator::launch"); }
 
 void fail(const Thread& thread, const std::string& text) { throw Error(machine().who(thread) + ": " + text); }
 void fail(const std::string& text) { fail(me(), text); }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -142,15 +143,16 @@ struct Thread {
     u32 last_turn = 0;           // likewise
     bool pausing = false;
     std::vector<u32> unseen_writes{};  // words of shared memory
-    std::deque<Store> stores{};
-    std::deque<Copy> copies{};            // cp.async that are not complete,
-    u64 copied = 0;                       // those before them,
-    u64 awaited = 0;                      // and how many of all an arrival waits for
-    u64 issued = 0;                       // wgmmas
-    u64 complete = 0;                     // of these, known to be by a wait
-    std::deque<const float*> writing{};   // d of those that are not,
-    std::deque<ReadRegisters> reading{};  // and their mma A
-    std::deque<u64> committed{};          // `issued` at each commit that no wait has covered
+    // Vectors and a list: thousands of threads are made anew, and an empty deque has memory.
+    std::list<Store> stores{};             // which work in flight refers to
+    std::vector<Copy> copies{};            // cp.async that are not complete,
+    u64 copied = 0;                        // those before them,
+    u64 awaited = 0;                       // and how many of all an arrival waits for
+    u64 issued = 0;                        // wgmmas
+    u64 complete = 0;                      // of these, known to be by a wait
+    std::vector<const float*> writing{};   // d of those that are not,
+    std::vector<ReadRegisters> reading{};  // and their mma A
+    std::vector<u64> committed{};          // `issued` at each commit that no wait has covered
     bool accumulators_fenced = false;
     bool fragments_fenced = true;  // false: wgmma_fence must follow what has written registers of mma A
     u32 cluster_generation = 0;    // of its last arrive_cluster
@@ -234,8 +236,14 @@ private:
     u64 random_;
 };
 
+extern constinit thread_local Machine* running_machine;
+[[noreturn]] void fail_outside_launch();
+
 /// The machine that runs on this thread of the host, and the emulated thread that is running.
-Machine& machine();
+inline Machine& machine() {
+    if (running_machine == nullptr) fail_outside_launch();
+    return *running_machine;
+}
 inline Thread& me() { return machine().current(); }
 
 /// Throws an Error that begins with who did it.

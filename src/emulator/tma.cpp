@@ -36,14 +36,16 @@ TensorMapDescription decode(const char* primitive, const TensorMap& map) {
 /// 128-byte swizzle.
 u32 swizzled(u32 offset) { return offset ^ (offset >> 7 & 7U) << 4; }
 
-int row_bytes(const TensorMapDescription& map) { return static_cast<int>(map.box[0]) * map.element_bytes; }
-int box_bytes(const TensorMapDescription& map) { return row_bytes(map) * static_cast<int>(map.box[1] * map.box[2]); }
+int map_row_bytes(const TensorMapDescription& map) { return static_cast<int>(map.box[0]) * map.element_bytes; }
+int box_bytes(const TensorMapDescription& map) {
+    return map_row_bytes(map) * static_cast<int>(map.box[1] * map.box[2]);
+}
 
 /// Calls visit(bytes in shared memory, bytes in the tensor or null where the box hangs over, count) for each run of
 /// bytes that is contiguous in both.
 template <class Visit>
 void for_each_run(const TensorMapDescription& map, u8* shared, u32 offset, const std::array<int, 3>& at, Visit visit) {
-    const int bytes = row_bytes(map);
+    const int bytes = map_row_bytes(map);
     const int rows = static_cast<int>(map.box[1]);
     const long long row_end = static_cast<long long>(map.sizes[0]) * map.element_bytes;
     for (int row = 0; row < rows * static_cast<int>(map.box[2]); ++row) {
@@ -180,9 +182,10 @@ TensorMap encode(const TensorMapDescription& map) {
         demand(stride % 16 == 0 && stride < u64{1} << 40,
                fmt::format("a stride of {} bytes; a multiple of 16 below 2^40", stride));
     }
-    demand(row_bytes(map) % 16 == 0, fmt::format("{} bytes in a row of the box; a multiple of 16", row_bytes(map)));
-    demand(!map.swizzled || row_bytes(map) == swizzle_row_bytes,
-           fmt::format("{} bytes in a row of a swizzled box; 128", row_bytes(map)));
+    demand(map_row_bytes(map) % 16 == 0,
+           fmt::format("{} bytes in a row of the box; a multiple of 16", map_row_bytes(map)));
+    demand(!map.swizzled || map_row_bytes(map) == swizzle_row_bytes,
+           fmt::format("{} bytes in a row of a swizzled box; 128", map_row_bytes(map)));
     return std::bit_cast<TensorMap>(EncodedMap{.description = map, .padding = {}, .signature = encoded_here});
 }
 

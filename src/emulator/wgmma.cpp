@@ -121,13 +121,14 @@ void take_fragment(Product& p, int thread, const std::array<u32, 4>& fragment) {
 
 /// Registers of mma A must hold what they held until their wgmmas are known to be complete.
 void check_fragments(Thread& thread, u64 complete) {
-    for (; !thread.reading.empty() && thread.reading.front().product < complete; thread.reading.pop_front()) {
-        const ReadRegisters& read = thread.reading.front();
-        for (std::size_t i = 0; i < read.held.size(); ++i) {
-            if (read.from[i] == read.held[i]) continue;
+    auto read = thread.reading.begin();
+    for (; read != thread.reading.end() && read->product < complete; ++read) {
+        for (std::size_t i = 0; i < read->held.size(); ++i) {
+            if (read->from[i] == read->held[i]) continue;
             fail(thread, fmt::format("wgmma: a[{}] was written before wgmma_wait", i));
         }
     }
+    thread.reading.erase(thread.reading.begin(), read);
 }
 
 std::string text_of(const WgmmaCall& call) {

@@ -13,11 +13,22 @@
 
 namespace tilewright::hopper {
 
+// Constants of the tile by name: the emulator's compiler would call the functions at each use.
 template <Tile tile>
 constexpr int subtiles = subtiles_per_warpgroup(tile);
 
 template <Tile tile>
+constexpr int subtiles_along_n = wgmmas_along_n(tile);
+
+template <Tile tile>
+constexpr int subtile_columns = wgmma_n(tile);
+
+template <Tile tile>
 constexpr int subtile_registers = wgmma_n(tile) / 2;
+
+/// Runs of 64 rows whose mma A is held at once.
+template <Tile tile>
+constexpr int held_halves = held_rows(tile) / wgmma_m;
 
 /// A thread's share of the tile: subtile (64 rows, then wgmmas along n), fragment as in ptx.h.
 template <Tile tile>

@@ -8,12 +8,14 @@ namespace tilewright::hopper {
 /// Columns `column` .. `column` + 7 of the tile, in the warp's 16 rows of `half`.
 template <Tile tile>
 TILEWRIGHT_DEVICE const float* fragment(const Accumulators<tile>& accumulators, int half, int column) {
-    return &accumulators[half * wgmmas_along_n(tile) + column / wgmma_n(tile)][column % wgmma_n(tile) / 2];
+    constexpr int columns = subtile_columns<tile>;
+    return &accumulators[half * subtiles_along_n<tile> + column / columns][column % columns / 2];
 }
 
 template <Tile tile>
 TILEWRIGHT_DEVICE float* fragment(Accumulators<tile>& accumulators, int half, int column) {
-    return &accumulators[half * wgmmas_along_n(tile) + column / wgmma_n(tile)][column % wgmma_n(tile) / 2];
+    constexpr int columns = subtile_columns<tile>;
+    return &accumulators[half * subtiles_along_n<tile> + column / columns][column % columns / 2];
 }
 
 }  // namespace tilewright::hopper

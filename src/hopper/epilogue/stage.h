@@ -138,8 +138,9 @@ TILEWRIGHT_DEVICE void store_subtile(Consumer<tile>& c, Accumulators<tile>& accu
         if constexpr (has_epilogue_scales(tile)) scale_accumulators<tile>(c, accumulators);
         barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
     }
-    stage_16_bit<tile>(c, accumulators, subtile / wgmmas_along_n(tile), subtile % wgmmas_along_n(tile) * wgmma_n(tile),
-                       wgmma_n(tile), lane, true);
+    constexpr int columns = subtile_columns<tile>;
+    stage_16_bit<tile>(c, accumulators, subtile / subtiles_along_n<tile>, subtile % subtiles_along_n<tile> * columns,
+                       columns, lane, true);
     if (subtile < subtiles<tile> - 1) return;
     fence_async_proxy();
     sync_warp();

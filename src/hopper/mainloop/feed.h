@@ -14,7 +14,7 @@ namespace tilewright::hopper {
 template <Tile tile>
 TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
     static_assert(!feeds_registers(tile));
-    const int rows = subtile / wgmmas_along_n(tile) * wgmma_m;
+    const int rows = subtile / subtiles_along_n<tile> * wgmma_m;
     const MatrixDescriptor a =
         c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
     const MatrixDescriptor b = mma_b_rows(c, subtile);
@@ -51,7 +51,7 @@ struct Feed<tile, FeedKind::transposed> : Fragments<tile> {
     }
 
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        if (subtile % wgmmas_along_n(tile) == 0) load(c, subtile / wgmmas_along_n(tile));
+        if (subtile % subtiles_along_n<tile> == 0) load(c, subtile / subtiles_along_n<tile>);
         Fragments<tile>::issue(c, d, subtile, accumulate);
     }
 
@@ -84,7 +84,7 @@ private:
         for (int step = 0; step < wgmma_steps; ++step) {
 #pragma unroll
             for (int i = 0; i < fragment_words; ++i) {
-                this->words[Fragments<tile>::held(half * wgmmas_along_n(tile))][step][i] = permute_bytes(
+                this->words[Fragments<tile>::held(half * subtiles_along_n<tile>)][step][i] = permute_bytes(
                     pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
             }
         }

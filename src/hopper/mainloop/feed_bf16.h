@@ -100,14 +100,14 @@ struct NoBf16Scales {
 
 template <Tile tile>
 struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
-    static_assert((wgmmas_along_n(tile) == 1 || has_wide_rows(tile)) && k_boxes(tile) == 2);
+    static_assert((subtiles_along_n<tile> == 1 || has_wide_rows(tile)) && k_boxes(tile) == 2);
 
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
     /// d (+)= the subtile's products of one box of k.
     template <int box>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        if (subtile % wgmmas_along_n(tile) == 0) load(c, subtile, box);
+        if (subtile % subtiles_along_n<tile> == 0) load(c, subtile, box);
         Fragments<tile>::issue(c, d, subtile, accumulate, box);
     }
 
@@ -115,7 +115,7 @@ struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
     template <class Scales = Bf16Scales<tile.b.storage>>
     TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile, int box) {
         constexpr int steps = wgmma_steps / 2;  // of 32 of k
-        const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
+        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
         const u8* const from =
             c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;

@@ -35,8 +35,8 @@ struct Feed<tile, FeedKind::decoded> : DecodedFragments<tile> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        if (subtile % wgmmas_along_n(tile) == 0) {
-            const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
+        if (subtile % subtiles_along_n<tile> == 0) {
+            const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
             const u8* const from =
                 c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
             this->load(c, from, subtile, decode_word);

@@ -29,7 +29,7 @@ template <Tile tile>
 struct PackedRows {
     PackedRows() = default;
     TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile) {
-        const int row = c.first_row() + subtile / wgmmas_along_n(tile) * wgmma_m;
+        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
         const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
         codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
         const WordQuad head =
@@ -72,7 +72,7 @@ struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
 
     /// The first window. Further ones leave other codes behind, so that the next subtile of these rows decodes again.
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        const bool new_rows = subtile % wgmmas_along_n(tile) == 0;
+        const bool new_rows = subtile % subtiles_along_n<tile> == 0;
         if (new_rows) rows = {c, subtile};
         if (new_rows || rows.windows > 1) load_window(c, subtile, 0);
         Fragments<tile>::issue(c, d, subtile, accumulate);

@@ -15,7 +15,7 @@ inline constexpr int descriptor_bytes = 16;
 /// The subtile's rows of mma B, at the stage `c.ring`: of one box of k.
 template <Tile tile>
 TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile, int box = 0) {
-    const int columns = subtile % wgmmas_along_n(tile) * wgmma_n(tile);
+    const int columns = subtile % subtiles_along_n<tile> * subtile_columns<tile>;
     const int boxes = c.ring.stage * k_boxes(tile) + box;
     return c.mma_b_descriptor + (boxes * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
 }
@@ -24,9 +24,7 @@ TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subti
 template <Tile tile>
 struct Fragments {
     /// Where a subtile's rows are held.
-    static constexpr int held(int subtile) {
-        return subtile / wgmmas_along_n(tile) * wgmma_m % held_rows(tile) / wgmma_m;
-    }
+    static constexpr int held(int subtile) { return subtile / subtiles_along_n<tile> % held_halves<tile>; }
 
     /// d (+)= the subtile's rows, which are held, times its rows of mma B.
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate,
@@ -43,12 +41,12 @@ struct Fragments {
     /// They must last up to here.
     TILEWRIGHT_DEVICE void complete() {
 #pragma unroll
-        for (int i = 0; i < wgmma_steps * held_rows(tile) / wgmma_m; ++i) {
+        for (int i = 0; i < wgmma_steps * held_halves<tile>; ++i) {
             pin(words[i / wgmma_steps][i % wgmma_steps]);
         }
     }
 
-    u32 words[held_rows(tile) / wgmma_m][wgmma_steps][fragment_words];
+    u32 words[held_halves<tile>][wgmma_steps][fragment_words];
 };
 
 }  // namespace tilewright::hopper

@@ -62,7 +62,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         }
         store_subtile(subtile);
         if (subtile == subtiles<tile> - 1) c.advance();
-        if (!rows_first && k_block_in_copy == 0 && subtile % wgmmas_along_n(tile) == 0)
+        if (!rows_first && k_block_in_copy == 0 && subtile % subtiles_along_n<tile> == 0)
             scales.read_rows(c, stage, subtile);
         scales.multiply(subtile, k_block_in_copy);
         wgmma_wait<0>();

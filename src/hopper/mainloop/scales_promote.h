@@ -75,7 +75,7 @@ struct PromotionScales {
     /// For the subtile's rows, of the k-block at `stage` (by four: of those that begin there).
     TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int subtile) {
         if constexpr (scales_mma_rows(tile)) {
-            const int half = subtile / wgmmas_along_n(tile);
+            const int half = subtile / subtiles_along_n<tile>;
             const float* first = c.shared.mma_a_scales[stage] + (c.row_in_tile + half * wgmma_m) * k_blocks;
             load(row[2 * half], first);
             load(row[2 * half + 1], first + fragment_row_step(tile) * k_blocks);
@@ -85,7 +85,7 @@ struct PromotionScales {
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int subtile) {
         if constexpr (scales_mma_columns(tile)) {
             const float* first =
-                c.shared.mma_b_scales[c.ring.stage] + subtile % wgmmas_along_n(tile) * columns + c.lane % 4 * 2;
+                c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns + c.lane % 4 * 2;
 #pragma unroll
             for (int j = 0; j < columns / 8; ++j) {
                 const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
@@ -104,7 +104,7 @@ struct PromotionScales {
             load(row[1], of_rows + fragment_row_step(tile));
         }
         const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) +
-                             subtile % wgmmas_along_n(tile) * columns + c.lane % 4 * 2;
+                             subtile % subtiles_along_n<tile> * columns + c.lane % 4 * 2;
 #pragma unroll
         for (int j = 0; j < columns / 8; ++j) {
             const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
@@ -118,7 +118,7 @@ struct PromotionScales {
 #pragma unroll
             for (int i = 0; i < 2 * blocks; ++i) {
                 product[i % 2][i / 2] =
-                    row[subtile / wgmmas_along_n(tile) * 2 + i % 2][k_block_in_copy] * block[i / 2][k_block_in_copy];
+                    row[subtile / subtiles_along_n<tile> * 2 + i % 2][k_block_in_copy] * block[i / 2][k_block_in_copy];
             }
         }
     }
@@ -130,11 +130,11 @@ struct PromotionScales {
         } else if constexpr (scales_mma_columns(tile) && !scales_mma_rows(tile)) {
             return column[2 * j + i % 2];
         } else if constexpr (!scales_mma_columns(tile) && !has_block_scales(tile)) {
-            return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][k_block_in_copy];
+            return row[subtile / subtiles_along_n<tile> * 2 + i / 2][k_block_in_copy];
         } else if constexpr (scales_mma_columns(tile)) {
-            return row[subtile / wgmmas_along_n(tile) * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
+            return row[subtile / subtiles_along_n<tile> * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
         } else {
-            return product[i / 2][(subtile % wgmmas_along_n(tile) * columns + j * 8) / block_columns];
+            return product[i / 2][(subtile % subtiles_along_n<tile> * columns + j * 8) / block_columns];
         }
     }
 };

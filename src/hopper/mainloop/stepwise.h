@@ -211,7 +211,7 @@ private:
 /// All k-blocks of a tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_stepwise(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    static_assert(subtiles<tile> == wgmmas_along_n(tile));
+    static_assert(subtiles<tile> == subtiles_along_n<tile>);
     clear<tile>(accumulators);
     if (c.k_blocks > 0) StepwiseLoop<tile>(c, accumulators).run();
     sync_warp();

@@ -59,7 +59,7 @@ public:
     }
 
 private:
-    static constexpr int half_of(int subtile) { return subtile / wgmmas_along_n(tile); }
+    static constexpr int half_of(int subtile) { return subtile / subtiles_along_n<tile>; }
 
     /// A k-block of a subtile.
     TILEWRIGHT_DEVICE void multiply(int subtile, int blocks_left) {

@@ -15,7 +15,7 @@ namespace tilewright::hopper {
 template <Tile tile>
 TILEWRIGHT_DEVICE Pair token_scales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile, int j) {
     if constexpr (scales_mma_columns(tile)) return {scales.column[2 * j], scales.column[2 * j + 1]};
-    const int column = subtile % wgmmas_along_n(tile) * wgmma_n(tile) + j * 8 + c.lane % 4 * 2;
+    const int column = subtile % subtiles_along_n<tile> * subtile_columns<tile> + j * 8 + c.lane % 4 * 2;
     const float* const pair = &c.shared.column_scales[c.epilogue_scales.stage][column];
     return load_shared(*reinterpret_cast<const Pair*>(pair));
 }
