@@ -184,9 +184,10 @@ TILEWRIGHT_DEVICE void store_nvfp4_scales(const PackInput& input, u8* to) {
     store_global(scales + 1, words[1]);
 }
 
-/// The next tile is loaded while one is written.
+/// The next tile is loaded while one is written: 16 bytes of codes a thread, so that an SM needs the loads of as many
+/// blocks as registers allow.
 template <PackSpec spec>
-__global__ void __launch_bounds__(quantize_threads, 2) pack_tiles(const __grid_constant__ PackArguments a) {
+__global__ void __launch_bounds__(quantize_threads, 5) pack_tiles(const __grid_constant__ PackArguments a) {
     auto& shared = shared_memory<PackShared>();
     const PackRun run = pack_run(a);
     const int row = thread_index() / pack_blocks;

@@ -61,8 +61,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
         if constexpr (shares_codes(q)) {
             write_again<q>(arguments, tile, codes, shared);
         } else {
-            // From L2: kept next to 16 factors, the tile is more than the registers hold.
-            if constexpr (q.rows.feature_factors) load_tile<q>(arguments, tile, h);
+            if constexpr (reads_twice(q)) load_tile<q>(arguments, tile, h);
             write_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared, codes);
         }
     }

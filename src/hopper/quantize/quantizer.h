@@ -132,7 +132,22 @@ constexpr int short_tile_rows(Number source) { return quantize_warps * short_row
 /// Blocks that share an SM, as far as registers go.
 constexpr int blocks_per_sm(const Quantizer& q) {
     const bool one = !is_written(q.rows) || !is_written(q.columns);
-    return is_packed(q) && one && !has_factors(q.rows) && !has_factors(q.columns) ? 4 : 2;
+    if (!is_packed(q) || has_factors(q.rows) || has_factors(q.columns)) return 2;
+    if (one) return 4;
+    if (!q.vectors) return 2;
+    return q.grouped && !shares_codes(q) && q.columns.scaled != ScaledBy::square ? 4 : 3;
+}
+/// Whether the numbers are read again for the second operand, from L1 or L2: kept next to the first one's codes or 16
+/// factors, the tile is more than the registers hold.
+constexpr bool reads_twice(const Quantizer& q) {
+    if (!is_written(q.rows) || !is_written(q.columns) || shares_codes(q)) return false;
+    return q.rows.feature_factors || blocks_per_sm(q) > 2;
+}
+
+/// Moved codes are one load and one store: the more blocks, the more of either is under way.
+constexpr int blocks_per_sm(const TransposeSpec& spec) {
+    if (!spec.vectors) return 2;
+    return spec.shifted || spec.grouped ? 6 : 8;
 }
 
 /// Packing FP4 weights (pack_rows.h, pack_tiles.h).

@@ -110,7 +110,7 @@ TILEWRIGHT_DEVICE void shift_to_squares(const TransposeArguments& arguments, con
 }
 
 template <TransposeSpec spec>
-__global__ void __launch_bounds__(quantize_threads, 2)
+__global__ void __launch_bounds__(quantize_threads, blocks_per_sm(spec))
     transpose_codes(const __grid_constant__ TransposeArguments arguments) {
     constexpr Quantizer q{.grouped = spec.grouped, .vectors = spec.vectors};
     auto& shared = shared_memory<QuantizeShared>();
