@@ -206,7 +206,7 @@ private:
     std::vector<Finding> list_;
 };
 
-OperandRecipe recipe_of(const Operand& operand) {
+OperandRecipe stored_recipe(const Operand& operand) {
     const bool scaleless = operand.granularity == Granularity::none;
     return {operand.values.format, operand.granularity, scaleless ? Format::f32 : operand.scales.format};
 }
@@ -252,7 +252,7 @@ std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions&
 
 std::vector<Finding> check_dequantize(const Operand& operand, const Tensor& out) {
     Findings findings;
-    const OperandRecipe recipe = recipe_of(operand);
+    const OperandRecipe recipe = stored_recipe(operand);
     findings.accepted("operand", recipe);
     const bool values_are_matrix = findings.matrix("operand.values", operand.values, {recipe.values}, Use::read);
     const bool out_is_matrix = findings.matrix("out", out, {Format::f32, Format::bf16, Format::f16}, Use::written);

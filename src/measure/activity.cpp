@@ -12,7 +12,7 @@ namespace tilewright::measure {
 namespace {
 
 // From CUPTI's headers cupti_activity.h and cupti_result.h, 12.0 to 13.0.
-constexpr int success = 0;
+constexpr int cupti_success = 0;
 constexpr std::uint32_t kind_memset = 2;
 constexpr std::uint32_t kind_concurrent_kernel = 10;
 constexpr std::uint32_t flush_forced = 1;
@@ -36,7 +36,7 @@ ActivityRecorder* recorder = nullptr;
 std::vector<Activity> read_records(std::uint8_t* buffer, std::size_t bytes, NextRecord* next) {
     std::vector<Activity> found;
     void* record = nullptr;
-    while (next(buffer, bytes, &record) == success) {
+    while (next(buffer, bytes, &record) == cupti_success) {
         RecordPrefix prefix{};
         std::memcpy(&prefix, record, sizeof(prefix));
         if (prefix.kind != kind_concurrent_kernel && prefix.kind != kind_memset) continue;
@@ -73,10 +73,10 @@ ActivityRecorder::ActivityRecorder() : library_(cuda::library_candidates("libcup
 }
 
 void ActivityRecorder::require(int result, const char* call) const {
-    if (result == success) return;
+    if (result == cupti_success) return;
     auto* words = library_.function<int(int, const char**)>("cuptiGetResultString");
     const char* text = nullptr;
-    if (words == nullptr || words(result, &text) != success || text == nullptr) text = "error";
+    if (words == nullptr || words(result, &text) != cupti_success || text == nullptr) text = "error";
     throw Error(
         fmt::format("{} failed: {} ({}); end other profilers of this process, and see whether the driver lets "
                     "users profile (NVIDIA: ERR_NVGPUCTRPERM)",

@@ -11,7 +11,7 @@ namespace tilewright::measure {
 namespace {
 
 // Names and values from cublasLt.h, cublas_api.h and library_types.h, 12.9 and 13.0; all enumerations are ints.
-constexpr int success = 0;
+constexpr int cublas_success = 0;
 constexpr int compute_f32 = 68;
 constexpr int type_f32 = 0;
 constexpr int type_bf16 = 14;
@@ -53,7 +53,7 @@ struct Library {
         auto* found = file.function<int(Arguments...)>(name);
         if (found == nullptr) throw Error(fmt::format("{} has no {}", file.path(), name));
         const int result = found(arguments...);
-        if (result != success) throw Error(fmt::format("{} failed: cublasStatus_t {}", name, result));
+        if (result != cublas_success) throw Error(fmt::format("{} failed: cublasStatus_t {}", name, result));
     }
 };
 

@@ -9,7 +9,7 @@
 namespace tilewright::measure {
 namespace {
 
-constexpr int success = 0;  // nvmlReturn_t
+constexpr int nvml_success = 0;
 constexpr auto period = std::chrono::milliseconds(5);
 
 using Clock = std::chrono::steady_clock;
@@ -53,7 +53,7 @@ PowerMeter::PowerMeter(const std::string& bus_id, const std::string& library) : 
         auto* find = library_.function<int(const char*, Device*)>("nvmlDeviceGetHandleByPciBusId_v2");
         require(find(bus_id.c_str(), &device_), "nvmlDeviceGetHandleByPciBusId");
         double value = 0;
-        has_energy_ = joules(value) == success;
+        has_energy_ = joules(value) == nvml_success;
         if (!has_energy_) require(watts(value), "nvmlDeviceGetPowerUsage");
     } catch (...) {
         library_.function<int()>("nvmlShutdown")();
@@ -72,7 +72,7 @@ void PowerMeter::join() {
 }
 
 void PowerMeter::require(int result, const char* call) const {
-    if (result == success) return;
+    if (result == nvml_success) return;
     const char* words = library_.function<const char*(int)>("nvmlErrorString")(result);
     throw Error(fmt::format("{} failed: {}; see what `nvidia-smi` says of the device", call, words));
 }

@@ -13,9 +13,6 @@
 namespace tilewright {
 namespace {
 
-constexpr const char* gpu = " for a Hopper GPU";
-constexpr const char* use_cpu = "run it on the CPU backend";
-
 bool is_served_fp8(const OperandRecipe& side) {
     return is_fp8(side.values) && side.granularity != Granularity::block_1x32;
 }
@@ -24,15 +21,15 @@ void add_side(const char* operand, const OperandRecipe& side, std::vector<Findin
     if (is_served_fp8(side)) return;
     findings.push_back({.operand = operand,
                         .given = name(side),
-                        .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales") + gpu,
-                        .advice = use_cpu});
+                        .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales") + for_a_gpu,
+                        .advice = run_on_cpu});
 }
 
 void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
     findings.push_back({.operand = "groups.grouping",
                         .given = std::string(name(grouping)),
-                        .expected = std::string("groups of m with 1x32 scales") + gpu,
-                        .advice = use_cpu});
+                        .expected = std::string("groups of m with 1x32 scales") + for_a_gpu,
+                        .advice = run_on_cpu});
 }
 
 /// fp8 with 1x32 scales on both sides.
@@ -121,7 +118,7 @@ void check_packable(const Problem& p, const PackedWeights& packed, Findings& fin
     if (formats::can_be_counted(sections)) return;
     findings.add({.operand = "b.values",
                   .given = to_string(values.shape),
-                  .expected = std::string(formats::countable_words) + gpu,
+                  .expected = std::string(formats::countable_words) + for_a_gpu,
                   .advice = "pack them in parts with pack_weights"});
 }
 
@@ -130,7 +127,7 @@ void check_sizes(const NamedTensor& named, Findings& findings) {
         if (size <= hopper_size_limit) continue;
         findings.add({.operand = std::string(named.name),
                       .given = to_string(named.tensor->shape),
-                      .expected = "sizes of at most " + std::to_string(hopper_size_limit) + gpu,
+                      .expected = "sizes of at most " + std::to_string(hopper_size_limit) + for_a_gpu,
                       .advice = "compute it in parts, or run it on the CPU backend"});
         return;
     }
@@ -141,7 +138,7 @@ void check_base(const NamedTensor& named, Findings& findings) {
     if (rest == 0) return;
     findings.add({.operand = std::string(named.name),
                   .given = "an address that is " + std::to_string(rest) + " modulo 16",
-                  .expected = std::string("a multiple of 16") + gpu,
+                  .expected = std::string("a multiple of 16") + for_a_gpu,
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
@@ -172,7 +169,7 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
     }
     findings.add({.operand = std::string(named.name) + ".strides",
                   .given = to_string(tensor.strides) + " of " + std::string(name(tensor.format)),
-                  .expected = expected + gpu,
+                  .expected = expected + for_a_gpu,
                   .advice = "copy it, or run it on the CPU backend"});
 }
 
@@ -190,10 +187,11 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
     }
     check_packable(p, packed, findings);
     if (p.groups.grouping == Grouping::k_grouped_aligned_offsets && p.groups.alignment % hopper_k_alignment != 0) {
-        findings.add({.operand = "groups.alignment",
-                      .given = std::to_string(p.groups.alignment),
-                      .expected = "a multiple of " + std::to_string(hopper_k_alignment) + gpu + " in this version",
-                      .advice = use_cpu});
+        findings.add(
+            {.operand = "groups.alignment",
+             .given = std::to_string(p.groups.alignment),
+             .expected = "a multiple of " + std::to_string(hopper_k_alignment) + for_a_gpu + " in this version",
+             .advice = run_on_cpu});
     }
     for (const NamedTensor& named : tensors_of(p)) {
         const Tensor& tensor = *named.tensor;
@@ -216,7 +214,7 @@ void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findi
     if (packed.given() && rest != 0) {
         findings.add({.operand = "b.packed",
                       .given = "an address that is " + std::to_string(rest) + " modulo 128",
-                      .expected = std::string("a multiple of 128") + gpu,
+                      .expected = std::string("a multiple of 128") + for_a_gpu,
                       .advice = "copy it to aligned memory, or run it on the CPU backend"});
     }
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {

@@ -8,28 +8,26 @@
 namespace tilewright {
 namespace {
 
-constexpr const char* gpu = " for a Hopper GPU";
-constexpr const char* use_cpu = "run it on the CPU backend";
-
 /// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with
 /// MXFP4, and for MXFP4 and NVFP4 with bf16 and NVFP4.
 void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
     const auto& [a, b] = call.recipe;
     const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
                          const char* advice) {
-        findings.push_back({.operand = operand, .given = given, .expected = expected + gpu, .advice = advice});
+        findings.push_back({.operand = operand, .given = given, .expected = expected + for_a_gpu, .advice = advice});
     };
     const bool bf16 = is_multiplied_as_bf16(a);
-    if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", use_cpu);
+    if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", run_on_cpu);
     if (!bf16 && !goes_with_packed(a)) {
         add("a", name(a), "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed weights",
-            use_cpu);
+            run_on_cpu);
     }
     if (is_bf16(a) && call.a_along_m) {
         add("a.values", "bf16 values contiguous along m", "values contiguous along k",
             "copy them, or run it on the CPU backend");
     }
-    if (is_k_grouped(call.grouping)) add("groups.grouping", std::string(name(call.grouping)), "groups of m", use_cpu);
+    if (is_k_grouped(call.grouping))
+        add("groups.grouping", std::string(name(call.grouping)), "groups of m", run_on_cpu);
 }
 
 /// The same kernels, and those that pack weights at each call.
@@ -38,8 +36,8 @@ void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
     if (call.codes_along_k) return;
     findings.push_back({.operand = "b.values",
                         .given = name(call.recipe.b) + " values contiguous along n",
-                        .expected = std::string("values contiguous along k") + gpu,
-                        .advice = use_cpu});
+                        .expected = std::string("values contiguous along k") + for_a_gpu,
+                        .advice = run_on_cpu});
 }
 
 }  // namespace

@@ -96,6 +96,9 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
     return pack;
 }
 
+/// A stream that no driver made.
+inline cuda::StreamHandle stream(std::intptr_t value) { return reinterpret_cast<cuda::StreamHandle>(value); }
+
 /// A separate runtime on a fake driver in its first state, with no context current.
 class FakeMachine {
 public:

@@ -13,8 +13,7 @@ namespace {
 using test::FakeLaunch;
 using test::FakeMachine;
 using test::gpu_problem;
-
-StreamHandle stream(std::intptr_t value) { return reinterpret_cast<StreamHandle>(value); }
+using test::stream;
 
 Workspace workspace(std::uintptr_t address, std::int64_t bytes = 1 << 20) {
     return {reinterpret_cast<void*>(address), bytes};

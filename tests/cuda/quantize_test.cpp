@@ -12,8 +12,7 @@ namespace {
 
 using test::FakeMachine;
 using test::gpu_tensor;
-
-StreamHandle stream(std::intptr_t value) { return reinterpret_cast<StreamHandle>(value); }
+using test::stream;
 
 Operand by_row(int device) {
     return {gpu_tensor(Format::e4m3, {256, 512}, device), Granularity::row, gpu_tensor(Format::f32, {256}, device), {}};

@@ -18,8 +18,7 @@ namespace {
 
 using test::FakeMachine;
 using test::gpu_problem;
-
-StreamHandle stream(std::intptr_t value) { return reinterpret_cast<StreamHandle>(value); }
+using test::stream;
 
 /// Scales of one k-block next to each other, which TMA fetches.
 void transpose_scales(Tensor& scales) { scales.strides = {1, scales.shape[0]}; }

@@ -25,7 +25,7 @@ double busy_percent(const hopper::Tile& tile) {
     return 100 * rate.tensor_clocks / (rate.tensor_clocks + rate.stall_clocks);
 }
 
-hopper::Tile block_scaled(int m, int n, int warpgroups, bool swap = false) {
+hopper::Tile promoting_tile(int m, int n, int warpgroups, bool swap = false) {
     return {.shape = {.m = m, .n = n, .warpgroups = warpgroups},
             .swap_ab = swap,
             .a = {.scaling = Scaling::block_1x128},
@@ -33,7 +33,7 @@ hopper::Tile block_scaled(int m, int n, int warpgroups, bool swap = false) {
 }
 
 hopper::Tile both_scaled(int m, int n, int warpgroups) {
-    hopper::Tile tile = block_scaled(m, n, warpgroups);
+    hopper::Tile tile = promoting_tile(m, n, warpgroups);
     tile.b.scaling = Scaling::block_1x128;
     return tile;
 }
@@ -62,7 +62,7 @@ TEST(Loop, TakesTheClocksOfTheKernels) {
         {64, 88, 1, true, 376},     {64, 72, 1, true, 352},     {64, 40, 1, true, 304},     {64, 32, 1, true, 302},
         {64, 16, 1, true, 273},     {64, 8, 1, true, 262}};
     for (const Clocks& row : rows) {
-        const Loop rate = loop(block_scaled(row.m, row.n, row.warpgroups, row.swap));
+        const Loop rate = loop(promoting_tile(row.m, row.n, row.warpgroups, row.swap));
         EXPECT_NEAR((rate.tensor_clocks + rate.stall_clocks) / row.clocks, 1, 0.08)
             << row.m << "x" << row.n << (row.swap ? " swapped" : "");
     }
@@ -85,7 +85,7 @@ TEST(Loop, IsAsBusyAsWasMeasured) {
 }
 
 TEST(Loop, TakesTheTensorClocksOfTheHardware) {
-    EXPECT_EQ(loop(block_scaled(128, 128, 2)).tensor_clocks, 128 * 128 * 128 / 4096.0);
+    EXPECT_EQ(loop(promoting_tile(128, 128, 2)).tensor_clocks, 128 * 128 * 128 / 4096.0);
 }
 
 }  // namespace
