@@ -177,7 +177,8 @@ protected:
 };
 
 TEST_P(ScalePairs, HaveTheCpusBits) {
-    for (int turn = 0; turn < 6; ++turn) {
+    constexpr int turns = TILEWRIGHT_PAIRS_STEP == 1 ? 6 : 3;  // fewer under sanitizers
+    for (int turn = 0; turn < turns; ++turn) {
         expect_right(call(kernel().tile, turn), turn + GetParam());
         if (HasFatalFailure()) return;
     }

@@ -101,10 +101,14 @@ TEST(QuantizeNibbles, OfFewRowsOrColumnsAreAllWrittenAndNothingElse) {
     }
 }
 
+/// Under sanitizers every TILEWRIGHT_PLACES_STEP-th case, a number prime to those of threads and recipes.
 TEST(QuantizeNibbles, AreTheSameByManyThreads) {
+    int number = 0;
     for (const OperandRecipe& recipe : recipes) {
         for (const Place& place : large_places) {
-            for (const int threads : {1, 8}) expect_codes_alone(place, recipe, threads);
+            for (const int threads : {1, 8}) {
+                if (number++ % TILEWRIGHT_PLACES_STEP == 0) expect_codes_alone(place, recipe, threads);
+            }
         }
     }
 }
