@@ -11,6 +11,7 @@
 #include "bench/python_random.h"
 #include "check/random.h"
 #include "check/user_sizes.h"
+#include "plan/hints.h"
 
 namespace tilewright::bench {
 namespace {
@@ -107,9 +108,8 @@ std::vector<BenchShape> random_shapes(int count, std::uint64_t seed, const std::
 }
 
 std::int64_t BenchShape::expected_m() const {
-    constexpr double above_the_mean = 1.2;
-    return grouping == Grouping::m_grouped_masked ? static_cast<std::int64_t>(above_the_mean * static_cast<double>(m))
-                                                  : 0;
+    if (grouping != Grouping::m_grouped_masked) return 0;
+    return static_cast<std::int64_t>(planner::hint_over_mean * static_cast<double>(m));
 }
 
 std::vector<std::int64_t> group_sizes(const BenchShape& shape) {
