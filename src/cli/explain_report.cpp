@@ -212,7 +212,7 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", name(chosen.tile), name(chosen.variant),
                         wide.kernel, plan_text(chosen));
     if (problem.expands_weights) {
-        text += "           packed weights are expanded to e4m3 before, for the kernel of 1x128 : row\n";
+        text += "           packed weights are expanded to e4m3 before, for a kernel of FP8 weights\n";
     }
     if (*wide.loop != 0) {
         text += fmt::format(

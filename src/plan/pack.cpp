@@ -206,8 +206,11 @@ void add_packed(std::vector<Tile>& list) {
 
 void add_expanded(std::vector<Tile>& list) {
     for (const hopper::Family family : {hopper::Family::dense, hopper::Family::m_grouped}) {
-        list.push_back(expanded_tile);
-        list.back().family = family;
+        for (const Scaling a : {Scaling::block_1x128, Scaling::epilogue}) {
+            list.push_back(expanded_tile);
+            list.back().family = family;
+            list.back().a.scaling = a;
+        }
     }
 }
 

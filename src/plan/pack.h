@@ -10,17 +10,17 @@
 namespace tilewright::planner {
 
 /// What a build on two cores has minutes for; tiles, quantisers and what packs weights.
-inline constexpr std::size_t most_kernels = 432;
+inline constexpr std::size_t most_kernels = 434;
 inline constexpr std::size_t most_pack_bytes = 32 << 20;
 
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.
 std::vector<hopper::Tile> pack();
 
-/// What takes least time of many rows: the tile of 1x128 : row for expanded weights.
+/// What takes least time of many rows, for expanded weights; `a.scaling` as the activations have it.
 inline constexpr hopper::Tile expanded_tile{.shape = {.m = 128, .n = 256},
                                             .stages = 3,
                                             .a = {.scaling = hopper::Scaling::block_1x128},
-                                            .b = {.scaling = hopper::Scaling::epilogue}};
+                                            .b = {.scaling = hopper::Scaling::factor}};
 
 /// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
 bool has_f32_kernel(const hopper::Tile& tile);

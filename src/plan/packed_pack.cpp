@@ -30,7 +30,7 @@ std::vector<Tile> shipped_packed_tiles() {
     std::vector<Tile> list;
     const auto add = [&](Tile tile, hopper::Family family) {
         tile.swap_ab = true;
-        tile.b.storage = hopper::Storage::packed_e2m1;
+        tile.b = {.storage = hopper::Storage::packed_e2m1, .scaling = Scaling::factor};
         tile.family = family;
         for (const Scaling a : {Scaling::epilogue, Scaling::block_1x128}) {
             tile.a.scaling = a;
@@ -63,7 +63,7 @@ std::vector<Tile> shipped_bf16_kernels() {
     const auto add = [&](Tile tile, hopper::Family family) {
         tile.swap_ab = true;
         tile.a = {.storage = hopper::Storage::bf16, .scaling = Scaling::none};
-        tile.b.storage = hopper::Storage::packed_mxfp4_bf16;
+        tile.b = {.storage = hopper::Storage::packed_mxfp4_bf16, .scaling = Scaling::factor};
         tile.mma.promoted = false;
         tile.family = family;
         list.push_back(tile);
@@ -81,7 +81,7 @@ std::vector<Tile> shipped_windowed_kernels() {
     std::vector<Tile> list;
     for (Tile tile : {dense, groups}) {
         tile.swap_ab = true;
-        tile.b.storage = hopper::Storage::windowed_e2m1;
+        tile.b = {.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::factor};
         tile.family = splits_k(tile) ? hopper::Family::dense : hopper::Family::m_grouped;
         tile.variant = Variant::fast;
         list.push_back(tile);

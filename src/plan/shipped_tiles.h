@@ -17,7 +17,7 @@ bool ships(const hopper::Tile& tile);
 /// 128x128 with the shapes that serve groups, as one block. Compiled on first use; nothing of them is measured.
 std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
 
-/// The tiles of 1x128 : row for expanded weights, which ship; other calls of this pair have `unshipped_tiles`.
+/// The tiles for expanded weights, which ship.
 std::vector<hopper::Tile> expanded_tiles(const hopper::Tile& family);
 
 }  // namespace tilewright::planner

@@ -144,7 +144,8 @@ hopper::Tile family_tile(const Workload& work) {
     // What has no scales is multiplied by ones: the kernels of scales of the end do (launch.cpp).
     const bool b_is_folded = work.recipe.b.granularity == Granularity::none;
     if (b_is_folded && tile.a.scaling == hopper::Scaling::epilogue) tile.b.scaling = hopper::Scaling::epilogue;
-    // Their scales are decoded with the codes, but for a factor of each row.
+    if (work.unexpanded != nullptr) tile.b.scaling = hopper::Scaling::factor;
+    // Their scales are decoded with the codes, but for that factor.
     if (work.geometry.b.packed.given) {
         const hopper::Storage packed = packed_storage(work.recipe);
         tile.b = {packed, hopper::packed_scaling(packed)};

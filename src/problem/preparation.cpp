@@ -153,10 +153,13 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
 }
 
 /// By the planner's model of the H200 the kernels that decode packed weights next to wgmma take as long as the
-/// expansion and the product of 1x128 : row at some 300 rows of a group (n 4096, k 7168); at 512 they take 1.19 times
-/// as long. One more launch takes longer than what is gained where there are fewer products than these, and narrow
-/// weights or fewer elements of D leave SMs idle, for the tile is 128x256.
-constexpr std::int64_t least_expanded_rows = 512;
+/// expansion and the product with it at some 300 rows of a group where A has 1x128 scales (n 4096, k 7168), and by
+/// times of one at some 1160 where its scales wait for the end. One more launch takes longer than what is gained where
+/// there are fewer products than these, and narrow weights or fewer elements of D leave SMs idle, for the tile is
+/// 128x256.
+constexpr std::int64_t least_expanded_rows(Granularity activations) {
+    return activations == Granularity::block_1x128 ? 512 : 1280;
+}
 constexpr std::int64_t least_expanded_columns = 1024;
 constexpr double least_expanded_elements = 0x1p22;
 constexpr double least_expanded_products = 0x1p34;
@@ -204,10 +207,12 @@ std::int64_t ExpandedWeights::factors_at() const {
     return at + round_up<std::int64_t>(value_bytes(), workspace_alignment);
 }
 
-/// Next to 1x128 scales alone, whose sums are multiplied by the row's factor at the end in either recipe. Scales of
-/// rows and tensors would be multiplied by the factor before (row : row), MXFP8's with each chain.
+/// Sums are multiplied by the row's factor at the end, after the scale of a row or tensor of A, for which row : row has
+/// a kernel of its own (Scaling::factor). MXFP8's scales would be multiplied by it with each chain.
 bool expands_weights(const Geometry& g) {
-    const bool of_fp8 = is_fp8(g.a.recipe.values) && g.a.recipe.granularity == Granularity::block_1x128;
+    const Granularity scales = g.a.recipe.granularity;
+    const bool of_fp8 = is_fp8(g.a.recipe.values) && (scales == Granularity::block_1x128 ||
+                                                      scales == Granularity::row || scales == Granularity::tensor);
     const PackedGeometry& packed = g.b.packed;
     if (!packed.given || packed.windows != 0 || !is_mxfp4(g.b.recipe) || !of_fp8) return false;
     if (is_k_grouped(g.grouping.grouping)) return false;
@@ -219,8 +224,9 @@ bool expands_weights(const Geometry& g) {
     const double products = elements * static_cast<double>(g.k);
     const double bytes = static_cast<double>(expansion.groups) * static_cast<double>(g.n) *
                          (static_cast<double>(g.k) + hopper_alignment);
-    return rows >= least_expanded_rows && g.n >= least_expanded_columns && elements >= least_expanded_elements &&
-           products >= least_expanded_products && bytes <= static_cast<double>(most_expanded_bytes);
+    return rows >= least_expanded_rows(g.a.recipe.granularity) && g.n >= least_expanded_columns &&
+           elements >= least_expanded_elements && products >= least_expanded_products &&
+           bytes <= static_cast<double>(most_expanded_bytes);
 }
 
 Preparation preparation(const Geometry& g) { return preparation(g, expands_weights(g)); }

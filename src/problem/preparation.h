@@ -45,8 +45,8 @@ struct WeightPacking {
 };
 
 /// MXFP4 weights that are packed for fp8, as e4m3 along k in rows of 16 bytes, exactly, and a factor of each row (f32
-/// [groups, n], a power of two or NaN): what `PackedRow::end_factor` is. The product is then that of 1x128 : row, whose
-/// canonical order is that of rows that are not wide.
+/// [groups, n], a power of two or NaN): what `PackedRow::end_factor` is. Multiplied last, it makes the canonical order
+/// of rows that are not wide.
 struct ExpandedWeights {
     PackedGeometry from{};
     std::int64_t groups = 1;
@@ -76,8 +76,8 @@ struct Preparation {
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
 /// one, and what is in steps that TMA does not take. FP4 weights are packed, for kernels take them in that order alone,
-/// and FP4 activations decoded. Packed weights without wide rows are expanded next to fp8 with 1x128 scales where a
-/// group has many rows (preparation.cpp has the limits).
+/// and FP4 activations decoded. Packed weights without wide rows are expanded next to fp8 where a group has many rows
+/// (preparation.cpp has the limits).
 Preparation preparation(const Geometry& geometry);
 bool expands_weights(const Geometry& geometry);
 /// The same where packed weights are expanded or not, whether it is worth it or not.

@@ -63,8 +63,8 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         for (const hopper::OperandSpec& b :
              {hopper::OperandSpec{.scaling = Scaling::block_128x128},
               hopper::OperandSpec{.scaling = Scaling::block_128x128, .major = hopper::Major::mn},
-              hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue},
-              hopper::OperandSpec{.scaling = Scaling::epilogue}}) {
+              hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::factor},
+              hopper::OperandSpec{.scaling = Scaling::factor}}) {
             for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = Scaling::block_1x128}, .b = b})) {
                 hopper::Tile fast = tile;
                 fast.variant = hopper::Variant::fast;

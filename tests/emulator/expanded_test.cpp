@@ -30,9 +30,10 @@ using hopper::Family;
 using hopper::Scaling;
 using hopper::Tile;
 
-constexpr Tile expanded(Tile tile, Family family = Family::dense, hopper::Storage a = hopper::Storage::e4m3) {
-    tile.a = {.storage = a, .scaling = Scaling::block_1x128};
-    tile.b = {.scaling = Scaling::epilogue};
+constexpr Tile expanded(Tile tile, Family family = Family::dense, hopper::Storage a = hopper::Storage::e4m3,
+                        Scaling scaling = Scaling::block_1x128) {
+    tile.a = {.storage = a, .scaling = scaling};
+    tile.b = {.scaling = Scaling::factor};
     tile.family = family;
     tile.swap_ab = tile.shape.n == 16;
     return tile;
@@ -41,8 +42,12 @@ constexpr Tile expanded(Tile tile, Family family = Family::dense, hopper::Storag
 constexpr Tile small{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 4};
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
 constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 3};
-constexpr std::array tiles{expanded(small), expanded(split), expanded(square, Family::m_grouped),
-                           expanded(small, Family::dense, hopper::Storage::e5m2)};
+constexpr std::array tiles{expanded(small),
+                           expanded(split),
+                           expanded(square, Family::m_grouped),
+                           expanded(small, Family::dense, hopper::Storage::e5m2),
+                           expanded(small, Family::m_grouped, hopper::Storage::e4m3, Scaling::epilogue),
+                           expanded(split, Family::dense, hopper::Storage::e4m3, Scaling::epilogue)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
@@ -74,6 +79,9 @@ std::vector<Call> calls() {
         {2, {.grouping = indices, .recipe = of_powers, .m = 90, .n = 200, .k = 106, .groups = 4}},
         {2, {.grouping = aligned, .recipe = blocks, .m = 90, .n = 64, .k = 2, .groups = 3, .alignment = 16}},
         {3, {.recipe = recipe("e5m2.1x128:mxfp4"), .m = 70, .n = 136, .k = 288}},
+        {4, {.grouping = ends, .recipe = recipe("row:mxfp4"), .m = 150, .n = 72, .k = 320, .groups = 3}},
+        {4, {.grouping = masked, .recipe = recipe("tensor:mxfp4"), .m = 40, .n = 150, .k = 130, .groups = 3}},
+        {5, {.recipe = recipe("row:mxfp4"), .m = 17, .n = 72, .k = 1056}},
     };
 }
 

@@ -46,6 +46,10 @@ std::string operand(const Tile& tile, hopper::Storage storage, Scaling scaling, 
     switch (scaling) {
         case Scaling::block_1x128: text += "1x128"; break;
         case Scaling::block_128x128: text += "128x128"; break;
+        case Scaling::factor:
+            // No recipe has scales of both sides in the order of factors; expanded_test.cpp has weights with them.
+            if (tile.a.scaling == Scaling::epilogue) return "e4m3";
+            return "row";
         default: return text + (tile.mma.promoted ? "row" : "tensor");
     }
     return powers ? text + ".ue8m0" : text;

@@ -30,7 +30,7 @@ template <Storage storage = Storage::packed_e2m1>
 constexpr Tile packed(Tile tile, Scaling a, Variant variant, Family family = Family::dense) {
     tile.swap_ab = true;
     tile.a.scaling = a;
-    tile.b = {.storage = storage, .scaling = Scaling::epilogue};
+    tile.b = {.storage = storage, .scaling = Scaling::factor};
     tile.variant = variant;
     tile.family = family;
     return tile;

@@ -54,7 +54,8 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     std::vector<Tile> tiles;
     for (const Family family : {Family::dense, Family::m_grouped}) {
         const hopper::OperandSpec steps{.scaling = Scaling::block_1x32};
-        for (const hopper::OperandSpec& b : {hopper::OperandSpec{.storage = Storage::packed_e2m1}, steps}) {
+        for (const hopper::OperandSpec& b :
+             {hopper::OperandSpec{.storage = Storage::packed_e2m1, .scaling = Scaling::factor}, steps}) {
             for (const Tile& tile : legal_tiles({.a = steps, .b = b, .family = family})) tiles.push_back(tile);
         }
     }
@@ -74,7 +75,7 @@ TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     std::size_t count = 0;
     for (const Family family : {Family::dense, Family::m_grouped}) {
         for (Tile tile : planner::shipped_tiles({.a = tokens,
-                         .b = {.storage = Storage::packed_mxfp4_bf16},
+                         .b = {.storage = Storage::packed_mxfp4_bf16, .scaling = Scaling::factor},
                          .mma = {.promoted = false},
                          .family = family})) {
             tile.b.storage = Storage::wide_mxfp4_bf16;

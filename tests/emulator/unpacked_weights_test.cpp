@@ -23,7 +23,7 @@ using hopper::Tile;
 constexpr Tile unpacked(Tile tile, Scaling a, Family family) {
     tile.swap_ab = true;
     tile.a.scaling = a;
-    tile.b = {.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::epilogue};
+    tile.b = {.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::factor};
     tile.family = family;
     return tile;
 }

@@ -52,11 +52,11 @@ TEST(GpuPacked, EveryGrouping) {
     }
 }
 
-/// Weights are expanded: 512 rows of a group or more.
+/// Weights are expanded: 512 rows of a group or more, 1,280 where A's scales wait for the end.
 TEST(GpuPacked, ManyRows) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
-    for (const char* recipe : {"1x128:mxfp4", "1x128.ue8m0:mxfp4", "e5m2.1x128:mxfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "1x128.ue8m0:mxfp4", "e5m2.1x128:mxfp4", "row:mxfp4", "tensor:mxfp4"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets,
                                         Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
             const bool dense = grouping == Grouping::dense, batched = grouping == Grouping::batched;
@@ -64,7 +64,7 @@ TEST(GpuPacked, ManyRows) {
             const check::CaseSpec spec{.grouping = grouping,
                                        .recipe = recipe_of(recipe),
                                        .output = seed % 4 == 3 ? Format::f32 : Format::bf16,
-                                       .m = batched ? 1100 : 4133,
+                                       .m = batched ? 1300 : 5233,
                                        .n = 1096,
                                        .k = 4138,
                                        .groups = dense ? 1 : 4,

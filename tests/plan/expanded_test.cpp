@@ -13,12 +13,13 @@
 namespace tilewright::planner {
 namespace {
 
-ProblemSizes sizes_of(std::int64_t m, std::int64_t n, std::int64_t k) {
-    return {.recipe = parse_recipe("1x128:mxfp4").value(), .m = m, .n = n, .k = k};
+ProblemSizes sizes_of(std::int64_t m, std::int64_t n, std::int64_t k, const char* recipe = "1x128:mxfp4") {
+    return {.recipe = parse_recipe(recipe).value(), .m = m, .n = n, .k = k};
 }
 
-ProblemSizes groups_of(std::int64_t groups, std::int64_t m, std::int64_t n, std::int64_t k) {
-    ProblemSizes sizes = sizes_of(m, n, k);
+ProblemSizes groups_of(std::int64_t groups, std::int64_t m, std::int64_t n, std::int64_t k,
+                       const char* recipe = "1x128:mxfp4") {
+    ProblemSizes sizes = sizes_of(m, n, k, recipe);
     sizes.grouping = Grouping::m_grouped_offsets;
     sizes.groups = groups;
     return sizes;
@@ -34,13 +35,17 @@ std::vector<ProblemSizes> many() {
                                {16384, 1024},
                                {2880, 2880},
                                {1024, 65536}}) {
-        for (const std::int64_t m : {512, 700, 1024, 2000, 4096, 16384}) {
-            list.push_back(sizes_of(m, n, k));
-            for (const std::int64_t groups : {2, 8, 30}) list.push_back(groups_of(groups, groups * m, n, k));
-            list.push_back(sizes_of(8192, n, k));
-            list.back().grouping = Grouping::m_grouped_masked;
-            list.back().groups = 8;
-            list.back().expected_m = m;
+        for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4"}) {
+            for (const std::int64_t m : {512, 700, 1024, 2000, 4096, 16384}) {
+                list.push_back(sizes_of(m, n, k, recipe));
+                for (const std::int64_t groups : {2, 8, 30}) {
+                    list.push_back(groups_of(groups, groups * m, n, k, recipe));
+                }
+                list.push_back(sizes_of(8192, n, k, recipe));
+                list.back().grouping = Grouping::m_grouped_masked;
+                list.back().groups = 8;
+                list.back().expected_m = m;
+            }
         }
     }
     return list;
@@ -53,6 +58,7 @@ TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     const Workload work = describe(packed(sizes));
     ASSERT_TRUE(work.preparation.expansion && work.unexpanded);
     EXPECT_EQ(name(work.recipe), "1x128:row");
+    EXPECT_EQ(family_tile(work).b.scaling, hopper::Scaling::factor);
     EXPECT_EQ(work.key, "m_grouped_offsets 1x128:row bf16 m=32768 n=4096 k=7168 groups=4 expanded");
     EXPECT_EQ(work.unexpanded->key, "m_grouped_offsets 1x128:mxfp4 bf16 m=32768 n=4096 k=7168 groups=4 packed");
     const Plan chosen = plan(packed(sizes), h200());

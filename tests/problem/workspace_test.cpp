@@ -177,10 +177,10 @@ TEST(Workspace, OfPackedWeightsThatAreExpandedForManyRows) {
     };
     EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.m = 511; })), 0) << "few rows";
     EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.n = 64; })), 0) << "one more launch takes as long";
-    for (const char* recipe : {"row:mxfp4", "tensor:mxfp4", "mxfp8:mxfp4"}) {
-        EXPECT_EQ(bytes(changed([&](SampleSpec& spec) { spec.recipe = recipe; })), 0) << recipe;
+    EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.recipe = "mxfp8:mxfp4"; })), 0);
+    for (const char* recipe : {"row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4"}) {
+        EXPECT_EQ(bytes(changed([&](SampleSpec& spec) { spec.recipe = recipe; })), bytes(dense)) << recipe;
     }
-    EXPECT_NE(bytes(changed([](SampleSpec& spec) { spec.recipe = "1x128.ue8m0:mxfp4"; })), 0);
     EXPECT_EQ(bytes(changed([](SampleSpec& spec) { spec.layout = Layout::tt; })),
               4096 * 4112 + aligned(aligned(values) + factors))
         << "and a along k";
@@ -197,6 +197,13 @@ TEST(Workspace, OfPackedWeightsThatAreExpandedForManyRows) {
         EXPECT_EQ(bytes(grouped(grouping, 4 * 512 - 1)), 0) << name(grouping);
     }
     EXPECT_EQ(bytes(grouped(Grouping::batched, 600)), groups);
+    for (const char* recipe : {"row:mxfp4", "tensor:mxfp4"}) {
+        SampleSpec spec = grouped(Grouping::m_grouped_offsets, 4 * 1280);
+        spec.recipe = recipe;
+        EXPECT_EQ(bytes(spec), groups) << recipe;
+        --spec.m;
+        EXPECT_EQ(bytes(spec), 0) << recipe;
+    }
     Problem masked = with_packed_shape(on_gpu(grouped(Grouping::m_grouped_masked, 1024)), 0);
     EXPECT_EQ(workspace_bytes(masked), 0) << "room for many rows says nothing of how many there are";
     masked.expected_m = 600;

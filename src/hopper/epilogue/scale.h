@@ -21,7 +21,7 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<tile>& c) {
     }
 }
 
-/// sum * (scale of the row * scale of the column). The factor of a row of packed weights is no scale to the canonical
+/// sum * (scale of the row * scale of the column). The factor of a row of MXFP4 weights is no scale to the canonical
 /// order: it multiplies what the tokens' scale has multiplied, in the mainloop if the row is wide, as the factor's sign
 /// tells.
 template <Tile tile>
@@ -33,7 +33,8 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     if constexpr (has_wide_rows(tile)) {  // the sign is the mainloop's
         return sum * column * __builtin_bit_cast(float, __builtin_bit_cast(u32, row) & 0x7FFF'FFFF);
     }
-    return has_packed_weights(tile) ? sum * column * row : sum * (row * column);
+    if constexpr (tile.b.scaling != Scaling::factor) return sum * (row * column);
+    return tile.swap_ab ? sum * column * row : sum * row * column;
 }
 
 template <Tile tile>

@@ -87,7 +87,8 @@ constexpr bool scales_mma_columns(const Tile& tile) { return mma_b(tile).has_row
 constexpr bool has_row_scales(const Tile& tile) { return scales_mma_rows(tile) || scales_mma_columns(tile); }
 constexpr bool has_block_scales(const Tile& tile) { return tile.b.scaling == Scaling::block_128x128; }
 constexpr bool has_epilogue_scales(const Tile& tile) {
-    return tile.a.scaling == Scaling::epilogue || tile.b.scaling == Scaling::epilogue;
+    return tile.a.scaling == Scaling::epilogue || tile.b.scaling == Scaling::epilogue ||
+           tile.b.scaling == Scaling::factor;
 }
 
 /// Columns of D that have one 128x128 scale wherever the tile begins: a power of two.

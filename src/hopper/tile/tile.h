@@ -30,6 +30,7 @@ enum class Scaling : unsigned char {
     block_128x128,  // one f32 for 128 rows and 128 of k, in the mainloop
     alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of tokens
     block_1x32,     // one power of two for each row and 32 of k, in the mainloop
+    factor,         // of MXFP4 weights: one power of two for each row, at the end, after the other side's scale
 };
 
 /// What the blocks of a cluster have in common.
@@ -162,8 +163,7 @@ constexpr bool multiplies_bf16(const Tile& tile) { return multiplied_as(tile.a.s
 constexpr int k_boxes(const Tile& tile) { return stage_k() * element_bytes(tile.a.storage) / row_bytes; }
 constexpr int box_k(const Tile& tile) { return stage_k() / k_boxes(tile); }
 
-/// FP4 weights in tiles of codes and scales, which a feed decodes. The common factor of a row's MXFP4 scales is an
-/// epilogue scale of B.
+/// FP4 weights in tiles of codes and scales, which a feed decodes. A row's MXFP4 scales have a common factor.
 constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != storage; }
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
 /// Rows of weights may be wide (docs/numerics.md).
@@ -189,7 +189,7 @@ constexpr bool scales_alpha(const Tile& tile) {
 }
 /// How packed weights are scaled outside the mainloop.
 constexpr Scaling packed_scaling(Storage storage) {
-    return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::epilogue;
+    return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::factor;
 }
 
 /// Scales change with each wgmma: its partial accumulator is promoted before the next one's (mainloop/stepwise.h).
@@ -217,7 +217,8 @@ constexpr bool skips_boxes(const Tile& tile) {
 /// Pairs of scales that have kernels of all variants; the others have general ones, and those for D of f32. Those of
 /// packed weights are decoded with them.
 constexpr bool has_fast_scales(const Tile& tile) {
-    if (has_packed_weights(tile) || tile.a.scaling == Scaling::epilogue) return true;
+    if (has_packed_weights(tile)) return true;
+    if (tile.a.scaling == Scaling::epilogue) return tile.b.scaling != Scaling::factor;
     return tile.a.scaling == Scaling::block_1x128 &&
            (tile.b.scaling == Scaling::block_1x128 || tile.b.scaling == Scaling::block_128x128);
 }
