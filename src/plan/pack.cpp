@@ -52,7 +52,6 @@ const std::vector<Tile>& tile_shapes() {
 /// of 75 tiles in the mean.
 const std::vector<Tile>& shapes_for_few_rows() {
     static const std::vector<Tile> list{
-        {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
         {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(2)},
         {.shape = {.m = 64, .n = 48, .warpgroups = 1}, .stages = 12, .cluster = split_k(2)},
         {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12, .cluster = split_k(2)},
@@ -94,7 +93,6 @@ bool serves_groups(const Tile& tile) {
                                 {.shape = {.m = 64, .n = 192, .warpgroups = 1}, .stages = 5},
                                 {.shape = {.m = 64, .n = 128, .warpgroups = 1}, .stages = 8},
                                 {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8},
-                                {.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 12},
                                 {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true},
                                 {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true},
                                 {.shape = {.m = 128, .n = 32}, .stages = 8, .swap_ab = true}};

@@ -112,6 +112,7 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<tile>& shared, const Arguments& argumen
                                          pace);
             }
             if (issues) tma_store_wait_read();
+            sync_warp();  // a lane that still waited for `staged` would miss its phase once the share is staged again
             for (int warpgroup = 0; warpgroup < tile.shape.warpgroups; ++warpgroup) {
                 if (rows_of(warpgroup) <= 0) continue;
                 if (issues) barrier_arrive(shared.stored[warpgroup]);
