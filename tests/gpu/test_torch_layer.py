@@ -160,12 +160,16 @@ def test_compiled(recipe, mode):
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_tf32_of_torch_changes_no_bit(monkeypatch, grouped):
+def test_tf32_of_torch_changes_no_bit(grouped):
     x, dy = normal(TOKENS, K, device="cuda"), normal(TOKENS, N, seed=1, device="cuda")  # bf16 would be exact in tf32
     made = []
-    for allowed in (False, True):
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allowed)
-        made.append(step(layer_of(grouped, "1x128"), x, dy, *ends_of(grouped)))
+    before = torch.backends.cuda.matmul.allow_tf32  # no attribute that monkeypatch could take away again
+    try:
+        for allowed in (False, True):
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+            made.append(step(layer_of(grouped, "1x128"), x, dy, *ends_of(grouped)))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
     assert same(*made)
 
 
