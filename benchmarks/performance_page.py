@@ -37,9 +37,15 @@ def record(name: str) -> list[Row]:
 
 
 def made_at(rows: list[Row]) -> str:
-    """The origin of a record that was made in one go."""
+    """The origin of rows that were made in one go."""
     (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
     return f"Commit {commit[:7]}, {date}."
+
+
+def newest(rows: list[Row]) -> list[Row]:
+    """Those of the commit of the last run."""
+    commit = max(rows, key=lambda row: row["started"])["commit"]
+    return [row for row in rows if row["commit"] == commit]
 
 
 def is_ours(row: Row) -> bool:
@@ -70,12 +76,29 @@ def run_of(rows: list[Row], options: str) -> list[Row]:
 
 
 def source() -> str:
-    rows = record("h200")
+    rows = newest(record("h200"))
     ends = sorted(row["us"] for row in rows if is_reference(row) and "sustained_s" not in row)
     theirs = next(r["us"] for r in peers_table.rows() if is_reference(r))
     (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
     return (f"The records of commit {commit[:7]}, `benchmarks/results`: one H200, measured on {date} with cold, clean L2. cuBLASLt with one\n"
-            f"scale per tensor on 4096 x 4096 x 7168 took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.")
+            f"scale per tensor on 4096 x 4096 x 7168 took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.{older()}")
+
+
+def older() -> str:
+    """Which tables are of rows that were not measured with the others."""
+    rows = record("h200")
+    now = newest(rows)[0]["commit"]
+    runs = {
+        "row indices": "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k",
+        "scales of whole tensors and rows": "--suite peers --recipe tensor,row",
+        "few rows": "--suite llama-70b --m 1,16,48 --recipe 1d2d",
+    }
+    found = {words: run_of(rows, options)[-1] for words, options in runs.items()}
+    words = [words for words, row in found.items() if row["commit"] != now]
+    if not words:
+        return ""
+    commits = sorted({found[each]["commit"][:7] for each in words})
+    return f"\nNot measured anew, of commit {', '.join(commits)}: {'; '.join(words)}."
 
 
 def classes() -> str:
