@@ -1,6 +1,7 @@
 """The wheels of build/wheels, which tools/wheel has built: what they need of a system, and that they work where they are all
 that is installed (`make test-wheel`)."""
 
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ import zipfile
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 WHEELS = sorted((ROOT / "build/wheels").glob("*.whl"))
 NEEDED = {"libgomp.so.1", "libm.so.6", "libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GOMP": (5, 0), "OMP": (5, 0), "GCC": (12, 0)}
@@ -39,14 +41,25 @@ INSTALLED = [(wheel, version, path) for wheel in WHEELS for version, path in int
 IDS = [f"{wheel.name.split('-')[2]}-{wheel.name.split('-')[3]}-{version}" for wheel, version, _ in INSTALLED]
 
 
+def install_lines():
+    """README's first commands that install something, as they are written there."""
+    first = README.split("\n\n    ", 1)[1].split("\n\n", 1)[0]
+    lines = [line.split("#")[0].split() for line in first.splitlines() if line.strip().startswith("pip install ")]
+    assert len(lines) == 2
+    return lines
+
+
 @pytest.fixture(scope="module", params=INSTALLED, ids=IDS)
 def python(request, tmp_path_factory):
-    """An interpreter with the wheel, numpy and ml_dtypes, and its environment."""
+    """An interpreter with what README's lines install there, which is the wheel, and its environment."""
     wheel, _, path = request.param
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([path, "-m", "venv", folder], check=True)
-    pip = [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:"]
-    subprocess.run([*pip, wheel], check=True)
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:", "--report", folder / "report"]
+    for pip, install, *what in install_lines():
+        subprocess.run([folder / "bin" / pip, install, *options, *what], check=True, cwd=ROOT)
+    (installed,) = json.loads((folder / "report").read_text())["install"]
+    assert installed["download_info"]["url"].endswith(f"/{wheel.name}")
     return folder
 
 
@@ -88,7 +101,7 @@ def test_a_wheel_needs_old_systems_only(wheel, tmp_path):
 
 def test_readme_runs(python):
     """The first example in Python, as it is written there."""
-    code = re.search(r"Python \(`examples/gemm.py`\):\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S).group(1)
+    code = re.search(r"Python \(`examples/gemm.py`\):\n\n```python\n(.*?)```", README, re.S).group(1)
     out = run(python, "python", "-c", code + "\nprint(np.abs(d - x @ w.T).max() < 0.1 * np.abs(x @ w.T).max())")
     assert out == "True\n"
 
