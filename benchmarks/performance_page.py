@@ -26,6 +26,11 @@ PROGRAM = ROOT / "build/release/src/cli/tilewright"
 Row = dict[str, Any]
 
 
+# Options of `tilewright bench` by what a table calls their rows: those of `make gpu-bench`, which other records do without.
+WHOLE_TENSORS = {"unpromoted": "--suite peers --recipe tensor,row --unpromoted", "promoted": "--suite peers --recipe tensor,row"}
+FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-235b", "llama-70b")]
+ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
+
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed"}
 
 
@@ -88,17 +93,13 @@ def older() -> str:
     """Which tables are of rows that were not measured with the others."""
     rows = record("h200")
     now = newest(rows)[0]["commit"]
-    runs = {
-        "row indices": "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k",
-        "scales of whole tensors and rows": "--suite peers --recipe tensor,row",
-        "few rows": "--suite llama-70b --m 1,16,48 --recipe 1d2d",
-    }
-    found = {words: run_of(rows, options)[-1] for words, options in runs.items()}
-    words = [words for words, row in found.items() if row["commit"] != now]
+    tables = {"row indices": [ROW_INDICES], "scales of whole tensors and rows": [*WHOLE_TENSORS.values()], "few rows": FEW_ROWS}
+    commits = {words: {row["commit"] for options in runs for row in run_of(rows, options)} - {now} for words, runs in tables.items()}
+    words = [words for words, of in commits.items() if of]
     if not words:
         return ""
-    commits = sorted({found[each]["commit"][:7] for each in words})
-    return f"\nNot measured anew, of commit {', '.join(commits)}: {'; '.join(words)}."
+    all_of_them = sorted({commit[:7] for of in commits.values() for commit in of})
+    return f"\nNot measured anew, of commit {', '.join(all_of_them)}: {'; '.join(words)}."
 
 
 def classes() -> str:
@@ -128,8 +129,8 @@ def dense() -> str:
 def whole_tensors() -> str:
     """Scales of rows and tensors against cuBLASLt per tensor on the same shape, just before or after."""
     rows = []
-    for words, options in (("unpromoted", " --unpromoted"), ("promoted", "")):
-        run = run_of(record("h200"), f"--suite peers --recipe tensor,row{options}")
+    for words, options in WHOLE_TENSORS.items():
+        run = run_of(record("h200"), options)
         blas: dict[tuple[int, ...], list[float]] = {}
         for row in run:
             if peers_table.is_blas(row):
@@ -209,7 +210,7 @@ def continuous() -> str:
 
 
 def few_rows() -> str:
-    rows = [row for suite in ("qwen3-235b", "llama-70b") for row in run_of(record("h200"), f"--suite {suite} --m 1,16,48 --recipe 1d2d")]
+    rows = [row for options in FEW_ROWS for row in run_of(record("h200"), options)]
     stream = {tuple(r["shape"]): r["us"] for r in rows if r["peer"].startswith("TMA")}
     ours = {tuple(r["shape"]): r["us"] for r in rows if is_ours(r)}
     weights = sorted({key[1:] for key in ours}, key=math.prod, reverse=True)

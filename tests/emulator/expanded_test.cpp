@@ -113,6 +113,29 @@ TEST_P(Expanded, HaveTheCpusBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Expanded, testing::Range(std::size_t{0}, calls().size()));
 
+/// A's scales are so small that their products with the factors are subnormal: one after the other they keep all bits.
+TEST(Expanded, FactorsMultiplyAfterTheScalesOfRows) {
+    std::size_t ran = 0;
+    for (const auto& [index, spec] : calls()) {
+        const Kernel kernel = kernels()[index];
+        if (kernel.run == nullptr || kernel.tile.a.scaling != Scaling::epilogue) continue;
+        CaseSpec call = with_scales(spec, 0);
+        call.output = Format::f32;
+        check::Case test(call);
+        Tensor& scales = test.problem().a.scales;
+        std::int64_t last = 0;
+        for (int i = 0; i < scales.shape.rank(); ++i) last += (scales.shape[i] - 1) * scales.strides[i];
+        const auto* const given = static_cast<const float*>(scales.data);
+        std::vector<float> small_ones(given, given + last + 1);
+        for (float& scale : small_ones) scale *= 0x1p-116F;
+        scales.data = small_ones.data();
+        SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(call));
+        EXPECT_EQ(prepared_difference(kernel, test, {.sms = 4}, true), "");
+        ++ran;
+    }
+    if (TILEWRIGHT_LIST_STEP == 1) EXPECT_EQ(ran, 3U);
+}
+
 /// The case's weights as they are given to a product: expanded.
 class ExpandedProduct {
 public:

@@ -2,6 +2,9 @@
 // forms.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/k_splits.h"
@@ -71,7 +74,7 @@ TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
 }
 
 TEST(ExpandedWeights, AreFasterThanPackedOnes) {
-    int expanded = 0;
+    std::map<std::string, int> expanded;
     for (const ProblemSizes& sizes : many()) {
         const Workload work = describe(packed(sizes));
         if (!work.unexpanded) continue;
@@ -80,14 +83,15 @@ TEST(ExpandedWeights, AreFasterThanPackedOnes) {
         };
         const double with = seconds(work), without = seconds(*work.unexpanded);
         EXPECT_LT(with, without) << work.key;
-        ++expanded;
+        ++expanded[name(sizes.recipe)];
     }
-    EXPECT_GT(expanded, 100);
+    for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 50) << recipe;
+    EXPECT_EQ(expanded.size(), 3U);
 }
 
 /// By the model none of them is split; the next test has one that is.
 TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
-    int expanded = 0;
+    std::map<std::string, int> expanded;
     for (const DeviceDescription& device : known_devices()) {
         for (const ProblemSizes& sizes : many()) {
             const Problem problem = packed(sizes);
@@ -95,13 +99,16 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
             const std::vector<std::int64_t> splits = planned_k_splits(problem, device);
             const hopper::Tile tile = chosen_tile(problem, geometry(problem), device);
             EXPECT_EQ(k_splits(tile, sizes.k), splits);
+            EXPECT_EQ(tile.b.scaling, hopper::Scaling::factor)
+                << "another kernel does not ship, and is rounded otherwise";
             EXPECT_EQ(planned_k_splits(packed(sizes, 3), device), splits) << "wide rows " << describe(problem).key;
             EXPECT_EQ(planned_k_splits(problem_of(sizes), device), splits) << "not packed " << describe(problem).key;
             EXPECT_FALSE(why_illegal(tile, describe(problem), device));
-            ++expanded;
+            ++expanded[name(sizes.recipe)];
         }
     }
-    EXPECT_GT(expanded, 500);
+    for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 400) << recipe;
+    EXPECT_EQ(expanded.size(), 3U);
 }
 
 /// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.
