@@ -11,7 +11,7 @@
 namespace tilewright::launch {
 
 /// Tiles along m that are taken before n advances.
-inline constexpr int raster_width = 8;
+int raster_width(const Geometry& geometry, const hopper::Tile& tile);
 
 struct Launch {
     hopper::Arguments arguments{};  // tensor maps and the report are filled in by who launches

@@ -98,6 +98,22 @@ TEST(Launch, WithoutKNoScaleMatters) {
     }
 }
 
+TEST(Launch, DOfF32IsAccumulatedAlongItsRowsWhereBStaysInL2) {
+    Geometry g = block_scaled(4096, 4096, 4096);
+    hopper::Tile tile = block_scaled_tile();
+    tile.variant = hopper::Variant::fast_f32;
+    EXPECT_EQ(raster_width(g, tile), 8) << "without C";
+    g.c = g.d;
+    EXPECT_EQ(raster_width(g, tile), 2) << "17 MB";
+    g.k = 7168;
+    EXPECT_EQ(raster_width(g, tile), 8) << "29 MB";
+    g.grouping.grouping = Grouping::k_grouped_flat;
+    g.groups = 2;
+    EXPECT_EQ(raster_width(g, tile), 2) << "15 MB of each group";
+    tile.variant = hopper::Variant::general;
+    EXPECT_EQ(raster_width(g, tile), 8);
+}
+
 TEST(Launch, AVariantThatContradictsTheCallIsRefused) {
     Geometry g = block_scaled(300, 200, 1000);
     hopper::Tile tile = planner::variant(g, block_scaled_tile());
