@@ -62,31 +62,37 @@ TILEWRIGHT_DEVICE PackInput load_input(const PackArguments& a, const PackRun& ru
     return input;
 }
 
-/// Eight codes of a row's 32 of k, as lane t of a quad takes them (packed_place). fp8: nibble j is the code of
-/// k = 4 t + j or 16 + 4 t + j - 4, but its sign bit is where PRMT's results have their signs. bf16: half words are
-/// pairs of k.
+/// Eight codes of a row's 32 of k, as lane t of a quad takes them (packed_place), for fp8: nibble j is the code of
+/// k = 4 t + j or 16 + 4 t + j - 4, but its sign bit is where PRMT's results have their signs: that of nibble j in byte
+/// j % 4, at bit 7 or, of the upper four, at bit 3.
+TILEWRIGHT_DEVICE u32 packed_word_fp8(const u32* step, int t) {
+    const auto word = [&](int i) { return u32(load_shared(reinterpret_cast<const int&>(step[i]))); };
+    const u32 first = word(t / 2), second = word(2 + t / 2);
+    const u32 half = u32(t % 2) * 0x2222U;  // selects the upper bytes of each
+    const u32 codes = permute_bytes(first, second, 0x5410U + half);
+    // Each byte twice: the sign of its low nibble goes to the first, that of its high nibble to the second.
+    const u32 lower = permute_bytes(first, 0, 0x1100U + half), upper = permute_bytes(second, 0, 0x1100U + half);
+    return (codes & 0x7777'7777U) | (lower << 4 & 0x0080'0080U) | (lower & 0x8000'8000U) | (upper & 0x0008'0008U) |
+           (upper >> 4 & 0x0800'0800U);
+}
+
+/// The same for bf16: half words are pairs of k, and the bits of a pair's two codes are where feed_bf16.h shifts them
+/// from.
+TILEWRIGHT_DEVICE u32 packed_word_bf16(const u32* step, int t) {
+    constexpr u32 sign = 0x0008'0008U, number = 0x0007'0007U;
+    const auto pair = [&](int i) {
+        const u32 codes = u32(load_shared(reinterpret_cast<const int&>(step[i]))) >> t * 8;
+        return (codes & 0xFU) | (codes & 0xF0U) << 12;
+    };
+    const u32 a = pair(0), b = pair(1), c = pair(2), d = pair(3);
+    return (a & number) << 6 | (a & sign) << 12 | (b & number) | (b & sign) << 6 | (c & number) << 10 |
+           permute_bytes(c & sign, 0, 0x1032U) | (d & 0x0003'0003U) << 4 | (d & 0x0004'0004U) << 12 | (d & sign) << 10;
+}
+
 template <PackSpec spec>
 TILEWRIGHT_DEVICE u32 packed_word(const u32* step, int t) {
-    const auto word = [&](int i) { return u32(load_shared(reinterpret_cast<const int&>(step[i]))); };
-    u32 packed = 0;
-    if constexpr (spec.mxfp4 && spec.for_fp8) {
-        const int shift = t % 2 * 16;
-        const u32 codes = (word(t / 2) >> shift & 0xFFFFU) | (word(2 + t / 2) >> shift & 0xFFFFU) << 16;
-        packed = codes & 0x7777'7777U;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            packed |= (codes >> (4 * i + 3) & 1U) << (8 * i + 7) | (codes >> (4 * i + 19) & 1U) << (8 * i + 3);
-        }
-    } else {
-        constexpr int bits[4][4] = {{6, 7, 8, 15}, {0, 1, 2, 9}, {10, 11, 12, 19}, {4, 5, 14, 13}};
-#pragma unroll
-        for (int pair = 0; pair < 4; ++pair) {
-            const u32 codes = word(pair) >> t * 8;
-#pragma unroll
-            for (int i = 0; i < 8; ++i) packed |= (codes >> i & 1U) << (bits[pair][i % 4] + i / 4 * 16) % 32;
-        }
-    }
-    return packed;
+    if constexpr (spec.mxfp4 && spec.for_fp8) return packed_word_fp8(step, t);
+    return packed_word_bf16(step, t);
 }
 
 /// 16 bytes of a thread: two rows that are 8 apart, two steps of 32 of k.
@@ -108,37 +114,27 @@ TILEWRIGHT_DEVICE int scale_byte(int scale, int exponent, bool wide, int top, in
     return (exponent == pack_no_exponent ? unused : unused + exponent - top) | window << 4;
 }
 
-/// The scales of a row of MXFP4, and its windows, by the four lanes that have its blocks. `judged`: the second word of
-/// its PackedRow.
+/// The bytes of the four blocks of a row that has windows.
 template <PackSpec spec>
-TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackRun& run, int k_block, u32 judged,
-                                          const PackInput& input, u8* to, PackShared& shared) {
-    const int quad = lane_index() / 4 * 4, row = thread_index() / pack_blocks;
-    const int blocks = run.first_row() + row < a.n ? ceil_div(a.k, pack_block) - k_block * pack_blocks : 0;
-    const bool exists = lane_index() % 4 < blocks;
-    const int exponent = exists ? exponent_of(input.scales, input.codes.any()) : pack_no_exponent;
-    int exponents[pack_blocks];
-#pragma unroll
-    for (int i = 0; i < pack_blocks; ++i) exponents[i] = from_lane(exponent, quad + i);
-    const bool wide = (judged >> 16 & pack_wide) != 0, split = wide && spec.for_fp8;
-    const PackWindows windows = split ? find_windows(exponents) : PackWindows{};
+TILEWRIGHT_DEVICE u32 split_bytes(const PackWindows& windows, const int (&exponents)[pack_blocks], int blocks) {
     u32 bytes = 0;
 #pragma unroll
     for (int i = 0; i < pack_blocks; ++i) {
-        int top = int(judged << 16) >> 16;
+        int top = 0;
 #pragma unroll
         for (int window = 0; window < pack_blocks; ++window) {
-            if (split && windows.of_block[i] == window) top = windows.top[window];
+            if (windows.of_block[i] == window) top = windows.top[window];
         }
-        const int scale = from_lane(input.scales, quad + i);
-        const int byte = scale_byte<spec>(scale, exponents[i], wide, top, windows.of_block[i]);
-        bytes |= u32(i < blocks ? byte : spec.for_fp8 ? 2 * pack_top_exponent : 0) << 8 * i;
+        const int byte = scale_byte<spec>(0, exponents[i], true, top, windows.of_block[i]);
+        bytes |= u32(i < blocks ? byte : 2 * pack_top_exponent) << 8 * i;
     }
-    if (lane_index() % 4 != 0) return;
-    store_global(reinterpret_cast<u32*>(to) + row_place(row), bytes);
-    if (a.windows == 0) return;
+    return bytes;
+}
+
+/// The exponents of a tile's windows in a row, and of how many.
+TILEWRIGHT_DEVICE void store_windows(const PackArguments& a, const PackWindows& windows, bool wide, int row, u8* tops,
+                                     PackShared& shared) {
     store_shared(shared.windows[row], wide ? windows.count : 0);
-    u8* const tops = to + pack_rows * pack_blocks + 16;
     for (int window = 0; window < a.windows; ++window) {
         int top = window == 0 && !wide ? pack_top_exponent : -128;
 #pragma unroll
@@ -147,6 +143,35 @@ TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackRun&
         }
         store_global(tops + window * pack_rows + row_place(row), u8(top));
     }
+}
+
+/// The scales of a row of MXFP4, and its windows, by the four lanes that have its blocks. `judged`: the second word of
+/// its PackedRow. Few rows have windows, and this is executed for every 32 codes: what rows without any need comes
+/// first, a byte from each lane.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackRun& run, int k_block, u32 judged,
+                                          const PackInput& input, u8* to, PackShared& shared) {
+    const int lane = lane_index(), quad = lane / 4 * 4, row = thread_index() / pack_blocks;
+    const int blocks = run.first_row() + row < a.n ? ceil_div(a.k, pack_block) - k_block * pack_blocks : 0;
+    const bool exists = lane % 4 < blocks, wide = (judged >> 16 & pack_wide) != 0, split = wide && spec.for_fp8;
+    const int exponent = exists ? exponent_of(input.scales, input.codes.any()) : pack_no_exponent;
+    const int byte = scale_byte<spec>(input.scales, exponent, wide, int(judged << 16) >> 16, 0);
+    u32 bytes = u32(exists ? byte : spec.for_fp8 ? 2 * pack_top_exponent : 0) << lane % 4 * 8;
+    bytes |= from_lane(int(bytes), lane ^ 1);
+    bytes |= from_lane(int(bytes), lane ^ 2);
+    PackWindows windows;
+    if (spec.for_fp8 && ballot(split) != 0) {
+        int exponents[pack_blocks];
+#pragma unroll
+        for (int i = 0; i < pack_blocks; ++i) exponents[i] = from_lane(exponent, quad + i);
+        if (split) {
+            windows = find_windows(exponents);
+            bytes = split_bytes<spec>(windows, exponents, blocks);
+        }
+    }
+    if (lane % 4 != 0) return;
+    store_global(reinterpret_cast<u32*>(to) + row_place(row), bytes);
+    if (a.windows != 0) store_windows(a, windows, wide, row, to + pack_rows * pack_blocks + 16, shared);
 }
 
 /// The head of a tile's windows: how many its rows have at most, and which rows are wide. By one thread.
@@ -199,8 +224,7 @@ __global__ void __launch_bounds__(quantize_threads, 5) pack_tiles(const __grid_c
         u8* const to = tile_at(a, run, k_block);
         u8* const scales = to + pack_tile_words * 4;
         u32* const own = &shared.codes[row * pack_row_words + thread_index() % pack_blocks * 4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) store_shared(own[i], input.codes.words[i]);
+        store_shared(reinterpret_cast<Quad&>(*own), __builtin_bit_cast(Quad, input.codes));
         if constexpr (spec.mxfp4) {
             store_mxfp4_scales<spec>(a, run, k_block, judged, input, scales, shared);
         } else {
