@@ -52,10 +52,13 @@ std::string advice_for(nb::handle array, const ArrayRole& role) {
     if (role.codes && (given.find("int8") != std::string::npos || given.find("int16") != std::string::npos)) {
         return "name the format of the codes, e.g. format='e4m3'";
     }
-    if (given.find("float64") == std::string::npos) return {};
+    if (given.find("complex") != std::string::npos) return "pass its real part, x.real, and its imaginary part apart";
+    const bool is_integer = given.find("int") != std::string::npos;
+    if (!is_integer && given.find("float64") == std::string::npos && given.find("bool") == std::string::npos) return {};
     if (role.writable) return "make it with another dtype, e.g. float32";
-    return given.find("torch") == std::string::npos ? "convert it, e.g. x.astype(numpy.float32)"
-                                                    : "convert it, e.g. x.float()";
+    const std::string advice = given.find("torch") == std::string::npos ? "convert it, e.g. x.astype(numpy.float32)"
+                                                                        : "convert it, e.g. x.float()";
+    return is_integer && !role.format ? advice + "; codes that are quantised already go into Quantized" : advice;
 }
 
 /// "float32" of that word, numpy.float32, numpy.dtype("float32") and torch.float32; nothing for other objects.

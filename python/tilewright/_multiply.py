@@ -51,7 +51,7 @@ unknown keyword, and RuntimeError if the machine fails.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tilewright import _core
 from tilewright._arrays import Array, integers
@@ -74,7 +74,7 @@ from tilewright._quantize import Quantized
 from tilewright._settings import Reproducibility
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Never, Unpack
 
 __all__ = [
     "Accumulation",
@@ -115,6 +115,10 @@ def _one_of(choices: dict[str, tuple[str, Array | None]]) -> tuple[str, str, Arr
     return given[0]
 
 
+def _refuse_unnamed(function: str, words: str) -> NoReturn:
+    raise TypeError(f"{function}: what follows a and b is given by name: {words} says where groups are, e.g. offsets=ends")
+
+
 @with_options
 def gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
     """One product: A [m, k] and B [n, k] (layout nt) to D [m, n]. `help(tilewright)` describes the arguments.
@@ -139,7 +143,7 @@ def batched_gemm(a: Operand, b: Operand, **options: Unpack[Options]) -> Array:
 def grouped_gemm(
     a: Operand,
     b: Operand,
-    *,
+    *unnamed: Never,
     indices: Array | None = None,
     offsets: Array | None = None,
     aligned_offsets: Array | None = None,
@@ -168,6 +172,8 @@ def grouped_gemm(
            [0.],
            [4.]], dtype=float32)
     """
+    if unnamed:
+        _refuse_unnamed("grouped_gemm", "indices, offsets, aligned_offsets or counts")
     complete = completed(options, grouped_gemm)
     given = {"indices": indices, "offsets": offsets, "aligned_offsets": aligned_offsets, "counts": counts}
     word, grouping, sizes = _one_of({name: (M_GROUPINGS[name], value) for name, value in given.items()})
@@ -192,7 +198,7 @@ def blocks_gemm(
 def k_grouped_gemm(
     a: Operand,
     b: Operand,
-    *,
+    *unnamed: Never,
     offsets: Array | None = None,
     aligned_offsets: Array | None = None,
     alignment: int = 128,
@@ -218,6 +224,8 @@ def k_grouped_gemm(
     >>> k_grouped_gemm(a, b, offsets=[4, 6], out_dtype="f32").tolist()
     [[[4.0], [4.0]], [[2.0], [2.0]]]
     """
+    if unnamed:
+        _refuse_unnamed("k_grouped_gemm", "offsets, aligned_offsets or counts")
     complete = completed(options, k_grouped_gemm)
     given = {
         "offsets": ("k_grouped", offsets),

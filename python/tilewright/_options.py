@@ -130,14 +130,17 @@ def completed(options: Options, function: Callable[..., Any]) -> Options:
 def with_options(function: Function) -> Function:
     """Replaces `**options` by every keyword of Options in the signature that help(), inspect and shells show."""
     shown = inspect.signature(function)
-    own = [parameter for parameter in shown.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)  # the latter only to refuse them
+    own = [parameter for parameter in shown.parameters.values() if parameter.kind not in unnamed]
     annotations = Options.__annotations__
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_text(annotations[name]))
         for name, default in DEFAULTS.items()
     ]
     function.__signature__ = shown.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
-    del function.__annotations__["options"]
+    for parameter in shown.parameters.values():
+        if parameter.kind in unnamed:
+            del function.__annotations__[parameter.name]
     function.__annotations__.update({parameter.name: parameter.annotation for parameter in common})
     return function
 

@@ -40,7 +40,8 @@ def quantize_tokens(
         x: [tokens, features] of float32, bfloat16 or float16; for swiglu and its gradient [tokens, 2 * features], gate
             first, then up, or `interleaved`.
         ends: int32 or int64 [groups], an array or a list: the token at which each group ends. On a GPU an
-            array there; they are read there, never on the host.
+            array there; they are read there, never on the host. What they say is not checked: an end before the one
+            before it, or beyond tokens, counts as that one, or as tokens.
         rows: recipe of h as [tokens, features]: tensor, row, 1x128, 128x128 (without ends), or with formats written out:
             e5m2.1x128.ue8m0. None: not written.
         columns: the same of its transpose [features, columns], in which each group begins at a multiple of 128 and zeros

@@ -197,7 +197,10 @@ void print_report(const ordered_json& report) {
                                text_of(gpu, "compute_capability"), gpu.at("multiprocessors").get<int>(),
                                output::format_bytes(gpu.at("memory_bytes").get<double>()))});
     }
-    if (report.at("gpus").empty()) table.add({"GPU", "missing", "none found"});
+    if (report.at("gpus").empty()) {
+        table.add({"GPU", "none", "none found"});
+        table.add({"", "", "-> none is needed: the CPU backend has the same API, and the same bits on request"});
+    }
     add_library(table, "NVRTC", report.at("nvrtc"));
     add_kernels(table, report.at("kernel_pack"), report.at("cache"));
     add_backends(table, report.at("backends"));

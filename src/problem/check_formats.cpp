@@ -94,6 +94,21 @@ void add_once(std::vector<std::string>& words, const std::string& word) {
     if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
 
+/// (fp8 without scales is, by somebody who multiplied them into the other side.)
+bool is_quantised(const OperandRecipe& side) {
+    return side.values != Format::f32 && side.values != Format::bf16 && side.values != Format::f16;
+}
+
+/// What is often meant by a pair that does not go together.
+std::string advice_on(const Recipe& recipe) {
+    const bool scaled = recipe.a.granularity != Granularity::none && recipe.b.granularity != Granularity::none;
+    if (scaled && is_accepted({recipe.b, recipe.a}))
+        return "a and b are perhaps swapped: a has the activations, b the weights";
+    const bool a = is_quantised(recipe.a), b = is_quantised(recipe.b);
+    if (a != b) return std::string(a ? "b" : "a") + " is not quantised: quantize it, as one of these pairs has it";
+    return "";
+}
+
 void check_pair(const Recipe& recipe, Findings& findings) {
     if (is_accepted(recipe)) return;
     std::vector<std::string> with_a;
@@ -106,7 +121,7 @@ void check_pair(const Recipe& recipe, Findings& findings) {
     findings.add({.operand = "recipe",
                   .given = short_name(recipe.a) + ":" + short_name(recipe.b),
                   .expected = either(with_a),
-                  .advice = {}});
+                  .advice = advice_on(recipe)});
 }
 
 }  // namespace

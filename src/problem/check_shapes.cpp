@@ -101,6 +101,23 @@ bool is_transposed(Expectation e, const Sizes& sizes) {
     return agrees(e, sizes);
 }
 
+/// The matrix has groups, or has none, where the other way round is expected.
+bool has_groups_for_none(const Expectation& e) { return e.axes.rank() == 2 && e.tensor().shape.rank() == 3; }
+bool has_none_for_groups(const Expectation& e) { return e.axes.rank() == 3 && e.tensor().shape.rank() == 2; }
+
+/// Operands that belong to another grouping, or to each other's place.
+std::string advice_on_groups(const Problem& p, const Expectation& a, const Expectation& b) {
+    const Grouping grouping = p.groups.grouping;
+    if (takes_sizes(grouping) && has_groups_for_none(a) && has_none_for_groups(b)) {
+        return "a and b are perhaps swapped: a has the rows of all groups, b a matrix for each group";
+    }
+    const bool rows_of_groups = p.a.values.shape.rank() == 2 && p.b.values.shape.rank() == 3;
+    if (!takes_sizes(grouping) && rows_of_groups) {
+        return "rows of several groups are m_grouped_offsets, by the end of each group (grouped_gemm of Python)";
+    }
+    return grouping == Grouping::dense && has_groups_for_none(a) ? "groups of equal size are batched" : "";
+}
+
 /// What is often meant by a shape that does not fit.
 std::string advice_on(const Expectation& e, const Sizes& sizes) {
     if (is_transposed(e, sizes)) return "; pass the transposed view" + e.other_way;
@@ -113,9 +130,9 @@ std::string advice_on(const Expectation& e, const Sizes& sizes) {
     return is_sizes && groups && e.tensor().shape[0] == *groups + 1 ? "; one for each group, without a first 0" : "";
 }
 
-void check_one(const Expectation& e, const Sizes& sizes, Findings& findings) {
+void check_one(const Expectation& e, const Sizes& sizes, Findings& findings, std::string advice = {}) {
     if (e.tensor().given() && (!has_sound_shape(e.tensor()) || agrees(e, sizes))) return;
-    std::string advice = reasons(e, sizes) + advice_on(e, sizes);
+    if (advice.empty()) advice = reasons(e, sizes) + advice_on(e, sizes);
     findings.add({.operand = std::string(e.named.name),
                   .given = e.tensor().given() ? to_string(e.tensor().shape) : "nothing",
                   .expected = expected_shape(e.axes, sizes) + " for " + e.purpose,
@@ -184,8 +201,9 @@ Sizes sizes_of(const Problem& p) {
 }
 
 void check_shapes(const Problem& p, const Sizes& sizes, Findings& findings) {
-    check_one(expect_a(p), sizes, findings);
-    check_one(expect_b(p), sizes, findings);
+    const std::string on_groups = advice_on_groups(p, expect_a(p), expect_b(p));
+    check_one(expect_a(p), sizes, findings, on_groups);
+    check_one(expect_b(p), sizes, findings, on_groups);
     check_one(expect_output(p, "d", p.d), sizes, findings);
     if (p.c.given()) check_one(expect_output(p, "c", p.c), sizes, findings);
     check_bias(p, sizes, findings);

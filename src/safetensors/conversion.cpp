@@ -16,9 +16,19 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     if (matrix.scheme == "unquantised" || !c.job.wanted(matrix.name)) return "not chosen";
     const OperandRecipe recipe = c.recipe_for(matrix);
     const bool fp4 = recipe.values == Format::e2m1;
-    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed";
+    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed: --to mxfp4 makes it such";
     if (fp4 && matrix.k % 2 != 0) return "k is odd";
     return "";
+}
+
+/// Why no matrix is converted: what is wrong with the first that is chosen.
+std::string why_none(const Conversion& c) {
+    for (const StoredMatrix& matrix : c.found.matrices) {
+        if (matrix.scheme == "unquantised" || !c.job.wanted(matrix.name)) continue;
+        return "of " + matrix.name + ", the first of those chosen (" + matrix.scheme + "), " + obstacle(c, matrix);
+    }
+    return "none is quantised in a way that `tilewright inspect` knows, and chosen by --include and --exclude; "
+           "`tilewright quantize` takes bf16, f16 and f32";
 }
 
 std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
@@ -123,11 +133,7 @@ void distribute(Conversion& c) {
         for (const auto* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) consumed.insert(tensor);
         c.shards[matrix.values->shard].matrices.push_back(&matrix);
     }
-    if (consumed.empty()) {
-        throw std::runtime_error(c.job.input +
-                                 ": no matrix to convert: none is quantised in a way that `tilewright inspect` "
-                                 "knows, and chosen by --include and --exclude");
-    }
+    if (consumed.empty()) throw std::runtime_error(c.job.input + ": no matrix to convert: " + why_none(c));
     for (const auto& [name, tensor] : c.checkpoint.tensors()) {
         c.total_bytes += tensor.stored.bytes();
         if (consumed.count(&tensor) == 0) c.shards[tensor.shard].copied.push_back(&tensor);

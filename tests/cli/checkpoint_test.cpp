@@ -38,7 +38,13 @@ TEST(ProgramCheckpoint, SaysWhatItNeeds) {
     EXPECT_TRUE(contains(nothing.err, "name a format with --to, or --pack, or both")) << nothing.err;
     const Outcome unquantised = run_program({"convert", model, folder.file("out"), "--to", "mxfp8"});
     EXPECT_EQ(unquantised.exit_code, 1);
-    EXPECT_TRUE(contains(unquantised.err, "no matrix to convert")) << unquantised.err;
+    EXPECT_TRUE(contains(unquantised.err, "no matrix to convert") && contains(unquantised.err, "`tilewright quantize`"))
+        << unquantised.err;
+    const std::string fp8 = folder.file("fp8.safetensors");
+    ASSERT_EQ(run_program({"quantize", model, fp8, "--recipe", "128x128"}).exit_code, 0);
+    const Outcome not_fp4 = run_program({"convert", fp8, folder.file("out"), "--pack", "fp8"});
+    EXPECT_EQ(not_fp4.exit_code, 1);
+    EXPECT_TRUE(contains(not_fp4.err, "only mxfp4 and nvfp4 are packed: --to mxfp4 makes it such")) << not_fp4.err;
     EXPECT_EQ(run_program({"convert", model, folder.file("out"), "--to", "128x128", "--pack", "fp8"}).exit_code, 2);
     EXPECT_EQ(run_program({"inspect", folder.file("missing")}).exit_code, 1);
 }

@@ -122,7 +122,8 @@ std::vector<Malformed> sides() {
                  p.a.scales = placed(Format::f32, {1, 4});
              },
          .messages = {"recipe: 128x128:1x128 given, 128x128:e4m3, 128x128:e5m2, 128x128:128x128, 1x128:1x128, "
-                      "1x32:1x128 or 1x16:1x128 expected"}},
+                      "1x32:1x128 or 1x16:1x128 expected; a and b are perhaps swapped: a has the activations, b the "
+                      "weights"}},
         {.mistake = "1x16 scaling of fp8",
          .spec = {.recipe = "nvfp4:nvfp4"},
          .make =
@@ -149,8 +150,8 @@ std::vector<Malformed> pairs() {
          .spec = {.recipe = "row:1x128"},
          .make = [](Problem&) {},
          .messages = {"recipe: row:1x128 given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x128:1x128, "
-                      "1x32:1x128 or 1x16:1x128 "
-                      "expected"}},
+                      "1x32:1x128 or 1x16:1x128 expected; a and b are perhaps swapped: a has the activations, b the "
+                      "weights"}},
         {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},
@@ -166,7 +167,8 @@ std::vector<Malformed> pairs() {
          .spec = {.recipe = "bf16:tensor"},
          .make = [](Problem&) {},
          .messages = {"recipe: bf16:tensor given, bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x128:tensor, "
-                      "1x32:tensor or 1x16:tensor expected"}},
+                      "1x32:tensor or 1x16:tensor expected; a is not quantised: quantize it, as one of these pairs has "
+                      "it"}},
     };
 }
 

@@ -52,7 +52,8 @@ std::vector<Malformed> ranks_and_signs() {
              [](Problem& p) {
                  p.a.values = placed(Format::bf16, {1, 64, 512});
              },
-         .messages = {"a.values: [1, 64, 512] given, [64, 512] expected for dense nt"}},
+         .messages =
+             {"a.values: [1, 64, 512] given, [64, 512] expected for dense nt; groups of equal size are batched"}},
         {.mistake = "b without its group dimension",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make =

@@ -6,6 +6,13 @@
 On the CPU and on Hopper GPUs, with the same API. docs/torch.md says what is computed, saved and promised.
 """
 
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        "tilewright.torch has layers of torch: install it, e.g. pip install torch; products of numpy arrays need none"
+    ) from _error
+
 from tilewright.torch._linear import grouped_linear, linear
 from tilewright.torch._modules import GroupedLinear, Linear
 from tilewright.torch._recipes import RECIPES, LayerRecipe
