@@ -99,14 +99,26 @@ bool is_quantised(const OperandRecipe& side) {
     return side.values != Format::f32 && side.values != Format::bf16 && side.values != Format::f16;
 }
 
+/// The first of the usual recipes by which the side that is not quantised goes with the other; empty if none does.
+std::string usual_recipe(bool of_a, const Recipe& recipe) {
+    for (const char* word : {of_a ? "1x128" : "128x128", "row", "tensor", "mxfp8"}) {
+        const OperandRecipe side = *parse_operand_recipe(word);
+        if (is_accepted(of_a ? Recipe{side, recipe.b} : Recipe{recipe.a, side})) return word;
+    }
+    return "";
+}
+
 /// What is often meant by a pair that does not go together.
 std::string advice_on(const Recipe& recipe) {
     const bool scaled = recipe.a.granularity != Granularity::none && recipe.b.granularity != Granularity::none;
     if (scaled && is_accepted({recipe.b, recipe.a}))
         return "a and b are perhaps swapped: a has the activations, b the weights";
-    const bool a = is_quantised(recipe.a), b = is_quantised(recipe.b);
-    if (a != b) return std::string(a ? "b" : "a") + " is not quantised: quantize it, as one of these pairs has it";
-    return "";
+    if (is_quantised(recipe.a) == is_quantised(recipe.b)) return "";
+    const bool of_a = is_quantised(recipe.b);
+    const std::string side = of_a ? "a" : "b", word = usual_recipe(of_a, recipe);
+    if (word.empty()) return "";
+    return side + " is not quantised: quantize it, e.g. to " + word + " (tilewright.quantize(" + side + ", '" + word +
+           "') of Python)";
 }
 
 void check_pair(const Recipe& recipe, Findings& findings) {

@@ -115,7 +115,9 @@ std::string advice_on_groups(const Problem& p, const Expectation& a, const Expec
     if (!takes_sizes(grouping) && rows_of_groups) {
         return "rows of several groups are m_grouped_offsets, by the end of each group (grouped_gemm of Python)";
     }
-    return grouping == Grouping::dense && has_groups_for_none(a) ? "groups of equal size are batched" : "";
+    if (grouping != Grouping::dense || !has_groups_for_none(a)) return "";
+    if (p.b.values.shape.rank() == 3) return "groups of equal size are batched (batched_gemm of Python)";
+    return "b is one matrix, and so must a be: reshape a to two dimensions, before it is quantised";
 }
 
 /// What is often meant by a shape that does not fit.

@@ -167,8 +167,19 @@ std::vector<Malformed> pairs() {
          .spec = {.recipe = "bf16:tensor"},
          .make = [](Problem&) {},
          .messages = {"recipe: bf16:tensor given, bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x128:tensor, "
-                      "1x32:tensor or 1x16:tensor expected; a is not quantised: quantize it, as one of these pairs has "
-                      "it"}},
+                      "1x32:tensor or 1x16:tensor expected; a is not quantised: quantize it, e.g. to 1x128 "
+                      "(tilewright.quantize(a, '1x128') of Python)"}},
+        {.mistake = "fp8 with weights that are not quantised",
+         .spec = {.recipe = "row:f32"},
+         .make = [](Problem&) {},
+         .messages =
+             {"recipe: row:f32 given, row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x32:f32, 1x16:f32 or "
+              "f32:f32 expected; b is not quantised: quantize it, e.g. to row (tilewright.quantize(b, 'row') of "
+              "Python)"}},
+        {.mistake = "fp8 without scales, with which nothing quantised goes as b",
+         .spec = {.recipe = "e4m3:bf16"},
+         .make = [](Problem&) {},
+         .messages = {"recipe: e4m3:bf16 given, 1x32:bf16, 1x16:bf16 or bf16:bf16 expected"}},
     };
 }
 

@@ -2,6 +2,7 @@
 #include "problem/malformed.h"
 
 #include <cstdint>
+#include <utility>
 
 namespace tilewright::test {
 namespace {
@@ -52,8 +53,8 @@ std::vector<Malformed> ranks_and_signs() {
              [](Problem& p) {
                  p.a.values = placed(Format::bf16, {1, 64, 512});
              },
-         .messages =
-             {"a.values: [1, 64, 512] given, [64, 512] expected for dense nt; groups of equal size are batched"}},
+         .messages = {"a.values: [1, 64, 512] given, [64, 512] expected for dense nt; b is one matrix, and so must a "
+                      "be: reshape a to two dimensions, before it is quantised"}},
         {.mistake = "b without its group dimension",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make =
@@ -88,6 +89,46 @@ std::vector<Malformed> ranks_and_signs() {
                  p.d = placed(Format::bf16, {4, 16, 256});
              },
          .messages = {"d: [4, 16, 256] given, [64, 256] expected for m_grouped_indices"}},
+    };
+}
+
+/// Operands of another grouping, or in each other's place.
+std::vector<Malformed> operands_of_other_groupings() {
+    return {
+        {.mistake = "groups of equal size in a dense call",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.a.values = placed(Format::bf16, {4, 64, 512});
+                 p.b.values = placed(Format::bf16, {4, 256, 512});
+             },
+         .messages = {"a.values: [4, 64, 512] given, [64, k] expected for dense nt; groups of equal size are batched "
+                      "(batched_gemm of Python)",
+                      "b.values: [4, 256, 512] given, [256, k] expected for dense nt; groups of equal size are batched "
+                      "(batched_gemm of Python)"}},
+        {.mistake = "experts in a dense call",
+         .spec = {.recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.b.values = placed(Format::bf16, {4, 256, 512});
+             },
+         .messages = {"b.values: [4, 256, 512] given, [256, 512] expected for dense nt; rows of several groups are "
+                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)"}},
+        {.mistake = "rows of groups in a batched call",
+         .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
+         .make =
+             [](Problem& p) {
+                 p.a.values = placed(Format::bf16, {64, 512});
+             },
+         .messages = {"a.values: [64, 512] given, [4, 64, 512] expected for batched nt; rows of several groups are "
+                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)"}},
+        {.mistake = "a and b of groups swapped",
+         .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
+         .make = [](Problem& p) { std::swap(p.a, p.b); },
+         .messages = {"a.values: [4, 256, 512] given, [64, k] expected for m_grouped_offsets nt; a and b are perhaps "
+                      "swapped: a has the rows of all groups, b a matrix for each group",
+                      "b.values: [64, 512] given, [g, 256, k] expected for m_grouped_offsets nt; a and b are perhaps "
+                      "swapped: a has the rows of all groups, b a matrix for each group"}},
     };
 }
 
@@ -187,7 +228,9 @@ std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): 
 
 std::vector<Malformed> malformed_shapes() {
     std::vector<Malformed> all = missing();
-    for (auto& rows : {ranks_and_signs(), disagreements()}) all.insert(all.end(), rows.begin(), rows.end());
+    for (auto& rows : {ranks_and_signs(), operands_of_other_groupings(), disagreements()}) {
+        all.insert(all.end(), rows.begin(), rows.end());
+    }
     return all;
 }
 
