@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -16,16 +17,20 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     if (matrix.scheme == "unquantised" || !c.job.wanted(matrix.name)) return "not chosen";
     const OperandRecipe recipe = c.recipe_for(matrix);
     const bool fp4 = recipe.values == Format::e2m1;
-    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed: --to mxfp4 makes it such";
+    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed; --to mxfp4 makes it such";
     if (fp4 && matrix.k % 2 != 0) return "k is odd";
     return "";
 }
 
-/// Why no matrix is converted: what is wrong with the first that is chosen.
+/// Why no matrix is converted: how many are chosen, and what is wrong with the first.
 std::string why_none(const Conversion& c) {
-    for (const StoredMatrix& matrix : c.found.matrices) {
-        if (matrix.scheme == "unquantised" || !c.job.wanted(matrix.name)) continue;
-        return "of " + matrix.name + ", the first of those chosen (" + matrix.scheme + "), " + obstacle(c, matrix);
+    const auto is_chosen = [&](const StoredMatrix& m) { return m.scheme != "unquantised" && c.job.wanted(m.name); };
+    const std::vector<StoredMatrix>& all = c.found.matrices;
+    const auto first = std::find_if(all.begin(), all.end(), is_chosen);
+    if (first != all.end()) {
+        const auto chosen = std::count_if(all.begin(), all.end(), is_chosen);
+        return fmt::format("{} chosen, the first is {} ({}): {}", chosen, first->name, name(first->recipe),
+                           obstacle(c, *first));
     }
     return "none is quantised in a way that `tilewright inspect` knows, and chosen by --include and --exclude; "
            "`tilewright quantize` takes bf16, f16 and f32";

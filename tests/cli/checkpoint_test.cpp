@@ -44,7 +44,10 @@ TEST(ProgramCheckpoint, SaysWhatItNeeds) {
     ASSERT_EQ(run_program({"quantize", model, fp8, "--recipe", "128x128"}).exit_code, 0);
     const Outcome not_fp4 = run_program({"convert", fp8, folder.file("out"), "--pack", "fp8"});
     EXPECT_EQ(not_fp4.exit_code, 1);
-    EXPECT_TRUE(contains(not_fp4.err, "only mxfp4 and nvfp4 are packed: --to mxfp4 makes it such")) << not_fp4.err;
+    EXPECT_TRUE(contains(not_fp4.err,
+                         "no matrix to convert: 1 chosen, the first is w (128x128): only mxfp4 and nvfp4 "
+                         "are packed; --to mxfp4 makes it such"))
+        << not_fp4.err;
     EXPECT_EQ(run_program({"convert", model, folder.file("out"), "--to", "128x128", "--pack", "fp8"}).exit_code, 2);
     EXPECT_EQ(run_program({"inspect", folder.file("missing")}).exit_code, 1);
 }
