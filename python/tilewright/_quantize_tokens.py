@@ -41,7 +41,9 @@ def quantize_tokens(
             first, then up, or `interleaved`.
         ends: int32 or int64 [groups], an array or a list: the token at which each group ends. On a GPU an
             array there; they are read there, never on the host. What they say is not checked: an end before the one
-            before it, or beyond tokens, counts as that one, or as tokens.
+            before it counts as that one, one beyond tokens as tokens. Tokens behind the last end are of no group:
+            what rows has for them is not written and may be anything, as are columns behind the last group; products
+            with the same ends do not read it. `validate` of such a product says what is wrong with ends on the host.
         rows: recipe of h as [tokens, features]: tensor, row, 1x128, 128x128 (without ends), or with formats written out:
             e5m2.1x128.ue8m0. None: not written.
         columns: the same of its transpose [features, columns], in which each group begins at a multiple of 128 and zeros

@@ -52,6 +52,21 @@ def test_ends_in_a_list():
         tw.quantize_tokens(x, [5, 8.5], rows="row")
 
 
+@pytest.mark.parametrize(
+    ("ends", "meant"), [([5, 140, 999], [5, 140, 300]), ([140, 5, 300], [140, 140, 300]), ([-7, 140, 300], [0, 140, 300])]
+)
+def test_ends_are_clamped_and_not_checked(ends, meant):
+    x = values(300, 40)
+    for given, expected in zip(
+        tw.quantize_tokens(x, ends, rows="row", columns="row"),
+        tw.quantize_tokens(x, meant, rows="row", columns="row"),
+        strict=True,
+    ):
+        written = 512 if given.shape[0] == 40 else 40  # columns behind the last group are not
+        codes = [np.asarray(q.values).view(np.uint8)[:, :written] for q in (given, expected)]
+        assert np.array_equal(*codes) and np.array_equal(given.scales, expected.scales)
+
+
 def test_swiglu_and_its_gradient():
     x, gradient = values(6, 64), values(6, 32, 1)
     gate, up = x[:, :32].astype(np.float64), x[:, 32:].astype(np.float64)
