@@ -146,7 +146,7 @@ TILEWRIGHT_DEVICE void store_windows(const PackArguments& a, const PackWindows& 
 }
 
 /// The scales of a row of MXFP4, and its windows, by the four lanes that have its blocks. `judged`: the second word of
-/// its PackedRow. Few rows have windows, and this is executed for every 32 codes: what rows without any need comes
+/// its PackedRow. Few rows have windows, and this is executed for every 32 codes: what rows without any need is done
 /// first, a byte from each lane.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void store_mxfp4_scales(const PackArguments& a, const PackRun& run, int k_block, u32 judged,
