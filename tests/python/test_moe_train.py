@@ -1,5 +1,7 @@
-"""examples/moe_train on the CPU: dW of each recipe against bfloat16 at fixed steps, losses that fall, and faults that are seen."""
+"""examples/moe_train on the CPU: dW of each recipe against bfloat16 at fixed steps, losses that fall, faults that are seen, and
+the lines that benchmarks/training_runs.py records."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -65,6 +67,34 @@ def test_the_command_runs_and_refuses(tmp_path):
     words = ["--steps", "2", "--batch", "1", "--recipes", "row", "--json", tmp_path / "runs.jsonl"]
     done = subprocess.run([*command, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
+    lines = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert [line["recipe"] for line in lines] == ["bf16", "row"]
+    for line in lines:
+        assert [line[key] for key in ("seed", "fault", "steps", "batch", "large", "device")] == [0, "none", 2, 1, False, "CPU"]
+        assert line["command"].startswith("examples/moe_train/train.py --steps 2 --batch 1 --recipes row --json ")
+        assert {"commit", "date", "started", "seconds", "torch"} <= set(line)
+        assert line["held_out"] == pytest.approx(line["losses"][-1][1], abs=1e-5) and min(line["sqnr"].values()) > 27
     refused = subprocess.run([*command, "--recipes", "mxfp4"], capture_output=True, text=True)
     assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128, fold expected" in refused.stderr
+
+
+def test_all_runs_are_recorded_and_judged(tmp_path):
+    """What `make cpu-training` does, for few steps; lines that were there are left and not judged."""
+    record = tmp_path / "folder/moe_train.jsonl"
+    record.parent.mkdir()
+    record.write_text("{}\n")
+    command = [sys.executable, "-W", "ignore", FOLDER.parents[1] / "benchmarks/training_runs.py"]
+    done = subprocess.run([*command, "--steps", "2", "--at-once", "2", "--json", record], capture_output=True, text=True)
+    first, *lines = map(json.loads, record.read_text().splitlines())
+    assert not first and len(lines) == done.stdout.count(" of 11, ") == 11, done.stdout + done.stderr
+    assert sorted(line["seed"] for line in lines if line["recipe"] == "bf16") == [0, 1, 2, 3]
+    assert {line["recipe"] for line in lines} == {"bf16", *train.RECIPES, "row/e5m2"}
+    assert {line["fault"] for line in lines} == set(observe.FAULTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_run_that_fails_is_named(tmp_path):
+    command = [sys.executable, "-W", "ignore", FOLDER.parents[1] / "benchmarks/training_runs.py"]
+    done = subprocess.run([*command, "--device", "nowhere", "--json", tmp_path / "runs.jsonl"], capture_output=True, text=True)
+    assert done.returncode == 1 and not (tmp_path / "runs.jsonl").exists()
+    assert "FAILED: --device nowhere --large --steps" in done.stdout and "--recipes 1x128 --seeds 0" in done.stdout
