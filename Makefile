@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-skew gpu-timeline gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -145,6 +145,14 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and FP4 weights 
 	  $(program) bench --backend hopper --op m_grouped_offsets --sa-layout k --groups $$s $(packed) || exit; \
 	  $(program) bench --backend hopper --op m_grouped_offsets --groups $$s $(packed-bf16) || exit; \
 	done
+
+training-record := --json benchmarks/results/moe_train.jsonl
+
+cpu-training: python-package  ## docs/torch.md's runs of examples/moe_train: seeds of bf16, each recipe, planted faults; PYTHON: one that has torch and the package
+	$${PYTHON:-$(python)} benchmarks/training_runs.py $(training-record)
+
+gpu-training:  ## the same on a Hopper GPU, with the large model, all runs at once; PYTHON: as cpu-training
+	$${PYTHON:-$(python)} benchmarks/training_runs.py --device cuda $(training-record)
 
 skew := --recipe tensor,1d2d --json benchmarks/results/h200_skew.jsonl
 
