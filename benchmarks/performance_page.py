@@ -1,8 +1,8 @@
-"""Writes the numbers of docs/performance.md: what is between `<!-- NAME -->` and `<!-- end -->` there comes from the
-records of benchmarks/results.
+"""Writes the numbers of docs/performance.md and docs/torch.md: what is between `<!-- NAME -->` and `<!-- end -->` there comes
+from the records of benchmarks/results.
 
-python benchmarks/performance_page.py            # writes the page anew
-python benchmarks/performance_page.py --check    # exit code 1 if the page says something else
+python benchmarks/performance_page.py            # writes the pages anew
+python benchmarks/performance_page.py --check    # exit code 1 if a page says something else
 
 Needs build/release/src/cli/tilewright. tests/lint/test_performance_page.py runs the check.
 """
@@ -16,12 +16,15 @@ import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import peers_table
+import training_table
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs/performance.md"
+TORCH_PAGE = ROOT / "docs/torch.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
 Row = dict[str, Any]
 
@@ -31,13 +34,16 @@ WHOLE_TENSORS = {"unpromoted": "--suite peers --recipe tensor,row --unpromoted",
 FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-235b", "llama-70b")]
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
-MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed"}
+MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
+           "moe_train": "cpu-training"}
 
 
 def record(name: str) -> list[Row]:
     path = ROOT / f"benchmarks/results/{name}.jsonl"
     if not path.exists():
-        raise SystemExit(f"benchmarks/results/{name}.jsonl is not there; `make {MADE_BY.get(name, 'gpu-bench')}` writes it, on an idle machine with an H200")
+        made_by = MADE_BY.get(name, "gpu-bench")
+        where = ", on an idle machine with an H200" if made_by.startswith("gpu") else ""
+        raise SystemExit(f"benchmarks/results/{name}.jsonl is not there; `make {made_by}` writes it{where}")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -244,13 +250,15 @@ def packed() -> str:
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
           "skew": skew, "continuous load": continuous, "few rows": few_rows, "gradients": gradients, "packed": packed,
           "host time": host_time}
+TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
+PAGES = {PAGE: TABLES, TORCH_PAGE: TORCH_TABLES}
 
 
-def written(page: str) -> str:
-    for name, contents in TABLES.items():
+def written(page: str, tables: dict[str, Callable[[], str]] = TABLES, name_of_page: str = PAGE.name) -> str:
+    for name, contents in tables.items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.S)
         if len(place.findall(page)) != 1:
-            raise SystemExit(f"{PAGE.name}: `<!-- {name} -->` to `<!-- end -->` is there {len(place.findall(page))} times, not once")
+            raise SystemExit(f"{name_of_page}: `<!-- {name} -->` to `<!-- end -->` is there {len(place.findall(page))} times, not once")
         text = contents()
         page = place.sub(lambda match, text=text: match[1] + text + match[2], page)
     return page
@@ -260,12 +268,13 @@ def main(words: list[str]) -> int:
     if words not in ([], ["--check"]):
         print(__doc__)
         return 0 if words in (["-h"], ["--help"]) else 2
-    page = PAGE.read_text()
-    new = written(page)
-    if words and new != page:
-        print(f"{PAGE.name} is not what the records say; run python benchmarks/performance_page.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(new)
+    for path, tables in PAGES.items():
+        page = path.read_text()
+        new = written(page, tables, path.name)
+        if words and new != page:
+            print(f"{path.name} is not what the records say; run python benchmarks/performance_page.py", file=sys.stderr)
+            return 1
+        path.write_text(new)
     return 0
 
 

@@ -1,4 +1,5 @@
-"""docs/performance.md and the README say what benchmarks/results says: all tables of the page, the README's classes and plot."""
+"""docs/performance.md, docs/torch.md and the README say what benchmarks/results says: all tables of the pages, the README's classes
+and plot."""
 
 import importlib.util
 import json
@@ -21,20 +22,20 @@ def loaded(path):
     return module
 
 
-def test_the_page_is_what_the_records_say():
+def test_the_pages_are_what_the_records_say():
     done = subprocess.run([sys.executable, TOOL, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_another_number_on_the_page_is_found():
     tool = loaded(TOOL)
-    page = tool.PAGE.read_text()
-    for name in tool.TABLES:
+    for path, name in [(path, name) for path, tables in tool.PAGES.items() for name in tables]:
+        page = path.read_text()
         first = page.index(f"<!-- {name} -->\n")
         digit = re.compile(r"\d").search(page, first + len(name) + 10)
         assert digit.start() < page.index("<!-- end -->", first)
         other = page[: digit.start()] + str((int(digit[0]) + 1) % 10) + page[digit.end() :]
-        assert tool.written(other) == page != other, name
+        assert tool.written(other, tool.PAGES[path], path.name) == page != other, name
 
 
 def test_a_table_that_the_page_lacks_is_named():
@@ -50,8 +51,10 @@ def test_a_record_that_is_missing_is_named_with_the_command_that_writes_it(tmp_p
     tool = loaded(TOOL)
     tool.ROOT = tmp_path
     for name, target in (("host_time", "gpu-host"), ("skew", "gpu-skew"), ("gradients", "gpu-gradients"), ("dense", "gpu-bench")):
-        with pytest.raises(SystemExit, match=rf"benchmarks/results/h200\w*\.jsonl is not there; `make {target}` writes it"):
+        with pytest.raises(SystemExit, match=rf"benchmarks/results/h200\w*\.jsonl is not there; `make {target}` writes it, on an idle"):
             getattr(tool, name)()
+    with pytest.raises(SystemExit, match=r"benchmarks/results/moe_train\.jsonl is not there; `make cpu-training` writes it$"):
+        tool.TORCH_TABLES["training"]()
 
 
 def test_rates_of_hot_groups_are_over_the_even_split():
@@ -76,6 +79,41 @@ def test_times_of_the_host_are_medians_and_extremes():
     assert "| C++ | 3.5 (3.4 to 3.8) | 3 | 4.7 |  |" in text
     assert "| Python | 5.8 |  | 6.9 | 7 |" in text
     assert text.endswith("(targets 50 and 1,000): 2 and 900 from C++; 3 and 800 from Python.")
+
+
+def training_run(recipe, held_out, noise=30.0, **other):
+    return {"recipe": recipe, "seed": 0, "fault": "none", "held_out": held_out, "sqnr": {"0": noise + 1, "20": noise}, "device": "CPU",
+            "large": False, "steps": 400, "started": "2026-01-02T03:04:05Z", **ORIGIN, **other}
+
+
+def test_losses_of_training_are_in_deviations_of_the_seeds_of_bf16():
+    tool = loaded(TOOL)
+    rows = [training_run("bf16", loss, seed=seed) for seed, loss in enumerate((1.62, 1.64, 1.66, 1.64))]
+    rows += [training_run("row", 1.7, 12.0, fault="flushed"), training_run("row/e5m2", 1.65, 24.0), training_run("row", 1.62, 28.04),
+             training_run("fold", 1.68), training_run("row", 1.64, fault="neighbouring-scales"), training_run("tensor", 1.64, 24.0)]
+    text = tool.training_table.text(rows, tool.table)
+    assert text.startswith("CPU, 400 steps of the small model, commit 0123456, 2026-01-02:\n\n| ")
+    assert text.splitlines()[4:] == [
+        "| bf16, 4 seeds | mean 1.6400, standard deviation 0.0163 |  |  |  |  |",
+        "| bf16, seed 0 | 1.6200 | -1.2 |  |  |  |",
+        "| `row` | 1.6200 | -1.2 | 28.0 | 25 | no worse |",
+        "| `tensor` | 1.6400 | +0.0 | 24.0 | 25 | worse: dW |",
+        "| `fold` | 1.6800 | +2.4 | 30.0 | 25 | worse: loss |",
+        "| `row/e5m2` | 1.6500 | +0.6 | 24.0 | 22 | no worse |",
+        "| `row`, fault `flushed` | 1.7000 | +3.7 | 12.0 | 25 | seen: dW and loss |",
+        "| `row`, fault `neighbouring-scales` | 1.6400 | +0.0 | 30.0 | 25 | not seen |"]
+
+
+def test_training_has_a_table_for_each_device_of_its_newest_run():
+    tool = loaded(TOOL)
+    seeds = [training_run("bf16", 1.0 + seed, seed=seed) for seed in range(2)]
+    on_gpu = [row | {"device": "NVIDIA H200", "large": True, "steps": 100} for row in seeds]
+    later = [row | {"commit": "9876543210", "started": "2026-01-03T00:00:00Z"} for row in [*seeds, training_run("bf16", 5.0, seed=1)]]
+    text = tool.training_table.text([*on_gpu, *seeds, *later], tool.table)
+    assert [line for line in text.splitlines() if not line.startswith("|") and line] == [
+        "CPU, 400 steps of the small model, commit 9876543, 2026-01-02:", "NVIDIA H200, 100 steps of the large model, commit 0123456, 2026-01-02:"]
+    assert "bf16, 2 seeds | mean 3.0000" in text and "bf16, 2 seeds | mean 1.5000" in text
+    assert "H200" not in tool.training_table.text(seeds, tool.table)
 
 
 @pytest.fixture(name="classes", scope="module")
