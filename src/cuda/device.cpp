@@ -107,13 +107,15 @@ KernelHandle Device::load(const KernelSource& source, int shared_bytes) {
 KernelHandle Device::load(const hopper::Tile& tile) {
     const KernelHandle kernel =
         load({.text = launch::kernel_source, .expression = launch::kernel_expression(tile)}, shared_bytes(tile));
-    if (blocks_per_sm(tile) > 1) {
-        const RelaxedCapture relaxed(driver_);
-        const ContextScope scope(driver_, handle_, context_);
-        driver_.require(driver_.call.kernel_set_attribute(attribute_shared_carveout, 100, kernel, handle_),
-                        "cuKernelSetAttribute", index_);
-    }
+    if (blocks_per_sm(tile) > 1) share_most(kernel);
     return kernel;
+}
+
+void Device::share_most(KernelHandle kernel) {
+    const RelaxedCapture relaxed(driver_);
+    const ContextScope scope(driver_, handle_, context_);
+    driver_.require(driver_.call.kernel_set_attribute(attribute_shared_carveout, 100, kernel, handle_),
+                    "cuKernelSetAttribute", index_);
 }
 
 KernelHandle Device::kernel(const launch::QuantizeKernel& wanted) {
@@ -131,7 +133,9 @@ KernelHandle Device::kernel(const launch::PackKernel& wanted) {
         if (known == wanted) return kernel;
     }
     const KernelSource source{.text = launch::pack_source, .expression = launch::kernel_expression(wanted)};
-    return packers_.emplace_back(wanted, load(source, launch::shared_bytes(wanted))).second;
+    const KernelHandle kernel = load(source, launch::most_shared_bytes(wanted));
+    if (launch::most_shared_bytes(wanted) > 0) share_most(kernel);
+    return packers_.emplace_back(wanted, kernel).second;
 }
 
 KernelHandle Device::kernel(const hopper::Tile& tile) {
@@ -233,7 +237,7 @@ void Device::launch(const launch::PackLaunch& launch, const InStream& order) {
 
 void Device::launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order) {
     hopper::PackArguments arguments = launch.arguments;
-    this->launch(kernel, launch.blocks, launch::shared_bytes(launch.kernel), &arguments, order);
+    this->launch(kernel, launch.blocks, launch.shared_bytes, &arguments, order);
 }
 
 void Device::check_report() {

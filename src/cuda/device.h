@@ -77,6 +77,8 @@ private:
     [[noreturn]] void throw_report();
     KernelHandle load(const hopper::Tile& tile);
     KernelHandle load(const KernelSource& source, int shared_bytes);
+    /// Blocks of the kernel find all of an SM's shared memory, so that as many as possible share one.
+    void share_most(KernelHandle kernel);
     KernelHandle kernel(const launch::QuantizeKernel& wanted);
     KernelHandle kernel(const launch::PackKernel& wanted);
     void launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order);

@@ -33,6 +33,11 @@ private:
     DeviceAddress address_ = 0;
 };
 
+std::size_t rows_of(const Operand& weights) {
+    const Dims& shape = weights.values.shape;
+    return static_cast<std::size_t>(shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1));
+}
+
 class Packing {
 public:
     Packing(const Operand& weights, PackedFor activations, void* stream)
@@ -41,34 +46,36 @@ public:
           index_(weights.values.device.index),
           device_(runtime().device(index_)),
           context_(device_.context()),
-          order_{static_cast<StreamHandle>(stream), false} {}
+          order_{static_cast<StreamHandle>(stream), false},
+          judgements_(index_, rows_of(weights)) {}
 
-    /// Judges each row; writes the packed weights' rows where `out` is not null.
-    launch::PackedPlan judge(void* out) const {
-        const Dims& shape = weights_.values.shape;
-        const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
-        std::vector<std::uint8_t> judgements(static_cast<std::size_t>(rows));
-        const Scratch scratch(index_, judgements.size());
-        launch(launch::lower_judging(weights_, activations_, scratch.data(), out));
+    /// Judges each row; where `out` is not null, writes rows and tiles.
+    void write_tiles(const formats::PackedSections& sections, void* out) const {
+        for (const launch::PackLaunch& each :
+             launch::lower_tiles(weights_, activations_, sections, judgements_.data(), out)) {
+            launch(each);
+        }
+    }
+
+    /// What follows from the judgements.
+    launch::PackedPlan plan() const {
+        std::vector<std::uint8_t> judgements(rows_of(weights_));
         wait();
         if (!judgements.empty()) {
-            driver().require(driver().call.copy_to_host(judgements.data(), scratch.address(), judgements.size()),
+            driver().require(driver().call.copy_to_host(judgements.data(), judgements_.address(), judgements.size()),
                              "cuMemcpyDtoH", index_);
         }
         return launch::packed_plan(weights_, activations_, judgements);
     }
 
-    /// The tiles and what is left, after `judge` has written the rows.
-    void write(const launch::PackedPlan& plan, void* out) const {
+    void write_rest(const launch::PackedPlan& plan, void* out) const {
         const std::size_t bytes = plan.kept_rows.size() * sizeof(std::int64_t);
         const Scratch kept(index_, bytes);
         if (bytes > 0) {
             driver().require(driver().call.copy_to_device(kept.address(), plan.kept_rows.data(), bytes), "cuMemcpyHtoD",
                              index_);
         }
-        const auto* const rows = static_cast<const std::int64_t*>(kept.data());
-        for (const launch::PackLaunch& each : launch::lower_packing(weights_, activations_, plan, rows, out))
-            launch(each);
+        launch(launch::lower_rest(weights_, activations_, plan, static_cast<const std::int64_t*>(kept.data()), out));
         wait();
     }
 
@@ -88,6 +95,7 @@ private:
     Device& device_;
     ContextScope context_;
     InStream order_;
+    Scratch judgements_;
 };
 
 }  // namespace
@@ -95,7 +103,8 @@ private:
 std::int64_t packed_bytes(const Operand& weights, PackedFor activations) {
     const Packing packing(weights, activations, nullptr);
     packing.wait_for_device();
-    return packing.judge(nullptr).bytes;
+    packing.write_tiles(formats::PackedSource(weights).sections(), nullptr);
+    return packing.plan().bytes;
 }
 
 PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes, void* stream) {
@@ -106,13 +115,15 @@ PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* 
                       .advice = {}}});
     }
     const Packing packing(weights, activations, stream);
-    // Where rows are follows from the shapes. Memory that is too short for them gets nothing, and what is wrong is said
-    // with the length that is right.
-    const bool has_rows = out != nullptr && bytes >= formats::PackedSource(weights).sections().tiles_at();
-    const launch::PackedPlan plan = packing.judge(has_rows ? out : nullptr);
-    formats::check_packed_bytes(out, bytes, plan.bytes);
-    packing.write(plan, out);
+    // Most weights have no row with windows: their tiles are written before the host knows. Memory that is too short
+    // for them gets nothing, and what is wrong is said with the length that is right.
     const formats::PackedSource source(weights);
+    const bool has_room = out != nullptr && bytes >= source.sections().kept_at();
+    packing.write_tiles(source.sections(), has_room ? out : nullptr);
+    const launch::PackedPlan plan = packing.plan();
+    formats::check_packed_bytes(out, bytes, plan.bytes);
+    if (plan.sections.windows != 0) packing.write_tiles(plan.sections, out);
+    packing.write_rest(plan, out);
     const formats::PackedHeader header =
         formats::header_of(plan.sections, source.recipe(), activations, source.grouped(), plan.bytes);
     return packed_weights(&header, out, bytes, weights.values.device);

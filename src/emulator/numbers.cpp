@@ -60,6 +60,7 @@ u32 smaller_halves(u32 a, u32 b) {
     constexpr u32 low = 0xFFFF;
     return std::min(a & low, b & low) | std::min(a & ~low, b & ~low);
 }
+u32 choose_bits(u32 mask, u32 a, u32 b) { return (a & mask) | (b & ~mask); }
 float from_lane(float value, int lane) { return std::bit_cast<float>(from_lane(std::bit_cast<int>(value), lane)); }
 
 u32 pack_e4m3(float low, float high) { return pack(formats::e4m3_fields, low, high); }
@@ -77,6 +78,7 @@ void raise_global(u32* to, u32 value) {
     if (*to < value) *to = value;
 }
 
+void store_shared(u8& to, u8 value) { write(to, value); }
 void store_shared(Quad& to, Quad value) { write(to, value); }
 IntQuad load_shared(const IntQuad& from) {
     static_cast<void>(shared_offset(*me().block, &from, sizeof from));

@@ -17,14 +17,15 @@ using hopper::PackSpec;
 
 // As hopper/quantize/pack_rows.h has them for the GPU.
 constexpr std::uint8_t judged_kept = 128;
-constexpr std::int64_t rows_of_block = hopper::quantize_warps;  // a warp has one
+constexpr int k_of_vector = 32;
 
 PackSpec spec_of(const Operand& weights, const PackArguments& arguments, PackedFor activations) {
     const bool mxfp4 = weights.granularity == Granularity::block_1x32;
     const auto is_aligned = [](std::int64_t bytes) { return bytes % vector_bytes == 0; };
     return {.mxfp4 = mxfp4,
             .for_fp8 = mxfp4 && activations == PackedFor::fp8,
-            .vectors = is_aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(arguments.codes))) &&
+            .vectors = arguments.k % k_of_vector == 0 &&
+                       is_aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(arguments.codes))) &&
                        is_aligned(arguments.code_group_stride) && is_aligned(arguments.code_row_stride)};
 }
 
@@ -42,7 +43,10 @@ PackArguments arguments_of(const Operand& weights, const PackedSections& section
                             .groups = static_cast<int>(sections.groups),
                             .n = static_cast<int>(sections.n),
                             .k = static_cast<int>(sections.k),
-                            .rows_at = sections.rows_at()};
+                            .rows_at = sections.rows_at(),
+                            .tiles_at = sections.tiles_at(),
+                            .tile_bytes = sections.tile_bytes(),
+                            .windows = static_cast<int>(sections.windows)};
     if (sections.tensor_scales != 0) {
         arguments.tensor_scales = static_cast<const float*>(weights.tensor_scale.data);
         arguments.tensor_scale_stride = sections.tensor_scales > 1 ? weights.tensor_scale.strides[0] : 0;
@@ -57,14 +61,23 @@ std::string unserved_by_packing(const Operand& weights) {
     return can_be_counted(PackedSource(weights).sections()) ? "" : countable_words;
 }
 
-PackLaunch lower_judging(const Operand& weights, PackedFor activations, void* judgements, void* out) {
-    const PackedSections sections = PackedSource(weights).sections();
-    PackLaunch launch{.arguments = arguments_of(weights, sections)};
-    launch.kernel = {PackStep::judge_rows, spec_of(weights, launch.arguments, activations)};
-    launch.arguments.judgements = static_cast<std::uint8_t*>(judgements);
-    launch.arguments.out = static_cast<std::uint8_t*>(out);
-    launch.blocks = static_cast<int>(ceil_div(sections.groups * sections.row_tiles() * packed_rows, rows_of_block));
-    return launch;
+std::vector<PackLaunch> lower_tiles(const Operand& weights, PackedFor activations, const PackedSections& sections,
+                                    void* judgements, void* out) {
+    PackLaunch tiles{.arguments = arguments_of(weights, sections)};
+    PackArguments& arguments = tiles.arguments;
+    tiles.kernel = {PackStep::pack_tiles, spec_of(weights, arguments, activations)};
+    const bool mxfp4 = tiles.kernel.spec.mxfp4;
+    arguments.part = hopper::pack_part(static_cast<int>(sections.k_blocks()), mxfp4);
+    arguments.judgements = static_cast<std::uint8_t*>(judgements);
+    arguments.out = static_cast<std::uint8_t*>(out);
+    const std::int64_t row_tiles = sections.groups * sections.row_tiles();
+    tiles.blocks = static_cast<int>(row_tiles * (packed_rows / hopper::pack_strip_rows));
+    tiles.shared_bytes = hopper::pack_shared_bytes(arguments.part, mxfp4);
+    if (sections.windows == 0 || out == nullptr) return {tiles};
+    PackLaunch heads{.kernel = {PackStep::pack_heads, tiles.kernel.spec},
+                     .arguments = arguments,
+                     .blocks = static_cast<int>(row_tiles)};
+    return {tiles, heads};
 }
 
 PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements) {
@@ -82,32 +95,23 @@ PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<
     return plan;
 }
 
-std::vector<PackLaunch> lower_packing(const Operand& weights, PackedFor activations, const PackedPlan& plan,
-                                      const std::int64_t* kept_rows, void* out) {
-    const PackedSections& sections = plan.sections;
-    PackLaunch tiles{.arguments = arguments_of(weights, sections)};
-    PackArguments& arguments = tiles.arguments;
+PackLaunch lower_rest(const Operand& weights, PackedFor activations, const PackedPlan& plan,
+                      const std::int64_t* kept_rows, void* out) {
+    PackLaunch rest{.arguments = arguments_of(weights, plan.sections)};
+    PackArguments& arguments = rest.arguments;
     arguments.out = static_cast<std::uint8_t*>(out);
-    arguments.tiles_at = sections.tiles_at();
-    arguments.tile_bytes = sections.tile_bytes();
-    arguments.windows = static_cast<int>(sections.windows);
-    arguments.kept_at = sections.kept_at();
-    arguments.kept_row_bytes = sections.kept_row_bytes();
+    arguments.kept_at = plan.sections.kept_at();
+    arguments.kept_row_bytes = plan.sections.kept_row_bytes();
     arguments.bytes = plan.bytes;
     arguments.kept_rows = reinterpret_cast<const hopper::i64*>(kept_rows);
     arguments.kept = static_cast<int>(plan.kept_rows.size());
-    const PackedHeader header =
-        header_of(sections, PackedSource(weights).recipe(), activations, PackedSource(weights).grouped(), plan.bytes);
+    const PackedSource source(weights);
+    const PackedHeader header = header_of(plan.sections, source.recipe(), activations, source.grouped(), plan.bytes);
     static_assert(sizeof header <= sizeof arguments.header);
     std::memcpy(arguments.header, &header, sizeof header);
-    tiles.kernel = {PackStep::pack_tiles, spec_of(weights, arguments, activations)};
-    tiles.blocks = static_cast<int>(sections.groups * sections.row_tiles() *
-                                    ceil_div<std::int64_t>(sections.k_blocks(), hopper::pack_run_tiles));
-    PackLaunch rest = tiles;
-    rest.kernel.step = PackStep::pack_rest;
+    rest.kernel = {PackStep::pack_rest, spec_of(weights, arguments, activations)};
     rest.blocks = 1 + arguments.kept;
-    if (tiles.blocks == 0) return {rest};
-    return {tiles, rest};
+    return rest;
 }
 
 }  // namespace tilewright::launch

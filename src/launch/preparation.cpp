@@ -86,17 +86,13 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
     return launch;
 }
 
-/// Rows, then tiles with room for the most windows: the host need not know how many there are.
+/// Rows, and tiles with room for the most windows: the host need not know how many there are.
 void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
-    void* const out = bytes + packing.at;
-    const PackedPlan plan{.sections = formats::packed_sections(packing.packed), .bytes = packing.packed.bytes};
-    const PackedFor activations = packing.packed.activations;
-    if (packing.weights.granularity == Granularity::block_1x32) {  // of NVFP4 nothing follows from the rows
-        launches.emplace_back(lower_judging(packing.weights, activations, bytes + packing.judgements_at, out));
-    }
-    for (const PackLaunch& each : lower_packing(packing.weights, activations, plan, nullptr, out)) {
-        if (each.kernel.step == PackStep::pack_tiles) launches.emplace_back(each);
+    const formats::PackedSections sections = formats::packed_sections(packing.packed);
+    for (const PackLaunch& each : lower_tiles(packing.weights, packing.packed.activations, sections,
+                                              bytes + packing.judgements_at, bytes + packing.at)) {
+        launches.emplace_back(each);
     }
 }
 

@@ -89,17 +89,17 @@ int shared_bytes(const QuantizeKernel& kernel) {
 }
 
 std::vector<PackKernel> shipped_packers() {
-    return {{PackStep::judge_rows, {}}, {PackStep::pack_tiles, {}}, {PackStep::pack_rest, {}}};
+    return {{PackStep::pack_tiles, {}}, {PackStep::pack_heads, {}}, {PackStep::pack_rest, {}}};
 }
 
 std::string kernel_expression(const PackKernel& kernel) {
-    constexpr const char* functions[] = {"judge_rows", "pack_tiles", "pack_rest"};
+    constexpr const char* functions[] = {"pack_tiles", "pack_heads", "pack_rest"};
     const std::string room = "tilewright::hopper::";
     Initializers all;
     visit_fields(kernel.spec, all);
     return room + functions[static_cast<std::size_t>(kernel.step)] + "<" + room + "PackSpec{" + all.text() + "}>";
 }
 
-int shared_bytes(const PackKernel& kernel) { return kernel.step == PackStep::pack_tiles ? pack_shared_bytes : 0; }
+int most_shared_bytes(const PackKernel& kernel) { return kernel.step == PackStep::pack_tiles ? most_pack_shared : 0; }
 
 }  // namespace tilewright::launch

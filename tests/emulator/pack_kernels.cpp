@@ -1,7 +1,7 @@
 #include "emulator/pack_kernels.h"
 
 #include "emulator/emulator.h"
-#include "hopper/quantize/pack_tiles.h"
+#include "hopper/quantize/pack_rest.h"
 
 #include "emulator/primitives.h"
 
@@ -19,11 +19,11 @@ using Kernels = std::map<std::string, void (*)(const PackLaunch&)>;
 
 template <PackSpec spec>
 void add(Kernels& kernels) {
-    kernels[kernel_expression(PackKernel{PackStep::judge_rows, spec})] = [](const PackLaunch& launch) {
-        hopper::judge_rows<spec>(launch.arguments);
-    };
     kernels[kernel_expression(PackKernel{PackStep::pack_tiles, spec})] = [](const PackLaunch& launch) {
         hopper::pack_tiles<spec>(launch.arguments);
+    };
+    kernels[kernel_expression(PackKernel{PackStep::pack_heads, spec})] = [](const PackLaunch& launch) {
+        hopper::pack_heads<spec>(launch.arguments);
     };
     kernels[kernel_expression(PackKernel{PackStep::pack_rest, spec})] = [](const PackLaunch& launch) {
         hopper::pack_rest<spec>(launch.arguments);
@@ -50,7 +50,7 @@ void run_on_emulator(const PackLaunch& launch) {
     if (launch.blocks == 0) return;
     emulator::launch({.blocks = launch.blocks,
                       .threads = hopper::quantize_threads,
-                      .shared_bytes = shared_bytes(launch.kernel),
+                      .shared_bytes = launch.shared_bytes,
                       .seed = 5,
                       .registers = 128},
                      [&] { kernels().at(kernel_expression(launch.kernel))(launch); });

@@ -11,8 +11,8 @@
 #include "emulator/pack_kernels.h"
 #include "emulator/primitives.h"
 #include "formats/fp4_weights.h"
+#include "formats/packed_source.h"
 #include "hopper/quantize/pack_rows.h"
-#include "hopper/quantize/pack_tiles.h"
 #include "launch/pack.h"
 
 namespace tilewright::tests {
@@ -27,7 +27,9 @@ static_assert(hopper::pack_range_bf16 == formats::bf16_exponent_range);
 static_assert(hopper::pack_top_exponent == formats::fp8_top_exponent);
 static_assert(hopper::pack_wide == formats::PackedRow::wide && hopper::pack_kept == formats::PackedRow::kept);
 static_assert(hopper::ue8m0_bias == formats::ue8m0_bias && hopper::ue8m0_nan == formats::ue8m0_nan);
-static_assert(hopper::pack_tile_words * 4 == formats::packed_code_bytes);
+static_assert(hopper::pack_code_bytes == formats::packed_code_bytes);
+static_assert(hopper::pack_no_window == formats::no_window);
+static_assert(hopper::pack_window_head == sizeof(formats::PackedWindows));
 
 using formats::fill_block;
 using formats::mxfp4;
@@ -37,19 +39,25 @@ using formats::scale_of_block;
 using launch::PackLaunch;
 constexpr std::uint8_t untouched = 0xA5;
 
+void run(const std::vector<PackLaunch>& launches) {
+    for (const PackLaunch& each : launches) run_on_emulator(each);
+}
+
 /// As src/cuda/packing.cpp does it, with `behind` bytes behind the packed weights.
 std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor activations, std::int64_t behind) {
     const Dims& shape = weights.values.shape;
     const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
-    std::vector<std::uint8_t> judgements(static_cast<std::size_t>(rows), untouched);
-    run_on_emulator(launch::lower_judging(weights, activations, judgements.data(), nullptr));
+    std::vector<std::uint8_t> judgements(static_cast<std::size_t>(rows), untouched), again = judgements;
+    const formats::PackedSections sections = formats::PackedSource(weights).sections();
+    run(launch::lower_tiles(weights, activations, sections, judgements.data(), nullptr));
     const launch::PackedPlan plan = launch::packed_plan(weights, activations, judgements);
     std::vector<std::uint8_t> out(static_cast<std::size_t>(plan.bytes + behind), untouched);
-    run_on_emulator(launch::lower_judging(weights, activations, judgements.data(), out.data()));
-    for (const PackLaunch& each :
-         launch::lower_packing(weights, activations, plan, plan.kept_rows.data(), out.data())) {
-        run_on_emulator(each);
+    run(launch::lower_tiles(weights, activations, sections, again.data(), out.data()));
+    EXPECT_EQ(again, judgements);
+    if (plan.sections.windows != 0) {
+        run(launch::lower_tiles(weights, activations, plan.sections, again.data(), out.data()));
     }
+    run({launch::lower_rest(weights, activations, plan, plan.kept_rows.data(), out.data())});
     return out;
 }
 
@@ -89,6 +97,14 @@ TEST(PackWeights, OfAnyShape) {
                 if (!sample.takes_next()) continue;
                 expect_cpu_bytes(random_weights(recipe, shape, 110, 120).operand(), activations, name(recipe));
             }
+        }
+    }
+}
+
+TEST(PackWeights, OfRowsThatSharedMemoryHoldsInParts) {
+    for (const OperandRecipe& recipe : {mxfp4, nvfp4}) {
+        for (const int least : {110, 90}) {
+            expect_cpu_bytes(random_weights(recipe, {3, 27424}, least, 120).operand(), PackedFor::fp8, name(recipe));
         }
     }
 }

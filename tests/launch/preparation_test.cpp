@@ -96,23 +96,28 @@ TEST(PreparedLaunches, GroupsOfKOneAfterAnotherAreNotSoOnceCopied) {
     EXPECT_EQ(static_cast<const void*>(values.a.values), address(0x80000));
 }
 
-TEST(PreparedLaunches, WeightsAreJudgedThenPacked) {
+TEST(PreparedLaunches, WeightsArePackedThenTheirTilesGetHeads) {
     Problem p = problem_of({.recipe = parse_recipe("1x128:mxfp4").value(), .m = 16, .n = 200, .k = 1200});
     p.b.values.data = address(0x10000);
     p.b.scales.data = address(0x20000);
     const Preparation before = preparation(geometry(p));
     const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
-    const auto judging = std::get<PackLaunch>(launches[0]), packing = std::get<PackLaunch>(launches[1]);
-    EXPECT_EQ(judging.kernel.step, PackStep::judge_rows);
-    EXPECT_EQ(judging.arguments.out, address(0x80000));
-    EXPECT_EQ(judging.arguments.judgements, address(0x80000 + before.packing->judgements_at));
+    const auto packing = std::get<PackLaunch>(launches[0]), heads = std::get<PackLaunch>(launches[1]);
+    EXPECT_EQ(packing.arguments.out, address(0x80000));
+    EXPECT_EQ(packing.arguments.judgements, address(0x80000 + before.packing->judgements_at));
     EXPECT_EQ(before.packing->judgements_at + 256, before.bytes) << "a byte for each row, rounded up";
     EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
     EXPECT_EQ(packing.arguments.windows, 4);
     EXPECT_EQ(packing.arguments.codes, address(0x10000));
     EXPECT_EQ(packing.arguments.scales, address(0x20000));
-    EXPECT_EQ(packing.blocks, 4 * 2);
+    EXPECT_EQ(packing.blocks, 4 * 4) << "16 rows each";
+    EXPECT_EQ(packing.arguments.part, 10);
+    EXPECT_EQ(packing.shared_bytes, 16 * 4 + 16 * (704 + 16));
+    EXPECT_EQ(heads.kernel.step, PackStep::pack_heads);
+    EXPECT_EQ(heads.arguments.windows, 4);
+    EXPECT_EQ(heads.arguments.out, address(0x80000));
+    EXPECT_EQ(heads.blocks, 4) << "64 rows each";
 }
 
 TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {

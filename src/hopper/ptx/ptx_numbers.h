@@ -12,6 +12,8 @@ float magnitude(float value);
 /// The larger of each two halves of 16 bits, as integers without sign.
 u32 larger_halves(u32 a, u32 b);
 u32 smaller_halves(u32 a, u32 b);
+/// lop3: bits of `a` where the mask has ones, of `b` elsewhere.
+u32 choose_bits(u32 mask, u32 a, u32 b);
 float from_lane(float value, int lane);
 
 /// Two finite numbers to codes, `low` in the low byte: to nearest even, beyond the largest the largest. What becomes of
@@ -34,6 +36,7 @@ void store_global(IntQuad* to, IntQuad value);
 /// The larger of the two is there afterwards, whatever other threads do.
 void raise_global(u32* to, u32 value);
 
+void store_shared(u8& to, u8 value);
 void store_shared(Quad& to, Quad value);
 IntQuad load_shared(const IntQuad& from);
 

@@ -36,6 +36,11 @@ TILEWRIGHT_DEVICE u32 smaller_halves(u32 a, u32 b) {
     asm("min.u16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
     return result;
 }
+TILEWRIGHT_DEVICE u32 choose_bits(u32 mask, u32 a, u32 b) {
+    u32 result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(result) : "r"(mask), "r"(a), "r"(b));
+    return result;
+}
 TILEWRIGHT_DEVICE float from_lane(float value, int lane) { return __shfl_sync(~0U, value, lane); }
 
 TILEWRIGHT_DEVICE u32 pack_e4m3(float low, float high) {
@@ -74,6 +79,9 @@ TILEWRIGHT_DEVICE void raise_global(u32* to, u32 value) {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(value) : "memory");
 }
 
+TILEWRIGHT_DEVICE void store_shared(u8& to, u8 value) {
+    asm volatile("st.shared.u8 [%0], %1;" ::"r"(shared_address(&to)), "r"(u32(value)) : "memory");
+}
 TILEWRIGHT_DEVICE void store_shared(Quad& to, Quad value) {
     const float* v = value.values;
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(&to)), "f"(v[0]), "f"(v[1]), "f"(v[2]),

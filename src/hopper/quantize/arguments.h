@@ -128,6 +128,7 @@ struct PackArguments {
     int groups = 1;
     int n = 0;
     int k = 0;
+    int part = 0;              // k-blocks that are in shared memory at a time
     u8* judgements = nullptr;  // [groups * n], for the host: pack_rows.h
     u8* out = nullptr;
     i64 rows_at = 0;

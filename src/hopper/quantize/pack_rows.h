@@ -1,43 +1,61 @@
-// Packing FP4 weights, the first of three kernels: a warp judges a row. What follows from its scales and from which of
-// its blocks are zeros is written where the packed weights have it; the host gets a byte of each row, from which it
-// knows how long the packed weights are.
+// Packing FP4 weights, what a warp does with a row: codes and scales are read once and go to shared memory, codes in
+// the order of packed weights, and the row is judged: what follows from its scales and from which of its blocks are
+// zeros is written where the packed weights have it. The host gets a byte of each row, from which it knows how long the
+// packed weights are.
 #pragma once
 
 #include "base/math.h"
-#include "hopper/ptx/ptx_numbers.h"
 #include "hopper/quantize/arguments.h"
+#include "hopper/quantize/pack_words.h"
 #include "hopper/quantize/packed_order.h"
-#include "hopper/quantize/quantizer.h"
 
 namespace tilewright::hopper {
 
 // As src/formats/row_exponents.h and packed_layout.h have them; tests/emulator/pack_weights_test.cpp compares.
 inline constexpr int pack_rows = packed_order_rows;
 inline constexpr int pack_k = packed_order_k;
-inline constexpr int pack_block = 32;  // codes that a thread reads at a time
+inline constexpr int pack_block = 32;  // codes that a lane reads at a time
 inline constexpr int pack_blocks = pack_k / pack_block;
 inline constexpr int pack_range_fp8 = 11;
 inline constexpr int pack_range_bf16 = 120;
 inline constexpr int pack_top_exponent = 6;
 inline constexpr int pack_no_exponent = -1000;
+inline constexpr int pack_no_window = -128;
+inline constexpr int pack_code_bytes = pack_rows * pack_k / 2;  // of a tile
+inline constexpr int pack_window_head = 16;                     // bytes of PackedWindows
 inline constexpr u32 pack_wide = 1;
 inline constexpr u32 pack_kept = 2;
 inline constexpr u8 judged_kept = 128;    // of a judgement's byte; the others: the windows of a wide row, for bf16 1
 inline constexpr int nvfp4_columns = 16;  // of k that an NVFP4 scale serves
 inline constexpr int ue8m0_bias = 127, ue8m0_nan = 255;
 
-/// 32 codes of a row, fewer at its end, with zeros behind them.
-struct PackBlock {
-    u32 words[4] = {};
-    TILEWRIGHT_DEVICE bool any() const { return ((words[0] | words[1] | words[2] | words[3]) & 0x7777'7777U) != 0; }
+/// k-blocks of rows that are in shared memory at a time.
+struct PackPart {
+    int begin = 0;
+    int k_blocks = 0;
 };
 
+/// A row of the weights, and its place in shared memory.
+struct PackRow {
+    const u8* codes = nullptr;
+    const u8* scales = nullptr;
+    bool exists = false;  // not behind n
+    u8* staged = nullptr;
+};
+
+/// Bytes of scales in 128 of k.
 template <PackSpec spec>
-TILEWRIGHT_DEVICE PackBlock load_block(const PackArguments& a, int group, int row, int column) {
+inline constexpr int pack_scale_bytes = spec.mxfp4 ? pack_blocks : 2 * pack_blocks;
+
+/// Where a row has its scales in shared memory, behind the codes. Those of MXFP4 are NaN for blocks that do not count.
+TILEWRIGHT_DEVICE u8* staged_scales(u8* row, PackPart part) { return row + part.k_blocks * (pack_k / 2); }
+
+TILEWRIGHT_DEVICE u32 load_staged(const u8* from) { return u32(load_shared(reinterpret_cast<const int&>(*from))); }
+
+template <PackSpec spec>
+TILEWRIGHT_DEVICE PackBlock load_block(const u8* from, int bytes) {
     PackBlock block;
-    const u8* const from = a.codes + group * a.code_group_stride + row * a.code_row_stride + i64(column) * 16;
-    const int bytes = min(pack_block, a.k - column * pack_block) / 2;
-    if (spec.vectors && bytes == 16) {
+    if constexpr (spec.vectors) {
         const IntQuad quad = load_global(reinterpret_cast<const IntQuad*>(from));
 #pragma unroll
         for (int i = 0; i < 4; ++i) block.words[i] = u32(quad.values[i]);
@@ -50,14 +68,10 @@ TILEWRIGHT_DEVICE PackBlock load_block(const PackArguments& a, int group, int ro
     return block;
 }
 
-TILEWRIGHT_DEVICE int load_scale(const PackArguments& a, int group, int row, int column) {
-    return load_global(a.scales + group * a.scale_group_stride + row * a.scale_row_stride +
-                       column * a.scale_column_stride);
-}
-
-/// The exponent of an MXFP4 block; none of one that does not count.
-TILEWRIGHT_DEVICE int exponent_of(int scale, bool any) {
-    return any && scale != ue8m0_nan ? scale - ue8m0_bias : pack_no_exponent;
+/// What a tile has for a scale of NVFP4.
+TILEWRIGHT_DEVICE int packed_nvfp4_scale(int ue4m3_code) {
+    const int number = ue4m3_code & 0x7F;
+    return number == 0x7F ? 0xFF : number;
 }
 
 /// The windows of the four blocks of 128 of k, from the largest exponent down.
@@ -88,79 +102,148 @@ TILEWRIGHT_DEVICE PackWindows find_windows(const int (&exponents)[pack_blocks]) 
     return windows;
 }
 
-TILEWRIGHT_DEVICE int largest_in_warp(int value) {
+/// The exponents of four staged scales of MXFP4.
+TILEWRIGHT_DEVICE void exponents_of(u32 scales, int (&exponents)[pack_blocks]) {
 #pragma unroll
-    for (int step = 1; step < warp_threads; step *= 2) value = max(value, from_lane(value, lane_index() ^ step));
-    return value;
+    for (int i = 0; i < pack_blocks; ++i) {
+        const int scale = int(scales >> i * 8 & 0xFFU);
+        exponents[i] = scale == ue8m0_nan ? pack_no_exponent : scale - ue8m0_bias;
+    }
 }
 
+/// What a lane has seen of a row, then the warp.
 struct JudgedRow {
-    int largest = pack_no_exponent;
-    int smallest = -pack_no_exponent;
-    bool nan = false;
-    bool zero_scales_differ = false;
+    int largest = 0;           // of the scales that count, 1 more than their codes; 0: none counts
+    int smallest = ue8m0_nan;  // of their codes
+    int highest = 0;           // of all scales: NaN is above any number
+    int differing = 0;         // bits in which scales of zeros are not 1, of NVFP4 scales not what their tile has
+    int windows = 1;           // the most in 128 of k
 
-    TILEWRIGHT_DEVICE void include(int scale, bool any) {
-        const int exponent = exponent_of(scale, any);
-        nan = nan || scale == ue8m0_nan;
-        zero_scales_differ = zero_scales_differ || (!any && scale != ue8m0_bias);
-        if (exponent == pack_no_exponent) return;
-        largest = max(largest, exponent);
-        smallest = min(smallest, exponent);
-    }
-    TILEWRIGHT_DEVICE bool empty() const { return largest < smallest; }
-    TILEWRIGHT_DEVICE bool wide(int range) const { return !empty() && largest - smallest > range; }
+    TILEWRIGHT_DEVICE bool empty() const { return largest == 0; }
+    TILEWRIGHT_DEVICE bool nan() const { return highest == ue8m0_nan; }
+    TILEWRIGHT_DEVICE int top() const { return empty() ? ue8m0_bias : largest - 1; }
+    TILEWRIGHT_DEVICE bool wide(int range) const { return !empty() && largest - 1 - smallest > range; }
 };
 
-/// By a warp together, a lane for each block.
+/// Where a row has the scale of a block, of NVFP4 the first of two; 32 codes a column.
 template <PackSpec spec>
-TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, int group, int row) {
-    JudgedRow judged;
-    constexpr int at_once = 4;  // blocks of a lane whose loads are under way
-    for (int first = lane_index(); first < ceil_div(a.k, pack_block); first += at_once * warp_threads) {
-        PackBlock blocks[at_once];
+TILEWRIGHT_DEVICE const u8* scales_at(const PackArguments& a, const PackRow& row, int column) {
+    return row.scales + (spec.mxfp4 ? 1 : 2) * column * a.scale_column_stride;
+}
+
+/// The largest of all lanes, in either half of a word.
+TILEWRIGHT_DEVICE u32 largest_in_warp(u32 halves) {
+#pragma unroll
+    for (int step = 1; step < warp_threads; step *= 2) {
+        halves = larger_halves(halves, u32(from_lane(int(halves), lane_index() ^ step)));
+    }
+    return halves;
+}
+
+/// What the warp has seen.
+TILEWRIGHT_DEVICE void join_range(JudgedRow& judged) {
+    const u32 range = largest_in_warp(u32(judged.largest) | u32(ue8m0_nan - judged.smallest) << 16);
+    judged.largest = int(range & 0xFFFFU);
+    judged.smallest = ue8m0_nan - int(range >> 16);
+}
+
+/// The scale of a block, as it is; of NVFP4 two of them.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE int load_scales(const PackArguments& a, const u8* from, int column) {
+    int scales = load_global(from);
+    if constexpr (spec.mxfp4) return scales;
+    if (2 * column + 1 < ceil_div(a.k, nvfp4_columns)) scales |= load_global(from + a.scale_column_stride) << 8;
+    return scales;
+}
+
+/// Puts a block where the row has it in shared memory, and its scales.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE void stage_block(const PackBlock& codes, int scales, u8* to, u8* scales_to, JudgedRow& judged) {
+    store_shared(reinterpret_cast<Quad&>(*to), __builtin_bit_cast(Quad, packed_words<spec>(codes)));
+    if constexpr (spec.mxfp4) {
+        const bool any = codes.any();
+        const int counting = any ? scales : ue8m0_nan;
+        judged.largest = max(judged.largest, (counting + 1) & 0xFF);
+        judged.smallest = min(judged.smallest, counting);
+        judged.highest = max(judged.highest, scales);
+        judged.differing |= any ? 0 : scales ^ ue8m0_bias;
+        store_shared(*scales_to, u8(counting));
+    } else {
+        const int packed = packed_nvfp4_scale(scales & 0xFF) | packed_nvfp4_scale(scales >> 8) << 8;
+        judged.differing |= packed ^ scales;
+        store_shared(scales_to[0], u8(packed));
+        store_shared(scales_to[1], u8(packed >> 8));
+    }
+}
+
+/// By a warp together, a lane for each block. Behind the weights are zeros.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE void stage_row(const PackArguments& a, const PackRow& row, PackPart part, JudgedRow& judged) {
+    constexpr int at_once = spec.vectors ? 8 : 2;  // blocks of a lane whose loads are under way
+    constexpr int scale_bytes = pack_scale_bytes<spec> / pack_blocks;
+    const int blocks = part.k_blocks * pack_blocks, first_column = part.begin * pack_blocks;
+    const int columns = row.exists ? min(blocks, ceil_div(a.k, pack_block) - first_column) : 0;
+    const i64 scale_step = warp_threads * (spec.mxfp4 ? 1 : 2) * a.scale_column_stride;
+    const u8* codes_from = row.codes + i64(first_column + lane_index()) * 16;
+    const u8* scales_from = scales_at<spec>(a, row, first_column + lane_index());
+    u8* codes_to = row.staged + lane_index() * 16;
+    u8* scales_to = staged_scales(row.staged, part) + lane_index() * scale_bytes;
+    for (int first = lane_index(); first < blocks; first += at_once * warp_threads) {
+        PackBlock codes[at_once];
         int scales[at_once];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
-            const int column = first + i * warp_threads;
-            scales[i] = ue8m0_bias;  // with zeros nothing
-            if (column >= ceil_div(a.k, pack_block)) continue;
-            blocks[i] = load_block<spec>(a, group, row, column);
-            scales[i] = load_scale(a, group, row, column);
+            const int column = first_column + first + i * warp_threads;
+            scales[i] = spec.mxfp4 ? ue8m0_bias : 0;  // with zeros nothing
+            if (i * warp_threads >= columns - first) continue;
+            codes[i] =
+                load_block<spec>(codes_from + i * warp_threads * 16, min(pack_block, a.k - column * pack_block) / 2);
+            scales[i] = load_scales<spec>(a, scales_from + i * scale_step, column);
         }
+        codes_from += at_once * warp_threads * 16;
+        scales_from += at_once * scale_step;
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) judged.include(scales[i], blocks[i].any());
+        for (int i = 0; i < at_once; ++i) {
+            if (i * warp_threads >= blocks - first) continue;
+            stage_block<spec>(codes[i], scales[i], codes_to + i * warp_threads * 16,
+                              scales_to + i * warp_threads * scale_bytes, judged);
+        }
+        codes_to += at_once * warp_threads * 16;
+        scales_to += at_once * warp_threads * scale_bytes;
     }
-    judged.largest = largest_in_warp(judged.largest);
-    judged.smallest = -largest_in_warp(-judged.smallest);
-    judged.nan = ballot(judged.nan) != 0;
-    judged.zero_scales_differ = ballot(judged.zero_scales_differ) != 0;
-    return judged;
 }
 
-/// The most windows that 128 of k of a row have. By a warp together, a lane for each 128.
-template <PackSpec spec>
-TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, int group, int row) {
+/// The most windows that 128 of k of a row's part have. By a warp together, a lane for each 128.
+TILEWRIGHT_DEVICE int windows_of_row(u8* row, PackPart part) {
     int most = 1;
-    for (int k_block = lane_index(); k_block < ceil_div(a.k, pack_k); k_block += warp_threads) {
+    sync_warp();
+    for (int k_block = lane_index(); k_block < part.k_blocks; k_block += warp_threads) {
         int exponents[pack_blocks];
-#pragma unroll
-        for (int i = 0; i < pack_blocks; ++i) {
-            const int column = k_block * pack_blocks + i;
-            exponents[i] = pack_no_exponent;
-            if (column >= ceil_div(a.k, pack_block)) continue;
-            exponents[i] =
-                exponent_of(load_scale(a, group, row, column), load_block<spec>(a, group, row, column).any());
-        }
+        exponents_of(load_staged(staged_scales(row, part) + k_block * pack_blocks), exponents);
         most = max(most, find_windows(exponents).count);
     }
-    return largest_in_warp(most);
+    sync_warp();
+    return int(largest_in_warp(u32(most)));
 }
 
-/// What a tile has for a scale of NVFP4.
-TILEWRIGHT_DEVICE int packed_nvfp4_scale(int ue4m3_code) {
-    const int number = ue4m3_code & 0x7F;
-    return number == 0x7F ? 0xFF : number;
+/// A row, part after part, goes to shared memory, where the last one stays. By a warp together.
+template <PackSpec spec>
+TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, const PackRow& row) {
+    JudgedRow judged;
+    const int k_blocks = ceil_div(a.k, pack_k);
+    for (int begin = 0; begin < k_blocks; begin += a.part) {
+        const PackPart part{.begin = begin, .k_blocks = min(a.part, k_blocks - begin)};
+        stage_row<spec>(a, row, part, judged);
+        if constexpr (!spec.mxfp4) continue;
+        join_range(judged);
+        // More than one window make a row wide: parts before have none.
+        if (spec.for_fp8 && judged.wide(pack_range_fp8)) {
+            judged.windows = max(judged.windows, windows_of_row(row.staged, part));
+        }
+    }
+    if (ballot(judged.nan()) != 0) judged.highest = ue8m0_nan;
+    judged.differing = int(ballot(judged.differing != 0));
+    return judged;
 }
 
 /// The bits of 2^exponent, subnormal numbers included.
@@ -168,54 +251,16 @@ TILEWRIGHT_DEVICE u32 power_bits(int exponent) {
     return exponent >= -126 ? u32(exponent + 127) << 23 : 1U << (exponent + 149);
 }
 
-/// PackedRow, as two words.
+/// PackedRow, as two words, of a row that is not behind n.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void store_row(u32* to, const JudgedRow& judged, bool wide, bool kept) {
-    const int reference = judged.empty() || wide ? 0 : judged.largest;
-    u32 factor = power_bits(spec.for_fp8 ? reference - pack_top_exponent : reference);
+    const int reference = wide || !spec.mxfp4 ? 0 : judged.top() - ue8m0_bias;
+    u32 factor = power_bits(spec.mxfp4 && spec.for_fp8 ? reference - pack_top_exponent : reference);
     if (wide) factor = power_bits(0);
-    if (judged.nan) factor = 0x7FC0'0000U;
+    if (judged.nan()) factor = 0x7FC0'0000U;
     if (wide && spec.for_fp8) factor |= 0x8000'0000U;
     store_global(to, factor);
     store_global(to + 1, (u32(reference) & 0xFFFFU) | ((wide ? pack_wide : 0U) | (kept ? pack_kept : 0U)) << 16);
-}
-
-/// The flags of a row of NVFP4, which is kept if a scale is not what its tile has. By a warp together.
-TILEWRIGHT_DEVICE u32 judge_nvfp4_row(const PackArguments& a, int group, int row) {
-    bool differs = false;
-    for (int column = lane_index(); column < ceil_div(a.k, nvfp4_columns); column += warp_threads) {
-        const int scale = load_scale(a, group, row, column);
-        differs = differs || packed_nvfp4_scale(scale) != scale;
-    }
-    const bool kept = ballot(differs) != 0;
-    if (lane_index() == 0) store_global(a.judgements + i64(group) * a.n + row, u8(kept ? judged_kept : 0));
-    return kept ? pack_kept : 0U;
-}
-
-/// Rows of the packed weights, those behind n of the last tile with them; without `out` only what the host reads.
-template <PackSpec spec>
-__global__ void __launch_bounds__(quantize_threads, 2) judge_rows(const __grid_constant__ PackArguments a) {
-    const int padded = ceil_div(a.n, pack_rows) * pack_rows;
-    const i64 index = i64(block_index()) * quantize_warps + warp_index();
-    if (index >= i64(a.groups) * padded) return;
-    const int group = int(index / padded), row = int(index % padded);
-    u32* const to = a.out == nullptr ? nullptr : reinterpret_cast<u32*>(a.out + a.rows_at + index * 8);
-    if (row >= a.n || !spec.mxfp4) {
-        u32 flags = 0;
-        if constexpr (!spec.mxfp4) flags = row < a.n ? judge_nvfp4_row(a, group, row) : 0U;
-        if (to == nullptr || lane_index() != 0) return;
-        store_global(to, row < a.n ? power_bits(0) : 0U);
-        store_global(to + 1, flags << 16);
-        return;
-    }
-    const JudgedRow judged = judge_row<spec>(a, group, row);
-    const bool wide = judged.wide(spec.for_fp8 ? pack_range_fp8 : pack_range_bf16);
-    const bool kept = wide || judged.nan || judged.zero_scales_differ;
-    int windows = wide ? 1 : 0;
-    if (wide && spec.for_fp8) windows = most_windows_of<spec>(a, group, row);
-    if (lane_index() != 0) return;
-    if (to != nullptr) store_row<spec>(to, judged, wide, kept);
-    store_global(a.judgements + i64(group) * a.n + row, u8(windows | (kept ? judged_kept : 0)));
 }
 
 }  // namespace tilewright::hopper

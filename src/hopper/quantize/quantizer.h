@@ -118,10 +118,8 @@ inline constexpr int row_lanes = quantize_block / lane_features;
 inline constexpr int decoded_word = 8;   // FP4 codes of a row that a lane decodes together
 inline constexpr int decoded_words = 4;  // whose loads a lane has under way
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
-inline constexpr int pack_run_tiles = 8;                              // that a block packs one after another
-inline constexpr int pack_shared_bytes = 64 * (16 + 4) * 4 + 64 * 4;  // PackShared
-inline constexpr int expand_run_tiles = 8;                            // that a block expands one after another
-inline constexpr int expand_shared_bytes = 2 * 64 * (128 + 16);       // ExpandShared
+inline constexpr int expand_run_tiles = 8;                       // that a block expands one after another
+inline constexpr int expand_shared_bytes = 2 * 64 * (128 + 16);  // ExpandShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
 inline constexpr int short_tile_k = warp_threads * lane_features;                       // of a row, by a warp
 /// Rows of a warp, whose loads are under way at once: of f32 half as many take as many registers.
@@ -154,10 +152,26 @@ constexpr int blocks_per_sm(const TransposeSpec& spec) {
 struct PackSpec {
     bool mxfp4 = true;    // otherwise NVFP4
     bool for_fp8 = true;  // activations; NVFP4 is packed for bf16 in either case
-    bool vectors = true;  // 16 bytes of codes at a time
+    bool vectors = true;  // 16 bytes of codes at a time, k a multiple of 32
 
     constexpr bool operator==(const PackSpec&) const = default;
 };
+
+inline constexpr int pack_strip_rows = 16;       // that a block packs
+inline constexpr int pack_shared_head = 16 * 4;  // PackShared
+inline constexpr int most_pack_shared = 227 * 1024;
+/// Bytes from a row to the next in shared memory, with so many k-blocks of codes and scales: an odd number of 16 bytes,
+/// so that rows are in different banks.
+constexpr int pack_pitch(int k_blocks, bool mxfp4) { return (k_blocks * (64 + (mxfp4 ? 4 : 8)) + 31) / 32 * 32 + 16; }
+constexpr int pack_shared_bytes(int k_blocks, bool mxfp4) {
+    return pack_shared_head + pack_strip_rows * pack_pitch(k_blocks, mxfp4);
+}
+/// The k-blocks of a row that shared memory holds at a time, in parts of the same length.
+constexpr int pack_part(int k_blocks, bool mxfp4) {
+    int parts = 1;
+    while (pack_shared_bytes((k_blocks + parts - 1) / parts, mxfp4) > most_pack_shared) ++parts;
+    return (k_blocks + parts - 1) / parts;
+}
 
 /// Calls visit.group and visit.field as visit_fields of a tile does.
 template <class Visitor>
