@@ -68,8 +68,9 @@ TEST(GpuPackWeights, OfAnyShape) {
     const measure::Device device;
     for (const OperandRecipe& recipe : {mxfp4, nvfp4}) {
         for (const PackedFor activations : both) {
-            for (const Dims& shape : {Dims{1, 2}, Dims{64, 128}, Dims{65, 130}, Dims{200, 72}, Dims{130, 2880},
-                                      Dims{3, 70, 96}, Dims{32, 576, 704}, Dims{4096, 7168}, Dims{8, 2880, 2880}}) {
+            for (const Dims& shape :
+                 {Dims{1, 2}, Dims{64, 128}, Dims{65, 130}, Dims{200, 72}, Dims{130, 2880}, Dims{3, 70, 96},
+                  Dims{32, 576, 704}, Dims{4096, 7168}, Dims{8, 2880, 2880}, Dims{70, 27424}}) {
                 expect_cpu_bytes(random_weights(recipe, shape, 110, 120).operand(), activations, name(recipe));
             }
         }

@@ -62,7 +62,7 @@ TILEWRIGHT_DEVICE void judge(const PackArguments& a, const PackStrip& strip, int
     store_global(a.judgements + i64(strip.group) * a.n + in_group, u8(windows | (kept ? judged_kept : 0)));
 }
 
-/// Where the strip's tiles are: those that follow one another along k are the same number of bytes apart.
+/// Where a part's tiles are: those that follow one another along k are the same number of bytes apart.
 struct PackTiles {
     u8* first = nullptr;
     i64 step = 0;
@@ -77,10 +77,10 @@ TILEWRIGHT_DEVICE PackTiles tiles_of(const PackArguments& a, const PackStrip& st
 
 /// A warp has a tile, a lane 16 bytes of each of its halves: two rows that are 8 apart, two steps of 32 of k.
 template <PackSpec spec>
-TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& strip, PackPart part, const u8* staged) {
+TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& strip, PackPart part,
+                                   const PackTiles& tiles, const u8* staged) {
     constexpr int halves = 2, half_bytes = warp_threads * 16;
     const int pitch = pack_pitch(a.part, spec.mxfp4), lane = lane_index(), warp = warp_index();
-    const PackTiles tiles = tiles_of(a, strip, part);
     const u8* from = staged + lane / 4 * pitch + lane % 4 * 4 + warp * (pack_k / 2);
     u8* to = tiles.first + warp * tiles.step + strip.number * (halves * half_bytes) + lane * 16;
     for (int k_block = warp; k_block < part.k_blocks; k_block += quantize_warps) {
@@ -170,13 +170,12 @@ TILEWRIGHT_DEVICE u32 mxfp4_bytes(const PackArguments& a, const PackRow& row, in
 
 /// A lane has a row's scales of a tile, in the order of the rows there.
 template <PackSpec spec>
-TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& strip, PackPart part, u8* staged,
-                                    const PackShared& shared) {
+TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& strip, PackPart part,
+                                    const PackTiles& tiles, u8* staged, const PackShared& shared) {
     constexpr int at_once = warp_threads / pack_strip_rows, bytes = pack_scale_bytes<spec>;
     const int place = lane_index() % pack_strip_rows, in_strip = place / 2 + place % 2 * 8;
     const PackRow row = pack_row<spec>(a, strip, in_strip, staged);
     const int top = load_shared(shared.tops[in_strip]), in_tile = strip.number * pack_strip_rows + place;
-    const PackTiles tiles = tiles_of(a, strip, part);
     for (int k_block = warp_index() * at_once + lane_index() / pack_strip_rows; k_block < part.k_blocks;
          k_block += quantize_warps * at_once) {
         const u8* const from = staged_scales(row.staged, part) + k_block * bytes;
@@ -211,8 +210,9 @@ __global__ void __launch_bounds__(quantize_threads, 3) pack_tiles(const __grid_c
             each_row([&](int row) { stage_row<spec>(a, pack_row<spec>(a, strip, row, staged), part, again); });
         }
         sync_block();
-        write_codes<spec>(a, strip, part, staged);
-        write_scales<spec>(a, strip, part, staged, shared);
+        const PackTiles tiles = tiles_of(a, strip, part);
+        write_codes<spec>(a, strip, part, tiles, staged);
+        write_scales<spec>(a, strip, part, tiles, staged, shared);
     }
 }
 
