@@ -65,6 +65,8 @@ float from_lane(float value, int lane) { return std::bit_cast<float>(from_lane(s
 
 u32 pack_e4m3(float low, float high) { return pack(formats::e4m3_fields, low, high); }
 u32 pack_e5m2(float low, float high) { return pack(formats::e5m2_fields, low, high); }
+u32 pack_e4m3(const float (&x)[4]) { return pack_e4m3(x[0], x[1]) | pack_e4m3(x[2], x[3]) << 16; }
+u32 pack_e5m2(const float (&x)[4]) { return pack_e5m2(x[0], x[1]) | pack_e5m2(x[2], x[3]) << 16; }
 u32 truncate_f16(float low, float high) { return truncated_f16(low) | truncated_f16(high) << 16; }
 u32 f16_from_e4m3(u32 codes) { return f16_pair(formats::e4m3_fields, codes); }
 u32 f16_from_e5m2(u32 codes) { return f16_pair(formats::e5m2_fields, codes); }

@@ -20,6 +20,9 @@ float from_lane(float value, int lane);
 /// infinity and NaN is not relied on.
 u32 pack_e4m3(float low, float high);
 u32 pack_e5m2(float low, float high);
+/// The same of four, the first in the low byte.
+u32 pack_e4m3(const float (&numbers)[4]);
+u32 pack_e5m2(const float (&numbers)[4]);
 /// Two finite numbers to f16, towards zero.
 u32 truncate_f16(float low, float high);
 /// Two codes to f16, exactly; NaN stays NaN.

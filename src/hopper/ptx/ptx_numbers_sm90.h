@@ -53,6 +53,23 @@ TILEWRIGHT_DEVICE u32 pack_e5m2(float low, float high) {
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
     return codes;
 }
+// The second conversion takes the first one's codes along.
+TILEWRIGHT_DEVICE u32 pack_e4m3(const float (&x)[4]) {
+    u32 codes;
+    asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "
+        "mov.b32 %0, {low, high};}"
+        : "=r"(codes)
+        : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
+    return codes;
+}
+TILEWRIGHT_DEVICE u32 pack_e5m2(const float (&x)[4]) {
+    u32 codes;
+    asm("{.reg .b16 low, high; cvt.rn.satfinite.e5m2x2.f32 low, %2, %1; cvt.rn.satfinite.e5m2x2.f32 high, %4, %3; "
+        "mov.b32 %0, {low, high};}"
+        : "=r"(codes)
+        : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
+    return codes;
+}
 TILEWRIGHT_DEVICE u32 truncate_f16(float low, float high) {
     u32 pair;
     asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

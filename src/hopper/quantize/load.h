@@ -176,9 +176,24 @@ TILEWRIGHT_DEVICE void load_token(const QuantizeArguments& arguments, int group,
     }
 }
 
+/// The lane's part of a tile that has 128 tokens and 128 features, as it is.
+template <Quantizer q>
+TILEWRIGHT_DEVICE void load_whole(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h) {
+    const int token = tile.token + TokenTile::lane_token();
+    i64 first = row_of(arguments.x, tile.group, token) + tile.feature + TokenTile::lane_feature();
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j, first += arguments.x.token_stride) {
+        load_words<q>(arguments.x, first, h.held[j]);
+    }
+}
+
 /// The lane's part of the tile; 0 where there is no token or no feature.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_tile(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h) {
+    if constexpr (is_packed(q) && q.vectors) {  // most tiles: without predicates
+        const bool whole = tile.tokens == quantize_block && tile.feature + quantize_block <= arguments.features;
+        if (whole) return load_whole(arguments, tile, h);
+    }
     const int feature = tile.feature + TokenTile::lane_feature();
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) {

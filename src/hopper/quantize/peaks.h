@@ -1,57 +1,11 @@
-// The largest finite magnitudes of a tile, for each token, each feature, or all of it.
+// The largest finite magnitudes of what a lane has, for each token or each feature: words that ascend as the magnitudes
+// do, bits of fp32 or two numbers of 16 bits.
 #pragma once
 
-#include "hopper/quantize/load.h"
+#include "hopper/quantize/folded.h"
 #include "hopper/quantize/scale.h"
 
 namespace tilewright::hopper {
-
-/// The block's shared memory: 22 KB.
-struct QuantizeShared {
-    u32 codes[quantize_block][quantize_block / 4];  // for each feature the codes of 128 tokens, 16 bytes swizzled
-    float peaks[quantize_warps][quantize_block];
-    Quad denominators[quantize_block + quantize_block / lane_features];  // a gap after 16: 8 lanes read in one go
-};
-
-static_assert(sizeof(QuantizeShared) == quantize_shared_bytes);
-
-/// h with an operand's factors.
-template <Quantizer q, CopySpec copy>
-struct Folded {
-    Numbers<q>& h;
-    float tokens[lane_tokens];
-    float features[lane_features];
-
-    TILEWRIGHT_DEVICE float at(int j, int i) const {
-        float number = h.at(j, i);
-        if constexpr (copy.token_factors) number *= tokens[j];
-        if constexpr (copy.feature_factors) number *= features[i];
-        return number;
-    }
-};
-
-template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE Folded<q, copy> fold(Numbers<q>& h, const FoldFactors& factors, const TokenTile& tile, int features) {
-    Folded<q, copy> folded{.h = h, .tokens = {}, .features = {}};
-    if constexpr (copy.token_factors) {
-        const int token = TokenTile::lane_token();
-#pragma unroll
-        for (int j = 0; j < lane_tokens; ++j) {
-            const i64 index = (tile.token + token + j) * factors.token_stride;
-            folded.tokens[j] = token + j < tile.tokens ? load_global(factors.tokens + index) : 1.0F;
-        }
-    }
-    if constexpr (copy.feature_factors) {
-        const int feature = tile.feature + TokenTile::lane_feature();
-        const float* from = factors.features + tile.group * factors.feature_group_stride;
-#pragma unroll
-        for (int i = 0; i < lane_features; ++i) {
-            const i64 index = (feature + i) * factors.feature_stride;
-            folded.features[i] = feature + i < features ? load_global(from + index) : 1.0F;
-        }
-    }
-    return folded;
-}
 
 /// The larger magnitude; with `finite` of finite numbers only, otherwise NaN or infinity if there is one.
 template <bool finite>
@@ -60,129 +14,124 @@ TILEWRIGHT_DEVICE float include(float peak, float number) {
     return is_finite(number) ? larger(peak, magnitude(number)) : peak;
 }
 
-/// One peak for each of the lane's tokens (by_token) or features.
-template <bool by_token, bool finite, Quantizer q, CopySpec copy, int count>
-TILEWRIGHT_DEVICE bool lane_peaks(const Folded<q, copy>& numbers, float (&peaks)[count]) {
-    bool all_finite = true;
-#pragma unroll
-    for (int p = 0; p < count; ++p) {
-        peaks[p] = 0;
-#pragma unroll
-        for (int other = 0; other < (by_token ? lane_features : lane_tokens); ++other) {
-            peaks[p] = include<finite>(peaks[p], by_token ? numbers.at(p, other) : numbers.at(other, p));
-        }
-        all_finite = all_finite && is_finite(peaks[p]);
+/// Numbers of 16 bits, of which at most 11 are significant.
+template <Quantizer q, CopySpec copy>
+inline constexpr bool are_short = is_packed(q) && !has_factors(copy);
+
+/// A lane's peaks of its tokens (by_token) or features.
+template <Quantizer q, CopySpec copy, bool by_token>
+struct Peaks {
+    static constexpr bool packed = are_short<q, copy>;  // two to a word
+    static constexpr int numbers = by_token ? lane_tokens : lane_features;
+    static constexpr int words = packed ? numbers / 2 : numbers;
+    u32 held[words];
+
+    static TILEWRIGHT_DEVICE u32 larger_word(u32 a, u32 b) { return packed ? larger_halves(a, b) : max(a, b); }
+    /// The first or the second number of a word.
+    static TILEWRIGHT_DEVICE float number(u32 word, int index) {
+        return packed ? half<q>(word, index) : from_bits(word);
     }
-    return all_finite;
+};
+
+/// What multiplies all numbers of a peak multiplies the peak instead: the product's rounding keeps the order.
+template <CopySpec copy>
+constexpr bool multiplies_peaks(bool by_token) {
+    return by_token ? copy.token_factors && !copy.feature_factors : copy.feature_factors && !copy.token_factors;
 }
 
-/// The same, NaN and infinity included, of numbers as they are: magnitudes of 16 bits ascend as integers do, two at a
-/// time.
-template <bool by_token, Quantizer q, int count>
-TILEWRIGHT_DEVICE void pair_peaks(const Numbers<q>& h, u32 (&pairs)[count]) {
-    constexpr u32 magnitudes = 0x7FFF'7FFF;
+/// False if one is infinite or NaN, which those of `finite` never are.
+template <bool finite, Quantizer q, CopySpec copy, bool by_token>
+TILEWRIGHT_DEVICE bool number_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+    float largest = 0;
+#pragma unroll
+    for (int p = 0; p < peaks.numbers; ++p) {
+        float peak = 0;
+#pragma unroll
+        for (int other = 0; other < (by_token ? lane_features : lane_tokens); ++other) {
+            peak = include<finite>(peak, by_token ? numbers.at(p, other) : numbers.at(other, p));
+        }
+        largest = larger(largest, peak);
+        peaks.held[p] = bits_of(peak);
+    }
+    return is_finite(largest);
+}
+
+/// Words of two magnitudes; with `finite`, zeros for those of infinity and NaN.
+template <bool finite, Quantizer q>
+TILEWRIGHT_DEVICE u32 magnitudes(u32 pair) {
+    constexpr u32 infinity = q.source == Number::bf16 ? 0x7F80 : 0x7C00;
+    const u32 both = pair & 0x7FFF'7FFFU;
+    if constexpr (!finite) return both;
+    return ((both & 0xFFFFU) < infinity ? both & 0xFFFFU : 0U) | (both >> 16 < infinity ? both & 0xFFFF'0000U : 0U);
+}
+
+/// The same of numbers of 16 bits as they are: magnitudes ascend as integers do, two at a time. For each token the
+/// peaks of even and of odd features, or for each feature.
+template <bool by_token, bool finite, Quantizer q, int count>
+TILEWRIGHT_DEVICE bool pair_peaks(const Numbers<q>& h, u32 (&pairs)[count]) {
+    u32 all = 0;
 #pragma unroll
     for (int p = 0; p < count; ++p) {
         pairs[p] = 0;
 #pragma unroll
         for (int other = 0; other < (by_token ? Numbers<q>::words : lane_tokens); ++other) {
-            pairs[p] = larger_halves(pairs[p], (by_token ? h.held[p][other] : h.held[other][p]) & magnitudes);
+            pairs[p] = larger_halves(pairs[p], magnitudes<finite, q>(by_token ? h.held[p][other] : h.held[other][p]));
         }
-    }
-}
-
-/// As `lane_peaks` without `finite`.
-template <bool by_token, Quantizer q, int count>
-TILEWRIGHT_DEVICE bool packed_peaks(const Numbers<q>& h, float (&peaks)[count]) {
-    u32 pairs[by_token ? count : count / 2];
-    pair_peaks<by_token>(h, pairs);
-    u32 all = 0;
-#pragma unroll
-    for (const u32 pair : pairs) all = larger_halves(all, pair);
-    if constexpr (by_token) {
-#pragma unroll
-        for (int p = 0; p < count; ++p) peaks[p] = larger(half<q>(pairs[p], 0), half<q>(pairs[p], 1));
-    } else {
-#pragma unroll
-        for (int p = 0; p < count; ++p) peaks[p] = half<q>(pairs[p / 2], p % 2);
+        all = larger_halves(all, pairs[p]);
     }
     return is_finite(half<q>(all, 0)) && is_finite(half<q>(all, 1));
 }
 
-/// Finite peaks. False if a number of the lane is infinite or NaN, which costs a second look.
-template <bool by_token, Quantizer q, CopySpec copy, int count>
-TILEWRIGHT_DEVICE bool finite_peaks(const Folded<q, copy>& numbers, float (&peaks)[count]) {
-    bool all_finite;
-    if constexpr (is_packed(q) && !has_factors(copy)) {
-        all_finite = packed_peaks<by_token>(numbers.h, peaks);
-    } else {
-        all_finite = lane_peaks<by_token, false>(numbers, peaks);
-    }
-    if (!all_finite) {
-        numbers.h.forget();
-        lane_peaks<by_token, true>(numbers, peaks);
+template <bool finite, Quantizer q, CopySpec copy, bool by_token>
+TILEWRIGHT_DEVICE bool packed_peaks(const Numbers<q>& h, Peaks<q, copy, by_token>& peaks) {
+    if constexpr (!by_token) return pair_peaks<false, finite>(h, peaks.held);
+    u32 pairs[lane_tokens];
+    const bool all_finite = pair_peaks<true, finite>(h, pairs);
+#pragma unroll
+    for (int word = 0; word < lane_tokens / 2; ++word) {
+        const u32 first = pairs[2 * word], second = pairs[2 * word + 1];
+        peaks.held[word] = larger_halves(permute_bytes(first, second, 0x5410), permute_bytes(first, second, 0x7632));
     }
     return all_finite;
 }
 
-TILEWRIGHT_DEVICE float larger_of_lanes(float value, int first, int last) {
-    const int lane = lane_index();
+/// The peaks of packed numbers as they are, times the factors.
+template <Quantizer q, CopySpec copy, bool by_token>
+TILEWRIGHT_DEVICE bool multiplied_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+    Peaks<q, without_factors(copy), by_token> before;
+    packed_peaks<false>(numbers.h, before);
+    float largest = 0;
 #pragma unroll
-    for (int step = first; step <= last; step *= 2) value = larger(value, from_lane(value, lane ^ step));
-    return value;
-}
-
-/// The peaks of a token's 128 features, from the lanes that have them.
-TILEWRIGHT_DEVICE void reduce_tokens(float (&peaks)[lane_tokens]) {
-#pragma unroll
-    for (int j = 0; j < lane_tokens; ++j) peaks[j] = larger_of_lanes(peaks[j], 1, row_lanes / 2);
-}
-
-/// Half of the peaks go to the lane at distance `step`, which has the same features: each keeps the half that it owns.
-template <int count>
-TILEWRIGHT_DEVICE void exchange(const float* peaks, float* kept, int step) {
-    const int lane = lane_index();
-    const bool upper = (lane & step) != 0;
-#pragma unroll
-    for (int i = 0; i < count / 2; ++i) {
-        const float theirs = from_lane(upper ? peaks[i] : peaks[i + count / 2], lane ^ step);
-        kept[i] = larger(upper ? peaks[i + count / 2] : peaks[i], theirs);
+    for (int p = 0; p < peaks.numbers; ++p) {
+        const float factor = by_token ? numbers.tokens[p] : numbers.features[p];
+        const float peak = magnitude(before.number(before.held[p / 2], p % 2) * factor);
+        largest = larger(largest, peak);
+        peaks.held[p] = bits_of(peak);
     }
+    return is_finite(largest);
 }
 
-/// The peak of the tile's tokens for feature `thread_index()`, in the first 128 threads. Together.
-TILEWRIGHT_DEVICE float reduce_features(const float (&peaks)[lane_features], QuantizeShared& shared) {
-    const int lane = lane_index();
-    float half[lane_features / 2];
-    Quad quarter;
-    exchange<lane_features>(peaks, half, 8);
-    exchange<lane_features / 2>(half, quarter.values, 16);
-    const int feature = TokenTile::lane_feature() + (lane & 8) + (lane & 16) / 4;
-    sync_block();
-    store_shared(*reinterpret_cast<Quad*>(&shared.peaks[warp_index()][feature]), quarter);
-    sync_block();
-    float peak = 0;
-    if (thread_index() < quantize_block) {
-#pragma unroll
-        for (int warp = 0; warp < quantize_warps; ++warp) {
-            peak = larger(peak, load_shared(shared.peaks[warp][thread_index()]));
+/// NaN and infinity included.
+template <Quantizer q, CopySpec copy, bool by_token>
+TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+    if constexpr (are_short<q, copy>) return packed_peaks<false>(numbers.h, peaks);
+    if constexpr (multiplies_peaks<copy>(by_token)) return multiplied_peaks(numbers, peaks);
+    return number_peaks<false>(numbers, peaks);
+}
+
+/// Finite peaks. False if a number of the lane is infinite or NaN, which costs a second look.
+template <Quantizer q, CopySpec copy, bool by_token>
+TILEWRIGHT_DEVICE bool finite_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+    const bool all_finite = all_peaks(numbers, peaks);
+    if (!all_finite) {
+        numbers.h.forget();
+        if constexpr (are_short<q, copy>) {
+            packed_peaks<true>(numbers.h, peaks);
+        } else {
+            number_peaks<true>(numbers, peaks);
         }
     }
-    return peak;
-}
-
-/// The peak of the whole tile, in every thread. Together.
-TILEWRIGHT_DEVICE float reduce_tile(const float (&peaks)[lane_tokens], QuantizeShared& shared) {
-    float peak = larger(larger(peaks[0], peaks[1]), larger(peaks[2], peaks[3]));
-    peak = larger_of_lanes(peak, 1, 16);
-    const int own_warp = warp_index();  // by all lanes together
-    sync_block();
-    if (lane_index() == 0) store_shared(shared.peaks[0][own_warp], peak);
-    sync_block();
-    peak = 0;
-#pragma unroll
-    for (int warp = 0; warp < quantize_warps; ++warp) peak = larger(peak, load_shared(shared.peaks[0][warp]));
-    return peak;
+    return all_finite;
 }
 
 }  // namespace tilewright::hopper

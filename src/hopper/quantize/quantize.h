@@ -13,12 +13,12 @@ namespace tilewright::hopper {
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void write_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
                                      QuantizeShared& shared, Codes& codes) {
-    const Folded<q, copy> numbers = fold<q, copy>(h, to.factors, tile, features);
+    const auto numbers = fold<q, copy>(h, to.factors, tile, features, shared);
     LaneScales scales;
     if constexpr (is_by_feature(copy.scaled)) {
-        find_feature_scales(to, tile, features, numbers, shared, scales);
+        scales = find_feature_scales(to, tile, features, numbers, shared);
     } else {
-        find_token_scales(to, tile, numbers, shared, scales);
+        scales = find_token_scales(to, tile, numbers, shared);
     }
     h.forget();
     encode_lane(numbers, scales, shared, codes);
@@ -46,7 +46,7 @@ template <Quantizer q>
 __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     quantize(const __grid_constant__ QuantizeArguments arguments) {
     auto& shared = shared_memory<QuantizeShared>();
-    const TokenTile tile = token_tile<q>(arguments);
+    const TokenTile tile = token_tile<q>(arguments, shared.tile);
     if (tile.tokens <= 0) return;
     Numbers<q> h;
     load_tile<q>(arguments, tile, h);
@@ -71,30 +71,27 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void measure_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
                                        QuantizeShared& shared) {
-    const Folded<q, copy> numbers = fold<q, copy>(h, to.factors, tile, features);
+    const auto numbers = fold<q, copy>(h, to.factors, tile, features, shared);
     u32* const peaks_in_memory = static_cast<u32*>(to.scales.data);
     if constexpr (copy.scaled == ScaledBy::feature) {
-        float peaks[lane_features];
-        finite_peaks<false>(numbers, peaks);
+        Peaks<q, copy, false> peaks;
+        finite_peaks(numbers, peaks);
         const float peak = reduce_features(peaks, shared);
         const int feature = thread_index();
         if (feature >= quantize_block || tile.feature + feature >= features) return;
         raise_global(peaks_in_memory + scale_index<copy>(to, tile, 0, feature), bits_of(peak));
     } else {
-        float peaks[lane_tokens];
-        finite_peaks<true>(numbers, peaks);
+        Peaks<q, copy, true> peaks;
+        finite_peaks(numbers, peaks);
         if constexpr (copy.scaled == ScaledBy::all) {
             const float peak = reduce_tile(peaks, shared);
             if (thread_index() == 0) raise_global(peaks_in_memory + tile.group * to.scales.group_stride, bits_of(peak));
             return;
         }
-        reduce_tokens(peaks);
-#pragma unroll
-        for (int j = 0; j < lane_tokens; ++j) {
-            const int token = TokenTile::lane_token() + j;
-            if (lane_index() % row_lanes != 0 || token >= tile.tokens) continue;
-            raise_global(peaks_in_memory + scale_index<copy>(to, tile, token, 0), bits_of(peaks[j]));
-        }
+        const float peak = reduce_tokens(peaks);
+        const int token = TokenTile::lane_token() + own_token();
+        if (lane_index() % 2 != 0 || token >= tile.tokens) return;
+        raise_global(peaks_in_memory + scale_index<copy>(to, tile, token, 0), bits_of(peak));
     }
 }
 
@@ -102,7 +99,7 @@ template <Quantizer q>
 __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     measure(const __grid_constant__ QuantizeArguments arguments) {
     auto& shared = shared_memory<QuantizeShared>();
-    const TokenTile tile = token_tile<q>(arguments);
+    const TokenTile tile = token_tile<q>(arguments, shared.tile);
     if (tile.tokens <= 0) return;
     Numbers<q> h;
     load_tile<q>(arguments, tile, h);
@@ -113,7 +110,8 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     }
     if constexpr (is_measured(q.columns)) {
         if (has_room<q.columns>(arguments.columns, tile)) {
-            if constexpr (is_measured(q.rows) && q.rows.feature_factors) load_tile<q>(arguments, tile, h);  // as above
+            constexpr bool again = q.rows.feature_factors || is_multiplied(q, q.rows);  // as above
+            if constexpr (is_measured(q.rows) && again) load_tile<q>(arguments, tile, h);
             measure_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared);
         }
     }

@@ -97,6 +97,12 @@ constexpr bool has_factors(const CopySpec& copy) { return copy.token_factors || 
 /// Numbers of x are kept as they are in memory, two to a word if they have 16 bits, and converted where they are used:
 /// in f32 they would take twice the registers.
 constexpr bool is_packed(const Quantizer& q) { return q.formula == Formula::x && q.source != Number::f32; }
+/// An operand's factors multiply h where it is; the other operand then needs h again.
+constexpr bool is_multiplied(const Quantizer& q, const CopySpec& copy) { return !is_packed(q) && has_factors(copy); }
+constexpr CopySpec without_factors(CopySpec copy) {
+    copy.token_factors = copy.feature_factors = false;
+    return copy;
+}
 /// Both operands have the same codes, so that each number is divided and encoded once.
 constexpr bool shares_codes(const Quantizer& q) {
     return q.rows.scaled == q.columns.scaled && (q.rows.scaled == ScaledBy::square || q.rows.scaled == ScaledBy::all) &&
@@ -120,8 +126,8 @@ inline constexpr int decoded_words = 4;  // whose loads a lane has under way
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
 inline constexpr int expand_run_tiles = 8;                       // that a block expands one after another
 inline constexpr int expand_shared_bytes = 2 * 64 * (128 + 16);  // ExpandShared
-inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + (128 + 8) * 16;  // QuantizeShared
-inline constexpr int short_tile_k = warp_threads * lane_features;                       // of a row, by a warp
+inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared
+inline constexpr int short_tile_k = warp_threads * lane_features;                             // of a row, by a warp
 /// Rows of a warp, whose loads are under way at once: of f32 half as many take as many registers.
 constexpr int short_rows(Number source) { return source == Number::f32 ? 2 : 4; }
 /// Blocks of theirs that share an SM; addresses of single elements take more registers.
@@ -139,7 +145,7 @@ constexpr int blocks_per_sm(const Quantizer& q) {
 /// factors, the tile is more than the registers hold.
 constexpr bool reads_twice(const Quantizer& q) {
     if (!is_written(q.rows) || !is_written(q.columns) || shares_codes(q)) return false;
-    return q.rows.feature_factors || blocks_per_sm(q) > 2;
+    return q.rows.feature_factors || is_multiplied(q, q.rows) || blocks_per_sm(q) > 2;
 }
 
 /// Moved codes are one load and one store: the more blocks, the more of either is under way.

@@ -15,7 +15,7 @@ TILEWRIGHT_DEVICE u32 bits_of(float value) { return __builtin_bit_cast(u32, valu
 TILEWRIGHT_DEVICE float from_bits(u32 bits) { return __builtin_bit_cast(float, bits); }
 TILEWRIGHT_DEVICE bool is_finite(float value) { return magnitude(value) < from_bits(infinity_bits); }
 
-/// A scale as numbers are divided by it.
+/// A scale as numbers are divided by it, whatever it is.
 struct Denominator {
     float scale;    // times lift: 1 .. 2
     float inverse;  // of that
@@ -80,33 +80,76 @@ TILEWRIGHT_DEVICE Denominator denominator_of(float scale) {
     return {.scale = lifted, .inverse = inverse, .rest = rest, .lift = lift};
 }
 
+/// A scale as numbers are divided by it in two instructions, or in one by powers of two; for those that `is_regular`.
+struct Inverse {
+    float high;
+    float low;  // what is missing: not negative
+};
+
+template <CopySpec copy>
+TILEWRIGHT_DEVICE Inverse inverse_of(float scale) {
+    if constexpr (copy.powers) return {.high = from_bits((254U << 23) - bits_of(scale)), .low = 0};
+    float high = formats::reciprocal(scale);
+    if (fma(-scale, high, 1.0F) < 0) high = from_bits(bits_of(high) - 1);
+    return {.high = high, .low = fma(-scale, high, 1.0F) * high};
+}
+
+/// As `divide_short`, but for the lift, which `is_regular` shows to be needless.
+template <CopySpec copy>
+TILEWRIGHT_DEVICE float divide(float x, const Inverse& by) {
+    if constexpr (copy.powers) return x * by.high;  // which is exact
+    return fma(x, by.high, x * by.low);
+}
+
+/// Whether `divide` gives every number the code of the rounded quotient. Up to 2^102 the low part of the inverse has
+/// the bits that `divide_short` asks for. For numbers of 24 bits e >= 24 takes the place of 38 in that proof: again S =
+/// j 2^20
+/// + d with |d| <= 16, and d P +- j must be a multiple of 16, which j = 8 .. 15 is not; so that d = 0 does no harm. One
+/// scale of 30,000 has another such d (0xDFFFFD is wrong for 0xB5FFFE).
 template <CopySpec copy, bool is_short>
-TILEWRIGHT_DEVICE float divide(float x, const Denominator& by) {
-    if constexpr (copy.powers) return x * by.inverse;  // which is exact
-    return is_short ? divide_short(x, by) : divide_exactly(x, by);
+TILEWRIGHT_DEVICE bool is_regular(float scale) {
+    if constexpr (copy.powers) return true;
+    const bool has_bits = scale <= 0x1p102F;
+    if constexpr (is_short) return has_bits;
+    const u32 distance = (bits_of(scale) + 16U) & 0xF'FFFFU;  // 16: none
+    return has_bits && (distance > 32U || distance == 16U);
+}
+
+template <CopySpec copy>
+TILEWRIGHT_DEVICE float divide_any(float x, float scale) {
+    if constexpr (copy.powers) return divide<copy>(x, inverse_of<copy>(scale));
+    return divide_exactly(x, denominator_of<copy, false>(scale));
 }
 
 /// Four codes of finite numbers, the first in the low byte.
 template <Storage storage>
 TILEWRIGHT_DEVICE u32 encode(const float (&numbers)[4]) {
     if constexpr (storage == Storage::e4m3) {
-        return permute_bytes(pack_e4m3(numbers[0], numbers[1]), pack_e4m3(numbers[2], numbers[3]), 0x5410);
+        return pack_e4m3(numbers);
     } else {
-        return permute_bytes(pack_e5m2(numbers[0], numbers[1]), pack_e5m2(numbers[2], numbers[3]), 0x5410);
+        return pack_e5m2(numbers);
     }
 }
 
-/// The same with the codes of infinity and NaN where a number is one: NaN 0x7F; e4m3 has no infinity and says NaN.
+template <Storage storage>
+TILEWRIGHT_DEVICE u32 encode_one(float number) {
+    return (storage == Storage::e4m3 ? pack_e4m3(number, 0) : pack_e5m2(number, 0)) & 0xFFU;
+}
+
+/// The code of infinity or NaN where the number is one: NaN 0x7F; e4m3 has no infinity and says NaN.
+template <Storage storage>
+TILEWRIGHT_DEVICE u32 mend_one(u32 code, float number) {
+    if (is_finite(number)) return code;
+    const bool infinite = storage == Storage::e5m2 && bits_of(magnitude(number)) == infinity_bits;
+    return infinite ? (bits_of(number) >> 24 & 0x80U) | 0x7CU : 0x7FU;
+}
+
 template <Storage storage>
 TILEWRIGHT_DEVICE u32 mend(u32 codes, const float (&numbers)[4]) {
+    u32 mended = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (is_finite(numbers[i])) continue;
-        const bool infinite = storage == Storage::e5m2 && bits_of(magnitude(numbers[i])) == infinity_bits;
-        const u32 code = infinite ? (bits_of(numbers[i]) >> 24 & 0x80U) | 0x7CU : 0x7FU;
-        codes = (codes & ~(0xFFU << 8 * i)) | code << 8 * i;
-    }
-    return codes;
+    for (int i = 0; i < 4; ++i) mended |= mend_one<storage>(codes >> 8 * i & 0xFFU, numbers[i]) << 8 * i;
+    return mended;
 }
 
 template <CopySpec copy>

@@ -16,10 +16,8 @@ struct TokenTile {
     int feature = 0;
 
     /// The first token of this lane's four, and the first of its 16 features, both in the tile.
-    static TILEWRIGHT_DEVICE int lane_token() {
-        return warp_index() * (quantize_block / quantize_warps) + lane_index() / row_lanes * lane_tokens;
-    }
-    static TILEWRIGHT_DEVICE int lane_feature() { return lane_index() % row_lanes * lane_features; }
+    static TILEWRIGHT_DEVICE int lane_token() { return int(u32(thread_index()) / row_lanes) * lane_tokens; }
+    static TILEWRIGHT_DEVICE int lane_feature() { return int(u32(thread_index()) % row_lanes) * lane_features; }
 };
 
 TILEWRIGHT_DEVICE int group_end(const QuantizeArguments& arguments, int group) {
@@ -69,21 +67,33 @@ TILEWRIGHT_DEVICE TokenTile find_strip(const QuantizeArguments& arguments, int s
     return {};
 }
 
-/// Features vary fastest, so that blocks that run together read whole rows.
-template <Quantizer q>
-TILEWRIGHT_DEVICE TokenTile token_tile(const QuantizeArguments& arguments) {
-    const int strip = block_index() / arguments.feature_tiles;
-    TokenTile tile;
-    if constexpr (q.grouped) {
-        tile = find_strip(arguments, strip);
-    } else {
-        tile.group = strip / arguments.strips;
-        tile.token = strip % arguments.strips * quantize_block;
-        tile.tokens = min(quantize_block, arguments.tokens - tile.token);
-        tile.column = tile.token;
+/// The strip of the block's tile, found by the first warp for all: it is a search and a division. Together.
+TILEWRIGHT_DEVICE TokenTile find_tile(const QuantizeArguments& arguments, IntQuad& shared) {
+    if (warp_index() == 0) {
+        const int strip = block_index() / arguments.feature_tiles, lane = lane_index();
+        const TokenTile found = find_strip(arguments, strip);
+        const int number = lane == 0 ? found.group : lane == 1 ? found.token : lane == 2 ? found.tokens : strip;
+        if (lane < 4) store_shared(shared.values[lane], number);
     }
-    tile.feature = block_index() % arguments.feature_tiles * quantize_block;
-    return tile;
+    sync_block();
+    const IntQuad found = load_shared(shared);
+    return {.group = found.values[0],
+            .token = found.values[1],
+            .tokens = found.values[2],
+            .column = found.values[3] * quantize_block,
+            .feature = (block_index() - found.values[3] * arguments.feature_tiles) * quantize_block};
+}
+
+/// Features vary fastest, so that blocks that run together read whole rows. Together; `shared` is for groups.
+template <Quantizer q>
+TILEWRIGHT_DEVICE TokenTile token_tile(const QuantizeArguments& arguments, IntQuad& shared) {
+    if constexpr (q.grouped) return find_tile(arguments, shared);
+    const int strip = block_index() / arguments.feature_tiles, token = strip % arguments.strips * quantize_block;
+    return {.group = strip / arguments.strips,
+            .token = token,
+            .tokens = min(quantize_block, arguments.tokens - token),
+            .column = token,
+            .feature = (block_index() - strip * arguments.feature_tiles) * quantize_block};
 }
 
 }  // namespace tilewright::hopper

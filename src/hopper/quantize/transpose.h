@@ -52,13 +52,13 @@ TILEWRIGHT_DEVICE void load_scales(const TransposeArguments& arguments, const To
 
 /// The largest scale of a token that has a number other than zero; 1 if none has. Together.
 TILEWRIGHT_DEVICE float square_scale(const Codes& codes, const float (&scales)[4], QuantizeShared& shared) {
-    float largest[lane_tokens];
+    float largest = 0;
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) {
         const u32 any = (codes[j][0] | codes[j][1] | codes[j][2] | codes[j][3]) & 0x7F7F'7F7FU;
-        largest[j] = any != 0 && scales[j] > 0 ? scales[j] : 0;  // NaN is not larger either
+        if (any != 0 && scales[j] > largest) largest = scales[j];  // NaN is not larger
     }
-    const float scale = reduce_tile(largest, shared);
+    const float scale = reduce_tile(bits_of(largest), shared);
     return scale == 0 ? 1.0F : scale;
 }
 
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(spec))
     transpose_codes(const __grid_constant__ TransposeArguments arguments) {
     constexpr Quantizer q{.grouped = spec.grouped, .vectors = spec.vectors};
     auto& shared = shared_memory<QuantizeShared>();
-    const TokenTile tile = token_tile<q>(arguments.grid);
+    const TokenTile tile = token_tile<q>(arguments.grid, shared.tile);
     if (tile.tokens <= 0 || tile.column >= arguments.to.columns) return;
     Codes codes;
     // Codes that are moved are in any strides, and go to aligned memory.
