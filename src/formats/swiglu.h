@@ -12,25 +12,35 @@ struct SwiGluRule {
     float limit;
 };
 
+/// For `limit`, NaN or -0 of which would say what the kernels' minimum and maximum do not.
+inline float limit_of(float limit) { return limit == limit ? limit + 0.0F : __builtin_bit_cast(float, 0x7F80'0000U); }
+
 struct SwiGluGradient {
     float gate;
     float up;
 };
 
-/// a * b + c and 1 / x, each rounded once; of 1 / x neither x nor the result is subnormal.
+/// a * b + c and 1 / x, each rounded once; of 1 / x neither x nor the result is subnormal. x within a bound, where NaN
+/// stays; and 0 where x is above it, otherwise the value, without a branch around what the value takes.
 #ifdef __CUDACC_RTC__
 float fused(float a, float b, float c);  // src/hopper/ptx/ptx_numbers_sm90.h
 float reciprocal(float x);
+float at_most(float x, float bound);
+float at_least(float x, float bound);
+float zero_above(float x, float bound, float value);
 #else
 inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline float reciprocal(float x) { return 1.0F / x; }
+inline float at_most(float x, float bound) { return x > bound ? bound : x; }
+inline float at_least(float x, float bound) { return x < bound ? bound : x; }
+inline float zero_above(float x, float bound, float value) { return x > bound ? 0.0F : value; }
 #endif
 
-/// exp(x) for -87 <= x <= 87, or NaN: 2^n * exp(r) with r = x - n ln 2 within +-0.35, where seven terms of the series
-/// leave 1e-8. ln 2 is in two parts, of which the first has 15 bits, so that its product with n is exact.
-inline float exponential(float x) {
+/// 1 + exp(x) for -87 <= x <= 87, or NaN: 1 + 2^n * exp(r) with r = x - n ln 2 within +-0.35, where seven terms of the
+/// series leave 1e-8. ln 2 is in two parts, of which the first has 15 bits, so that its product with n is exact.
+inline float one_and_exponential(float x) {
     constexpr float to_integer = 12582912;  // 1.5 * 2^23: the sum's last place is 1, so that it rounds to an integer
-    const float n = fused(x, 1.442695041F, to_integer) - to_integer;
+    const float shifted = fused(x, 1.442695041F, to_integer), n = shifted - to_integer;
     const float r = fused(n, -1.428606820e-6F, fused(n, -0.693145751953125F, x));
     float sum = fused(r, 1.0F / 5040, 1.0F / 720);
     sum = fused(r, sum, 1.0F / 120);
@@ -39,35 +49,40 @@ inline float exponential(float x) {
     sum = fused(r, sum, 0.5F);
     sum = fused(r, sum, 1.0F);
     sum = fused(r, sum, 1.0F);
-    // A NaN has no integer; what it is multiplied by does not matter.
-    const int exponent = n >= -126 && n <= 126 ? int(n) : 0;
-    return sum * __builtin_bit_cast(float, u32(exponent + 127) << 23);
+    // n is the last bits of the shifted number. A NaN has none; what it is multiplied by does not matter.
+    const float power = __builtin_bit_cast(float, (__builtin_bit_cast(u32, shifted) << 23) + (127U << 23));
+    return fused(sum, power, 1.0F);  // the product is exact
 }
 
 /// 1 / (1 + exp(-x)), at least 1e-38, so that an infinite factor stays visible.
-inline float sigmoid(float x) {
-    const float above = -x > 87.0F ? 87.0F : -x;
-    return reciprocal(1.0F + exponential(above < -87.0F ? -87.0F : above));
-}
+inline float sigmoid(float x) { return reciprocal(one_and_exponential(at_least(at_most(-x, 87.0F), -87.0F))); }
 
-inline float clamped_gate(float gate, float limit) { return gate > limit ? limit : gate; }
-inline float clamped_up(float up, float limit) {
-    const float low = up < -limit ? -limit : up;
-    return low > limit ? limit : low;
-}
+inline float clamped_gate(float gate, float limit) { return at_most(gate, limit); }
+inline float clamped_up(float up, float limit) { return at_most(at_least(up, -limit), limit); }
 
 inline float swiglu(float gate, float up, const SwiGluRule& rule) {
     const float g = clamped_gate(gate, rule.limit);
     return g * sigmoid(rule.alpha * g) * (clamped_up(up, rule.limit) + rule.beta);
 }
 
-inline SwiGluGradient swiglu_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
+/// The derivative of swiglu by `gate` times `gradient`.
+inline float gate_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
     const float g = clamped_gate(gate, rule.limit);
     const float u = clamped_up(up, rule.limit) + rule.beta;
     const float s = sigmoid(rule.alpha * g);
     const float slope = s + rule.alpha * g * s * (1.0F - s);
-    const bool up_is_clamped = up > rule.limit || up < -rule.limit;
-    return {.gate = gate > rule.limit ? 0.0F : gradient * u * slope, .up = up_is_clamped ? 0.0F : gradient * (g * s)};
+    return zero_above(gate, rule.limit, gradient * u * slope);
+}
+
+/// That by `up`.
+inline float up_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
+    const float g = clamped_gate(gate, rule.limit);
+    const float size = __builtin_bit_cast(float, __builtin_bit_cast(u32, up) & 0x7FFF'FFFFU);
+    return zero_above(size, rule.limit, gradient * (g * sigmoid(rule.alpha * g)));
+}
+
+inline SwiGluGradient swiglu_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
+    return {.gate = gate_gradient(gate, up, gradient, rule), .up = up_gradient(gate, up, gradient, rule)};
 }
 
 }  // namespace tilewright::formats

@@ -29,7 +29,7 @@ TokenReader::TokenReader(const TokenSource& source)
       up_(x_),
       activation_(source.activation),
       interleaved_(source.swiglu.interleaved),
-      rule_{source.swiglu.alpha, source.swiglu.beta, source.swiglu.limit},
+      rule_{source.swiglu.alpha, source.swiglu.beta, limit_of(source.swiglu.limit)},
       features_(activation_ == Activation::swiglu ? x_.columns / 2 : x_.columns) {
     if (activation_ == Activation::swiglu_gradient) gradient_ = matrix_view(source.gradient);
     if (x_.data != nullptr) up_.data = x_.at(0, 0, interleaved_ ? 1 : x_.columns / 2);

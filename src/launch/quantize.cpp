@@ -5,6 +5,7 @@
 
 #include "base/math.h"
 #include "formats/matrix_view.h"
+#include "formats/swiglu.h"
 #include "launch/quantize_blocks.h"
 #include "launch/quantize_views.h"
 
@@ -182,7 +183,7 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
     arguments.strips = ceil_div(arguments.tokens, quantize_block);
     arguments.alpha = source.swiglu.alpha;
     arguments.beta = source.swiglu.beta;
-    arguments.limit = source.swiglu.limit;
+    arguments.limit = formats::limit_of(source.swiglu.limit);
     std::vector<CopyBuilder> copies;
     for (const TokenOperand* side : {&rows, &columns}) {
         if (!side->operand.values.given()) continue;

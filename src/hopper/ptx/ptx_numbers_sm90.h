@@ -15,6 +15,23 @@ TILEWRIGHT_DEVICE float reciprocal(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
     return __fmaf_rn(__fmaf_rn(-x, inverse, 1.0F), inverse, inverse);
 }
+TILEWRIGHT_DEVICE float at_most(float x, float bound) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(bound));
+    return result;
+}
+TILEWRIGHT_DEVICE float at_least(float x, float bound) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(bound));
+    return result;
+}
+TILEWRIGHT_DEVICE float zero_above(float x, float bound, float value) {
+    float result;
+    asm("{.reg .pred above; setp.gt.f32 above, %1, %2; selp.f32 %0, 0f00000000, %3, above;}"
+        : "=f"(result)
+        : "f"(x), "f"(bound), "f"(value));
+    return result;
+}
 
 }  // namespace tilewright::formats
 

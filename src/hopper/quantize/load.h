@@ -110,16 +110,23 @@ TILEWRIGHT_DEVICE void load_features(const QuantizeArguments& arguments, int gro
             load_run<q>(arguments.up, row_of(arguments.up, group, token) + first,
                         reinterpret_cast<float(&)[count]>(x[count]));
         }
+        if constexpr (q.interleaved) {
 #pragma unroll
-        for (int i = 0; i < count; ++i) {
-            const formats::SwiGluGradient both =
-                formats::swiglu_gradient(x[q.interleaved ? 2 * i : i], x[q.interleaved ? 2 * i + 1 : count + i],
-                                         gradient[i], rule_of(arguments));
-            if constexpr (q.interleaved) {
+            for (int i = 0; i < count; ++i) {
+                const formats::SwiGluGradient both =
+                    formats::swiglu_gradient(x[2 * i], x[2 * i + 1], gradient[i], rule_of(arguments));
                 h[2 * i] = both.gate;
                 h[2 * i + 1] = both.up;
-            } else {
-                h[i] = ups ? both.up : both.gate;
+            }
+        } else if (ups) {
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+                h[i] = formats::up_gradient(x[i], x[count + i], gradient[i], rule_of(arguments));
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+                h[i] = formats::gate_gradient(x[i], x[count + i], gradient[i], rule_of(arguments));
             }
         }
     }
