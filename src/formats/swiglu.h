@@ -10,6 +10,7 @@ struct SwiGluRule {
     float alpha;
     float beta;
     float limit;
+    bool has_limit = true;  // otherwise it is infinity
 };
 
 /// For `limit`, NaN or -0 of which would say what the kernels' minimum and maximum do not.
@@ -57,28 +58,35 @@ inline float one_and_exponential(float x) {
 /// 1 / (1 + exp(-x)), at least 1e-38, so that an infinite factor stays visible.
 inline float sigmoid(float x) { return reciprocal(one_and_exponential(at_least(at_most(-x, 87.0F), -87.0F))); }
 
-inline float clamped_gate(float gate, float limit) { return at_most(gate, limit); }
-inline float clamped_up(float up, float limit) { return at_most(at_least(up, -limit), limit); }
+inline float clamped_gate(float gate, const SwiGluRule& rule) {
+    return rule.has_limit ? at_most(gate, rule.limit) : gate;
+}
+inline float clamped_up(float up, const SwiGluRule& rule) {
+    return rule.has_limit ? at_most(at_least(up, -rule.limit), rule.limit) : up;
+}
+inline float zero_beyond(float x, const SwiGluRule& rule, float value) {
+    return rule.has_limit ? zero_above(x, rule.limit, value) : value;
+}
 
 inline float swiglu(float gate, float up, const SwiGluRule& rule) {
-    const float g = clamped_gate(gate, rule.limit);
-    return g * sigmoid(rule.alpha * g) * (clamped_up(up, rule.limit) + rule.beta);
+    const float g = clamped_gate(gate, rule);
+    return g * sigmoid(rule.alpha * g) * (clamped_up(up, rule) + rule.beta);
 }
 
 /// The derivative of swiglu by `gate` times `gradient`.
 inline float gate_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
-    const float g = clamped_gate(gate, rule.limit);
-    const float u = clamped_up(up, rule.limit) + rule.beta;
+    const float g = clamped_gate(gate, rule);
+    const float u = clamped_up(up, rule) + rule.beta;
     const float s = sigmoid(rule.alpha * g);
     const float slope = s + rule.alpha * g * s * (1.0F - s);
-    return zero_above(gate, rule.limit, gradient * u * slope);
+    return zero_beyond(gate, rule, gradient * u * slope);
 }
 
 /// That by `up`.
 inline float up_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
-    const float g = clamped_gate(gate, rule.limit);
+    const float g = clamped_gate(gate, rule);
     const float size = __builtin_bit_cast(float, __builtin_bit_cast(u32, up) & 0x7FFF'FFFFU);
-    return zero_above(size, rule.limit, gradient * (g * sigmoid(rule.alpha * g)));
+    return zero_beyond(size, rule, gradient * (g * sigmoid(rule.alpha * g)));
 }
 
 inline SwiGluGradient swiglu_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {

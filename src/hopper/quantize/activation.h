@@ -1,0 +1,120 @@
+// SwiGLU, or its gradient, of what a lane loads.
+#pragma once
+
+#include "formats/swiglu.h"
+#include "hopper/quantize/numbers.h"
+
+namespace tilewright::hopper {
+
+/// What 16 features of h of a token are computed from, as it is in memory. `halves`: the gates, then the ups, or both
+/// in turns.
+template <Quantizer q>
+struct Activated {
+    static constexpr bool is_gradient = q.formula == Formula::swiglu_gradient;
+    static constexpr int count = is_gradient && q.interleaved ? lane_features / 2 : lane_features;
+    static constexpr int words = q.source == Number::f32 ? count : count / 2;
+    u32 halves[2 * words];
+    u32 gradient[words];
+};
+
+/// Whether the features of h from this one on are gradients of up.
+template <Quantizer q>
+TILEWRIGHT_DEVICE bool are_ups(const QuantizeArguments& arguments, int feature) {
+    return q.formula == Formula::swiglu_gradient && !q.interleaved && feature >= arguments.features / 2;
+}
+
+/// Features of a lane, whose number and half are multiples of 16.
+template <Quantizer q>
+TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int group, int token, int feature,
+                                      Activated<q>& to) {
+    using Words = u32(&)[Activated<q>::words];
+    const i64 row = row_of(arguments.x, group, token);
+    int first = feature;
+    if constexpr (Activated<q>::is_gradient) {
+        if (q.interleaved) first = feature / 2;
+        if (are_ups<q>(arguments, feature)) first = feature - arguments.features / 2;
+        load_words<q>(arguments.gradient, row_of(arguments.gradient, group, token) + first, to.gradient);
+    }
+    if constexpr (q.interleaved) {
+        load_words<q>(arguments.x, row + 2 * first, to.halves);
+    } else {
+        load_words<q>(arguments.x, row + first, reinterpret_cast<Words>(to.halves));
+        const i64 up = row_of(arguments.up, group, token) + first;
+        load_words<q>(arguments.up, up, reinterpret_cast<Words>(to.halves[Activated<q>::words]));
+    }
+}
+
+template <Quantizer q, bool ups>
+TILEWRIGHT_DEVICE void activate(const Activated<q>& from, const formats::SwiGluRule& rule, u32 (&h)[lane_features]) {
+    constexpr int count = Activated<q>::count;
+    const auto store = [&](int i, float number) { h[i] = __builtin_bit_cast(u32, number); };
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        const float gate = number_of<q>(from.halves, q.interleaved ? 2 * i : i);
+        const float up = number_of<q>(from.halves, q.interleaved ? 2 * i + 1 : count + i);
+        if constexpr (!Activated<q>::is_gradient) {
+            store(i, formats::swiglu(gate, up, rule));
+            continue;
+        }
+        const float gradient = number_of<q>(from.gradient, i);
+        if constexpr (q.interleaved) {
+            const formats::SwiGluGradient both = formats::swiglu_gradient(gate, up, gradient, rule);
+            store(2 * i, both.gate);
+            store(2 * i + 1, both.up);
+        } else {
+            store(i, ups ? formats::up_gradient(gate, up, gradient, rule)
+                         : formats::gate_gradient(gate, up, gradient, rule));
+        }
+    }
+}
+
+/// Some tokens. Most rules have no limit, and then alpha is 1: a fifth of the instructions less.
+template <Quantizer q, bool ups, int count>
+TILEWRIGHT_DEVICE void activate(const QuantizeArguments& arguments, const Activated<q> (&from)[count],
+                                u32 (*h)[lane_features]) {
+    const formats::SwiGluRule any{.alpha = arguments.alpha, .beta = arguments.beta, .limit = arguments.limit};
+    const formats::SwiGluRule usual{.alpha = 1, .beta = arguments.beta, .limit = 0, .has_limit = false};
+    if (any.alpha == 1 && any.limit == __builtin_bit_cast(float, 0x7F80'0000U)) {
+#pragma unroll
+        for (int j = 0; j < count; ++j) activate<q, ups>(from[j], usual, h[j]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < count; ++j) activate<q, ups>(from[j], any, h[j]);
+    }
+}
+
+/// 0 for tokens that do not exist. `has(j)`: the j-th does; `whole`: all do.
+template <Quantizer q, class Has>
+TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int group, int token, int feature, bool whole,
+                                      Has has, Numbers<q>& h) {
+    constexpr int together = q.source == Number::f32 ? 1 : lane_tokens;  // as many as registers hold
+#pragma unroll
+    for (int first = 0; first < lane_tokens; first += together) {
+        Activated<q> from[together];
+        const auto load = [&](int j) { load_activated<q>(arguments, group, token + first + j, feature, from[j]); };
+        if (whole) {
+#pragma unroll
+            for (int j = 0; j < together; ++j) load(j);
+        } else {
+#pragma unroll
+            for (int j = 0; j < together; ++j) {
+                from[j] = {};
+                if (has(first + j)) load(j);
+            }
+        }
+        if (are_ups<q>(arguments, feature)) {
+            activate<q, true>(arguments, from, &h.held[first]);
+        } else {
+            activate<q, false>(arguments, from, &h.held[first]);
+        }
+    }
+    if (whole) return;
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        if (has(j)) continue;
+#pragma unroll
+        for (int i = 0; i < lane_features; ++i) h.held[j][i] = 0;
+    }
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,63 @@
+// Numbers in registers: x as it is in memory, or what is computed of it, in f32; 4 tokens x 16 features a lane.
+#pragma once
+
+#include "hopper/quantize/token_tile.h"
+
+namespace tilewright::hopper {
+
+/// One of two numbers of 16 bits.
+template <Quantizer q>
+TILEWRIGHT_DEVICE float half(u32 pair, int index) {
+    const u16 code = u16(pair >> index * 16);
+    return q.source == Number::bf16 ? from_bf16(code) : from_f16(code);
+}
+
+/// One of a run of numbers as they are in memory.
+template <Quantizer q, int words>
+TILEWRIGHT_DEVICE float number_of(const u32 (&run)[words], int i) {
+    if constexpr (q.source == Number::f32) return __builtin_bit_cast(float, run[i]);
+    return half<q>(run[i / 2], i % 2);
+}
+
+template <Quantizer q>
+struct Numbers {
+    static constexpr int words = is_packed(q) ? lane_features / 2 : lane_features;
+    u32 held[lane_tokens][words];
+
+    TILEWRIGHT_DEVICE float at(int j, int i) const {
+        if constexpr (!is_packed(q)) return __builtin_bit_cast(float, held[j][i]);
+        return number_of<q>(held[j], i);
+    }
+    /// What was made of the numbers before is made again after: kept, it would take registers.
+    TILEWRIGHT_DEVICE void forget() {
+#pragma unroll
+        for (int i = 0; i < lane_tokens * words; ++i) pin(held[i / words][i % words]);
+    }
+};
+
+template <Quantizer q>
+TILEWRIGHT_DEVICE float load_number(const void* data, i64 index) {
+    if constexpr (q.source == Number::f32) return load_global(static_cast<const float*>(data) + index);
+    const u16 code = load_global(static_cast<const u16*>(data) + index);
+    return q.source == Number::bf16 ? from_bf16(code) : from_f16(code);
+}
+
+/// The first of the numbers of a token.
+TILEWRIGHT_DEVICE i64 row_of(const SourceMatrix& matrix, int group, int token) {
+    return group * matrix.group_stride + token * matrix.token_stride;
+}
+
+/// 16 bytes at a time, as they are.
+template <Quantizer q, int words>
+TILEWRIGHT_DEVICE void load_words(const SourceMatrix& matrix, i64 first, u32 (&to)[words]) {
+    constexpr int bytes = q.source == Number::f32 ? 4 : 2;
+    const IntQuad* from = reinterpret_cast<const IntQuad*>(static_cast<const u8*>(matrix.data) + first * bytes);
+#pragma unroll
+    for (int i = 0; i < words; i += 4) {
+        const IntQuad quad = load_global(from + i / 4);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) to[i + j] = u32(quad.values[j]);
+    }
+}
+
+}  // namespace tilewright::hopper
