@@ -82,7 +82,7 @@ inline float gate_gradient(float gate, float up, float gradient, const SwiGluRul
     return zero_beyond(gate, rule, gradient * u * slope);
 }
 
-/// That by `up`.
+/// The derivative by `up`, the same.
 inline float up_gradient(float gate, float up, float gradient, const SwiGluRule& rule) {
     const float g = clamped_gate(gate, rule);
     const float size = __builtin_bit_cast(float, __builtin_bit_cast(u32, up) & 0x7FFF'FFFFU);

@@ -190,6 +190,7 @@ void expect_cpu_bits(const TokenCase& c) {
 
 constexpr Granularity blocks = Granularity::block_1x128;
 constexpr SwiGlu gpt_oss{.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = true};
+constexpr SwiGlu tight{.alpha = 1.702F, .beta = 1, .limit = 0.3F};  // many numbers are beyond it
 
 TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
     expect_cpu_bits(
@@ -232,6 +233,14 @@ TEST(Quantize, SwiGluHasTheCpusBits) {
         TokenCase{.tokens = 33, .features = 288, .activation = Activation::swiglu, .rows = blocks, .round_up = true});
     expect_cpu_bits(TokenCase{
         .tokens = 48, .features = 288, .activation = Activation::swiglu_gradient, .rows = blocks, .columns = blocks});
+    for (const SwiGlu& rule : {SwiGlu{}, tight}) {
+        expect_cpu_bits(TokenCase{.tokens = 144,
+                                  .features = 544,
+                                  .activation = Activation::swiglu_gradient,
+                                  .swiglu = rule,
+                                  .rows = blocks,
+                                  .columns = blocks});
+    }
     expect_cpu_bits(TokenCase{.tokens = 20,
                               .features = 150,
                               .activation = Activation::swiglu_gradient,
