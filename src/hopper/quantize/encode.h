@@ -65,8 +65,8 @@ TILEWRIGHT_DEVICE LaneScales find_token_scales(const CopyArguments& to, const To
     Peaks<q, copy, true> peaks;
     const bool all_finite = finite_peaks(numbers, peaks);
     const float own = find_own_scale(to, tile, peaks, shared);
-    const bool regular = all_finite && is_regular<copy, are_short<q, copy>>(own);
-    return {.own = own, .regular = ballot(!regular) == 0};
+    const bool all_regular = copy.powers || ballot(!is_regular<copy, are_short<q, copy>>(own)) == 0;
+    return {.own = own, .regular = all_finite && all_regular};
 }
 
 /// The scale of a feature, by its thread.
@@ -107,7 +107,7 @@ TILEWRIGHT_DEVICE LaneScales find_feature_scales(const CopyArguments& to, const 
         const int(&w)[4] = of_warps.values;
         regular = regular && (w[0] | w[1] | w[2] | w[3]) == 0;
     }
-    return {.own = 1, .regular = ballot(!regular) == 0};
+    return {.own = 1, .regular = regular};
 }
 
 /// Four features of a token; `inverse(i)` is that of the i-th one's scale.

@@ -119,10 +119,10 @@ TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, 
     return number_peaks<false>(numbers, peaks);
 }
 
-/// Finite peaks. False if a number of the lane is infinite or NaN, which costs a second look.
+/// Finite peaks. False if a number of the warp is infinite or NaN, which costs a second look. By a warp together.
 template <Quantizer q, CopySpec copy, bool by_token>
 TILEWRIGHT_DEVICE bool finite_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
-    const bool all_finite = all_peaks(numbers, peaks);
+    const bool all_finite = ballot(!all_peaks(numbers, peaks)) == 0;
     if (!all_finite) {
         numbers.h.forget();
         if constexpr (are_short<q, copy>) {

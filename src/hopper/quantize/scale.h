@@ -53,7 +53,7 @@ TILEWRIGHT_DEVICE float scale_of(float amax) {
     constexpr formats::Fields fields = copy.storage == Storage::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
     constexpr float largest = formats::decode(fields, fields.largest());
     constexpr u32 smallest_normal = 1U << 23;
-    if (amax == 0) return 1;
+    if (amax == 0) amax = largest;  // 1
     if constexpr (copy.powers) {
         // The difference of the exponents, one more where amax has the larger fraction.
         constexpr u32 exponent = (__builtin_bit_cast(u32, largest) >> 23) - 127;
