@@ -114,16 +114,30 @@ CopySpec measured_spec(const CopySpec& copy) {
             .feature_factors = copy.feature_factors};
 }
 
+/// The sigmoids of a tile of gates are those of a tile of ups, if these begin a tile. Scales that are measured, and
+/// factors, for which h is computed anew, are left out.
+bool is_paired(const QuantizeLaunch& call, const std::vector<CopyBuilder>& copies) {
+    const Quantizer& q = call.kernel.quantizer;
+    if (q.formula != Formula::swiglu_gradient || q.interleaved || !q.vectors) return false;
+    if (call.arguments.features % (2 * quantize_block) != 0) return false;
+    return std::none_of(copies.begin(), copies.end(),
+                        [](const CopyBuilder& copy) { return is_measured(copy.spec) || has_factors(copy.spec); });
+}
+
 std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilder> copies, bool aligned_source) {
     QuantizeArguments& arguments = call.arguments;
-    arguments.feature_tiles = ceil_div(arguments.features, quantize_block);
-    call.blocks = count_blocks(arguments, call.kernel.quantizer.grouped);
     call.kernel.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
     std::vector<QuantizeLaunch> before;
     std::vector<QuantizeLaunch> after;
     for (const CopyBuilder& copy : copies) {
         call.kernel.quantizer.vectors =
             call.kernel.quantizer.vectors && takes_vectors(copy.arguments, copy.spec.transposed);
+    }
+    call.kernel.quantizer.paired = is_paired(call, copies);
+    const int features = call.kernel.quantizer.paired ? arguments.features / 2 : arguments.features;
+    arguments.feature_tiles = ceil_div(features, quantize_block);
+    call.blocks = count_blocks(arguments, call.kernel.quantizer.grouped);
+    for (const CopyBuilder& copy : copies) {
         if (!is_measured(copy.spec)) continue;
         QuantizeLaunch step{.scales = copy.measured(arguments.tokens, arguments.features)};
         const std::int64_t count = std::int64_t{step.scales.groups} * step.scales.tokens * step.scales.features;

@@ -85,7 +85,8 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
 
 int shared_bytes(const QuantizeKernel& kernel) {
     if (kernel.step == QuantizeStep::expand_weights) return expand_shared_bytes;
-    return reads_tiles(kernel) || kernel.step == QuantizeStep::transpose_codes ? quantize_shared_bytes : 0;
+    if (!reads_tiles(kernel) && kernel.step != QuantizeStep::transpose_codes) return 0;
+    return quantize_shared_bytes + (reads_tiles(kernel) && kernel.quantizer.paired ? ups_bytes : 0);
 }
 
 std::vector<PackKernel> shipped_packers() {

@@ -146,6 +146,8 @@ void add_tokens(Kernels& all) {
         all);
     add<Quantizer{.formula = Formula::swiglu, .rows = with_powers(token_blocks)}>(all);
     add<Quantizer{.formula = Formula::swiglu_gradient, .rows = token_blocks, .columns = feature_blocks}>(all);
+    add<Quantizer{
+        .formula = Formula::swiglu_gradient, .paired = true, .rows = token_blocks, .columns = feature_blocks}>(all);
     add<Quantizer{.formula = Formula::swiglu_gradient,
                   .interleaved = true,
                   .vectors = false,

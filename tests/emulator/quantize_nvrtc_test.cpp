@@ -16,6 +16,8 @@ using launch::QuantizeStep;
 
 constexpr CopySpec rows{.scaled = ScaledBy::token_block, .feature_factors = true};
 constexpr CopySpec columns{.scaled = ScaledBy::feature_block, .transposed = true, .token_factors = true};
+constexpr CopySpec token_blocks{.scaled = ScaledBy::token_block};
+constexpr CopySpec feature_blocks{.scaled = ScaledBy::feature_block, .transposed = true};
 constexpr CopySpec token{.scaled = ScaledBy::token, .feature_factors = true};
 constexpr CopySpec feature{.scaled = ScaledBy::feature, .transposed = true, .token_factors = true};
 
@@ -38,6 +40,12 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
     expect_no_spills(
         {{.quantizer = {.source = Number::f32, .grouped = true, .rows = rows, .columns = columns}},
          {.quantizer = {.formula = Formula::swiglu_gradient, .grouped = true, .rows = rows, .columns = columns}},
+         {.quantizer = {.formula = Formula::swiglu_gradient,
+                        .paired = true,
+                        .grouped = true,
+                        .rows = token_blocks,
+                        .columns = feature_blocks}},
+         {.quantizer = {.grouped = true, .rows = token_blocks, .columns = feature_blocks}},
          {.step = QuantizeStep::measure, .quantizer = {.grouped = true, .rows = token, .columns = feature}},
          {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
          {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},

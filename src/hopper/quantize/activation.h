@@ -3,6 +3,7 @@
 
 #include "formats/swiglu.h"
 #include "hopper/quantize/numbers.h"
+#include "hopper/quantize/shared.h"
 
 namespace tilewright::hopper {
 
@@ -20,7 +21,7 @@ struct Activated {
 /// Whether the features of h from this one on are gradients of up.
 template <Quantizer q>
 TILEWRIGHT_DEVICE bool are_ups(const QuantizeArguments& arguments, int feature) {
-    return q.formula == Formula::swiglu_gradient && !q.interleaved && feature >= arguments.features / 2;
+    return q.formula == Formula::swiglu_gradient && !q.interleaved && !q.paired && feature >= arguments.features / 2;
 }
 
 /// Features of a lane, whose number and half are multiples of 16.
@@ -68,26 +69,65 @@ TILEWRIGHT_DEVICE void activate(const Activated<q>& from, const formats::SwiGluR
     }
 }
 
+/// The j-th token's gates; ups go to shared memory.
+template <Quantizer q>
+TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::SwiGluRule& rule, int j,
+                                      u32 (&h)[lane_features]) {
+    auto& shared = shared_memory<PairedShared>();
+#pragma unroll
+    for (int quad = 0; quad < lane_features / 4; ++quad) {
+        Quad ups;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int at = quad * 4 + i;
+            const formats::SwiGluGradient both =
+                formats::swiglu_gradient(number_of<q>(from.halves, at), number_of<q>(from.halves, lane_features + at),
+                                         number_of<q>(from.gradient, at), rule);
+            h[at] = __builtin_bit_cast(u32, both.gate);
+            ups.values[i] = both.up;
+        }
+        store_shared(shared.ups[j * (lane_features / 4) + quad][thread_index()], ups);
+    }
+}
+
 /// Some tokens. Most rules have no limit, and then alpha is 1: a fifth of the instructions less.
 template <Quantizer q, bool ups, int count>
-TILEWRIGHT_DEVICE void activate(const QuantizeArguments& arguments, const Activated<q> (&from)[count],
-                                u32 (*h)[lane_features]) {
+TILEWRIGHT_DEVICE void activate(const QuantizeArguments& arguments, const Activated<q> (&from)[count], int first,
+                                Numbers<q>& h) {
+    const auto activate_one = [&](int j, const formats::SwiGluRule& rule) {
+        if constexpr (q.paired) {
+            activate_pairs(from[j], rule, first + j, h.held[first + j]);
+        } else {
+            activate<q, ups>(from[j], rule, h.held[first + j]);
+        }
+    };
     const formats::SwiGluRule any{.alpha = arguments.alpha, .beta = arguments.beta, .limit = arguments.limit};
     const formats::SwiGluRule usual{.alpha = 1, .beta = arguments.beta, .limit = 0, .has_limit = false};
     if (any.alpha == 1 && any.limit == __builtin_bit_cast(float, 0x7F80'0000U)) {
 #pragma unroll
-        for (int j = 0; j < count; ++j) activate<q, ups>(from[j], usual, h[j]);
+        for (int j = 0; j < count; ++j) activate_one(j, usual);
     } else {
 #pragma unroll
-        for (int j = 0; j < count; ++j) activate<q, ups>(from[j], any, h[j]);
+        for (int j = 0; j < count; ++j) activate_one(j, any);
     }
 }
 
-/// 0 for tokens that do not exist. `has(j)`: the j-th does; `whole`: all do.
+/// 0 for tokens that do not exist. `has(j)`: the j-th does.
+template <Quantizer q, class Has>
+TILEWRIGHT_DEVICE void clear_missing(Has has, Numbers<q>& h) {
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        if (has(j)) continue;
+#pragma unroll
+        for (int i = 0; i < lane_features; ++i) h.held[j][i] = 0;
+    }
+}
+
+/// `whole`: all tokens exist.
 template <Quantizer q, class Has>
 TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int group, int token, int feature, bool whole,
                                       Has has, Numbers<q>& h) {
-    constexpr int together = q.source == Number::f32 ? 1 : lane_tokens;  // as many as registers hold
+    constexpr int together = q.source == Number::f32 ? 1 : q.paired ? 2 : lane_tokens;  // as registers hold
 #pragma unroll
     for (int first = 0; first < lane_tokens; first += together) {
         Activated<q> from[together];
@@ -103,18 +143,27 @@ TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int gr
             }
         }
         if (are_ups<q>(arguments, feature)) {
-            activate<q, true>(arguments, from, &h.held[first]);
+            activate<q, true>(arguments, from, first, h);
         } else {
-            activate<q, false>(arguments, from, &h.held[first]);
+            activate<q, false>(arguments, from, first, h);
         }
     }
-    if (whole) return;
+    if (!whole) clear_missing(has, h);
+}
+
+/// The ups of the gates that were loaded before.
+template <Quantizer q, class Has>
+TILEWRIGHT_DEVICE void load_ups(Has has, Numbers<q>& h) {
+    const auto& shared = shared_memory<PairedShared>();
 #pragma unroll
-    for (int j = 0; j < lane_tokens; ++j) {
-        if (has(j)) continue;
+    for (int place = 0; place < lane_tokens * lane_features / 4; ++place) {
+        const Quad ups = load_shared(shared.ups[place][thread_index()]);
 #pragma unroll
-        for (int i = 0; i < lane_features; ++i) h.held[j][i] = 0;
+        for (int i = 0; i < 4; ++i) {
+            h.held[place / 4][place % 4 * 4 + i] = __builtin_bit_cast(u32, ups.values[i]);
+        }
     }
+    clear_missing(has, h);
 }
 
 }  // namespace tilewright::hopper

@@ -60,12 +60,18 @@ TILEWRIGHT_DEVICE void load_whole(const QuantizeArguments& arguments, const Toke
     }
 }
 
+/// Whether the tile has the j-th of the lane's tokens, and the lane's features.
+TILEWRIGHT_DEVICE auto lane_has(const QuantizeArguments& arguments, const TokenTile& tile) {
+    const int tokens = tile.feature + TokenTile::lane_feature() < arguments.features ? tile.tokens : 0;
+    return [=](int j) { return TokenTile::lane_token() + j < tokens; };
+}
+
 /// The lane's part of the tile; 0 where there is no token or no feature. Most tiles are whole: their loads need no
 /// predicates.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_tile(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h) {
     const int token = TokenTile::lane_token(), feature = tile.feature + TokenTile::lane_feature();
-    const auto has = [&](int j) { return token + j < tile.tokens && feature < arguments.features; };
+    const auto has = lane_has(arguments, tile);
     const bool whole = tile.tokens == quantize_block && tile.feature + quantize_block <= arguments.features;
     if constexpr (q.formula != Formula::x && q.vectors) {
         return load_activated(arguments, tile.group, tile.token + token, feature, whole, has, h);

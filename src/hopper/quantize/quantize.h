@@ -42,14 +42,10 @@ TILEWRIGHT_DEVICE void write_again(const QuantizeArguments& arguments, const Tok
     store_operand<q, second>(arguments.columns, tile, arguments.features, codes, shared);
 }
 
+/// The operands of a tile whose numbers are loaded.
 template <Quantizer q>
-__global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
-    quantize(const __grid_constant__ QuantizeArguments arguments) {
-    auto& shared = shared_memory<QuantizeShared>();
-    const TokenTile tile = token_tile<q>(arguments, shared.tile);
-    if (tile.tokens <= 0) return;
-    Numbers<q> h;
-    load_tile<q>(arguments, tile, h);
+TILEWRIGHT_DEVICE void write_tile(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h,
+                                  QuantizeShared& shared) {
     Codes codes;
     if constexpr (is_written(q.rows)) {
         if (has_room<q.rows>(arguments.rows, tile)) {
@@ -64,6 +60,22 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
             if constexpr (reads_twice(q)) load_tile<q>(arguments, tile, h);
             write_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared, codes);
         }
+    }
+}
+
+template <Quantizer q>
+__global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
+    quantize(const __grid_constant__ QuantizeArguments arguments) {
+    auto& shared = shared_memory<QuantizeShared>();
+    TokenTile tile = token_tile<q>(arguments, shared.tile);
+    if (tile.tokens <= 0) return;
+    Numbers<q> h;
+    load_tile<q>(arguments, tile, h);
+    write_tile(arguments, tile, h, shared);
+    if constexpr (q.paired) {
+        tile.feature += arguments.features / 2;
+        load_ups(lane_has(arguments, tile), h);
+        write_tile(arguments, tile, h, shared);
     }
 }
 

@@ -42,6 +42,7 @@ struct Quantizer {
     Number source = Number::bf16;
     Formula formula = Formula::x;
     bool interleaved = false;  // gate and up in turns
+    bool paired = false;       // swiglu_gradient: a block has a tile of gates and that of their ups
     bool grouped = false;      // groups of tokens, whose ends are read on the device
     bool vectors = true;       // 16 bytes at a time, features adjacent; otherwise element by element in any strides
     CopySpec rows{};
@@ -127,6 +128,7 @@ inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads
 inline constexpr int expand_run_tiles = 8;                       // that a block expands one after another
 inline constexpr int expand_shared_bytes = 2 * 64 * (128 + 16);  // ExpandShared
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared
+inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, on top
 inline constexpr int short_tile_k = warp_threads * lane_features;                             // of a row, by a warp
 /// Rows of a warp, whose loads are under way at once: of f32 half as many take as many registers.
 constexpr int short_rows(Number source) { return source == Number::f32 ? 2 : 4; }
@@ -197,6 +199,7 @@ constexpr void visit_fields(const Quantizer& q, Visitor& visit) {
     visit.field("source", q.source);
     visit.field("formula", q.formula);
     visit.field("interleaved", q.interleaved);
+    visit.field("paired", q.paired);
     visit.field("grouped", q.grouped);
     visit.field("vectors", q.vectors);
     copy("rows", q.rows);

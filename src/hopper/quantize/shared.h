@@ -27,6 +27,14 @@ struct QuantizeShared {
 
 static_assert(sizeof(QuantizeShared) == quantize_shared_bytes);
 
+/// Gradients of ups, each in the place of the thread that computes it next to the gate's and takes it back.
+struct PairedShared {
+    QuantizeShared first;
+    Quad ups[lane_tokens * lane_features / 4][quantize_threads];
+};
+
+static_assert(sizeof(PairedShared) == quantize_shared_bytes + ups_bytes);
+
 /// Where the scales of a feature are, and those of the lane's features begin.
 TILEWRIGHT_DEVICE int feature_place(int feature) { return feature + feature / lane_features * gap_features; }
 TILEWRIGHT_DEVICE int lane_place() { return feature_place(TokenTile::lane_feature()); }
