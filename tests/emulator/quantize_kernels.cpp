@@ -48,6 +48,10 @@ constexpr CopySpec with_powers(CopySpec copy) {
     copy.powers = true;
     return copy;
 }
+constexpr CopySpec with_factors(CopySpec copy) {
+    copy.token_factors = copy.feature_factors = true;
+    return copy;
+}
 constexpr CopySpec e5m2_bytes(CopySpec copy) {
     copy.storage = Storage::e5m2;
     copy.powers = copy.ue8m0 = true;
@@ -141,6 +145,11 @@ void add_tokens(Kernels& all) {
     add<Quantizer{.grouped = true, .rows = token_blocks, .columns = feature_blocks}>(all);
     add<Quantizer{.grouped = true, .vectors = false, .rows = token_blocks, .columns = feature_blocks}>(all);
     add<Quantizer{.grouped = true, .rows = row_of_f3, .columns = column_of_f3}>(all);
+    add<Quantizer{.grouped = true, .rows = with_factors(token_blocks), .columns = with_factors(feature_blocks)}>(all);
+    add<Quantizer{.source = Number::f32,
+                  .grouped = true,
+                  .rows = with_factors(token_blocks),
+                  .columns = with_factors(feature_blocks)}>(all);
     add<Quantizer{.rows = squares, .columns = squares_turned}>(all);
     add<Quantizer{.formula = Formula::swiglu, .interleaved = true, .rows = token_blocks, .columns = feature_blocks}>(
         all);

@@ -120,7 +120,8 @@ struct TokenCase {
     Granularity rows = Granularity::none;
     Granularity columns = Granularity::none;
     Format values = Format::e4m3;
-    bool folds = false;
+    bool folds = false;       // factors of features into rows, of tokens into columns
+    bool folds_both = false;  // both into both
     bool round_up = false;
 };
 
@@ -150,8 +151,9 @@ struct TokenCall {
     TokenOperand operand(const TokenCase& c, const Output* out, bool columns) const {
         if (out == nullptr) return {};
         TokenOperand given{.operand = out->operand};
-        if (c.folds && columns) given.token_factors = row_major(token_factors.tensor().data, Format::f32, {c.tokens});
-        if (c.folds && !columns) given.feature_factors = feature_factors.tensor();
+        if (c.folds_both || (c.folds && columns))
+            given.token_factors = row_major(token_factors.tensor().data, Format::f32, {c.tokens});
+        if (c.folds_both || (c.folds && !columns)) given.feature_factors = feature_factors.tensor();
         return given;
     }
 
@@ -220,6 +222,15 @@ TEST(Quantize, FoldedOperandsHaveTheCpusBits) {
                               .columns = Granularity::block_128x128,
                               .folds = true,
                               .round_up = false});
+    for (const Format source : {Format::bf16, Format::f32}) {
+        expect_cpu_bits(TokenCase{.source = source,
+                                  .tokens = 150,
+                                  .features = 144,
+                                  .ends = {20, 150},
+                                  .rows = blocks,
+                                  .columns = blocks,
+                                  .folds_both = true});
+    }
 }
 
 TEST(Quantize, SwiGluHasTheCpusBits) {

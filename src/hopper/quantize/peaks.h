@@ -33,10 +33,17 @@ struct Peaks {
     }
 };
 
-/// What multiplies all numbers of a peak multiplies the peak instead: the product's rounding keeps the order.
+/// Whether all numbers of a peak have one factor, the last: it multiplies the peak instead, for the product's
+/// rounding keeps the order.
 template <CopySpec copy>
 constexpr bool multiplies_peaks(bool by_token) {
-    return by_token ? copy.token_factors && !copy.feature_factors : copy.feature_factors && !copy.token_factors;
+    return by_token ? copy.token_factors && !copy.feature_factors : copy.feature_factors;
+}
+/// The factors before it.
+constexpr CopySpec inner_factors(CopySpec copy, bool by_token) {
+    copy.feature_factors = false;
+    copy.token_factors = copy.token_factors && !by_token;
+    return copy;
 }
 
 /// False if one is infinite or NaN, which those of `finite` never are.
@@ -95,28 +102,26 @@ TILEWRIGHT_DEVICE bool packed_peaks(const Numbers<q>& h, Peaks<q, copy, by_token
     return all_finite;
 }
 
-/// The peaks of packed numbers as they are, times the factors.
-template <Quantizer q, CopySpec copy, bool by_token>
-TILEWRIGHT_DEVICE bool multiplied_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
-    Peaks<q, without_factors(copy), by_token> before;
-    packed_peaks<false>(numbers.h, before);
-    float largest = 0;
-#pragma unroll
-    for (int p = 0; p < peaks.numbers; ++p) {
-        const float factor = by_token ? numbers.tokens[p] : numbers.features[p];
-        const float peak = magnitude(before.number(before.held[p / 2], p % 2) * factor);
-        largest = larger(largest, peak);
-        peaks.held[p] = bits_of(peak);
-    }
-    return is_finite(largest);
-}
-
 /// NaN and infinity included.
 template <Quantizer q, CopySpec copy, bool by_token>
 TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     if constexpr (are_short<q, copy>) return packed_peaks<false>(numbers.h, peaks);
-    if constexpr (multiplies_peaks<copy>(by_token)) return multiplied_peaks(numbers, peaks);
-    return number_peaks<false>(numbers, peaks);
+    if constexpr (!multiplies_peaks<copy>(by_token)) return number_peaks<false>(numbers, peaks);
+    constexpr CopySpec inner = inner_factors(copy, by_token);
+    Folded<q, inner> unmultiplied{.h = numbers.h, .tokens = {}, .features = {}};
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) unmultiplied.tokens[j] = numbers.tokens[j];
+    Peaks<q, inner, by_token> before;
+    all_peaks(unmultiplied, before);
+    float largest = 0;
+#pragma unroll
+    for (int p = 0; p < peaks.numbers; ++p) {
+        const float factor = by_token ? numbers.tokens[p] : numbers.features[p];
+        const float peak = magnitude(before.number(before.held[before.packed ? p / 2 : p], p % 2) * factor);
+        largest = larger(largest, peak);
+        peaks.held[p] = bits_of(peak);
+    }
+    return is_finite(largest);
 }
 
 /// Finite peaks. False if a number of the warp is infinite or NaN, which costs a second look. By a warp together.

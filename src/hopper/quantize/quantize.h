@@ -10,6 +10,16 @@
 
 namespace tilewright::hopper {
 
+/// Columns between groups are zeros, which a negative factor of a feature would make -0.
+TILEWRIGHT_DEVICE void clear_missing(const TokenTile& tile, Codes& codes) {
+#pragma unroll
+    for (int j = 0; j < lane_tokens; ++j) {
+        if (TokenTile::lane_token() + j < tile.tokens) continue;
+#pragma unroll
+        for (u32& word : codes[j]) word = 0;
+    }
+}
+
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void write_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
                                      QuantizeShared& shared, Codes& codes) {
@@ -22,6 +32,7 @@ TILEWRIGHT_DEVICE void write_operand(const CopyArguments& to, const TokenTile& t
     }
     h.forget();
     encode_lane(numbers, scales, shared, codes);
+    if constexpr (copy.transposed && copy.feature_factors) clear_missing(tile, codes);
     store_operand<q, copy>(to, tile, features, codes, shared);
 }
 
