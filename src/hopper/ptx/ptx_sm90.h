@@ -264,7 +264,13 @@ TILEWRIGHT_DEVICE void store_global(Quad* to, Quad value) { *to = value; }
 
 // ---- Arithmetic
 
-TILEWRIGHT_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
+// Assembly, because of the builtin the compiler knows which bits of the selector count: of one whose two halves serve
+// two permutes it masks each half by itself.
+TILEWRIGHT_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) {
+    u32 bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
+    return bytes;
+}
 TILEWRIGHT_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 TILEWRIGHT_DEVICE u32 pack_bf16(float low, float high) {
     u32 packed;
