@@ -54,12 +54,20 @@ double feed_stall(const hopper::Tile& tile) {
 /// Packed weights are decoded on their way to the tensor core: a warpgroup alone waits for its own decoding, several
 /// hide much of each other's. One H200, 2026-11-23, k = 7168 and 16384, row scales: 350 and 443 clocks a k-block for
 /// 64x16 and 64x64 tiles, 518 and 537 for 128x32, 825 to 1037 for 256x32 with four warpgroups; 1x128 scales add 37 to
-/// 67, at 128x128 250. Promotion of each 32 of k is assumed to add four times as much, not measured.
+/// 67. Promotion of each 32 of k is assumed to add four times as much, not measured.
+///
+/// Where the next codes are decoded meanwhile (2026-11-25; clocks beyond the tensor core's, row scales and 1x128): 172
+/// and 278 for 128x128, 189 and 420 for 128x192, with 128 rows a warpgroup 444 and 528 for 256x64, 376 and 448 for
+/// 256x96. The columns' scales are loaded once for both halves of a warpgroup.
 double decode_stall(const hopper::Tile& tile) {
-    constexpr double fixed = 235, each = 85, promoted_column = 0.7;
+    hopper::Tile fast = tile;  // general kernels have fewer registers for it
+    fast.variant = hopper::Variant::fast;
+    const bool next = decodes_next(fast);
+    const double fixed = next ? 40 : 235, each = 85, promoted_column = next ? 0.5 : 0.7;
     const int promotions = promotes_each_step(tile) ? hopper::wgmma_steps : 1;
     const double promotion = scales_mma_columns(tile) ? promoted_column * tile.shape.n * promotions : 0;
-    return fixed + (each + promotion) * tile.shape.warpgroups;
+    const double decoding = each * rows_per_warpgroup(tile) / hopper::wgmma_m;
+    return fixed + (decoding + promotion) * tile.shape.warpgroups;
 }
 
 /// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236
@@ -104,7 +112,7 @@ Loop loop(const hopper::Tile& tile, const Model& model) {
     result.energy = model.promoted_energy;
     if (hopper::promotion_interval(tile) == 0) {
         result.energy += unpromoted;
-    } else if (scales_mma_columns(tile)) {
+    } else if (scales_mma_columns(tile) && !has_packed_weights(tile)) {
         result.energy += scales_mma_rows(tile) ? both_scales : column_scales;
     }
     return result;

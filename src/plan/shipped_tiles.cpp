@@ -21,8 +21,9 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         tile.variant = Variant::general;
         if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
         if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
-        // Shapes for 1x128 scales serve 1x32 too, compiled on first use.
+        // Shapes for 1x128 scales serve 1x32 too, compiled on first use, with 64 rows a warpgroup.
         if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
+            if (has_packed_weights(tile)) tile.shape.warpgroups = tile.shape.m / hopper::wgmma_m;
             tile.a.scaling = family.a.scaling;
             tile.b.scaling = family.b.scaling;
         }

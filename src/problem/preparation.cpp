@@ -158,7 +158,7 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
 /// there are fewer products than these, and narrow weights or fewer elements of D leave SMs idle, for the tile is
 /// 128x256.
 constexpr std::int64_t least_expanded_rows(Granularity activations) {
-    return activations == Granularity::block_1x128 ? 512 : 1280;
+    return activations == Granularity::block_1x128 ? 640 : 1280;
 }
 constexpr std::int64_t least_expanded_columns = 1024;
 constexpr double least_expanded_elements = 0x1p22;

@@ -48,6 +48,10 @@ constexpr Tile of_e5m2(Tile tile) {
     tile.a.storage = Storage::e5m2;
     return tile;
 }
+// The next codes are decoded while these are multiplied: of 64 rows a warpgroup, in two wgmmas along n or one, and 128.
+constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 3};
+constexpr Tile two_along_n{.shape = {.m = 128, .n = 192}, .stages = 3};
+constexpr Tile tall{.shape = {.m = 256, .n = 96}, .stages = 3};
 constexpr Tile broad{.shape = {.m = 64, .n = 136, .warpgroups = 1}, .stages = 3};
 
 constexpr std::array tiles{
@@ -66,6 +70,12 @@ constexpr std::array tiles{
     packed(pair, steps, general, grouped),
     packed(deep, steps, general, grouped),
     packed(of_e5m2(broad), steps, general),
+    packed(square, blocks, fast),
+    packed(square, rows, general, grouped),
+    packed(two_along_n, blocks, k_major, grouped),
+    packed(two_along_n, rows, fast),
+    packed(tall, blocks, fast, grouped),
+    packed(tall, rows, general),
 };
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }

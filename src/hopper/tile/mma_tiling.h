@@ -70,13 +70,22 @@ constexpr int partials_in_flight(const Tile& tile) {
                ? 2
                : 1;
 }
+/// Whether the codes of the next k-block are decoded while this one is multiplied, into other registers
+/// (mainloop/decode_next.h).
+constexpr bool decodes_next(const Tile& tile) {
+    if (feed_of(tile) != FeedKind::decoded || promotes_each_step(tile) || promotion_interval(tile) == 0) return false;
+    const int needed =
+        accumulator_registers(tile) + registers_per_partial(tile, wgmmas_along_n(tile)) + feed_registers(tile);
+    return partials_in_flight(tile) == 1 && needed <= mma_register_budget(tile);
+}
 constexpr int partial_registers(const Tile& tile) {
     if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
     // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
     const int unpromoted = 2 * held_rows(tile) / wgmma_m * feed_registers(tile);
     if (has_wide_rows(tile)) return max(unpromoted, wide_row_registers(tile, wgmmas_along_n(tile)));
     if (promotion_interval(tile) == 0) return unpromoted;
-    return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile));
+    return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile)) +
+           (decodes_next(tile) ? feed_registers(tile) : 0);
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
@@ -91,7 +100,8 @@ constexpr bool multiplies_in_fours(const Tile& tile) {
 /// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in
 /// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
-    const bool whole = multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab);
+    const bool whole =
+        multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab) || decodes_next(tile);
     return is_fast(tile) && !stores_f32(tile) && !has_scheduler(tile) && !splits_k(tile) && !has_windows(tile) &&
            promotion_interval(tile) != 0 && wgmma_n(tile) % 16 == 0 && !whole;
 }
