@@ -152,8 +152,7 @@ constexpr bool reads_twice(const Quantizer& q) {
 
 /// Moved codes are one load and one store: the more blocks, the more of either is under way.
 constexpr int blocks_per_sm(const TransposeSpec& spec) {
-    if (!spec.vectors) return 2;
-    return spec.shifted || spec.grouped ? 6 : 8;
+    return spec.vectors ? 6 : 2;
 }
 
 /// Packing FP4 weights (pack_rows.h, pack_tiles.h).
