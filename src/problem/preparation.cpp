@@ -152,17 +152,17 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
     preparation.bytes = packing->judgements_at + round_up<std::int64_t>(rows, workspace_alignment);
 }
 
-/// By the planner's model of the H200 the kernels that decode packed weights next to wgmma take as long as the
-/// expansion and the product with it at some 300 rows of a group where A has 1x128 scales (n 4096, k 7168), and by
-/// times of one at some 1160 where its scales wait for the end. One more launch takes longer than what is gained where
+/// By times on one H200 the kernels that decode packed weights next to wgmma take as long as the expansion and the
+/// product with it at some 540 rows of a group where A has 1x128 scales (n 4096, k 7168), by the planner's model at
+/// 700, and at some 1240 where its scales wait for the end. One more launch takes longer than what is gained where
 /// there are fewer products than these, and narrow weights or fewer elements of D leave SMs idle, for the tile is
 /// 128x256.
 constexpr std::int64_t least_expanded_rows(Granularity activations) {
-    return activations == Granularity::block_1x128 ? 640 : 1280;
+    return activations == Granularity::block_1x128 ? 768 : 1280;
 }
-constexpr std::int64_t least_expanded_columns = 1024;
+constexpr std::int64_t least_expanded_columns = 2560;
 constexpr double least_expanded_elements = 0x1p22;
-constexpr double least_expanded_products = 0x1p34;
+constexpr double least_expanded_products = 0x1p35;
 /// Packed weights are chosen to save memory, and all experts of a large layer would take several GB of workspace.
 constexpr std::int64_t most_expanded_bytes = std::int64_t{1} << 30;
 

@@ -99,17 +99,17 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
 TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {
     FakeMachine machine;
     machine.fake().others_first = 1;
-    Problem p = with_packed_shape(gpu_problem({.m = 4096, .n = 2048, .k = 4096, .weights = Format::e2m1}), 0);
+    Problem p = with_packed_shape(gpu_problem({.m = 4096, .n = 4096, .k = 4096, .weights = Format::e2m1}), 0);
     p.b.packed.data = reinterpret_cast<void*>(0x50000000);
-    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
+    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 25));
     ASSERT_EQ(machine.fake().launches, 2);
-    EXPECT_EQ(machine.fake().before_last.config.grid[0], 32U * 4) << "64 rows, 8 k-blocks a block";
+    EXPECT_EQ(machine.fake().before_last.config.grid[0], 64U * 4) << "64 rows, 8 k-blocks a block";
     EXPECT_EQ(machine.fake().before_last.config.shared_bytes, 18432U);
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U);
     EXPECT_EQ(machine.fake().last.arguments.b.words[0], 0x90000000U);
-    EXPECT_EQ(machine.fake().last.arguments.scales_b.data, reinterpret_cast<void*>(0x90000000 + 2048 * 4096));
+    EXPECT_EQ(machine.fake().last.arguments.scales_b.data, reinterpret_cast<void*>(0x90000000 + 4096 * 4096));
     machine.fake().others_first = 1;
-    EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 25)));
     EXPECT_EQ(machine.fake().launches, 4);
     p.b.packed.windows = 1;
     machine.runtime().run(p, nullptr);

@@ -52,7 +52,7 @@ TEST(GpuPacked, EveryGrouping) {
     }
 }
 
-/// Weights are expanded: 512 rows of a group or more, 1,280 where A's scales wait for the end.
+/// Weights are expanded: 768 rows of a group or more, 1,280 where A's scales wait for the end.
 TEST(GpuPacked, ManyRows) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
@@ -65,8 +65,8 @@ TEST(GpuPacked, ManyRows) {
                                        .recipe = recipe_of(recipe),
                                        .output = seed % 4 == 3 ? Format::f32 : Format::bf16,
                                        .m = batched ? 1300 : 5233,
-                                       .n = 1096,
-                                       .k = 4138,
+                                       .n = 2568,
+                                       .k = 2634,
                                        .groups = dense ? 1 : 4,
                                        .alignment = 16,
                                        .seed = seed,

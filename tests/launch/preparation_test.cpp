@@ -124,7 +124,7 @@ TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {
     Problem p = problem_of({.grouping = Grouping::m_grouped_offsets,
                             .recipe = parse_recipe("1x128:mxfp4").value(),
                             .m = 8192,
-                            .n = 1032,
+                            .n = 2568,
                             .k = 4112,
                             .groups = 3});
     p = with_packed_shape(p, 0);
@@ -134,14 +134,14 @@ TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {
     ASSERT_EQ(launches.size(), 1U);
     const auto launch = std::get<QuantizeLaunch>(launches[0]);
     EXPECT_EQ(kernel_expression(launch.kernel), "tilewright::hopper::expand_weights<8>");
-    EXPECT_EQ(launch.blocks, 3 * 17 * 5);
+    EXPECT_EQ(launch.blocks, 3 * 41 * 5);
     const hopper::ExpandArguments& arguments = launch.expansion;
     EXPECT_EQ(arguments.rows, address(0x10000 + 128));
-    EXPECT_EQ(arguments.tiles, address(0x10000 + 128 + 3 * 1088 * 8));
+    EXPECT_EQ(arguments.tiles, address(0x10000 + 128 + 3 * 2624 * 8));
     EXPECT_EQ(arguments.tile_bytes, 4352);
     EXPECT_EQ(arguments.to, address(0x80000));
     EXPECT_EQ(arguments.to_row_stride, 4112);
-    EXPECT_EQ(arguments.factors, address(0x80000 + 3 * 1032 * 4112));
+    EXPECT_EQ(arguments.factors, address(0x80000 + 3 * 2568 * 4112));
     EXPECT_EQ(arguments.groups, 3);
 }
 
