@@ -12,9 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_chosen(const Conversion& c, const StoredMatrix& matrix) {
+    return matrix.scheme != "unquantised" && c.job.wanted(matrix.name);
+}
+
 /// Why a matrix stays as it is; empty if it is converted.
 std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
-    if (matrix.scheme == "unquantised" || !c.job.wanted(matrix.name)) return "not chosen";
+    if (!is_chosen(c, matrix)) return "not chosen";
     const OperandRecipe recipe = c.recipe_for(matrix);
     const bool fp4 = recipe.values == Format::e2m1;
     if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed; --to mxfp4 makes it such";
@@ -24,11 +28,11 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
 
 /// Why no matrix is converted: how many are chosen, and what is wrong with the first.
 std::string why_none(const Conversion& c) {
-    const auto is_chosen = [&](const StoredMatrix& m) { return m.scheme != "unquantised" && c.job.wanted(m.name); };
+    const auto chosen_here = [&](const StoredMatrix& matrix) { return is_chosen(c, matrix); };
     const std::vector<StoredMatrix>& all = c.found.matrices;
-    const auto first = std::find_if(all.begin(), all.end(), is_chosen);
+    const auto first = std::find_if(all.begin(), all.end(), chosen_here);
     if (first != all.end()) {
-        const auto chosen = std::count_if(all.begin(), all.end(), is_chosen);
+        const auto chosen = std::count_if(all.begin(), all.end(), chosen_here);
         return fmt::format("{} chosen, the first is {} ({}): {}", chosen, first->name, name(first->recipe),
                            obstacle(c, *first));
     }

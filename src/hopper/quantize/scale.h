@@ -102,10 +102,9 @@ TILEWRIGHT_DEVICE float divide(float x, const Inverse& by) {
 }
 
 /// Whether `divide` gives every number the code of the rounded quotient. Up to 2^102 the low part of the inverse has
-/// the bits that `divide_short` asks for. For numbers of 24 bits e >= 24 takes the place of 38 in that proof: again S =
-/// j 2^20
-/// + d with |d| <= 16, and d P +- j must be a multiple of 16, which j = 8 .. 15 is not; so that d = 0 does no harm. One
-/// scale of 30,000 has another such d (0xDFFFFD is wrong for 0xB5FFFE).
+/// the bits that `divide_short` asks for. For numbers of 24 bits e >= 24 takes the place of 38 in that proof: again
+/// S = j 2^20 + d with |d| <= 16, and d P +- j must be a multiple of 16, which j = 8 .. 15 is not; so that d = 0 does
+/// no harm. One scale of 30,000 has another such d (0xDFFFFD is wrong for 0xB5FFFE).
 template <CopySpec copy, bool is_short>
 TILEWRIGHT_DEVICE bool is_regular(float scale) {
     if constexpr (copy.powers) return true;
