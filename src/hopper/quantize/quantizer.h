@@ -151,9 +151,7 @@ constexpr bool reads_twice(const Quantizer& q) {
 }
 
 /// Moved codes are one load and one store: the more blocks, the more of either is under way.
-constexpr int blocks_per_sm(const TransposeSpec& spec) {
-    return spec.vectors ? 6 : 2;
-}
+constexpr int blocks_per_sm(const TransposeSpec& spec) { return spec.vectors ? 6 : 2; }
 
 /// Packing FP4 weights (pack_rows.h, pack_tiles.h).
 struct PackSpec {
