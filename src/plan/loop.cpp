@@ -52,10 +52,10 @@ double feed_stall(const hopper::Tile& tile) {
 }
 
 /// Packed weights are decoded on their way to the tensor core: a warpgroup alone waits for its own decoding, several
-/// hide much of each other's. Fitted to 218 times of 33 shapes of few tokens and 13 of 256 and more a group (one H200,
-/// 2026-11-25), which they miss by 8 % (root of the mean square); the choices among them by 0.6 % in the mean. Of
-/// warpgroups with 128 rows 256x64 and 256x96 were measured. Promotion of each 32 of k is assumed to add four times as
-/// much as its scales did in an earlier loop.
+/// hide much of each other's. Fitted to 187 times of 33 shapes of few tokens (up to 2.2 times the best) and 13
+/// of 256 and more a group (one H200, 2026-11-25), which they miss by 8 % (root of the mean square); the choices among
+/// them by 0.6 % in the mean. Of warpgroups with 128 rows 256x64 and 256x96 were measured. Promotion of each 32 of k is
+/// assumed to add four times as much as its scales did in an earlier loop.
 double decode_stall(const hopper::Tile& tile) {
     hopper::Tile fast = tile;  // general kernels have fewer registers for what is decoded meanwhile
     fast.variant = hopper::Variant::fast;

@@ -121,11 +121,9 @@ constexpr Mode modes[] = {{Scaling::epilogue, Scaling::epilogue, true, promotes}
 void add_pairs(Tile tile, std::vector<Tile>& list) {
     // The larger operand is shared. With three warpgroups the loop that scales rows has no register left for a
     // cluster's addresses (it spills), and the others were never the fastest.
-    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile) || has_mn_major(tile) || is_k_grouped(tile) ||
-        has_packed_weights(tile))
-        return;
+    if (!may_share(tile) || tile.shape.warpgroups == 3 || !is_fast(tile)) return;
     tile.cluster = tile.shape.m > tile.shape.n ? hopper::share_a(2) : hopper::share_b(2);
-    list.push_back(tile);
+    if (is_consistent(tile)) list.push_back(tile);
 }
 
 void add(const Tile& tile, bool groups, std::vector<Tile>& list) {

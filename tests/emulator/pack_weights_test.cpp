@@ -27,7 +27,7 @@ static_assert(hopper::pack_range_bf16 == formats::bf16_exponent_range);
 static_assert(hopper::pack_top_exponent == formats::fp8_top_exponent);
 static_assert(hopper::pack_wide == formats::PackedRow::wide && hopper::pack_kept == formats::PackedRow::kept);
 static_assert(hopper::ue8m0_bias == formats::ue8m0_bias && hopper::ue8m0_nan == formats::ue8m0_nan);
-static_assert(hopper::pack_code_bytes == formats::packed_code_bytes);
+static_assert(hopper::packed_order_codes == formats::packed_code_bytes);
 static_assert(hopper::pack_no_window == formats::no_window);
 static_assert(hopper::pack_window_head == sizeof(formats::PackedWindows));
 

@@ -78,6 +78,10 @@ constexpr std::array tiles{
     packed(tall, rows, general),
 };
 
+static_assert(decodes_next(packed(square, blocks, fast)) && decodes_next(packed(tall, blocks, fast)) &&
+              decodes_next(packed(two_along_n, blocks, k_major)) &&
+              wgmmas_along_n(packed(two_along_n, rows, fast)) == 2);
+
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
 const char* recipe_of(const Tile& tile, int turn) {

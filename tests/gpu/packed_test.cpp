@@ -52,7 +52,7 @@ TEST(GpuPacked, EveryGrouping) {
     }
 }
 
-/// Weights are expanded: 768 rows of a group or more, 1,280 where A's scales wait for the end.
+/// Weights are expanded: as many rows of a group as `expands_weights` asks for.
 TEST(GpuPacked, ManyRows) {
     const CurrentDevice device;
     std::uint64_t seed = 0;

@@ -59,7 +59,7 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnFittedShapes) {
 }
 
 /// Packed MXFP4 weights, 1 to 128 tokens of a product and a mean of 4 to 100 of a group. Where groups of twice the hint
-/// would need two tiles, wider ones are chosen that are up to 12 % slower.
+/// would need two tiles, one choice is 13 % slower than the best for the hint.
 TEST(Record, TheModelsChoiceIsNearTheBestForPackedWeights) {
     const std::vector<RecordedShape> shapes = read_record(TILEWRIGHT_RESULTS "/h200_fp4_candidates.jsonl");
     ASSERT_EQ(stale(shapes), "");

@@ -16,8 +16,7 @@ namespace tilewright::hopper {
 inline constexpr int expand_pitch = packed_order_k / 4 + 4;  // words of a row: without bank conflicts
 inline constexpr int expand_lanes = packed_order_k / 16;     // that store a row
 inline constexpr int expand_rows = quantize_threads / expand_lanes;
-inline constexpr int expanded_codes = packed_order_rows * packed_order_k / 2;  // bytes of a tile's codes
-static_assert(expanded_codes == quantize_threads * 16);
+static_assert(packed_order_codes == quantize_threads * 16);
 
 struct ExpandShared {
     u32 values[2][packed_order_rows * expand_pitch];
@@ -59,7 +58,7 @@ TILEWRIGHT_DEVICE PackedFragment load_fragment(const ExpandArguments& a, const E
     if (k_block >= run.end) return fragment;
     const u8* const tile = a.tiles + packed_tile_index(a.n, a.k, run.group, run.row_tile, k_block) * a.tile_bytes;
     fragment.codes = load_global(reinterpret_cast<const IntQuad*>(tile) + thread_index());
-    const u32* const scales = reinterpret_cast<const u32*>(tile + expanded_codes) + row_place(fragment_row());
+    const u32* const scales = reinterpret_cast<const u32*>(tile + packed_order_codes) + row_place(fragment_row());
     fragment.scales[0] = load_global(scales);
     fragment.scales[1] = load_global(scales + 1);
     return fragment;

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_heads(const __grid_c
     const u32 lower = wide_rows(a, i64(block_index()) * pack_rows, 8);
     for (int k_block = thread_index(); k_block < ceil_div(a.k, pack_k); k_block += quantize_threads) {
         const i64 tile = packed_tile_index(a.n, a.k, group, row_tile, k_block);
-        u8* const head = a.out + a.tiles_at + tile * a.tile_bytes + pack_code_bytes + pack_rows * pack_blocks;
+        u8* const head = a.out + a.tiles_at + tile * a.tile_bytes + packed_order_codes + pack_rows * pack_blocks;
         const u8* const exponents = head + pack_window_head;
         const int most = max(most_windows_of(a, exponents, upper, 0), most_windows_of(a, exponents, lower, 1));
         store_global(reinterpret_cast<IntQuad*>(head), IntQuad{{most, 0, int(upper), int(lower)}});
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_rest(const __grid_co
         u8* const to = a.out + a.kept_at + 8 + i64(block_index() - 1) * a.kept_row_bytes;
         if (thread_index() < 8) store_global(to + thread_index(), u8(kept >> 8 * thread_index()));
         const u8* const from = a.scales + kept / a.n * a.scale_group_stride + kept % a.n * a.scale_row_stride;
-        const int columns = ceil_div(a.k, spec.mxfp4 ? pack_block : nvfp4_columns);
+        const int columns = ceil_div(a.k, spec.mxfp4 ? pack_block : block_length(BlockFormat::nvfp4));
         for (int i = thread_index(); i < int(a.kept_row_bytes) - 8; i += quantize_threads) {
             store_global(to + 8 + i, i < columns ? load_global(from + i * a.scale_column_stride) : u8{0});
         }

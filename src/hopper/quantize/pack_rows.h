@@ -21,13 +21,10 @@ inline constexpr int pack_range_bf16 = 120;
 inline constexpr int pack_top_exponent = 6;
 inline constexpr int pack_no_exponent = -1000;
 inline constexpr int pack_no_window = -128;
-inline constexpr int pack_code_bytes = pack_rows * pack_k / 2;  // of a tile
-inline constexpr int pack_window_head = 16;                     // bytes of PackedWindows
+inline constexpr int pack_window_head = 16;  // bytes of PackedWindows
 inline constexpr u32 pack_wide = 1;
 inline constexpr u32 pack_kept = 2;
-inline constexpr u8 judged_kept = 128;    // of a judgement's byte; the others: the windows of a wide row, for bf16 1
-inline constexpr int nvfp4_columns = 16;  // of k that an NVFP4 scale serves
-inline constexpr int ue8m0_bias = 127, ue8m0_nan = 255;
+inline constexpr u8 judged_kept = 128;  // of a judgement's byte; the others: the windows of a wide row, for bf16 1
 
 /// k-blocks of rows that are in shared memory at a time.
 struct PackPart {
@@ -71,7 +68,7 @@ TILEWRIGHT_DEVICE PackBlock load_block(const u8* from, int bytes) {
 /// What a tile has for a scale of NVFP4.
 TILEWRIGHT_DEVICE int packed_nvfp4_scale(int ue4m3_code) {
     const int number = ue4m3_code & 0x7F;
-    return number == 0x7F ? 0xFF : number;
+    return number == ue4m3_nan ? 0xFF : number;
 }
 
 /// The windows of the four blocks of 128 of k, from the largest exponent down.
@@ -152,7 +149,8 @@ template <PackSpec spec>
 TILEWRIGHT_DEVICE int load_scales(const PackArguments& a, const u8* from, int column) {
     int scales = load_global(from);
     if constexpr (spec.mxfp4) return scales;
-    if (2 * column + 1 < ceil_div(a.k, nvfp4_columns)) scales |= load_global(from + a.scale_column_stride) << 8;
+    if (2 * column + 1 < ceil_div(a.k, block_length(BlockFormat::nvfp4)))
+        scales |= load_global(from + a.scale_column_stride) << 8;
     return scales;
 }
 

@@ -179,7 +179,7 @@ TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& str
     for (int k_block = warp_index() * at_once + lane_index() / pack_strip_rows; k_block < part.k_blocks;
          k_block += quantize_warps * at_once) {
         const u8* const from = staged_scales(row.staged, part) + k_block * bytes;
-        u8* const scales = tiles.first + k_block * tiles.step + pack_code_bytes;
+        u8* const scales = tiles.first + k_block * tiles.step + packed_order_codes;
         u8* const to = scales + in_tile * bytes;
         if constexpr (spec.mxfp4) {
             u8* const exponents = scales + pack_rows * bytes + pack_window_head + in_tile;

@@ -8,6 +8,7 @@ namespace tilewright::hopper {
 
 inline constexpr int packed_order_rows = 64;  // of a tile
 inline constexpr int packed_order_k = 128;
+inline constexpr int packed_order_codes = packed_order_rows * packed_order_k / 2;  // bytes of a tile's
 
 /// Where a row's scales and exponents are among those of a tile.
 TILEWRIGHT_DEVICE int row_place(int row) { return (row / 16 * 8 + row % 8) * 2 + row % 16 / 8; }

@@ -2,8 +2,9 @@
 // span more than a tile are found before it by clear_scales, measure and finish_scales, which read the matrix once
 // more.
 //
-// All are bound by memory: a block has a tile (quantizer.h says why it is what it is), its registers hold the tile, and
-// nothing is waited for but the loads; other blocks of the SM load meanwhile.
+// A block has a tile (quantizer.h says why it is what it is), its registers hold the tile, and nothing is waited for
+// but the loads; other blocks of the SM load meanwhile. One operand of x takes about the time of its bytes; with two,
+// with factors and with SwiGLU instructions count as much (docs/tried.md).
 #pragma once
 
 #include "hopper/quantize/copy.h"
@@ -133,8 +134,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     }
     if constexpr (is_measured(q.columns)) {
         if (has_room<q.columns>(arguments.columns, tile)) {
-            constexpr bool again = q.rows.feature_factors || is_multiplied(q, q.rows);  // as above
-            if constexpr (is_measured(q.rows) && again) load_tile<q>(arguments, tile, h);
+            if constexpr (is_measured(q.rows) && rows_take_h(q)) load_tile<q>(arguments, tile, h);
             measure_operand<q, q.columns>(arguments.columns, tile, arguments.features, h, shared);
         }
     }

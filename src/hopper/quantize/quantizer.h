@@ -88,6 +88,8 @@ constexpr bool is_fp4(const BlockSpec& spec) {
     return spec.format == BlockFormat::mxfp4 || spec.format == BlockFormat::nvfp4;
 }
 constexpr int block_length(BlockFormat format) { return format == BlockFormat::nvfp4 ? 16 : 32; }
+// Codes of scales.
+inline constexpr int ue8m0_bias = 127, ue8m0_nan = 0xFF, ue4m3_nan = 0x7F;
 
 constexpr bool is_written(const CopySpec& copy) { return copy.scaled != ScaledBy::none; }
 /// Scales that need a look at more than a tile: found before, by separate kernels.
@@ -143,11 +145,14 @@ constexpr int blocks_per_sm(const Quantizer& q) {
     if (!q.vectors) return 2;
     return q.grouped && !shares_codes(q) && q.columns.scaled != ScaledBy::square ? 4 : 3;
 }
-/// Whether the numbers are read again for the second operand, from L1 or L2: kept next to the first one's codes or 16
-/// factors, the tile is more than the registers hold.
+/// Whether h is not there any more behind the first operand: kept next to 16 factors, the tile is more than the
+/// registers hold.
+constexpr bool rows_take_h(const Quantizer& q) { return q.rows.feature_factors || is_multiplied(q, q.rows); }
+/// Whether the numbers are read again for the second operand, from L1 or L2; with more blocks to an SM the first one's
+/// codes have no room next to them either.
 constexpr bool reads_twice(const Quantizer& q) {
     if (!is_written(q.rows) || !is_written(q.columns) || shares_codes(q)) return false;
-    return q.rows.feature_factors || is_multiplied(q, q.rows) || blocks_per_sm(q) > 2;
+    return rows_take_h(q) || blocks_per_sm(q) > 2;
 }
 
 /// Moved codes are one load and one store: the more blocks, the more of either is under way.

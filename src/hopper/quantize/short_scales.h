@@ -7,8 +7,6 @@
 
 namespace tilewright::hopper {
 
-inline constexpr u32 ue8m0_nan = 0xFF, ue4m3_nan = 0x7F;
-
 /// A block's scale as stored, and how its numbers become codes.
 struct BlockScale {
     u32 code;
