@@ -42,11 +42,12 @@ double column_scale_stall(const hopper::Tile& tile, double tensor) {
 /// tensor cores' clocks.
 double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) + 0.72 * tensor; }
 
-/// mma A through registers: the first wgmma of 64 rows waits for ldmatrix and 16 permutes. Computed, not measured: the
-/// latencies of both, of which one of two warpgroups hides half behind the other's products.
+/// mma A through registers: the first wgmma of 64 rows waits for ldmatrix and 16 permutes, where these are not made
+/// while the last one runs. Computed, not measured: the latencies of both, of which one of two warpgroups hides half
+/// behind the other's products.
 double feed_stall(const hopper::Tile& tile) {
     constexpr double clocks = 80;
-    if (!feeds_registers(tile) || multiplies_bf16(tile)) return 0;
+    if (!feeds_registers(tile) || multiplies_bf16(tile) || (has_mn_major(tile) && fills_next(tile))) return 0;
     const double loads = rows_per_warpgroup(tile) / static_cast<double>(hopper::wgmma_m);
     return loads * clocks / tile.shape.warpgroups;
 }
@@ -60,7 +61,7 @@ double decode_stall(const hopper::Tile& tile) {
     hopper::Tile fast = tile;  // general kernels have fewer registers for what is decoded meanwhile
     fast.variant = hopper::Variant::fast;
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
-    if (!decodes_next(fast)) {
+    if (!fills_next(fast)) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
         return fixed + (each + (promotes_each_step(tile) ? hopper::wgmma_steps * scales_of_step * n : 0)) * warpgroups;
     }

@@ -50,6 +50,8 @@ constexpr auto tiles = [] {
     constexpr Tile wide{.shape = {.m = 128, .n = 128}, .stages = 3};
     constexpr Tile tall{.shape = {.m = 256, .n = 32}, .stages = 3};
     constexpr Tile halves{.shape = {.m = 256, .n = 128}, .stages = 3};  // two wgmmas along n of the same rows
+    constexpr Tile single{.shape = {.m = 128, .n = 160}, .stages = 3};  // as wide as two feeds allow
+    constexpr Tile two_along_n{.shape = {.m = 128, .n = 192}, .stages = 3};
     constexpr Tile split{.shape = {.m = 128, .n = 16}, .stages = 3, .cluster = hopper::split_k(2)};
     constexpr Tile unpromoted{.shape = {.m = 128, .n = 32}, .stages = 3, .mma = {.promoted = false}};
     constexpr Tile unpromoted_tall{.shape = {.m = 256, .n = 64}, .stages = 3, .mma = {.promoted = false}};
@@ -60,12 +62,16 @@ constexpr auto tiles = [] {
         nn(wide, block_row, block, Variant::fast_k_major_scales),
         nn(tall, rows, rows, general),
         nn(halves, rows, rows, fast),
+        grouped(nn(single, rows, rows, fast)),
+        nn(two_along_n, rows, rows, fast),
         nn(split, block_row, block, fast),
         nn(unpromoted, rows, rows, fast),
         nn(unpromoted_tall, rows, rows, general),
         grouped(nn(narrow, block_row, block, general)),
         grouped(nn(tall, rows, rows, fast)),
         tt(narrow, block_row, block, general),
+        tt(wide, block_row, block, Variant::fast_k_major_scales),
+        tt(halves, rows, rows, fast),
         tt(wide, rows, rows, fast),
         tt(tall, block_row, block_row, fast),
         tt(split, rows, rows, fast),
@@ -73,9 +79,19 @@ constexpr auto tiles = [] {
     };
 }();
 
+/// Fragments are made ahead of a warpgroup's 64 rows and of its 128, with one wgmma along n and two.
+constexpr int filling(int wgmmas, int rows) {
+    int count = 0;
+    for (const Tile& tile : tiles) {
+        count += fills_next(tile) && wgmmas_along_n(tile) == wgmmas && rows_per_warpgroup(tile) == rows ? 1 : 0;
+    }
+    return count;
+}
+static_assert(filling(1, 64) > 1 && filling(1, 128) > 1 && filling(2, 64) > 0 && filling(2, 128) > 1);
+
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-constexpr int kernel_count = 16;
+constexpr int kernel_count = 20;
 
 std::string name_of(Scaling scaling, bool promoted) {
     switch (scaling) {
@@ -93,7 +109,7 @@ CaseSpec call(const Tile& tile, int turn) {
     const Grouping together = is_grouped(tile) ? Grouping::m_grouped_offsets : Grouping::dense;
     const std::int64_t m = d_rows(tile) * (1 + turn % 2) + (turn % 2 == 0 ? 17 : -5);
     const std::int64_t n = d_columns(tile) * (1 + turn / 2 % 2) + (fast ? 8 : 9);
-    const std::int64_t k = turn % 3 == 0 ? 100 : 3 * 128 + 37;
+    const std::int64_t k = turn % 3 == 0 ? 100 : (1 + turn) * 128 + 37;  // 1 to 4 k-blocks
     const bool has_groups = turn % 4 == 1 || is_grouped(tile);
     return {.grouping = turn % 4 == 1 ? separate : together,
             .recipe = parse_recipe(name_of(tile.a.scaling, promoted) + ":" + name_of(tile.b.scaling, promoted)).value(),

@@ -78,9 +78,8 @@ constexpr std::array tiles{
     packed(tall, rows, general),
 };
 
-static_assert(decodes_next(packed(square, blocks, fast)) && decodes_next(packed(tall, blocks, fast)) &&
-              decodes_next(packed(two_along_n, blocks, k_major)) &&
-              wgmmas_along_n(packed(two_along_n, rows, fast)) == 2);
+static_assert(fills_next(packed(square, blocks, fast)) && fills_next(packed(tall, blocks, fast)) &&
+              fills_next(packed(two_along_n, blocks, k_major)) && wgmmas_along_n(packed(two_along_n, rows, fast)) == 2);
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 

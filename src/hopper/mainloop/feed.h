@@ -51,8 +51,28 @@ struct Feed<tile, FeedKind::transposed> : Fragments<tile> {
     }
 
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        if (subtile % subtiles_along_n<tile> == 0) load(c, subtile / subtiles_along_n<tile>);
-        Fragments<tile>::issue(c, d, subtile, accumulate);
+        if (subtile % subtiles_along_n<tile> == 0) fill(c, subtile);
+        this->issue_held(c, d, subtile, accumulate);
+    }
+
+    /// The warp's 16 rows of the subtile's 64. (With 128 rows a warpgroup begins with a box, so that the second 64 are
+    /// four chunks further, which is one bit of the swizzled address.)
+    TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, int subtile) {
+        const int half = subtile / subtiles_along_n<tile>;
+        const u8* const from = c.shared.mma_a_values[c.ring.stage] + (place_ ^ half * wgmma_m);
+        u32 pairs[wgmma_steps][fragment_words];
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            load_matrix_transposed(pairs[step], from + step * wgmma_k_bytes * row_bytes);
+        }
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+#pragma unroll
+            for (int i = 0; i < fragment_words; ++i) {
+                this->words[Fragments<tile>::held(subtile)][step][i] = permute_bytes(
+                    pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
+            }
+        }
     }
 
 private:
@@ -69,25 +89,6 @@ private:
         const int row = c.first_row() + c.warp * warp_rows, k = k_of_address(c.lane);
         const int chunk = row % mn_major_box / 16;
         return row / mn_major_box * mn_major_box * row_bytes + k * row_bytes + (chunk ^ k % 8) * 16;
-    }
-
-    /// The warp's 16 rows of the `half`-th 64. (With 128 rows a warpgroup begins with a box, so that the second 64 are
-    /// four chunks further, which is one bit of the swizzled address.)
-    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int half) {
-        const u8* const from = c.shared.mma_a_values[c.ring.stage] + (place_ ^ half * wgmma_m);
-        u32 pairs[wgmma_steps][fragment_words];
-#pragma unroll
-        for (int step = 0; step < wgmma_steps; ++step) {
-            load_matrix_transposed(pairs[step], from + step * wgmma_k_bytes * row_bytes);
-        }
-#pragma unroll
-        for (int step = 0; step < wgmma_steps; ++step) {
-#pragma unroll
-            for (int i = 0; i < fragment_words; ++i) {
-                this->words[Fragments<tile>::held(half * subtiles_along_n<tile>)][step][i] = permute_bytes(
-                    pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
-            }
-        }
     }
 
     int place_;

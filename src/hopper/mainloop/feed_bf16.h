@@ -108,7 +108,7 @@ struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
     template <int box>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
         if (subtile % subtiles_along_n<tile> == 0) load(c, subtile, box);
-        Fragments<tile>::issue(c, d, subtile, accumulate, box);
+        this->issue_held(c, d, subtile, accumulate, box);
     }
 
     /// Decodes the subtile's rows, one box of k.

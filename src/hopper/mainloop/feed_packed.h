@@ -35,15 +35,12 @@ struct Feed<tile, FeedKind::decoded> : DecodedFragments<tile> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        if (subtile % subtiles_along_n<tile> == 0) decode(c, subtile);
-        Fragments<tile>::issue(c, d, subtile, accumulate);
+        if (subtile % subtiles_along_n<tile> == 0) fill(c, subtile);
+        this->issue_held(c, d, subtile, accumulate);
     }
 
-    /// The two parts of `issue`, of a subtile and of all subtiles that have its rows.
-    TILEWRIGHT_DEVICE void issue_decoded(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile) {
-        Fragments<tile>::issue(c, d, subtile, false);
-    }
-    TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, int subtile = 0) {
+    /// Decodes the subtile's rows.
+    TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, int subtile) {
         const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
         const u8* const from =
             c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);

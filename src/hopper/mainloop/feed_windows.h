@@ -75,7 +75,7 @@ struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
         const bool new_rows = subtile % subtiles_along_n<tile> == 0;
         if (new_rows) rows = {c, subtile};
         if (new_rows || rows.windows > 1) load_window(c, subtile, 0);
-        Fragments<tile>::issue(c, d, subtile, accumulate);
+        this->issue_held(c, d, subtile, accumulate);
     }
 
     /// One of the others: zeros in warps that have no wide row.
@@ -86,7 +86,7 @@ struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
         } else {
             clear(subtile);
         }
-        Fragments<tile>::issue(c, d, subtile, false);
+        this->issue_held(c, d, subtile, false);
     }
 
     PackedRows<tile> rows;

@@ -27,8 +27,8 @@ struct Fragments {
     static constexpr int held(int subtile) { return subtile / subtiles_along_n<tile> % held_halves<tile>; }
 
     /// d (+)= the subtile's rows, which are held, times its rows of mma B.
-    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate,
-                                 int box = 0) {
+    TILEWRIGHT_DEVICE void issue_held(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
+                                      bool accumulate, int box = 0) {
         wgmma_fence();
         const MatrixDescriptor b = mma_b_rows(c, subtile, box);
 #pragma unroll

@@ -1,7 +1,7 @@
 // The mainloop of a tile: which of the seven runs, and what a warpgroup without rows does in its place.
 #pragma once
 
-#include "hopper/mainloop/decode_next.h"
+#include "hopper/mainloop/fill_next.h"
 #include "hopper/mainloop/promoted.h"
 #include "hopper/mainloop/stepwise.h"
 #include "hopper/mainloop/two_partials.h"
@@ -26,8 +26,8 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulat
         clear<tile>(accumulators);
     } else if constexpr (partials_in_flight(tile) == 2) {
         multiply_two_partials<tile>(c, accumulators, [](int) {});
-    } else if constexpr (decodes_next(tile)) {
-        multiply_decoding_next<tile>(c, accumulators);
+    } else if constexpr (fills_next(tile)) {
+        multiply_filling_next<tile>(c, accumulators);
     } else {
         multiply_promoted<tile>(c, accumulators);
     }

@@ -71,7 +71,7 @@ private:
         for (int box = 0; box < k_boxes(tile); ++box) {
             feed_.load(c_, subtile, box);
             pin(sums);
-            feed_.Fragments<tile>::issue(c_, sums, subtile, true, box);
+            feed_.issue_held(c_, sums, subtile, true, box);
             finish(sums);
         }
         const int half = half_of(subtile);

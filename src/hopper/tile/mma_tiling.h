@@ -70,10 +70,11 @@ constexpr int partials_in_flight(const Tile& tile) {
                ? 2
                : 1;
 }
-/// Whether the codes of the next k-block are decoded while this one is multiplied, into other registers
-/// (mainloop/decode_next.h).
-constexpr bool decodes_next(const Tile& tile) {
-    if (feed_of(tile) != FeedKind::decoded || promotes_each_step(tile) || promotion_interval(tile) == 0) return false;
+/// Whether the fragments of the next 64 rows are made while these are multiplied, in other registers
+/// (mainloop/fill_next.h).
+constexpr bool fills_next(const Tile& tile) {
+    if (feed_of(tile) != FeedKind::decoded && feed_of(tile) != FeedKind::transposed) return false;
+    if (promotes_each_step(tile) || promotion_interval(tile) == 0 || loads_scales_by_four(tile)) return false;
     const int needed =
         accumulator_registers(tile) + registers_per_partial(tile, wgmmas_along_n(tile)) + feed_registers(tile);
     return partials_in_flight(tile) == 1 && needed <= mma_register_budget(tile);
@@ -85,7 +86,7 @@ constexpr int partial_registers(const Tile& tile) {
     if (has_wide_rows(tile)) return max(unpromoted, wide_row_registers(tile, wgmmas_along_n(tile)));
     if (promotion_interval(tile) == 0) return unpromoted;
     return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile)) +
-           (decodes_next(tile) ? feed_registers(tile) : 0);
+           (fills_next(tile) ? feed_registers(tile) : 0);
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
@@ -101,7 +102,7 @@ constexpr bool multiplies_in_fours(const Tile& tile) {
 /// fours gain more than that by what it forbids; groups gained nothing by it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
     const bool whole =
-        multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab) || decodes_next(tile);
+        multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab) || fills_next(tile);
     return is_fast(tile) && !stores_f32(tile) && !has_scheduler(tile) && !splits_k(tile) && !has_windows(tile) &&
            promotion_interval(tile) != 0 && wgmma_n(tile) % 16 == 0 && !whole;
 }
