@@ -220,6 +220,7 @@ void wgmma_fence() {
     me().accumulators_fenced = true;
     me().fragments_fenced = true;
 }
+void keep_order(int /*not_negative*/) {}
 void wgmma_commit() {
     me().committed.push_back(me().issued);
     machine().maybe_lose_turn();

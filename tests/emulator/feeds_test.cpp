@@ -64,6 +64,8 @@ constexpr auto tiles = [] {
         nn(halves, rows, rows, fast),
         grouped(nn(single, rows, rows, fast)),
         nn(two_along_n, rows, rows, fast),
+        grouped(nn(halves, block_row, block, fast)),
+        nn(halves, block_row, block, Variant::fast_k_major_scales),
         nn(split, block_row, block, fast),
         nn(unpromoted, rows, rows, fast),
         nn(unpromoted_tall, rows, rows, general),
@@ -87,11 +89,11 @@ constexpr int filling(int wgmmas, int rows) {
     }
     return count;
 }
-static_assert(filling(1, 64) > 1 && filling(1, 128) > 1 && filling(2, 64) > 0 && filling(2, 128) > 1);
+static_assert(filling(1, 64) > 1 && filling(1, 128) > 1 && filling(2, 64) > 0 && filling(2, 128) > 3);
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-constexpr int kernel_count = 20;
+constexpr int kernel_count = 22;
 
 std::string name_of(Scaling scaling, bool promoted) {
     switch (scaling) {

@@ -22,13 +22,16 @@ struct FillOrder {
     static constexpr int first_feed(bool odd) { return odd && half(last) == 0 ? 1 : 0; }
 };
 
-/// Makes the fragments of `subtile` behind products that are under way. Of ldmatrix and permutes none may come between
-/// two of these, where ptxas puts them, for the later one would wait: a wait that leaves the products under way keeps
-/// them apart. (Kernels of packed weights were measured with some of their decoding there.)
+/// Whether what a warp does while products are under way stays there. Left alone, ptxas puts ldmatrix and permutes
+/// between two wgmmas, where the later one waits for them, and multiplications and permutes behind the wait for the
+/// last one, where the tensor core waits. (Kernels of packed weights were measured as ptxas has them.)
 template <Tile tile>
-TILEWRIGHT_DEVICE void fill_behind_products(const Consumer<tile>& c, Feed<tile>& feed, int subtile) {
-    if constexpr (feed_of(tile) == FeedKind::transposed) wgmma_wait<1>();
-    feed.fill(c, subtile);
+constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed;
+
+/// Loads that follow are issued behind all wgmmas and loads before: this wait leaves one group under way.
+template <Tile tile>
+TILEWRIGHT_DEVICE void behind_products() {
+    if constexpr (keeps_order<tile>) wgmma_wait<1>();
 }
 
 /// One k-block, whose first 64 rows are made. Behind it those of the next one are, unless it is the `last`.
@@ -36,17 +39,21 @@ template <Tile tile, bool odd, bool last>
 TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile> (&feeds)[2],
                                          Partial<tile>& partial, PromotionScales<tile>& scales, int k_block) {
     using Order = FillOrder<tile>;
+    constexpr bool columns_first = !keeps_order<tile> || wgmma_n(tile) < 64;
     const int stage = c.ring.stage;
 #pragma unroll
     for (int turn = 0; turn < subtiles<tile>; ++turn) {
         const int half = Order::half(turn), subtile = Order::subtile(turn);
-        const bool begins = turn == 0, ends = turn == Order::last;
+        const bool begins = turn == 0, ends = turn == Order::last, begins_columns = Order::begins_columns(turn);
+        const bool fills = ends ? !last : begins && Order::halves == 2;
         Feed<tile>& feed = feeds[(Order::first_feed(odd) + half) % 2];
         Feed<tile>& next = feeds[(Order::first_feed(odd) + half + 1) % 2];
-        if (Order::begins_columns(turn)) scales.read_columns(c, subtile);
+        if (begins_columns && columns_first) scales.read_columns(c, subtile);
         pin(partial);
         feed.issue_held(c, partial, subtile, false);
         wgmma_commit();
+        behind_products<tile>();
+        if (begins_columns && !columns_first) scales.read_columns(c, subtile);
         if (begins) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);
@@ -54,9 +61,11 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         if (turn < Order::halves) scales.read_rows(c, stage, subtile);
         if (ends) c.advance();
         if (ends && !last) c.wait_full();
-        if (begins && !ends && Order::halves == 2) fill_behind_products<tile>(c, next, Order::subtile(1));
-        if (ends && !last) fill_behind_products<tile>(c, next, 0);
+        if (fills) behind_products<tile>();
+        if (fills) next.fill(c, ends ? 0 : Order::subtile(1));
         scales.multiply(subtile, 0);
+        if (begins_columns) scales.multiply_columns();
+        if constexpr (keeps_order<tile>) keep_order(ends ? c.ring.stage : k_block);
         wgmma_wait<0>();
         pin(partial);
         if (turn > Order::last - Order::halves) feed.complete();

@@ -41,6 +41,8 @@ struct PromotionScales {
     static constexpr bool hides_uniform_blocks =
         !is_grouped(tile) && !loads_scales_by_four(tile) && !tile.swap_ab && tile.shape.n > 128;
     static constexpr int k_blocks = k_blocks_per_scale_copy(tile);
+    /// Column scales become products, once for all rows of a warpgroup (mainloop/fill_next.h).
+    static constexpr bool multiplies_columns = tile.swap_ab && has_block_scales(tile) && fills_next(tile);
     using OfKBlocks = float[k_blocks];
 
     OfKBlocks row[scales_mma_rows(tile) ? rows : 1];
@@ -123,9 +125,19 @@ struct PromotionScales {
         }
     }
 
+    /// Those of columns, by the 128x128 scale of all that a warpgroup multiplies.
+    TILEWRIGHT_DEVICE void multiply_columns() {
+        if constexpr (multiplies_columns) {
+#pragma unroll
+            for (float& scale : column) scale *= block[0][0];
+        }
+    }
+
     /// For element `i` (0 .. 3) of the subtile's j-th 8 columns.
     TILEWRIGHT_DEVICE float for_element(int subtile, int k_block_in_copy, int j, int i) const {
-        if constexpr (tile.swap_ab && has_block_scales(tile)) {
+        if constexpr (multiplies_columns) {
+            return column[2 * j + i % 2];
+        } else if constexpr (tile.swap_ab && has_block_scales(tile)) {
             return block[0][k_block_in_copy] * column[2 * j + i % 2];
         } else if constexpr (scales_mma_columns(tile) && !scales_mma_rows(tile)) {
             return column[2 * j + i % 2];

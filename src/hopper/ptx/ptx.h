@@ -160,6 +160,9 @@ TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixD
 template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate);
 void wgmma_commit();
+/// What precedes it is executed before what follows: ptxas moves arithmetic past any wait, but past no branch, and this
+/// is one that is never taken. `not_negative`: a number of which the compiler does not know that.
+void keep_order(int not_negative);
 /// Waits until at most `pending` committed groups are unfinished.
 template <int pending>
 TILEWRIGHT_DEVICE void wgmma_wait();
