@@ -1,5 +1,5 @@
-// The operand feed of packed MXFP4 weights with wide rows: as that of the others, but for the codes of one window of
-// exponents at a time; all other codes are 0 then. src/formats/packed_layout.h has the order of codes, scales and
+// The operand feed of packed MXFP4 weights with wide rows: as that of the others, but also for the codes of one window
+// of exponents at a time; all other codes are 0 then. src/formats/packed_layout.h has the order of codes, scales and
 // windows.
 #pragma once
 
@@ -14,94 +14,77 @@ struct WindowFactors {
     float of_scale;
 };
 
-/// 2^exponent, a normal number.
-TILEWRIGHT_DEVICE float normal_power(int exponent) { return __builtin_bit_cast(float, u32(exponent + 127) << 23); }
-
-/// `exponent`: the largest of the window. Half of the factor on either side keeps both in fp32.
+/// `exponent`: the largest of the window, of which 6, fp8_top_exponent, is the factor 1. Half of the factor on either
+/// side keeps both in fp32; of an odd power the scale has the larger one.
 TILEWRIGHT_DEVICE WindowFactors window_factors(int exponent) {
     constexpr int top = 6, none = -128;  // fp8_top_exponent, no_window
-    const int power = exponent - top, half = power >> 1;
-    return {exponent != none, normal_power(half), normal_power(power - half)};
+    constexpr u32 exponent_field = 0xFF80'0000;
+    const u32 twice = u32(exponent - top + 2 * 127);  // the biased exponent of a half
+    return {exponent != none, __builtin_bit_cast(float, twice << 22 & exponent_field),
+            __builtin_bit_cast(float, (twice + 1) << 22 & exponent_field)};
 }
 
-/// The 64 rows of weights of a subtile, at the stage `c.ring`, as a lane sees them.
+/// The largest exponents of a window, of a lane's two rows.
+struct WindowExponents {
+    TILEWRIGHT_DEVICE WindowFactors of_row(int row) const { return window_factors(int(both << (24 - 8 * row)) >> 24); }
+
+    u32 both;
+};
+
+/// What follows the codes and scales of 64 rows: how many windows they have, and the exponents of these.
 template <Tile tile>
-struct PackedRows {
-    PackedRows() = default;
-    TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile) {
-        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
-        const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
-        codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
-        const WordQuad head =
-            load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes(tile.b.storage)));
+struct WindowsOfRows {
+    TILEWRIGHT_DEVICE static const u8* begin(const u8* codes) { return codes + packed_tile_bytes(tile.b.storage); }
+
+    /// At least 1, the same in all warps of a warpgroup.
+    TILEWRIGHT_DEVICE static int count(const u8* codes) {
         // Tiles behind the last of B are not loaded: anything may be there.
-        windows = min(u32(same_in_warp(int(head.values[0]))), u32(most_windows));
-        any_wide = ((head.values[2] | head.values[3]) >> c.warp * (warp_rows / 2) & 0xFF) != 0;
-        pair = c.warp * (warp_rows / 2) + c.lane / 4;
-        wide = (head.values[2] >> pair & 1) | (head.values[3] >> pair & 1) << 1;
-        first = exponents_of(0);
+        const u32 windows = u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
+        return int(max(min(windows, u32(most_windows)), 1U));
     }
 
-    /// The factors of the lane's two rows. Those of the first window are known without the stage.
-    TILEWRIGHT_DEVICE void read_factors(WindowFactors (&rows)[2], u32 window) const {
-        const int word = window == 0 ? first : exponents_of(window);
-        rows[0] = window_factors(int(u32(word) << 24) >> 24);
-        rows[1] = window_factors(int(u32(word) << 16) >> 24);
+    TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const u8* codes, int window) {
+        const u8* const first = begin(codes) + sizeof(WordQuad) + window * packed_window_bytes;
+        const int pair = c.warp * (warp_rows / 2) + c.lane / 4;  // two of them share a word
+        return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
+    }
+};
+
+/// The scales of a lane's two rows, and which steps have their codes in a window.
+struct WindowScales {
+    TILEWRIGHT_DEVICE WindowScales(const CodeScales& scales, int window) {
+        constexpr u32 low_halves = 0x0F0F'0F0F, ones = 0x1010'1010, top_bits = 0x8080'8080;
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const u32 off = (scales.rows[row] ^ u32(window) * ones) & ~low_halves;  // 0 in the window, else up to 0x70
+            in_window[row] = top_bits - off;
+            in_step.rows[row] = scales.rows[row] & low_halves;
+        }
     }
 
-    const u8* codes;
-    u32 windows;    // the same in all warps of a warpgroup; at least 1, but for rows that do not exist
-    bool any_wide;  // of the warp's rows; else they have one window, and no factor but 1
-    int pair;
-    u32 wide;  // bits 0, 1: the lane's first and second row
-
-private:
-    /// Two pairs of rows share a word.
-    TILEWRIGHT_DEVICE int exponents_of(u32 window) const {
-        const u8* const exponents =
-            codes + packed_tile_bytes(tile.b.storage) + sizeof(WordQuad) + window * packed_window_bytes;
-        return load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
+    TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
+        return decode_word(word, in_step.of_step(row, step), top_bit_mask(in_window[row], step));
     }
 
-    int first;  // exponents of the first window
+    CodeScales in_step;
+    u32 in_window[2];  // the top bit of a step's byte
 };
 
 template <Tile tile>
-struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
+struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
-    /// The first window. Further ones leave other codes behind, so that the next subtile of these rows decodes again.
-    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        const bool new_rows = subtile % subtiles_along_n<tile> == 0;
-        if (new_rows) rows = {c, subtile};
-        if (new_rows || rows.windows > 1) load_window(c, subtile, 0);
-        Fragments<tile>::issue(c, d, subtile, accumulate);
+    /// Codes of 64 rows, those of one window.
+    TILEWRIGHT_DEVICE void decode_window(const Consumer<tile>& c, const u8* from, int window) {
+        WordQuad halves[2];
+        load_codes(c, from, halves);
+        this->PackedFeed<tile>::decode(0, halves, WindowScales(CodeScales::load(c, from), window));
     }
 
-    /// One of the others: zeros in warps that have no wide row.
-    TILEWRIGHT_DEVICE void issue_further(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
-                                         u32 window) {
-        if (rows.any_wide) {
-            load_window(c, subtile, window);
-        } else {
-            clear(subtile);
-        }
-        Fragments<tile>::issue(c, d, subtile, false);
-    }
-
-    PackedRows<tile> rows;
-
-private:
-    /// Decodes the codes of one window.
-    TILEWRIGHT_DEVICE void load_window(const Consumer<tile>& c, int subtile, u32 window) {
-        this->load(c, rows.codes, subtile,
-                   [window](u32 word, u32 byte) { return decode_word(byte >> 4 == window ? word : 0, byte & 15); });
-    }
-
-    TILEWRIGHT_DEVICE void clear(int subtile) {
+    TILEWRIGHT_DEVICE void clear() {
 #pragma unroll
         for (int i = 0; i < wgmma_steps * fragment_words; ++i) {
-            this->words[Fragments<tile>::held(subtile)][i / fragment_words][i % fragment_words] = 0;
+            this->words[0][i / fragment_words][i % fragment_words] = 0;
         }
     }
 };

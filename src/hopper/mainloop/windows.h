@@ -1,17 +1,19 @@
-// The mainloops of packed weights with wide rows: a k-block is multiplied window by window, and each partial
-// accumulator is promoted by factors of its rows (docs/numerics.md). Rows that are not wide have one window and factors
-// of 1, which leave their bits as every other kernel has them. The first window goes through the loops of other
-// kernels, for most k-blocks of most tiles have no more; further ones wait for each other.
+// The mainloop of packed weights for warpgroups with wide rows: a k-block is multiplied window by window, and each
+// partial accumulator is promoted by factors of its rows (docs/numerics.md). Rows that are not wide have one window and
+// factors of 1, which leave their bits as every other kernel has them.
+//
+// Windows are steps like k-blocks: where registers allow, the codes of the next one are decoded while the tensor core
+// multiplies this one. Warps without a wide row multiply zeros in all windows but the first, and do not promote them.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
 #include "hopper/mainloop/promoted.h"
-#include "hopper/mainloop/two_partials.h"
+#include "hopper/mainloop/wide_flags.h"
 
 namespace tilewright::hopper {
 
-/// The scale of the tokens that an element of a wide row is promoted by, also where that of other rows waits for the
-/// end. `column`: of the tile.
+/// The scales of the tokens that an element of a wide row is promoted by, also where that of other rows waits for the
+/// end: of the subtile's j-th 8 columns.
 template <Tile tile>
 TILEWRIGHT_DEVICE Pair token_scales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile, int j) {
     if constexpr (scales_mma_columns(tile)) return {scales.column[2 * j], scales.column[2 * j + 1]};
@@ -23,8 +25,9 @@ TILEWRIGHT_DEVICE Pair token_scales(const Consumer<tile>& c, const PromotionScal
 /// accumulator = fma(partial * factor, scale * factor, accumulator), in rows that have the window.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      const WindowFactors (&factors)[2], u32 wide, const Partial<tile>& partial,
+                                      const WindowExponents& exponents, u32 wide, const Partial<tile>& partial,
                                       const PromotionScales<tile>& scales, int subtile) {
+    const WindowFactors factors[2]{exponents.of_row(0), exponents.of_row(1)};
 #pragma unroll
     for (int j = 0; j < subtile_registers<tile> / 4; ++j) {
         const Pair columns = token_scales<tile>(c, scales, subtile, j);
@@ -39,133 +42,115 @@ TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulat
     }
 }
 
+/// All k-blocks of a tile.
 template <Tile tile>
-TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      const PackedRows<tile>& rows, const Partial<tile>& partial,
-                                      const PromotionScales<tile>& scales, int subtile, u32 window) {
-    WindowFactors factors[2];
-    rows.read_factors(factors, window);
-    promote_window<tile>(c, accumulator, factors, rows.wide, partial, scales, subtile);
-}
+class WindowsLoop {
+public:
+    TILEWRIGHT_DEVICE WindowsLoop(Consumer<tile>& c, Accumulators<tile>& accumulators, const WideRows<tile>& wide)
+        : c_(c), accumulators_(accumulators), wide_(wide), feeds_{Feed<tile>(c), Feed<tile>(c)}, left_(c.k_blocks) {}
 
-/// A subtile whose first window has been multiplied: promotes it, and multiplies and promotes the others.
-template <Tile tile>
-TILEWRIGHT_DEVICE void finish_windows(Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      Feed<tile>& feed, Partial<tile>& partial, const PromotionScales<tile>& scales,
-                                      int subtile) {
-    pin(partial);
-    feed.complete();
-    if (feed.rows.any_wide) {
-        promote_window<tile>(c, accumulator, feed.rows, partial, scales, subtile, 0);
-    } else {
-        promote<tile>(accumulator, partial, scales, subtile, {});
-    }
+    TILEWRIGHT_DEVICE void run() {
+        clear<tile>(accumulators_);
+        c_.wait_full();
+        begin_half();
+        decode(feeds_[0]);
 #pragma unroll 1
-    for (u32 window = 1; window < feed.rows.windows; ++window) {
-        sync_warp();  // rows of a lane may have been promoted or not
-        pin(partial);
-        feed.issue_further(c, partial, subtile, window);
-        wgmma_commit();
-        wgmma_wait<0>();
-        pin(partial);
-        feed.complete();
-        if (feed.rows.any_wide) promote_window<tile>(c, accumulator, feed.rows, partial, scales, subtile, window);
-    }
-    sync_warp();
-}
-
-/// All k-blocks of a tile, one partial accumulator for all subtiles.
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    Feed<tile> feed(c);
-    Partial<tile> partial;
-    PromotionScales<tile> scales;
-#pragma unroll 1
-    for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
-        c.wait_full();
-#pragma unroll
-        for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
-            scales.read_columns(c, subtile);
-            pin(partial);
-            feed.issue(c, partial, subtile, false);
-            wgmma_commit();
-            wgmma_wait<0>();
-            finish_windows<tile>(c, accumulators[subtile], feed, partial, scales, subtile);
+        while (true) {
+            step<0>();
+            if (left_ == 0) break;
+            step<ahead ? 1 : 0>();
+            if (left_ == 0) break;
         }
-        c.release(c.ring.stage);
-        c.ring.advance();
+        sync_warp();
     }
-}
 
-/// A k-block of a tile with two partial accumulators, and whether it has been promoted.
-template <Tile tile>
-struct WindowsInFlight : InFlight<tile> {
-    using InFlight<tile>::InFlight;
-    bool promoted = true;
+private:
+    static constexpr bool ahead = decodes_ahead(tile);
+    static constexpr int halves = WideRows<tile>::halves, along_n = subtiles_along_n<tile>;
+
+    /// Multiplies and promotes one window of 64 rows, whose codes are decoded, and decodes what comes next.
+    template <int feed>
+    TILEWRIGHT_DEVICE void step() {
+        const int stage = c_.ring.stage, half = half_, window = window_;
+        WindowExponents exponents{};
+        if (in_warp(half)) exponents = WindowsOfRows<tile>::exponents(c_, codes_, window);
+        bool ends_k_block = false;
+#pragma unroll
+        for (int i = 0; i < along_n; ++i) {
+            const bool ends = i == along_n - 1;
+            scales_.read_columns(c_, i);
+            pin(partial_);
+            feeds_[feed].issue_decoded(c_, partial_, i);
+            wgmma_commit();
+            if (ends) {
+                ends_k_block = go_on();
+                if (ahead && left_ > 0) decode(feeds_[1 - feed]);
+            }
+            wgmma_wait<0>();
+            pin(partial_);
+            if (ends) feeds_[feed].complete();
+            if (ends && ends_k_block) c_.release(stage);
+            if (half == 0) promote_one<0>(i, window, exponents);
+            if (half == 1) promote_one<halves - 1>(i, window, exponents);
+        }
+        sync_warp();
+        if (!ahead && left_ > 0) decode(feeds_[feed]);
+    }
+
+    /// Whether the warp has wide rows among these 64.
+    TILEWRIGHT_DEVICE bool in_warp(int half) const { return half == 0 ? wide_.in_warp[0] : wide_.in_warp[halves - 1]; }
+
+    /// To the next window, 64 rows or k-block; whether this was the last of its k-block.
+    TILEWRIGHT_DEVICE bool go_on() {
+        if (++window_ < windows_) return false;
+        window_ = 0;
+        if (++half_ < halves) {
+            begin_half();
+            return false;
+        }
+        half_ = 0;
+        c_.advance();
+        if (--left_ > 0) {
+            c_.wait_full();
+            begin_half();
+        }
+        return true;
+    }
+
+    TILEWRIGHT_DEVICE void begin_half() {
+        codes_ = packed_half(c_, half_);
+        windows_ = WindowsOfRows<tile>::count(codes_);
+    }
+
+    TILEWRIGHT_DEVICE void decode(Feed<tile>& feed) {
+        if (window_ == 0 || in_warp(half_)) {
+            feed.decode_window(c_, codes_, window_);
+        } else {
+            feed.clear();
+        }
+    }
+
+    template <int half>
+    TILEWRIGHT_DEVICE void promote_one(int i, int window, const WindowExponents& exponents) {
+        float(&sums)[subtile_registers<tile>] = accumulators_[half * along_n + i];
+        if (wide_.in_warp[half]) {
+            promote_window<tile>(c_, sums, exponents, wide_.of_lane[half], partial_, scales_, i);
+        } else if (window == 0) {
+            promote<tile>(sums, partial_, scales_, i, {});
+        }
+    }
+
+    Consumer<tile>& c_;
+    Accumulators<tile>& accumulators_;
+    const WideRows<tile>& wide_;
+    Feed<tile> feeds_[2];  // only the first where nothing is decoded ahead
+    Partial<tile> partial_;
+    PromotionScales<tile> scales_;
+    const u8* codes_ = nullptr;  // of the 64 rows under way, in their stage
+    int half_ = 0;
+    int window_ = 0;
+    int windows_ = 1;  // of these rows
+    int left_;         // k-blocks
 };
-
-template <Tile tile>
-TILEWRIGHT_DEVICE void finish_windows(Consumer<tile>& c, Accumulators<tile>& accumulators,
-                                      WindowsInFlight<tile>& block) {
-    if (!block.promoted) finish_windows<tile>(c, accumulators[0], block.feed, block.partial, block.scales, 0);
-    block.promoted = true;
-}
-
-/// Issues the k-block in `c.ring`, then promotes the one before it. One with further windows is finished at once.
-template <Tile tile>
-TILEWRIGHT_DEVICE void step(Consumer<tile>& c, Accumulators<tile>& accumulators, WindowsInFlight<tile>& block,
-                            WindowsInFlight<tile>& before, int stage_before) {
-    issue<tile>(c, block);
-    block.scales.read_columns(c, 0);
-    block.promoted = false;
-    wgmma_wait<1>();
-    if (stage_before >= 0) c.release(stage_before);
-    finish_windows<tile>(c, accumulators, before);
-    if (block.feed.rows.windows > 1) {
-        wgmma_wait<0>();
-        finish_windows<tile>(c, accumulators, block);
-    }
-}
-
-/// All k-blocks of a tile with one subtile: the first window of the next is multiplied while this one is promoted.
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_windows_ahead(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    WindowsInFlight<tile> even(c), odd(c);
-    int stage_before = -1;
-    const auto next = [&](WindowsInFlight<tile>& block, WindowsInFlight<tile>& before) {
-        step<tile>(c, accumulators, block, before, stage_before);
-        stage_before = c.ring.stage;
-        c.advance();
-    };
-    int k_block = 0;
-#pragma unroll 1
-    for (; k_block + 1 < c.k_blocks; k_block += 2) {
-        next(even, odd);
-        next(odd, even);
-    }
-    const auto last = [&](WindowsInFlight<tile>& block) {
-        wgmma_wait<0>();
-        if (stage_before >= 0) c.release(stage_before);
-        finish_windows<tile>(c, accumulators, block);
-    };
-    if (k_block < c.k_blocks) {
-        next(even, odd);
-        last(even);
-    } else {
-        last(odd);
-    }
-}
-
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    clear<tile>(accumulators);
-    if constexpr (!scales_mma_columns(tile)) wait_epilogue_scales<tile>(c);
-    if constexpr (partials_in_flight(tile) == 2) {
-        multiply_windows_ahead<tile>(c, accumulators);
-    } else {
-        multiply_windows_in_turn<tile>(c, accumulators);
-    }
-    sync_warp();
-}
 
 }  // namespace tilewright::hopper

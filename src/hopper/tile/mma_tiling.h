@@ -60,7 +60,7 @@ constexpr int subtiles_per_warpgroup(const Tile& tile) {
 constexpr int partials_in_flight(const Tile& tile) {
     const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
     const bool decodes = has_packed_weights(tile);
-    const bool pauses = (scales_in_mainloop(tile) || has_windows(tile)) && promotion_interval(tile) == tile.shape.k &&
+    const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
                         (tile.shape.n * tile.shape.warpgroups <= 192 || decodes);
     const int decoding = decodes ? 16 : 0;  // codes, scales and tables
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1) + decoding;
@@ -70,14 +70,17 @@ constexpr int partials_in_flight(const Tile& tile) {
                ? 2
                : 1;
 }
-/// Whether the codes of the next k-block are decoded while this one is multiplied, into other registers
-/// (mainloop/decode_next.h).
-constexpr bool decodes_next(const Tile& tile) {
-    if (feed_of(tile) != FeedKind::decoded || promotes_each_step(tile) || promotion_interval(tile) == 0) return false;
+/// Whether what is multiplied next can be decoded meanwhile, into other registers.
+constexpr bool decodes_ahead(const Tile& tile) {
+    const bool decodes = feed_of(tile) == FeedKind::decoded || feed_of(tile) == FeedKind::windowed;
+    if (!decodes || promotes_each_step(tile) || promotion_interval(tile) == 0) return false;
     const int needed =
         accumulator_registers(tile) + registers_per_partial(tile, wgmmas_along_n(tile)) + feed_registers(tile);
-    return partials_in_flight(tile) == 1 && needed <= mma_register_budget(tile);
+    return needed <= mma_register_budget(tile);
 }
+/// Whether that is all that overlaps: the codes of the next k-block are decoded while this one is multiplied
+/// (mainloop/decode_next.h).
+constexpr bool decodes_next(const Tile& tile) { return decodes_ahead(tile) && partials_in_flight(tile) == 1; }
 constexpr int partial_registers(const Tile& tile) {
     if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
     // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
