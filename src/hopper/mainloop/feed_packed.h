@@ -58,7 +58,7 @@ TILEWRIGHT_DEVICE void decode_step(u32 (&words)[fragment_words], const WordQuad 
     }
 }
 
-/// mma A as decoded codes. Where rows may be wide, for warps that have none.
+/// mma A as decoded codes. Where rows may be wide, for warpgroups that have none.
 template <Tile tile>
 struct PackedFeed : Fragments<tile> {
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
@@ -72,14 +72,14 @@ struct PackedFeed : Fragments<tile> {
     }
     TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, int subtile = 0) {
         const u8* const from = packed_half(c, subtile / subtiles_along_n<tile>);
-        WordQuad halves[2];
-        load_codes(c, from, halves);
-        decode(subtile, halves, CodeScales::load(c, from));
+        decode(c, from, subtile, CodeScales::load(c, from));
     }
 
 protected:
     template <class Scales>
-    TILEWRIGHT_DEVICE void decode(int subtile, const WordQuad (&halves)[2], const Scales& scales) {
+    TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, const u8* from, int subtile, const Scales& scales) {
+        WordQuad halves[2];
+        load_codes(c, from, halves);
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
             decode_step(this->words[Fragments<tile>::held(subtile)][step], halves, scales, step);

@@ -36,12 +36,12 @@ template <Tile tile>
 struct WindowsOfRows {
     TILEWRIGHT_DEVICE static const u8* begin(const u8* codes) { return codes + packed_tile_bytes(tile.b.storage); }
 
-    /// At least 1, the same in all warps of a warpgroup.
-    TILEWRIGHT_DEVICE static int count(const u8* codes) {
-        // Tiles behind the last of B are not loaded: anything may be there.
-        const u32 windows = u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
-        return int(max(min(windows, u32(most_windows)), 1U));
+    /// The number of windows as it stands there, the same in all warps of a warpgroup.
+    TILEWRIGHT_DEVICE static u32 count(const u8* codes) {
+        return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
     }
+    /// Tiles behind the last of B are not loaded: anything may be there.
+    TILEWRIGHT_DEVICE static int last(u32 count) { return max(int(min(count, u32(most_windows))), 1) - 1; }
 
     TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const u8* codes, int window) {
         const u8* const first = begin(codes) + sizeof(WordQuad) + window * packed_window_bytes;
@@ -50,41 +50,65 @@ struct WindowsOfRows {
     }
 };
 
-/// The scales of a lane's two rows, and which steps have their codes in a window.
-struct WindowScales {
-    TILEWRIGHT_DEVICE WindowScales(const CodeScales& scales, int window) {
-        constexpr u32 low_halves = 0x0F0F'0F0F, ones = 0x1010'1010, top_bits = 0x8080'8080;
+/// Scales without the numbers of windows.
+TILEWRIGHT_DEVICE CodeScales without_windows(const CodeScales& scales) {
+    constexpr u32 in_window = 0x0F0F'0F0F;
+    return {{scales.rows[0] & in_window, scales.rows[1] & in_window}};
+}
+
+/// Which steps of a lane's two rows have their codes in a window.
+struct StepsInWindow {
+    TILEWRIGHT_DEVICE StepsInWindow(const CodeScales& scales, int window) {
+        constexpr u32 windows = 0xF0F0'F0F0, ones = 0x1010'1010, top_bits = 0x8080'8080;
 #pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            const u32 off = (scales.rows[row] ^ u32(window) * ones) & ~low_halves;  // 0 in the window, else up to 0x70
-            in_window[row] = top_bits - off;
-            in_step.rows[row] = scales.rows[row] & low_halves;
+        for (int row = 0; row < 2; ++row) {  // 0 is taken from the byte of a step in the window, from others up to 0x70
+            top_bits_[row] = top_bits - ((scales.rows[row] ^ u32(window) * ones) & windows);
         }
     }
 
+    /// All bits or none.
+    TILEWRIGHT_DEVICE u32 mask(int row, int step) const { return top_bit_mask(top_bits_[row], step); }
+
+private:
+    u32 top_bits_[2];
+};
+
+/// Scales of codes, those of one window.
+struct WindowScales {
     TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
-        return decode_word(word, in_step.of_step(row, step), top_bit_mask(in_window[row], step));
+        return decode_word(word, scales.of_step(row, step), in_window.mask(row, step));
     }
 
-    CodeScales in_step;
-    u32 in_window[2];  // the top bit of a step's byte
+    CodeScales scales;
+    StepsInWindow in_window;
 };
 
 template <Tile tile>
 struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
-    /// Codes of 64 rows, those of one window.
-    TILEWRIGHT_DEVICE void decode_window(const Consumer<tile>& c, const u8* from, int window) {
-        WordQuad halves[2];
-        load_codes(c, from, halves);
-        this->PackedFeed<tile>::decode(0, halves, WindowScales(CodeScales::load(c, from), window));
+    /// The codes of all windows, each relative to its own.
+    TILEWRIGHT_DEVICE void decode_windows(const Consumer<tile>& c, int half) {
+        const u8* const from = packed_half(c, half);
+        this->PackedFeed<tile>::decode(c, from, 0, without_windows(CodeScales::load(c, from)));
     }
 
-    TILEWRIGHT_DEVICE void clear() {
+    /// Those of one window; all others are 0.
+    TILEWRIGHT_DEVICE void decode_window(const Consumer<tile>& c, int half, int window) {
+        const u8* const from = packed_half(c, half);
+        const CodeScales scales = CodeScales::load(c, from);
+        this->PackedFeed<tile>::decode(c, from, 0, WindowScales{without_windows(scales), {scales, window}});
+    }
+
+    /// The same of what `all` has, which may be this one.
+    TILEWRIGHT_DEVICE void take_window(const Consumer<tile>& c, const Feed& all, int half, int window) {
+        const StepsInWindow in_window(CodeScales::load(c, packed_half(c, half)), window);
 #pragma unroll
-        for (int i = 0; i < wgmma_steps * fragment_words; ++i) {
-            this->words[0][i / fragment_words][i % fragment_words] = 0;
+        for (int step = 0; step < wgmma_steps; ++step) {
+#pragma unroll
+            for (int i = 0; i < fragment_words; ++i) {
+                this->words[0][step][i] = all.words[0][step][i] & in_window.mask(i % 2, step);
+            }
         }
     }
 };

@@ -17,7 +17,7 @@ TILEWRIGHT_DEVICE void multiply_blocks(Consumer<tile>& c, Accumulators<tile>& ac
     if constexpr (partials_in_flight(tile) == 2) {
         multiply_two_partials<tile>(c, accumulators, [](int) {});
     } else if constexpr (decodes_next(tile)) {
-        multiply_decoding_next<tile>(c, accumulators);
+        multiply_decoding_next<tile>(c, accumulators, NoWindows<tile>());
     } else {
         multiply_promoted<tile>(c, accumulators);
     }
@@ -28,10 +28,12 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     wait_epilogue_scales<tile>(c);
     const WideRows<tile> wide(c);
-    if (wide.any) {
-        WindowsLoop<tile>(c, accumulators, wide).run();
-    } else {
+    if (!wide.any) {
         multiply_blocks<tile>(c, accumulators);
+    } else if constexpr (decodes_ahead(tile)) {
+        multiply_decoding_next<tile>(c, accumulators, Windows<tile>(wide));
+    } else {
+        multiply_windows_in_turn<tile>(c, accumulators, wide);
     }
     sync_warp();
 }

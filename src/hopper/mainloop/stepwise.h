@@ -17,14 +17,14 @@ struct StepFeed {
     /// Those of the stage `c.ring`.
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& c) {
         codes = packed_half(c, 0);
-        if constexpr (windowed) windows_ = WindowsOfRows<tile>::count(codes);
+        if constexpr (windowed) last_window_ = WindowsOfRows<tile>::last(WindowsOfRows<tile>::count(codes));
         window = 0;
         load_codes(c, codes, halves_);
         scales_ = CodeScales::load(c, codes);
     }
 
     /// Before the first k-block there is none.
-    TILEWRIGHT_DEVICE bool has_further_window() const { return windowed && window + 1 < windows_; }
+    TILEWRIGHT_DEVICE bool has_further_window() const { return windowed && window < last_window_; }
     TILEWRIGHT_DEVICE void begin_window() { ++window; }
 
     /// Issues the products of one subtile and step. The subtiles of a step share its fragment.
@@ -48,13 +48,14 @@ struct StepFeed {
 private:
     TILEWRIGHT_DEVICE void decode(int step) {
         if constexpr (windowed) {
-            decode_step(fragments_[step % 2], halves_, WindowScales(scales_, window), step);
+            const WindowScales scales{without_windows(scales_), {scales_, window}};
+            decode_step(fragments_[step % 2], halves_, scales, step);
         } else {
             decode_step(fragments_[step % 2], halves_, scales_, step);
         }
     }
 
-    int windows_ = 0;
+    int last_window_ = 0;
     WordQuad halves_[2];
     CodeScales scales_;
     u32 fragments_[2][fragment_words];
