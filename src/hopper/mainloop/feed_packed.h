@@ -72,14 +72,13 @@ struct PackedFeed : Fragments<tile> {
     }
     TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, int subtile = 0) {
         const u8* const from = packed_half(c, subtile / subtiles_along_n<tile>);
-        decode(c, from, subtile, CodeScales::load(c, from));
+        WordQuad halves[2];
+        load_codes(c, from, halves);
+        decode(subtile, halves, CodeScales::load(c, from));
     }
 
 protected:
-    template <class Scales>
-    TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, const u8* from, int subtile, const Scales& scales) {
-        WordQuad halves[2];
-        load_codes(c, from, halves);
+    TILEWRIGHT_DEVICE void decode(int subtile, const WordQuad (&halves)[2], const CodeScales& scales) {
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
             decode_step(this->words[Fragments<tile>::held(subtile)][step], halves, scales, step);

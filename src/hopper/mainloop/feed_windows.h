@@ -56,58 +56,45 @@ TILEWRIGHT_DEVICE CodeScales without_windows(const CodeScales& scales) {
     return {{scales.rows[0] & in_window, scales.rows[1] & in_window}};
 }
 
-/// Which steps of a lane's two rows have their codes in a window.
-struct StepsInWindow {
-    TILEWRIGHT_DEVICE StepsInWindow(const CodeScales& scales, int window) {
-        constexpr u32 windows = 0xF0F0'F0F0, ones = 0x1010'1010, top_bits = 0x8080'8080;
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {  // 0 is taken from the byte of a step in the window, from others up to 0x70
-            top_bits_[row] = top_bits - ((scales.rows[row] ^ u32(window) * ones) & windows);
-        }
-    }
-
-    /// All bits or none.
-    TILEWRIGHT_DEVICE u32 mask(int row, int step) const { return top_bit_mask(top_bits_[row], step); }
-
-private:
-    u32 top_bits_[2];
-};
-
-/// Scales of codes, those of one window.
-struct WindowScales {
-    TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
-        return decode_word(word, scales.of_step(row, step), in_window.mask(row, step));
-    }
-
-    CodeScales scales;
-    StepsInWindow in_window;
-};
+/// The top bit of the byte of each step of a row whose codes are in a window.
+TILEWRIGHT_DEVICE u32 steps_in_window(u32 scales, int window) {
+    constexpr u32 windows = 0xF0F0'F0F0, ones = 0x1010'1010, top_bits = 0x8080'8080;
+    const u32 off = (scales ^ u32(window) * ones) & windows;  // 0 or up to 0x70 in each byte
+    return top_bits - off;
+}
 
 template <Tile tile>
 struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
-    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
+    /// Warps may multiply what they have before they have decoded anything, and do not use the sums.
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {
+#pragma unroll
+        for (int i = 0; i < wgmma_steps * fragment_words; ++i) {
+            this->words[0][i / fragment_words][i % fragment_words] = 0;
+        }
+    }
 
     /// The codes of all windows, each relative to its own.
     TILEWRIGHT_DEVICE void decode_windows(const Consumer<tile>& c, int half) {
         const u8* const from = packed_half(c, half);
-        this->PackedFeed<tile>::decode(c, from, 0, without_windows(CodeScales::load(c, from)));
+        WordQuad halves[2];
+        load_codes(c, from, halves);
+        this->PackedFeed<tile>::decode(0, halves, without_windows(CodeScales::load(c, from)));
     }
 
-    /// Those of one window; all others are 0.
-    TILEWRIGHT_DEVICE void decode_window(const Consumer<tile>& c, int half, int window) {
-        const u8* const from = packed_half(c, half);
-        const CodeScales scales = CodeScales::load(c, from);
-        this->PackedFeed<tile>::decode(c, from, 0, WindowScales{without_windows(scales), {scales, window}});
-    }
-
-    /// The same of what `all` has, which may be this one.
-    TILEWRIGHT_DEVICE void take_window(const Consumer<tile>& c, const Feed& all, int half, int window) {
-        const StepsInWindow in_window(CodeScales::load(c, packed_half(c, half)), window);
+    /// Those of `all`, which may be this one, that are in a window; others are 0. Only of a lane's first rows, or its
+    /// second ones, if `rows` says so; what the others have is of no use.
+    TILEWRIGHT_DEVICE void take_window(const Consumer<tile>& c, const Feed& all, int half, int window,
+                                       const bool (&rows)[2]) {
+        const CodeScales scales = CodeScales::load(c, packed_half(c, half));
 #pragma unroll
-        for (int step = 0; step < wgmma_steps; ++step) {
+        for (int row = 0; row < 2; ++row) {
+            if (!rows[row]) continue;
+            const u32 in_window = steps_in_window(scales.rows[row], window);
 #pragma unroll
-            for (int i = 0; i < fragment_words; ++i) {
-                this->words[0][step][i] = all.words[0][step][i] & in_window.mask(i % 2, step);
+            for (int step = 0; step < wgmma_steps; ++step) {
+                const u32 mask = top_bit_mask(in_window, step);
+                this->words[0][step][row] = all.words[0][step][row] & mask;
+                this->words[0][step][2 + row] = all.words[0][step][2 + row] & mask;
             }
         }
     }

@@ -9,6 +9,17 @@
 
 namespace tilewright::hopper {
 
+/// Scales of codes, those of one window: others become 0.
+struct WindowScales {
+    TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
+        const u32 mask = top_bit_mask(steps_in_window(scales.rows[row], window), step);
+        return decode_word(word, without_windows(scales).of_step(row, step), mask);
+    }
+
+    const CodeScales& scales;
+    int window;
+};
+
 /// What a loop asks of its feed. Packed weights: the codes of a k-block, and the fragments of two of its steps.
 template <Tile tile, FeedKind kind = feed_of(tile)>
 struct StepFeed {
@@ -48,8 +59,7 @@ struct StepFeed {
 private:
     TILEWRIGHT_DEVICE void decode(int step) {
         if constexpr (windowed) {
-            const WindowScales scales{without_windows(scales_), {scales_, window}};
-            decode_step(fragments_[step % 2], halves_, scales, step);
+            decode_step(fragments_[step % 2], halves_, WindowScales{scales_, window}, step);
         } else {
             decode_step(fragments_[step % 2], halves_, scales_, step);
         }
@@ -101,7 +111,7 @@ struct StepPromotion<tile, true> {
     /// Waits for the scales of the tile's end.
     TILEWRIGHT_DEVICE explicit StepPromotion(Consumer<tile>& c) {
         wait_epilogue_scales<tile>(c);
-        any_wide_ = WideRows<tile>(c).in_warp[0];
+        any_wide_ = WideRows<tile>(c).in_warp(0);
     }
 
     /// The feed's window, while its stage is there.
@@ -114,7 +124,11 @@ struct StepPromotion<tile, true> {
                                       const Partial<tile>& partial, const PromotionScales<tile>& scales,
                                       int subtile) const {
         if (any_wide_) {
-            promote_window<tile>(c, sums, exponents_, 0, partial, scales, subtile);
+            const TokenScales<tile> tokens(c, scales, subtile);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, true, row);
+            }
         } else if (counts_) {
             promote<tile>(sums, partial, scales, subtile, {});
         }

@@ -21,17 +21,21 @@ struct WideRows {
             in_half[half] = ballot(wide != 0) != 0;
             any = any || in_half[half];
             of_lane[half] = is_wide(first + own) | is_wide(first + own + warp_rows / 2) << 1;
-            in_warp[half] = ballot(of_lane[half] != 0) != 0;
+#pragma unroll
+            for (int row = 0; row < 2; ++row) in_rows[half][row] = ballot((of_lane[half] >> row & 1) != 0) != 0;
         }
     }
+
+    /// Whether any of the warp's rows is.
+    TILEWRIGHT_DEVICE bool in_warp(int half) const { return in_rows[half][0] || in_rows[half][1]; }
 
     /// Whether element `i` of a lane's share of a subtile is of a wide row.
     TILEWRIGHT_DEVICE bool has(int half, int i) const { return (of_lane[half] >> i % 4 / 2 & 1) != 0; }
 
     bool any = false;
     bool in_half[halves];  // of the warpgroup's 64 rows, as all of its warps see it
-    bool in_warp[halves];  // of the warp's 16 of them
-    u32 of_lane[halves];   // bits 0, 1: the lane's first and second row
+    bool in_rows[halves][2];  // of the warp's 16 of them: of the lanes' first and of their second rows
+    u32 of_lane[halves];      // bits 0, 1: the lane's first and second row
 };
 
 }  // namespace tilewright::hopper

@@ -14,40 +14,46 @@
 
 namespace tilewright::hopper {
 
-/// `value`, or 1 if bit 0 of `used` is not set: by its bits, for predicates are few.
-TILEWRIGHT_DEVICE float one_unless(u32 used, float value) {
-    const u32 mask = 0U - (used & 1), one = __builtin_bit_cast(u32, 1.0F);
+/// `value`, or 1 where it is not `used`: by its bits, for predicates are few.
+TILEWRIGHT_DEVICE float one_unless(bool used, float value) {
+    const u32 mask = used ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
     return __builtin_bit_cast(float, (__builtin_bit_cast(u32, value) & mask) | (one & ~mask));
 }
 
-/// The scales of the tokens that an element of a wide row is promoted by, also where that of other rows waits for the
-/// end: of the subtile's j-th 8 columns.
+/// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows wait
+/// for the end.
 template <Tile tile>
-TILEWRIGHT_DEVICE Pair token_scales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile, int j) {
-    if constexpr (scales_mma_columns(tile)) return {scales.column[2 * j], scales.column[2 * j + 1]};
-    const int column = subtile % subtiles_along_n<tile> * subtile_columns<tile> + j * 8 + c.lane % 4 * 2;
-    const float* const pair = &c.shared.column_scales[c.epilogue_scales.stage][column];
-    return load_shared(*reinterpret_cast<const Pair*>(pair));
-}
-
-/// accumulator = fma(partial * factor, scale * factor, accumulator), in rows that have the window. `wide` bits 0, 1:
-/// the lane's first and second row.
-template <Tile tile>
-TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      const WindowExponents& exponents, u32 wide, const Partial<tile>& partial,
-                                      const PromotionScales<tile>& scales, int subtile) {
-    const WindowFactors factors[2]{exponents.of_row(0), exponents.of_row(1)};
+struct TokenScales {
+    TILEWRIGHT_DEVICE TokenScales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile) {
+        const int first = subtile % subtiles_along_n<tile> * subtile_columns<tile> + c.lane % 4 * 2;
 #pragma unroll
-    for (int j = 0; j < subtile_registers<tile> / 4; ++j) {
-        const Pair columns = token_scales<tile>(c, scales, subtile, j);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const WindowFactors& row = factors[i / 2];
-            const float column = i % 2 == 0 ? columns.x : columns.y;
-            const float scale = scales_mma_columns(tile) ? column : one_unless(wide >> i / 2, column);
-            float& sum = accumulator[4 * j + i];
-            sum = row.given ? fma(partial[4 * j + i] * row.of_sum, scale * row.of_scale, sum) : sum;
+        for (int j = 0; j < subtile_columns<tile> / 8; ++j) {
+            Pair pair;
+            if constexpr (scales_mma_columns(tile)) {
+                pair = {scales.column[2 * j], scales.column[2 * j + 1]};
+            } else {
+                const float* const from = &c.shared.column_scales[c.epilogue_scales.stage][first + j * 8];
+                pair = load_shared(*reinterpret_cast<const Pair*>(from));
+            }
+            column[2 * j] = pair.x;
+            column[2 * j + 1] = pair.y;
         }
+    }
+
+    float column[subtile_columns<tile> / 4];
+};
+
+/// accumulator = fma(partial * factor, scale * factor, accumulator) in one of a lane's two rows, if it has the window.
+template <Tile tile>
+TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
+                                      const WindowFactors& factors, const TokenScales<tile>& tokens, bool wide,
+                                      int row) {
+#pragma unroll
+    for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
+        const int index = i / 2 * 4 + 2 * row + i % 2;
+        const float scale = scales_mma_columns(tile) ? tokens.column[i] : one_unless(wide, tokens.column[i]);
+        float& sum = accumulator[index];
+        sum = factors.given ? fma(partial[index] * factors.of_sum, scale * factors.of_scale, sum) : sum;
     }
 }
 
@@ -57,7 +63,7 @@ class Windows {
 public:
     TILEWRIGHT_DEVICE explicit Windows(const WideRows<tile>& wide) : wide_(wide) {}
 
-    /// The codes of 64 rows at the stage `c.ring`.
+    /// The codes of 64 rows at the stage `c.ring`, those of all windows.
     TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, Feed<tile>& feed, int half) {
         feed.decode_windows(c, half);
         begin(c, half);
@@ -66,70 +72,83 @@ public:
         count_ = WindowsOfRows<tile>::count(packed_half(c, half));
     }
 
-    /// Multiplies and promotes all windows but the last, whose codes alone `feed` has then. It has had those of all.
+    /// Multiplies and promotes all windows but the last, whose codes alone `feed` has then in place of those of all.
     TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                           Feed<tile>& spare, Partial<tile>& partial, PromotionScales<tile>& scales,
                                           int half) {
-        const auto select = [&](int window) { spare.take_window(c, feed, half, window); };
-        multiply_first(c, accumulators, spare, partial, scales, half, select);
-        if (last_ > 0 && wide_.in_warp[half]) feed.take_window(c, feed, half, last_);
+        const auto take_last = [&] { take(c, feed, feed, half, last_); };
+        const auto take_one = [&](int window) { take(c, spare, feed, half, window); };
+        multiply_first(c, accumulators, spare, partial, scales, half, take_one, take_last);
     }
 
-    /// The same with one feed, which `select` fills with a window's codes in warps that have wide rows.
-    template <class Select>
+    /// The same by the feed that `take` fills, and `meanwhile` while the product before the last is under way.
+    template <class Take, class Meanwhile>
     TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                           Partial<tile>& partial, PromotionScales<tile>& scales, int half,
-                                          const Select& select) {
-        const bool in_warp = wide_.in_warp[half];
+                                          const Take& take, const Meanwhile& meanwhile) {
+        constexpr int along_n = subtiles_along_n<tile>;
         last_ = WindowsOfRows<tile>::last(count_);
 #pragma unroll 1
         for (int window = 0; window < last_; ++window) {
-            if (in_warp) {
-                select(window);
-                read_exponents(c, half, window);
-            }
+            take(window);
+            read_exponents(c, half, window);
 #pragma unroll
-            for (int i = 0; i < subtiles_along_n<tile>; ++i) {
-                const int subtile = half * subtiles_along_n<tile> + i;
+            for (int i = 0; i < along_n; ++i) {
+                const int subtile = half * along_n + i;
                 scales.read_columns(c, subtile);
                 pin(partial);
                 feed.issue_decoded(c, partial, subtile);
                 wgmma_commit();
+                if (i == along_n - 1 && window + 1 == last_) meanwhile();
                 wgmma_wait<0>();
                 pin(partial);
                 feed.complete();
-                if (in_warp) promote_in_window(c, accumulators, partial, scales, subtile);
+                promote(c, accumulators[subtile], partial, scales, subtile, false);
             }
-            sync_warp();
         }
-        if (in_warp) read_exponents(c, half, last_);
+        read_exponents(c, half, last_);
     }
 
-    /// Rows that are not wide have one window: in warps without wide rows it is the last of the tile.
     TILEWRIGHT_DEVICE void promote_last(const Consumer<tile>& c, Accumulators<tile>& accumulators,
                                         const Partial<tile>& partial, const PromotionScales<tile>& scales,
                                         int subtile) const {
-        if (wide_.in_warp[subtile / subtiles_along_n<tile>]) {
-            promote_in_window(c, accumulators, partial, scales, subtile);
-        } else {
-            promote<tile>(accumulators[subtile], partial, scales, subtile, {});
-        }
-        sync_warp();
+        promote(c, accumulators[subtile], partial, scales, subtile, true);
     }
 
-    /// Of the rows of which all other windows are multiplied.
+    /// Of rows of which some are wide in this warp, those of `from` that are in a window. The others stay as they are.
+    TILEWRIGHT_DEVICE void take(const Consumer<tile>& c, Feed<tile>& to, const Feed<tile>& from, int half,
+                                int window) const {
+        if (wide_.in_warp(half)) to.take_window(c, from, half, window, wide_.in_rows[half]);
+    }
+
+    /// Of the windows of the rows that are multiplied.
     TILEWRIGHT_DEVICE int last() const { return last_; }
 
 private:
     TILEWRIGHT_DEVICE void read_exponents(const Consumer<tile>& c, int half, int window) {
-        exponents_ = WindowsOfRows<tile>::exponents(c, packed_half(c, half), window);
+        if (wide_.in_warp(half)) exponents_ = WindowsOfRows<tile>::exponents(c, packed_half(c, half), window);
     }
 
-    TILEWRIGHT_DEVICE void promote_in_window(const Consumer<tile>& c, Accumulators<tile>& accumulators,
-                                             const Partial<tile>& partial, const PromotionScales<tile>& scales,
-                                             int subtile) const {
-        promote_window<tile>(c, accumulators[subtile], exponents_, wide_.of_lane[subtile / subtiles_along_n<tile>],
-                             partial, scales, subtile);
+    /// Rows of which none is wide have one window: it is the last of the 64 rows.
+    TILEWRIGHT_DEVICE void promote(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
+                                   const Partial<tile>& partial, const PromotionScales<tile>& scales, int subtile,
+                                   bool is_last) const {
+        const int half = subtile / subtiles_along_n<tile>;
+        if (!wide_.in_warp(half)) {
+            if (is_last) hopper::promote<tile>(sums, partial, scales, subtile, {});
+        } else {
+            const TokenScales<tile> tokens(c, scales, subtile);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                if (wide_.in_rows[half][row]) {
+                    const bool wide = (wide_.of_lane[half] >> row & 1) != 0;
+                    promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, wide, row);
+                } else if (is_last) {
+                    promote_row<tile>(sums, partial, scales, subtile, {}, row);
+                }
+            }
+        }
+        sync_warp();
     }
 
     const WideRows<tile>& wide_;
@@ -138,7 +157,8 @@ private:
     WindowExponents exponents_{};  // of the window under way
 };
 
-/// All k-blocks of a tile, where there are no registers to decode ahead.
+/// All k-blocks of a tile, where there are no registers to decode ahead: nor for a feed of one window next to that of
+/// all, which are decoded for each anew.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                                 const WideRows<tile>& wide) {
@@ -155,14 +175,13 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
             if (subtile % along_n == 0) {
                 const int half = subtile / along_n;
-                const auto select = [&](int window) { feed.decode_window(c, half, window); };
+                const auto take = [&](int window) {
+                    windows.decode(c, feed, half);
+                    windows.take(c, feed, feed, half, window);
+                };
                 windows.begin(c, half);
-                windows.multiply_first(c, accumulators, feed, partial, scales, half, select);
-                if (wide.in_warp[half]) {
-                    select(windows.last());
-                } else {
-                    feed.decode(c, subtile);
-                }
+                windows.multiply_first(c, accumulators, feed, partial, scales, half, take, [] {});
+                take(windows.last());
             }
             scales.read_columns(c, subtile);
             pin(partial);
