@@ -44,8 +44,9 @@ TILEWRIGHT_DEVICE void multiply_and_decode(Consumer<tile>& c, Accumulators<tile>
         const bool ends_k_block = subtile == subtiles<tile> - 1;
         Feed<tile>& feed = feeds[(first_feed<tile>(odd) + half) % 2];
         Feed<tile>& next = feeds[(first_feed<tile>(odd) + half + 1) % 2];
+        if (along_n == 1 && half == 0) scales.read_columns(c, subtile);
         if (begins_half) windows.multiply_first(c, accumulators, feed, next, partial, scales, half);
-        if (along_n > 1 || half == 0) scales.read_columns(c, subtile);
+        if (along_n > 1) scales.read_columns(c, subtile);
         pin(partial);
         feed.issue_decoded(c, partial, subtile);
         wgmma_commit();

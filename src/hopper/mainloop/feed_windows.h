@@ -41,7 +41,7 @@ struct WindowsOfRows {
         return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
     }
     /// Tiles behind the last of B are not loaded: anything may be there.
-    TILEWRIGHT_DEVICE static int last(u32 count) { return max(int(min(count, u32(most_windows))), 1) - 1; }
+    TILEWRIGHT_DEVICE static int last(u32 count) { return int(min(count - 1, u32(most_windows - 1))); }
 
     TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const u8* codes, int window) {
         const u8* const first = begin(codes) + sizeof(WordQuad) + window * packed_window_bytes;
@@ -81,10 +81,26 @@ struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
         this->PackedFeed<tile>::decode(0, halves, without_windows(CodeScales::load(c, from)));
     }
 
-    /// Those of `all`, which may be this one, that are in a window; others are 0. Only of a lane's first rows, or its
-    /// second ones, if `rows` says so; what the others have is of no use.
-    TILEWRIGHT_DEVICE void take_window(const Consumer<tile>& c, const Feed& all, int half, int window,
+    /// Those of `all` that are in a window, which leave it; others are 0. Only of a lane's first row, or its second
+    /// one, where `rows` says so: the other keeps what it has.
+    TILEWRIGHT_DEVICE void take_window(const Consumer<tile>& c, Feed& all, int half, int window,
                                        const bool (&rows)[2]) {
+        for_masks(c, half, window, rows, [&](int step, int i, u32 mask) {
+            this->words[0][step][i] = all.words[0][step][i] & mask;
+            all.words[0][step][i] &= ~mask;
+        });
+    }
+
+    /// Only those that are in a window, of the same rows.
+    TILEWRIGHT_DEVICE void keep_window(const Consumer<tile>& c, int half, int window, const bool (&rows)[2]) {
+        for_masks(c, half, window, rows, [&](int step, int i, u32 mask) { this->words[0][step][i] &= mask; });
+    }
+
+private:
+    /// `use(step, i, mask)` for each word of these rows: all bits where it is in the window.
+    template <class Use>
+    TILEWRIGHT_DEVICE static void for_masks(const Consumer<tile>& c, int half, int window, const bool (&rows)[2],
+                                            const Use& use) {
         const CodeScales scales = CodeScales::load(c, packed_half(c, half));
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
@@ -93,8 +109,8 @@ struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
 #pragma unroll
             for (int step = 0; step < wgmma_steps; ++step) {
                 const u32 mask = top_bit_mask(in_window, step);
-                this->words[0][step][row] = all.words[0][step][row] & mask;
-                this->words[0][step][2 + row] = all.words[0][step][2 + row] & mask;
+                use(step, row, mask);
+                use(step, row + 2, mask);
             }
         }
     }

@@ -30,7 +30,7 @@ TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& a
     const WideRows<tile> wide(c);
     if (!wide.any) {
         multiply_blocks<tile>(c, accumulators);
-    } else if constexpr (decodes_ahead(tile)) {
+    } else if constexpr (decodes_next_of_windows(tile)) {
         multiply_decoding_next<tile>(c, accumulators, Windows<tile>(wide));
     } else {
         multiply_windows_in_turn<tile>(c, accumulators, wide);

@@ -20,8 +20,8 @@ TILEWRIGHT_DEVICE float one_unless(bool used, float value) {
     return __builtin_bit_cast(float, (__builtin_bit_cast(u32, value) & mask) | (one & ~mask));
 }
 
-/// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows wait
-/// for the end.
+/// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows
+/// wait for the end.
 template <Tile tile>
 struct TokenScales {
     TILEWRIGHT_DEVICE TokenScales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile) {
@@ -76,16 +76,17 @@ public:
     TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                           Feed<tile>& spare, Partial<tile>& partial, PromotionScales<tile>& scales,
                                           int half) {
-        const auto take_last = [&] { take(c, feed, feed, half, last_); };
-        const auto take_one = [&](int window) { take(c, spare, feed, half, window); };
-        multiply_first(c, accumulators, spare, partial, scales, half, take_one, take_last);
+        const auto take = [&](int window) {
+            if (wide_.in_warp(half)) spare.take_window(c, feed, half, window, wide_.in_rows[half]);
+        };
+        multiply_first(c, accumulators, spare, partial, scales, half, take);
     }
 
-    /// The same by the feed that `take` fills, and `meanwhile` while the product before the last is under way.
-    template <class Take, class Meanwhile>
+    /// The same by the feed that `take` fills.
+    template <class Take>
     TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                           Partial<tile>& partial, PromotionScales<tile>& scales, int half,
-                                          const Take& take, const Meanwhile& meanwhile) {
+                                          const Take& take) {
         constexpr int along_n = subtiles_along_n<tile>;
         last_ = WindowsOfRows<tile>::last(count_);
 #pragma unroll 1
@@ -95,11 +96,10 @@ public:
 #pragma unroll
             for (int i = 0; i < along_n; ++i) {
                 const int subtile = half * along_n + i;
-                scales.read_columns(c, subtile);
+                if (along_n > 1) scales.read_columns(c, subtile);
                 pin(partial);
                 feed.issue_decoded(c, partial, subtile);
                 wgmma_commit();
-                if (i == along_n - 1 && window + 1 == last_) meanwhile();
                 wgmma_wait<0>();
                 pin(partial);
                 feed.complete();
@@ -113,12 +113,6 @@ public:
                                         const Partial<tile>& partial, const PromotionScales<tile>& scales,
                                         int subtile) const {
         promote(c, accumulators[subtile], partial, scales, subtile, true);
-    }
-
-    /// Of rows of which some are wide in this warp, those of `from` that are in a window. The others stay as they are.
-    TILEWRIGHT_DEVICE void take(const Consumer<tile>& c, Feed<tile>& to, const Feed<tile>& from, int half,
-                                int window) const {
-        if (wide_.in_warp(half)) to.take_window(c, from, half, window, wide_.in_rows[half]);
     }
 
     /// Of the windows of the rows that are multiplied.
@@ -157,8 +151,8 @@ private:
     WindowExponents exponents_{};  // of the window under way
 };
 
-/// All k-blocks of a tile, where there are no registers to decode ahead: nor for a feed of one window next to that of
-/// all, which are decoded for each anew.
+/// All k-blocks of a tile, where there are no registers to decode ahead, nor for codes of one window next to those of
+/// all, which are decoded anew for each.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                                 const WideRows<tile>& wide) {
@@ -171,19 +165,22 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
 #pragma unroll 1
     for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
         c.wait_full();
+        if (along_n == 1) scales.read_columns(c, 0);
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
             if (subtile % along_n == 0) {
                 const int half = subtile / along_n;
                 const auto take = [&](int window) {
-                    windows.decode(c, feed, half);
-                    windows.take(c, feed, feed, half, window);
+                    if (!wide.in_warp(half)) return;
+                    feed.decode_windows(c, half);
+                    feed.keep_window(c, half, window, wide.in_rows[half]);
                 };
                 windows.begin(c, half);
-                windows.multiply_first(c, accumulators, feed, partial, scales, half, take, [] {});
+                windows.multiply_first(c, accumulators, feed, partial, scales, half, take);
+                if (!wide.in_warp(half)) feed.decode_windows(c, half);
                 take(windows.last());
             }
-            scales.read_columns(c, subtile);
+            if (along_n > 1) scales.read_columns(c, subtile);
             pin(partial);
             feed.issue_decoded(c, partial, subtile);
             wgmma_commit();

@@ -70,17 +70,24 @@ constexpr int partials_in_flight(const Tile& tile) {
                ? 2
                : 1;
 }
-/// Whether what is multiplied next can be decoded meanwhile, into other registers.
-constexpr bool decodes_ahead(const Tile& tile) {
+/// Whether the codes of the next k-block are decoded while this one is multiplied, into other registers
+/// (mainloop/decode_next.h).
+constexpr bool decodes_next(const Tile& tile) {
     const bool decodes = feed_of(tile) == FeedKind::decoded || feed_of(tile) == FeedKind::windowed;
     if (!decodes || promotes_each_step(tile) || promotion_interval(tile) == 0) return false;
     const int needed =
         accumulator_registers(tile) + registers_per_partial(tile, wgmmas_along_n(tile)) + feed_registers(tile);
+    return partials_in_flight(tile) == 1 && needed <= mma_register_budget(tile);
+}
+/// The same for warpgroups with wide rows, which also hold the scales of columns where those wait for the end, and the
+/// exponents of windows.
+constexpr bool decodes_next_of_windows(const Tile& tile) {
+    if (feed_of(tile) != FeedKind::windowed || promotes_each_step(tile)) return false;
+    constexpr int exponents = 8;
+    const int columns = wgmma_n(tile);
+    const int needed = accumulator_registers(tile) + columns / 2 + columns / 4 + 2 * feed_registers(tile) + exponents;
     return needed <= mma_register_budget(tile);
 }
-/// Whether that is all that overlaps: the codes of the next k-block are decoded while this one is multiplied
-/// (mainloop/decode_next.h).
-constexpr bool decodes_next(const Tile& tile) { return decodes_ahead(tile) && partials_in_flight(tile) == 1; }
 constexpr int partial_registers(const Tile& tile) {
     if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
     // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
