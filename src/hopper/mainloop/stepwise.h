@@ -127,7 +127,7 @@ struct StepPromotion<tile, true> {
             const TokenScales<tile> tokens(c, scales, subtile);
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
-                promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, true, row);
+                promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
             }
         } else if (counts_) {
             promote<tile>(sums, partial, scales, subtile, {});

@@ -22,7 +22,11 @@ struct WideRows {
             any = any || in_half[half];
             of_lane[half] = is_wide(first + own) | is_wide(first + own + warp_rows / 2) << 1;
 #pragma unroll
-            for (int row = 0; row < 2; ++row) in_rows[half][row] = ballot((of_lane[half] >> row & 1) != 0) != 0;
+            for (int row = 0; row < 2; ++row) {
+                const u32 lanes = ballot((of_lane[half] >> row & 1) != 0);
+                in_rows[half][row] = lanes != 0;
+                all_rows[half][row] = lanes == ~0U;
+            }
         }
     }
 
@@ -33,9 +37,10 @@ struct WideRows {
     TILEWRIGHT_DEVICE bool has(int half, int i) const { return (of_lane[half] >> i % 4 / 2 & 1) != 0; }
 
     bool any = false;
-    bool in_half[halves];  // of the warpgroup's 64 rows, as all of its warps see it
+    bool in_half[halves];     // of the warpgroup's 64 rows, as all of its warps see it
     bool in_rows[halves][2];  // of the warp's 16 of them: of the lanes' first and of their second rows
-    u32 of_lane[halves];      // bits 0, 1: the lane's first and second row
+    bool all_rows[halves][2];
+    u32 of_lane[halves];  // bits 0, 1: the lane's first and second row
 };
 
 }  // namespace tilewright::hopper

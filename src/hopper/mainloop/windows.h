@@ -14,12 +14,6 @@
 
 namespace tilewright::hopper {
 
-/// `value`, or 1 where it is not `used`: by its bits, for predicates are few.
-TILEWRIGHT_DEVICE float one_unless(bool used, float value) {
-    const u32 mask = used ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
-    return __builtin_bit_cast(float, (__builtin_bit_cast(u32, value) & mask) | (one & ~mask));
-}
-
 /// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows
 /// wait for the end.
 template <Tile tile>
@@ -40,20 +34,27 @@ struct TokenScales {
         }
     }
 
+    /// They become 1 for a row that is not wide: by their bits, for predicates are few.
+    TILEWRIGHT_DEVICE void leave_out_unless(bool wide) {
+        const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
+#pragma unroll
+        for (float& scale : column) {
+            scale = __builtin_bit_cast(float, (__builtin_bit_cast(u32, scale) & mask) | (one & ~mask));
+        }
+    }
+
     float column[subtile_columns<tile> / 4];
 };
 
 /// accumulator = fma(partial * factor, scale * factor, accumulator) in one of a lane's two rows, if it has the window.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
-                                      const WindowFactors& factors, const TokenScales<tile>& tokens, bool wide,
-                                      int row) {
+                                      const WindowFactors& factors, const TokenScales<tile>& tokens, int row) {
 #pragma unroll
     for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
         const int index = i / 2 * 4 + 2 * row + i % 2;
-        const float scale = scales_mma_columns(tile) ? tokens.column[i] : one_unless(wide, tokens.column[i]);
         float& sum = accumulator[index];
-        sum = factors.given ? fma(partial[index] * factors.of_sum, scale * factors.of_scale, sum) : sum;
+        sum = factors.given ? fma(partial[index] * factors.of_sum, tokens.column[i] * factors.of_scale, sum) : sum;
     }
 }
 
@@ -131,12 +132,14 @@ private:
         if (!wide_.in_warp(half)) {
             if (is_last) hopper::promote<tile>(sums, partial, scales, subtile, {});
         } else {
-            const TokenScales<tile> tokens(c, scales, subtile);
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
                 if (wide_.in_rows[half][row]) {
-                    const bool wide = (wide_.of_lane[half] >> row & 1) != 0;
-                    promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, wide, row);
+                    TokenScales<tile> tokens(c, scales, subtile);
+                    if (!scales_mma_columns(tile) && !wide_.all_rows[half][row]) {
+                        tokens.leave_out_unless((wide_.of_lane[half] >> row & 1) != 0);
+                    }
+                    promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
                 } else if (is_last) {
                     promote_row<tile>(sums, partial, scales, subtile, {}, row);
                 }
