@@ -205,6 +205,11 @@ u32 permute_bytes(u32 low, u32 high, u32 selector) {
     return result;
 }
 
+u32 top_bit_mask(u32 word, int byte) {
+    me().fragments_fenced = false;
+    return (word >> (8 * byte + 7) & 1U) != 0 ? ~0U : 0;
+}
+
 u32 two_signed_bytes(u32 word, int first) {
     const auto half = [&](int byte) {
         const u32 value = word >> 8 * byte & 0xFFU;

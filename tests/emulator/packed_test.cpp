@@ -52,6 +52,8 @@ constexpr Tile of_e5m2(Tile tile) {
 constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 3};
 constexpr Tile two_along_n{.shape = {.m = 128, .n = 192}, .stages = 3};
 constexpr Tile tall{.shape = {.m = 256, .n = 96}, .stages = 3};
+constexpr Tile less_wide{.shape = {.m = 128, .n = 160}, .stages = 3};
+constexpr Tile narrow{.shape = {.m = 256, .n = 32, .warpgroups = 4}, .stages = 4};
 constexpr Tile broad{.shape = {.m = 64, .n = 136, .warpgroups = 1}, .stages = 3};
 
 constexpr std::array tiles{
@@ -161,11 +163,28 @@ constexpr std::array windowed_tiles{
     windowed(pair, rows, fast, grouped),
     windowed(deep, blocks, general, grouped),
     windowed(halves, rows, fast),
+    windowed(halves, blocks, k_major, grouped),
+    windowed(narrow, blocks, fast, grouped),
+    windowed(narrow, rows, fast, grouped),
+    windowed(narrow, blocks, general),
+    windowed(tall, blocks, fast),
+    windowed(two_along_n, rows, fast, grouped),
+    windowed(less_wide, blocks, fast),
     windowed(small, steps, general),
     windowed(split, steps, general),
     windowed(pair, steps, general, grouped),
     windowed(deep, steps, general, grouped),
 };
+
+// The next codes are decoded while those of a window are multiplied, of 64 rows a warpgroup, of 128, in two wgmmas
+// along n; or there are no registers for them.
+static_assert(fills_next_of_windows(windowed(narrow, blocks, fast)) &&
+              fills_next_of_windows(windowed(halves, rows, fast)) &&
+              fills_next_of_windows(windowed(less_wide, blocks, fast)) &&
+              wgmmas_along_n(windowed(less_wide, blocks, fast)) == 2 &&
+              !fills_next_of_windows(windowed(narrow, blocks, general)) &&
+              !fills_next_of_windows(windowed(tall, blocks, fast)) &&
+              !fills_next_of_windows(windowed(two_along_n, rows, fast)));
 
 std::vector<Kernel> windowed_kernels() { return every<TILEWRIGHT_LIST_STEP, windowed_tiles>(); }
 

@@ -1,5 +1,5 @@
-// Kernels that do not ship, of scales for 32 of k, of 1x128 : row and of weights for bf16 with wide rows, compiled for
-// a GPU where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
+// Kernels that do not ship, of scales for 32 of k, of 1x128 : row and of weights with wide rows, compiled for a GPU
+// where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -19,6 +19,7 @@ using hopper::Family;
 using hopper::Scaling;
 using hopper::Storage;
 using hopper::Tile;
+using hopper::Variant;
 
 /// Those that `why_illegal` accepts, which depends on no size here.
 std::vector<Tile> legal_tiles(const Tile& family) {
@@ -64,6 +65,32 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
         Tile tile = tiles[i];
         if (has_packed_weights(tile) && i % 8 == 4) tile.b.storage = Storage::windowed_e2m1;
         expect_no_objections(*nvrtc, tile);
+    }
+}
+
+/// Next to fp8, in windows: every eleventh of those that the planner takes for other weights, in all variants.
+TEST(WideRowsNvrtc, WindowsDoNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    std::vector<Tile> tiles;
+    for (const Family family : {Family::dense, Family::m_grouped}) {
+        for (const Scaling scaling : {Scaling::block_1x128, Scaling::epilogue}) {
+            const Tile packed{.a = {.scaling = scaling},
+                              .b = {.storage = Storage::packed_e2m1, .scaling = Scaling::factor},
+                              .family = family};
+            for (Tile tile : planner::shipped_tiles(packed)) {
+                tile.b.storage = Storage::windowed_e2m1;
+                for (const Variant variant : {Variant::fast, Variant::general, Variant::fast_k_major_scales}) {
+                    tile.variant = variant;
+                    if (is_consistent(tile)) tiles.push_back(tile);
+                }
+            }
+        }
+    }
+    EXPECT_GE(tiles.size(), 60U);
+    for (std::size_t i = 0; i < tiles.size(); i += 11) {
+        EXPECT_LE(mma_registers(tiles[i]), mma_register_budget(tiles[i])) << launch::describe(tiles[i]);
+        expect_no_objections(*nvrtc, tiles[i]);
     }
 }
 

@@ -1,5 +1,5 @@
-// The operand feed of packed MXFP4 weights with wide rows: as that of the others, but for the codes of one window of
-// exponents at a time; all other codes are 0 then. src/formats/packed_layout.h has the order of codes, scales and
+// The operand feed of packed MXFP4 weights with wide rows: as that of the others, but also for the codes of one window
+// of exponents at a time; all other codes are 0 then. src/formats/packed_layout.h has the order of codes, scales and
 // windows.
 #pragma once
 
@@ -14,94 +14,104 @@ struct WindowFactors {
     float of_scale;
 };
 
-/// 2^exponent, a normal number.
-TILEWRIGHT_DEVICE float normal_power(int exponent) { return __builtin_bit_cast(float, u32(exponent + 127) << 23); }
-
-/// `exponent`: the largest of the window. Half of the factor on either side keeps both in fp32.
+/// `exponent`: the largest of the window, of which 6, fp8_top_exponent, is the factor 1. Half of the factor on either
+/// side keeps both in fp32; of an odd power the scale has the larger one.
 TILEWRIGHT_DEVICE WindowFactors window_factors(int exponent) {
     constexpr int top = 6, none = -128;  // fp8_top_exponent, no_window
-    const int power = exponent - top, half = power >> 1;
-    return {exponent != none, normal_power(half), normal_power(power - half)};
+    constexpr u32 exponent_field = 0xFF80'0000;
+    const u32 twice = u32(exponent - top + 2 * 127);  // the biased exponent of a half
+    return {exponent != none, __builtin_bit_cast(float, twice << 22 & exponent_field),
+            __builtin_bit_cast(float, (twice + 1) << 22 & exponent_field)};
 }
 
-/// The 64 rows of weights of a subtile, at the stage `c.ring`, as a lane sees them.
-template <Tile tile>
-struct PackedRows {
-    PackedRows() = default;
-    TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile) {
-        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
-        const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
-        codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
-        const WordQuad head =
-            load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes(tile.b.storage)));
-        // Tiles behind the last of B are not loaded: anything may be there.
-        windows = min(u32(same_in_warp(int(head.values[0]))), u32(most_windows));
-        any_wide = ((head.values[2] | head.values[3]) >> c.warp * (warp_rows / 2) & 0xFF) != 0;
-        pair = c.warp * (warp_rows / 2) + c.lane / 4;
-        wide = (head.values[2] >> pair & 1) | (head.values[3] >> pair & 1) << 1;
-        first = exponents_of(0);
-    }
+/// The largest exponents of a window, of a lane's two rows.
+struct WindowExponents {
+    TILEWRIGHT_DEVICE WindowFactors of_row(int row) const { return window_factors(int(both << (24 - 8 * row)) >> 24); }
 
-    /// The factors of the lane's two rows. Those of the first window are known without the stage.
-    TILEWRIGHT_DEVICE void read_factors(WindowFactors (&rows)[2], u32 window) const {
-        const int word = window == 0 ? first : exponents_of(window);
-        rows[0] = window_factors(int(u32(word) << 24) >> 24);
-        rows[1] = window_factors(int(u32(word) << 16) >> 24);
-    }
-
-    const u8* codes;
-    u32 windows;    // the same in all warps of a warpgroup; at least 1, but for rows that do not exist
-    bool any_wide;  // of the warp's rows; else they have one window, and no factor but 1
-    int pair;
-    u32 wide;  // bits 0, 1: the lane's first and second row
-
-private:
-    /// Two pairs of rows share a word.
-    TILEWRIGHT_DEVICE int exponents_of(u32 window) const {
-        const u8* const exponents =
-            codes + packed_tile_bytes(tile.b.storage) + sizeof(WordQuad) + window * packed_window_bytes;
-        return load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
-    }
-
-    int first;  // exponents of the first window
+    u32 both;
 };
 
+/// What follows the codes and scales of 64 rows: how many windows they have, and the exponents of these.
 template <Tile tile>
-struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
-    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
+struct WindowsOfRows {
+    TILEWRIGHT_DEVICE static const u8* begin(const u8* codes) { return codes + packed_tile_bytes(tile.b.storage); }
 
-    /// The first window. Further ones leave other codes behind, so that the next subtile of these rows decodes again.
-    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
-        const bool new_rows = subtile % subtiles_along_n<tile> == 0;
-        if (new_rows) rows = {c, subtile};
-        if (new_rows || rows.windows > 1) load_window(c, subtile, 0);
-        this->issue_held(c, d, subtile, accumulate);
+    /// The number of windows as it stands there, the same in all warps of a warpgroup.
+    TILEWRIGHT_DEVICE static u32 count(const u8* codes) {
+        return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
     }
+    /// Tiles behind the last of B are not loaded: anything may be there.
+    TILEWRIGHT_DEVICE static int last(u32 count) { return int(min(count - 1, u32(most_windows - 1))); }
 
-    /// One of the others: zeros in warps that have no wide row.
-    TILEWRIGHT_DEVICE void issue_further(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
-                                         u32 window) {
-        if (rows.any_wide) {
-            load_window(c, subtile, window);
-        } else {
-            clear(subtile);
-        }
-        this->issue_held(c, d, subtile, false);
+    TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const u8* codes, int window) {
+        const u8* const first = begin(codes) + sizeof(WordQuad) + window * packed_window_bytes;
+        const int pair = c.warp * (warp_rows / 2) + c.lane / 4;  // two of them share a word
+        return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
     }
+};
 
-    PackedRows<tile> rows;
+/// Scales without the numbers of windows.
+TILEWRIGHT_DEVICE CodeScales without_windows(const CodeScales& scales) {
+    constexpr u32 in_window = 0x0F0F'0F0F;
+    return {{scales.rows[0] & in_window, scales.rows[1] & in_window}};
+}
 
-private:
-    /// Decodes the codes of one window.
-    TILEWRIGHT_DEVICE void load_window(const Consumer<tile>& c, int subtile, u32 window) {
-        this->load(c, rows.codes, subtile,
-                   [window](u32 word, u32 byte) { return decode_word(byte >> 4 == window ? word : 0, byte & 15); });
-    }
+/// The top bit of the byte of each step of a row whose codes are in a window.
+TILEWRIGHT_DEVICE u32 steps_in_window(u32 scales, int window) {
+    constexpr u32 windows = 0xF0F0'F0F0, ones = 0x1010'1010, top_bits = 0x8080'8080;
+    const u32 off = (scales ^ u32(window) * ones) & windows;  // 0 or up to 0x70 in each byte
+    return top_bits - off;
+}
 
-    TILEWRIGHT_DEVICE void clear(int subtile) {
+template <Tile tile>
+struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
+    /// Warps may multiply what they have before they have decoded anything, and do not use the sums.
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {
 #pragma unroll
         for (int i = 0; i < wgmma_steps * fragment_words; ++i) {
-            this->words[Fragments<tile>::held(subtile)][i / fragment_words][i % fragment_words] = 0;
+            this->words[0][i / fragment_words][i % fragment_words] = 0;
+        }
+    }
+
+    /// The codes of all windows, each relative to its own.
+    TILEWRIGHT_DEVICE void decode_windows(const Consumer<tile>& c, int half) {
+        const u8* const from = packed_half(c, half);
+        WordQuad halves[2];
+        load_codes(c, from, halves);
+        this->PackedFeed<tile>::decode(0, halves, without_windows(CodeScales::load(c, from)));
+    }
+
+    /// Those of `all` that are in a window, which leave it; others are 0. Only of a lane's first row, or its second
+    /// one, where `rows` says so: the other keeps what it has.
+    TILEWRIGHT_DEVICE void take_window(const Consumer<tile>& c, Feed& all, int half, int window,
+                                       const bool (&rows)[2]) {
+        for_masks(c, half, window, rows, [&](int step, int i, u32 mask) {
+            this->words[0][step][i] = all.words[0][step][i] & mask;
+            all.words[0][step][i] &= ~mask;
+        });
+    }
+
+    /// Only those that are in a window, of the same rows.
+    TILEWRIGHT_DEVICE void keep_window(const Consumer<tile>& c, int half, int window, const bool (&rows)[2]) {
+        for_masks(c, half, window, rows, [&](int step, int i, u32 mask) { this->words[0][step][i] &= mask; });
+    }
+
+private:
+    /// `use(step, i, mask)` for each word of these rows: all bits where it is in the window.
+    template <class Use>
+    TILEWRIGHT_DEVICE static void for_masks(const Consumer<tile>& c, int half, int window, const bool (&rows)[2],
+                                            const Use& use) {
+        const CodeScales scales = CodeScales::load(c, packed_half(c, half));
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            if (!rows[row]) continue;
+            const u32 in_window = steps_in_window(scales.rows[row], window);
+#pragma unroll
+            for (int step = 0; step < wgmma_steps; ++step) {
+                const u32 mask = top_bit_mask(in_window, step);
+                use(step, row, mask);
+                use(step, row + 2, mask);
+            }
         }
     }
 };

@@ -27,12 +27,35 @@ struct FillOrder {
 /// products of scales behind the wait for the last one, where the tensor core waits: hence `keep_order`.
 TILEWRIGHT_DEVICE void behind_products() { wgmma_wait<1>(); }
 
+/// What a loop does besides for wide rows (windows.h): nothing where the warpgroup has none.
+template <Tile tile>
+struct NoWindows {
+    static constexpr bool reads_columns_first = false;
+
+    TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, Feed<tile>& feed, int half) {
+        feed.fill(c, half * subtiles_along_n<tile>);
+    }
+
+    TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& /*consumer*/, Accumulators<tile>& /*accumulators*/,
+                                          Feed<tile>& /*feed*/, Feed<tile>& /*spare*/, Partial<tile>& /*partial*/,
+                                          PromotionScales<tile>& /*scales*/, int /*half*/) {}
+
+    TILEWRIGHT_DEVICE void promote_last(const Consumer<tile>& /*consumer*/, Accumulators<tile>& accumulators,
+                                        const Partial<tile>& partial, const PromotionScales<tile>& scales,
+                                        int subtile) const {
+        promote<tile>(accumulators[subtile], partial, scales, subtile, {});
+    }
+};
+
 /// One k-block, whose first 64 rows are made. Behind it those of the next one are, unless it is the `last`.
-template <Tile tile, bool odd, bool last>
+template <Tile tile, bool odd, bool last, class Windows>
 TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile> (&feeds)[2],
-                                         Partial<tile>& partial, PromotionScales<tile>& scales, int k_block) {
+                                         Partial<tile>& partial, PromotionScales<tile>& scales, Windows& windows,
+                                         int k_block) {
     using Order = FillOrder<tile>;
-    constexpr bool columns_first = wgmma_n(tile) < 64;  // they arrive behind a short product
+    constexpr bool one_subtile = subtiles_along_n<tile> == 1;
+    // They arrive behind a short product.
+    constexpr bool columns_first = wgmma_n(tile) < 64 || Windows::reads_columns_first;
     const int stage = c.ring.stage;
 #pragma unroll
     for (int turn = 0; turn < subtiles<tile>; ++turn) {
@@ -41,7 +64,9 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         const bool fills = ends ? !last : begins && Order::halves == 2;
         Feed<tile>& feed = feeds[(Order::first_feed(odd) + half) % 2];
         Feed<tile>& next = feeds[(Order::first_feed(odd) + half + 1) % 2];
-        if (begins_columns && columns_first) scales.read_columns(c, subtile);
+        if (one_subtile && begins_columns && columns_first) scales.read_columns(c, subtile);
+        if (turn < Order::halves) windows.multiply_first(c, accumulators, feed, next, partial, scales, half);
+        if (!one_subtile && begins_columns && columns_first) scales.read_columns(c, subtile);
         pin(partial);
         feed.issue_held(c, partial, subtile, false);
         wgmma_commit();
@@ -55,7 +80,7 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         if (ends) c.advance();
         if (ends && !last) c.wait_full();
         if (fills) behind_products();
-        if (fills) next.fill(c, ends ? 0 : Order::subtile(1));
+        if (fills) windows.fill(c, next, ends ? 0 : Order::half(1));
         scales.multiply(subtile, 0);
         if (begins_columns) scales.multiply_columns();
         keep_order(ends ? c.ring.stage : k_block);
@@ -63,30 +88,30 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         pin(partial);
         if (turn > Order::last - Order::halves) feed.complete();
         if (ends) c.release(stage);
-        promote<tile>(accumulators[subtile], partial, scales, subtile, {});
+        windows.promote_last(c, accumulators, partial, scales, subtile);
     }
 }
 
 /// All k-blocks of a tile.
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_filling_next(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+template <Tile tile, class Windows>
+TILEWRIGHT_DEVICE void multiply_filling_next(Consumer<tile>& c, Accumulators<tile>& accumulators, Windows windows) {
     Feed<tile> feeds[2]{Feed<tile>(c), Feed<tile>(c)};
     Partial<tile> partial;
     PromotionScales<tile> scales;
     clear<tile>(accumulators);
     c.wait_full();
-    feeds[0].fill(c, 0);
+    windows.fill(c, feeds[0], 0);
     int left = c.k_blocks;
 #pragma unroll 1
     for (; left > 2; left -= 2) {
-        multiply_and_fill<tile, false, false>(c, accumulators, feeds, partial, scales, c.k_blocks - left);
-        multiply_and_fill<tile, true, false>(c, accumulators, feeds, partial, scales, c.k_blocks - left + 1);
+        multiply_and_fill<tile, false, false>(c, accumulators, feeds, partial, scales, windows, c.k_blocks - left);
+        multiply_and_fill<tile, true, false>(c, accumulators, feeds, partial, scales, windows, c.k_blocks - left + 1);
     }
     if (left == 2) {
-        multiply_and_fill<tile, false, false>(c, accumulators, feeds, partial, scales, c.k_blocks - 2);
-        multiply_and_fill<tile, true, true>(c, accumulators, feeds, partial, scales, c.k_blocks - 1);
+        multiply_and_fill<tile, false, false>(c, accumulators, feeds, partial, scales, windows, c.k_blocks - 2);
+        multiply_and_fill<tile, true, true>(c, accumulators, feeds, partial, scales, windows, c.k_blocks - 1);
     } else {
-        multiply_and_fill<tile, false, true>(c, accumulators, feeds, partial, scales, c.k_blocks - 1);
+        multiply_and_fill<tile, false, true>(c, accumulators, feeds, partial, scales, windows, c.k_blocks - 1);
     }
     sync_warp();
     release_block_scales(c);

@@ -11,25 +11,48 @@
 
 namespace tilewright::hopper {
 
+/// The loops of partial sums of 128 of k, of which there is at least one.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_blocks(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    if constexpr (partials_in_flight(tile) == 2) {
+        multiply_two_partials<tile>(c, accumulators, [](int) {});
+    } else if constexpr (fills_next(tile)) {
+        multiply_filling_next<tile>(c, accumulators, NoWindows<tile>());
+    } else {
+        multiply_promoted<tile>(c, accumulators);
+    }
+}
+
+/// The same where rows of weights may be wide: window by window if any of the warpgroup is.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    wait_epilogue_scales<tile>(c);
+    const WideRows<tile> wide(c);
+    if (!wide.any) {
+        multiply_blocks<tile>(c, accumulators);
+    } else if constexpr (fills_next_of_windows(tile)) {
+        multiply_filling_next<tile>(c, accumulators, Windows<tile>(wide));
+    } else {
+        multiply_windows_in_turn<tile>(c, accumulators, wide);
+    }
+    sync_warp();
+}
+
 /// The accumulators of one tile, before epilogue scales.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     if constexpr (promotes_each_step(tile)) {
         multiply_stepwise<tile>(c, accumulators);
-    } else if constexpr (has_windows(tile)) {
-        multiply_windows<tile>(c, accumulators);
     } else if constexpr (has_wide_rows(tile)) {
         multiply_wide_rows<tile>(c, accumulators);
     } else if constexpr (promotion_interval(tile) == 0) {
         multiply_unpromoted<tile>(c, accumulators);
     } else if (c.k_blocks == 0) {
         clear<tile>(accumulators);
-    } else if constexpr (partials_in_flight(tile) == 2) {
-        multiply_two_partials<tile>(c, accumulators, [](int) {});
-    } else if constexpr (fills_next(tile)) {
-        multiply_filling_next<tile>(c, accumulators);
+    } else if constexpr (has_windows(tile)) {
+        multiply_windows<tile>(c, accumulators);
     } else {
-        multiply_promoted<tile>(c, accumulators);
+        multiply_blocks<tile>(c, accumulators);
     }
 }
 

@@ -15,26 +15,31 @@ struct Step {
     int in_four = 0;  // k-block % 4
 };
 
-/// accumulator += partial * scale. Rows in turn, so that the two rows' scales need not be read from registers again for
-/// each instruction, where the tensor core's reads and writes use the same register banks.
+/// accumulator += partial * scale, in one of a lane's two rows.
+template <Tile tile>
+TILEWRIGHT_DEVICE void promote_row(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
+                                   const PromotionScales<tile>& scales, int subtile, const Step& step, int row) {
+    const int k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
+#pragma unroll
+    for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
+        const int j = i / 2, index = 4 * j + 2 * row + i % 2;
+        const float before = step.first ? 0.0F : accumulator[index];
+        if constexpr (scales_in_mainloop(tile)) {
+            accumulator[index] =
+                fma(partial[index], scales.for_element(subtile, k_block_in_copy, j, 2 * row + i % 2), before);
+        } else {
+            accumulator[index] = before + partial[index];
+        }
+    }
+}
+
+/// Rows in turn, so that the two rows' scales need not be read from registers again for each instruction, where the
+/// tensor core's reads and writes use the same register banks.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
                                const PromotionScales<tile>& scales, int subtile, const Step& step) {
-    const int k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-#pragma unroll
-        for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
-            const int j = i / 2, index = 4 * j + 2 * row + i % 2;
-            const float before = step.first ? 0.0F : accumulator[index];
-            if constexpr (scales_in_mainloop(tile)) {
-                accumulator[index] =
-                    fma(partial[index], scales.for_element(subtile, k_block_in_copy, j, 2 * row + i % 2), before);
-            } else {
-                accumulator[index] = before + partial[index];
-            }
-        }
-    }
+    for (int row = 0; row < 2; ++row) promote_row<tile>(accumulator, partial, scales, subtile, step, row);
 }
 
 /// One k-block through all subtiles. `store_subtile(subtile)` stores what the last tile left in the subtile's

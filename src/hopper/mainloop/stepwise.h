@@ -9,6 +9,17 @@
 
 namespace tilewright::hopper {
 
+/// Scales of codes, those of one window: others become 0.
+struct WindowScales {
+    TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
+        const u32 mask = top_bit_mask(steps_in_window(scales.rows[row], window), step);
+        return decode_word(word, without_windows(scales).of_step(row, step), mask);
+    }
+
+    const CodeScales& scales;
+    int window;
+};
+
 /// What a loop asks of its feed. Packed weights: the codes of a k-block, and the fragments of two of its steps.
 template <Tile tile, FeedKind kind = feed_of(tile)>
 struct StepFeed {
@@ -16,24 +27,15 @@ struct StepFeed {
 
     /// Those of the stage `c.ring`.
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& c) {
-        const u8* from = c.shared.mma_a_values[c.ring.stage];
-        if constexpr (windowed) {
-            rows = {c, 0};
-            windows_ = rows.windows;
-            from = rows.codes;
-        } else {
-            from += c.first_row() / packed_tile_rows * packed_tile_bytes(tile.b.storage);
-        }
+        codes = packed_half(c, 0);
+        if constexpr (windowed) last_window_ = WindowsOfRows<tile>::last(WindowsOfRows<tile>::count(codes));
         window = 0;
-        const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
-        halves_[0] = load_shared(codes[0]);
-        halves_[1] = load_shared(codes[warp_threads]);
-        const WordPair* const pairs = reinterpret_cast<const WordPair*>(from + packed_code_bytes);
-        scales_ = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
+        load_codes(c, codes, halves_);
+        scales_ = CodeScales::load(c, codes);
     }
 
     /// Before the first k-block there is none.
-    TILEWRIGHT_DEVICE bool has_further_window() const { return windowed && window + 1 < windows_; }
+    TILEWRIGHT_DEVICE bool has_further_window() const { return windowed && window < last_window_; }
     TILEWRIGHT_DEVICE void begin_window() { ++window; }
 
     /// Issues the products of one subtile and step. The subtiles of a step share its fragment.
@@ -51,25 +53,21 @@ struct StepFeed {
     /// A step has been multiplied: up to here its fragment lasts.
     TILEWRIGHT_DEVICE void complete(int step) { pin(fragments_[step % 2]); }
 
-    PackedRows<tile> rows;
-    u32 window = 0;
+    const u8* codes = nullptr;
+    int window = 0;
 
 private:
     TILEWRIGHT_DEVICE void decode(int step) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {  // the lane's row, and the one eight further
-            const u32 byte = multiply_bytes(scales_.values[i], 1U << step * 8);
-            u32 word = halves_[step / 2].values[step % 2 * 2 + i];
-            if constexpr (windowed) word = byte >> 4 == window ? word : 0;
-            const DecodedWord decoded = decode_word(word, windowed ? byte & 15 : byte);
-            fragments_[step % 2][i] = decoded.values[0];
-            fragments_[step % 2][2 + i] = decoded.values[1];
+        if constexpr (windowed) {
+            decode_step(fragments_[step % 2], halves_, WindowScales{scales_, window}, step);
+        } else {
+            decode_step(fragments_[step % 2], halves_, scales_, step);
         }
     }
 
-    u32 windows_ = 0;
+    int last_window_ = 0;
     WordQuad halves_[2];
-    WordPair scales_;
+    CodeScales scales_;
     u32 fragments_[2][fragment_words];
 };
 
@@ -94,37 +92,53 @@ struct StepFeed<tile, FeedKind::shared> {
     TILEWRIGHT_DEVICE void complete(int /*step*/) {}
 };
 
-/// By what sums of a window are promoted, once it is known which window that is.
-template <Tile tile>
+/// By what sums are promoted: those of wide rows also by the factors of a window, once it is known which that is.
+template <Tile tile, bool windowed = has_windows(tile)>
 struct StepPromotion {
-    /// The feed's window, while its stage is there.
-    TILEWRIGHT_DEVICE void take(const StepFeed<tile>& feed) {
-        if constexpr (has_windows(tile)) {
-            any_wide_ = feed.rows.any_wide;
-            counts_ = any_wide_ || feed.window == 0;
-            if (any_wide_) feed.rows.read_factors(factors_, feed.window);
-        }
-    }
+    TILEWRIGHT_DEVICE explicit StepPromotion(const Consumer<tile>& /*consumer*/) {}
 
-    TILEWRIGHT_DEVICE void operator()(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
+    TILEWRIGHT_DEVICE void take(const Consumer<tile>& /*consumer*/, const StepFeed<tile>& /*feed*/) {}
+
+    TILEWRIGHT_DEVICE void operator()(const Consumer<tile>& /*consumer*/, float (&sums)[subtile_registers<tile>],
                                       const Partial<tile>& partial, const PromotionScales<tile>& scales,
                                       int subtile) const {
-        if constexpr (has_windows(tile)) {
-            if (any_wide_) {
-                promote_window<tile>(c, accumulator, factors_, 0, partial, scales, subtile);
-            } else if (counts_) {
-                promote<tile>(accumulator, partial, scales, subtile, {});
+        promote<tile>(sums, partial, scales, subtile, {});
+    }
+};
+
+template <Tile tile>
+struct StepPromotion<tile, true> {
+    /// Waits for the scales of the tile's end.
+    TILEWRIGHT_DEVICE explicit StepPromotion(Consumer<tile>& c) {
+        wait_epilogue_scales<tile>(c);
+        any_wide_ = WideRows<tile>(c).in_warp(0);
+    }
+
+    /// The feed's window, while its stage is there.
+    TILEWRIGHT_DEVICE void take(const Consumer<tile>& c, const StepFeed<tile>& feed) {
+        counts_ = any_wide_ || feed.window == 0;
+        if (any_wide_) exponents_ = WindowsOfRows<tile>::exponents(c, feed.codes, feed.window);
+    }
+
+    TILEWRIGHT_DEVICE void operator()(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
+                                      const Partial<tile>& partial, const PromotionScales<tile>& scales,
+                                      int subtile) const {
+        if (any_wide_) {
+            const TokenScales<tile> tokens(c, scales, subtile);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
             }
-            sync_warp();
-        } else {
-            promote<tile>(accumulator, partial, scales, subtile, {});
+        } else if (counts_) {
+            promote<tile>(sums, partial, scales, subtile, {});
         }
+        sync_warp();
     }
 
 private:
-    bool any_wide_ = false;  // of the warp's rows
-    bool counts_ = true;     // rows that are not wide have the first window alone
-    WindowFactors factors_[2];
+    bool any_wide_;       // of the warp's rows
+    bool counts_ = true;  // rows that are not wide have the first window alone
+    WindowExponents exponents_{};
 };
 
 /// All k-blocks of a tile. The last step of a k-block (or of one of its windows) is promoted when the next one's first
@@ -133,7 +147,7 @@ template <Tile tile>
 class StepwiseLoop {
 public:
     TILEWRIGHT_DEVICE StepwiseLoop(Consumer<tile>& c, Accumulators<tile>& accumulators)
-        : c_(c), accumulators_(accumulators) {}
+        : c_(c), accumulators_(accumulators), promotion_(c) {}
 
     TILEWRIGHT_DEVICE void run() {
         begin_with_nothing();
@@ -148,7 +162,7 @@ public:
             issue<0>();
             wgmma_wait<1>();
             promote_wgmma<last>();
-            promotion_.take(feed_);
+            promotion_.take(c_, feed_);
             finish_from<1>();
             scales_.read_step(c_, c_.ring.stage, wgmma_steps - 1, subtiles<tile> - 1);
             if (feed_.has_further_window()) continue;

@@ -7,35 +7,9 @@
 #include "formats/codec.h"
 #include "hopper/block/k_slice.h"
 #include "hopper/mainloop/unpromoted.h"
+#include "hopper/mainloop/wide_flags.h"
 
 namespace tilewright::hopper {
-
-/// Which rows of a warpgroup are wide, as the signs of their factors tell.
-template <Tile tile>
-struct WideRows {
-    static constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
-
-    TILEWRIGHT_DEVICE explicit WideRows(const Consumer<tile>& c) {
-        const float* const factors = c.shared.row_scales[c.epilogue_scales.stage] + c.first_row();
-        const auto is_wide = [&](int row) { return __builtin_bit_cast(u32, load_shared(factors[row])) >> 31; };
-        const int own = c.warp * warp_rows + c.lane / 4;
-#pragma unroll
-        for (int half = 0; half < halves; ++half) {
-            const int first = half * wgmma_m;
-            const u32 wide = is_wide(first + c.lane) | is_wide(first + warp_threads + c.lane);
-            in_half[half] = ballot(wide != 0) != 0;
-            any = any || in_half[half];
-            of_lane[half] = is_wide(first + own) | is_wide(first + own + warp_rows / 2) << 1;
-        }
-    }
-
-    /// Whether element `i` of a lane's share of a subtile is of a wide row.
-    TILEWRIGHT_DEVICE bool has(int half, int i) const { return (of_lane[half] >> i % 4 / 2 & 1) != 0; }
-
-    bool any = false;
-    bool in_half[halves];  // of the warpgroup's 64 rows, as all of its warps see it
-    u32 of_lane[halves];   // bits 0, 1: the lane's first and second row
-};
 
 template <Tile tile>
 class WideRowsLoop {

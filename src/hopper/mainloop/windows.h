@@ -1,171 +1,202 @@
-// The mainloops of packed weights with wide rows: a k-block is multiplied window by window, and each partial
-// accumulator is promoted by factors of its rows (docs/numerics.md). Rows that are not wide have one window and factors
-// of 1, which leave their bits as every other kernel has them. The first window goes through the loops of other
-// kernels, for most k-blocks of most tiles have no more; further ones wait for each other.
+// The mainloop of packed weights for warpgroups with wide rows: a k-block is multiplied window by window, and each
+// partial accumulator is promoted by factors of its rows (docs/numerics.md). Rows that are not wide have one window and
+// factors of 1, which leave their bits as every other kernel has them.
+//
+// A k-block's codes are decoded once, and the last window goes through the loop of fill_next.h. Those before it are
+// multiplied first, from what is left of the codes if those of other windows are made 0. Warps without a wide row take
+// no part in them: the tensor core multiplies whatever they have in registers, and they promote nothing.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
+#include "hopper/mainloop/fill_next.h"
 #include "hopper/mainloop/promoted.h"
-#include "hopper/mainloop/two_partials.h"
+#include "hopper/mainloop/wide_flags.h"
 
 namespace tilewright::hopper {
 
-/// The scale of the tokens that an element of a wide row is promoted by, also where that of other rows waits for the
-/// end. `column`: of the tile.
+/// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows
+/// wait for the end.
 template <Tile tile>
-TILEWRIGHT_DEVICE Pair token_scales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile, int j) {
-    if constexpr (scales_mma_columns(tile)) return {scales.column[2 * j], scales.column[2 * j + 1]};
-    const int column = subtile % subtiles_along_n<tile> * subtile_columns<tile> + j * 8 + c.lane % 4 * 2;
-    const float* const pair = &c.shared.column_scales[c.epilogue_scales.stage][column];
-    return load_shared(*reinterpret_cast<const Pair*>(pair));
-}
-
-/// accumulator = fma(partial * factor, scale * factor, accumulator), in rows that have the window.
-template <Tile tile>
-TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      const WindowFactors (&factors)[2], u32 wide, const Partial<tile>& partial,
-                                      const PromotionScales<tile>& scales, int subtile) {
+struct TokenScales {
+    TILEWRIGHT_DEVICE TokenScales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile) {
+        const int first = subtile % subtiles_along_n<tile> * subtile_columns<tile> + c.lane % 4 * 2;
 #pragma unroll
-    for (int j = 0; j < subtile_registers<tile> / 4; ++j) {
-        const Pair columns = token_scales<tile>(c, scales, subtile, j);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const WindowFactors& row = factors[i / 2];
-            const bool scaled = scales_mma_columns(tile) || (wide >> i / 2 & 1) != 0;
-            const float scale = scaled ? (i % 2 == 0 ? columns.x : columns.y) : 1.0F;
-            float& sum = accumulator[4 * j + i];
-            sum = row.given ? fma(partial[4 * j + i] * row.of_sum, scale * row.of_scale, sum) : sum;
+        for (int j = 0; j < subtile_columns<tile> / 8; ++j) {
+            Pair pair;
+            if constexpr (scales_mma_columns(tile)) {
+                pair = {scales.column[2 * j], scales.column[2 * j + 1]};
+            } else {
+                const float* const from = &c.shared.column_scales[c.epilogue_scales.stage][first + j * 8];
+                pair = load_shared(*reinterpret_cast<const Pair*>(from));
+            }
+            column[2 * j] = pair.x;
+            column[2 * j + 1] = pair.y;
         }
     }
-}
 
-template <Tile tile>
-TILEWRIGHT_DEVICE void promote_window(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      const PackedRows<tile>& rows, const Partial<tile>& partial,
-                                      const PromotionScales<tile>& scales, int subtile, u32 window) {
-    WindowFactors factors[2];
-    rows.read_factors(factors, window);
-    promote_window<tile>(c, accumulator, factors, rows.wide, partial, scales, subtile);
-}
-
-/// A subtile whose first window has been multiplied: promotes it, and multiplies and promotes the others.
-template <Tile tile>
-TILEWRIGHT_DEVICE void finish_windows(Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                      Feed<tile>& feed, Partial<tile>& partial, const PromotionScales<tile>& scales,
-                                      int subtile) {
-    pin(partial);
-    feed.complete();
-    if (feed.rows.any_wide) {
-        promote_window<tile>(c, accumulator, feed.rows, partial, scales, subtile, 0);
-    } else {
-        promote<tile>(accumulator, partial, scales, subtile, {});
+    /// They become 1 for a row that is not wide: by their bits, for predicates are few.
+    TILEWRIGHT_DEVICE void leave_out_unless(bool wide) {
+        const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
+#pragma unroll
+        for (float& scale : column) {
+            scale = __builtin_bit_cast(float, (__builtin_bit_cast(u32, scale) & mask) | (one & ~mask));
+        }
     }
+
+    float column[subtile_columns<tile> / 4];
+};
+
+/// accumulator = fma(partial * factor, scale * factor, accumulator) in one of a lane's two rows, if it has the window.
+template <Tile tile>
+TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
+                                      const WindowFactors& factors, const TokenScales<tile>& tokens, int row) {
+#pragma unroll
+    for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
+        const int index = i / 2 * 4 + 2 * row + i % 2;
+        float& sum = accumulator[index];
+        sum = factors.given ? fma(partial[index] * factors.of_sum, tokens.column[i] * factors.of_scale, sum) : sum;
+    }
+}
+
+/// What the loop of fill_next.h does besides in warpgroups with wide rows.
+template <Tile tile>
+class Windows {
+public:
+    static constexpr bool reads_columns_first = true;  // for the windows before the last
+
+    TILEWRIGHT_DEVICE explicit Windows(const WideRows<tile>& wide) : wide_(wide) {}
+
+    /// The codes of 64 rows at the stage `c.ring`, those of all windows.
+    TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, Feed<tile>& feed, int half) {
+        feed.decode_windows(c, half);
+        begin(c, half);
+    }
+    TILEWRIGHT_DEVICE void begin(const Consumer<tile>& c, int half) {
+        count_ = WindowsOfRows<tile>::count(packed_half(c, half));
+    }
+
+    /// Multiplies and promotes all windows but the last, whose codes alone `feed` has then in place of those of all.
+    TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
+                                          Feed<tile>& spare, Partial<tile>& partial, PromotionScales<tile>& scales,
+                                          int half) {
+        const auto take = [&](int window) {
+            if (wide_.in_warp(half)) spare.take_window(c, feed, half, window, wide_.in_rows[half]);
+        };
+        multiply_first(c, accumulators, spare, partial, scales, half, take);
+    }
+
+    /// The same by the feed that `take` fills.
+    template <class Take>
+    TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
+                                          Partial<tile>& partial, PromotionScales<tile>& scales, int half,
+                                          const Take& take) {
+        constexpr int along_n = subtiles_along_n<tile>;
+        last_ = WindowsOfRows<tile>::last(count_);
 #pragma unroll 1
-    for (u32 window = 1; window < feed.rows.windows; ++window) {
-        sync_warp();  // rows of a lane may have been promoted or not
-        pin(partial);
-        feed.issue_further(c, partial, subtile, window);
-        wgmma_commit();
-        wgmma_wait<0>();
-        pin(partial);
-        feed.complete();
-        if (feed.rows.any_wide) promote_window<tile>(c, accumulator, feed.rows, partial, scales, subtile, window);
+        for (int window = 0; window < last_; ++window) {
+            take(window);
+            read_exponents(c, half, window);
+#pragma unroll
+            for (int i = 0; i < along_n; ++i) {
+                const int subtile = half * along_n + i;
+                if (along_n > 1) scales.read_columns(c, subtile);
+                pin(partial);
+                feed.issue_held(c, partial, subtile, false);
+                wgmma_commit();
+                wgmma_wait<0>();
+                pin(partial);
+                feed.complete();
+                promote(c, accumulators[subtile], partial, scales, subtile, false);
+            }
+        }
+        read_exponents(c, half, last_);
     }
-    sync_warp();
-}
 
-/// All k-blocks of a tile, one partial accumulator for all subtiles.
+    TILEWRIGHT_DEVICE void promote_last(const Consumer<tile>& c, Accumulators<tile>& accumulators,
+                                        const Partial<tile>& partial, const PromotionScales<tile>& scales,
+                                        int subtile) const {
+        promote(c, accumulators[subtile], partial, scales, subtile, true);
+    }
+
+    /// Of the windows of the rows that are multiplied.
+    TILEWRIGHT_DEVICE int last() const { return last_; }
+
+private:
+    TILEWRIGHT_DEVICE void read_exponents(const Consumer<tile>& c, int half, int window) {
+        if (wide_.in_warp(half)) exponents_ = WindowsOfRows<tile>::exponents(c, packed_half(c, half), window);
+    }
+
+    /// Rows of which none is wide have one window: it is the last of the 64 rows.
+    TILEWRIGHT_DEVICE void promote(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
+                                   const Partial<tile>& partial, const PromotionScales<tile>& scales, int subtile,
+                                   bool is_last) const {
+        const int half = subtile / subtiles_along_n<tile>;
+        if (!wide_.in_warp(half)) {
+            if (is_last) hopper::promote<tile>(sums, partial, scales, subtile, {});
+        } else {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                if (wide_.in_rows[half][row]) {
+                    TokenScales<tile> tokens(c, scales, subtile);
+                    if (!scales_mma_columns(tile) && !wide_.all_rows[half][row]) {
+                        tokens.leave_out_unless((wide_.of_lane[half] >> row & 1) != 0);
+                    }
+                    promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
+                } else if (is_last) {
+                    promote_row<tile>(sums, partial, scales, subtile, {}, row);
+                }
+            }
+        }
+        sync_warp();
+    }
+
+    const WideRows<tile>& wide_;
+    u32 count_ = 0;                // as it stands behind codes that are decoded
+    int last_ = 0;                 // of the windows of those that are multiplied
+    WindowExponents exponents_{};  // of the window under way
+};
+
+/// All k-blocks of a tile, where there are no registers to decode ahead, nor for codes of one window next to those of
+/// all, which are decoded anew for each.
 template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators,
+                                                const WideRows<tile>& wide) {
+    constexpr int along_n = subtiles_along_n<tile>;
+    Windows<tile> windows(wide);
     Feed<tile> feed(c);
     Partial<tile> partial;
     PromotionScales<tile> scales;
+    clear<tile>(accumulators);
 #pragma unroll 1
     for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
         c.wait_full();
+        if (along_n == 1) scales.read_columns(c, 0);
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
-            scales.read_columns(c, subtile);
+            if (subtile % along_n == 0) {
+                const int half = subtile / along_n;
+                const auto take = [&](int window) {
+                    if (!wide.in_warp(half)) return;
+                    feed.decode_windows(c, half);
+                    feed.keep_window(c, half, window, wide.in_rows[half]);
+                };
+                windows.begin(c, half);
+                windows.multiply_first(c, accumulators, feed, partial, scales, half, take);
+                if (!wide.in_warp(half)) feed.decode_windows(c, half);
+                take(windows.last());
+            }
+            if (along_n > 1) scales.read_columns(c, subtile);
             pin(partial);
-            feed.issue(c, partial, subtile, false);
+            feed.issue_held(c, partial, subtile, false);
             wgmma_commit();
             wgmma_wait<0>();
-            finish_windows<tile>(c, accumulators[subtile], feed, partial, scales, subtile);
+            pin(partial);
+            feed.complete();
+            windows.promote_last(c, accumulators, partial, scales, subtile);
         }
         c.release(c.ring.stage);
         c.ring.advance();
     }
-}
-
-/// A k-block of a tile with two partial accumulators, and whether it has been promoted.
-template <Tile tile>
-struct WindowsInFlight : InFlight<tile> {
-    using InFlight<tile>::InFlight;
-    bool promoted = true;
-};
-
-template <Tile tile>
-TILEWRIGHT_DEVICE void finish_windows(Consumer<tile>& c, Accumulators<tile>& accumulators,
-                                      WindowsInFlight<tile>& block) {
-    if (!block.promoted) finish_windows<tile>(c, accumulators[0], block.feed, block.partial, block.scales, 0);
-    block.promoted = true;
-}
-
-/// Issues the k-block in `c.ring`, then promotes the one before it. One with further windows is finished at once.
-template <Tile tile>
-TILEWRIGHT_DEVICE void step(Consumer<tile>& c, Accumulators<tile>& accumulators, WindowsInFlight<tile>& block,
-                            WindowsInFlight<tile>& before, int stage_before) {
-    issue<tile>(c, block);
-    block.scales.read_columns(c, 0);
-    block.promoted = false;
-    wgmma_wait<1>();
-    if (stage_before >= 0) c.release(stage_before);
-    finish_windows<tile>(c, accumulators, before);
-    if (block.feed.rows.windows > 1) {
-        wgmma_wait<0>();
-        finish_windows<tile>(c, accumulators, block);
-    }
-}
-
-/// All k-blocks of a tile with one subtile: the first window of the next is multiplied while this one is promoted.
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_windows_ahead(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    WindowsInFlight<tile> even(c), odd(c);
-    int stage_before = -1;
-    const auto next = [&](WindowsInFlight<tile>& block, WindowsInFlight<tile>& before) {
-        step<tile>(c, accumulators, block, before, stage_before);
-        stage_before = c.ring.stage;
-        c.advance();
-    };
-    int k_block = 0;
-#pragma unroll 1
-    for (; k_block + 1 < c.k_blocks; k_block += 2) {
-        next(even, odd);
-        next(odd, even);
-    }
-    const auto last = [&](WindowsInFlight<tile>& block) {
-        wgmma_wait<0>();
-        if (stage_before >= 0) c.release(stage_before);
-        finish_windows<tile>(c, accumulators, block);
-    };
-    if (k_block < c.k_blocks) {
-        next(even, odd);
-        last(even);
-    } else {
-        last(odd);
-    }
-}
-
-template <Tile tile>
-TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    clear<tile>(accumulators);
-    if constexpr (!scales_mma_columns(tile)) wait_epilogue_scales<tile>(c);
-    if constexpr (partials_in_flight(tile) == 2) {
-        multiply_windows_ahead<tile>(c, accumulators);
-    } else {
-        multiply_windows_in_turn<tile>(c, accumulators);
-    }
-    sync_warp();
 }
 
 }  // namespace tilewright::hopper

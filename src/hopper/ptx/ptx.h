@@ -247,6 +247,8 @@ void store_global(Quad* to, Quad value);
 u32 permute_bytes(u32 low, u32 high, u32 selector);
 /// prmt too: bytes `first` and `first` + 1 of a word, each with copies of its top bit in 16 bits.
 u32 two_signed_bytes(u32 word, int first);
+/// prmt too: the top bit of a byte, in all 32 bits.
+u32 top_bit_mask(u32 word, int byte);
 /// dp4a: the sum of the products of the four bytes of each.
 u32 multiply_bytes(u32 a, u32 b);
 /// The products of two bf16 numbers each, subnormal ones included.

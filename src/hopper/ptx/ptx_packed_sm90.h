@@ -31,6 +31,11 @@ TILEWRIGHT_DEVICE u32 two_signed_bytes(u32 word, int first) {
     asm("prmt.b32 %0, %1, %1, %2;" : "=r"(bytes) : "r"(word), "r"(0x9180U + u32(first) * 0x1111U));
     return bytes;
 }
+TILEWRIGHT_DEVICE u32 top_bit_mask(u32 word, int byte) {
+    u32 mask;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(mask) : "r"(word), "r"(0x8888U + u32(byte) * 0x1111U));
+    return mask;
+}
 TILEWRIGHT_DEVICE u32 multiply_bytes(u32 a, u32 b) {
     u32 sum;
     asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(sum) : "r"(a), "r"(b));

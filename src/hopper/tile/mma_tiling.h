@@ -60,7 +60,7 @@ constexpr int subtiles_per_warpgroup(const Tile& tile) {
 constexpr int partials_in_flight(const Tile& tile) {
     const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
     const bool decodes = has_packed_weights(tile);
-    const bool pauses = (scales_in_mainloop(tile) || has_windows(tile)) && promotion_interval(tile) == tile.shape.k &&
+    const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
                         (tile.shape.n * tile.shape.warpgroups <= 192 || decodes);
     const int decoding = decodes ? 16 : 0;  // codes, scales and tables
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1) + decoding;
@@ -79,11 +79,22 @@ constexpr int spare_registers(const Tile& tile) {
 /// Whether the fragments of the next 64 rows are made while these are multiplied, in other registers
 /// (mainloop/fill_next.h).
 constexpr bool fills_next(const Tile& tile) {
-    if (feed_of(tile) != FeedKind::decoded && feed_of(tile) != FeedKind::transposed) return false;
+    const FeedKind feed = feed_of(tile);
+    const bool fills = feed == FeedKind::decoded || feed == FeedKind::windowed || feed == FeedKind::transposed;
+    if (!fills) return false;
     if (promotes_each_step(tile) || promotion_interval(tile) == 0 || loads_scales_by_four(tile)) return false;
     const int needed =
         accumulator_registers(tile) + registers_per_partial(tile, wgmmas_along_n(tile)) + feed_registers(tile);
     return partials_in_flight(tile) == 1 && needed <= mma_register_budget(tile) + spare_registers(tile);
+}
+/// The same for warpgroups with wide rows, which also hold the scales of columns where those wait for the end, and the
+/// exponents of windows.
+constexpr bool fills_next_of_windows(const Tile& tile) {
+    if (feed_of(tile) != FeedKind::windowed || promotes_each_step(tile)) return false;
+    constexpr int exponents = 8;
+    const int columns = wgmma_n(tile);
+    const int needed = accumulator_registers(tile) + columns / 2 + columns / 4 + 2 * feed_registers(tile) + exponents;
+    return needed <= mma_register_budget(tile);
 }
 constexpr int partial_registers(const Tile& tile) {
     if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
