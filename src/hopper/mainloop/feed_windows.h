@@ -36,7 +36,7 @@ template <Tile tile>
 struct WindowsOfRows {
     TILEWRIGHT_DEVICE static const u8* begin(const u8* codes) { return codes + packed_tile_bytes(tile.b.storage); }
 
-    /// The number of windows as it stands there, the same in all warps of a warpgroup.
+    /// The number of windows as it is there, the same in all warps of a warpgroup.
     TILEWRIGHT_DEVICE static u32 count(const u8* codes) {
         return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
     }

@@ -118,7 +118,7 @@ public:
         promote(c, accumulators[subtile], partial, scales, subtile, true);
     }
 
-    /// Of the windows of the rows that are multiplied.
+    /// The number of the last window of the rows that are multiplied.
     TILEWRIGHT_DEVICE int last() const { return last_; }
 
 private:
@@ -151,7 +151,7 @@ private:
     }
 
     const WideRows<tile>& wide_;
-    u32 count_ = 0;                // as it stands behind codes that are decoded
+    u32 count_ = 0;                // as it is behind codes that are decoded
     int last_ = 0;                 // of the windows of those that are multiplied
     WindowExponents exponents_{};  // of the window under way
 };
