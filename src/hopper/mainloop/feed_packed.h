@@ -1,28 +1,79 @@
-// The operand feed of packed MXFP4 weights: a lane's codes are decoded to e4m3 in its registers (ptx/decode_word.h).
-// src/formats/packed_layout.h has the order of codes and scales.
+// The operand feed of MXFP4 weights: a lane's codes are decoded to e4m3 in its registers (ptx/decode_word.h).
+// src/formats/packed_layout.h has the order of codes and scales of packed ones. Plain codes are in swizzled rows of 64
+// bytes, of all rows of a stage; what follows the codes in packed tiles is behind them.
 #pragma once
 
+#include "hopper/block/packed_view.h"
 #include "hopper/mainloop/fragments.h"
 #include "hopper/ptx/decode_word.h"
 
 namespace tilewright::hopper {
 
+/// 64 rows of weights in a stage: their codes, and what follows these in a packed tile.
+struct StagedWeights {
+    const u8* codes = nullptr;
+    const u8* scales = nullptr;
+};
+
+/// Those of a subtile, at the stage `c.ring`.
+template <Tile tile>
+TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<tile>& c, int subtile) {
+    const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
+    const u8* const stage = c.shared.mma_a_values[c.ring.stage];
+    if constexpr (has_plain_codes(tile)) {
+        const u8* const behind = stage + tile.shape.m * plain_row_bytes;
+        return {stage + row * plain_row_bytes, behind + row / packed_tile_rows * plain_tile_bytes};
+    }
+    const u8* const from = stage + row / packed_tile_rows * loaded_tile_bytes<tile>(c.arguments);
+    return {from, from + packed_code_bytes};
+}
+
+/// A lane's codes of 64 x 128 weights: packed ones.
+template <bool plain>
+struct StagedCodes {
+    TILEWRIGHT_DEVICE StagedCodes(const u8* from, int warp, int lane) {
+        const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + warp * (2 * warp_threads) + lane;
+        halves_[0] = load_shared(codes[0]);
+        halves_[1] = load_shared(codes[warp_threads]);
+    }
+    /// Of 32 of k; `i`: of the lane's row, or the one eight further.
+    TILEWRIGHT_DEVICE u32 operator()(int step, int i) const { return halves_[step / 2].values[step % 2 * 2 + i]; }
+
+private:
+    WordQuad halves_[2];
+};
+
+/// Plain ones, two bytes at a time, without bank conflicts: the swizzle moves the 16 bytes of a step by a place with
+/// every second row.
+template <>
+struct StagedCodes<true> {
+    TILEWRIGHT_DEVICE StagedCodes(const u8* from, int warp, int lane)
+        : from_(from + (warp * warp_rows + lane / 4) * plain_row_bytes + lane % 4 * 2), moved_(lane / 8 % 4 * 16) {}
+    TILEWRIGHT_DEVICE PlainWord operator()(int step, int i) const {
+        const u8* const row = from_ + (step * 16 ^ moved_) + i * (8 * plain_row_bytes);
+        return {{load_shared(reinterpret_cast<const u16&>(row[0])), load_shared(reinterpret_cast<const u16&>(row[8]))}};
+    }
+
+private:
+    const u8* from_;
+    int moved_;
+};
+
 /// mma A as decoded codes.
 template <Tile tile>
 struct DecodedFragments : Fragments<tile> {
-    /// A lane's codes of the 64 rows whose packed tile is `from`: `decode(eight codes, byte of their block's scale)`.
+    /// A lane's codes of 64 rows: `decode(eight codes, byte of their block's scale)`.
     template <class Decode>
-    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const u8* from, int subtile, const Decode& decode) {
-        const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
-        const WordQuad halves[2] = {load_shared(codes[0]), load_shared(codes[warp_threads])};
-        const WordPair* const pairs = reinterpret_cast<const WordPair*>(from + packed_code_bytes);
+    TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const StagedWeights& from, int subtile, const Decode& decode) {
+        const StagedCodes<has_plain_codes(tile)> codes(from.codes, c.warp, c.lane);
+        const WordPair* const pairs = reinterpret_cast<const WordPair*>(from.scales);
         const WordPair scales = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {  // the lane's row, and the one eight further
                 const u32 scale = multiply_bytes(scales.values[i], 1U << step * 8);
-                const DecodedWord decoded = decode(halves[step / 2].values[step % 2 * 2 + i], scale);
+                const DecodedWord decoded = decode(codes(step, i), scale);
                 this->words[Fragments<tile>::held(subtile)][step][i] = decoded.values[0];
                 this->words[Fragments<tile>::held(subtile)][step][2 + i] = decoded.values[1];
             }
@@ -44,10 +95,8 @@ struct Feed<tile, FeedKind::decoded> : DecodedFragments<tile> {
         Fragments<tile>::issue(c, d, subtile, false);
     }
     TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, int subtile = 0) {
-        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
-        const u8* const from =
-            c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
-        this->load(c, from, subtile, decode_word);
+        this->load(c, staged_weights(c, subtile), subtile,
+                   [](u32 word, u32 scale) { return decode_word(word, scale); });
     }
 };
 

@@ -26,14 +26,11 @@ TILEWRIGHT_DEVICE WindowFactors window_factors(int exponent) {
 
 /// The 64 rows of weights of a subtile, at the stage `c.ring`, as a lane sees them.
 template <Tile tile>
-struct PackedRows {
+struct PackedRows : StagedWeights {
     PackedRows() = default;
-    TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile) {
-        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
-        const int tile_bytes = PackedTiles::from_map(c.arguments.b).tile_bytes;
-        codes = c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * tile_bytes;
-        const WordQuad head =
-            load_shared(*reinterpret_cast<const WordQuad*>(codes + packed_tile_bytes(tile.b.storage)));
+    TILEWRIGHT_DEVICE PackedRows(const Consumer<tile>& c, int subtile)
+        : StagedWeights(staged_weights<tile>(c, subtile)) {
+        const WordQuad head = load_shared(*reinterpret_cast<const WordQuad*>(scales + head_at));
         // Tiles behind the last of B are not loaded: anything may be there.
         windows = min(u32(same_in_warp(int(head.values[0]))), u32(most_windows));
         any_wide = ((head.values[2] | head.values[3]) >> c.warp * (warp_rows / 2) & 0xFF) != 0;
@@ -49,17 +46,17 @@ struct PackedRows {
         rows[1] = window_factors(int(u32(word) << 16) >> 24);
     }
 
-    const u8* codes;
     u32 windows;    // the same in all warps of a warpgroup; at least 1, but for rows that do not exist
     bool any_wide;  // of the warp's rows; else they have one window, and no factor but 1
     int pair;
     u32 wide;  // bits 0, 1: the lane's first and second row
 
 private:
+    static constexpr int head_at = packed_tile_rows * packed_scales(tile.b.storage);
+
     /// Two pairs of rows share a word.
     TILEWRIGHT_DEVICE int exponents_of(u32 window) const {
-        const u8* const exponents =
-            codes + packed_tile_bytes(tile.b.storage) + sizeof(WordQuad) + window * packed_window_bytes;
+        const u8* const exponents = scales + head_at + sizeof(WordQuad) + window * packed_window_bytes;
         return load_shared(reinterpret_cast<const int*>(exponents)[pair / 2]) >> pair % 2 * 16;
     }
 
@@ -94,8 +91,9 @@ struct Feed<tile, FeedKind::windowed> : DecodedFragments<tile> {
 private:
     /// Decodes the codes of one window.
     TILEWRIGHT_DEVICE void load_window(const Consumer<tile>& c, int subtile, u32 window) {
-        this->load(c, rows.codes, subtile,
-                   [window](u32 word, u32 byte) { return decode_word(byte >> 4 == window ? word : 0, byte & 15); });
+        this->load(c, rows, subtile, [window](const auto& word, u32 byte) {
+            return decode_word(only_if(byte >> 4 == window, word), byte & 15);
+        });
     }
 
     TILEWRIGHT_DEVICE void clear(int subtile) {
