@@ -31,7 +31,7 @@ TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<tile>& c, int subt
 /// A lane's codes of 64 x 128 weights: packed ones.
 template <bool plain>
 struct StagedCodes {
-    TILEWRIGHT_DEVICE StagedCodes(const u8* from, int warp, int lane) {
+    TILEWRIGHT_DEVICE StagedCodes(const u8* /*first*/, const u8* from, int warp, int lane) {
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + warp * (2 * warp_threads) + lane;
         halves_[0] = load_shared(codes[0]);
         halves_[1] = load_shared(codes[warp_threads]);
@@ -44,19 +44,21 @@ private:
 };
 
 /// Plain ones, two bytes at a time, without bank conflicts: the swizzle moves the 16 bytes of a step by a place with
-/// every second row.
+/// every second row. A place in all stages, of which the first begins with a whole pattern of the swizzle, is one
+/// register for all steps.
 template <>
 struct StagedCodes<true> {
-    TILEWRIGHT_DEVICE StagedCodes(const u8* from, int warp, int lane)
-        : from_(from + (warp * warp_rows + lane / 4) * plain_row_bytes + lane % 4 * 2), moved_(lane / 8 % 4 * 16) {}
+    TILEWRIGHT_DEVICE StagedCodes(const u8* first, const u8* from, int warp, int lane)
+        : first_(first),
+          place_(int(from - first) + (warp * warp_rows + lane / 4) * plain_row_bytes + lane / 8 * 16 + lane % 4 * 2) {}
     TILEWRIGHT_DEVICE PlainWord operator()(int step, int i) const {
-        const u8* const row = from_ + (step * 16 ^ moved_) + i * (8 * plain_row_bytes);
+        const u8* const row = first_ + (place_ ^ step * 16) + i * (8 * plain_row_bytes);
         return {{load_shared(reinterpret_cast<const u16&>(row[0])), load_shared(reinterpret_cast<const u16&>(row[8]))}};
     }
 
 private:
-    const u8* from_;
-    int moved_;
+    const u8* first_;
+    int place_;
 };
 
 /// mma A as decoded codes.
@@ -65,7 +67,7 @@ struct DecodedFragments : Fragments<tile> {
     /// A lane's codes of 64 rows: `decode(eight codes, byte of their block's scale)`.
     template <class Decode>
     TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const StagedWeights& from, int subtile, const Decode& decode) {
-        const StagedCodes<has_plain_codes(tile)> codes(from.codes, c.warp, c.lane);
+        const StagedCodes<has_plain_codes(tile)> codes(c.shared.mma_a_values[0], from.codes, c.warp, c.lane);
         const WordPair* const pairs = reinterpret_cast<const WordPair*>(from.scales);
         const WordPair scales = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
 #pragma unroll
