@@ -8,7 +8,8 @@
 // blocks of row indices with two groups. Kernels for groups of k have such a scheduler too, and in them row_scales
 // clears what follows the end of a group, or loads groups that TMA cannot: a k-block in which one ends, or of such a
 // group, arrives at landed, and row_scales makes load's arrival at full. With epilogue scales their barriers are in the
-// place of those of the block scales.
+// place of those of the block scales. D of f32 leaves from stages of the ring (epilogue/f32_store.h): `staged` is
+// theirs, with the arrivals of all consumer warps, and the store warp signals `empty` instead of them, and no `stored`.
 // clang-format off
 //
 // warp | role                      | waits for                       | signals                                  | registers

@@ -138,6 +138,18 @@ void add_matrices(Kernels& all) {
     add_scales<CopySpec{.scaled = ScaledBy::all, .storage = Storage::e5m2}>(all);
 }
 
+/// Both operands of quantize_tokens with factors and measured scales, and that measures them.
+template <Number source, Formula formula, ScaledBy row, ScaledBy column>
+void add_measured(Kernels& all) {
+    constexpr Quantizer both{.source = source,
+                             .formula = formula,
+                             .grouped = true,
+                             .rows = with_factors(scaled_by(row)),
+                             .columns = with_factors(scaled_by(column, true))};
+    add<both>(all);
+    add_measure<both>(all);
+}
+
 /// quantize_tokens.
 void add_tokens(Kernels& all) {
     constexpr CopySpec row_of_f3{.scaled = ScaledBy::token_block, .feature_factors = true};
@@ -167,6 +179,11 @@ void add_tokens(Kernels& all) {
     add<Quantizer{.grouped = true, .rows = token, .columns = feature}>(all);
     add_measure<Quantizer{
         .grouped = true, .rows = scaled_by(ScaledBy::token), .columns = scaled_by(ScaledBy::feature, true)}>(all);
+    add_measured<Number::bf16, Formula::x, ScaledBy::token, ScaledBy::feature>(all);
+    add_measured<Number::f32, Formula::x, ScaledBy::token, ScaledBy::feature>(all);
+    add_measured<Number::f32, Formula::x, ScaledBy::all, ScaledBy::all>(all);
+    add_measured<Number::bf16, Formula::swiglu, ScaledBy::token, ScaledBy::feature>(all);
+    add_measured<Number::bf16, Formula::swiglu, ScaledBy::all, ScaledBy::all>(all);
 }
 
 }  // namespace

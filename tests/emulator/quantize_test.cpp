@@ -233,6 +233,24 @@ TEST(Quantize, FoldedOperandsHaveTheCpusBits) {
     }
 }
 
+TEST(Quantize, FoldedOperandsWithMeasuredScalesHaveTheCpusBits) {
+    for (const Granularity granularity : {Granularity::row, Granularity::tensor}) {
+        TokenCase c{.tokens = 150,
+                    .features = 144,
+                    .ends = {20, 150},
+                    .rows = granularity,
+                    .columns = granularity,
+                    .folds_both = true};
+        if (granularity == Granularity::row) expect_cpu_bits(c);
+        c.source = Format::f32;
+        expect_cpu_bits(c);
+        c.source = Format::bf16;
+        c.features = 288;
+        c.activation = Activation::swiglu;
+        expect_cpu_bits(c);
+    }
+}
+
 TEST(Quantize, SwiGluHasTheCpusBits) {
     expect_cpu_bits(TokenCase{.tokens = 144,
                               .features = 288,

@@ -54,8 +54,7 @@ struct Consumer {
     PipelineState<tile.stages> ring{};
     PipelineState<scale_chunk_slots> blocks{};
     PipelineState<epilogue_scale_slots> epilogue_scales{};
-    PipelineState<1> staged{.phase =
-                                stores_f32(tile) ? 0 : 1};  // f32: memory that C is loaded into is not free at first
+    PipelineState<1> staged{.phase = 1};
     PipelineState<1> slices{};
     int budget = wait_budget;
     bool peers_ready = false;  // split k: their shared memory may be written to

@@ -21,7 +21,7 @@ struct Shared {
     // A: those of four k-blocks for each row, in the stage of the first.
     alignas(tile_alignment) u8 mma_a_values[tile.stages][mma_a(tile).value_bytes()];
     alignas(tile_alignment) u8 mma_b_values[tile.stages][mma_b(tile).value_bytes()];
-    // D between the consumers and the store warp; f32: before it C. Split k: fragments from all slices.
+    // D between the consumers and the store warp; f32: in stages of the ring. Split k: fragments from all slices.
     alignas(tile_alignment) u8 d[tile.shape.warpgroups][staging_bytes(tile)];
     alignas(128) float mma_a_scales[tile.stages][mma_a_scales_per_stage(tile)];
     alignas(128) float mma_b_scales[tile.stages][mma_b_scales_per_stage(tile)];
@@ -33,9 +33,9 @@ struct Shared {
     float row_scales[epilogue_scale_slots][epilogue_row_scales(tile)];
     alignas(8) float column_scales[epilogue_scale_slots][epilogue_column_scales(tile)];
 
-    // One of each for a slot of a warpgroup's D; only D of f32 has several.
-    Barrier staged[tile.shape.warpgroups * staging_slots(tile)];
-    Barrier stored[tile.shape.warpgroups * staging_slots(tile)];
+    // One of each for a warpgroup's D; f32: `staged` for each stage, and no one waits for `stored`.
+    Barrier staged[staged_barriers(tile)];
+    Barrier stored[tile.shape.warpgroups];
     Barrier full[tile.stages];
     Barrier empty[tile.stages];
     Barrier ended;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hopper/epilogue/convert.h"
+#include "hopper/epilogue/f32_parts.h"
 
 namespace tilewright::hopper {
 
@@ -30,25 +31,39 @@ TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<tile>& accumulators, u8
     }
 }
 
-/// The warpgroup's share of a tile, scaled.
+/// The warpgroup's share of a tile, scaled, in the stages behind its k-blocks.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_f32(Consumer<tile>& c, const Accumulators<tile>& accumulators, const WorkTile& work) {
-    constexpr int slots = staging_slots(tile), parts = f32_parts(tile);
-    constexpr int parts_along_n = tile.shape.n / f32_part_columns();
+    constexpr int parts_along_n = tile.shape.n / f32_part_columns(), parts_per_stage = f32_parts_per_stage(tile);
     const float alpha = f32_alpha_of<tile>(c.arguments, work);
     const bool adds = c.arguments.addend.data != nullptr;
     const int lane = lane_index();
-    u8* const rows = c.shared.d[c.warpgroup] + c.warp * warp_rows * row_bytes;
 #pragma unroll
-    for (int part = 0; part < parts; ++part) {
-        const int slot = part % slots, barrier = c.warpgroup * slots + slot;
-        barrier_wait(c.shared.stored[barrier], c.staged.phase, {c.budget, BarrierName::stored, barrier});
-        stage_f32_rows<tile>(accumulators, rows + slot * f32_part_bytes(), part / parts_along_n,
-                             part % parts_along_n * f32_part_columns(), lane, alpha, adds);
+    for (int index = 0; index < output_stages(tile); ++index) {
+        const int stage = c.ring.stage;
+        c.wait_full();
+#pragma unroll
+        for (int i = 0; i < f32_parts_of_stage(tile, index); ++i) {
+            const int part = index * parts_per_stage + i;
+            u8* const rows = f32_part_at<tile>(c.shared, stage, c.warpgroup, i) + c.warp * warp_rows * row_bytes;
+            stage_f32_rows<tile>(accumulators, rows, part / parts_along_n, part % parts_along_n * f32_part_columns(),
+                                 lane, alpha, adds);
+        }
         fence_async_proxy();
         sync_warp();
-        warp_arrives<tile>(c.shared.staged[barrier], lane);
-        if (slot == slots - 1) c.staged.advance();
+        warp_arrives<tile>(c.shared.staged[stage], lane);
+        c.ring.advance();
+    }
+}
+
+/// The same where the warpgroup has no rows.
+template <Tile tile>
+TILEWRIGHT_DEVICE void skip_f32(Consumer<tile>& c) {
+    for (int index = 0; index < output_stages(tile); ++index) {
+        c.wait_full();
+        sync_warp();
+        warp_arrives<tile>(c.shared.staged[c.ring.stage], c.lane);
+        c.ring.advance();
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "hopper/block/k_slice.h"
 #include "hopper/block/shared_memory.h"
+#include "hopper/epilogue/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -65,12 +66,6 @@ TILEWRIGHT_DEVICE void store_share(const Shared<tile>& shared, const Arguments& 
         }
         if (more) pause(pace);
     }
-}
-
-/// Rows of D from the first of a warpgroup's share on.
-template <Tile tile>
-TILEWRIGHT_DEVICE int rows_of_share(int m, const WorkTile& work, int warpgroup) {
-    return skips_rows(tile) ? m - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
 }
 
 /// Nanoseconds between two stores: half of the time that the tensor cores need for a tile, at 1.7 GHz.

@@ -44,6 +44,7 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>
             } else {
                 skip_tile<tile>(consumer);
                 skip_epilogue_scales<tile>(consumer);
+                skip_f32<tile>(consumer);
                 if constexpr (!is_grouped(tile)) stay_uniform<tile>(consumer);
             }
             next = tiles.next(consumer.budget);

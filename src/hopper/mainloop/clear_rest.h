@@ -11,6 +11,16 @@
 
 namespace tilewright::hopper {
 
+/// The arrivals of a warp that loads scales at stages that hold C and no k-block.
+template <Tile tile>
+TILEWRIGHT_DEVICE void pass_output_stages(Shared<tile>& shared, PipelineState<tile.stages>& ring, int& budget) {
+    for (int index = 0; index < output_stages(tile); ++index) {
+        barrier_wait(shared.empty[ring.stage], ring.phase, {budget, BarrierName::empty, ring.stage});
+        if (budget >= 0) warp_arrives<tile>(shared.full[ring.stage], lane_index());
+        ring.advance();
+    }
+}
+
 /// Clears the bytes from `begin` on of `rows` swizzled rows. A lane has four bytes of each row.
 TILEWRIGHT_DEVICE void clear_columns(u8* values, int rows, int begin, int lane) {
     constexpr int word_bytes = 4;
@@ -66,6 +76,7 @@ TILEWRIGHT_DEVICE int clear_rests(Shared<tile>& shared, WorkTiles<tile> tiles) {
         ring.stage = (ring.stage + k_blocks) % tile.stages;
         const int last = ring.stage == 0 ? tile.stages - 1 : ring.stage - 1;
         if (last_k != 0) rest.clear(last, last_k, budget);
+        ring.stage = (ring.stage + output_stages(tile)) % tile.stages;
     }
     return budget;
 }

@@ -6,6 +6,7 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/block/stamps.h"
+#include "hopper/epilogue/f32_parts.h"
 #include "hopper/mainloop/group_maps.h"
 #include "hopper/schedule/scheduler.h"
 
@@ -106,6 +107,9 @@ public:
                 fill(work, slice_.begin + i, rows);
             }
             done_ = 0;
+            if constexpr (stores_f32(tile)) {
+                for (int index = 0; index < output_stages(tile); ++index) fill_with_c(work, index);
+            }
         }
         wait_for_last();
         if constexpr (maps_groups(tile)) {
@@ -250,6 +254,24 @@ private:
                 tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,
                          scale_coordinate(arguments_.scales_b, work.column, k_block), 0, matrix_of<tile>(work.group));
             }
+        }
+        sync_warp();
+        ring_.advance();
+    }
+
+    /// D of f32: C to the tile's `index`-th stage behind its k-blocks, if there is a C.
+    TILEWRIGHT_DEVICE void fill_with_c(const WorkTile& work, int index) {
+        const int stage = ring_.stage;
+        barrier_wait(shared_.empty[stage], ring_.phase, {budget_, BarrierName::empty, stage});
+        Barrier& full = shared_.full[stage];
+        if (is_elected() && budget_ >= 0) {
+            const bool adds = arguments_.addend.data != nullptr;
+            int parts = 0;
+            for_each_f32_part<tile>(shared_, work, arguments_.m, stage, index, [&](u8*, int, int) { ++parts; });
+            barrier_arrive_expect(full, adds ? parts * f32_part_bytes() : 0);
+            for_each_f32_part<tile>(shared_, work, arguments_.m, stage, index, [&](u8* part, int column, int row) {
+                if (adds) tma_load(part, arguments_.a_scales_last, full, column, row, work.batch);
+            });
         }
         sync_warp();
         ring_.advance();

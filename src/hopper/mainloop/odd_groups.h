@@ -93,7 +93,7 @@ TILEWRIGHT_DEVICE int load_odd_groups(Shared<tile>& shared, const Arguments& arg
         if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments.a_last).any_flat())) {
             for (int i = 0; i < k_blocks; ++i) odd.load((stage + i) % tile.stages, i, work, tiles.origin, budget);
         }
-        stage = (stage + k_blocks) % tile.stages;
+        stage = (stage + k_blocks + output_stages(tile)) % tile.stages;
     }
     return budget;
 }

@@ -100,6 +100,7 @@ public:
                     if (last_k != 0 && i + 1 == slice_.count) RestOfGroups<tile>::clear(stage, last_k, budget_);
                 }
             }
+            pass_output_stages<tile>(shared_, ring, budget_);
         }
         return budget_;
     }

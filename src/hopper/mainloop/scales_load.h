@@ -73,6 +73,7 @@ public:
             if constexpr (clears_rests(tile)) {
                 if (last_k_of<tile>(work) != 0) RestOfGroups<tile>::clear(before(ring), last_k_of<tile>(work), budget_);
             }
+            pass_output_stages<tile>(shared_, ring, budget_);
         }
         return budget_;
     }

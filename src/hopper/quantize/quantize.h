@@ -93,9 +93,8 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
 
 /// Raises an operand's measured scales, bits of magnitudes so far, to what the tile has.
 template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE void measure_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
-                                       QuantizeShared& shared) {
-    const auto numbers = fold<q, copy>(h, to.factors, tile, features, shared);
+TILEWRIGHT_DEVICE void raise_scales(const CopyArguments& to, const TokenTile& tile, int features,
+                                    const Folded<q, copy>& numbers, QuantizeShared& shared) {
     u32* const peaks_in_memory = static_cast<u32*>(to.scales.data);
     if constexpr (copy.scaled == ScaledBy::feature) {
         Peaks<q, copy, false> peaks;
@@ -117,6 +116,12 @@ TILEWRIGHT_DEVICE void measure_operand(const CopyArguments& to, const TokenTile&
         if (lane_index() % 2 != 0 || token >= tile.tokens) return;
         raise_global(peaks_in_memory + scale_index<copy>(to, tile, token, 0), bits_of(peak));
     }
+}
+
+template <Quantizer q, CopySpec copy>
+TILEWRIGHT_DEVICE void measure_operand(const CopyArguments& to, const TokenTile& tile, int features, Numbers<q>& h,
+                                       QuantizeShared& shared) {
+    raise_scales(to, tile, features, fold<q, copy>(h, to.factors, tile, features, shared), shared);
 }
 
 template <Quantizer q>

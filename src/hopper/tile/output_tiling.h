@@ -29,24 +29,31 @@ constexpr int slice_bytes(const Tile& tile) {
 
 // ---- TMA stores
 
-/// D of f32 has a ring of slots for each warpgroup. A part of D, 64 rows and 32 columns, has a fixed one, so that its
-/// address is known to the compiler: the slots divide the parts.
+/// D of f32 leaves through the ring of k-blocks: behind those of a tile some stages hold C, of which D is made in
+/// place. A part of D has 64 rows and 32 columns of a warpgroup's share.
 constexpr int f32_part_columns() { return store_row_bytes / 4; }  // (a variable would move constants of other kernels)
 constexpr int f32_part_bytes() { return wgmma_m * store_row_bytes; }
 constexpr int f32_parts(const Tile& tile) {
     return share_rows(tile) / wgmma_m * (share_columns(tile) / f32_part_columns());
 }
-constexpr int staging_slots(const Tile& tile) {
-    if (!stores_f32(tile)) return 1;
-    int slots = 4;
-    while (f32_parts(tile) % slots != 0) --slots;
-    return slots;
+/// Parts of each warpgroup that fit into a stage's values: first those of mma A, then those of mma B.
+constexpr int f32_parts_in_mma_a(const Tile& tile) { return mma_a(tile).value_bytes() / f32_part_bytes(); }
+constexpr int f32_parts_per_stage(const Tile& tile) {
+    return (f32_parts_in_mma_a(tile) + mma_b(tile).value_bytes() / f32_part_bytes()) / tile.shape.warpgroups;
+}
+/// Stages that hold a tile of C and D.
+constexpr int output_stages(const Tile& tile) {
+    return stores_f32(tile) ? ceil_div(f32_parts(tile), f32_parts_per_stage(tile)) : 0;
+}
+/// The parts of each warpgroup in the `index`-th of them.
+constexpr int f32_parts_of_stage(const Tile& tile, int index) {
+    return min(f32_parts(tile) - index * f32_parts_per_stage(tile), f32_parts_per_stage(tile));
 }
 
 /// Shared memory for each warpgroup's D: 16-bit elements of its whole share, or 16 rows of 128 bytes a warp. Split k:
-/// the fragments that the block reduces. D of f32: its slots.
+/// the fragments that the block reduces. D of f32: none, but an array has an element.
 constexpr int staging_bytes(const Tile& tile) {
-    if (stores_f32(tile)) return staging_slots(tile) * f32_part_bytes();
+    if (stores_f32(tile)) return 1;
     const int scratch = warpgroup_warps * warp_rows * row_bytes;
     const int share = splits_k(tile) ? slice_bytes(tile) : share_rows(tile) * share_columns(tile) * 2;
     return round_up(max(share, scratch), tile_alignment);

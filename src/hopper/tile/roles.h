@@ -56,8 +56,10 @@ constexpr int empty_arrivals(const Tile& tile) {
 }
 /// Each consumer warp, once.
 constexpr int ended_arrivals(const Tile& tile) { return arrivals_of(tile, consumer_warps(tile)); }
-/// The warps of the warpgroup that stages; the thread that stores.
-constexpr int staged_arrivals(const Tile& tile) { return arrivals_of(tile, warpgroup_warps); }
+/// The warps of the warpgroup that stages, D of f32: of all; the thread that stores.
+constexpr int staged_arrivals(const Tile& tile) {
+    return arrivals_of(tile, stores_f32(tile) ? consumer_warps(tile) : warpgroup_warps);
+}
 constexpr int stored_arrivals(const Tile&) { return 1; }
 /// Block and epilogue scales: the warp that loads them; the warps that read them.
 constexpr int scales_full_arrivals(const Tile& tile) { return arrivals_of(tile, 1); }

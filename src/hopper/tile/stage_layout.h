@@ -37,6 +37,8 @@ constexpr int scale_chunk_rows(const Tile& tile) {
 constexpr int scale_chunk_columns(const Tile& tile) { return has_block_scales(tile) ? scale_chunk_k_blocks : 1; }
 constexpr int epilogue_row_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.m : 1; }
 constexpr int epilogue_column_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.n : 1; }
+/// Barriers of what is staged: one for each warpgroup; D of f32: one for each stage.
+constexpr int staged_barriers(const Tile& tile) { return stores_f32(tile) ? tile.stages : tile.shape.warpgroups; }
 constexpr int work_slots(const Tile& tile) { return has_scheduler(tile) ? work_tile_slots : 1; }
 /// Barriers of k-blocks in which a group ends: one a stage.
 constexpr int landed_barriers(const Tile& tile) { return is_k_grouped(tile) ? tile.stages : 0; }
@@ -54,7 +56,7 @@ constexpr int shared_bytes(const Tile& tile) {
     bytes += epilogue_scale_slots * epilogue_row_scales(tile) * word;
     bytes = round_up(bytes, 8) + epilogue_scale_slots * epilogue_column_scales(tile) * word;
     bytes = round_up(bytes, barrier);
-    bytes += 2 * warpgroups * staging_slots(tile) * barrier;
+    bytes += (staged_barriers(tile) + warpgroups) * barrier;
     bytes += 2 * (tile.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(tile)) * barrier;
     bytes += barrier;
     bytes += work_slots(tile) * work_tile_words * word;
