@@ -85,7 +85,7 @@ void explain_command(const ExplainArguments& arguments) {
                                      explain(problem, device),
                                      has_wide_rows_for_bf16(problem),
                                      expands_weights(geometry(problem)),
-                                     has_plain_codes(problem)};
+                                     has_raw_codes(problem)};
     if (arguments.json) {
         fmt::print("{}\n", explanation_json(explained).dump(2));
     } else {

@@ -19,7 +19,7 @@ constexpr int promote_to_256_bytes = 3;
 int swizzle(const hopper::TensorMapDescription& d) {
     if (!d.swizzled) return not_swizzled;
     const int row_bytes = static_cast<int>(d.box[0]) * d.element_bytes;
-    return row_bytes == hopper::plain_row_bytes ? swizzled_64_bytes : swizzled_128_bytes;
+    return row_bytes == hopper::raw_row_bytes ? swizzled_64_bytes : swizzled_128_bytes;
 }
 
 int data_type(int bytes) { return bytes == 1 ? unsigned_8 : bytes == 2 ? unsigned_16 : unsigned_32; }

@@ -76,7 +76,7 @@ void for_each_run(const TensorMapDescription& map, u8* shared, u32 offset, const
 u32 checked_place(const char* primitive, const TensorMapDescription& map, const void* shared) {
     const u32 offset = shared_offset(*me().block, shared, box_bytes(map));
     const bool wide = map_row_bytes(map) == swizzle_row_bytes;
-    const u32 alignment = !map.swizzled ? 128 : wide ? hopper::tile_alignment : hopper::plain_alignment;
+    const u32 alignment = !map.swizzled ? 128 : wide ? hopper::tile_alignment : hopper::raw_alignment;
     if (offset % alignment != 0) {
         fail(fmt::format("{}: offset {} of shared memory is no multiple of {}", primitive, offset, alignment));
     }
@@ -188,7 +188,7 @@ TensorMap encode(const TensorMapDescription& map) {
     }
     demand(map_row_bytes(map) % 16 == 0,
            fmt::format("{} bytes in a row of the box; a multiple of 16", map_row_bytes(map)));
-    demand(!map.swizzled || map_row_bytes(map) == swizzle_row_bytes || map_row_bytes(map) == hopper::plain_row_bytes,
+    demand(!map.swizzled || map_row_bytes(map) == swizzle_row_bytes || map_row_bytes(map) == hopper::raw_row_bytes,
            fmt::format("{} bytes in a row of a swizzled box; 64 or 128", map_row_bytes(map)));
     return std::bit_cast<TensorMap>(EncodedMap{.description = map, .padding = {}, .signature = encoded_here});
 }

@@ -44,8 +44,8 @@ inline constexpr std::int64_t packed_rows = 64;  // of a tile
 inline constexpr std::int64_t packed_k = 128;
 inline constexpr std::int64_t packed_code_bytes = packed_rows * packed_k / 2;
 
-/// Plain codes: where the scales of 64 rows fit into a GPU's shared memory together (hopper/quantize/pack_scales.h).
-inline constexpr std::int64_t plain_k_limit = 896 * packed_k;
+/// Raw codes: where the scales of 64 rows fit into a GPU's shared memory together (hopper/quantize/pack_scales.h).
+inline constexpr std::int64_t raw_k_limit = 896 * packed_k;
 
 struct PackedHeader {
     std::array<char, 8> magic{};

@@ -188,11 +188,11 @@ struct PackedTiles {
 struct Arguments {
     TensorMap a;              // (k, row, batch), or (row, k, batch) if it is mn-major
     TensorMap a_last;         // dense: in boxes for the last row of tiles; k_mapped: GroupValues
-    TensorMap b;              // the same; packed weights: PackedTiles; plain codes: (byte, row, batch)
+    TensorMap b;              // the same; packed weights: PackedTiles; raw codes: (byte, row, batch)
     TensorMap d;              // (column, row, batch), if stored_by_tma
     TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
     TensorMap a_scales_last;  // the same, by row; stores_f32: C, if given, for a separate member changes other kernels
-    TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows; plain codes:
+    TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows; raw codes:
                               // PackedTiles of what follows them
     ScaleView scales_a;
     ScaleView scales_b;

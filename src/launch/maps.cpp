@@ -56,7 +56,7 @@ hopper::TensorMapDescription code_map(const OperandGeometry& operand, const Oper
             .sizes = {size(bytes(sizes.k)), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(bytes(operand.value_strides.row), any ? sizes.rows : 1, 1),
                         map_stride(bytes(operand.value_strides.group), any ? sizes.batch : 1, 1)},
-            .box = {hopper::plain_row_bytes, static_cast<hopper::u32>(d_columns(tile)), 1},
+            .box = {hopper::raw_row_bytes, static_cast<hopper::u32>(d_columns(tile)), 1},
             .swizzled = true};
 }
 

@@ -81,7 +81,7 @@ std::vector<PackLaunch> lower_tiles(const Operand& weights, PackedFor activation
 }
 
 PackLaunch lower_scales(const Operand& weights, const PackedSections& sections, void* out) {
-    constexpr int most_k_blocks = static_cast<int>(plain_k_limit / packed_k);
+    constexpr int most_k_blocks = static_cast<int>(raw_k_limit / packed_k);
     static_assert(hopper::scales_shared_bytes(most_k_blocks) <= hopper::most_pack_shared);
     PackLaunch launch{.arguments = arguments_of(weights, sections)};
     PackArguments& arguments = launch.arguments;

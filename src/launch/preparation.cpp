@@ -90,7 +90,7 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
 void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
     const formats::PackedSections sections = packed_sections(packing);
-    if (packing.plain) {
+    if (packing.raw) {
         launches.emplace_back(lower_scales(packing.weights, sections, bytes + packing.at));
         return;
     }

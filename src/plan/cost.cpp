@@ -211,12 +211,12 @@ void add_preparation(const Workload& work, const DeviceDescription& device, Cost
     if (work.preparation.packing) {
         const PackedWeights& packed = work.preparation.packing->packed;
         const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
-        const bool plain = work.preparation.packing->plain;
-        const int rounds = is_mxfp4(packed.recipe) && !plain ? 2 : 1;
+        const bool raw = work.preparation.packing->raw;
+        const int rounds = is_mxfp4(packed.recipe) && !raw ? 2 : 1;
         launches += rounds;
         const double codes = rows * static_cast<double>(packed.k) * bits(packed.recipe.values) / 8;
         const double read = operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
-        bytes += plain ? read - codes : rounds * read;
+        bytes += raw ? read - codes : rounds * read;
         bytes += static_cast<double>(packed.bytes);
     }
     cost.preparation_bytes = whole(bytes);

@@ -81,8 +81,8 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
 
 /// Packed weights may have wide rows or not, or be read as they are: what runs must not depend on it (choose.cpp).
 hopper::Tile for_wide_rows(hopper::Tile tile) {
-    // Of both kernels for wide rows, that of plain codes has the larger stages.
-    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::plain_e2m1;
+    // The larger stages of both kernels for wide rows are those of raw codes.
+    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::raw_e2m1;
     if (tile.b.storage == hopper::Storage::packed_mxfp4_bf16) tile.b.storage = hopper::Storage::wide_mxfp4_bf16;
     return tile;
 }

@@ -17,7 +17,7 @@ struct Strides {
     std::int64_t k = 0;
 };
 
-/// Packed weights, whose sections formats/packed_layout.h describes; `scales`, and but for plain codes `values`, then
+/// Packed weights, whose sections formats/packed_layout.h describes; `scales`, and but for raw codes `values`, then
 /// mean nothing.
 struct PackedGeometry {
     bool given = false;
@@ -30,7 +30,7 @@ struct PackedGeometry {
     int windows = 0;             // of PackedWeights
     std::int64_t wide_row = -1;  // likewise
     std::int64_t tile_bytes = 0;
-    bool plain = false;  // codes are where `values` of the operand are, and tiles have what follows them
+    bool raw = false;  // codes are where `values` of the operand are, and tiles have what follows them
 };
 
 struct OperandGeometry {

@@ -81,10 +81,10 @@ bool is_loaded_stride(std::int64_t codes, std::int64_t count) {
 }
 
 /// Whether kernels take the codes of MXFP4 weights as they are. Blocks of 32 are whole, so that 16 bytes are one.
-bool has_plain_codes(const Geometry& g) {
+bool has_raw_codes(const Geometry& g) {
     const Granularity scales = g.a.recipe.granularity;
     const bool served = is_mxfp4(g.b.recipe) && is_fp8(g.a.recipe.values) && scales != Granularity::block_1x32;
-    const bool whole = g.k > 0 && g.k % g.b.k_block() == 0 && g.k <= formats::plain_k_limit;
+    const bool whole = g.k > 0 && g.k % g.b.k_block() == 0 && g.k <= formats::raw_k_limit;
     const Strides& strides = g.b.value_strides;
     return served && whole && std::bit_cast<std::uintptr_t>(g.b.values) % hopper_alignment == 0 &&
            is_loaded_stride(strides.row, g.n) && (g.n <= 1 || strides.row >= g.k) &&
@@ -157,7 +157,7 @@ WeightPacking packing_of(const Geometry& g) {
                       .k = g.k,
                       .windows = mxfp4 && !as_bf16 ? formats::BlockWindows::blocks : 0,
                       .wide_row = mxfp4 && as_bf16 ? 0 : -1};
-    packing.plain = has_plain_codes(g);
+    packing.raw = has_raw_codes(g);
     packing.packed.bytes = packed_sections(packing).kept_at();
     return packing;
 }
@@ -166,7 +166,7 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
     if (!packing) return;
     packing->at = preparation.bytes;
     packing->judgements_at = packing->at + packing->packed.bytes;
-    const std::int64_t rows = packing->plain ? 0 : packing->packed.groups * packing->packed.n;
+    const std::int64_t rows = packing->raw ? 0 : packing->packed.groups * packing->packed.n;
     preparation.bytes = packing->judgements_at + round_up<std::int64_t>(rows, workspace_alignment);
 }
 
@@ -216,17 +216,17 @@ void replace_weights(const WeightPacking& packing, const void* workspace, Operan
     b.packed = packed_geometry(packed);
     b.packed.tensor_scales = b.tensor_scale;
     b.packed.tensor_scale_stride = b.tensor_scale_stride;
-    b.packed.plain = packing.plain;
+    b.packed.raw = packing.raw;
     b.packed.tile_bytes = packed_sections(packing).tile_bytes();
     b.scales = b.tensor_scale = nullptr;
-    if (!packing.plain) b.values = nullptr;
+    if (!packing.raw) b.values = nullptr;
 }
 
 }  // namespace
 
 formats::PackedSections packed_sections(const WeightPacking& packing) {
     formats::PackedSections sections = formats::packed_sections(packing.packed);
-    sections.has_codes = !packing.plain;
+    sections.has_codes = !packing.raw;
     return sections;
 }
 

@@ -39,14 +39,14 @@ struct DecodedActivations {
 /// FP4 weights that are packed for the call's activations. Which rows of MXFP4 are wide and how many windows they need
 /// is known on the device alone: all tiles have room for the most, and for bf16 the first row counts as wide.
 ///
-/// MXFP4 next to fp8 that TMA loads as it is has plain codes: they stay where they are, and tiles have what follows
+/// MXFP4 next to fp8 that TMA loads as it is has raw codes: they stay where they are, and tiles have what follows
 /// them.
 struct WeightPacking {
     Operand weights{};
     PackedWeights packed{};  // without memory
-    bool plain = false;
+    bool raw = false;
     std::int64_t at = 0;             // of the packed weights in the workspace, of which rows and tiles are written
-    std::int64_t judgements_at = 0;  // a byte for each row; plain codes: none
+    std::int64_t judgements_at = 0;  // a byte for each row; raw codes: none
 };
 
 /// MXFP4 weights that are packed for fp8, as e4m3 along k in rows of 16 bytes, exactly, and a factor of each row (f32

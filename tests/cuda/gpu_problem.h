@@ -64,7 +64,7 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
              {hopper::OperandSpec{.scaling = Scaling::block_128x128},
               hopper::OperandSpec{.scaling = Scaling::block_128x128, .major = hopper::Major::mn},
               hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::factor},
-              hopper::OperandSpec{.storage = hopper::Storage::plain_e2m1, .scaling = Scaling::factor},
+              hopper::OperandSpec{.storage = hopper::Storage::raw_e2m1, .scaling = Scaling::factor},
               hopper::OperandSpec{.scaling = Scaling::factor}}) {
             for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = Scaling::block_1x128}, .b = b})) {
                 hopper::Tile fast = tile;

@@ -97,7 +97,7 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     EXPECT_EQ(machine.fake().launches, 6);
 }
 
-TEST(PreparedCalls, ScalesOfPlainCodesAreJudgedAndTheCodesMultipliedWhereTheyAre) {
+TEST(PreparedCalls, ScalesOfRawCodesAreJudgedAndTheCodesMultipliedWhereTheyAre) {
     FakeMachine machine;
     machine.fake().others_first = 1;
     const Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});

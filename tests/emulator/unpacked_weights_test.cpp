@@ -1,6 +1,6 @@
 // MXFP4 weights that are packed at each call, on the emulator: the kernels that pack them, for fp8 with room for four
 // windows, then the product's, for wide rows, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
-// plain_weights_test.cpp has those whose codes stay where they are.
+// raw_weights_test.cpp has those whose codes stay where they are.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -103,8 +103,8 @@ TEST_P(Unpacked, HaveTheCpusBits) {
         call.a_gaps.row = of_16_bytes - (a_is_transposed(spec.layout) ? spec.m : spec.k) % of_16_bytes;
         if (turn == 3 && spec.recipe.a.values == Format::e2m1) call.a_gaps.row = 2;
         // Codes at any byte, or 16 at a time, which stay where they are next to fp8.
-        const bool may_be_plain = is_fp8(spec.recipe.a.values) && spec.recipe.a.granularity != Granularity::block_1x32;
-        call.b_gaps = {.row = turn % 2 == 0 && !may_be_plain ? 0 : 6};
+        const bool may_be_raw = is_fp8(spec.recipe.a.values) && spec.recipe.a.granularity != Granularity::block_1x32;
+        call.b_gaps = {.row = turn % 2 == 0 && !may_be_raw ? 0 : 6};
         call.b_scales_transposed = turn == 2;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};
         SCOPED_TRACE(describe(kernel, call, run));

@@ -52,7 +52,7 @@ TEST(PackedMaps, TokensOfBf16AreBoxesOf64) {
 
 /// Codes are bytes of a tensor in boxes of 64 x the tile's columns of D; what follows them takes the place of B's
 /// scales.
-TEST(PackedMaps, PlainCodesAreBoxesOfBytes) {
+TEST(PackedMaps, RawCodesAreBoxesOfBytes) {
     Geometry g = block_scaled(40, 200, 992);
     g.b = {.recipe = {Format::e2m1, Granularity::block_1x32},
            .values = address(0x10000),
@@ -61,12 +61,12 @@ TEST(PackedMaps, PlainCodesAreBoxesOfBytes) {
     g.b.packed.row_tiles = 4;
     g.b.packed.k_blocks = 8;
     g.b.packed.windows = 4;
-    g.b.packed.tile_bytes = hopper::plain_tile_bytes;
-    g.b.packed.plain = true;
+    g.b.packed.tile_bytes = hopper::raw_tile_bytes;
+    g.b.packed.raw = true;
     const hopper::Tile tile{.shape = {.m = 256, .n = 32, .warpgroups = 4},
                             .swap_ab = true,
                             .a = {.scaling = hopper::Scaling::block_1x128},
-                            .b = {.storage = hopper::Storage::plain_e2m1, .scaling = hopper::Scaling::factor}};
+                            .b = {.storage = hopper::Storage::raw_e2m1, .scaling = hopper::Scaling::factor}};
     const Launch launched = lowered(g, tile, 132);
     EXPECT_FALSE(launched.has_packed_weights);
     EXPECT_FALSE(launched.b_scales.has_value());
@@ -81,7 +81,7 @@ TEST(PackedMaps, PlainCodesAreBoxesOfBytes) {
     const hopper::PackedTiles tiles = hopper::PackedTiles::from_map(launched.arguments.b_scales);
     EXPECT_EQ(tiles.first, address(0x30000));
     EXPECT_EQ(tiles.row_tiles, 4);
-    g.b.packed.plain = false;
+    g.b.packed.raw = false;
     EXPECT_FALSE(planner::serves(g, tile)) << "weights that were packed";
 }
 

@@ -134,10 +134,10 @@ TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
     }
     // Next to fp8 with scales of rows or of 128 of k.
     for (const std::string recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "bf16:mxfp4"}) {
-        const bool plain = recipe == "1x128:mxfp4" || recipe == "row:mxfp4";
+        const bool raw = recipe == "1x128:mxfp4" || recipe == "row:mxfp4";
         const std::string unpacked = "--unpacked --recipe " + recipe;
-        EXPECT_EQ(contains(printed(unpacked), "codes of weights are read as they are"), plain) << recipe;
-        EXPECT_EQ(nlohmann::json::parse(printed("--json " + unpacked))["has_plain_codes"], plain) << recipe;
+        EXPECT_EQ(contains(printed(unpacked), "codes of weights are read as they are"), raw) << recipe;
+        EXPECT_EQ(nlohmann::json::parse(printed("--json " + unpacked))["has_raw_codes"], raw) << recipe;
     }
     EXPECT_FALSE(contains(printed("--recipe 1x128:mxfp4"), "codes of weights")) << "packed before";
     // None is that far down; NVFP4 has none.

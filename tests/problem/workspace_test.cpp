@@ -91,40 +91,6 @@ TEST(Workspace, OfWeightsThatArePacked) {
               std::string::npos);
 }
 
-/// TMA takes them in rows of 16 bytes.
-TEST(Workspace, OfWeightsWhoseCodesStayWhereTheyAre) {
-    // Header, rows of 8 bytes, and of tiles of 64 x 128 what follows the codes, with room for four windows.
-    constexpr std::int64_t tile = 256 + 16 + 4 * 64;
-    const auto aligned = [](std::int64_t bytes) { return (bytes + 127) / 128 * 128; };
-    const std::int64_t plain = aligned(128 + 256 * 8 + 4 * 3 * tile);
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "1x128.ue8m0:mxfp4"}) {
-        EXPECT_EQ(workspace_bytes(on_gpu({.recipe = recipe, .n = 200, .k = 320})), plain) << recipe;
-    }
-    Problem p = on_gpu({.recipe = "1x128:mxfp4", .n = 200, .k = 320});
-    EXPECT_NE(messages(check_workspace(p, {})).find("or more expected for scales of weights; "), std::string::npos);
-    const Geometry g = geometry(p);
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
-    EXPECT_TRUE(product.b.packed.plain);
-    EXPECT_EQ(product.b.values, g.b.values);
-    EXPECT_EQ(product.b.packed.tile_bytes, tile);
-    const auto is_packed = [&](auto change) {
-        Problem changed = p;
-        change(changed);
-        const Geometry of = geometry(changed);
-        return !prepared(of, preparation(of), address(0x4000)).b.packed.plain &&
-               workspace_bytes(changed) > plain + 4 * 3 * 4096;
-    };
-    EXPECT_FALSE(is_packed([](Problem&) {}));
-    EXPECT_FALSE(is_packed([](Problem& other) { other.b.values.data = nullptr; }));
-    EXPECT_FALSE(is_packed([](Problem& other) { other.b.values.strides[0] += 32; }));
-    EXPECT_TRUE(is_packed([](Problem& other) { other.b.values.strides[0] += 16; }));
-    EXPECT_TRUE(is_packed([](Problem& other) { other.b.values.data = address(0x10008); }));
-    for (const char* recipe : {"mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:mxfp4"}) {
-        const Geometry other = geometry(on_gpu({.recipe = recipe, .n = 200, .k = 320}));
-        EXPECT_FALSE(prepared(other, preparation(other), address(0x4000)).b.packed.plain) << recipe;
-    }
-}
-
 TEST(Workspace, OfActivationsThatAreDecoded) {
     const auto packed = [](const SampleSpec& spec) { return workspace_bytes(with_packed_shape(on_gpu(spec), 0)); };
     EXPECT_EQ(packed({.recipe = "nvfp4:nvfp4", .m = 64, .k = 320}), 64 * 320 * 2) << "bf16";

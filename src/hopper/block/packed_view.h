@@ -8,13 +8,13 @@ namespace tilewright::hopper {
 
 template <Tile tile>
 TILEWRIGHT_DEVICE PackedTiles packed_tiles_of(const Arguments& arguments) {
-    return PackedTiles::from_map(has_plain_codes(tile) ? arguments.b_scales : arguments.b);
+    return PackedTiles::from_map(has_raw_codes(tile) ? arguments.b_scales : arguments.b);
 }
 
 /// Bytes of a tile. How many windows those of weights that were packed before have is known at run time.
 template <Tile tile>
 TILEWRIGHT_DEVICE int loaded_tile_bytes(const Arguments& arguments) {
-    if constexpr (has_plain_codes(tile)) return plain_tile_bytes;
+    if constexpr (has_raw_codes(tile)) return raw_tile_bytes;
     return has_windows(tile) ? PackedTiles::from_map(arguments.b).tile_bytes : packed_tile_bytes(tile.b.storage);
 }
 

@@ -1,5 +1,5 @@
 // The operand feed of MXFP4 weights: a lane's codes are decoded to e4m3 in its registers (ptx/decode_word.h).
-// src/formats/packed_layout.h has the order of codes and scales of packed ones. Plain codes are in swizzled rows of 64
+// src/formats/packed_layout.h has the order of codes and scales of packed ones. Raw codes are in swizzled rows of 64
 // bytes, of all rows of a stage; what follows the codes in packed tiles is behind them.
 #pragma once
 
@@ -20,39 +20,39 @@ template <Tile tile>
 TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<tile>& c, int subtile) {
     const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
     const u8* const stage = c.shared.mma_a_values[c.ring.stage];
-    if constexpr (has_plain_codes(tile)) {
-        const u8* const behind = stage + tile.shape.m * plain_row_bytes;
-        return {stage + row * plain_row_bytes, behind + row / packed_tile_rows * plain_tile_bytes};
+    if constexpr (has_raw_codes(tile)) {
+        const u8* const behind = stage + tile.shape.m * raw_row_bytes;
+        return {stage + row * raw_row_bytes, behind + row / packed_tile_rows * raw_tile_bytes};
     }
     const u8* const from = stage + row / packed_tile_rows * loaded_tile_bytes<tile>(c.arguments);
     return {from, from + packed_code_bytes};
 }
 
 /// A lane's codes of 64 x 128 weights: packed ones.
-template <bool plain>
+template <bool raw>
 struct StagedCodes {
     TILEWRIGHT_DEVICE StagedCodes(const u8* /*first*/, const u8* from, int warp, int lane) {
         const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + warp * (2 * warp_threads) + lane;
         halves_[0] = load_shared(codes[0]);
         halves_[1] = load_shared(codes[warp_threads]);
     }
-    /// Of 32 of k; `i`: of the lane's row, or the one eight further.
+    /// Eight codes of a step of 32 of k; `i`: in the lane's row, or the one eight further.
     TILEWRIGHT_DEVICE u32 operator()(int step, int i) const { return halves_[step / 2].values[step % 2 * 2 + i]; }
 
 private:
     WordQuad halves_[2];
 };
 
-/// Plain ones, two bytes at a time, without bank conflicts: the swizzle moves the 16 bytes of a step by a place with
+/// Raw ones, two bytes at a time, without bank conflicts: the swizzle moves the 16 bytes of a step by a place with
 /// every second row. A place in all stages, of which the first begins with a whole pattern of the swizzle, is one
 /// register for all steps.
 template <>
 struct StagedCodes<true> {
     TILEWRIGHT_DEVICE StagedCodes(const u8* first, const u8* from, int warp, int lane)
         : first_(first),
-          place_(int(from - first) + (warp * warp_rows + lane / 4) * plain_row_bytes + lane / 8 * 16 + lane % 4 * 2) {}
-    TILEWRIGHT_DEVICE PlainWord operator()(int step, int i) const {
-        const u8* const row = first_ + (place_ ^ step * 16) + i * (8 * plain_row_bytes);
+          place_(int(from - first) + (warp * warp_rows + lane / 4) * raw_row_bytes + lane / 8 * 16 + lane % 4 * 2) {}
+    TILEWRIGHT_DEVICE RawWord operator()(int step, int i) const {
+        const u8* const row = first_ + (place_ ^ step * 16) + i * (8 * raw_row_bytes);
         return {{load_shared(reinterpret_cast<const u16&>(row[0])), load_shared(reinterpret_cast<const u16&>(row[8]))}};
     }
 
@@ -67,7 +67,7 @@ struct DecodedFragments : Fragments<tile> {
     /// A lane's codes of 64 rows: `decode(eight codes, byte of their block's scale)`.
     template <class Decode>
     TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, const StagedWeights& from, int subtile, const Decode& decode) {
-        const StagedCodes<has_plain_codes(tile)> codes(c.shared.mma_a_values[0], from.codes, c.warp, c.lane);
+        const StagedCodes<has_raw_codes(tile)> codes(c.shared.mma_a_values[0], from.codes, c.warp, c.lane);
         const WordPair* const pairs = reinterpret_cast<const WordPair*>(from.scales);
         const WordPair scales = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
 #pragma unroll

@@ -146,16 +146,16 @@ private:
         }
     }
 
-    /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes. Plain codes
+    /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes. Raw codes
     /// are a box of rows, and zeros behind the last.
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTile& work, int k_block) {
         const PackedTiles packed = packed_tiles_of<tile>(arguments_);
         const int bytes = loaded_tile_bytes<tile>(arguments_);
         const int first = work.column / packed_tile_rows, count = packed_tiles(work);
         u8* to = shared_.values_of_b(ring_.stage);
-        if constexpr (has_plain_codes(tile)) {
-            tma_load(to, arguments_.b, full, k_block * plain_row_bytes, work.column, work.group);
-            to += d_columns(tile) * plain_row_bytes;
+        if constexpr (has_raw_codes(tile)) {
+            tma_load(to, arguments_.b, full, k_block * raw_row_bytes, work.column, work.group);
+            to += d_columns(tile) * raw_row_bytes;
         }
 #pragma unroll
         for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {

@@ -25,21 +25,21 @@ TILEWRIGHT_DEVICE DecodedWord decode_word(u32 word, u32 scale) {
 }
 
 /// The same eight codes in the order of k, as they were loaded: [0] four neighbours, [1] the four that are 16 further.
-struct PlainWord {
+struct RawWord {
     u32 halves[2];
     u32 numbers = 0x7777;  // the mask of their magnitudes; 0: all codes count as 0
 };
 
 /// The codes where `given`, else zeros.
 TILEWRIGHT_DEVICE u32 only_if(bool given, u32 word) { return given ? word : 0; }
-TILEWRIGHT_DEVICE PlainWord only_if(bool given, const PlainWord& word) {
+TILEWRIGHT_DEVICE RawWord only_if(bool given, const RawWord& word) {
     return {{word.halves[0], word.halves[1]}, given ? word.numbers : 0};
 }
 
 /// In 11 instructions. Sign bits are those of nibbles, which a byte permute takes for copies of the byte's top bit:
 /// from bytes 0x40 it makes 0x40 of what is positive and 0 of what is negative. Twice that is what the table, whose
 /// numbers are all negative, has too much. No byte of the difference is below zero.
-TILEWRIGHT_DEVICE DecodedWord decode_word(const PlainWord& word, u32 scale) {
+TILEWRIGHT_DEVICE DecodedWord decode_word(const RawWord& word, u32 scale) {
     const u32 small = scale * 0x0808'0800 + 0x8C88'8080;  // -0, -0.5, -1, -1.5
     const u32 large = scale * 0x0808'0808 + 0x9C98'9490;  // -2, -3, -4, -6
     const auto decode = [&](u32 half) {

@@ -21,10 +21,10 @@ using hopper::Scaling;
 using hopper::Tile;
 using hopper::Variant;
 
-constexpr Tile plain(Tile tile, Scaling a, Family family, Variant variant = Variant::general) {
+constexpr Tile raw(Tile tile, Scaling a, Family family, Variant variant = Variant::general) {
     tile.swap_ab = true;
     tile.a.scaling = a;
-    tile.b = {.storage = hopper::Storage::plain_e2m1, .scaling = Scaling::factor};
+    tile.b = {.storage = hopper::Storage::raw_e2m1, .scaling = Scaling::factor};
     tile.family = family;
     tile.variant = variant;
     return tile;
@@ -36,9 +36,9 @@ constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, 
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
 constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
-constexpr std::array tiles{plain(split, blocks, dense),  plain(pair, rows, dense),
-                           plain(pair, blocks, grouped), plain(deep, blocks, grouped, Variant::fast_k_major_scales),
-                           plain(halves, rows, grouped), plain(halves, blocks, dense, Variant::fast)};
+constexpr std::array tiles{raw(split, blocks, dense),  raw(pair, rows, dense),
+                           raw(pair, blocks, grouped), raw(deep, blocks, grouped, Variant::fast_k_major_scales),
+                           raw(halves, rows, grouped), raw(halves, blocks, dense, Variant::fast)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
@@ -72,9 +72,9 @@ std::vector<Call> calls() {
     };
 }
 
-class Plain : public testing::TestWithParam<std::size_t> {};
+class Raw : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(Plain, HaveTheCpusBits) {
+TEST_P(Raw, HaveTheCpusBits) {
     const auto [index, spec] = calls()[GetParam()];
     const Kernel kernel = kernels()[index];
     if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
@@ -93,7 +93,7 @@ TEST_P(Plain, HaveTheCpusBits) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Plain, testing::Range(std::size_t{0}, calls().size()));
+INSTANTIATE_TEST_SUITE_P(All, Raw, testing::Range(std::size_t{0}, calls().size()));
 
 /// Weights with scales and zeros of our own, of a row and a block. A's scales are so small that sums are at the lower
 /// end of fp32, where a reference that is another one than the definition's changes bits.
@@ -131,7 +131,7 @@ std::string difference_of(ScaleOf scale_of, IsZero is_zero, Format output = Form
 }
 
 /// Blocks of zeros do not count: with the largest scale, with the smallest, with both, and where nothing else is.
-TEST(PlainWeights, ZerosDoNotCount) {
+TEST(RawWeights, ZerosDoNotCount) {
     const auto close = [](int row, int i) { return 120 + (row * 7 + i * 5) % 12; };
     EXPECT_EQ(difference_of(close, [](int, int) { return false; }), "");
     // Blocks with the largest scale are zeros: all of them, or the first.
@@ -151,7 +151,7 @@ TEST(PlainWeights, ZerosDoNotCount) {
 
 /// Every difference of exponents that rows have without windows, and the next one; scales at the ends of their range;
 /// NaN.
-TEST(PlainWeights, ScalesOfAnyBits) {
+TEST(RawWeights, ScalesOfAnyBits) {
     constexpr Format bf16 = Format::bf16;  // the emulator's NaN of f32 is another one where there is no C
     const auto none = [](int, int) { return false; };
     const auto differ = [](int row, int i) { return 127 - (i == row % 20 ? row % 16 : i % 3 == 0 ? row % 16 / 2 : 0); };
@@ -163,13 +163,13 @@ TEST(PlainWeights, ScalesOfAnyBits) {
     EXPECT_EQ(difference_of([](int row, int) { return row % 3 == 0 ? 255 : 120; }, none, bf16), "");
 }
 
-TEST(PlainWeights, ReadNoByteBehindTheOperands) {
+TEST(RawWeights, ReadNoByteBehindTheOperands) {
     CaseSpec spec{.recipe = parse_recipe("1x128:mxfp4").value(), .m = 10, .n = 72, .k = 544, .with_c = true};
     spec.guard_pages = true;
     EXPECT_EQ(prepared_difference(kernels()[0], spec, {}), "");
 }
 
-TEST(PlainWeights, WithoutRows) {
+TEST(RawWeights, WithoutRows) {
     const CaseSpec spec{.recipe = parse_recipe("1x128:mxfp4").value(), .m = 0, .n = 72, .k = 256, .with_c = true};
     EXPECT_EQ(prepared_difference(kernels()[0], spec, {}), "");
 }
