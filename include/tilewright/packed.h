@@ -1,5 +1,6 @@
 // Packed weights: MXFP4 and NVFP4 weights in the order in which a tensor core's registers take them, packed once,
-// offline. On a GPU, which multiplies them in that order alone, weights that are not packed are at each call.
+// offline. On a GPU weights that are not packed are at each call, but for MXFP4 codes that it takes as they are next to
+// fp8: there their scales alone are prepared.
 #pragma once
 
 #include <tilewright/error.h>

@@ -17,9 +17,11 @@ struct Workspace {
 };
 
 /// Bytes of workspace that a call on a GPU needs beyond its operands: where no kernel reads an operand as it is,
-/// kernels of the same call write a copy of it there, packed weights, or packed MXFP4 weights as e4m3 where a group has
-/// many rows (512 at least, and 1 GiB at most). 0 for most calls, and for those in which `validate` finds something.
-/// Follows from the shapes, strides and `expected_m` alone: all pointers may be null.
+/// kernels of the same call write a copy of it there, packed weights, what the scales of MXFP4 weights are to a kernel
+/// that reads their codes as they are, or packed MXFP4 weights as e4m3 where a group has many rows (512 at least, and 1
+/// GiB at most). 0 for most calls, and for those in which `validate` finds something. Follows from the shapes, strides
+/// and `expected_m` alone, but for MXFP4 weights at an address that is no multiple of 16, which take more: all pointers
+/// may be null.
 std::int64_t workspace_bytes(const Problem& problem);
 
 struct RunOptions {

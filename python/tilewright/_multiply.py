@@ -32,8 +32,8 @@ overlap: of a GPU: the kernel may start while the one ahead of it in the stream 
 workspace: of a GPU: `workspace_bytes` of uint8, contiguous, at a multiple of 128 bytes, which the call overwrites until
     it has ended on its stream. None: taken from torch's allocator where the arrays are torch's; those of other libraries
     need it where the call does: an operand that no kernel reads as it is (as in layout tn) is copied there first, and
-    FP4 weights that are not `PackedWeights` are packed there at each call, which is slower than `pack_weights` once, and
-    FP4 activations decoded. Packed MXFP4 weights are expanded there next to fp8 with 1x128 scales where a group has many
+    FP4 weights that are not `PackedWeights`, or their scales alone, are packed there at each call, which is slower than
+    `pack_weights` once, and FP4 activations decoded. Packed MXFP4 weights are expanded there next to fp8 with 1x128 scales where a group has many
     rows (512 at least, and 1 GiB at most).
 device: whose bits: where k is split follows from the plan, and the plan from the GPU. It is not where the call runs: that
     is where its arrays are. On the CPU, for bit-exact and

@@ -86,7 +86,7 @@ class PackedWeights(_core.Operand):
 def pack_weights(
     weights: Quantized, activations: PackedFor, *, threads: int = 0, stream: object = None
 ) -> PackedWeights:
-    """Packs MXFP4 or NVFP4 weights, once, offline. A GPU packs weights that are not packed anew at each call.
+    """Packs MXFP4 or NVFP4 weights, once, offline. A GPU packs weights that are not, or their scales, at each call.
 
     Args:
         weights: [n, k] or [groups, n, k] of mxfp4 or nvfp4, packed along k. The packed ones are where they are: on a

@@ -80,8 +80,12 @@ void explain_command(const ExplainArguments& arguments) {
         problem = with_packed_shape(problem, sizes);
     }
     const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
-    const ExplainedProblem explained{sizes, device, explain(problem, device), has_wide_rows_for_bf16(problem),
-                                     expands_weights(geometry(problem))};
+    const ExplainedProblem explained{sizes,
+                                     device,
+                                     explain(problem, device),
+                                     has_wide_rows_for_bf16(problem),
+                                     expands_weights(geometry(problem)),
+                                     has_raw_codes(problem)};
     if (arguments.json) {
         fmt::print("{}\n", explanation_json(explained).dump(2));
     } else {

@@ -182,6 +182,11 @@ bool has_wide_rows_for_bf16(const Problem& problem) {
     return prepared(g, preparation(g), nullptr).b.packed.wide_row >= 0;
 }
 
+bool has_raw_codes(const Problem& problem) {
+    const Geometry g = geometry(problem);
+    return prepared(g, preparation(g), nullptr).b.packed.raw;
+}
+
 std::string sizes_text(const ProblemSizes& sizes) {
     std::string text = fmt::format("{} {} {} {}, m {}, n {}, k {}", name(sizes.grouping), name(sizes.recipe),
                                    name(sizes.layout), name(sizes.output), sizes.m, sizes.n, sizes.k);
@@ -213,6 +218,9 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
                         wide.kernel, plan_text(chosen));
     if (problem.expands_weights) {
         text += "           packed weights are expanded to e4m3 before, for a kernel of FP8 weights\n";
+    }
+    if (problem.has_raw_codes) {
+        text += "           codes of weights are read as they are; their scales are prepared before\n";
     }
     if (*wide.loop != 0) {
         text += fmt::format(
@@ -253,6 +261,7 @@ ordered_json explanation_json(const ExplainedProblem& problem) {
             {"chosen", optional_plan_json(explanation.chosen)},
             {"for_wide_rows_of_bf16", problem.has_wide_rows_for_bf16},
             {"expands_weights", problem.expands_weights},
+            {"has_raw_codes", problem.has_raw_codes},
             {"next_best", optional_plan_json(explanation.next_best)},
             {"model_choice", optional_plan_json(explanation.model_choice)},
             {"tuned_by", explanation.tuned_by},

@@ -16,11 +16,15 @@ struct ExplainedProblem {
     Explanation explanation;
     bool has_wide_rows_for_bf16 = false;
     bool expands_weights = false;  // packed ones, before the product (problem/preparation.h)
+    bool has_raw_codes = false;
 };
 
 /// Whether the kernel is the one for MXFP4 weights of which rows are wide next to bf16 (mainloop/wide_rows.h): they are
 /// packed and have one, or are packed at each call, when nobody knows.
 bool has_wide_rows_for_bf16(const Problem& problem);
+
+/// Whether the kernel takes the codes of MXFP4 weights as they are, with scales that are prepared before.
+bool has_raw_codes(const Problem& problem);
 
 /// "dense 1x128:128x128 nt bf16, m 4096, n 7168, k 2048"
 std::string sizes_text(const ProblemSizes& sizes);

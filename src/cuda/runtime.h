@@ -63,7 +63,7 @@ private:
         Problem problem;
         Device* device = nullptr;
         hopper::Tile tile;
-        std::array<LoadedKernel, 3> kernels{};
+        std::array<LoadedKernel, 6> kernels{};  // of raw codes and packed ones, which addresses decide too
 
         /// Loaded when first needed.
         KernelHandle kernel(const hopper::Tile& variant);

@@ -135,6 +135,7 @@ void fence_async_proxy() { see_writes(me()); }
 float load_shared(const float& from) { return read(from); }
 Pair load_shared(const Pair& from) { return read(from); }
 int load_shared(const int& from) { return read(from); }
+u32 load_shared(const u16& from) { return read(from); }
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }
@@ -200,7 +201,11 @@ void store_global(Quad* to, Quad value) { *to = value; }
 u32 permute_bytes(u32 low, u32 high, u32 selector) {
     const u64 bytes = low | u64{high} << 32;
     u32 result = 0;
-    for (int i = 0; i < 4; ++i) result |= static_cast<u32>(bytes >> 8 * (selector >> 4 * i & 7U) & 0xFFU) << 8 * i;
+    for (int i = 0; i < 4; ++i) {
+        const u32 byte = static_cast<u32>(bytes >> 8 * (selector >> 4 * i & 7U) & 0xFFU);
+        const bool copies_top_bit = (selector >> 4 * i & 8U) != 0;
+        result |= (copies_top_bit ? (byte >> 7) * 0xFFU : byte) << 8 * i;
+    }
     me().fragments_fenced = false;
     return result;
 }

@@ -33,10 +33,13 @@ TensorMapDescription decode(const char* primitive, const TensorMap& map) {
     return encoded.description;
 }
 
-/// 128-byte swizzle.
-u32 swizzled(u32 offset) { return offset ^ (offset >> 7 & 7U) << 4; }
-
 int map_row_bytes(const TensorMapDescription& map) { return static_cast<int>(map.box[0]) * map.element_bytes; }
+
+/// Chunks of 16 bytes change places within a row of the box.
+u32 swizzled(u32 offset, int row_bytes) {
+    return offset ^ (offset >> 7 & static_cast<u32>(row_bytes / chunk_bytes - 1)) << 4;
+}
+
 int box_bytes(const TensorMapDescription& map) {
     return map_row_bytes(map) * static_cast<int>(map.box[1] * map.box[2]);
 }
@@ -58,7 +61,7 @@ void for_each_run(const TensorMapDescription& map, u8* shared, u32 offset, const
                                       : nullptr;
         for (int begin = 0; begin < bytes; begin += chunk_bytes) {
             const u32 packed = offset + row * bytes + begin;
-            u8* const chunk = shared + (map.swizzled ? swizzled(packed) : packed);
+            u8* const chunk = shared + (map.swizzled ? swizzled(packed, bytes) : packed);
             const long long x = static_cast<long long>(at[0]) * map.element_bytes + begin;
             const bool whole = line != nullptr && x >= 0 && x + chunk_bytes <= row_end;
             const int run = whole ? chunk_bytes : map.element_bytes;
@@ -72,7 +75,8 @@ void for_each_run(const TensorMapDescription& map, u8* shared, u32 offset, const
 
 u32 checked_place(const char* primitive, const TensorMapDescription& map, const void* shared) {
     const u32 offset = shared_offset(*me().block, shared, box_bytes(map));
-    const u32 alignment = map.swizzled ? hopper::tile_alignment : 128;
+    const bool wide = map_row_bytes(map) == swizzle_row_bytes;
+    const u32 alignment = !map.swizzled ? 128 : wide ? hopper::tile_alignment : hopper::raw_alignment;
     if (offset % alignment != 0) {
         fail(fmt::format("{}: offset {} of shared memory is no multiple of {}", primitive, offset, alignment));
     }
@@ -184,8 +188,8 @@ TensorMap encode(const TensorMapDescription& map) {
     }
     demand(map_row_bytes(map) % 16 == 0,
            fmt::format("{} bytes in a row of the box; a multiple of 16", map_row_bytes(map)));
-    demand(!map.swizzled || map_row_bytes(map) == swizzle_row_bytes,
-           fmt::format("{} bytes in a row of a swizzled box; 128", map_row_bytes(map)));
+    demand(!map.swizzled || map_row_bytes(map) == swizzle_row_bytes || map_row_bytes(map) == hopper::raw_row_bytes,
+           fmt::format("{} bytes in a row of a swizzled box; 64 or 128", map_row_bytes(map)));
     return std::bit_cast<TensorMap>(EncodedMap{.description = map, .padding = {}, .signature = encoded_here});
 }
 

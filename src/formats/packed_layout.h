@@ -44,6 +44,9 @@ inline constexpr std::int64_t packed_rows = 64;  // of a tile
 inline constexpr std::int64_t packed_k = 128;
 inline constexpr std::int64_t packed_code_bytes = packed_rows * packed_k / 2;
 
+/// Raw codes: where the scales of 64 rows fit into a GPU's shared memory together (hopper/quantize/pack_scales.h).
+inline constexpr std::int64_t raw_k_limit = 896 * packed_k;
+
 struct PackedHeader {
     std::array<char, 8> magic{};
     std::int32_t version = 0;
@@ -97,13 +100,15 @@ struct PackedSections {
     std::int64_t tensor_scales = 0;
     std::int64_t windows = 0;
     std::int64_t wide_row = -1;  // no size follows from it
+    bool has_codes = true;       // else tiles have what follows them alone: codes stay where they are
 
     constexpr std::int64_t row_tiles() const { return ceil_div(n, packed_rows); }
     constexpr std::int64_t k_blocks() const { return ceil_div(k, packed_k); }
     constexpr std::int64_t scale_columns() const { return ceil_div<std::int64_t>(k, scale_block); }
     constexpr std::int64_t scales_of_row() const { return packed_k / scale_block; }  // in a tile
-    /// Where a tile's PackedWindows is in it.
-    constexpr std::int64_t windows_in_tile() const { return packed_code_bytes + packed_rows * scales_of_row(); }
+    /// Where a tile's scales and its PackedWindows are in it.
+    constexpr std::int64_t scales_in_tile() const { return has_codes ? packed_code_bytes : 0; }
+    constexpr std::int64_t windows_in_tile() const { return scales_in_tile() + packed_rows * scales_of_row(); }
     constexpr std::int64_t tile_bytes() const {
         const std::int64_t of_windows =
             windows == 0 ? 0 : static_cast<std::int64_t>(sizeof(PackedWindows)) + windows * packed_window_bytes;

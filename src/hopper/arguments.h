@@ -13,7 +13,8 @@ struct TensorMapDescription {
     u64 sizes[3];       // elements
     u64 strides[2];     // bytes from one index of dimensions 1 and 2 to the next
     u32 box[3];         // elements that one copy moves
-    bool swizzled;      // 128 B pattern: byte address bits 4..6 are XORed with bits 7..9
+    bool swizzled;      // as wide as rows of the box: of 128 B, byte address bits 4..6 are XORed with bits 7..9; of
+                        // 64 B, bits 4..5 with bits 7..8
 };
 
 enum class ScaleFormat : u8 { f32, ue8m0 };
@@ -187,11 +188,12 @@ struct PackedTiles {
 struct Arguments {
     TensorMap a;              // (k, row, batch), or (row, k, batch) if it is mn-major
     TensorMap a_last;         // dense: in boxes for the last row of tiles; k_mapped: GroupValues
-    TensorMap b;              // the same; packed weights: PackedTiles
+    TensorMap b;              // the same; packed weights: PackedTiles; raw codes: (byte, row, batch)
     TensorMap d;              // (column, row, batch), if stored_by_tma
     TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
     TensorMap a_scales_last;  // the same, by row; stores_f32: C, if given, for a separate member changes other kernels
-    TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows
+    TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows; raw codes:
+                              // PackedTiles of what follows them
     ScaleView scales_a;
     ScaleView scales_b;
     OutputView output;

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
     if (role_of(tile, warp) == Role::load && lane_index() == 0) {
         tma_prefetch(arguments.a);
         if constexpr (!is_grouped(tile) && !maps_groups(tile)) tma_prefetch(arguments.a_last);
-        if constexpr (!has_packed_weights(tile)) tma_prefetch(arguments.b);
+        if constexpr (!has_packed_weights(tile) || has_raw_codes(tile)) tma_prefetch(arguments.b);
         init_full<tile>(shared, arguments);
     }
     sync_warp();

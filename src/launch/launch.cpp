@@ -45,6 +45,8 @@ hopper::ScaleView packed_row_factors(const Geometry& g) {
     static_assert(offsetof(formats::PackedRow, end_factor) == 0);
     static_assert(formats::packed_code_bytes == hopper::packed_code_bytes);
     static_assert(formats::PackedSections{.windows = 3}.tile_bytes() == hopper::windowed_tile_bytes(3));
+    static_assert(formats::PackedSections{.windows = hopper::most_windows, .has_codes = false}.tile_bytes() ==
+                  hopper::raw_tile_bytes);
     static_assert(formats::PackedSections{}.tile_bytes() == packed_tile_bytes(hopper::Storage::packed_e2m1));
     static_assert(formats::PackedSections{.scale_block = 16}.tile_bytes() ==
                   packed_tile_bytes(hopper::Storage::packed_nvfp4_bf16));
@@ -112,7 +114,7 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
         const bool nvfp4 = tile.b.storage == hopper::Storage::packed_nvfp4_bf16;
         result.scales_b = nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
                                 : packed_row_factors(g);
-        result.b = packed_tiles(g.b.packed).as_map();
+        (has_raw_codes(tile) ? result.b_scales : result.b) = packed_tiles(g.b.packed).as_map();
     }
     result.output = output_view(g.d);
     result.addend = output_view(g.c);
@@ -193,8 +195,12 @@ Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
     const planner::OperandSizes of_a = planner::sizes_of_a(g);
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, operand_a(tile));
-    result.has_packed_weights = has_packed_weights(tile);
-    if (!result.has_packed_weights) result.b = value_map(g.b, of_b, tile, operand_b(tile));
+    result.has_packed_weights = has_packed_weights(tile) && !has_raw_codes(tile);
+    if (has_raw_codes(tile)) {
+        result.b = code_map(g.b, of_b, tile);
+    } else if (!result.has_packed_weights) {
+        result.b = value_map(g.b, of_b, tile, operand_b(tile));
+    }
     if (maps_groups(tile)) make_templates(g, result);
     // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);

@@ -47,6 +47,19 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
             .swizzled = true};
 }
 
+hopper::TensorMapDescription code_map(const OperandGeometry& operand, const OperandSizes& sizes,
+                                      const hopper::Tile& tile) {
+    const auto bytes = [](std::int64_t codes) { return codes / 2; };
+    const bool any = sizes.k > 0;
+    return {.base = operand.values,
+            .element_bytes = 1,
+            .sizes = {size(bytes(sizes.k)), size(sizes.rows), size(sizes.batch)},
+            .strides = {map_stride(bytes(operand.value_strides.row), any ? sizes.rows : 1, 1),
+                        map_stride(bytes(operand.value_strides.group), any ? sizes.batch : 1, 1)},
+            .box = {hopper::raw_row_bytes, static_cast<hopper::u32>(d_columns(tile)), 1},
+            .swizzled = true};
+}
+
 hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                                int tile_rows) {
     const std::int64_t columns = planner::scale_columns(operand, sizes.k);

@@ -13,6 +13,10 @@ namespace tilewright::launch {
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                        const hopper::Tile& tile, const hopper::OperandTile& side);
 
+/// Codes of weights that stay where they are, as (byte along k, row, batch), swizzled.
+hopper::TensorMapDescription code_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
+                                      const hopper::Tile& tile);
+
 /// 1x128 scales whose rows are neighbours, as (k block * stride + row, 1, batch). One dimension for both: a box that
 /// reaches beyond the rows of a k block takes longer where it leaves the tensor.
 hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,

@@ -80,6 +80,23 @@ std::vector<PackLaunch> lower_tiles(const Operand& weights, PackedFor activation
     return {tiles, heads};
 }
 
+PackLaunch lower_scales(const Operand& weights, const PackedSections& sections, void* out) {
+    constexpr int most_k_blocks = static_cast<int>(raw_k_limit / packed_k);
+    static_assert(hopper::scales_shared_bytes(most_k_blocks) <= hopper::most_pack_shared);
+    PackLaunch launch{.arguments = arguments_of(weights, sections)};
+    PackArguments& arguments = launch.arguments;
+    arguments.out = static_cast<std::uint8_t*>(out);
+    constexpr int word = 4;
+    const auto is_word = [](std::int64_t bytes) { return bytes % word == 0; };
+    const bool words = arguments.scale_column_stride == 1 && arguments.k % packed_k == 0 &&
+                       is_word(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(arguments.scales))) &&
+                       is_word(arguments.scale_row_stride) && is_word(arguments.scale_group_stride);
+    launch.kernel = {PackStep::pack_scales, {.vectors = words}};
+    launch.blocks = static_cast<int>(sections.groups * sections.row_tiles());
+    launch.shared_bytes = hopper::scales_shared_bytes(static_cast<int>(sections.k_blocks()));
+    return launch;
+}
+
 PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements) {
     PackedPlan plan{.sections = PackedSource(weights).sections()};
     for (std::size_t row = 0; row < judgements.size(); ++row) {

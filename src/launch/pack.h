@@ -16,7 +16,7 @@
 
 namespace tilewright::launch {
 
-enum class PackStep : std::uint8_t { pack_tiles, pack_heads, pack_rest };
+enum class PackStep : std::uint8_t { pack_tiles, pack_heads, pack_rest, pack_scales };
 
 /// What names a kernel.
 struct PackKernel {
@@ -48,6 +48,10 @@ std::string unserved_by_packing(const Operand& weights);
 std::vector<PackLaunch> lower_tiles(const Operand& weights, PackedFor activations,
                                     const formats::PackedSections& sections, void* judgements, void* out);
 
+/// What follows the codes in tiles, of MXFP4 weights for fp8 whose codes stay where they are, and the rows, with room
+/// for the most windows.
+PackLaunch lower_scales(const Operand& weights, const formats::PackedSections& sections, void* out);
+
 PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements);
 
 /// What neither rows nor tiles are. `kept_rows`: the plan's, in memory of the GPU.
@@ -63,6 +67,7 @@ std::vector<PackKernel> shipped_packers();
 
 /// The program that these expressions are instantiations of.
 inline constexpr const char* pack_source =
-    "#include \"hopper/quantize/pack_rest.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+    "#include \"hopper/quantize/pack_rest.h\"\n#include \"hopper/quantize/pack_scales.h\"\n#include "
+    "\"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

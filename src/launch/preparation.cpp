@@ -89,7 +89,11 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
 /// Rows, and tiles with room for the most windows: the host need not know how many there are.
 void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
-    const formats::PackedSections sections = formats::packed_sections(packing.packed);
+    const formats::PackedSections sections = packed_sections(packing);
+    if (packing.raw) {
+        launches.emplace_back(lower_scales(packing.weights, sections, bytes + packing.at));
+        return;
+    }
     for (const PackLaunch& each : lower_tiles(packing.weights, packing.packed.activations, sections,
                                               bytes + packing.judgements_at, bytes + packing.at)) {
         launches.emplace_back(each);

@@ -94,13 +94,16 @@ std::vector<PackKernel> shipped_packers() {
 }
 
 std::string kernel_expression(const PackKernel& kernel) {
-    constexpr const char* functions[] = {"pack_tiles", "pack_heads", "pack_rest"};
+    constexpr const char* functions[] = {"pack_tiles", "pack_heads", "pack_rest", "pack_scales"};
     const std::string room = "tilewright::hopper::";
     Initializers all;
     visit_fields(kernel.spec, all);
     return room + functions[static_cast<std::size_t>(kernel.step)] + "<" + room + "PackSpec{" + all.text() + "}>";
 }
 
-int most_shared_bytes(const PackKernel& kernel) { return kernel.step == PackStep::pack_tiles ? most_pack_shared : 0; }
+int most_shared_bytes(const PackKernel& kernel) {
+    const bool has_rows = kernel.step == PackStep::pack_tiles || kernel.step == PackStep::pack_scales;
+    return has_rows ? most_pack_shared : 0;
+}
 
 }  // namespace tilewright::launch

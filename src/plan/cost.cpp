@@ -211,9 +211,12 @@ void add_preparation(const Workload& work, const DeviceDescription& device, Cost
     if (work.preparation.packing) {
         const PackedWeights& packed = work.preparation.packing->packed;
         const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
-        const int rounds = is_mxfp4(packed.recipe) ? 2 : 1;
+        const bool raw = work.preparation.packing->raw;
+        const int rounds = is_mxfp4(packed.recipe) && !raw ? 2 : 1;
         launches += rounds;
-        bytes += rounds * operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
+        const double codes = rows * static_cast<double>(packed.k) * bits(packed.recipe.values) / 8;
+        const double read = operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
+        bytes += raw ? read - codes : rounds * read;
         bytes += static_cast<double>(packed.bytes);
     }
     cost.preparation_bytes = whole(bytes);

@@ -79,9 +79,10 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
                        tile.shape.warpgroups, hopper::wgmma_m);
 }
 
-/// Packed weights may have wide rows or not: what runs must not depend on it (choose.cpp).
+/// Packed weights may have wide rows or not, or be read as they are: what runs must not depend on it (choose.cpp).
 hopper::Tile for_wide_rows(hopper::Tile tile) {
-    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::windowed_e2m1;
+    // The larger stages of both kernels for wide rows are those of raw codes.
+    if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::raw_e2m1;
     if (tile.b.storage == hopper::Storage::packed_mxfp4_bf16) tile.b.storage = hopper::Storage::wide_mxfp4_bf16;
     return tile;
 }

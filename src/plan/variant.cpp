@@ -40,6 +40,7 @@ hopper::Tile without_cluster(hopper::Tile tile) {
 
 bool serves(const Geometry& g, const hopper::Tile& tile) {
     if (g.b.packed.given && has_windows(tile) != (g.b.packed.windows != 0)) return false;
+    if (g.b.packed.given && has_raw_codes(tile) != g.b.packed.raw) return false;
     if (g.b.packed.given && has_wide_rows(tile) != (g.b.packed.wide_row >= 0)) return false;
     if (!is_fast(tile)) return true;
     if (!is_consistent(tile) || !is_common(g, tile)) return false;
@@ -53,7 +54,9 @@ hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
     hopper::Tile tile = wanted;
     if (has_packed_weights(tile) && !multiplies_bf16(tile)) {
         const bool windows = g.b.packed.windows != 0;
-        tile.b.storage = windows ? hopper::Storage::windowed_e2m1 : hopper::Storage::packed_e2m1;
+        tile.b.storage = g.b.packed.raw ? hopper::Storage::raw_e2m1
+                         : windows      ? hopper::Storage::windowed_e2m1
+                                        : hopper::Storage::packed_e2m1;
     } else if (has_packed_weights(tile) && tile.b.storage != hopper::Storage::packed_nvfp4_bf16) {
         const bool wide = g.b.packed.wide_row >= 0;
         tile.b.storage = wide ? hopper::Storage::wide_mxfp4_bf16 : hopper::Storage::packed_mxfp4_bf16;

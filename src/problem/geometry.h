@@ -17,7 +17,8 @@ struct Strides {
     std::int64_t k = 0;
 };
 
-/// Packed weights, whose sections formats/packed_layout.h describes; `values` and `scales` then mean nothing.
+/// Packed weights, whose sections formats/packed_layout.h describes; `scales`, and but for raw codes `values`, then
+/// mean nothing.
 struct PackedGeometry {
     bool given = false;
     const void* rows = nullptr;            // factors of the sums of rows; null without memory, as below
@@ -29,6 +30,7 @@ struct PackedGeometry {
     int windows = 0;             // of PackedWeights
     std::int64_t wide_row = -1;  // likewise
     std::int64_t tile_bytes = 0;
+    bool raw = false;  // codes are where `values` of the operand are, and tiles have what follows them
 };
 
 struct OperandGeometry {

@@ -7,6 +7,7 @@
 #include "problem/hopper_rules.h"
 #include "problem/workspace.h"
 
+#include <bit>
 #include <cstddef>
 
 namespace tilewright {
@@ -72,6 +73,22 @@ bool packs_weights(const Geometry& g) {
     const bool served =
         is_mxfp4(g.b.recipe) ? as_bf16 || goes_with_packed(g.a.recipe) : is_nvfp4(g.b.recipe) && as_bf16;
     return served && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
+}
+
+/// Whether TMA loads a stride of codes: whole rows of 16 bytes. That of a dimension of one index means nothing.
+bool is_loaded_stride(std::int64_t codes, std::int64_t count) {
+    return count <= 1 || (codes >= 0 && codes % (2 * hopper_alignment) == 0 && codes / 2 < hopper_stride_limit);
+}
+
+/// Whether kernels take the codes of MXFP4 weights as they are. Blocks of 32 are whole, so that 16 bytes are one.
+bool has_raw_codes(const Geometry& g) {
+    const Granularity scales = g.a.recipe.granularity;
+    const bool served = is_mxfp4(g.b.recipe) && is_fp8(g.a.recipe.values) && scales != Granularity::block_1x32;
+    const bool whole = g.k > 0 && g.k % g.b.k_block() == 0 && g.k <= formats::raw_k_limit;
+    const Strides& strides = g.b.value_strides;
+    return served && whole && std::bit_cast<std::uintptr_t>(g.b.values) % hopper_alignment == 0 &&
+           is_loaded_stride(strides.row, g.n) && (g.n <= 1 || strides.row >= g.k) &&
+           is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
 }
 
 /// NVFP4 next to weights for bf16, MXFP4 next to those for fp8.
@@ -140,7 +157,8 @@ WeightPacking packing_of(const Geometry& g) {
                       .k = g.k,
                       .windows = mxfp4 && !as_bf16 ? formats::BlockWindows::blocks : 0,
                       .wide_row = mxfp4 && as_bf16 ? 0 : -1};
-    packing.packed.bytes = formats::packed_sections(packing.packed).kept_at();
+    packing.raw = has_raw_codes(g);
+    packing.packed.bytes = packed_sections(packing).kept_at();
     return packing;
 }
 
@@ -148,7 +166,7 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
     if (!packing) return;
     packing->at = preparation.bytes;
     packing->judgements_at = packing->at + packing->packed.bytes;
-    const std::int64_t rows = packing->packed.groups * packing->packed.n;
+    const std::int64_t rows = packing->raw ? 0 : packing->packed.groups * packing->packed.n;
     preparation.bytes = packing->judgements_at + round_up<std::int64_t>(rows, workspace_alignment);
 }
 
@@ -198,10 +216,19 @@ void replace_weights(const WeightPacking& packing, const void* workspace, Operan
     b.packed = packed_geometry(packed);
     b.packed.tensor_scales = b.tensor_scale;
     b.packed.tensor_scale_stride = b.tensor_scale_stride;
-    b.values = b.scales = b.tensor_scale = nullptr;
+    b.packed.raw = packing.raw;
+    b.packed.tile_bytes = packed_sections(packing).tile_bytes();
+    b.scales = b.tensor_scale = nullptr;
+    if (!packing.raw) b.values = nullptr;
 }
 
 }  // namespace
+
+formats::PackedSections packed_sections(const WeightPacking& packing) {
+    formats::PackedSections sections = formats::packed_sections(packing.packed);
+    sections.has_codes = !packing.raw;
+    return sections;
+}
 
 std::int64_t ExpandedWeights::factors_at() const {
     return at + round_up<std::int64_t>(value_bytes(), workspace_alignment);

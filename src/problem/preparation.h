@@ -1,6 +1,7 @@
 // What a Hopper GPU writes into a call's workspace before it multiplies: operands that no kernel reads as they are.
 #pragma once
 
+#include "formats/packed_layout.h"
 #include "problem/geometry.h"
 
 #include <cstdint>
@@ -37,11 +38,15 @@ struct DecodedActivations {
 
 /// FP4 weights that are packed for the call's activations. Which rows of MXFP4 are wide and how many windows they need
 /// is known on the device alone: all tiles have room for the most, and for bf16 the first row counts as wide.
+///
+/// MXFP4 next to fp8 that TMA loads as it is has raw codes: they stay where they are, and tiles have what follows
+/// them.
 struct WeightPacking {
     Operand weights{};
-    PackedWeights packed{};          // without memory
+    PackedWeights packed{};  // without memory
+    bool raw = false;
     std::int64_t at = 0;             // of the packed weights in the workspace, of which rows and tiles are written
-    std::int64_t judgements_at = 0;  // a byte for each row
+    std::int64_t judgements_at = 0;  // a byte for each row; raw codes: none
 };
 
 /// MXFP4 weights that are packed for fp8, as e4m3 along k in rows of 16 bytes, exactly, and a factor of each row (f32
@@ -75,13 +80,16 @@ struct Preparation {
 /// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
-/// one, and what is in steps that TMA does not take. FP4 weights are packed, for kernels take them in that order alone,
-/// and FP4 activations decoded. Packed weights without wide rows are expanded next to fp8 where a group has many rows
-/// (preparation.cpp has the limits).
+/// one, and what is in steps that TMA does not take. FP4 weights are packed, but for the codes that kernels take as
+/// they are, and FP4 activations decoded. Packed weights without wide rows are expanded next to fp8 where a group has
+/// many rows (preparation.cpp has the limits).
 Preparation preparation(const Geometry& geometry);
 bool expands_weights(const Geometry& geometry);
 /// The same where packed weights are expanded or not, whether it is worth it or not.
 Preparation preparation(const Geometry& geometry, bool expands);
+
+/// The sections of the weights that are packed.
+formats::PackedSections packed_sections(const WeightPacking& packing);
 
 /// The product as the kernel is given it, with the copies in `workspace`; the geometry itself where there are none.
 Geometry prepared(const Geometry& geometry, const Preparation& preparation, const void* workspace);

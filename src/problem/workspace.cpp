@@ -34,7 +34,7 @@ std::string_view sharer(const Problem& problem, const Tensor& bytes) {
 
 std::string purpose(const Preparation& before) {
     std::vector<std::string> parts;
-    if (before.packing) parts.emplace_back("packed weights");
+    if (before.packing) parts.emplace_back(before.packing->raw ? "scales of weights" : "packed weights");
     if (before.expansion) parts.emplace_back("weights expanded to e4m3");
     if (before.decoding) parts.emplace_back("decoded activations");
     if (before.a && before.b) {

@@ -135,7 +135,9 @@ int cuTensorMapEncodeTiled(TensorMap* map, int type, std::uint32_t rank, void* b
         good = good && sizes[i] > 0 && sizes[i] <= (std::uint64_t{1} << 32) && box[i] > 0 && box[i] <= 256;
         good = good && steps[i] == 1 && (i + 1 == rank || (strides[i] % 16 == 0 && strides[i] < stride_limit));
     }
-    good = good && box[0] * bytes % 16 == 0 && (swizzle == 0 || (swizzle == 3 && box[0] * bytes <= 128));
+    const std::uint64_t widest = swizzle == 3 ? 128 : 64;
+    good = good && box[0] * bytes % 16 == 0 &&
+           (swizzle == 0 || (swizzle >= 2 && swizzle <= 3 && box[0] * bytes <= widest));
     *map = {};
     map->words[0] = reinterpret_cast<std::uintptr_t>(base);
     map->words[1] = sizes[0];

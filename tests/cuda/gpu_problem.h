@@ -64,6 +64,7 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
              {hopper::OperandSpec{.scaling = Scaling::block_128x128},
               hopper::OperandSpec{.scaling = Scaling::block_128x128, .major = hopper::Major::mn},
               hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::factor},
+              hopper::OperandSpec{.storage = hopper::Storage::raw_e2m1, .scaling = Scaling::factor},
               hopper::OperandSpec{.scaling = Scaling::factor}}) {
             for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = Scaling::block_1x128}, .b = b})) {
                 hopper::Tile fast = tile;
@@ -79,6 +80,13 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
             {.step = launch::QuantizeStep::transpose_codes, .transposition = launch::copy_spec}));
         expressions.push_back(launch::kernel_expression({.step = launch::QuantizeStep::expand_weights}));
         for (const launch::PackKernel& packer : launch::shipped_packers()) {
+            expressions.push_back(launch::kernel_expression(packer));
+        }
+        // Codes at any byte, and those that stay where they are.
+        using launch::PackStep;
+        for (const launch::PackKernel& packer : {launch::PackKernel{PackStep::pack_tiles, {.vectors = false}},
+                                                 launch::PackKernel{PackStep::pack_heads, {.vectors = false}},
+                                                 launch::PackKernel{PackStep::pack_scales, {}}}) {
             expressions.push_back(launch::kernel_expression(packer));
         }
         const Tensor values = gpu_tensor(Format::e4m3, {256, 512}, 0), scales = gpu_tensor(Format::f32, {256}, 0);

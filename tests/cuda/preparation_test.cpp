@@ -83,7 +83,8 @@ TEST(PreparedCalls, AWorkspaceThatIsNotNeededIsNotLookedAt) {
 TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     FakeMachine machine;
     machine.fake().others_first = 2;
-    const Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
+    Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
+    p.b.values.strides[0] += 2;  // rows begin at any byte
     machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
     ASSERT_EQ(machine.fake().launches, 3);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows, 8 k-blocks a block";
@@ -94,6 +95,20 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     machine.fake().others_first = 2;
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
     EXPECT_EQ(machine.fake().launches, 6);
+}
+
+TEST(PreparedCalls, ScalesOfRawCodesAreJudgedAndTheCodesMultipliedWhereTheyAre) {
+    FakeMachine machine;
+    machine.fake().others_first = 1;
+    const Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
+    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
+    ASSERT_EQ(machine.fake().launches, 2);
+    EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows a block";
+    const auto tiles = hopper::PackedTiles::from_map(machine.fake().last.arguments.b_scales);
+    EXPECT_EQ(tiles.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
+    machine.fake().others_first = 1;
+    EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
+    EXPECT_EQ(machine.fake().launches, 4);
 }
 
 TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {

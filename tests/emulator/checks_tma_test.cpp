@@ -38,7 +38,7 @@ TEST(Checks, TensorMaps) {
               "encode: a stride of 136 bytes; a multiple of 16 below 2^40");
     EXPECT_EQ(refused([](auto& m) { m.box[1] = 257; }), "encode: box 257 in dimension 1; 1 to 256");
     EXPECT_EQ(refused([](auto& m) { m.box[0] = 24; }), "encode: 24 bytes in a row of the box; a multiple of 16");
-    EXPECT_EQ(refused([](auto& m) { m.box[0] = 256; }), "encode: 256 bytes in a row of a swizzled box; 128");
+    EXPECT_EQ(refused([](auto& m) { m.box[0] = 256; }), "encode: 256 bytes in a row of a swizzled box; 64 or 128");
 }
 TEST(Checks, ForeignTensorMap) {
     expect_error(one_warp, "tma_prefetch: not a tensor map of emulator::encode", [](Shared&) {

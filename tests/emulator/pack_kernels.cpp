@@ -2,6 +2,7 @@
 
 #include "emulator/emulator.h"
 #include "hopper/quantize/pack_rest.h"
+#include "hopper/quantize/pack_scales.h"
 
 #include "emulator/primitives.h"
 
@@ -30,6 +31,13 @@ void add(Kernels& kernels) {
     };
 }
 
+template <PackSpec spec>
+void add_scales(Kernels& kernels) {
+    kernels[kernel_expression(PackKernel{PackStep::pack_scales, spec})] = [](const PackLaunch& launch) {
+        hopper::pack_scales<spec>(launch.arguments);
+    };
+}
+
 const Kernels& kernels() {
     static const Kernels all = [] {
         Kernels list;
@@ -39,6 +47,8 @@ const Kernels& kernels() {
         add<PackSpec{.for_fp8 = false, .vectors = false}>(list);
         add<PackSpec{.mxfp4 = false, .for_fp8 = false}>(list);
         add<PackSpec{.mxfp4 = false, .for_fp8 = false, .vectors = false}>(list);
+        add_scales<PackSpec{}>(list);
+        add_scales<PackSpec{.vectors = false}>(list);
         return list;
     }();
     return all;

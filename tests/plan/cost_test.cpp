@@ -252,9 +252,18 @@ TEST(Choice, PackingAtEachCallCostsItsBytesAndChangesNoTile) {
     const Plan at_each_call = plan(problem), before = plan(with_packed_shape(problem, 0));
     EXPECT_EQ(at_each_call.tile, before.tile);
     EXPECT_TRUE(at_each_call.in_windows);
-    EXPECT_GT(at_each_call.cost.preparation_bytes, 3 * 4096 * 2048 / 2);
-    EXPECT_GT(at_each_call.cost.seconds, before.cost.seconds + 4096 * 2048 * 1.5 / h200().memory_bytes_per_second);
+    // Scales, and for each 64 x 128 weights what they are in a tile.
+    EXPECT_GT(at_each_call.cost.preparation_bytes, 4096 * 2048 / 32 + 64 * 16 * 528);
+    EXPECT_LT(at_each_call.cost.preparation_bytes, 4096 * 2048 / 2) << "codes stay where they are";
     EXPECT_EQ(planned_k_splits(problem, h200()), planned_k_splits(with_packed_shape(problem, 0), h200()));
+    Problem odd = problem;
+    odd.b.values.strides[0] += 2;  // rows of codes begin at any byte
+    const Plan packed = plan(odd);
+    EXPECT_EQ(packed.tile, before.tile);
+    EXPECT_TRUE(packed.in_windows);
+    EXPECT_GT(packed.cost.preparation_bytes, 3 * 4096 * 2048 / 2);
+    EXPECT_GT(packed.cost.seconds, before.cost.seconds + 4096 * 2048 * 1.5 / h200().memory_bytes_per_second);
+    EXPECT_GT(packed.cost.preparation, 3 * at_each_call.cost.preparation);
 }
 
 TEST(Choice, ACopyCostsItsBytesAndALaunchAndChangesNoTile) {

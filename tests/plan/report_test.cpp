@@ -132,6 +132,14 @@ TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
         EXPECT_EQ(report["chosen"]["in_windows"], !as_bf16);
         EXPECT_EQ(report["for_wide_rows_of_bf16"], as_bf16);
     }
+    // Next to fp8 with scales of rows or of 128 of k.
+    for (const std::string recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "bf16:mxfp4"}) {
+        const bool raw = recipe == "1x128:mxfp4" || recipe == "row:mxfp4";
+        const std::string unpacked = "--unpacked --recipe " + recipe;
+        EXPECT_EQ(contains(printed(unpacked), "codes of weights are read as they are"), raw) << recipe;
+        EXPECT_EQ(nlohmann::json::parse(printed("--json " + unpacked))["has_raw_codes"], raw) << recipe;
+    }
+    EXPECT_FALSE(contains(printed("--recipe 1x128:mxfp4"), "codes of weights")) << "packed before";
     // None is that far down; NVFP4 has none.
     for (const char* none : {"bf16:mxfp4", "bf16:mxfp4 --wide-rows 2000", "bf16:nvfp4 --wide-rows 1"}) {
         const std::string text = printed(std::string("--recipe ") + none);

@@ -30,7 +30,8 @@ def fp8_fp4_gemm_nt(
 ) -> None:  # fmt: skip
     """d = c + a @ b.T. b may be `tilewright.PackedWeights`; recipe_b is not read then.
 
-    b of FP4 (int8, recipe_b=(1, 32)) next to FP8 is packed at each call on a GPU; PackedWeights are faster.
+    b of FP4 (int8, recipe_b=(1, 32)) next to FP8, or its factors, is packed at each call on a GPU; PackedWeights are
+    faster.
     """
     if _packed.is_packed(b):
         check_unused(compiled_dims, disable_ue8m0_cast)

@@ -1,45 +1,86 @@
-// The operand feed of packed MXFP4 weights: a lane's codes are decoded to e4m3 in its registers (ptx/decode_word.h).
-// src/formats/packed_layout.h has the order of codes and scales.
+// The operand feed of MXFP4 weights: a lane's codes are decoded to e4m3 in its registers (ptx/decode_word.h).
+// src/formats/packed_layout.h has the order of codes and scales of packed ones. Raw codes are in swizzled rows of 64
+// bytes, of all rows of a stage; what follows the codes in packed tiles is behind them.
 #pragma once
 
+#include "hopper/block/packed_view.h"
 #include "hopper/mainloop/fragments.h"
 #include "hopper/ptx/decode_word.h"
 
 namespace tilewright::hopper {
 
-/// Bytes of 64 rows in a stage.
-template <Tile tile>
-TILEWRIGHT_DEVICE int packed_bytes(const Consumer<tile>& c) {
-    return has_windows(tile) ? PackedTiles::from_map(c.arguments.b).tile_bytes : packed_tile_bytes(tile.b.storage);
-}
+/// 64 rows of weights in a stage: their codes, and what follows these in a packed tile.
+struct StagedWeights {
+    const u8* codes = nullptr;
+    const u8* scales = nullptr;
+};
 
-/// The `half`-th 64 rows of weights of the warpgroup, at the stage `c.ring`.
+/// The `half`-th 64 rows of the warpgroup, at the stage `c.ring`.
 template <Tile tile>
-TILEWRIGHT_DEVICE const u8* packed_half(const Consumer<tile>& c, int half) {
+TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<tile>& c, int half) {
     const int row = c.first_row() + half * wgmma_m;
-    return c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_bytes<tile>(c);
+    const u8* const stage = c.shared.mma_a_values[c.ring.stage];
+    if constexpr (has_raw_codes(tile)) {
+        const u8* const behind = stage + tile.shape.m * raw_row_bytes;
+        return {stage + row * raw_row_bytes, behind + row / packed_tile_rows * raw_tile_bytes};
+    }
+    const u8* const from = stage + row / packed_tile_rows * loaded_tile_bytes<tile>(c.arguments);
+    return {from, from + packed_code_bytes};
 }
 
-/// The codes of a lane's two rows in 64 rows: of a half of k their steps in turn.
+/// A lane's codes of 64 x 128 weights: packed ones.
+template <bool raw>
+struct StagedCodes {
+    StagedCodes() = default;
+    TILEWRIGHT_DEVICE StagedCodes(const u8* /*first*/, const u8* from, int warp, int lane) {
+        const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + warp * (2 * warp_threads) + lane;
+        halves_[0] = load_shared(codes[0]);
+        halves_[1] = load_shared(codes[warp_threads]);
+    }
+    /// Eight codes of a step of 32 of k; `row`: the lane's row, or the one eight further.
+    TILEWRIGHT_DEVICE u32 operator()(int step, int row) const { return halves_[step / 2].values[step % 2 * 2 + row]; }
+
+private:
+    WordQuad halves_[2];
+};
+
+/// Raw ones, two bytes at a time, without bank conflicts: the swizzle moves the 16 bytes of a step by a place with
+/// every second row. A place in all stages, of which the first begins with a whole pattern of the swizzle, is one
+/// register for all steps.
+template <>
+struct StagedCodes<true> {
+    TILEWRIGHT_DEVICE StagedCodes(const u8* first, const u8* from, int warp, int lane)
+        : first_(first),
+          place_(int(from - first) + (warp * warp_rows + lane / 4) * raw_row_bytes + lane / 8 * 16 + lane % 4 * 2) {}
+    TILEWRIGHT_DEVICE RawWord operator()(int step, int row) const {
+        const u8* const from = first_ + (place_ ^ step * 16) + row * (8 * raw_row_bytes);
+        return {
+            {load_shared(reinterpret_cast<const u16&>(from[0])), load_shared(reinterpret_cast<const u16&>(from[8]))}};
+    }
+
+private:
+    const u8* first_;
+    int place_;
+};
+
 template <Tile tile>
-TILEWRIGHT_DEVICE void load_codes(const Consumer<tile>& c, const u8* from, WordQuad (&halves)[2]) {
-    const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
-    halves[0] = load_shared(codes[0]);
-    halves[1] = load_shared(codes[warp_threads]);
+TILEWRIGHT_DEVICE StagedCodes<has_raw_codes(tile)> staged_codes(const Consumer<tile>& c, const StagedWeights& from) {
+    return {c.shared.mma_a_values[0], from.codes, c.warp, c.lane};
 }
 
 /// The scales of a lane's two rows in 64 rows: a byte for each step.
 struct CodeScales {
     template <Tile tile>
-    TILEWRIGHT_DEVICE static CodeScales load(const Consumer<tile>& c, const u8* from) {
-        const WordPair* const pairs = reinterpret_cast<const WordPair*>(from + packed_code_bytes);
+    TILEWRIGHT_DEVICE static CodeScales load(const Consumer<tile>& c, const StagedWeights& from) {
+        const WordPair* const pairs = reinterpret_cast<const WordPair*>(from.scales);
         const WordPair pair = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
         return {{pair.values[0], pair.values[1]}};
     }
 
     TILEWRIGHT_DEVICE u32 of_step(int row, int step) const { return multiply_bytes(rows[row], 1U << step * 8); }
 
-    TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
+    template <class Word>
+    TILEWRIGHT_DEVICE DecodedWord decode(const Word& word, int row, int step) const {
         return decode_word(word, of_step(row, step));
     }
 
@@ -47,12 +88,11 @@ struct CodeScales {
 };
 
 /// mma A's words of 32 of k.
-template <class Scales>
-TILEWRIGHT_DEVICE void decode_step(u32 (&words)[fragment_words], const WordQuad (&halves)[2], const Scales& scales,
-                                   int step) {
+template <class Codes, class Scales>
+TILEWRIGHT_DEVICE void decode_step(u32 (&words)[fragment_words], const Codes& codes, const Scales& scales, int step) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {  // the lane's row, and the one eight further
-        const DecodedWord decoded = scales.decode(halves[step / 2].values[step % 2 * 2 + row], row, step);
+        const DecodedWord decoded = scales.decode(codes(step, row), row, step);
         words[row] = decoded.values[0];
         words[2 + row] = decoded.values[1];
     }
@@ -68,17 +108,16 @@ struct PackedFeed : Fragments<tile> {
 
     /// Decodes the subtile's rows.
     TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, int subtile) {
-        const u8* const from = packed_half(c, subtile / subtiles_along_n<tile>);
-        WordQuad halves[2];
-        load_codes(c, from, halves);
-        decode(subtile, halves, CodeScales::load(c, from));
+        const StagedWeights from = staged_weights(c, subtile / subtiles_along_n<tile>);
+        decode(subtile, staged_codes(c, from), CodeScales::load(c, from));
     }
 
 protected:
-    TILEWRIGHT_DEVICE void decode(int subtile, const WordQuad (&halves)[2], const CodeScales& scales) {
+    TILEWRIGHT_DEVICE void decode(int subtile, const StagedCodes<has_raw_codes(tile)>& codes,
+                                  const CodeScales& scales) {
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
-            decode_step(this->words[Fragments<tile>::held(subtile)][step], halves, scales, step);
+            decode_step(this->words[Fragments<tile>::held(subtile)][step], codes, scales, step);
         }
     }
 };

@@ -34,17 +34,19 @@ struct WindowExponents {
 /// What follows the codes and scales of 64 rows: how many windows they have, and the exponents of these.
 template <Tile tile>
 struct WindowsOfRows {
-    TILEWRIGHT_DEVICE static const u8* begin(const u8* codes) { return codes + packed_tile_bytes(tile.b.storage); }
+    TILEWRIGHT_DEVICE static const u8* begin(const StagedWeights& rows) {
+        return rows.scales + packed_tile_rows * packed_scales(tile.b.storage);
+    }
 
     /// The number of windows as it is there, the same in all warps of a warpgroup.
-    TILEWRIGHT_DEVICE static u32 count(const u8* codes) {
-        return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(codes)))));
+    TILEWRIGHT_DEVICE static u32 count(const StagedWeights& rows) {
+        return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(rows)))));
     }
     /// Tiles behind the last of B are not loaded: anything may be there.
     TILEWRIGHT_DEVICE static int last(u32 count) { return int(min(count - 1, u32(most_windows - 1))); }
 
-    TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const u8* codes, int window) {
-        const u8* const first = begin(codes) + sizeof(WordQuad) + window * packed_window_bytes;
+    TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const StagedWeights& rows, int window) {
+        const u8* const first = begin(rows) + sizeof(WordQuad) + window * packed_window_bytes;
         const int pair = c.warp * (warp_rows / 2) + c.lane / 4;  // two of them share a word
         return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
     }
@@ -75,10 +77,8 @@ struct Feed<tile, FeedKind::windowed> : PackedFeed<tile> {
 
     /// The codes of all windows, each relative to its own.
     TILEWRIGHT_DEVICE void decode_windows(const Consumer<tile>& c, int half) {
-        const u8* const from = packed_half(c, half);
-        WordQuad halves[2];
-        load_codes(c, from, halves);
-        this->PackedFeed<tile>::decode(0, halves, without_windows(CodeScales::load(c, from)));
+        const StagedWeights from = staged_weights(c, half);
+        this->decode(0, staged_codes(c, from), without_windows(CodeScales::load(c, from)));
     }
 
     /// Those of `all` that are in a window, which leave it; others are 0. Only of a lane's first row, or its second
@@ -101,7 +101,7 @@ private:
     template <class Use>
     TILEWRIGHT_DEVICE static void for_masks(const Consumer<tile>& c, int half, int window, const bool (&rows)[2],
                                             const Use& use) {
-        const CodeScales scales = CodeScales::load(c, packed_half(c, half));
+        const CodeScales scales = CodeScales::load(c, staged_weights(c, half));
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             if (!rows[row]) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hopper/block/k_slice.h"
+#include "hopper/block/packed_view.h"
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/block/stamps.h"
@@ -132,29 +133,35 @@ private:
 
     /// Tiles of packed weights before the end of B, of those that a tile of D has.
     TILEWRIGHT_DEVICE int packed_tiles(const WorkTile& work) {
-        const int left = PackedTiles::from_map(arguments_.b).row_tiles - work.column / packed_tile_rows;
+        const int left = packed_tiles_of<tile>(arguments_).row_tiles - work.column / packed_tile_rows;
         return min(left, d_columns(tile) / packed_tile_rows);
     }
 
     /// What `value_bytes` counts and is not there.
     TILEWRIGHT_DEVICE int missing_packed_bytes(const WorkTile& work) {
-        if constexpr (has_windows(tile)) {
-            return operand_b(tile).loaded_bytes() - packed_tiles(work) * PackedTiles::from_map(arguments_.b).tile_bytes;
+        if constexpr (tile.b.storage == Storage::windowed_e2m1) {
+            return operand_b(tile).loaded_bytes() - packed_tiles(work) * loaded_tile_bytes<tile>(arguments_);
         } else {
-            return (d_columns(tile) / packed_tile_rows - packed_tiles(work)) * packed_tile_bytes(tile.b.storage);
+            return (d_columns(tile) / packed_tile_rows - packed_tiles(work)) * loaded_tile_bytes<tile>(arguments_);
         }
     }
 
-    /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes.
+    /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes. Raw codes
+    /// are a box of rows, and zeros behind the last.
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTile& work, int k_block) {
-        const PackedTiles packed = PackedTiles::from_map(arguments_.b);
-        const int bytes = has_windows(tile) ? packed.tile_bytes : packed_tile_bytes(tile.b.storage);
+        const PackedTiles packed = packed_tiles_of<tile>(arguments_);
+        const int bytes = loaded_tile_bytes<tile>(arguments_);
         const int first = work.column / packed_tile_rows, count = packed_tiles(work);
+        u8* to = shared_.values_of_b(ring_.stage);
+        if constexpr (has_raw_codes(tile)) {
+            tma_load(to, arguments_.b, full, k_block * raw_row_bytes, work.column, work.group);
+            to += d_columns(tile) * raw_row_bytes;
+        }
 #pragma unroll
         for (int i = 0; i < d_columns(tile) / packed_tile_rows; i += 2) {
             if (i >= count) break;
-            bulk_load(shared_.values_of_b(ring_.stage) + i * bytes, packed.at(work.group, first + i, k_block, bytes),
-                      min(count - i, 2) * bytes, full);
+            bulk_load(to + i * bytes, packed.at(work.group, first + i, k_block, bytes), min(count - i, 2) * bytes,
+                      full);
         }
     }
 

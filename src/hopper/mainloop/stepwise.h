@@ -27,11 +27,11 @@ struct StepFeed {
 
     /// Those of the stage `c.ring`.
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& c) {
-        codes = packed_half(c, 0);
-        if constexpr (windowed) last_window_ = WindowsOfRows<tile>::last(WindowsOfRows<tile>::count(codes));
+        rows = staged_weights(c, 0);
+        if constexpr (windowed) last_window_ = WindowsOfRows<tile>::last(WindowsOfRows<tile>::count(rows));
         window = 0;
-        load_codes(c, codes, halves_);
-        scales_ = CodeScales::load(c, codes);
+        codes_ = staged_codes(c, rows);
+        scales_ = CodeScales::load(c, rows);
     }
 
     /// Before the first k-block there is none.
@@ -53,20 +53,20 @@ struct StepFeed {
     /// A step has been multiplied: up to here its fragment lasts.
     TILEWRIGHT_DEVICE void complete(int step) { pin(fragments_[step % 2]); }
 
-    const u8* codes = nullptr;
+    StagedWeights rows;
     int window = 0;
 
 private:
     TILEWRIGHT_DEVICE void decode(int step) {
         if constexpr (windowed) {
-            decode_step(fragments_[step % 2], halves_, WindowScales{scales_, window}, step);
+            decode_step(fragments_[step % 2], codes_, WindowScales{scales_, window}, step);
         } else {
-            decode_step(fragments_[step % 2], halves_, scales_, step);
+            decode_step(fragments_[step % 2], codes_, scales_, step);
         }
     }
 
     int last_window_ = 0;
-    WordQuad halves_[2];
+    StagedCodes<false> codes_;
     CodeScales scales_;
     u32 fragments_[2][fragment_words];
 };
@@ -117,7 +117,7 @@ struct StepPromotion<tile, true> {
     /// The feed's window, while its stage is there.
     TILEWRIGHT_DEVICE void take(const Consumer<tile>& c, const StepFeed<tile>& feed) {
         counts_ = any_wide_ || feed.window == 0;
-        if (any_wide_) exponents_ = WindowsOfRows<tile>::exponents(c, feed.codes, feed.window);
+        if (any_wide_) exponents_ = WindowsOfRows<tile>::exponents(c, feed.rows, feed.window);
     }
 
     TILEWRIGHT_DEVICE void operator()(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],

@@ -72,7 +72,7 @@ public:
         begin(c, half);
     }
     TILEWRIGHT_DEVICE void begin(const Consumer<tile>& c, int half) {
-        count_ = WindowsOfRows<tile>::count(packed_half(c, half));
+        count_ = WindowsOfRows<tile>::count(staged_weights(c, half));
     }
 
     /// Multiplies and promotes all windows but the last, whose codes alone `feed` has then in place of those of all.
@@ -123,7 +123,7 @@ public:
 
 private:
     TILEWRIGHT_DEVICE void read_exponents(const Consumer<tile>& c, int half, int window) {
-        if (wide_.in_warp(half)) exponents_ = WindowsOfRows<tile>::exponents(c, packed_half(c, half), window);
+        if (wide_.in_warp(half)) exponents_ = WindowsOfRows<tile>::exponents(c, staged_weights(c, half), window);
     }
 
     /// Rows of which none is wide have one window: it is the last of the 64 rows.

@@ -1,5 +1,5 @@
-// Codes of packed MXFP4 weights as e4m3, in 10 instructions for eight of them: for the mainloop that multiplies packed
-// weights and for the kernel that expands them.
+// Codes of MXFP4 weights as e4m3, of packed ones in 10 instructions for eight of them: for the mainloop that multiplies
+// packed weights and for the kernel that expands them; and of those in order, as the caller has them.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -23,6 +23,24 @@ TILEWRIGHT_DEVICE DecodedWord decode_word(u32 word, u32 scale, u32 mask = ~0U) {
     const u32 codes = word & magnitudes & mask;
     return {{permute_bytes(small, large, codes) | (word & signs),
              permute_bytes(small, large, codes >> 16) | (word << 4 & signs)}};
+}
+
+/// The same eight codes in the order of k, as they were loaded: [0] four neighbours, [1] the four that are 16 further.
+struct RawWord {
+    u32 halves[2];
+};
+
+/// In 11 instructions. Sign bits are those of nibbles, which a byte permute takes for copies of the byte's top bit:
+/// from bytes 0x40 it makes 0x40 of what is positive and 0 of what is negative. Twice that is what the table, whose
+/// numbers are all negative, has too much. No byte of the difference is below zero.
+TILEWRIGHT_DEVICE DecodedWord decode_word(const RawWord& word, u32 scale) {
+    const u32 small = scale * 0x0808'0800 + 0x8C88'8080;  // -0, -0.5, -1, -1.5
+    const u32 large = scale * 0x0808'0808 + 0x9C98'9490;  // -2, -3, -4, -6
+    const auto decode = [&](u32 half) {
+        constexpr u32 positive = 0x4040'4040, magnitudes = 0x7777;
+        return permute_bytes(small, large, half & magnitudes) - 2 * permute_bytes(positive, positive, half);
+    };
+    return {{decode(word.halves[0]), decode(word.halves[1])}};
 }
 
 }  // namespace tilewright::hopper

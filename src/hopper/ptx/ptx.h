@@ -205,6 +205,7 @@ float load_shared(const float& from);
 Quad load_shared(const Quad& from);
 Pair load_shared(const Pair& from);
 int load_shared(const int& from);
+u32 load_shared(const u16& from);
 WordPair load_shared(const WordPair& from);
 WordQuad load_shared(const WordQuad& from);
 /// st.async to the same place in block `rank` of the cluster; the bytes complete a phase of its `barrier`.
@@ -243,7 +244,8 @@ void store_global(u32* to, u32 value);
 void store_global(u64* to, u64 value);
 void store_global(Quad* to, Quad value);
 
-/// prmt: byte i of the result is byte (selector >> 4 i) % 8 of `low` and `high` in turn.
+/// prmt: byte i of the result is byte (selector >> 4 i) % 8 of `low` and `high` in turn, or, where the fourth bit of
+/// these is set, eight copies of that byte's top bit.
 u32 permute_bytes(u32 low, u32 high, u32 selector);
 /// prmt too: bytes `first` and `first` + 1 of a word, each with copies of its top bit in 16 bits.
 u32 two_signed_bytes(u32 word, int first);

@@ -11,6 +11,11 @@ TILEWRIGHT_DEVICE void bulk_load(void* to, const void* from, int bytes, Barrier&
                  "l"(from), "r"(bytes), "r"(shared_address(&barrier))
                  : "memory");
 }
+TILEWRIGHT_DEVICE u32 load_shared(const u16& from) {
+    u16 half;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(shared_address(&from)));
+    return half;
+}
 TILEWRIGHT_DEVICE WordPair load_shared(const WordPair& from) {
     WordPair pair;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"

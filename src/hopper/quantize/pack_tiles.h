@@ -128,15 +128,20 @@ TILEWRIGHT_DEVICE u32 split_bytes(const PackWindows& windows, const int (&expone
     return bytes;
 }
 
-/// The exponents of a row's windows in a tile.
+/// What a tile has for the exponent of a row's window.
+TILEWRIGHT_DEVICE u8 window_exponent(const PackWindows& windows, bool wide, int window) {
+    int top = window == 0 && !wide ? pack_top_exponent : pack_no_window;
+#pragma unroll
+    for (int i = 0; i < pack_blocks; ++i) {
+        if (wide && i == window && i < windows.count) top = windows.top[i] == pack_no_exponent ? 0 : windows.top[i];
+    }
+    return u8(top);
+}
+
+/// Those of all windows.
 TILEWRIGHT_DEVICE void store_windows(const PackArguments& a, const PackWindows& windows, bool wide, u8* to) {
     for (int window = 0; window < a.windows; ++window) {
-        int top = window == 0 && !wide ? pack_top_exponent : pack_no_window;
-#pragma unroll
-        for (int i = 0; i < pack_blocks; ++i) {
-            if (wide && i == window && i < windows.count) top = windows.top[i] == pack_no_exponent ? 0 : windows.top[i];
-        }
-        store_global(to + window * pack_rows, u8(top));
+        store_global(to + window * pack_rows, window_exponent(windows, wide, window));
     }
 }
 

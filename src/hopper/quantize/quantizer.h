@@ -183,6 +183,12 @@ constexpr int pack_part(int k_blocks, bool mxfp4) {
     return (k_blocks + parts - 1) / parts;
 }
 
+/// What raw codes leave to write (pack_scales.h): words from a row's scales to the next one's in shared memory, an
+/// odd number of fours, so that four lanes of each of eight rows are in different banks.
+inline constexpr int scales_shared_head = 64 * 4;  // ScalesShared
+constexpr int scales_pitch(int k_blocks) { return (k_blocks + 7) / 8 * 8 + 4; }
+constexpr int scales_shared_bytes(int k_blocks) { return scales_shared_head + 64 * 4 * scales_pitch(k_blocks); }
+
 /// Calls visit.group and visit.field as visit_fields of a tile does.
 template <class Visitor>
 constexpr void visit_fields(const Quantizer& q, Visitor& visit) {

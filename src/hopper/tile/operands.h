@@ -6,6 +6,7 @@
 namespace tilewright::hopper {
 
 inline constexpr int tile_alignment = 1024;  // of swizzled shared memory
+inline constexpr int raw_alignment = 512;    // of rows of raw codes, whose swizzle is half as wide
 inline constexpr int box_rows_limit = 256;   // of one TMA box
 inline constexpr int mn_major_box = 128;     // rows of an mn-major operand in one, which is as wide as the swizzle
 
@@ -25,17 +26,22 @@ struct OperandTile {
     /// Scales of a row in a stage.
     constexpr int scales_of_row() const { return spec.scaling == Scaling::block_1x32 ? stage_k() / 32 : 1; }
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
-    constexpr bool has_windows() const { return spec.storage == Storage::windowed_e2m1; }
+    constexpr bool has_windows() const { return hopper::has_windows(spec.storage); }
+    constexpr bool is_raw() const { return spec.storage == Storage::raw_e2m1; }
     /// Bytes of one row in a stage, not packed.
     constexpr int stage_row_bytes() const { return stage_k() * element_bytes(spec.storage); }
     /// In a stage.
     constexpr int value_bytes() const {
+        if (is_raw()) return round_up(loaded_bytes(), raw_alignment);
         if (has_windows()) return rows / packed_tile_rows * windowed_tile_bytes(most_windows);
         if (is_packed()) return rows / packed_tile_rows * packed_tile_bytes(spec.storage);
         return round_up(rows * stage_row_bytes(), tile_alignment);
     }
     /// The part that is loaded.
-    constexpr int loaded_bytes() const { return is_packed() ? value_bytes() : rows * stage_row_bytes(); }
+    constexpr int loaded_bytes() const {
+        if (is_raw()) return rows * raw_row_bytes + rows / packed_tile_rows * raw_tile_bytes;
+        return is_packed() ? value_bytes() : rows * stage_row_bytes();
+    }
     /// As which the tensor core multiplies it.
     constexpr Storage multiplied_as() const { return hopper::multiplied_as(spec.storage); }
     /// In a stage. 128x128 scales of B have a ring of chunks instead (stage_layout.h).

@@ -17,6 +17,7 @@ enum class Storage : unsigned char {
     packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
     packed_nvfp4_bf16,
     wide_mxfp4_bf16,  // packed_mxfp4_bf16 where rows may be wide: theirs are multiplied apart, 32 of k at a time
+    raw_e2m1,         // windowed_e2m1 whose codes stay in rows along k; tiles have what follows them alone
 };
 
 /// Which dimension of an operand is contiguous in memory: k, or its rows (m of A, n of B).
@@ -149,7 +150,8 @@ constexpr bool has_mn_major(const Tile& tile) { return tile.a.major == Major::mn
 constexpr Storage multiplied_as(Storage storage) {
     switch (storage) {
         case Storage::packed_e2m1:
-        case Storage::windowed_e2m1: return Storage::e4m3;
+        case Storage::windowed_e2m1:
+        case Storage::raw_e2m1: return Storage::e4m3;
         case Storage::packed_mxfp4_bf16:
         case Storage::wide_mxfp4_bf16:
         case Storage::packed_nvfp4_bf16: return Storage::bf16;
@@ -167,7 +169,12 @@ constexpr int box_k(const Tile& tile) { return stage_k() / k_boxes(tile); }
 constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != storage; }
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
 /// Rows of weights may be wide (docs/numerics.md).
-constexpr bool has_windows(const Tile& tile) { return tile.b.storage == Storage::windowed_e2m1; }
+constexpr bool has_windows(Storage storage) {
+    return storage == Storage::windowed_e2m1 || storage == Storage::raw_e2m1;
+}
+constexpr bool has_windows(const Tile& tile) { return has_windows(tile.b.storage); }
+/// Codes are in rows along k, as the caller has them.
+constexpr bool has_raw_codes(const Tile& tile) { return tile.b.storage == Storage::raw_e2m1; }
 /// The same next to bf16, where wide rows have no windows but promotion of each 32 of k (mainloop/wide_rows.h).
 constexpr bool has_wide_rows(const Tile& tile) { return tile.b.storage == Storage::wide_mxfp4_bf16; }
 inline constexpr int packed_tile_rows = 64;  // of B, and
@@ -183,6 +190,8 @@ inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 
 constexpr int windowed_tile_bytes(int windows) {
     return packed_tile_bytes(Storage::windowed_e2m1) + 16 + windows * packed_window_bytes;
 }
+inline constexpr int raw_row_bytes = packed_tile_k / 2;  // of codes in a stage: the width of their swizzle
+inline constexpr int raw_tile_bytes = windowed_tile_bytes(most_windows) - packed_code_bytes;
 /// The scale of an NVFP4 tensor is part of alpha (docs/numerics.md).
 constexpr bool scales_alpha(const Tile& tile) {
     return tile.a.scaling == Scaling::alpha || tile.b.storage == Storage::packed_nvfp4_bf16;
@@ -246,6 +255,7 @@ constexpr bool is_consistent(const Tile& tile) {
            (!promotes_each_step(tile) ||
             (rows_per_warpgroup(tile) == wgmma_m && !has_mn_major(tile) && !shares_operand(tile) &&
              !is_k_grouped(tile) && tile.mma.promoted && !is_fast(tile))) &&
+           (!has_raw_codes(tile) || !promotes_each_step(tile)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
 
