@@ -1,4 +1,4 @@
-// The mbarriers of ptx.h for Hopper, in PTX.
+// The mbarriers of ptx.h for Hopper, in PTX, and what keeps ptxas from moving code across waits.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -72,6 +72,12 @@ TILEWRIGHT_DEVICE void barrier_wait_watched(Barrier& barrier, u32 parity, Barrie
 TILEWRIGHT_DEVICE void barrier_reset(Barrier& barrier, int arrivals) {
     asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
     barrier_init(barrier, arrivals);
+}
+
+TILEWRIGHT_DEVICE void keep_order(int not_negative) {
+    // As if it were changed: of numbers that it knows the compiler keeps the first branch alone.
+    asm volatile("" : "+r"(not_negative)::"memory");
+    while (not_negative < 0) pause(0);
 }
 
 }  // namespace tilewright::hopper

@@ -140,10 +140,6 @@ TILEWRIGHT_DEVICE MatrixDescriptor matrix_descriptor(const void* shared) {
 TILEWRIGHT_DEVICE u64 whole(MatrixDescriptor low) { return u64{0x40000040} << 32 | low; }
 
 TILEWRIGHT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-TILEWRIGHT_DEVICE void keep_order(int not_negative) {
-    asm volatile("" : "+r"(not_negative)::"memory");
-    while (not_negative < 0) pause(0);
-}
 TILEWRIGHT_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
