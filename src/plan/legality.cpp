@@ -74,9 +74,9 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
         return fmt::format("{}: the warp that loads 1x32 scales has too few registers next to {} warpgroups",
                            block(tile), tile.shape.warpgroups);
     }
-    if (rows_per_warpgroup(tile) == hopper::wgmma_m) return std::nullopt;
-    return fmt::format("{} with {} warpgroups: 1x32 scales have kernels of {} rows a warpgroup", block(tile),
-                       tile.shape.warpgroups, hopper::wgmma_m);
+    if (rows_per_warpgroup(tile) == hopper::wgmma_m || !has_packed_weights(tile)) return std::nullopt;
+    return fmt::format("{} with {} warpgroups: 1x32 scales next to packed weights have kernels of {} rows a warpgroup",
+                       block(tile), tile.shape.warpgroups, hopper::wgmma_m);
 }
 
 /// Packed weights may have wide rows or not: what runs must not depend on it (choose.cpp).

@@ -1,7 +1,7 @@
 // The mainloop of scales that change with each wgmma, every 32 of k: two partial accumulators, so that the tensor core
 // multiplies the next step while this one is promoted. Weights with wide rows take each k-block window by window
 // (windows.h), the four steps of a window one after the other. A warpgroup has 64 rows of mma A, of packed weights
-// decoded step by step, and its columns in one subtile or several.
+// decoded step by step, or 128 of an operand in shared memory, and its columns in one subtile or several.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -83,7 +83,9 @@ struct StepFeed<tile, FeedKind::shared> {
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
         constexpr int begin = step * (wgmma_k_bytes / descriptor_bytes);
-        const MatrixDescriptor a = c.mma_a_descriptor + c.ring.stage * tile.shape.m * (row_bytes / descriptor_bytes);
+        const int rows = subtile / subtiles_along_n<tile> * wgmma_m;
+        const MatrixDescriptor a =
+            c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
         pin(partial);
         wgmma_fence();
         wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
@@ -150,7 +152,7 @@ public:
             promote_wgmma<last>();
             promotion_.take(feed_);
             finish_from<1>();
-            scales_.read_step(c_, c_.ring.stage, wgmma_steps - 1, subtiles<tile> - 1);
+            read_scales<last>();
             if (feed_.has_further_window()) continue;
             sync_warp();  // all lanes have read their scales
             c_.release(c_.ring.stage);
@@ -161,8 +163,14 @@ public:
     }
 
 private:
-    /// The wgmmas of a k-block are numbered in their order: of each step all subtiles.
+    /// The wgmmas of a k-block are numbered in their order: of each step all subtiles, and of those the two that have
+    /// the same columns of 128 rows one after the other.
     static constexpr int last = wgmma_steps * subtiles<tile> - 1;
+    static constexpr int step_of(int i) { return i / subtiles<tile>; }
+    static constexpr int subtile_of(int i) {
+        constexpr int halves = subtiles<tile> / subtiles_along_n<tile>;
+        return i % halves * subtiles_along_n<tile> + i % subtiles<tile> / halves;
+    }
 
     /// The first time there is nothing to promote: zeros.
     TILEWRIGHT_DEVICE void begin_with_nothing() {
@@ -174,9 +182,15 @@ private:
         for (auto& scale : scales_.row) scale[0] = 0;
     }
 
+    /// For the promotion of the i-th.
+    template <int i>
+    TILEWRIGHT_DEVICE void read_scales() {
+        scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+    }
+
     template <int i>
     TILEWRIGHT_DEVICE void issue() {
-        feed_.template issue<i / subtiles<tile>>(c_, partials_[i % 2], i % subtiles<tile>);
+        feed_.template issue<step_of(i)>(c_, partials_[i % 2], subtile_of(i));
     }
 
     /// Issues the i-th and promotes the one before, and so on.
@@ -184,7 +198,7 @@ private:
     TILEWRIGHT_DEVICE void finish_from() {
         if constexpr (i <= last) {
             issue<i>();
-            scales_.read_step(c_, c_.ring.stage, (i - 1) / subtiles<tile>, (i - 1) % subtiles<tile>);
+            read_scales<i - 1>();
             wgmma_wait<i == last ? 0 : 1>();
             promote_wgmma<i - 1>();
             finish_from<i + 1>();
@@ -194,9 +208,9 @@ private:
     /// The i-th, which is complete.
     template <int i>
     TILEWRIGHT_DEVICE void promote_wgmma() {
-        constexpr int subtile = i % subtiles<tile>;
+        constexpr int subtile = subtile_of(i);
         pin(partials_[i % 2]);
-        if (subtile == subtiles<tile> - 1) feed_.complete(i / subtiles<tile>);
+        if (subtile == subtiles<tile> - 1) feed_.complete(step_of(i));
         promotion_(c_, accumulators_[subtile], partials_[i % 2], scales_, subtile);
     }
 
@@ -211,7 +225,6 @@ private:
 /// All k-blocks of a tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_stepwise(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    static_assert(subtiles<tile> == subtiles_along_n<tile>);
     clear<tile>(accumulators);
     if (c.k_blocks > 0) StepwiseLoop<tile>(c, accumulators).run();
     sync_warp();

@@ -26,10 +26,11 @@ constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     return columns / 2 + feed_registers(tile) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
 /// Where each step is promoted: two partial accumulators and the fragments that feed them, and the scales of the
-/// columns of one. (A k-block's codes are among what every thread has besides.)
+/// columns of one, which both halves of 128 rows share. (A k-block's codes are among what every thread has besides.)
 constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
-    return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) + columns / 4;
+    return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) +
+           (scales_mma_columns(tile) ? columns / 4 : 0);
 }
 /// Wide rows next to bf16: what a subtile had before, or the partial accumulator that takes its place, and the
 /// fragments.
