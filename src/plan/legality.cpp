@@ -183,6 +183,7 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 }  // namespace
 
 std::vector<Finding> obstacles(const Workload& work) {
+    if (work.unexpanded != nullptr) return obstacles(*work.unexpanded);  // users give no factors
     const Geometry& g = work.geometry;
     return hopper_obstacles({work.recipe, work.grouping, weight_kind(g.b.packed), has_codes_along_k(g), mn_major(g).a});
 }

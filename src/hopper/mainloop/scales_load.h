@@ -83,6 +83,7 @@ private:
     static constexpr int mma_a_rows = scales_mma_rows(tile) ? tile.shape.m : 0;
     static constexpr int mma_b_rows = scales_mma_columns(tile) ? tile.shape.n : 0;
     static constexpr int rows_each = (mma_a_rows + mma_b_rows + threads - 1) / threads;
+    static_assert(mma_a_rows % threads == 0);
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
     /// Of 1x32 scales: of the operands that have them.
@@ -155,15 +156,17 @@ private:
                                  const Scales (&values)[at_least_one(rows_each)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+        if constexpr (promotes_each_step(tile)) {
+            write_steps(stage, thread, k_block, values);
+        } else {
 #pragma unroll
-        for (int r = 0; r < rows_each; ++r) {
-            const int row = thread + r * threads;
-            if constexpr (promotes_each_step(tile)) {
-                write_steps(stage, row, k_block, values[r]);
-            } else if (mma_a_rows > 0 && row < mma_a_rows) {
-                store_shared(shared_.mma_a_scales[stage][row], values[r]);
-            } else if (row < mma_a_rows + mma_b_rows) {
-                store_shared(shared_.mma_b_scales[stage][row - mma_a_rows], values[r]);
+            for (int r = 0; r < rows_each; ++r) {
+                const int row = thread + r * threads;
+                if (mma_a_rows > 0 && row < mma_a_rows) {
+                    store_shared(shared_.mma_a_scales[stage][row], values[r]);
+                } else if (row < mma_a_rows + mma_b_rows) {
+                    store_shared(shared_.mma_b_scales[stage][row - mma_a_rows], values[r]);
+                }
             }
         }
         sync_warp();
@@ -174,13 +177,28 @@ private:
 
     /// Behind the end of k the scales of A are -0 and those of B 1: -0 times a sum of nothing leaves an accumulator as
     /// it is, whatever its sign.
-    TILEWRIGHT_DEVICE void write_steps(int stage, int row, int k_block, u32 codes) {
+    TILEWRIGHT_DEVICE void write_steps(int stage, int lane, int k_block, const u32 (&words)[at_least_one(rows_each)]) {
         const int steps = arguments_.scales_a.k_blocks - k_block * codes_in_word;
-        const bool of_mma_a = mma_a_rows > 0 && row < mma_a_rows;
-        const int rows = of_mma_a ? mma_a_rows : mma_b_rows, in_rows = of_mma_a ? row : row - mma_a_rows;
-        float* const scales = of_mma_a ? shared_.mma_a_scales[stage] : shared_.mma_b_scales[stage];
-        const float behind = of_mma_a != tile.swap_ab ? -0.0F : 1.0F;
-        if (in_rows < rows) store_steps(scales + in_rows, round_up(rows, 32), codes, steps, behind);
+        u32 normal = ~0U;
+#pragma unroll
+        for (int r = 0; r < rows_each; ++r) normal &= marks_of_normal(words[r]);
+        const auto each_row = [&](const auto& store) {
+#pragma unroll
+            for (int r = 0; r < rows_each; ++r) {
+                const bool of_mma_a = r * threads < mma_a_rows;
+                const int rows = of_mma_a ? mma_a_rows : mma_b_rows;
+                const int row = lane + r * threads - (of_mma_a ? 0 : mma_a_rows);
+                float* const scales = of_mma_a ? shared_.mma_a_scales[stage] : shared_.mma_b_scales[stage];
+                if (rows % threads == 0 || row < rows) store(scales + row, round_up(rows, 32), words[r], of_mma_a);
+            }
+        };
+        if (steps >= codes_in_word && are_all_normal(normal)) {
+            each_row([](float* scales, int rows, u32 codes, bool) { store_normal_steps(scales, rows, codes); });
+        } else {
+            each_row([steps](float* scales, int rows, u32 codes, bool of_mma_a) {
+                store_steps(scales, rows, codes, steps, of_mma_a != tile.swap_ab ? -0.0F : 1.0F);
+            });
+        }
     }
 
     Shared<tile>& shared_;

@@ -77,25 +77,30 @@ TILEWRIGHT_DEVICE void read_codes(u32 (&values)[at_once][count], const ScaleView
     }
 }
 
-/// Whether a word has a code of 0 or 255, which are no exponents of normal numbers: the others have two neighbouring
-/// bits that differ.
-TILEWRIGHT_DEVICE bool has_special_code(u32 codes) {
+/// The top bit of each byte that is the exponent of a normal number: of all codes but 0 and 255, the only ones without
+/// two neighbouring bits that differ. Other bits are any.
+TILEWRIGHT_DEVICE u32 marks_of_normal(u32 codes) {
     constexpr u32 low_bits = 0x7F7F'7F7F;
-    return ((((codes ^ codes >> 1) & low_bits) + low_bits) | low_bits) != ~0U;
+    return ((codes ^ codes >> 1) & low_bits) + low_bits;
+}
+TILEWRIGHT_DEVICE bool are_all_normal(u32 marks) {
+    constexpr u32 top_bits = 0x8080'8080;
+    return (marks & top_bits) == top_bits;
 }
 
 /// A row's scales of the four steps, of which those of all rows follow one another: `step_rows` numbers from step to
-/// step. From step `steps` on, behind the end of k, they are `behind`.
-TILEWRIGHT_DEVICE void store_steps(float* scales, int step_rows, u32 codes, int steps, float behind) {
+/// step.
+TILEWRIGHT_DEVICE void store_normal_steps(float* scales, int step_rows, u32 codes) {
     constexpr u32 exponent = 0x7F80'0000;
-    if (steps >= codes_in_word && !has_special_code(codes)) {
 #pragma unroll
-        for (int step = 0; step < codes_in_word; ++step) {
-            const u32 bits = (step < 3 ? codes << (23 - 8 * step) : codes >> 1) & exponent;
-            store_shared(scales[step * step_rows], __builtin_bit_cast(float, bits));
-        }
-        return;
+    for (int step = 0; step < codes_in_word; ++step) {
+        const u32 bits = (step < 3 ? codes << (23 - 8 * step) : codes >> 1) & exponent;
+        store_shared(scales[step * step_rows], __builtin_bit_cast(float, bits));
     }
+}
+
+/// The same of any codes. From step `steps` on, behind the end of k, they are `behind`.
+TILEWRIGHT_DEVICE void store_steps(float* scales, int step_rows, u32 codes, int steps, float behind) {
 #pragma unroll
     for (int step = 0; step < codes_in_word; ++step) {
         const float scale = formats::decode_ue8m0(codes >> 8 * step & 0xFFU);
