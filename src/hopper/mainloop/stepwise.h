@@ -148,18 +148,16 @@ public:
                 feed_.begin_k_block(c_);
             }
             issue<0>();
-            wgmma_wait<1>();
-            promote_wgmma<last>();
+            read_and_promote<0, 1>();
             promotion_.take(feed_);
             finish_from<1>();
-            read_scales<last>();
             if (feed_.has_further_window()) continue;
             sync_warp();  // all lanes have read their scales
             c_.release(c_.ring.stage);
             c_.advance();
             --left;
         }
-        promote_wgmma<last>();
+        promote_wgmma<last>(scales_);
     }
 
 private:
@@ -182,12 +180,6 @@ private:
         for (auto& scale : scales_.row) scale[0] = 0;
     }
 
-    /// For the promotion of the i-th.
-    template <int i>
-    TILEWRIGHT_DEVICE void read_scales() {
-        scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
-    }
-
     template <int i>
     TILEWRIGHT_DEVICE void issue() {
         feed_.template issue<step_of(i)>(c_, partials_[i % 2], subtile_of(i));
@@ -198,20 +190,29 @@ private:
     TILEWRIGHT_DEVICE void finish_from() {
         if constexpr (i <= last) {
             issue<i>();
-            read_scales<i - 1>();
-            wgmma_wait<i == last ? 0 : 1>();
-            promote_wgmma<i - 1>();
+            read_and_promote<i, i == last ? 0 : 1>();
             finish_from<i + 1>();
         }
     }
 
+    /// Reads the scales of the i-th and promotes the one before meanwhile; factors of windows leave no registers for
+    /// both. At most `pending` wgmmas then run on.
+    template <int i, int pending>
+    TILEWRIGHT_DEVICE void read_and_promote() {
+        const PromotionScales<tile> before = scales_;
+        if (!has_windows(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+        wgmma_wait<pending>();
+        promote_wgmma<i == 0 ? last : i - 1>(before);
+        if (has_windows(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+    }
+
     /// The i-th, which is complete.
     template <int i>
-    TILEWRIGHT_DEVICE void promote_wgmma() {
+    TILEWRIGHT_DEVICE void promote_wgmma(const PromotionScales<tile>& scales) {
         constexpr int subtile = subtile_of(i);
         pin(partials_[i % 2]);
         if (subtile == subtiles<tile> - 1) feed_.complete(step_of(i));
-        promotion_(c_, accumulators_[subtile], partials_[i % 2], scales_, subtile);
+        promotion_(c_, accumulators_[subtile], partials_[i % 2], scales, subtile);
     }
 
     Consumer<tile>& c_;
