@@ -195,15 +195,15 @@ private:
         }
     }
 
-    /// Reads the scales of the i-th and promotes the one before meanwhile; factors of windows leave no registers for
-    /// both. At most `pending` wgmmas then run on.
+    /// Reads the scales of the i-th and promotes the one before meanwhile, or first where there are too few registers.
+    /// At most `pending` wgmmas then run on.
     template <int i, int pending>
     TILEWRIGHT_DEVICE void read_and_promote() {
         const PromotionScales<tile> before = scales_;
-        if (!has_windows(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+        if (reads_scales_ahead(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
         wgmma_wait<pending>();
         promote_wgmma<i == 0 ? last : i - 1>(before);
-        if (has_windows(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+        if (!reads_scales_ahead(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
     }
 
     /// The i-th, which is complete.

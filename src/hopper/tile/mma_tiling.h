@@ -90,6 +90,13 @@ constexpr int partial_registers(const Tile& tile) {
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
+/// Whether scales of a subtile's columns are read while the subtile before is promoted (mainloop/stepwise.h): where
+/// there are registers for those of both. Factors of windows leave none.
+constexpr bool reads_scales_ahead(const Tile& tile) {
+    const int others = scales_mma_columns(tile) ? wgmma_n(tile) / 4 : 0;
+    return promotes_each_step(tile) && !has_windows(tile) && mma_registers(tile) + others <= mma_register_budget(tile);
+}
+
 /// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). With K-major scales the
 /// compiler would read those of all four ahead, for which there are no registers, and without scales it moves partial
 /// sums; swapped, a k-block's 128x128 scale is needed until its promotion, and the loop reads the next one before.
