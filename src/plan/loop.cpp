@@ -44,7 +44,8 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 
 /// Promotion of each 32 of k, of operands in shared memory: clocks of shared memory's port (lines that wgmma and TMA
 /// take, words of scales that lanes read: docs/hopper_lessons.md) or instructions of a scheduler, whichever are more.
-/// Counted in SASS, not measured: 7 instructions for each wgmma and 30 for a k-block besides reads and promotion.
+/// Counted in SASS, not measured: 7 instructions for each wgmma and 30 for a k-block besides reads and promotion. A
+/// warpgroup alone is assumed to wait for its reads.
 double step_clocks(const hopper::Tile& tile) {
     constexpr double steps = hopper::wgmma_steps, of_wgmma = 7, of_k_block = 30;
     const double warpgroups = tile.shape.warpgroups, subtiles = subtiles_per_warpgroup(tile);
@@ -56,7 +57,7 @@ double step_clocks(const hopper::Tile& tile) {
     const double promotion = accumulator_registers(tile) * (multiplies_scales ? 2 : 1);
     const double reads = row_words + column_words / 2;
     const double instructions = steps * (promotion + reads + subtiles * of_wgmma) + of_k_block;
-    return std::max(port, warpgroups * instructions);
+    return warpgroups == 1 ? port + instructions : std::max(port, warpgroups * instructions);
 }
 
 /// mma A through registers: the first wgmma of 64 rows waits for ldmatrix and 16 permutes. Computed, not measured: the
