@@ -105,7 +105,7 @@ TEST_P(StepwiseKernels, TakeManyWavesAndNothing) {
     }
 }
 
-/// Scales of an operand with codes that stand for no normal number among them. The operand reads them from here.
+/// Scales of an operand some of which are no normal numbers. The operand reads them from here.
 std::vector<std::uint8_t> with_special_codes(Tensor& scales, std::uint64_t seed) {
     constexpr std::uint8_t special[] = {0, 1, 254, 255};
     std::int64_t last = 0;
@@ -120,7 +120,7 @@ std::vector<std::uint8_t> with_special_codes(Tensor& scales, std::uint64_t seed)
     return codes;
 }
 
-/// Of rows that are whole words, two and four of them, and of one operand alone; with the last k-block alone in a read.
+/// Rows are whole words, which are loaded one, two or four at a time, or those of one operand alone are.
 TEST_P(StepwiseKernels, LoadWordsOfCodes) {
     const Kernel kernel = kernels()[GetParam()];
     if (kernel.run == nullptr) GTEST_SKIP();

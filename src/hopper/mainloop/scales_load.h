@@ -86,7 +86,7 @@ private:
     static_assert(mma_a_rows % threads == 0);
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
-    /// Of 1x32 scales: of the operands that have them.
+    /// The smaller one of the operands that have 1x32 scales.
     TILEWRIGHT_DEVICE int common_alignment() const {
         if constexpr (!promotes_each_step(tile)) return 1;
         const int k_block = k_slice_of<tile>(arguments_).begin;
@@ -181,7 +181,7 @@ private:
         const int steps = arguments_.scales_a.k_blocks - k_block * codes_in_word;
         u32 normal = ~0U;
 #pragma unroll
-        for (int r = 0; r < rows_each; ++r) normal &= marks_of_normal(words[r]);
+        for (int r = 0; r < rows_each; ++r) normal &= bits_of_normal(words[r]);
         const auto each_row = [&](const auto& store) {
 #pragma unroll
             for (int r = 0; r < rows_each; ++r) {

@@ -100,7 +100,7 @@ struct PromotionScales {
     }
 
     /// Where each step is promoted: the scales of the `step`-th 32 of k of the k-block at `stage`. Of a step's subtiles
-    /// those of the same columns come one after the other, and the first of them reads the scales of the columns.
+    /// those of the same columns follow one another, and the first of them reads the scales of the columns.
     TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
         static_assert(promotes_each_step(tile));
         const int half = subtile / subtiles_along_n<tile>, part = subtile % subtiles_along_n<tile>;

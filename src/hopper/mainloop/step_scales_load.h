@@ -79,13 +79,13 @@ TILEWRIGHT_DEVICE void read_codes(u32 (&values)[at_once][count], const ScaleView
 
 /// The top bit of each byte that is the exponent of a normal number: of all codes but 0 and 255, the only ones without
 /// two neighbouring bits that differ. Other bits are any.
-TILEWRIGHT_DEVICE u32 marks_of_normal(u32 codes) {
+TILEWRIGHT_DEVICE u32 bits_of_normal(u32 codes) {
     constexpr u32 low_bits = 0x7F7F'7F7F;
     return ((codes ^ codes >> 1) & low_bits) + low_bits;
 }
-TILEWRIGHT_DEVICE bool are_all_normal(u32 marks) {
+TILEWRIGHT_DEVICE bool are_all_normal(u32 bits) {
     constexpr u32 top_bits = 0x8080'8080;
-    return (marks & top_bits) == top_bits;
+    return (bits & top_bits) == top_bits;
 }
 
 /// A row's scales of the four steps, of which those of all rows follow one another: `step_rows` numbers from step to

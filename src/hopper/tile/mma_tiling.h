@@ -91,7 +91,7 @@ constexpr int partial_registers(const Tile& tile) {
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
 /// Whether scales of a subtile's columns are read while the subtile before is promoted (mainloop/stepwise.h): where
-/// there are registers for those of both. Factors of windows leave none.
+/// there are registers for those of both. Windows leave none.
 constexpr bool reads_scales_ahead(const Tile& tile) {
     const int others = scales_mma_columns(tile) ? wgmma_n(tile) / 4 : 0;
     return promotes_each_step(tile) && !has_windows(tile) && mma_registers(tile) + others <= mma_register_budget(tile);
