@@ -74,9 +74,9 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
         return fmt::format("{}: the warp that loads 1x32 scales has too few registers next to {} warpgroups",
                            block(tile), tile.shape.warpgroups);
     }
-    if (rows_per_warpgroup(tile) == hopper::wgmma_m) return std::nullopt;
-    return fmt::format("{} with {} warpgroups: 1x32 scales have kernels of {} rows a warpgroup", block(tile),
-                       tile.shape.warpgroups, hopper::wgmma_m);
+    if (rows_per_warpgroup(tile) == hopper::wgmma_m || !has_packed_weights(tile)) return std::nullopt;
+    return fmt::format("{} with {} warpgroups: 1x32 scales next to packed weights have kernels of {} rows a warpgroup",
+                       block(tile), tile.shape.warpgroups, hopper::wgmma_m);
 }
 
 /// Packed weights may have wide rows or not, or be read as they are: what runs must not depend on it (choose.cpp).
@@ -184,6 +184,7 @@ std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
 }  // namespace
 
 std::vector<Finding> obstacles(const Workload& work) {
+    if (work.unexpanded != nullptr) return obstacles(*work.unexpanded);  // users give no factors
     const Geometry& g = work.geometry;
     return hopper_obstacles({work.recipe, work.grouping, weight_kind(g.b.packed), has_codes_along_k(g), mn_major(g).a});
 }

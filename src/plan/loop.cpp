@@ -42,6 +42,24 @@ double column_scale_stall(const hopper::Tile& tile, double tensor) {
 /// tensor cores' clocks.
 double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) + 0.72 * tensor; }
 
+/// Promotion of each 32 of k, of operands in shared memory: clocks of shared memory's port (lines that wgmma and TMA
+/// take, words of scales that lanes read: docs/hopper_lessons.md) or instructions of a scheduler, whichever are more.
+/// Counted in SASS, not measured: 7 instructions for each wgmma and 30 for a k-block besides reads and promotion. A
+/// warpgroup alone is assumed to wait for its reads.
+double step_clocks(const hopper::Tile& tile) {
+    constexpr double steps = hopper::wgmma_steps, of_wgmma = 7, of_k_block = 30;
+    const double warpgroups = tile.shape.warpgroups, subtiles = subtiles_per_warpgroup(tile);
+    const double row_words = scales_mma_rows(tile) ? rows_per_warpgroup(tile) / 32.0 : 0;
+    const double column_words = scales_mma_columns(tile) ? tile.shape.n / 4.0 : 0;
+    const double lines = warpgroups * subtiles * (hopper::wgmma_m + wgmma_n(tile)) + tile.shape.m + tile.shape.n;
+    const double port = lines + steps * (row_words + column_words) * hopper::warpgroup_warps * warpgroups;
+    const bool multiplies_scales = scales_mma_rows(tile) && scales_mma_columns(tile);
+    const double promotion = accumulator_registers(tile) * (multiplies_scales ? 2 : 1);
+    const double reads = row_words + column_words / 2;
+    const double instructions = steps * (promotion + reads + subtiles * of_wgmma) + of_k_block;
+    return warpgroups == 1 ? port + instructions : std::max(port, warpgroups * instructions);
+}
+
 /// mma A through registers: the first wgmma of 64 rows waits for ldmatrix and 16 permutes, where these are not made
 /// while the last one runs. Computed, not measured: the latencies of both, of which one of two warpgroups hides half
 /// behind the other's products.
@@ -88,9 +106,8 @@ double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
 }
 
 double stall_clocks(const hopper::Tile& tile, double tensor) {
-    // Four times the promotions, assumed to take four times as long.
     if (promotes_each_step(tile) && !has_packed_weights(tile)) {
-        return hopper::wgmma_steps * row_and_column_scale_stall(tensor);
+        return std::max(hopper::wgmma_steps * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (has_packed_weights(tile)) return multiplies_bf16(tile) ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
     if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);

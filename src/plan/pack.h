@@ -22,6 +22,11 @@ inline constexpr hopper::Tile expanded_tile{.shape = {.m = 128, .n = 256},
                                             .a = {.scaling = hopper::Scaling::block_1x128},
                                             .b = {.scaling = hopper::Scaling::factor}};
 
+/// The same of 1x32 scales, which promote four times as often: expanded weights, and 1x32 on both sides, where rows of
+/// 128 a warpgroup share what is read of the scales of columns. Compiled on first use.
+inline constexpr hopper::Tile expanded_step_tile{.shape = {.m = 128, .n = 128}, .stages = 5};
+inline constexpr hopper::Tile step_tile{.shape = {.m = 256, .n = 64}, .stages = 4};
+
 /// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
 bool has_f32_kernel(const hopper::Tile& tile);
 hopper::Tile f32_kernel(hopper::Tile tile);

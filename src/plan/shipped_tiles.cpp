@@ -10,6 +10,16 @@ using hopper::Scaling;
 using hopper::Tile;
 using hopper::Variant;
 
+namespace {
+
+Tile with_shape(Tile family, const Tile& tile) {
+    family.shape = tile.shape;
+    family.stages = tile.stages;
+    return family;
+}
+
+}  // namespace
+
 std::vector<Tile> shipped_tiles(const Tile& family) {
     static const std::vector<Tile> all = pack();
     std::vector<Tile> list;
@@ -24,6 +34,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         // Shapes for 1x128 scales serve 1x32 too, compiled on first use, with 64 rows a warpgroup.
         if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
             if (has_packed_weights(tile)) tile.shape.warpgroups = tile.shape.m / hopper::wgmma_m;
+            if (rows_per_warpgroup(tile) != hopper::wgmma_m) continue;
             tile.a.scaling = family.a.scaling;
             tile.b.scaling = family.b.scaling;
         }
@@ -32,6 +43,9 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         const bool serves =
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
+    }
+    if (family.a.scaling == Scaling::block_1x32 && family.b.scaling == Scaling::block_1x32) {
+        list.push_back(with_shape(family, step_tile));
     }
     return list;
 }
@@ -61,10 +75,7 @@ bool ships(const Tile& tile) {
 }
 
 std::vector<Tile> expanded_tiles(const Tile& family) {
-    Tile tile = family;
-    tile.shape = expanded_tile.shape;
-    tile.stages = expanded_tile.stages;
-    return {tile};
+    return {with_shape(family, promotes_each_step(family) ? expanded_step_tile : expanded_tile)};
 }
 
 }  // namespace tilewright::planner

@@ -17,7 +17,7 @@ bool ships(const hopper::Tile& tile);
 /// 128x128 with the shapes that serve groups, as one block. Compiled on first use; nothing of them is measured.
 std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
 
-/// The tiles for expanded weights, which ship.
+/// The tiles for expanded weights. Those of 1x32 scales do not ship.
 std::vector<hopper::Tile> expanded_tiles(const hopper::Tile& family);
 
 }  // namespace tilewright::planner

@@ -172,11 +172,12 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
 
 /// By times on one H200 the kernels that decode packed weights next to wgmma take as long as the expansion and the
 /// product with it at some 540 rows of a group where A has 1x128 scales (n 4096, k 7168), by the planner's model at
-/// 700, and at some 1240 where its scales wait for the end. One more launch takes longer than what is gained where
-/// there are fewer products than these, and narrow weights or fewer elements of D leave SMs idle, for the tile is
-/// 128x256.
+/// 700, and at some 1240 where its scales wait for the end. Those of 1x32, which were not timed, promote four times as
+/// often, with scales of columns that expanded weights do without: by counts they gain from fewer rows on. One more
+/// launch takes longer than what is gained where there are fewer products than these, and narrow weights or fewer
+/// elements of D leave SMs idle, for the tile is 128x256.
 constexpr std::int64_t least_expanded_rows(Granularity activations) {
-    return activations == Granularity::block_1x128 ? 768 : 1280;
+    return activations == Granularity::block_1x128 || activations == Granularity::block_1x32 ? 768 : 1280;
 }
 constexpr std::int64_t least_expanded_columns = 2560;
 constexpr double least_expanded_elements = 0x1p22;
@@ -234,12 +235,13 @@ std::int64_t ExpandedWeights::factors_at() const {
     return at + round_up<std::int64_t>(value_bytes(), workspace_alignment);
 }
 
-/// Sums are multiplied by the row's factor at the end, after the scale of a row or tensor of A, for which row : row has
-/// a kernel of its own (Scaling::factor). MXFP8's scales would be multiplied by it with each chain.
+/// Sums are multiplied by the row's factor at the end, after the scale of a row or tensor of A: kernels of their own
+/// (Scaling::factor), for row : row multiplies both scales first, and 1x32 : row with each chain.
 bool expands_weights(const Geometry& g) {
     const Granularity scales = g.a.recipe.granularity;
-    const bool of_fp8 = is_fp8(g.a.recipe.values) && (scales == Granularity::block_1x128 ||
-                                                      scales == Granularity::row || scales == Granularity::tensor);
+    const bool of_fp8 =
+        is_fp8(g.a.recipe.values) && (scales == Granularity::block_1x128 || scales == Granularity::block_1x32 ||
+                                      scales == Granularity::row || scales == Granularity::tensor);
     const PackedGeometry& packed = g.b.packed;
     if (!packed.given || packed.windows != 0 || !is_mxfp4(g.b.recipe) || !of_fp8) return false;
     if (is_k_grouped(g.grouping.grouping)) return false;

@@ -47,7 +47,10 @@ constexpr std::array tiles{expanded(small),
                            expanded(square, Family::m_grouped),
                            expanded(small, Family::dense, hopper::Storage::e5m2),
                            expanded(small, Family::m_grouped, hopper::Storage::e4m3, Scaling::epilogue),
-                           expanded(split, Family::dense, hopper::Storage::e4m3, Scaling::epilogue)};
+                           expanded(split, Family::dense, hopper::Storage::e4m3, Scaling::epilogue),
+                           expanded(square, Family::m_grouped, hopper::Storage::e4m3, Scaling::block_1x32),
+                           expanded(small, Family::dense, hopper::Storage::e5m2, Scaling::block_1x32),
+                           expanded(split, Family::dense, hopper::Storage::e4m3, Scaling::block_1x32)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
@@ -82,6 +85,11 @@ std::vector<Call> calls() {
         {4, {.grouping = ends, .recipe = recipe("row:mxfp4"), .m = 150, .n = 72, .k = 320, .groups = 3}},
         {4, {.grouping = masked, .recipe = recipe("tensor:mxfp4"), .m = 40, .n = 150, .k = 130, .groups = 3}},
         {5, {.recipe = recipe("row:mxfp4"), .m = 17, .n = 72, .k = 1056}},
+        {6, {.grouping = ends, .recipe = recipe("mxfp8:mxfp4"), .m = 150, .n = 136, .k = 640, .groups = 3}},
+        {6, {.grouping = masked, .recipe = recipe("mxfp8:mxfp4"), .m = 40, .n = 150, .k = 130, .groups = 3}},
+        {7, {.recipe = recipe("e5m2.1x32:mxfp4"), .m = 70, .n = 200, .k = 544}},
+        {7, {.grouping = batched, .recipe = recipe("e5m2.1x32:mxfp4"), .m = 48, .n = 66, .k = 160, .groups = 3}},
+        {8, {.recipe = recipe("mxfp8:mxfp4"), .m = 17, .n = 72, .k = 1056}},
     };
 }
 

@@ -169,6 +169,11 @@ bool takes(const Kernel& kernel, const check::CaseSpec& spec) {
 
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
+    return difference(kernel, test, run);
+}
+
+std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run) {
+    const check::CaseSpec& spec = test.spec();
     const Geometry g = test.geometry();
     const std::vector<std::int64_t> k_splits = planner::k_splits(kernel.tile, spec.k);
     cpu::run_exact(g, cpu::ExactOptions{.threads = 1, .k_splits = k_splits});

@@ -47,6 +47,8 @@ hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geome
 /// Empty: all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no row of A that does not
 /// exist (where blocks share A, for fewer than 16 in a k-block). Otherwise what is wrong.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
+/// The same of a case whose operands a test has changed.
+std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run);
 
 /// The same with the kernel, the call and the conditions in front; also where there can be no such call, or the kernel
 /// does not serve it.

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "check/random.h"
 #include "emulator/instantiate.h"
 #include "emulator/kernel_case.h"
+#include "launch/tile_code.h"
 
 namespace tilewright::tests {
 namespace {
@@ -34,6 +36,8 @@ constexpr auto tiles = [] {
     constexpr Tile uneven{.shape = {.m = 128, .n = 72}, .stages = 3};
     constexpr Tile few{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4, .swap_ab = true};
     constexpr Tile tokens{.shape = {.m = 128, .n = 40}, .stages = 3, .swap_ab = true};
+    constexpr Tile tall{.shape = {.m = 256, .n = 96}, .stages = 2};  // two halves and two subtiles
+    constexpr Tile lone{.shape = {.m = 128, .n = 24, .warpgroups = 1}, .stages = 3};
     constexpr Tile split{
         .shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = hopper::split_k(4)};
     constexpr Family grouped = Family::m_grouped;
@@ -42,6 +46,8 @@ constexpr auto tiles = [] {
         steps(pair, grouped),
         steps(square),
         steps(uneven, grouped, Storage::e4m3, Storage::e5m2),
+        steps(tall, grouped),
+        steps(lone, Family::dense, Storage::e4m3, Storage::e5m2),
         steps(few),
         steps(tokens, grouped),
         steps(split, Family::dense, Storage::e4m3, Storage::e5m2),
@@ -96,6 +102,39 @@ TEST_P(StepwiseKernels, TakeManyWavesAndNothing) {
     no_rows.m = 0;
     for (const CaseSpec& spec : {many, no_k, no_rows}) {
         EXPECT_EQ(wrong(kernel, spec, {.sms = 2, .tma = Timing::late, .wgmma = Timing::late}), "");
+    }
+}
+
+/// Scales of an operand some of which are no normal numbers. The operand reads them from here.
+std::vector<std::uint8_t> with_special_codes(Tensor& scales, std::uint64_t seed) {
+    constexpr std::uint8_t special[] = {0, 1, 254, 255};
+    std::int64_t last = 0;
+    for (int i = 0; i < scales.shape.rank(); ++i) last += (scales.shape[i] - 1) * scales.strides[i];
+    const auto* const given = static_cast<const std::uint8_t*>(scales.data);
+    std::vector<std::uint8_t> codes(given, given + last + 1);
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+        const std::uint64_t random = check::mix(seed * codes.size() + i);
+        if (random % 61 == 0) codes[i] = special[random >> 32 & 3];
+    }
+    scales.data = codes.data();
+    return codes;
+}
+
+/// Rows are whole words, which are loaded one, two or four at a time, or those of one operand alone are.
+TEST_P(StepwiseKernels, LoadWordsOfCodes) {
+    const Kernel kernel = kernels()[GetParam()];
+    if (kernel.run == nullptr) GTEST_SKIP();
+    int turn = 0;
+    for (const std::int64_t k : {512, 640, 768, 1024, 1152}) {
+        CaseSpec spec = call(kernel.tile, turn % 2 == 0 ? 0 : 3);
+        spec.k = k;
+        spec.a_gaps = spec.b_gaps = {};
+        spec.a_scales_transposed = k == 768;
+        check::Case test(spec);
+        const auto a = with_special_codes(test.problem().a.scales, 1),
+                   b = with_special_codes(test.problem().b.scales, 2);
+        EXPECT_EQ(difference(kernel, test, mixed_conditions(turn++)), "") << launch::describe(kernel.tile) << "\n"
+                                                                          << check::describe(spec);
     }
 }
 

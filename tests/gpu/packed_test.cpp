@@ -56,7 +56,8 @@ TEST(GpuPacked, EveryGrouping) {
 TEST(GpuPacked, ManyRows) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
-    for (const char* recipe : {"1x128:mxfp4", "1x128.ue8m0:mxfp4", "e5m2.1x128:mxfp4", "row:mxfp4", "tensor:mxfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "1x128.ue8m0:mxfp4", "e5m2.1x128:mxfp4", "row:mxfp4", "tensor:mxfp4",
+                               "mxfp8:mxfp4", "e5m2.1x32:mxfp4"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets,
                                         Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
             const bool dense = grouping == Grouping::dense, batched = grouping == Grouping::batched;
@@ -113,6 +114,23 @@ TEST(GpuPacked, EveryDistribution) {
 }
 
 // ---- 1x32 scales on both sides
+
+/// In tiles of 256 rows, with scales that are loaded as words of one and of two k-blocks, and one by one.
+TEST(GpuMxfp8, ManyRows) {
+    const CurrentDevice device;
+    for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets}) {
+        for (const std::int64_t k : {640, 1152, 1280, 2048, 2080}) {
+            EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                       .recipe = recipe_of("mxfp8:mxfp8"),
+                                       .m = 4100,
+                                       .n = 2056,
+                                       .k = k,
+                                       .groups = grouping == Grouping::dense ? 1 : 3,
+                                       .seed = static_cast<std::uint64_t>(k)}),
+                      "");
+        }
+    }
+}
 
 TEST(GpuMxfp8, TailsLayoutsAndGroups) {
     const CurrentDevice device;

@@ -38,7 +38,7 @@ std::vector<ProblemSizes> many() {
                                {16384, 1024},
                                {2880, 2880},
                                {1024, 65536}}) {
-        for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4"}) {
+        for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "mxfp8:mxfp4"}) {
             for (const std::int64_t m : {512, 700, 1024, 2000, 4096, 16384}) {
                 list.push_back(sizes_of(m, n, k, recipe));
                 for (const std::int64_t groups : {2, 8, 30}) {
@@ -86,7 +86,7 @@ TEST(ExpandedWeights, AreFasterThanPackedOnes) {
         ++expanded[name(sizes.recipe)];
     }
     for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 50) << recipe;
-    EXPECT_EQ(expanded.size(), 3U);
+    EXPECT_EQ(expanded.size(), 4U);
 }
 
 /// By the model none of them is split; the next test has one that is.
@@ -108,7 +108,7 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
         }
     }
     for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 400) << recipe;
-    EXPECT_EQ(expanded.size(), 3U);
+    EXPECT_EQ(expanded.size(), 4U);
 }
 
 /// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.

@@ -9,6 +9,7 @@
 #include "hopper/block/shared_memory.h"
 #include "hopper/mainloop/clear_rest.h"
 #include "hopper/mainloop/odd_groups.h"
+#include "hopper/mainloop/step_scales_load.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -23,11 +24,11 @@ struct HeldScales<true> {
     using Type = u32;
 };
 
-/// k-blocks whose 1x32 scales are read at once.
+/// k-blocks whose 1x32 scales are read at once: as many words as the producer's registers hold.
 constexpr int steps_at_once(const Tile& tile) {
-    const int rows = tile.shape.n + (scales_mma_rows(tile) ? tile.shape.m : 0);
-    if (rows > 64 && tile.shape.warpgroups > 2) return 1;
-    return rows > 192 ? 1 : rows > 128 ? 2 : 4;
+    const int rows = (scales_mma_rows(tile) ? tile.shape.m : 0) + (scales_mma_columns(tile) ? tile.shape.n : 0);
+    const int words = (rows + warp_threads - 1) / warp_threads, held = tile.shape.warpgroups > 2 ? 8 : 20;
+    return 4 * words <= held ? 4 : 2 * words <= held ? 2 : 1;
 }
 
 /// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
@@ -57,11 +58,11 @@ public:
                 slice = k_slice_of<tile>(work);
                 end = slice.begin + slice.count;
             }
-            for (int begin = slice.begin; begin < end; begin += k_blocks_at_once) {
+            for (int begin = slice.begin; begin < end; begin += k_blocks_of_read()) {
                 read(work, thread, begin);
 #pragma unroll
                 for (int i = 0; i < k_blocks_at_once; ++i) {
-                    if (begin + i >= end) break;
+                    if (i >= k_blocks_of_read() || begin + i >= end) break;
                     write(ring, thread, begin + i, values_[i]);
                     if constexpr (maps_groups(tile)) {
                         if (!tma_takes(tiles.origin, GroupValues::unpacked(arguments_.a_last).any_flat())) {
@@ -83,17 +84,37 @@ private:
     static constexpr int mma_a_rows = scales_mma_rows(tile) ? tile.shape.m : 0;
     static constexpr int mma_b_rows = scales_mma_columns(tile) ? tile.shape.n : 0;
     static constexpr int rows_each = (mma_a_rows + mma_b_rows + threads - 1) / threads;
+    static_assert(mma_a_rows % threads == 0);
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
+
+    /// The smaller one of the operands that have 1x32 scales.
+    TILEWRIGHT_DEVICE int common_alignment() const {
+        if constexpr (!promotes_each_step(tile)) return 1;
+        const int k_block = k_slice_of<tile>(arguments_).begin;
+        const int of_a = code_alignment(arguments_.scales_a, k_block);
+        return operand_b(tile).has_row_scales() ? min(of_a, code_alignment(arguments_.scales_b, k_block)) : of_a;
+    }
+
+    TILEWRIGHT_DEVICE int k_blocks_of_read() const {
+        return promotes_each_step(tile) && alignment_ < codes_in_word ? 1 : k_blocks_at_once;
+    }
 
     TILEWRIGHT_DEVICE void read(const WorkTile& work, int lane, int begin) {
         constexpr int a_rows = tile.swap_ab ? mma_b_rows : mma_a_rows, b_rows = tile.swap_ab ? mma_a_rows : mma_b_rows;
         constexpr int a_offset = tile.swap_ab ? b_rows / threads : 0, b_offset = tile.swap_ab ? 0 : a_rows / threads;
-        if constexpr (operand_a(tile).spreads_scales) {
+        if constexpr (promotes_each_step(tile)) {
+            const ScaleView &a = arguments_.scales_a, &b = arguments_.scales_b;
+            read_codes<a_offset, a_rows>(values_, a, alignment_, work.batch, work.row + lane, begin);
+            if constexpr (b_rows > 0) {
+                read_codes<b_offset, b_rows>(values_, b, alignment_, work.group, work.column + lane, begin);
+            }
+        } else if constexpr (operand_a(tile).spreads_scales) {
             read_spread<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+            read_operand<b_offset, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
         } else {
             read_operand<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+            read_operand<b_offset, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
         }
-        read_operand<b_offset, b_rows>(arguments_.scales_b, work.group, work.column + lane, begin);
     }
 
     /// The same where 128 rows have a scale: those of the operand, whatever group they are of.
@@ -116,46 +137,15 @@ private:
     /// `rows` rows of one operand, every 32nd from `row` on, into the values from `offset` on.
     template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
-        const i64 first =
-            batch * view.batch_stride + row * view.row_stride + begin * operand_a(tile).scales_of_row() * view.k_stride;
+        const i64 first = batch * view.batch_stride + row * view.row_stride + begin * view.k_stride;
 #pragma unroll
         for (int r = 0; r < (rows + threads - 1) / threads; ++r) {
             const bool inside = row + r * threads < view.rows && r * threads + lane_index() < rows;
 #pragma unroll
             for (int i = 0; i < k_blocks_at_once; ++i) {
-                const i64 index =
-                    first + r * threads * view.row_stride + i * operand_a(tile).scales_of_row() * view.k_stride;
-                if constexpr (promotes_each_step(tile)) {
-                    values_[i][offset + r] = inside ? read_codes(view, index, steps_before_end(begin + i)) : 0;
-                } else {
-                    values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
-                }
+                const i64 index = first + r * threads * view.row_stride + i * view.k_stride;
+                values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
             }
-        }
-    }
-
-    /// How many of a k-block's steps of 32 of k there are; 0 or less where it follows the end.
-    TILEWRIGHT_DEVICE int steps_before_end(int k_block) const {
-        return arguments_.scales_a.k_blocks - k_block * operand_a(tile).scales_of_row();
-    }
-
-    TILEWRIGHT_DEVICE static u32 read_codes(const ScaleView& view, i64 index, int steps) {
-        u32 codes = 0;
-#pragma unroll
-        for (int step = 0; step < operand_a(tile).scales_of_row(); ++step) {
-            if (step >= steps) continue;
-            codes |= u32(load_global(static_cast<const u8*>(view.data) + index + step * view.k_stride)) << 8 * step;
-        }
-        return codes;
-    }
-
-    /// A row's scales of the four steps, of which those of all rows follow one another. Behind the end of k those of A
-    /// are -0 and those of B 1: -0 times a sum of nothing leaves an accumulator as it is, whatever its sign.
-    TILEWRIGHT_DEVICE static void store_steps(float* scales, bool of_a, int row, int rows, u32 codes, int steps) {
-#pragma unroll
-        for (int step = 0; step < operand_a(tile).scales_of_row(); ++step) {
-            const float scale = formats::decode_ue8m0(codes >> 8 * step & 0xFFU);
-            store_shared(scales[step * round_up(rows, 32) + row], step < steps ? scale : of_a ? -0.0F : 1.0F);
         }
     }
 
@@ -167,20 +157,17 @@ private:
                                  const Scales (&values)[at_least_one(rows_each)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
+        if constexpr (promotes_each_step(tile)) {
+            write_steps(stage, thread, k_block, values);
+        } else {
 #pragma unroll
-        for (int r = 0; r < rows_each; ++r) {
-            const int row = thread + r * threads;
-            if constexpr (promotes_each_step(tile)) {
-                const bool of_mma_a = mma_a_rows > 0 && row < mma_a_rows;
-                const int rows = of_mma_a ? mma_a_rows : mma_b_rows, in_rows = of_mma_a ? row : row - mma_a_rows;
-                float* const scales = of_mma_a ? shared_.mma_a_scales[stage] : shared_.mma_b_scales[stage];
-                if (in_rows < rows) {
-                    store_steps(scales, of_mma_a != tile.swap_ab, in_rows, rows, values[r], steps_before_end(k_block));
+            for (int r = 0; r < rows_each; ++r) {
+                const int row = thread + r * threads;
+                if (mma_a_rows > 0 && row < mma_a_rows) {
+                    store_shared(shared_.mma_a_scales[stage][row], values[r]);
+                } else if (row < mma_a_rows + mma_b_rows) {
+                    store_shared(shared_.mma_b_scales[stage][row - mma_a_rows], values[r]);
                 }
-            } else if (mma_a_rows > 0 && row < mma_a_rows) {
-                store_shared(shared_.mma_a_scales[stage][row], values[r]);
-            } else if (row < mma_a_rows + mma_b_rows) {
-                store_shared(shared_.mma_b_scales[stage][row - mma_a_rows], values[r]);
             }
         }
         sync_warp();
@@ -189,9 +176,36 @@ private:
         ring.advance();
     }
 
+    /// Behind the end of k the scales of A are -0 and those of B 1: -0 times a sum of nothing leaves an accumulator as
+    /// it is, whatever its sign.
+    TILEWRIGHT_DEVICE void write_steps(int stage, int lane, int k_block, const u32 (&words)[at_least_one(rows_each)]) {
+        const int steps = arguments_.scales_a.k_blocks - k_block * codes_in_word;
+        u32 normal = ~0U;
+#pragma unroll
+        for (int r = 0; r < rows_each; ++r) normal &= bits_of_normal(words[r]);
+        const auto each_row = [&](const auto& store) {
+#pragma unroll
+            for (int r = 0; r < rows_each; ++r) {
+                const bool of_mma_a = r * threads < mma_a_rows;
+                const int rows = of_mma_a ? mma_a_rows : mma_b_rows;
+                const int row = lane + r * threads - (of_mma_a ? 0 : mma_a_rows);
+                float* const scales = of_mma_a ? shared_.mma_a_scales[stage] : shared_.mma_b_scales[stage];
+                if (rows % threads == 0 || row < rows) store(scales + row, round_up(rows, 32), words[r], of_mma_a);
+            }
+        };
+        if (steps >= codes_in_word && are_all_normal(normal)) {
+            each_row([](float* scales, int rows, u32 codes, bool) { store_normal_steps(scales, rows, codes); });
+        } else {
+            each_row([steps](float* scales, int rows, u32 codes, bool of_mma_a) {
+                store_steps(scales, rows, codes, steps, of_mma_a != tile.swap_ab ? -0.0F : 1.0F);
+            });
+        }
+    }
+
     Shared<tile>& shared_;
     const Arguments& arguments_;
     int budget_ = wait_budget;
+    const int alignment_ = common_alignment();
     Scales values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 

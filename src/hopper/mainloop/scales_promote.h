@@ -86,32 +86,35 @@ struct PromotionScales {
 
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int subtile) {
         if constexpr (scales_mma_columns(tile)) {
-            const float* first =
-                c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns + c.lane % 4 * 2;
-#pragma unroll
-            for (int j = 0; j < columns / 8; ++j) {
-                const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
-                column[2 * j] = pair.x;
-                column[2 * j + 1] = pair.y;
-            }
+            const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns;
+            read_columns_from(first + c.lane % 4 * 2);
         }
     }
 
-    /// Where each step is promoted: the scales of the `step`-th 32 of k of the k-block at `stage`.
-    TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
-        static_assert(promotes_each_step(tile) && scales_mma_columns(tile));
-        if constexpr (scales_mma_rows(tile)) {
-            const float* const of_rows = c.shared.mma_a_scales[stage] + step * tile.shape.m + c.row_in_tile;
-            load(row[0], of_rows);
-            load(row[1], of_rows + fragment_row_step(tile));
-        }
-        const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) +
-                             subtile % subtiles_along_n<tile> * columns + c.lane % 4 * 2;
+    /// `first`: that of the lane's first column.
+    TILEWRIGHT_DEVICE void read_columns_from(const float* first) {
 #pragma unroll
         for (int j = 0; j < columns / 8; ++j) {
             const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
             column[2 * j] = pair.x;
             column[2 * j + 1] = pair.y;
+        }
+    }
+
+    /// Where each step is promoted: the scales of the `step`-th 32 of k of the k-block at `stage`. Of a step's subtiles
+    /// those of the same columns follow one another, and the first of them reads the scales of the columns.
+    TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
+        static_assert(promotes_each_step(tile));
+        const int half = subtile / subtiles_along_n<tile>, part = subtile % subtiles_along_n<tile>;
+        if (scales_mma_rows(tile) && part == 0) {
+            const float* const of_rows =
+                c.shared.mma_a_scales[stage] + step * tile.shape.m + c.row_in_tile + half * wgmma_m;
+            load(row[2 * half], of_rows);
+            load(row[2 * half + 1], of_rows + fragment_row_step(tile));
+        }
+        if (scales_mma_columns(tile) && half == 0) {
+            const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) + part * columns;
+            read_columns_from(first + c.lane % 4 * 2);
         }
     }
 

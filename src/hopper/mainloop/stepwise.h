@@ -1,7 +1,7 @@
 // The mainloop of scales that change with each wgmma, every 32 of k: two partial accumulators, so that the tensor core
 // multiplies the next step while this one is promoted. Weights with wide rows take each k-block window by window
 // (windows.h), the four steps of a window one after the other. A warpgroup has 64 rows of mma A, of packed weights
-// decoded step by step, and its columns in one subtile or several.
+// decoded step by step, or 128 of an operand in shared memory, and its columns in one subtile or several.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -81,7 +81,9 @@ struct StepFeed<tile, FeedKind::shared> {
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
         constexpr int begin = step * (wgmma_k_bytes / descriptor_bytes);
-        const MatrixDescriptor a = c.mma_a_descriptor + c.ring.stage * tile.shape.m * (row_bytes / descriptor_bytes);
+        const int rows = subtile / subtiles_along_n<tile> * wgmma_m;
+        const MatrixDescriptor a =
+            c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
         pin(partial);
         wgmma_fence();
         wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
@@ -160,23 +162,27 @@ public:
                 feed_.begin_k_block(c_);
             }
             issue<0>();
-            wgmma_wait<1>();
-            promote_wgmma<last>();
+            read_and_promote<0, 1>();
             promotion_.take(c_, feed_);
             finish_from<1>();
-            scales_.read_step(c_, c_.ring.stage, wgmma_steps - 1, subtiles<tile> - 1);
             if (feed_.has_further_window()) continue;
             sync_warp();  // all lanes have read their scales
             c_.release(c_.ring.stage);
             c_.advance();
             --left;
         }
-        promote_wgmma<last>();
+        promote_wgmma<last>(scales_);
     }
 
 private:
-    /// The wgmmas of a k-block are numbered in their order: of each step all subtiles.
+    /// The wgmmas of a k-block are numbered in their order: of each step all subtiles, and of those the two that have
+    /// the same columns of 128 rows one after the other.
     static constexpr int last = wgmma_steps * subtiles<tile> - 1;
+    static constexpr int step_of(int i) { return i / subtiles<tile>; }
+    static constexpr int subtile_of(int i) {
+        constexpr int halves = subtiles<tile> / subtiles_along_n<tile>;
+        return i % halves * subtiles_along_n<tile> + i % subtiles<tile> / halves;
+    }
 
     /// The first time there is nothing to promote: zeros.
     TILEWRIGHT_DEVICE void begin_with_nothing() {
@@ -190,7 +196,7 @@ private:
 
     template <int i>
     TILEWRIGHT_DEVICE void issue() {
-        feed_.template issue<i / subtiles<tile>>(c_, partials_[i % 2], i % subtiles<tile>);
+        feed_.template issue<step_of(i)>(c_, partials_[i % 2], subtile_of(i));
     }
 
     /// Issues the i-th and promotes the one before, and so on.
@@ -198,20 +204,29 @@ private:
     TILEWRIGHT_DEVICE void finish_from() {
         if constexpr (i <= last) {
             issue<i>();
-            scales_.read_step(c_, c_.ring.stage, (i - 1) / subtiles<tile>, (i - 1) % subtiles<tile>);
-            wgmma_wait<i == last ? 0 : 1>();
-            promote_wgmma<i - 1>();
+            read_and_promote<i, i == last ? 0 : 1>();
             finish_from<i + 1>();
         }
     }
 
+    /// Reads the scales of the i-th and promotes the one before meanwhile, or first where there are too few registers.
+    /// At most `pending` wgmmas then run on.
+    template <int i, int pending>
+    TILEWRIGHT_DEVICE void read_and_promote() {
+        const PromotionScales<tile> before = scales_;
+        if (reads_scales_ahead(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+        wgmma_wait<pending>();
+        promote_wgmma<i == 0 ? last : i - 1>(before);
+        if (!reads_scales_ahead(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+    }
+
     /// The i-th, which is complete.
     template <int i>
-    TILEWRIGHT_DEVICE void promote_wgmma() {
-        constexpr int subtile = i % subtiles<tile>;
+    TILEWRIGHT_DEVICE void promote_wgmma(const PromotionScales<tile>& scales) {
+        constexpr int subtile = subtile_of(i);
         pin(partials_[i % 2]);
-        if (subtile == subtiles<tile> - 1) feed_.complete(i / subtiles<tile>);
-        promotion_(c_, accumulators_[subtile], partials_[i % 2], scales_, subtile);
+        if (subtile == subtiles<tile> - 1) feed_.complete(step_of(i));
+        promotion_(c_, accumulators_[subtile], partials_[i % 2], scales, subtile);
     }
 
     Consumer<tile>& c_;
@@ -225,7 +240,6 @@ private:
 /// All k-blocks of a tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_stepwise(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    static_assert(subtiles<tile> == subtiles_along_n<tile>);
     clear<tile>(accumulators);
     if (c.k_blocks > 0) StepwiseLoop<tile>(c, accumulators).run();
     sync_warp();

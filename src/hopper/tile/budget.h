@@ -21,9 +21,11 @@ constexpr int launch_registers(const Tile& tile) {
 }
 /// Whether setmaxnreg moves registers from producers to consumers; one consumer warpgroup has enough without.
 constexpr bool moves_registers(const Tile& tile) { return tile.shape.warpgroups > 1; }
+/// Producers that load 1x32 scales hold those of several k-blocks.
 constexpr int producer_registers(const Tile& tile) {
     if (!moves_registers(tile)) return launch_registers(tile);
-    return tile.shape.warpgroups == 2 ? 40 : 32;
+    if (tile.shape.warpgroups > 2) return 32;
+    return promotes_each_step(tile) ? 56 : 40;
 }
 constexpr int consumer_registers(const Tile& tile) {
     if (!moves_registers(tile)) return launch_registers(tile);

@@ -26,10 +26,11 @@ constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     return columns / 2 + feed_registers(tile) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
 /// Where each step is promoted: two partial accumulators and the fragments that feed them, and the scales of the
-/// columns of one. (A k-block's codes are among what every thread has besides.)
+/// columns of one, which both halves of 128 rows share. (A k-block's codes are among what every thread has besides.)
 constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
-    return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) + columns / 4;
+    return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) +
+           (scales_mma_columns(tile) ? columns / 4 : 0);
 }
 /// Wide rows next to bf16: what a subtile had before, or the partial accumulator that takes its place, and the
 /// fragments.
@@ -105,6 +106,13 @@ constexpr int partial_registers(const Tile& tile) {
     return partials_in_flight(tile) * registers_per_partial(tile, wgmmas_along_n(tile));
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
+
+/// Whether scales of a subtile's columns are read while the subtile before is promoted (mainloop/stepwise.h): where
+/// there are registers for those of both. Windows leave none.
+constexpr bool reads_scales_ahead(const Tile& tile) {
+    const int others = scales_mma_columns(tile) ? wgmma_n(tile) / 4 : 0;
+    return promotes_each_step(tile) && !has_windows(tile) && mma_registers(tile) + others <= mma_register_budget(tile);
+}
 
 /// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). With K-major scales the
 /// compiler would read those of all four ahead, for which there are no registers, and without scales it moves partial

@@ -251,10 +251,11 @@ constexpr bool is_consistent(const Tile& tile) {
             (has_packed_weights(tile) && (tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) &&
              tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
            (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) && tile.b.scaling != Scaling::alpha &&
-           (tile.b.scaling == Scaling::block_1x32) == (promotes_each_step(tile) && !has_packed_weights(tile)) &&
+           (tile.b.scaling == Scaling::block_1x32 || tile.b.scaling == Scaling::factor || !promotes_each_step(tile)) &&
+           (tile.b.scaling != Scaling::block_1x32 || promotes_each_step(tile)) &&
            (!promotes_each_step(tile) ||
-            (rows_per_warpgroup(tile) == wgmma_m && !has_mn_major(tile) && !shares_operand(tile) &&
-             !is_k_grouped(tile) && tile.mma.promoted && !is_fast(tile))) &&
+            ((rows_per_warpgroup(tile) == wgmma_m || !has_packed_weights(tile)) && !has_mn_major(tile) &&
+             !shares_operand(tile) && !is_k_grouped(tile) && tile.mma.promoted && !is_fast(tile))) &&
            (!has_raw_codes(tile) || !promotes_each_step(tile)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
