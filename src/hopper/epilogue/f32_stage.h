@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hopper/epilogue/convert.h"
-#include "hopper/epilogue/f32_parts.h"
+#include "hopper/schedule/f32_parts.h"
 
 namespace tilewright::hopper {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "hopper/block/k_slice.h"
-#include "hopper/epilogue/f32_parts.h"
+#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {

@@ -6,7 +6,7 @@
 
 #include "hopper/block/k_slice.h"
 #include "hopper/block/shared_memory.h"
-#include "hopper/epilogue/f32_parts.h"
+#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {

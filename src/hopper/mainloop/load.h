@@ -6,8 +6,8 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/block/stamps.h"
-#include "hopper/epilogue/f32_parts.h"
 #include "hopper/mainloop/group_maps.h"
+#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
