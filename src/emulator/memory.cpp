@@ -210,6 +210,8 @@ u32 permute_bytes(u32 low, u32 high, u32 selector) {
     return result;
 }
 
+u32 held_constant(u32 value) { return value; }
+
 u32 two_signed_bytes(u32 word, int first) {
     const auto half = [&](int byte) {
         const u32 value = word >> 8 * byte & 0xFFU;
