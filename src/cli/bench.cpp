@@ -121,7 +121,8 @@ void add_choice_options(CLI::App& command, BenchArguments& arguments) {
                     "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24, next to bf16 and NVFP4 "
                     "activations by 2^124; 0: of none")
         ->check(whole_number(0, most_int));
-    command.add_flag("--unpacked", arguments.settings.unpacked, "GPU, MXFP4: each call packs the weights");
+    command.add_flag("--unpacked", arguments.settings.unpacked,
+                     "GPU, MXFP4: each call packs the weights, or their scales");
 }
 
 }  // namespace

@@ -215,6 +215,8 @@ u32 top_bit_mask(u32 word, int byte) {
     return (word >> (8 * byte + 7) & 1U) != 0 ? ~0U : 0;
 }
 
+u32 held_constant(u32 value) { return value; }
+
 u32 two_signed_bytes(u32 word, int first) {
     const auto half = [&](int byte) {
         const u32 value = word >> 8 * byte & 0xFFU;

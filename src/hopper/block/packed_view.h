@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
+#include "hopper/ptx/ptx.h"
 #include "hopper/tile/operands.h"
 
 namespace tilewright::hopper {

@@ -51,16 +51,19 @@ template <>
 struct StagedCodes<true> {
     TILEWRIGHT_DEVICE StagedCodes(const u8* first, const u8* from, int warp, int lane)
         : first_(first),
-          place_(int(from - first) + (warp * warp_rows + lane / 4) * raw_row_bytes + lane / 8 * 16 + lane % 4 * 2) {}
+          place_(int(from - first) + (warp * warp_rows + lane / 4) * raw_row_bytes + lane / 8 * 16 + lane % 4 * 2),
+          positive_(held_constant(positive_codes)) {}
     TILEWRIGHT_DEVICE RawWord operator()(int step, int row) const {
         const u8* const from = first_ + (place_ ^ step * 16) + row * (8 * raw_row_bytes);
         return {
-            {load_shared(reinterpret_cast<const u16&>(from[0])), load_shared(reinterpret_cast<const u16&>(from[8]))}};
+            {load_shared(reinterpret_cast<const u16&>(from[0])), load_shared(reinterpret_cast<const u16&>(from[8]))},
+            positive_};
     }
 
 private:
     const u8* first_;
     int place_;
+    u32 positive_;
 };
 
 template <Tile tile>

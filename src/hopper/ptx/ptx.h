@@ -247,6 +247,9 @@ void store_global(Quad* to, Quad value);
 /// prmt: byte i of the result is byte (selector >> 4 i) % 8 of `low` and `high` in turn, or, where the fourth bit of
 /// these is set, eight copies of that byte's top bit.
 u32 permute_bytes(u32 low, u32 high, u32 selector);
+/// A constant in a register, by a warp together: the compiler would make it again for each instruction that takes it
+/// from there.
+u32 held_constant(u32 value);
 /// prmt too: bytes `first` and `first` + 1 of a word, each with copies of its top bit in 16 bits.
 u32 two_signed_bytes(u32 word, int first);
 /// prmt too: the top bit of a byte, in all 32 bits.

@@ -31,6 +31,8 @@ TILEWRIGHT_DEVICE WordQuad load_shared(const WordQuad& from) {
                  : "r"(shared_address(&from)));
     return quad;
 }
+// Lane 0's: what depends on the lane is no constant to the compiler.
+TILEWRIGHT_DEVICE u32 held_constant(u32 value) { return u32(from_lane(int(value) + lane_index(), 0)); }
 TILEWRIGHT_DEVICE u32 two_signed_bytes(u32 word, int first) {
     u32 bytes;
     asm("prmt.b32 %0, %1, %1, %2;" : "=r"(bytes) : "r"(word), "r"(0x9180U + u32(first) * 0x1111U));

@@ -56,11 +56,11 @@ TILEWRIGHT_DEVICE PackBlock load_block(const u8* from, int bytes) {
         const IntQuad quad = load_global(reinterpret_cast<const IntQuad*>(from));
 #pragma unroll
         for (int i = 0; i < 4; ++i) block.words[i] = u32(quad.values[i]);
-        return block;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        if (i < bytes) block.words[i / 4] |= u32(load_global(from + i)) << i % 4 * 8;
+        for (int i = 0; i < 16; ++i) {
+            if (i < bytes) block.words[i / 4] |= u32(load_global(from + i)) << i % 4 * 8;
+        }
     }
     return block;
 }
