@@ -22,10 +22,17 @@ struct FillOrder {
     static constexpr int first_feed(bool odd) { return odd && half(last) == 0 ? 1 : 0; }
 };
 
-/// What follows is issued behind all wgmmas, and behind loads before: this wait leaves one group under way. Left alone,
-/// ptxas puts loads and decoding between two wgmmas, where the later one waits for them. It also moves decoding and
-/// products of scales behind the wait for the last one, where the tensor core waits: hence `keep_order`.
-TILEWRIGHT_DEVICE void behind_products() { wgmma_wait<1>(); }
+/// Whether what a warp does while products are under way stays there. Left alone, ptxas puts ldmatrix and permutes
+/// between two wgmmas, where the later one waits for them, and multiplications and permutes behind the wait for the
+/// last one, where the tensor core waits. (Kernels of packed weights were measured as ptxas has them.)
+template <Tile tile>
+constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed;
+
+/// Loads that follow are issued behind all wgmmas and loads before: this wait leaves one group under way.
+template <Tile tile>
+TILEWRIGHT_DEVICE void behind_products() {
+    if constexpr (keeps_order<tile>) wgmma_wait<1>();
+}
 
 /// What a loop does besides for wide rows (windows.h): nothing where the warpgroup has none.
 template <Tile tile>
@@ -54,8 +61,8 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
                                          int k_block) {
     using Order = FillOrder<tile>;
     constexpr bool one_subtile = subtiles_along_n<tile> == 1;
-    // They arrive behind a short product.
-    constexpr bool columns_first = wgmma_n(tile) < 64 || Windows::reads_columns_first;
+    // Those of narrow products arrive behind them.
+    constexpr bool columns_first = !keeps_order<tile> || wgmma_n(tile) < 64 || Windows::reads_columns_first;
     const int stage = c.ring.stage;
 #pragma unroll
     for (int turn = 0; turn < subtiles<tile>; ++turn) {
@@ -70,7 +77,7 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         pin(partial);
         feed.issue_held(c, partial, subtile, false);
         wgmma_commit();
-        behind_products();
+        behind_products<tile>();
         if (begins_columns && !columns_first) scales.read_columns(c, subtile);
         if (begins) {
             next_block_scales(c, k_block);
@@ -79,11 +86,11 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         if (turn < Order::halves) scales.read_rows(c, stage, subtile);
         if (ends) c.advance();
         if (ends && !last) c.wait_full();
-        if (fills) behind_products();
+        if (fills) behind_products<tile>();
         if (fills) windows.fill(c, next, ends ? 0 : Order::half(1));
         scales.multiply(subtile, 0);
         if (begins_columns) scales.multiply_columns();
-        keep_order(ends ? c.ring.stage : k_block);
+        if constexpr (keeps_order<tile>) keep_order(ends ? c.ring.stage : k_block);
         wgmma_wait<0>();
         pin(partial);
         if (turn > Order::last - Order::halves) feed.complete();
