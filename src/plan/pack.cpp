@@ -150,7 +150,7 @@ void add_mn_major(std::vector<Tile>& list) {
     constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 5};
     constexpr Tile weights[] = {
         {.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true, .a = along_k, .b = along_rows},
-        {.shape = {.m = 256, .n = 128}, .stages = 3, .swap_ab = true, .a = along_k, .b = along_rows},
+        {.shape = {.m = 128, .n = 160}, .stages = 5, .swap_ab = true, .a = along_k, .b = along_rows},
         {.shape = {.m = 128, .n = 256},
          .stages = 3,
          .swap_ab = true,

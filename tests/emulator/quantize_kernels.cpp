@@ -181,6 +181,7 @@ void add_tokens(Kernels& all) {
         .grouped = true, .rows = scaled_by(ScaledBy::token), .columns = scaled_by(ScaledBy::feature, true)}>(all);
     add_measured<Number::bf16, Formula::x, ScaledBy::token, ScaledBy::feature>(all);
     add_measured<Number::f32, Formula::x, ScaledBy::token, ScaledBy::feature>(all);
+    add_measured<Number::bf16, Formula::x, ScaledBy::all, ScaledBy::all>(all);
     add_measured<Number::f32, Formula::x, ScaledBy::all, ScaledBy::all>(all);
     add_measured<Number::bf16, Formula::swiglu, ScaledBy::token, ScaledBy::feature>(all);
     add_measured<Number::bf16, Formula::swiglu, ScaledBy::all, ScaledBy::all>(all);

@@ -215,39 +215,19 @@ TEST(Quantize, MoreGroupsThanLanesAreFound) {
 }
 
 TEST(Quantize, FoldedOperandsHaveTheCpusBits) {
-    expect_cpu_bits(TokenCase{.tokens = 150,
-                              .features = 144,
-                              .ends = {20, 150},
-                              .rows = blocks,
-                              .columns = Granularity::block_128x128,
-                              .folds = true,
-                              .round_up = false});
-    for (const Format source : {Format::bf16, Format::f32}) {
-        expect_cpu_bits(TokenCase{.source = source,
-                                  .tokens = 150,
-                                  .features = 144,
-                                  .ends = {20, 150},
-                                  .rows = blocks,
-                                  .columns = blocks,
-                                  .folds_both = true});
-    }
-}
-
-TEST(Quantize, FoldedOperandsWithMeasuredScalesHaveTheCpusBits) {
-    for (const Granularity granularity : {Granularity::row, Granularity::tensor}) {
-        TokenCase c{.tokens = 150,
-                    .features = 144,
-                    .ends = {20, 150},
-                    .rows = granularity,
-                    .columns = granularity,
-                    .folds_both = true};
-        if (granularity == Granularity::row) expect_cpu_bits(c);
-        c.source = Format::f32;
-        expect_cpu_bits(c);
-        c.source = Format::bf16;
-        c.features = 288;
+    TokenCase c{.tokens = 150, .features = 288, .ends = {20, 150}, .rows = blocks, .folds = true};
+    c.columns = Granularity::block_128x128;
+    expect_cpu_bits(c);
+    c.folds_both = true;
+    for (const Granularity granularity : {blocks, Granularity::row, Granularity::tensor}) {
+        c.rows = c.columns = granularity;
+        for (const Format source : {Format::f32, Format::bf16}) {
+            c.source = source;
+            expect_cpu_bits(c);
+        }
         c.activation = Activation::swiglu;
-        expect_cpu_bits(c);
+        if (granularity != blocks) expect_cpu_bits(c);
+        c.activation = Activation::none;
     }
 }
 
