@@ -31,29 +31,32 @@ TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<tile>& accumulators, u8
     }
 }
 
-/// The warpgroup's share of a tile, scaled, in the stages behind its k-blocks.
+/// The warpgroup's parts of the `index`-th stage behind a tile's k-blocks, and those of the stages behind it: each in
+/// code of its own, for accumulators have no addresses.
+template <Tile tile, int index>
+TILEWRIGHT_DEVICE void stage_f32_from(Consumer<tile>& c, const Accumulators<tile>& accumulators, float alpha,
+                                      bool adds) {
+    constexpr int parts_along_n = tile.shape.n / f32_part_columns(), first = index * f32_parts_per_stage(tile);
+    const int stage = c.ring.stage;
+    c.wait_full();
+#pragma unroll
+    for (int i = 0; i < f32_parts_of_stage(tile, index); ++i) {
+        const int part = first + i, column = part % parts_along_n * f32_part_columns();
+        u8* const rows = f32_part_at<tile>(c.shared, stage, c.warpgroup, i) + c.warp * warp_rows * row_bytes;
+        stage_f32_rows<tile>(accumulators, rows, part / parts_along_n, column, c.lane, alpha, adds);
+    }
+    fence_async_proxy();
+    sync_warp();
+    warp_arrives<tile>(c.shared.staged[stage], c.lane);
+    c.ring.advance();
+    if constexpr (index + 1 < output_stages(tile)) stage_f32_from<tile, index + 1>(c, accumulators, alpha, adds);
+}
+
+/// The warpgroup's share of a tile, scaled.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_f32(Consumer<tile>& c, const Accumulators<tile>& accumulators, const WorkTile& work) {
-    constexpr int parts_along_n = tile.shape.n / f32_part_columns(), parts_per_stage = f32_parts_per_stage(tile);
     const float alpha = f32_alpha_of<tile>(c.arguments, work);
-    const bool adds = c.arguments.addend.data != nullptr;
-    const int lane = lane_index();
-#pragma unroll
-    for (int index = 0; index < output_stages(tile); ++index) {
-        const int stage = c.ring.stage;
-        c.wait_full();
-#pragma unroll
-        for (int i = 0; i < f32_parts_of_stage(tile, index); ++i) {
-            const int part = index * parts_per_stage + i;
-            u8* const rows = f32_part_at<tile>(c.shared, stage, c.warpgroup, i) + c.warp * warp_rows * row_bytes;
-            stage_f32_rows<tile>(accumulators, rows, part / parts_along_n, part % parts_along_n * f32_part_columns(),
-                                 lane, alpha, adds);
-        }
-        fence_async_proxy();
-        sync_warp();
-        warp_arrives<tile>(c.shared.staged[stage], lane);
-        c.ring.advance();
-    }
+    stage_f32_from<tile, 0>(c, accumulators, alpha, c.arguments.addend.data != nullptr);
 }
 
 /// The same where the warpgroup has no rows.

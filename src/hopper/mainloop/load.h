@@ -108,6 +108,7 @@ public:
             }
             done_ = 0;
             if constexpr (stores_f32(tile)) {
+#pragma unroll 1
                 for (int index = 0; index < output_stages(tile); ++index) fill_with_c(work, index);
             }
         }
