@@ -149,7 +149,6 @@ void add_mn_major(std::vector<Tile>& list) {
     constexpr hopper::OperandSpec rows{.scaling = Scaling::block_1x128};
     constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 5};
     constexpr Tile weights[] = {
-        {.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true, .a = along_k, .b = along_rows},
         {.shape = {.m = 128, .n = 160}, .stages = 5, .swap_ab = true, .a = along_k, .b = along_rows},
         {.shape = {.m = 128, .n = 256},
          .stages = 3,
@@ -159,6 +158,11 @@ void add_mn_major(std::vector<Tile>& list) {
          .mma = {.promoted = false}},
         {.shape = {.m = 128, .n = 128},
          .stages = 5,
+         .swap_ab = true,
+         .a = rows,
+         .b = {.scaling = Scaling::block_128x128, .major = hopper::Major::mn}},
+        {.shape = {.m = 256, .n = 128},
+         .stages = 3,
          .swap_ab = true,
          .a = rows,
          .b = {.scaling = Scaling::block_128x128, .major = hopper::Major::mn}},

@@ -23,10 +23,12 @@ struct FillOrder {
 };
 
 /// Whether what a warp does while products are under way stays there. Left alone, ptxas puts ldmatrix and permutes
-/// between two wgmmas, where the later one waits for them, and multiplications and permutes behind the wait for the
-/// last one, where the tensor core waits. (Kernels of packed weights were measured as ptxas has them.)
+/// between two wgmmas, and what multiplies scales behind the wait for the last one. Kernels are 2 to 20 % faster so
+/// (docs/tried.md), but mn-major 128 rows of a warpgroup with scales in their loop, which do not fit into registers
+/// then.
 template <Tile tile>
-constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed;
+constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed&& scales_in_mainloop(tile) &&
+                             rows_per_warpgroup(tile) > wgmma_m;
 
 /// Loads that follow are issued behind all wgmmas and loads before: this wait leaves one group under way.
 template <Tile tile>
