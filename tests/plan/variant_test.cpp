@@ -157,7 +157,7 @@ TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
         g.c = g.d;
         g.c.row_stride = 201;
     });
-    EXPECT_EQ(variant(common, tile).stages, 6) << "what fits, for D has no memory of its own";
+    EXPECT_EQ(variant(common, tile).stages, 6) << "what fits, for D has no separate memory";
     tile.shape.n = 192;
     EXPECT_EQ(runs(common, tile), general) << "no such kernel ships";
 }

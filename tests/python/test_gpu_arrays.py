@@ -107,12 +107,12 @@ def test_a_workspace_is_made_of_torchs_arrays_alone():
         tw.gemm(a, b, layout="tn", out=out)
 
 
-def test_weights_that_a_call_packs_ask_for_a_workspace():
+def test_weights_that_are_not_packed_ask_for_a_workspace():
     scales = on_gpu(64, 8, dlpack.UINT)
     b = tw.Quantized(on_gpu(64, 128, dlpack.UINT), "mxfp4", scales)  # [64, 256]
     a, out = quantized(16, 256), on_gpu(16, 64, dlpack.BFLOAT, np.uint16)
     size = tw.workspace_bytes(a, b, out=out)
-    assert size > 64 * 256 // 2
+    assert 64 * 8 < size < 64 * 256 // 2  # what follows from the scales; the codes stay where they are
     with pytest.raises(tw.InvalidCall, match=f"^workspace: nothing given, {size} bytes or more in memory of cuda:0 "):
         tw.gemm(a, b, out=out)
 

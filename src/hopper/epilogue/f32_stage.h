@@ -32,7 +32,7 @@ TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<tile>& accumulators, u8
 }
 
 /// The warpgroup's parts of the `index`-th stage behind a tile's k-blocks, and those of the stages behind it: each in
-/// code of its own, for accumulators have no addresses.
+/// separate code, for accumulators have no addresses.
 template <Tile tile, int index>
 TILEWRIGHT_DEVICE void stage_f32_from(Consumer<tile>& c, const Accumulators<tile>& accumulators, float alpha,
                                       bool adds) {
