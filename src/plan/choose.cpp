@@ -173,7 +173,7 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
     const TileDistribution over = tile_distribution(tile, work, device);
     Plan plan;
     hopper::Tile shipped = tile;
-    shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have fewer
+    shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have another number
     plan.tile = planned_tile(shipped);
     plan.variant = variant_of(tile);
     plan.in_windows = has_windows(tile);

@@ -24,7 +24,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
     static const std::vector<Tile> all = pack();
     std::vector<Tile> list;
     for (Tile tile : all) {
-        if (stores_f32(tile)) continue;        // it may have fewer stages than the tile that it is one of
+        if (stores_f32(tile)) continue;        // it may have other stages than the tile that it is one of
         if (!has_fast_scales(tile)) continue;  // unshipped_tiles has it among all others
         if (has_packed_weights(tile) != has_packed_weights(family)) continue;
         // A tile ships in several kernels; which of them runs depends on the call.

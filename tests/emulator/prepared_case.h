@@ -14,4 +14,10 @@ std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spe
 /// The same of a case that was changed after it was made.
 std::string prepared_difference(const Kernel& kernel, check::Case& test, const Conditions& run, bool packs);
 
+/// Windows in no row, in some, in all, and as many as there can be, with NaN and blocks of zeros.
+inline constexpr check::FarScales far_scales[] = {{},
+                                                  {.one_row_in = 5, .spread = 24},
+                                                  {.one_row_in = 1, .spread = 50},
+                                                  {.one_row_in = 2, .spread = 254, .odd = true}};
+
 }  // namespace tilewright::tests

@@ -14,7 +14,6 @@ namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using check::FarScales;
 using emulator::Timing;
 using hopper::Family;
 using hopper::Scaling;
@@ -41,12 +40,6 @@ constexpr std::array tiles{raw(split, blocks, dense),  raw(pair, rows, dense),
                            raw(halves, rows, grouped), raw(halves, blocks, dense, Variant::fast)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
-
-/// Windows in no row, in some, in all, and as many as there can be, with NaN and blocks of zeros.
-constexpr FarScales far_scales[] = {{},
-                                    {.one_row_in = 5, .spread = 24},
-                                    {.one_row_in = 1, .spread = 50},
-                                    {.one_row_in = 2, .spread = 254, .odd = true}};
 
 struct Call {
     std::size_t kernel;

@@ -15,7 +15,6 @@ namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using check::FarScales;
 using emulator::Timing;
 using hopper::Family;
 using hopper::Scaling;
@@ -46,12 +45,6 @@ constexpr std::array tiles{
     next_to_bf16(pair, Scaling::none, Family::m_grouped),    next_to_bf16(pair, Scaling::alpha, Family::dense)};
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
-
-/// Windows in no row, in some, in all, and as many as there can be, with NaN and blocks of zeros.
-constexpr FarScales far_scales[] = {{},
-                                    {.one_row_in = 5, .spread = 24},
-                                    {.one_row_in = 1, .spread = 50},
-                                    {.one_row_in = 2, .spread = 254, .odd = true}};
 
 struct Call {
     std::size_t kernel;

@@ -6,7 +6,6 @@
 
 #include "hopper/block/k_slice.h"
 #include "hopper/block/shared_memory.h"
-#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -89,7 +88,7 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<tile>& shared, const Arguments& argumen
         const WorkTile next = tiles.next(budget);
         if constexpr (is_k_grouped(tile)) pace = pace_over<tile, bytes>(k_slice_of<tile>(next).count);
         const auto rows_of = [&](int warpgroup) {
-            if constexpr (is_k_grouped(tile)) return rows_of_share<tile>(arguments.m, work, warpgroup);
+            if constexpr (is_k_grouped(tile)) return rows_of_share(tile, arguments.m, work, warpgroup);
             return skips_rows(tile) ? work.row_end - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
         };
         for (int begin = 0; begin < stores_per_share(tile, bytes); begin += at_once) {

@@ -11,16 +11,6 @@
 
 namespace tilewright::hopper {
 
-/// The arrivals of a warp that loads scales at stages that hold C and no k-block.
-template <Tile tile>
-TILEWRIGHT_DEVICE void pass_output_stages(Shared<tile>& shared, PipelineState<tile.stages>& ring, int& budget) {
-    for (int index = 0; index < output_stages(tile); ++index) {
-        barrier_wait(shared.empty[ring.stage], ring.phase, {budget, BarrierName::empty, ring.stage});
-        if (budget >= 0) warp_arrives<tile>(shared.full[ring.stage], lane_index());
-        ring.advance();
-    }
-}
-
 /// Clears the bytes from `begin` on of `rows` swizzled rows. A lane has four bytes of each row.
 TILEWRIGHT_DEVICE void clear_columns(u8* values, int rows, int begin, int lane) {
     constexpr int word_bytes = 4;

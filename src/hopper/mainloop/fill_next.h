@@ -23,9 +23,8 @@ struct FillOrder {
 };
 
 /// Whether what a warp does while products are under way stays there. Left alone, ptxas puts ldmatrix and permutes
-/// between two wgmmas, and what multiplies scales behind the wait for the last one. Kernels are 2 to 20 % faster so
-/// (docs/tried.md), but mn-major 128 rows of a warpgroup with scales in their loop, which do not fit into registers
-/// then.
+/// between two wgmmas, and what multiplies scales behind the wait for the last one. Kernels are up to 14 % faster so
+/// (docs/tried.md), but for mn-major 128 rows of a warpgroup with scales in the loop there are too few registers then.
 template <Tile tile>
 constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed&& scales_in_mainloop(tile) &&
                              rows_per_warpgroup(tile) > wgmma_m;

@@ -9,6 +9,7 @@
 #include "hopper/block/shared_memory.h"
 #include "hopper/mainloop/clear_rest.h"
 #include "hopper/mainloop/odd_groups.h"
+#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {

@@ -10,6 +10,7 @@
 #include "hopper/mainloop/clear_rest.h"
 #include "hopper/mainloop/odd_groups.h"
 #include "hopper/mainloop/step_scales_load.h"
+#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {

@@ -58,6 +58,17 @@ TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<til
     }
 }
 
+/// partial = the product of what the feed holds, which is waited for.
+template <Tile tile>
+TILEWRIGHT_DEVICE void multiply_held(Consumer<tile>& c, Feed<tile>& feed, Partial<tile>& partial, int subtile) {
+    pin(partial);
+    feed.issue_held(c, partial, subtile, false);
+    wgmma_commit();
+    wgmma_wait<0>();
+    pin(partial);
+    feed.complete();
+}
+
 /// What the loop of fill_next.h does besides in warpgroups with wide rows.
 template <Tile tile>
 class Windows {
@@ -100,12 +111,7 @@ public:
             for (int i = 0; i < along_n; ++i) {
                 const int subtile = half * along_n + i;
                 if (along_n > 1) scales.read_columns(c, subtile);
-                pin(partial);
-                feed.issue_held(c, partial, subtile, false);
-                wgmma_commit();
-                wgmma_wait<0>();
-                pin(partial);
-                feed.complete();
+                multiply_held<tile>(c, feed, partial, subtile);
                 promote(c, accumulators[subtile], partial, scales, subtile, false);
             }
         }
@@ -186,12 +192,7 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
                 take(windows.last());
             }
             if (along_n > 1) scales.read_columns(c, subtile);
-            pin(partial);
-            feed.issue_held(c, partial, subtile, false);
-            wgmma_commit();
-            wgmma_wait<0>();
-            pin(partial);
-            feed.complete();
+            multiply_held<tile>(c, feed, partial, subtile);
             windows.promote_last(c, accumulators, partial, scales, subtile);
         }
         c.release(c.ring.stage);

@@ -214,14 +214,8 @@ TILEWRIGHT_DEVICE void write_tile(const TileRows& rows, int k_block, u8* to) {
 template <PackSpec spec>
 TILEWRIGHT_DEVICE int write_row(u32 scales, int top, u8* scales_to, u8* exponents_to) {
     const bool wide = top == wide_top;
-    u32 bytes = relative_bytes<spec>(scales, top);
     PackWindows windows;
-    if (wide) {
-        int exponents[pack_blocks];
-        exponents_of(scales, exponents);
-        windows = find_windows(exponents);
-        bytes = split_bytes(windows, exponents);
-    }
+    const u32 bytes = wide ? windowed_bytes(scales, windows) : relative_bytes<spec>(scales, top);
     store_global(reinterpret_cast<u32*>(scales_to), bytes);
 #pragma unroll
     for (int i = 0; i < pack_blocks; ++i) {

@@ -128,6 +128,14 @@ TILEWRIGHT_DEVICE u32 split_bytes(const PackWindows& windows, const int (&expone
     return bytes;
 }
 
+/// The same of the staged ones, and the row's windows.
+TILEWRIGHT_DEVICE u32 windowed_bytes(u32 staged, PackWindows& windows) {
+    int exponents[pack_blocks];
+    exponents_of(staged, exponents);
+    windows = find_windows(exponents);
+    return split_bytes(windows, exponents);
+}
+
 /// What a tile has for the exponent of a row's window.
 TILEWRIGHT_DEVICE u8 window_exponent(const PackWindows& windows, bool wide, int window) {
     int top = window == 0 && !wide ? pack_top_exponent : pack_no_window;
@@ -154,12 +162,7 @@ TILEWRIGHT_DEVICE u32 mxfp4_bytes(const PackArguments& a, const PackRow& row, in
     u32 bytes = relative_bytes<spec>(staged, top);
     if constexpr (spec.for_fp8) {
         PackWindows windows;
-        if (wide) {
-            int exponents[pack_blocks];
-            exponents_of(staged, exponents);
-            windows = find_windows(exponents);
-            bytes = split_bytes(windows, exponents);
-        }
+        if (wide) bytes = windowed_bytes(staged, windows);
         if (a.windows != 0) store_windows(a, windows, wide, exponents_to);
     } else {
         if (wide) {

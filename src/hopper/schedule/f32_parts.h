@@ -1,6 +1,7 @@
-// Where a stage of the ring has C and D of f32, and which of its parts there are.
+// Stages of the ring that hold C and D of f32: where, which parts of the tile there are, and who passes them by.
 #pragma once
 
+#include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/schedule/work_tile.h"
 
@@ -14,25 +15,29 @@ TILEWRIGHT_DEVICE u8* f32_part_at(Shared<tile>& shared, int stage, int warpgroup
                     : shared.mma_b_values[stage] + in_b * f32_part_bytes();
 }
 
-/// Rows of D from the first of a warpgroup's share on.
-template <Tile tile>
-TILEWRIGHT_DEVICE int rows_of_share(int m, const WorkTile& work, int warpgroup) {
-    return skips_rows(tile) ? m - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
-}
-
 /// `visit(memory, column, row)` for each part of the tile's `index`-th stage of which D has rows.
 template <Tile tile, class Visit>
 TILEWRIGHT_DEVICE void for_each_f32_part(Shared<tile>& shared, const WorkTile& work, int m, int stage, int index,
                                          const Visit& visit) {
     constexpr int parts_along_n = tile.shape.n / f32_part_columns();
     for (int warpgroup = 0; warpgroup < tile.shape.warpgroups; ++warpgroup) {
-        if (rows_of_share<tile>(m, work, warpgroup) <= 0) continue;
+        if (rows_of_share(tile, m, work, warpgroup) <= 0) continue;
         for (int i = 0; i < f32_parts_of_stage(tile, index); ++i) {
             const int part = index * f32_parts_per_stage(tile) + i;
             visit(f32_part_at<tile>(shared, stage, warpgroup, i),
                   work.column + part % parts_along_n * f32_part_columns(),
                   work.row + share_row(tile, warpgroup) + part / parts_along_n * wgmma_m);
         }
+    }
+}
+
+/// The arrivals of a warp that loads scales at stages that hold C and no k-block.
+template <Tile tile>
+TILEWRIGHT_DEVICE void pass_output_stages(Shared<tile>& shared, PipelineState<tile.stages>& ring, int& budget) {
+    for (int index = 0; index < output_stages(tile); ++index) {
+        barrier_wait(shared.empty[ring.stage], ring.phase, {budget, BarrierName::empty, ring.stage});
+        if (budget >= 0) warp_arrives<tile>(shared.full[ring.stage], lane_index());
+        ring.advance();
     }
 }
 

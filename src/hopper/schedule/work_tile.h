@@ -19,6 +19,11 @@ struct WorkTile {
 constexpr int first_k_block_of(const WorkTile& work) { return work.group; }
 constexpr int k_of(const WorkTile& work) { return work.row_end; }
 
+/// Rows of D from the first of a warpgroup's share on.
+constexpr int rows_of_share(const Tile& tile, int m, const WorkTile& work, int warpgroup) {
+    return skips_rows(tile) ? m - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
+}
+
 /// D's size and the order of its tiles.
 struct Extent {
     int m;
