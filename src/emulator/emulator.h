@@ -34,6 +34,7 @@ struct Counts {
     /// Rows that TMA loads were asked for outside of the tensor with this base. Each takes the hardware longer than a
     /// row inside.
     std::map<const void*, std::int64_t> outside_rows{};
+    std::set<const void*> prefetched{};              // addresses of prefetch_global
     std::map<std::uint32_t, BarrierUse> barriers{};  // by offset in shared memory
 };
 

@@ -191,7 +191,10 @@ u16 load_global(const u16* from) { return *from; }
 int load_global(const int* from) { return *from; }
 i64 load_global(const i64* from) { return *from; }
 IntQuad load_global(const IntQuad* from) { return *from; }
-void prefetch_global(const void*) {}
+void prefetch_global(const void* from) {
+    Counts* const counts = machine().options().counts;
+    if (counts != nullptr) counts->prefetched.insert(from);
+}
 void store_global(float* to, float value) { *to = value; }
 void store_global(u16* to, u16 value) { *to = value; }
 void store_global(u32* to, u32 value) { *to = value; }

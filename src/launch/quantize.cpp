@@ -124,6 +124,12 @@ bool is_paired(const QuantizeLaunch& call, const std::vector<CopyBuilder>& copie
                         [](const CopyBuilder& copy) { return is_measured(copy.spec) || has_factors(copy.spec); });
 }
 
+void set_later(const Quantizer& quantizer, QuantizeArguments& arguments) {
+    if (arguments.feature_tiles == 0) return;
+    arguments.later_tokens = later_blocks(quantizer) / arguments.feature_tiles * quantize_block;
+    arguments.later_features = later_blocks(quantizer) % arguments.feature_tiles * quantize_block;
+}
+
 std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilder> copies, bool aligned_source) {
     QuantizeArguments& arguments = call.arguments;
     call.kernel.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
@@ -152,6 +158,7 @@ std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilde
         (i == 0 ? call.kernel.quantizer.rows : call.kernel.quantizer.columns) = copies[i].spec;
         (i == 0 ? arguments.rows : arguments.columns) = copies[i].arguments;
     }
+    set_later(call.kernel.quantizer, arguments);
     std::vector<QuantizeLaunch> all = before;
     if (!before.empty()) {
         all.push_back(call);

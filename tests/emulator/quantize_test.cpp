@@ -2,46 +2,12 @@
 // between and behind them, which neither writes.
 #include "emulator/quantize_kernels.h"
 
-#include "emulator/emulator.h"
-#include "formats/matrices.h"
-#include "formats/swiglu.h"
+#include "emulator/quantize_case.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <random>
-
 namespace tilewright::tests {
 namespace {
-
-using formats::Matrix;
-using formats::Order;
-
-/// Numbers whose sizes differ from row to row, with zeros, all of a row zero, and what is no number.
-void fill(Matrix& matrix, unsigned seed, bool special) {
-    matrix.fill_randomly(seed);
-    if (matrix.rows() > 3) {
-        for (std::int64_t j = 0; j < matrix.columns(); ++j) matrix.set(0, 3, j, 0);
-    }
-    if (!special) return;
-    std::mt19937 random(seed);
-    const double wild[] = {NAN, INFINITY, -INFINITY, 1e-40, 3e38, -1e-45, 1e-30};
-    for (const double number : wild) {
-        if (matrix.tensor().format == Format::f16 && number > 1e5 && std::isfinite(number)) continue;
-        matrix.set(0, random() % matrix.rows(), random() % matrix.columns(), number);
-    }
-}
-
-/// An operand in memory that is compared as bytes.
-struct Output {
-    Output(const OperandRecipe& recipe, const Dims& shape, const Dims& scale_dims, Order order)
-        : values(recipe.values, shape, order), scales(recipe.scales, scale_dims) {
-        operand = {values.tensor(), recipe.granularity, scales.tensor(), {}};
-    }
-    Matrix values;
-    Matrix scales;
-    Operand operand;
-};
 
 std::vector<std::uint8_t> bytes(const Tensor& tensor) {
     std::int64_t elements = 1;
@@ -110,72 +76,6 @@ TEST(Quantize, MatricesOfAnyOrderAndSizeHaveTheCpusBits) {
     expect_cpu_bits({.recipe = by_128, .shape = {144, 272}, .to = Order::transposed});
 }
 
-struct TokenCase {
-    Format source = Format::bf16;
-    std::int64_t tokens = 0;
-    std::int64_t features = 0;  // of x
-    Activation activation = Activation::none;
-    SwiGlu swiglu{};
-    std::vector<std::int32_t> ends{};
-    Granularity rows = Granularity::none;
-    Granularity columns = Granularity::none;
-    Format values = Format::e4m3;
-    bool folds = false;       // factors of features into rows, of tokens into columns
-    bool folds_both = false;  // both into both
-    bool round_up = false;
-};
-
-/// The tensors of a call, and two sets of outputs.
-struct TokenCall {
-    explicit TokenCall(const TokenCase& c)
-        : x(c.source, {c.tokens, c.features}),
-          gradient(c.source, {c.tokens, c.features / 2}),
-          token_factors(Format::f32, {c.tokens, 1}),
-          feature_factors(Format::f32, {groups(c), features(c)}) {
-        fill(x, 11, c.activation == Activation::none);
-        fill(gradient, 12, false);
-        token_factors.fill_randomly(13);
-        feature_factors.fill_randomly(14);
-        source = {.x = x.tensor(), .activation = c.activation, .swiglu = c.swiglu};
-        if (c.activation == Activation::swiglu_gradient) source.gradient = gradient.tensor();
-        if (!c.ends.empty()) source.ends = row_major(c.ends.data(), Format::i32, {groups(c)});
-    }
-
-    static std::int64_t groups(const TokenCase& c) {
-        return std::max<std::int64_t>(static_cast<std::int64_t>(c.ends.size()), 1);
-    }
-    static std::int64_t features(const TokenCase& c) {
-        return c.activation == Activation::swiglu ? c.features / 2 : c.features;
-    }
-
-    TokenOperand operand(const TokenCase& c, const Output* out, bool columns) const {
-        if (out == nullptr) return {};
-        TokenOperand given{.operand = out->operand};
-        if (c.folds_both || (c.folds && columns))
-            given.token_factors = row_major(token_factors.tensor().data, Format::f32, {c.tokens});
-        if (c.folds_both || (c.folds && !columns)) given.feature_factors = feature_factors.tensor();
-        return given;
-    }
-
-    Matrix x;
-    Matrix gradient;
-    Matrix token_factors;
-    Matrix feature_factors;
-    TokenSource source;
-};
-
-std::unique_ptr<Output> output(const TokenCase& c, bool columns) {
-    const Granularity granularity = columns ? c.columns : c.rows;
-    if (granularity == Granularity::none) return nullptr;
-    const std::int64_t features = TokenCall::features(c);
-    const bool grouped = !c.ends.empty();
-    const std::int64_t width = grouped ? column_limit(c.tokens, TokenCall::groups(c)) : c.tokens;
-    const Dims shape = columns ? Dims{features, width} : Dims{c.tokens, features};
-    Dims scales = scale_shape(granularity, shape);
-    if (columns && grouped && granularity == Granularity::row) scales = {TokenCall::groups(c), features};
-    return std::make_unique<Output>(OperandRecipe{c.values, granularity}, shape, scales, Order::row_major);
-}
-
 void expect_cpu_bits(const TokenCase& c) {
     SCOPED_TRACE(to_string(Dims{c.tokens, c.features}) + " activation " + std::to_string(int(c.activation)));
     const TokenCall call(c);
@@ -190,8 +90,6 @@ void expect_cpu_bits(const TokenCase& c) {
     if (columns) expect_same(*columns, *expected_columns);
 }
 
-constexpr Granularity blocks = Granularity::block_1x128;
-constexpr SwiGlu gpt_oss{.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = true};
 constexpr SwiGlu tight{.alpha = 1.702F, .beta = 1, .limit = 0.3F};  // many numbers are beyond it
 
 TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {

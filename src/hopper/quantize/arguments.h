@@ -51,7 +51,9 @@ struct QuantizeArguments {
     int tokens = 0;              // of all groups with ends, of each without
     int features = 0;            // of h
     int feature_tiles = 0;
-    int strips = 0;  // without ends: of 128 tokens, in a group
+    int strips = 0;        // without ends: of 128 tokens, in a group
+    int later_tokens = 0;  // from a tile to the one that L2 is asked for meanwhile (prefetch.h)
+    int later_features = 0;
     float alpha = 1;
     float beta = 0;
     float limit = 0;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "hopper/quantize/copy.h"
+#include "hopper/quantize/prefetch.h"
 
 namespace tilewright::hopper {
 
@@ -83,6 +84,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     if (tile.tokens <= 0) return;
     Numbers<q> h;
     load_tile<q>(arguments, tile, h);
+    if constexpr (is_prefetched(q)) prefetch_later<q>(arguments, tile);
     write_tile(arguments, tile, h, shared);
     if constexpr (q.paired) {
         tile.feature += arguments.features / 2;

@@ -155,6 +155,15 @@ constexpr bool reads_twice(const Quantizer& q) {
     return rows_take_h(q) || blocks_per_sm(q) > 2;
 }
 
+/// Whether L2 is asked for a later block's numbers (prefetch.h): where two blocks share an SM and compute for about as
+/// long as their bytes take. With more blocks, and for SwiGLU, it makes kernels slower (docs/tried.md).
+constexpr bool is_prefetched(const Quantizer& q) {
+    return q.vectors && is_packed(q) && (has_factors(q.rows) || has_factors(q.columns));
+}
+inline constexpr int prefetched_bytes = 128;
+/// The block whose tile it is follows by as many as an H100 or H200 runs at a time: it starts about when this one ends.
+constexpr int later_blocks(const Quantizer& q) { return 132 * blocks_per_sm(q); }
+
 /// Moved codes are one load and one store: the more blocks, the more of either is under way.
 constexpr int blocks_per_sm(const TransposeSpec& spec) { return spec.vectors ? 6 : 2; }
 

@@ -1,0 +1,73 @@
+// What the quantisers' kernels ask L2 for while they compute.
+#include "emulator/emulator.h"
+#include "emulator/quantize_case.h"
+#include "emulator/quantize_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace tilewright::tests {
+namespace {
+
+/// The lines of a matrix in the order of blocks, features fastest, without those of the first strips of 128 rows, and
+/// of the next strip without the first columns.
+void add_lines(const Tensor& matrix, std::int64_t strip_before, std::int64_t columns_before,
+               std::set<const void*>& lines) {
+    const std::int64_t numbers = hopper::prefetched_bytes * 8 / bits(matrix.format);
+    for (std::int64_t row = strip_before * 128; row < matrix.shape[0]; ++row) {
+        const bool first = row < (strip_before + 1) * 128;
+        for (std::int64_t column = first ? columns_before : 0; column < matrix.shape[1]; column += numbers) {
+            lines.insert(static_cast<const char*>(matrix.data) +
+                         (row * matrix.strides[0] + column) * bits(matrix.format) / 8);
+        }
+    }
+}
+
+/// With 128 tokens and `later` features from a block's tile to the one that it asks for, all tiles but those of the
+/// first blocks are asked for, and nothing else.
+TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
+    constexpr int later = 128;
+    const TokenCase c{.tokens = 400,
+                      .features = 272,
+                      .ends = {400},
+                      .rows = blocks,
+                      .columns = Granularity::block_128x128,
+                      .folds = true};
+    const TokenCall call(c);
+    const auto rows = output(c, false), columns = output(c, true);
+    launch::QuantizeLaunch launch =
+        launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true), false)
+            .back();
+    launch.arguments.later_tokens = 128;
+    launch.arguments.later_features = later;
+    emulator::Counts counts;
+    emulator::launch({.blocks = launch.blocks,
+                      .threads = hopper::quantize_threads,
+                      .shared_bytes = shared_bytes(launch.kernel),
+                      .counts = &counts},
+                     [&] { quantize_kernels().at(kernel_expression(launch.kernel))(launch); });
+    std::set<const void*> expected;
+    add_lines(call.x.tensor(), 1, later, expected);
+    EXPECT_EQ(counts.prefetched, expected);
+}
+
+TEST(QuantizePrefetch, TheLaterTileIsOfTheBlockThatStartsWhenThisOneEnds) {
+    const TokenCase c{.tokens = 130,
+                      .features = 272,
+                      .ends = {130},
+                      .rows = blocks,
+                      .columns = Granularity::block_128x128,
+                      .folds = true};
+    const TokenCall call(c);
+    const auto rows = output(c, false), columns = output(c, true);
+    const auto launches =
+        launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true), false);
+    const hopper::QuantizeArguments& arguments = launches.back().arguments;
+    EXPECT_EQ(launches.back().kernel.quantizer.grouped, true);
+    EXPECT_EQ(arguments.later_tokens / 128 * 3 + arguments.later_features / 128, 2 * 132);
+    EXPECT_LT(arguments.later_features, 3 * 128);
+}
+
+}  // namespace
+}  // namespace tilewright::tests
