@@ -143,6 +143,18 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
     EXPECT_EQ(expanded.size(), 7U);
 }
 
+/// In multiples of 128, whatever a stage has of k.
+TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
+    hopper::Tile expanded{.shape = {.m = 64, .n = 64, .k = 64, .warpgroups = 1}};
+    hopper::Tile packed{.shape = {.m = 64, .n = 64, .warpgroups = 1}};
+    for (const int slices : {2, 4, 8}) {
+        expanded.cluster = packed.cluster = hopper::split_k(slices);
+        for (const std::int64_t k : {1024, 1030, 1088, 1090, 2880, 7168, 7200}) {
+            EXPECT_EQ(k_splits(expanded, k), k_splits(packed, k)) << k;
+        }
+    }
+}
+
 /// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.
 TEST(ExpandedWeights, TakeNoTunedTileThatWouldChangeBits) {
     const Problem problem = packed(sizes_of(4096, 4096, 7168));
