@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "output/table.h"
+#include "problem/hopper_rules.h"
 #include "problem/preparation.h"
 
 namespace tilewright::cli {
@@ -217,7 +218,9 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", name(chosen.tile), name(chosen.variant),
                         wide.kernel, plan_text(chosen));
     if (problem.expands_weights) {
-        text += "           packed weights are expanded to e4m3 before, for a kernel of FP8 weights\n";
+        const bool as_bf16 = is_multiplied_as_bf16(problem.sizes.recipe.a);
+        text += fmt::format("           packed weights are expanded to {} before, for a kernel of {} weights\n",
+                            as_bf16 ? "bf16" : "e4m3", as_bf16 ? "bf16" : "FP8");
     }
     if (problem.has_raw_codes) {
         text += "           codes of weights are read as they are; their scales are prepared before\n";

@@ -110,6 +110,9 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     if (tile.a.scaling == hopper::Scaling::alpha) {
         result.scales_a = tensor_scales(g.a.tensor_scale, g.a.tensor_scale_stride, g.m, g.k);
     }
+    if (tile.b.scaling == hopper::Scaling::alpha) {
+        result.scales_b = tensor_scales(g.b.tensor_scale, g.b.tensor_scale_stride, g.n, g.k);
+    }
     if (has_packed_weights(tile)) {
         const bool nvfp4 = tile.b.storage == hopper::Storage::packed_nvfp4_bf16;
         result.scales_b = nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)

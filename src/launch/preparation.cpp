@@ -72,12 +72,16 @@ QuantizeLaunch decode(const DecodedActivations& from, void* workspace) {
 QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
     QuantizeLaunch launch{.kernel = {.step = QuantizeStep::expand_weights}};
+    if (from.values == Format::bf16) {
+        launch.kernel.weights =
+            from.has_factors ? hopper::Storage::packed_mxfp4_bf16 : hopper::Storage::packed_nvfp4_bf16;
+    }
     launch.expansion = {.rows = static_cast<const hopper::u8*>(from.from.rows),
                         .tiles = static_cast<const hopper::u8*>(from.from.tiles),
                         .tile_bytes = from.from.tile_bytes,
                         .to = reinterpret_cast<hopper::u8*>(bytes + from.at),
-                        .to_row_stride = from.to.row,
-                        .factors = reinterpret_cast<float*>(bytes + from.factors_at()),
+                        .to_row_bytes = from.row_bytes(),
+                        .factors = from.has_factors ? reinterpret_cast<float*>(bytes + from.factors_at()) : nullptr,
                         .groups = static_cast<int>(from.groups),
                         .n = static_cast<int>(from.n),
                         .k = static_cast<int>(from.k)};

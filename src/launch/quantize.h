@@ -32,7 +32,8 @@ struct QuantizeKernel {
     hopper::CopySpec copy{};        // of clear_scales and finish_scales
     hopper::TransposeSpec transposition{};
     hopper::DecodeSpec decoding{};
-    hopper::BlockSpec blocks{};  // of quantize_blocks and finish_tensor_scales
+    hopper::BlockSpec blocks{};                              // of quantize_blocks and finish_tensor_scales
+    hopper::Storage weights = hopper::Storage::packed_e2m1;  // of expand_weights
 
     bool operator==(const QuantizeKernel&) const = default;
 };

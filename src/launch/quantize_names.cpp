@@ -68,7 +68,8 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
         return room + "decode_codes<" + room + "DecodeSpec{" + all.text() + "}>";
     }
     if (kernel.step == QuantizeStep::expand_weights) {
-        return room + "expand_weights<" + std::to_string(expand_run_tiles) + ">";
+        const std::string weights = room + "Storage(" + std::to_string(static_cast<int>(kernel.weights)) + ")";
+        return room + "expand_weights<" + weights + ", " + std::to_string(expand_run_tiles) + ">";
     }
     if (kernel.step == QuantizeStep::quantize_blocks || kernel.step == QuantizeStep::finish_tensor_scales) {
         visit_fields(kernel.blocks, all);
@@ -84,7 +85,7 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
 }
 
 int shared_bytes(const QuantizeKernel& kernel) {
-    if (kernel.step == QuantizeStep::expand_weights) return expand_shared_bytes;
+    if (kernel.step == QuantizeStep::expand_weights) return expand_shared_bytes(kernel.weights);
     if (!reads_tiles(kernel) && kernel.step != QuantizeStep::transpose_codes) return 0;
     return quantize_shared_bytes + (reads_tiles(kernel) && kernel.quantizer.paired ? ups_bytes : 0);
 }

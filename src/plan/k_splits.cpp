@@ -11,7 +11,7 @@ std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k) {
     const int k_blocks = static_cast<int>((k + tile.shape.k - 1) / tile.shape.k);
     std::vector<std::int64_t> result;
     for (int slice = 1; slice < k_slices(tile); ++slice) {
-        result.push_back(std::int64_t{tile.shape.k} * hopper::k_slice_begin(k_blocks, k_slices(tile), slice));
+        result.push_back(std::int64_t{tile.shape.k} * hopper::k_slice_begin(tile, k_blocks, slice));
     }
     return result;
 }

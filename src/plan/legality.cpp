@@ -28,7 +28,7 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
     if (tile.shape.n % 8 != 0 || tile.shape.n > 256) {
         return fmt::format("{}: wgmma has multiples of 8 columns, at most 256", block(tile));
     }
-    constexpr int k = hopper::stage_k();
+    const int k = stage_k(tile);
     if (tile.shape.k != k) return fmt::format("{}: a stage holds {} of k, not {}", block(tile), k, tile.shape.k);
     return std::nullopt;
 }

@@ -75,6 +75,7 @@ bool ships(const Tile& tile) {
 }
 
 std::vector<Tile> expanded_tiles(const Tile& family) {
+    if (multiplies_bf16(family)) return {with_shape(family, expanded_bf16_tile)};
     return {with_shape(family, promotes_each_step(family) ? expanded_step_tile : expanded_tile)};
 }
 

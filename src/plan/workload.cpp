@@ -144,7 +144,9 @@ hopper::Tile family_tile(const Workload& work) {
     // What has no scales is multiplied by ones: the kernels of scales of the end do (launch.cpp).
     const bool b_is_folded = work.recipe.b.granularity == Granularity::none;
     if (b_is_folded && tile.a.scaling == hopper::Scaling::epilogue) tile.b.scaling = hopper::Scaling::epilogue;
-    if (work.unexpanded != nullptr) tile.b.scaling = hopper::Scaling::factor;
+    if (work.unexpanded != nullptr) {
+        tile.b.scaling = work.geometry.b.has_tensor_scale ? hopper::Scaling::alpha : hopper::Scaling::factor;
+    }
     // Their scales are decoded with the codes, but for that factor.
     if (work.geometry.b.packed.given) {
         const hopper::Storage packed = packed_storage(work.recipe);
@@ -154,6 +156,7 @@ hopper::Tile family_tile(const Workload& work) {
     if (order.a) tile.a.major = hopper::Major::mn;
     if (order.b) tile.b.major = hopper::Major::mn;
     tile.mma.promoted = work.accumulation == Accumulation::promoted && !multiplies_bf16(tile);
+    tile.shape.k = stage_k(tile);
     tile.family = family(work.grouping);
     return tile;
 }

@@ -8,15 +8,9 @@
 #include "problem/workspace.h"
 
 #include <bit>
-#include <cstddef>
 
 namespace tilewright {
 namespace {
-
-/// Where `at` is in the workspace. Without memory: without an address.
-const void* in_workspace(const void* workspace, std::int64_t at) {
-    return workspace == nullptr ? nullptr : static_cast<const std::byte*>(workspace) + at;
-}
 
 std::int64_t row_bytes(std::int64_t k) { return round_up<std::int64_t>(k, hopper_alignment); }
 
@@ -170,47 +164,6 @@ void place(std::optional<WeightPacking>& packing, Preparation& preparation) {
     preparation.bytes = packing->judgements_at + round_up<std::int64_t>(rows, workspace_alignment);
 }
 
-/// By times on one H200 the kernels that decode packed weights next to wgmma take as long as the expansion and the
-/// product with it at some 540 rows of a group where A has 1x128 scales (n 4096, k 7168), by the planner's model at
-/// 700, and at some 1240 where its scales wait for the end. Those of 1x32, which were not timed, promote four times as
-/// often, with scales of columns that expanded weights do without: by counts they gain from fewer rows on. One more
-/// launch takes longer than what is gained where there are fewer products than these, and narrow weights or fewer
-/// elements of D leave SMs idle, for the tile is 128x256.
-constexpr std::int64_t least_expanded_rows(Granularity activations) {
-    return activations == Granularity::block_1x128 || activations == Granularity::block_1x32 ? 768 : 1280;
-}
-constexpr std::int64_t least_expanded_columns = 2560;
-constexpr double least_expanded_elements = 0x1p22;
-constexpr double least_expanded_products = 0x1p35;
-/// Packed weights are chosen to save memory, and all experts of a large layer would take several GB of workspace.
-constexpr std::int64_t most_expanded_bytes = std::int64_t{1} << 30;
-
-/// How many rows a group has, as far as the host knows.
-std::int64_t known_rows(const Geometry& g) {
-    switch (g.grouping.grouping) {
-        case Grouping::dense:
-        case Grouping::batched: return g.m;
-        case Grouping::m_grouped_masked: return min(g.expected_m, g.m);  // m is room, mostly for many more
-        default: return g.groups > 0 ? g.m / g.groups : 0;
-    }
-}
-
-ExpandedWeights expansion_of(const Geometry& g) {
-    const std::int64_t row = row_bytes(g.k);
-    ExpandedWeights expansion{.from = g.b.packed, .n = g.n, .k = g.k};
-    if (has_group_dimension_b(g.grouping.grouping)) expansion.groups = g.groups;
-    expansion.to = {.group = g.n * row, .row = row, .k = 1};
-    return expansion;
-}
-
-OperandGeometry expanded_operand(const ExpandedWeights& expansion, const void* workspace) {
-    return {.recipe = {.values = Format::e4m3, .granularity = Granularity::row, .scales = Format::f32},
-            .values = in_workspace(workspace, expansion.at),
-            .value_strides = expansion.to,
-            .scales = in_workspace(workspace, expansion.factors_at()),
-            .scale_strides = {.group = expansion.n, .row = 1}};
-}
-
 void replace_weights(const WeightPacking& packing, const void* workspace, OperandGeometry& b) {
     PackedWeights packed = packing.packed;
     packed.data = const_cast<void*>(in_workspace(workspace, packing.at));
@@ -229,33 +182,6 @@ formats::PackedSections packed_sections(const WeightPacking& packing) {
     formats::PackedSections sections = formats::packed_sections(packing.packed);
     sections.has_codes = !packing.raw;
     return sections;
-}
-
-std::int64_t ExpandedWeights::factors_at() const {
-    return at + round_up<std::int64_t>(value_bytes(), workspace_alignment);
-}
-
-/// Sums are multiplied by the row's factor at the end, after the scale of a row or tensor of A: kernels of their own
-/// (Scaling::factor), for row : row multiplies both scales first, and 1x32 : row with each chain.
-bool expands_weights(const Geometry& g) {
-    const Granularity scales = g.a.recipe.granularity;
-    const bool of_fp8 =
-        is_fp8(g.a.recipe.values) && (scales == Granularity::block_1x128 || scales == Granularity::block_1x32 ||
-                                      scales == Granularity::row || scales == Granularity::tensor);
-    const PackedGeometry& packed = g.b.packed;
-    if (!packed.given || packed.windows != 0 || !is_mxfp4(g.b.recipe) || !of_fp8) return false;
-    if (is_k_grouped(g.grouping.grouping)) return false;
-    const std::int64_t rows = known_rows(g);
-    const ExpandedWeights expansion = expansion_of(g);
-    // Without overflow.
-    const double elements =
-        static_cast<double>(expansion.groups) * static_cast<double>(rows) * static_cast<double>(g.n);
-    const double products = elements * static_cast<double>(g.k);
-    const double bytes = static_cast<double>(expansion.groups) * static_cast<double>(g.n) *
-                         (static_cast<double>(g.k) + hopper_alignment);
-    return rows >= least_expanded_rows(g.a.recipe.granularity) && g.n >= least_expanded_columns &&
-           elements >= least_expanded_elements && products >= least_expanded_products &&
-           bytes <= static_cast<double>(most_expanded_bytes);
 }
 
 Preparation preparation(const Geometry& g) { return preparation(g, expands_weights(g)); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats/packed_layout.h"
+#include "problem/expansion.h"
 #include "problem/geometry.h"
 
 #include <cstdint>
@@ -49,23 +50,6 @@ struct WeightPacking {
     std::int64_t judgements_at = 0;  // a byte for each row; raw codes: none
 };
 
-/// MXFP4 weights that are packed for fp8, as e4m3 along k in rows of 16 bytes, exactly, and a factor of each row (f32
-/// [groups, n], a power of two or NaN): what `PackedRow::end_factor` is. Multiplied last, it makes the canonical order
-/// of rows that are not wide.
-struct ExpandedWeights {
-    PackedGeometry from{};
-    std::int64_t groups = 1;
-    std::int64_t n = 0;
-    std::int64_t k = 0;
-    std::int64_t at = 0;  // of the values in the workspace
-    Strides to{};
-
-    std::int64_t value_bytes() const { return groups * n * to.row; }
-    /// Where the factors are in the workspace: a multiple of 128 after the values.
-    std::int64_t factors_at() const;
-    std::int64_t bytes() const { return factors_at() - at + groups * n * 4; }
-};
-
 struct Preparation {
     std::optional<CopyAlongK> a{};
     std::optional<CopyAlongK> b{};
@@ -81,10 +65,9 @@ struct Preparation {
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
 /// one, and what is in steps that TMA does not take. FP4 weights are packed, but for the codes that kernels take as
-/// they are, and FP4 activations decoded. Packed weights without wide rows are expanded next to fp8 where a group has
-/// many rows (preparation.cpp has the limits).
+/// they are, and FP4 activations decoded. Packed weights without wide rows are expanded where a group has many rows
+/// (expansion.cpp has the limits).
 Preparation preparation(const Geometry& geometry);
-bool expands_weights(const Geometry& geometry);
 /// The same where packed weights are expanded or not, whether it is worth it or not.
 Preparation preparation(const Geometry& geometry, bool expands);
 

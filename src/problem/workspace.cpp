@@ -35,7 +35,7 @@ std::string_view sharer(const Problem& problem, const Tensor& bytes) {
 std::string purpose(const Preparation& before) {
     std::vector<std::string> parts;
     if (before.packing) parts.emplace_back(before.packing->raw ? "scales of weights" : "packed weights");
-    if (before.expansion) parts.emplace_back("weights expanded to e4m3");
+    if (before.expansion) parts.push_back("weights expanded to " + std::string(name(before.expansion->values)));
     if (before.decoding) parts.emplace_back("decoded activations");
     if (before.a && before.b) {
         parts.emplace_back("copies of a.values and b.values along k");

@@ -3,6 +3,7 @@
 
 #include <tilewright/run.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,11 @@ namespace tilewright {
 
 /// Its address and all offsets in it are multiples of this.
 inline constexpr std::int64_t workspace_alignment = 128;
+
+/// Where `at` is in the workspace. Without memory: without an address.
+inline const void* in_workspace(const void* workspace, std::int64_t at) {
+    return workspace == nullptr ? nullptr : static_cast<const std::byte*>(workspace) + at;
+}
 
 /// For a problem in which `validate` finds nothing for the backend hopper.
 std::vector<Finding> check_workspace(const Problem& problem, const Workspace& workspace);

@@ -42,8 +42,9 @@ private:
 };
 
 bool is_for_gpu(Problem problem) {
-    for (Tensor* tensor : {&problem.a.values, &problem.a.scales, &problem.a.tensor_scale, &problem.b.values,
-                           &problem.b.scales, &problem.b.tensor_scale, &problem.c, &problem.d, &problem.groups.sizes}) {
+    for (Tensor* tensor :
+         {&problem.a.values, &problem.a.scales, &problem.a.tensor_scale, &problem.b.values, &problem.b.scales,
+          &problem.b.tensor_scale, &problem.c, &problem.bias, &problem.d, &problem.groups.sizes}) {
         tensor->device = {.kind = DeviceId::Kind::cuda};
     }
     problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
@@ -70,7 +71,9 @@ std::string prepared_difference(const Kernel& kernel, check::Case& test, const C
     if (!is_for_gpu(problem)) return "no call for a GPU";
     const Geometry g = geometry(problem);
     const bool expands = g.b.packed.given && !has_packed_weights(kernel.tile);
-    if (expands && g.b.packed.windows != 0) return "rows are wide: nothing can be expanded";
+    if (expands && (g.b.packed.windows != 0 || g.b.packed.wide_row >= 0)) {
+        return "rows are wide: nothing can be expanded";
+    }
     const Preparation before = preparation(g, expands);
     if (before.empty()) return "nothing is prepared";
     const GuardedWorkspace workspace(before.bytes);

@@ -187,6 +187,12 @@ void add_tokens(Kernels& all) {
     add_measured<Number::bf16, Formula::swiglu, ScaledBy::all, ScaledBy::all>(all);
 }
 
+template <Storage weights>
+void add_expansion(Kernels& kernels) {
+    kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::expand_weights, .weights = weights})] =
+        [](const QuantizeLaunch& launch) { expand_weights<weights, expand_run_tiles>(launch.expansion); };
+}
+
 }  // namespace
 
 const Kernels& quantize_kernels() {
@@ -203,8 +209,9 @@ const Kernels& quantize_kernels() {
         add_decoding<DecodeSpec{.vectors = false}>(kernels);
         add_decoding<DecodeSpec{.to_bf16 = false}>(kernels);
         add_decoding<DecodeSpec{.to_bf16 = false, .vectors = false}>(kernels);
-        kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::expand_weights})] =
-            [](const QuantizeLaunch& launch) { expand_weights<expand_run_tiles>(launch.expansion); };
+        add_expansion<Storage::packed_e2m1>(kernels);
+        add_expansion<Storage::packed_mxfp4_bf16>(kernels);
+        add_expansion<Storage::packed_nvfp4_bf16>(kernels);
         return kernels;
     }();
     return all;

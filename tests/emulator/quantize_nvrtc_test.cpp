@@ -51,6 +51,8 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
          {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},
          {.step = QuantizeStep::decode_codes},
          {.step = QuantizeStep::expand_weights},
+         {.step = QuantizeStep::expand_weights, .weights = Storage::packed_mxfp4_bf16},
+         {.step = QuantizeStep::expand_weights, .weights = Storage::packed_nvfp4_bf16},
          {.step = QuantizeStep::decode_codes, .decoding = {.to_bf16 = false, .vectors = false}}});
 }
 

@@ -74,6 +74,23 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     }
 }
 
+/// Weights that were expanded to bf16, with all scales that the end and alpha have.
+TEST(ExpandedNvrtc, Bf16DoesNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    for (const Family family : {Family::dense, Family::m_grouped}) {
+        for (const Scaling a : {Scaling::none, Scaling::alpha}) {
+            for (const Scaling b : {Scaling::factor, Scaling::alpha}) {
+                const Tile expanded{.a = {.storage = Storage::bf16, .scaling = a},
+                                    .b = {.storage = Storage::bf16, .scaling = b},
+                                    .mma = {.promoted = false},
+                                    .family = family};
+                for (const Tile& tile : planner::expanded_tiles(expanded)) expect_no_objections(*nvrtc, tile);
+            }
+        }
+    }
+}
+
 /// Next to fp8, in windows: every eleventh of those that the planner takes for other weights, in all variants.
 TEST(WideRowsNvrtc, WindowsDoNotSpill) {
     const auto nvrtc = compiler();

@@ -52,7 +52,18 @@ TEST(GpuPacked, EveryGrouping) {
     }
 }
 
-/// Weights are expanded: as many rows of a group as `expands_weights` asks for.
+/// As many rows of a group as `expands_weights` asks for.
+void expect_expanded(const check::CaseSpec& spec) {
+    const Problem shapes = problem_of({.grouping = spec.grouping,
+                                       .recipe = spec.recipe,
+                                       .m = spec.m,
+                                       .n = spec.n,
+                                       .k = spec.k,
+                                       .groups = spec.groups});
+    ASSERT_TRUE(expands_weights(geometry(with_packed_shape(shapes, 0))));
+    EXPECT_EQ(run_and_compare(spec), "");
+}
+
 TEST(GpuPacked, ManyRows) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
@@ -73,14 +84,33 @@ TEST(GpuPacked, ManyRows) {
                                        .seed = seed,
                                        .a_gaps = {.row = 6},
                                        .far_scales = {.one_row_in = 2, .spread = 7, .odd = seed % 2 == 0}};
-            const Problem shapes = problem_of({.grouping = grouping,
-                                               .recipe = spec.recipe,
-                                               .m = spec.m,
-                                               .n = spec.n,
-                                               .k = spec.k,
-                                               .groups = spec.groups});
-            ASSERT_TRUE(expands_weights(geometry(with_packed_shape(shapes, 0))));
-            EXPECT_EQ(run_and_compare(spec), "");
+            expect_expanded(spec);
+        }
+    }
+}
+
+/// The same of weights for bf16, whose kernels are compiled.
+TEST(GpuPacked, ManyRowsNextToBf16) {
+    const CurrentDevice device;
+    std::uint64_t seed = 0;
+    for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"}) {
+        for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets, Grouping::m_grouped_indices}) {
+            ++seed;
+            check::CaseSpec spec{.grouping = grouping,
+                                 .recipe = recipe_of(recipe),
+                                 .output = seed % 4 == 3   ? Format::f32
+                                           : seed % 4 == 2 ? Format::f16
+                                                           : Format::bf16,
+                                 .m = 5233,
+                                 .n = 2568,
+                                 .k = 2880,
+                                 .groups = grouping == Grouping::dense ? 1 : 2,
+                                 .seed = seed,
+                                 .with_bias = seed % 2 == 0};
+            if (spec.recipe.b.granularity == Granularity::block_1x32) {
+                spec.far_scales = {.one_row_in = 2, .spread = 100, .odd = seed % 2 == 0};
+            }
+            expect_expanded(spec);
         }
     }
 }

@@ -6,6 +6,7 @@
 #include "hopper/arguments.h"
 #include "launch/problems.h"
 #include "plan/runnable.h"
+#include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
 #include "problem/problem_sizes.h"
 
@@ -133,16 +134,36 @@ TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {
     const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
     ASSERT_EQ(launches.size(), 1U);
     const auto launch = std::get<QuantizeLaunch>(launches[0]);
-    EXPECT_EQ(kernel_expression(launch.kernel), "tilewright::hopper::expand_weights<8>");
+    EXPECT_EQ(kernel_expression(launch.kernel),
+              "tilewright::hopper::expand_weights<tilewright::hopper::Storage(2), 8>");
     EXPECT_EQ(launch.blocks, 3 * 41 * 5);
     const hopper::ExpandArguments& arguments = launch.expansion;
     EXPECT_EQ(arguments.rows, address(0x10000 + 128));
     EXPECT_EQ(arguments.tiles, address(0x10000 + 128 + 3 * 2624 * 8));
     EXPECT_EQ(arguments.tile_bytes, 4352);
     EXPECT_EQ(arguments.to, address(0x80000));
-    EXPECT_EQ(arguments.to_row_stride, 4112);
+    EXPECT_EQ(arguments.to_row_bytes, 4112);
     EXPECT_EQ(arguments.factors, address(0x80000 + 3 * 2568 * 4112));
     EXPECT_EQ(arguments.groups, 3);
+}
+
+TEST(PreparedLaunches, WeightsForBf16AreExpandedToBf16) {
+    for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4"}) {
+        Problem p = problem_of({.recipe = parse_recipe(recipe).value(), .m = 4096, .n = 2568, .k = 4098});
+        p = with_packed_shape(p, 0);
+        p.b.packed.data = address(0x10000);
+        const bool mxfp4 = is_mxfp4(p.b.packed.recipe);
+        const std::vector<PreparationLaunch> launches = lower_preparation(preparation(geometry(p)), address(0x80000));
+        ASSERT_EQ(launches.size(), 1U);
+        const auto launch = std::get<QuantizeLaunch>(launches[0]);
+        EXPECT_EQ(launch.kernel.weights,
+                  mxfp4 ? hopper::Storage::packed_mxfp4_bf16 : hopper::Storage::packed_nvfp4_bf16);
+        EXPECT_EQ(shared_bytes(launch.kernel), 2 * 64 * (256 + 16));
+        EXPECT_EQ(launch.blocks, 41 * 5);
+        EXPECT_EQ(launch.expansion.tile_bytes, mxfp4 ? 4352 : 4608);
+        EXPECT_EQ(launch.expansion.to_row_bytes, 4104 * 2);
+        EXPECT_EQ(launch.expansion.factors, mxfp4 ? address(0x80000 + 2568 * 4104 * 2) : nullptr);
+    }
 }
 
 Problem nvfp4(Layout layout, std::int64_t m, std::int64_t k) {

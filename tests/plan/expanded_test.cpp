@@ -1,4 +1,4 @@
-// Packed MXFP4 weights that are expanded: faster than without, and k is split where it is for the same numbers in other
+// Packed weights that are expanded: faster than without, and k is split where it is for the same numbers in other
 // forms.
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include "plan/k_splits.h"
 #include "plan/legality.h"
 #include "plan/runnable.h"
+#include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
 #include "problem/problem_sizes.h"
 
@@ -38,7 +39,8 @@ std::vector<ProblemSizes> many() {
                                {16384, 1024},
                                {2880, 2880},
                                {1024, 65536}}) {
-        for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "mxfp8:mxfp4"}) {
+        for (const char* recipe :
+             {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "mxfp8:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "nvfp4:nvfp4"}) {
             for (const std::int64_t m : {512, 700, 1024, 2000, 4096, 16384}) {
                 list.push_back(sizes_of(m, n, k, recipe));
                 for (const std::int64_t groups : {2, 8, 30}) {
@@ -54,7 +56,20 @@ std::vector<ProblemSizes> many() {
     return list;
 }
 
-Problem packed(const ProblemSizes& sizes, int windows = 0) { return with_packed_shape(problem_of(sizes), windows); }
+Problem packed(const ProblemSizes& sizes) { return with_packed_shape(problem_of(sizes), 0); }
+
+/// NVFP4 has none.
+Problem with_wide_rows(const ProblemSizes& sizes) {
+    Problem problem = packed(sizes);
+    const bool as_bf16 = problem.b.packed.activations == PackedFor::bf16;
+    if (is_mxfp4(sizes.recipe.b)) {
+        if (as_bf16)
+            problem.b.packed.wide_row = 3;
+        else
+            problem.b.packed.windows = 3;
+    }
+    return problem;
+}
 
 TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     const ProblemSizes sizes = groups_of(4, 32768, 4096, 7168);
@@ -70,7 +85,24 @@ TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     EXPECT_EQ(chosen.tile, plan(problem_of(fp8), h200()).tile);
     const double weights = 4 * 4096.0 * 7168;
     EXPECT_NEAR(static_cast<double>(chosen.cost.preparation_bytes), weights * (1 + 4352.0 / 8192), weights * 0.01);
-    EXPECT_EQ(describe(packed(sizes, 2)).unexpanded, nullptr) << "wide rows";
+    EXPECT_EQ(describe(with_wide_rows(sizes)).unexpanded, nullptr);
+}
+
+TEST(ExpandedWeights, ArePlannedAsBf16NextToBf16) {
+    const ProblemSizes mxfp4 = groups_of(4, 32768, 4096, 7168, "bf16:mxfp4");
+    const Workload work = describe(packed(mxfp4));
+    ASSERT_TRUE(work.preparation.expansion && work.unexpanded);
+    EXPECT_EQ(family_tile(work).a, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::none}));
+    EXPECT_EQ(family_tile(work).b, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::factor}));
+    EXPECT_EQ(name(plan(packed(mxfp4), h200()).tile), "128x256x64 stages=3");
+    const double weights = 4 * 4096.0 * 7168;
+    EXPECT_NEAR(static_cast<double>(plan(packed(mxfp4), h200()).cost.preparation_bytes), weights * (2 + 4352.0 / 8192),
+                weights * 0.01);
+    const Workload nvfp4 = describe(packed(groups_of(4, 32768, 4096, 7168, "nvfp4:nvfp4")));
+    EXPECT_EQ(family_tile(nvfp4).a, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::alpha}));
+    EXPECT_EQ(family_tile(nvfp4).b, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::alpha}));
+    EXPECT_EQ(describe(with_wide_rows(mxfp4)).unexpanded, nullptr);
+    EXPECT_EQ(describe(packed(groups_of(32, 32 * 256, 4096, 7168, "bf16:mxfp4"))).unexpanded, nullptr);
 }
 
 TEST(ExpandedWeights, AreFasterThanPackedOnes) {
@@ -85,8 +117,8 @@ TEST(ExpandedWeights, AreFasterThanPackedOnes) {
         EXPECT_LT(with, without) << work.key;
         ++expanded[name(sizes.recipe)];
     }
-    for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 50) << recipe;
-    EXPECT_EQ(expanded.size(), 4U);
+    for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 40) << recipe;
+    EXPECT_EQ(expanded.size(), 7U);
 }
 
 /// By the model none of them is split; the next test has one that is.
@@ -99,16 +131,28 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
             const std::vector<std::int64_t> splits = planned_k_splits(problem, device);
             const hopper::Tile tile = chosen_tile(problem, geometry(problem), device);
             EXPECT_EQ(k_splits(tile, sizes.k), splits);
-            EXPECT_EQ(tile.b.scaling, hopper::Scaling::factor)
+            EXPECT_EQ(tile.b.scaling, is_mxfp4(sizes.recipe.b) ? hopper::Scaling::factor : hopper::Scaling::alpha)
                 << "another kernel does not ship, and is rounded otherwise";
-            EXPECT_EQ(planned_k_splits(packed(sizes, 3), device), splits) << "wide rows " << describe(problem).key;
+            EXPECT_EQ(planned_k_splits(with_wide_rows(sizes), device), splits) << "wide rows " << describe(problem).key;
             EXPECT_EQ(planned_k_splits(problem_of(sizes), device), splits) << "not packed " << describe(problem).key;
             EXPECT_FALSE(why_illegal(tile, describe(problem), device));
             ++expanded[name(sizes.recipe)];
         }
     }
-    for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 400) << recipe;
-    EXPECT_EQ(expanded.size(), 4U);
+    for (const auto& [recipe, count] : expanded) EXPECT_GT(count, 350) << recipe;
+    EXPECT_EQ(expanded.size(), 7U);
+}
+
+/// In multiples of 128, whatever a stage has of k.
+TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
+    hopper::Tile expanded{.shape = {.m = 64, .n = 64, .k = 64, .warpgroups = 1}};
+    hopper::Tile packed{.shape = {.m = 64, .n = 64, .warpgroups = 1}};
+    for (const int slices : {2, 4, 8}) {
+        expanded.cluster = packed.cluster = hopper::split_k(slices);
+        for (const std::int64_t k : {1024, 1030, 1088, 1090, 2880, 7168, 7200}) {
+            EXPECT_EQ(k_splits(expanded, k), k_splits(packed, k)) << k;
+        }
+    }
 }
 
 /// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.

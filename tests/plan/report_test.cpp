@@ -116,6 +116,14 @@ TEST(ExplainCommand, SaysThatPackedWeightsAreExpanded) {
     EXPECT_EQ(nlohmann::json::parse(text_of(many + " --json"))["expands_weights"], true);
     EXPECT_FALSE(contains(text_of(many + " --wide-rows 1000"), expanded));
     EXPECT_FALSE(contains(text_of(many + " --unpacked"), expanded));
+    const std::string next_to_bf16 =
+        "m_grouped_offsets --groups 4 --m 32768 --n 4096 --k 7168 --recipe bf16:mxfp4 --device h200";
+    const std::string to_bf16 = "packed weights are expanded to bf16 before, for a kernel of bf16 weights";
+    EXPECT_TRUE(contains(text_of(next_to_bf16), to_bf16));
+    EXPECT_TRUE(contains(text_of(next_to_bf16), "128x256x64 stages=3"));
+    EXPECT_EQ(nlohmann::json::parse(text_of(next_to_bf16 + " --json"))["expands_weights"], true);
+    EXPECT_FALSE(contains(text_of(next_to_bf16 + " --wide-rows 1000"), to_bf16));
+    EXPECT_FALSE(contains(text_of(next_to_bf16 + " --unpacked"), to_bf16));
 }
 
 TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {

@@ -88,4 +88,19 @@ Tensor transposed(const Tensor& tensor) {
     return view;
 }
 
+Problem sample_on_gpu(const SampleSpec& spec) {
+    Problem p = sample(spec);
+    for (Tensor* tensor : {&p.a.values, &p.a.scales, &p.a.tensor_scale, &p.b.values, &p.b.scales, &p.b.tensor_scale,
+                           &p.d, &p.groups.sizes}) {
+        tensor->device = {.kind = DeviceId::Kind::cuda};
+    }
+    return p;
+}
+
+std::string messages(const std::vector<Finding>& findings) {
+    std::string text;
+    for (const Finding& finding : findings) text += finding.message() + "\n";
+    return text;
+}
+
 }  // namespace tilewright::test

@@ -1,7 +1,13 @@
 // Well-formed calls at made-up addresses: validation never looks behind a pointer.
 #pragma once
 
+#include <tilewright/error.h>
 #include <tilewright/problem.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tilewright::test {
 
@@ -24,5 +30,14 @@ Problem sample(const SampleSpec& spec);
 
 /// The same without gaps between dimensions exchanged: the transposed view of a matrix, groups stay in front.
 Tensor transposed(const Tensor& tensor);
+
+/// With all tensors in a GPU's memory.
+Problem sample_on_gpu(const SampleSpec& spec);
+
+/// One that is never read.
+inline void* address(std::uintptr_t value) { return std::bit_cast<void*>(value); }
+
+/// All findings, a line each.
+std::string messages(const std::vector<Finding>& findings);
 
 }  // namespace tilewright::test

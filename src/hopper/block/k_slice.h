@@ -16,8 +16,8 @@ template <Tile tile>
 TILEWRIGHT_DEVICE KSlice k_slice_of(const Arguments& arguments) {
     const int k_blocks = (arguments.k + tile.shape.k - 1) / tile.shape.k;
     if constexpr (!splits_k(tile)) return {.begin = 0, .count = k_blocks};
-    const int begin = k_slice_begin(k_blocks, k_slices(tile), block_rank());
-    return {.begin = begin, .count = k_slice_begin(k_blocks, k_slices(tile), block_rank() + 1) - begin};
+    const int begin = k_slice_begin(tile, k_blocks, block_rank());
+    return {.begin = begin, .count = k_slice_begin(tile, k_blocks, block_rank() + 1) - begin};
 }
 
 }  // namespace tilewright::hopper

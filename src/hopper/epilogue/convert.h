@@ -13,7 +13,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile& work) {
     const auto of_group = [&](const ScaleView& scales) { return scale_at(scales, work.group, 0, 0); };
     if constexpr (tile.a.scaling != Scaling::alpha) return of_group(arguments.scales_b);
-    if constexpr (tile.b.storage != Storage::packed_nvfp4_bf16) return of_group(arguments.scales_a);
+    if constexpr (!scales_alpha_of_b(tile)) return of_group(arguments.scales_a);
     return of_group(arguments.scales_a) * of_group(arguments.scales_b);
 }
 

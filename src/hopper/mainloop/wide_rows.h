@@ -18,7 +18,7 @@ public:
         : c_(c), accumulators_(accumulators), wide_(wide), feed_(c) {}
 
     TILEWRIGHT_DEVICE void run() {
-        constexpr int block = 32, blocks = stage_k() / block;
+        constexpr int block = 32, blocks = stage_k(tile) / block;
         int blocks_left = (c_.arguments.k + block - 1) / block - k_slice_of<tile>(c_.arguments).begin * blocks;
         clear<tile>(accumulators_);
 #pragma unroll 1

@@ -1,7 +1,7 @@
 // Written by tools/generate_wgmma.py. wgmma for each n, mma A in shared memory or in registers (PTX ISA,
 // "wgmma.mma_async").
-// d = A B^T + (accumulate ? d : 0), 64 x n, k 32, of bf16 16; scale-a and scale-b are 1. bf16 has mma A in registers
-// alone, and mma B along k, which the last number says.
+// d = A B^T + (accumulate ? d : 0), 64 x n, k 32, of bf16 16; scale-a and scale-b are 1. bf16 is along k, which the
+// last numbers say of what is in shared memory.
 #pragma once
 
 // clang-format off
@@ -32,7 +32,11 @@ struct Wgmma;
     struct Wgmma<n> {                                                                                      \
         template <Storage a, Storage b>                                                                    \
         static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], u64 a_rows, u64 b_rows, int accumulate) { \
-            TILEWRIGHT_WGMMA_OF(SHARED, n, __VA_ARGS__)                                                    \
+            if constexpr (a == Storage::bf16) {                                                            \
+                TILEWRIGHT_WGMMA_FROM_SHARED("k16.f32.bf16.bf16", ", 0, 0", n, __VA_ARGS__);               \
+            } else {                                                                                       \
+                TILEWRIGHT_WGMMA_OF(SHARED, n, __VA_ARGS__)                                                \
+            }                                                                                              \
         }                                                                                                  \
         template <Storage a, Storage b>                                                                    \
         static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], const u32 (&a_rows)[4], u64 b_rows,      \

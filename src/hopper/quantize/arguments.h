@@ -94,14 +94,14 @@ struct DecodeArguments {
     int k = 0;
 };
 
-/// Packed MXFP4 weights that are expanded to e4m3 (expand.h): the sections of rows and of tiles, and what is written.
+/// Packed weights that are expanded (expand.h): the sections of rows and of tiles, and what is written.
 struct ExpandArguments {
     const u8* rows = nullptr;
     const u8* tiles = nullptr;
     i64 tile_bytes = 0;
-    u8* to = nullptr;  // [groups, n, to_row_stride]
-    i64 to_row_stride = 0;
-    float* factors = nullptr;  // [groups, n]
+    u8* to = nullptr;  // [groups, n, to_row_bytes]
+    i64 to_row_bytes = 0;
+    float* factors = nullptr;  // [groups, n]; NVFP4: none
     int groups = 1;
     int n = 0;
     int k = 0;

@@ -1,11 +1,13 @@
-// Packed MXFP4 weights as e4m3 along k, before products whose groups have many rows, and a factor of each row: the same
-// numbers as the mainloop of packed weights has in registers (src/formats/packed_layout.h has their order).
+// Packed weights along k as the tensor core multiplies them, before products whose groups have many rows: MXFP4 as e4m3
+// or bf16 and a factor of each row, NVFP4 as bf16, the same numbers as the mainloop of packed weights has in registers
+// (src/formats/packed_layout.h has their order).
 //
 // Bound by memory: a block takes tiles of 64 rows x 128 k, a thread the 16 bytes of one mma fragment, whose results go
-// through shared memory so that a row's 128 bytes are stored by eight threads. The next tile is loaded meanwhile, and
+// through shared memory so that neighbouring threads store a row. The next tile is loaded meanwhile, and
 // two tiles of shared memory make one wait for a tile.
 #pragma once
 
+#include "hopper/ptx/decode_pairs.h"
 #include "hopper/ptx/decode_word.h"
 #include "hopper/quantize/arguments.h"
 #include "hopper/quantize/packed_order.h"
@@ -13,21 +15,24 @@
 
 namespace tilewright::hopper {
 
-inline constexpr int expand_pitch = packed_order_k / 4 + 4;  // words of a row: without bank conflicts
-inline constexpr int expand_lanes = packed_order_k / 16;     // that store a row
-inline constexpr int expand_rows = quantize_threads / expand_lanes;
+/// Words of a row: without bank conflicts.
+constexpr int expand_pitch(Storage weights) { return packed_order_k * element_bytes(weights) / 4 + 4; }
+/// Threads that store a row.
+constexpr int expand_lanes(Storage weights) { return packed_order_k * element_bytes(weights) / 16; }
 static_assert(packed_order_codes == quantize_threads * 16);
 
+template <Storage weights>
 struct ExpandShared {
-    u32 values[2][packed_order_rows * expand_pitch];
+    u32 values[2][packed_order_rows * expand_pitch(weights)];
 };
-static_assert(sizeof(ExpandShared) == expand_shared_bytes);
+static_assert(sizeof(ExpandShared<Storage::packed_e2m1>) == expand_shared_bytes(Storage::packed_e2m1));
+static_assert(sizeof(ExpandShared<Storage::packed_nvfp4_bf16>) == expand_shared_bytes(Storage::packed_nvfp4_bf16));
 
-/// What a thread has of a tile: of two rows that are 8 apart, eight codes of each of two steps of 32 of k, and the four
-/// scales of either row.
+/// What a thread has of a tile: of two rows that are 8 apart, eight codes of each of two steps of 32 of k, which are a
+/// box of bf16, and a word of the scales of either row: MXFP4's four, NVFP4's of these steps.
 struct PackedFragment {
     IntQuad codes{};
-    u32 scales[2] = {};
+    ScaleWords scales{};
 };
 
 /// `run_tiles` of one row tile, which a block expands one after another.
@@ -53,40 +58,63 @@ TILEWRIGHT_DEVICE ExpandRun expand_run(const ExpandArguments& a) {
 TILEWRIGHT_DEVICE int fragment_row() { return thread_index() / (2 * warp_threads) * 16 + lane_index() / 4; }
 TILEWRIGHT_DEVICE int fragment_step() { return thread_index() / warp_threads % 2 * 2; }
 
+template <Storage weights>
 TILEWRIGHT_DEVICE PackedFragment load_fragment(const ExpandArguments& a, const ExpandRun& run, int k_block) {
     PackedFragment fragment;
     if (k_block >= run.end) return fragment;
     const u8* const tile = a.tiles + packed_tile_index(a.n, a.k, run.group, run.row_tile, k_block) * a.tile_bytes;
     fragment.codes = load_global(reinterpret_cast<const IntQuad*>(tile) + thread_index());
-    const u32* const scales = reinterpret_cast<const u32*>(tile + packed_order_codes) + row_place(fragment_row());
-    fragment.scales[0] = load_global(scales);
-    fragment.scales[1] = load_global(scales + 1);
+    constexpr int words = packed_scales(weights) / 4;  // of a row
+    const int box = words == 1 ? 0 : fragment_step() / 2;
+    const u32* const scales =
+        reinterpret_cast<const u32*>(tile + packed_order_codes) + row_place(fragment_row()) * words + box;
+    fragment.scales = {{load_global(scales), load_global(scales + words)}};
     return fragment;
 }
 
-TILEWRIGHT_DEVICE void decode_fragment(const PackedFragment& fragment, u32* values) {
-    u32* const to = values + fragment_row() * expand_pitch + lane_index() % 4;
+TILEWRIGHT_DEVICE void decode_to_e4m3(const PackedFragment& fragment, u32* values) {
+    constexpr int pitch = expand_pitch(Storage::packed_e2m1);
+    u32* const to = values + fragment_row() * pitch + lane_index() % 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int below = i % 2, step = fragment_step() + i / 2;
-        const u32 scale = fragment.scales[below] >> step * 8 & 0xFFU;
+        const u32 scale = fragment.scales.values[below] >> step * 8 & 0xFFU;
         const DecodedWord decoded = decode_word(u32(fragment.codes.values[i]), scale);
-        u32* const at = to + below * 8 * expand_pitch + step * 8;
+        u32* const at = to + below * 8 * pitch + step * 8;
         store_shared(at[0], decoded.values[0]);
         store_shared(at[4], decoded.values[1]);
     }
 }
 
-/// The rows of the matrix alone, and of k what the rows have room for: zeros behind its end.
-TILEWRIGHT_DEVICE void store_rows(const ExpandArguments& a, const ExpandRun& run, int k_block, const u32* values) {
-    const int lane = thread_index() % expand_lanes, column = k_block * packed_order_k + lane * 16;
-    if (column >= a.to_row_stride) return;
+template <Storage weights>
+TILEWRIGHT_DEVICE void decode_to_bf16(const PackedFragment& fragment, u32* values) {
+    constexpr int pitch = expand_pitch(weights);
+    u32* const to = values + fragment_row() * pitch + lane_index() % 4;
+    const Bf16Scales<weights> scales(fragment.scales, fragment_step() / 2);
 #pragma unroll
-    for (int first = 0; first < packed_order_rows; first += expand_rows) {
-        const int in_tile = first + thread_index() / expand_lanes, row = run.row_tile * packed_order_rows + in_tile;
+    for (int i = 0; i < 4; ++i) {
+        const int below = i % 2;
+        DecodedPairs decoded = decode_pairs(u32(fragment.codes.values[i]));
+        scales.multiply(decoded, below, i / 2);
+        u32* const at = to + below * 8 * pitch + (fragment_step() + i / 2) * 16;
+#pragma unroll
+        for (int pair = 0; pair < 4; ++pair) store_shared(at[4 * pair], decoded.pairs[pair]);
+    }
+}
+
+/// The rows of the matrix alone, and of k what the rows have room for: zeros behind its end.
+template <Storage weights>
+TILEWRIGHT_DEVICE void store_rows(const ExpandArguments& a, const ExpandRun& run, int k_block, const u32* values) {
+    constexpr int lanes = expand_lanes(weights), rows = quantize_threads / lanes;
+    const int lane = thread_index() % lanes;
+    const i64 column = (i64(k_block) * lanes + lane) * 16;  // in bytes
+    if (column >= a.to_row_bytes) return;
+#pragma unroll
+    for (int first = 0; first < packed_order_rows; first += rows) {
+        const int in_tile = first + thread_index() / lanes, row = run.row_tile * packed_order_rows + in_tile;
         if (row >= a.n) return;
-        const u32& from = values[in_tile * expand_pitch + lane * 4];
-        u8* const to = a.to + (i64(run.group) * a.n + row) * a.to_row_stride + column;
+        const u32& from = values[in_tile * expand_pitch(weights) + lane * 4];
+        u8* const to = a.to + (i64(run.group) * a.n + row) * a.to_row_bytes + column;
         store_global(reinterpret_cast<IntQuad*>(to), load_shared(reinterpret_cast<const IntQuad&>(from)));
     }
 }
@@ -100,18 +128,22 @@ TILEWRIGHT_DEVICE void store_factors(const ExpandArguments& a, const ExpandRun& 
     store_global(a.factors + i64(run.group) * a.n + row, factor);
 }
 
-template <int run_tiles>
+template <Storage weights, int run_tiles>
 __global__ void __launch_bounds__(quantize_threads, 4) expand_weights(const __grid_constant__ ExpandArguments a) {
-    auto& shared = shared_memory<ExpandShared>();
+    auto& shared = shared_memory<ExpandShared<weights>>();
     const ExpandRun run = expand_run<run_tiles>(a);
-    PackedFragment fragment = load_fragment(a, run, run.begin);
-    store_factors(a, run);
+    PackedFragment fragment = load_fragment<weights>(a, run, run.begin);
+    if constexpr (packed_scaling(weights) == Scaling::factor) store_factors(a, run);
     for (int k_block = run.begin; k_block < run.end; ++k_block) {
-        const PackedFragment next = load_fragment(a, run, k_block + 1);
+        const PackedFragment next = load_fragment<weights>(a, run, k_block + 1);
         u32* const values = shared.values[k_block % 2];
-        decode_fragment(fragment, values);
+        if constexpr (weights == Storage::packed_e2m1) {
+            decode_to_e4m3(fragment, values);
+        } else {
+            decode_to_bf16<weights>(fragment, values);
+        }
         sync_block();
-        store_rows(a, run, k_block, values);
+        store_rows<weights>(a, run, k_block, values);
         fragment = next;
     }
 }

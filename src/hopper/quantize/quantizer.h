@@ -127,8 +127,10 @@ inline constexpr int row_lanes = quantize_block / lane_features;
 inline constexpr int decoded_word = 8;   // FP4 codes of a row that a lane decodes together
 inline constexpr int decoded_words = 4;  // whose loads a lane has under way
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
-inline constexpr int expand_run_tiles = 8;                       // that a block expands one after another
-inline constexpr int expand_shared_bytes = 2 * 64 * (128 + 16);  // ExpandShared
+inline constexpr int expand_run_tiles = 8;            // that a block expands one after another
+constexpr int expand_shared_bytes(Storage weights) {  // ExpandShared
+    return 2 * packed_tile_rows * (packed_tile_k * element_bytes(weights) + 16);
+}
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared
 inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, on top
 inline constexpr int short_tile_k = warp_threads * lane_features;                             // of a row, by a warp

@@ -43,9 +43,12 @@ constexpr int cluster_columns(const Tile& tile) {
     return d_columns(tile) * (tile.cluster.use == ClusterUse::share_a ? tile.cluster.size : 1);
 }
 
-/// The k-block at which a slice of k begins.
-constexpr int k_slice_begin(int k_blocks, int slices, int slice) {
-    return static_cast<int>(static_cast<long long>(k_blocks) * slice / slices);
+/// The k-block at which a slice of k begins: at a multiple of 128 of k, however much of it a k-block is.
+constexpr int k_slice_begin(const Tile& tile, int k_blocks, int slice) {
+    const int together = 128 / tile.shape.k;
+    const long long steps = tiles_along(k_blocks, together);
+    const int begin = static_cast<int>(steps * slice / k_slices(tile)) * together;
+    return together == 1 ? begin : min(begin, k_blocks);
 }
 
 /// Division by a number that the host knows, in a multiplication: a block divides once for each tile, and a division

@@ -17,6 +17,7 @@ struct OperandTile {
     bool shared = false;  // by the blocks of a cluster
     int box_limit = box_rows_limit;
     bool spreads_scales = false;  // of A, 128x128: each row has its block's, as if they were 1x128 (scales_load.h)
+    int k = 128;  // elements in a stage: the tile's, for `stage_k` here would move instructions of other kernels
 
     constexpr bool scaled_in_mainloop() const { return has_row_scales() || spec.scaling == Scaling::block_128x128; }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
@@ -24,12 +25,12 @@ struct OperandTile {
         return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_1x32 || spreads_scales;
     }
     /// Scales of a row in a stage.
-    constexpr int scales_of_row() const { return spec.scaling == Scaling::block_1x32 ? stage_k() / 32 : 1; }
+    constexpr int scales_of_row() const { return spec.scaling == Scaling::block_1x32 ? k / 32 : 1; }
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
     constexpr bool has_windows() const { return hopper::has_windows(spec.storage); }
     constexpr bool is_raw() const { return spec.storage == Storage::raw_e2m1; }
     /// Bytes of one row in a stage, not packed.
-    constexpr int stage_row_bytes() const { return stage_k() * element_bytes(spec.storage); }
+    constexpr int stage_row_bytes() const { return k * element_bytes(spec.storage); }
     /// In a stage.
     constexpr int value_bytes() const {
         if (is_raw()) return round_up(loaded_bytes(), raw_alignment);
@@ -50,11 +51,16 @@ struct OperandTile {
 
 constexpr OperandTile operand_a(const Tile& tile) {
     const int box = tile.swap_ab ? token_box_rows : rows_per_warpgroup(tile);
-    return {tile.a, d_rows(tile), tile.cluster.use == ClusterUse::share_a, skips_boxes(tile) ? box : box_rows_limit,
-            tile.a.scaling == Scaling::block_128x128};
+    return {tile.a,
+            d_rows(tile),
+            tile.cluster.use == ClusterUse::share_a,
+            skips_boxes(tile) ? box : box_rows_limit,
+            tile.a.scaling == Scaling::block_128x128,
+            tile.shape.k};
 }
 constexpr OperandTile operand_b(const Tile& tile) {
-    return {tile.b, d_columns(tile), tile.cluster.use == ClusterUse::share_b};
+    return {
+        .spec = tile.b, .rows = d_columns(tile), .shared = tile.cluster.use == ClusterUse::share_b, .k = tile.shape.k};
 }
 constexpr OperandTile mma_a(const Tile& tile) { return tile.swap_ab ? operand_b(tile) : operand_a(tile); }
 constexpr OperandTile mma_b(const Tile& tile) { return tile.swap_ab ? operand_a(tile) : operand_b(tile); }
@@ -78,9 +84,7 @@ constexpr int rows_of_a(const Tile& tile, int rows) {
 }
 
 /// Clocks that the tensor cores of an SM multiply a k-block: 4096 products of fp8 a clock, half as many of bf16.
-constexpr int tensor_clocks(const Tile& tile) {
-    return tile.shape.m * tile.shape.n / 32 * element_bytes(tile.a.storage);
-}
+constexpr int tensor_clocks(const Tile& tile) { return tile.shape.m * tile.shape.n / 32 * k_boxes(tile); }
 
 // ---- Scales
 

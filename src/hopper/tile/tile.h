@@ -13,7 +13,7 @@ enum class Storage : unsigned char {
     e5m2,
     packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
     windowed_e2m1,      // the same where rows may be wide: k-blocks are multiplied in windows of exponents
-    bf16,               // tokens next to the two below
+    bf16,               // tokens next to the two below, and weights that were expanded
     packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
     packed_nvfp4_bf16,
     wide_mxfp4_bf16,  // packed_mxfp4_bf16 where rows may be wide: theirs are multiplied apart, 32 of k at a time
@@ -29,7 +29,7 @@ enum class Scaling : unsigned char {
     epilogue,       // per tensor or per row: constant along k, so they multiply the finished accumulators once
     block_1x128,    // one f32 for each row and 128 of k, in the mainloop
     block_128x128,  // one f32 for 128 rows and 128 of k, in the mainloop
-    alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of tokens
+    alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of what is bf16 here
     block_1x32,     // one power of two for each row and 32 of k, in the mainloop
     factor,         // of MXFP4 weights: one power of two for each row, at the end, after the other side's scale
 };
@@ -58,7 +58,7 @@ enum class Variant : unsigned char {
 struct Shape {
     int m = 128;
     int n = 128;
-    int k = 128;         // elements in a stage: stage_k()
+    int k = 128;         // elements in a stage: stage_k
     int warpgroups = 2;  // that multiply, each m / warpgroups rows
 
     constexpr bool operator==(const Shape&) const = default;
@@ -116,10 +116,9 @@ struct Tile {
 inline constexpr int warp_threads = 32;
 inline constexpr int warpgroup_threads = 128;
 inline constexpr int warpgroup_warps = 4;
-inline constexpr int wgmma_m = 64;       // rows of a wgmma
-inline constexpr int warp_rows = 16;     // of them in a warp's registers
-constexpr int stage_k() { return 128; }  // elements of k in a stage (a variable would move constants of other kernels)
-inline constexpr int row_bytes = 128;    // of an operand's row in a box: the width of the swizzle
+inline constexpr int wgmma_m = 64;         // rows of a wgmma
+inline constexpr int warp_rows = 16;       // of them in a warp's registers
+inline constexpr int row_bytes = 128;      // of an operand's row in a box: the width of the swizzle
 inline constexpr int token_box_rows = 32;  // of a TMA box of tokens, where groups end anywhere
 
 /// Rows and columns of D in one tile.
@@ -161,13 +160,15 @@ constexpr Storage multiplied_as(Storage storage) {
 constexpr int element_bytes(Storage storage) { return multiplied_as(storage) == Storage::bf16 ? 2 : 1; }
 constexpr bool multiplies_bf16(const Tile& tile) { return multiplied_as(tile.a.storage) == Storage::bf16; }
 
-/// TMA boxes of a row's k in a stage, and elements of k in one: 128 bytes.
-constexpr int k_boxes(const Tile& tile) { return stage_k() * element_bytes(tile.a.storage) / row_bytes; }
-constexpr int box_k(const Tile& tile) { return stage_k() / k_boxes(tile); }
-
 /// FP4 weights in tiles of codes and scales, which a feed decodes. A row's MXFP4 scales have a common factor.
 constexpr bool is_packed(Storage storage) { return multiplied_as(storage) != storage; }
 constexpr bool has_packed_weights(const Tile& tile) { return is_packed(tile.b.storage); }
+/// Elements of k in a stage, as many as a packed tile has. bf16 on both sides has half of them, in the bytes of fp8: of
+/// 128x256 only one stage of twice as many would fit besides D.
+constexpr int stage_k(const Tile& tile) { return multiplies_bf16(tile) && !has_packed_weights(tile) ? 64 : 128; }
+/// TMA boxes of a row's k in a stage, and elements of k in one: 128 bytes.
+constexpr int k_boxes(const Tile& tile) { return stage_k(tile) * element_bytes(tile.a.storage) / row_bytes; }
+constexpr int box_k(const Tile& tile) { return stage_k(tile) / k_boxes(tile); }
 /// Rows of weights may be wide (docs/numerics.md).
 constexpr bool has_windows(Storage storage) {
     return storage == Storage::windowed_e2m1 || storage == Storage::raw_e2m1;
@@ -193,9 +194,10 @@ constexpr int windowed_tile_bytes(int windows) {
 inline constexpr int raw_row_bytes = packed_tile_k / 2;  // of codes in a stage: the width of their swizzle
 inline constexpr int raw_tile_bytes = windowed_tile_bytes(most_windows) - packed_code_bytes;
 /// The scale of an NVFP4 tensor is part of alpha (docs/numerics.md).
-constexpr bool scales_alpha(const Tile& tile) {
-    return tile.a.scaling == Scaling::alpha || tile.b.storage == Storage::packed_nvfp4_bf16;
+constexpr bool scales_alpha_of_b(const Tile& tile) {
+    return tile.b.scaling == Scaling::alpha || tile.b.storage == Storage::packed_nvfp4_bf16;
 }
+constexpr bool scales_alpha(const Tile& tile) { return tile.a.scaling == Scaling::alpha || scales_alpha_of_b(tile); }
 /// How packed weights are scaled outside the mainloop.
 constexpr Scaling packed_scaling(Storage storage) {
     return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::factor;
@@ -247,10 +249,13 @@ constexpr bool is_consistent(const Tile& tile) {
            (!has_packed_weights(tile) || (tile.swap_ab && !has_mn_major(tile) && !shares_operand(tile) &&
                                           !is_k_grouped(tile) && tile.b.scaling == packed_scaling(tile.b.storage))) &&
            multiplies_bf16(tile) == (multiplied_as(tile.b.storage) == Storage::bf16) &&
-           (!multiplies_bf16(tile) ||
-            (has_packed_weights(tile) && (tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) &&
-             tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
-           (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) && tile.b.scaling != Scaling::alpha &&
+           (!multiplies_bf16(tile) || ((tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) &&
+                                       tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
+           (tile.b.storage != Storage::bf16 ||
+            ((tile.b.scaling == Scaling::factor || tile.b.scaling == Scaling::alpha) && tile.shape.k == stage_k(tile) &&
+             !has_mn_major(tile) && !shares_operand(tile) && !is_k_grouped(tile))) &&
+           (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) &&
+           (tile.b.scaling != Scaling::alpha || tile.b.storage == Storage::bf16) &&
            (tile.b.scaling == Scaling::block_1x32 || tile.b.scaling == Scaling::factor || !promotes_each_step(tile)) &&
            (tile.b.scaling != Scaling::block_1x32 || promotes_each_step(tile)) &&
            (!promotes_each_step(tile) ||
