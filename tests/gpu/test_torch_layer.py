@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
+import tilewright as tw  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear  # noqa: E402
 from torch_layers import error, normal, same, step  # noqa: E402
 
@@ -189,3 +190,21 @@ def test_a_frozen_layer_is_captured(grouped):
         layer.refresh()
         graph.replay()
         assert torch.equal(y, layer(x, *ends)) and not torch.equal(y, expected)
+
+
+def codes_of(tensor, columns):
+    return tensor.cpu().view(torch.uint8 if tensor.element_size() == 1 else torch.int32)[:, :columns]
+
+
+@pytest.mark.parametrize("columns", ["1x128", "128x128"])
+@pytest.mark.parametrize("recipe", ["1x128", "e5m2.1x128.ue8m0"])
+def test_transposed_codes_have_the_cpus_bits(recipe, columns):
+    """Ends are read on the GPU; of four blocks of columns the two of groups are written."""
+    rows, ends = tw.quantize(normal(228, 272) * 2.0 ** torch.arange(-8, 9).repeat(16), recipe, round_up=True), [100, 100, 228]
+    on_gpu = tw.Quantized(rows.values.cuda(), recipe, rows.scales.cuda())
+    word = recipe.replace("1x128", columns)
+    ours = tw.transpose_codes(on_gpu, torch.tensor(ends, device="cuda"), columns=word)
+    theirs = tw.transpose_codes(rows, torch.tensor(ends), columns=word)
+    assert ours.recipe == word and ours.values.is_cuda and ours.shape == theirs.shape == (272, 512)
+    assert torch.equal(codes_of(ours.values, 256), codes_of(theirs.values, 256))
+    assert torch.equal(codes_of(ours.scales, 2), codes_of(theirs.scales, 2))
