@@ -23,7 +23,7 @@ ArrayView view_of_ends(nb::handle ends) {
     return made;
 }
 
-/// Of h^T.
+/// What the transpose of h has.
 Dims columns_shape(std::int64_t tokens, std::int64_t features, const Tensor& ends) {
     return {features, ends.given() ? column_limit(tokens, ends.shape[0]) : tokens};
 }

@@ -23,8 +23,8 @@ def check_recipe(name: str, gradient_format: str) -> None:
 
 
 def is_shard(tensor: object) -> bool:
-    """Whether values are on other ranks too. (DTensor needs no import here.)"""
-    return any(base.__name__ == "DTensor" for base in type(tensor).__mro__)
+    """Whether values are on other ranks too. DTensor is not imported for it; compilers trace this, but not `type(tensor).__mro__`."""
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
 def check_whole(argument: str, tensor: torch.Tensor | None) -> None:
@@ -104,9 +104,9 @@ def check_main_grad(main_grad: torch.Tensor | None, w: torch.Tensor) -> None:
     if main_grad is None:
         return
     check_whole("main_grad", main_grad)
-    if main_grad.dtype != torch.float32 or main_grad.shape != w.shape or main_grad.device != w.device:
+    if main_grad.dtype not in REAL[:2] or main_grad.shape != w.shape or main_grad.device != w.device:
         given = f"{main_grad.dtype} {list(main_grad.shape)} on {main_grad.device}"
-        refuse("main_grad", given, f"torch.float32 {list(w.shape)} on {w.device}")
+        refuse("main_grad", given, f"torch.float32 or torch.bfloat16 {list(w.shape)} on {w.device}")
 
 
 def check_frozen(wants: bool, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> None:

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from tilewright.torch import _checks, _operators
 from tilewright.torch._passes import Wanted, forward_pass
 from tilewright.torch._recipes import RECIPES
-from tilewright.torch._weights import FrozenCopy, Pair, WeightCache, dgrad_copy, forward_copy
+from tilewright.torch._weights import FrozenCopy, Pair, WeightCache, copy_of, dgrad_copy, forward_copy
 
 
 def differentiable_linear(
@@ -38,14 +38,20 @@ def differentiable_linear(
     if frozen is not None:
         _checks.check_frozen(wants, x, w, bias)
     if _operators.is_watched(x, w, bias, ends, main_grad):
+        if _operators.AVAILABLE and torch.compiler.is_compiling() and keeps and main_grad is not None:
+            w.grad_added_to_main_grad = True
         with torch.no_grad():
             forward = forward_copy(w, layer, _operators.watched_copy_of) if frozen is None else tuple(frozen)
             dgrad = dgrad_copy(w, layer, forward, _operators.watched_copy_of) if wants_dgrad else (None, None)
         y: torch.Tensor = torch.ops.tilewright.linear(x, w, bias, ends, *forward, *dgrad, *options)[0]
         return y
-    cache = WeightCache() if not isinstance(cache, WeightCache) else cache
-    forward = cache.forward(w, layer) if frozen is None else tuple(frozen)
-    dgrad = cache.dgrad(w, layer, forward) if wants_dgrad else (None, None)
+    if isinstance(cache, WeightCache):
+        forward = cache.forward(w, layer)
+        dgrad = cache.dgrad(w, layer, forward) if wants_dgrad else (None, None)
+    else:
+        cache = None  # none of this call either, which would keep forward's copy until backward
+        forward = forward_copy(w, layer) if frozen is None else tuple(frozen)
+        dgrad = dgrad_copy(w, layer, forward) if wants_dgrad else (None, None)
     result: torch.Tensor = QuantizedLinear.apply(x, w, bias, ends, *forward, *dgrad, *options, cache)
     return result
 
@@ -61,6 +67,7 @@ def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, .
     )
     # Not saved: others may write it between forward and backward, which autograd refuses of what it saves.
     ctx.main_grad = main_grad
+    ctx.weight = None if main_grad is None else w
     ctx.recipe, ctx.gradient_format, ctx.requantizes = recipe, gradient_format, requantizes
     ctx.w_shape, ctx.w_dtype = w.shape, w.dtype
     ctx.bias_dtype = None if bias is None else bias.dtype
@@ -88,7 +95,9 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
         dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, wanted, ctx.w_dtype
     )
     if wanted.w:
-        # What Megatron's hooks look for where main_grad has it: a gradient that is there, and says nothing.
+        if ctx.weight is not None:
+            ctx.weight.grad_added_to_main_grad = True
+        # What Megatron-LM's hooks look for where main_grad has it: that word, and a gradient that is there and says nothing.
         dw = torch.zeros((), dtype=ctx.w_dtype, device=dy.device).expand(ctx.w_shape) if dw is None else dw.view(ctx.w_shape)
     if dbias is not None:
         dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
@@ -101,7 +110,8 @@ def _dgrad_of(ctx: Any, values: torch.Tensor, scales: torch.Tensor | None) -> Pa
         return values, scales
     layer = RECIPES[ctx.recipe]
     if ctx.cache is None:
-        return dgrad_copy(values, layer, None, _operators.watched_copy_of)
+        copy_here = _operators.watched_copy_of if _operators.is_watched(values) else copy_of
+        return dgrad_copy(values, layer, None, copy_here)
     copy: Pair = ctx.cache.dgrad(values, layer)
     return copy
 

@@ -28,11 +28,11 @@ def grouped_linear(
         x: [tokens, K] of float32, bfloat16 or float16.
         w: [groups, N, K], master weights of float32 or bfloat16.
         ends: int32 or int64 [groups], the token at which each group ends; on a GPU they are never read on the host.
-        recipe: row, tensor, 1x128 or fold (`RECIPES`).
+        recipe: row, tensor, 1x128, 1x128:128x128 or fold (`RECIPES`).
         gradient_format: of dY in dgrad and wgrad, e4m3 or e5m2.
         bias: [groups, N] of float32 or bfloat16, added before the one rounding of Y.
-        main_grad: float32 [groups, N, K]: dW is added to it, and the gradient that torch sees is zeros (Megatron's
-            `main_grad`).
+        main_grad: float32 or bfloat16 [groups, N, K]: dW is added to it, `w.grad_added_to_main_grad` set to True, and the
+            gradient that torch sees is zeros (Megatron-LM's convention).
         cache: keeps the fp8 copies of w from call to call (`GroupedLinear` has one).
         requantize: keep w itself for dgrad, not an fp8 copy, and quantise it again in backward: for FSDP, which frees w between.
 
@@ -65,7 +65,7 @@ def linear(
     cache: WeightCache | FrozenCopy | None = None,
     requantize: bool = False,
 ) -> torch.Tensor:
-    """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad float32 [N, K]; the rest as `grouped_linear`."""
+    """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad [N, K]; the rest as `grouped_linear`."""
     _checks.check_recipe(recipe, gradient_format)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])

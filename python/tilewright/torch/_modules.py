@@ -117,7 +117,7 @@ class _QuantizedModule(torch.nn.Module):
 class Linear(_QuantizedModule):
     """y = x W^T + b with fp8 products. weight [N, K] and bias [N] of float32 or bfloat16; x [..., K].
 
-    Where weight has an attribute `main_grad` (float32 [N, K]), dW is added there.
+    Where weight has an attribute `main_grad` (float32 or bfloat16 [N, K]), dW is added there.
 
     Raises:
         ValueError: as `linear`.
@@ -144,7 +144,7 @@ class Linear(_QuantizedModule):
 class GroupedLinear(_QuantizedModule):
     """The linear layers of `groups` experts in one call. weight [groups, N, K], bias [groups, N]; x [tokens, K], ends [groups].
 
-    Where weight has an attribute `main_grad` (float32 [groups, N, K]), dW is added there.
+    Where weight has an attribute `main_grad` (float32 or bfloat16 [groups, N, K]), dW is added there.
 
     Raises:
         ValueError: as `grouped_linear`.
