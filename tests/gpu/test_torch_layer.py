@@ -1,5 +1,7 @@
 """tilewright.torch on a Hopper GPU: CUDA graphs of a whole step, compiled graphs, gradients in e5m2, and the CPU's results."""
 
+import gc
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -7,8 +9,8 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
 import tilewright as tw  # noqa: E402
-from tilewright.torch import RECIPES, GroupedLinear, Linear  # noqa: E402
-from torch_layers import error, normal, same, step  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
+from torch_layers import error, kept_of_w, kept_of_x, normal, same, step  # noqa: E402
 
 N, K, TOKENS, ENDS = 256, 384, 512, [100, 100, 500]
 
@@ -118,6 +120,33 @@ def test_all_memory_is_torchs():
         step(layer, x, dy, *ends)
     torch.cuda.synchronize()
     assert (torch.cuda.mem_get_info()[0], torch.cuda.memory_reserved()) == before
+
+
+@pytest.mark.parametrize(("x_wants", "w_wants"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_bytes_that_a_call_holds(grouped, recipe, x_wants, w_wants):
+    """Between forward and backward, as docs/torch.md states them and torch's allocator counts them: in steps of 512 bytes."""
+    groups, (x, dy) = 3 if grouped else 1, inputs()
+    x.requires_grad_(x_wants)
+    w = normal(*[groups] * grouped, N, K, seed=2, device="cuda").requires_grad_(w_wants)
+    ends, call = ends_of(grouped), grouped_linear if grouped else linear
+    call(x, w, *ends, recipe=recipe).backward(dy)  # what is done once, and the gradients, which stay
+    torch.cuda.synchronize()
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    y = call(x, w, *ends, recipe=recipe)
+    torch.cuda.synchronize()
+    gc.collect()
+    tensors = [y.numel() * y.element_size()]
+    tensors += kept_of_x(recipe, groups, TOKENS, K) if w_wants else ()
+    tensors += kept_of_w(recipe, groups, N, K) if x_wants else ()
+    assert max(tensors) < 1 << 20, "the allocator gives blocks of up to 1 MiB in steps of 512 bytes, larger ones not always"
+    assert torch.cuda.memory_allocated() - before == sum(-(-size // 512) * 512 for size in tensors)
+    y.backward(dy)
+    del y
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == before
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -75,7 +75,7 @@ def test_the_command_runs_and_refuses(tmp_path):
         assert {"commit", "date", "started", "seconds", "torch"} <= set(line)
         assert line["held_out"] == pytest.approx(line["losses"][-1][1], abs=1e-5) and min(line["sqnr"].values()) > 27
     refused = subprocess.run([*command, "--recipes", "mxfp4"], capture_output=True, text=True)
-    assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128, fold expected" in refused.stderr
+    assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128, 1x128:128x128, fold expected" in refused.stderr
 
 
 def test_all_runs_are_recorded_and_judged(tmp_path):
@@ -86,7 +86,7 @@ def test_all_runs_are_recorded_and_judged(tmp_path):
     command = [sys.executable, "-W", "ignore", FOLDER.parents[1] / "benchmarks/training_runs.py"]
     done = subprocess.run([*command, "--steps", "2", "--at-once", "2", "--json", record], capture_output=True, text=True)
     first, *lines = map(json.loads, record.read_text().splitlines())
-    assert not first and len(lines) == done.stdout.count(" of 11, ") == 11, done.stdout + done.stderr
+    assert not first and len(lines) == done.stdout.count(" of 12, ") == 12, done.stdout + done.stderr
     assert sorted(line["seed"] for line in lines if line["recipe"] == "bf16") == [0, 1, 2, 3]
     assert {line["recipe"] for line in lines} == {"bf16", *train.RECIPES, "row/e5m2"}
     assert {line["fault"] for line in lines} == set(observe.FAULTS)

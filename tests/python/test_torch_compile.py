@@ -152,7 +152,7 @@ def test_schemas_tell_the_truth(recipe):
     copies = OPERATORS.linear_weights(*sides)
     given = (x, w, normal(3, N), ends, *copies, *copies, None, recipe, "e4m3", True, False)
     kept = OPERATORS.linear(*given)[1:]
-    backward = (dy, *kept, copies[0], copies[1].mT if recipe == "1x128" else copies[1], ends)
+    backward = (dy, *kept, copies[0], copies[1].mT if RECIPES[recipe].weights == "128x128" else copies[1], ends)
     if recipe == "row":
         backward = (dy, *kept, *OPERATORS.linear_weights(w, "row", True), ends)
     calls = [(OPERATORS.linear_weights, sides), (OPERATORS.linear, given)]

@@ -1,4 +1,4 @@
-"""Numbers, and what the layers of tilewright.torch compute in float64."""
+"""Numbers, what the layers of tilewright.torch compute in float64, and the bytes that they keep."""
 
 import numpy as np
 import torch
@@ -25,6 +25,27 @@ def exact_grouped(x, w, ends, dy):
         y[rows], dx[rows], dw[group] = x[rows] @ w[group].T, dy[rows] @ w[group], dy[rows].T @ x[rows]
         begin = end
     return y, dx, dw
+
+
+def kept_of_x(recipe, groups, tokens, k):
+    """Bytes of codes and of scales, as docs/torch.md states them; a dense layer is one group."""
+    columns = (tokens + 127 * groups) // 128 * 128
+    blocks = -(-k // 128)
+    scales = {
+        "row": k * groups,
+        "tensor": groups,
+        "1x128": k * columns // 128,
+        "1x128:128x128": blocks * columns // 128,
+        "fold": tokens,
+    }[recipe]
+    return k * (tokens if recipe == "fold" else columns), 4 * scales
+
+
+def kept_of_w(recipe, groups, n, k):
+    """Of dgrad."""
+    squares = groups * -(-n // 128) * -(-k // 128)
+    scales = {"row": groups * k, "tensor": groups, "1x128": squares, "1x128:128x128": squares, "fold": groups * n}[recipe]
+    return groups * n * k, 4 * scales
 
 
 def step(module, x, dy, *ends, call=None):
