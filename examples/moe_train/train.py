@@ -9,8 +9,7 @@ python examples/moe_train/train.py --recipes row --fault flushed
 
 Prints the held-out loss (mean of the last tenth of the steps) and the least SQNR of one layer's dW against bfloat16. Exit code 1
 if dW is below 25 dB (22 dB with gradients in e5m2) or, with --seeds of two and more, a loss is more than two standard deviations
-above the mean of bf16's; with a planted fault, if neither shows it. (AdamW divides each element of dW by its own size, so that wrong scales of whole rows show
-in dW alone.)
+above the mean of bf16's; with a planted fault, if neither shows it. (neighbouring-scales shows in dW alone: judgement.py says why.)
 """
 
 from __future__ import annotations
