@@ -10,7 +10,7 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
 
 import tilewright as tw  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
-from torch_layers import error, kept_of_w, kept_of_x, normal, same, step  # noqa: E402
+from torch_layers import error, kept_of_w, kept_of_x, lost_without_promotion, normal, same, step  # noqa: E402
 
 N, K, TOKENS, ENDS = 256, 384, 512, [100, 100, 500]
 
@@ -171,6 +171,13 @@ def test_gradients_in_e5m2(recipe):
     on_cpu = step(layer.cpu(), x.cpu(), dy.cpu(), *(tensor.cpu() for tensor in ends))
     for mine, other in zip(ours, on_cpu):
         assert error(mine, other.double()) < 5e-3
+
+
+@pytest.mark.parametrize("recipe", ["row", "tensor"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_sums_that_are_not_promoted(grouped, recipe):
+    """As the CPU's test of it has them."""
+    assert all(1e-3 < lost < 1e-2 for lost in lost_without_promotion(recipe, grouped, "cuda"))
 
 
 @pytest.mark.skipif(not hasattr(torch.library, "register_autograd"), reason="needs torch 2.4 or newer")

@@ -16,7 +16,10 @@ def codes(quantized):
 def floats(scales):
     """Of float32, or of ue8m0, which is a power of two."""
     raw = np.asarray(scales)
-    return raw if raw.dtype == np.float32 else np.ldexp(np.float32(1), raw.view(np.uint8).astype(int) - 127)
+    if raw.dtype == np.float32:
+        return raw
+    with np.errstate(over="ignore"):  # of scales that nobody wrote
+        return np.ldexp(np.float32(1), raw.view(np.uint8).astype(int) - 127)
 
 
 def rows_of(recipe, tokens=300, features=200):
@@ -77,9 +80,10 @@ def test_the_bits_of_the_definition(recipe, ends, columns):
 
 def test_values_stay_what_they_are():
     """Where scales are close, nothing becomes subnormal: quantising again would round a second time."""
-    x = np.random.default_rng(0).choice([-3.5, -2, 1, 1.25, 3], (256, 128)) * 2.0 ** np.arange(256)[:, None].repeat(128, 1).astype(float) % 4
+    x = np.random.default_rng(0).choice([-3.5, -2, 1, 1.25, 3], (256, 128)) * 2.0 ** (np.arange(256) % 5)[:, None]
     rows = tw.quantize(x.astype(np.float32), "1x128", round_up=True)
-    assert np.array_equal(tw.transpose_codes(rows).dequantize(), rows.dequantize().T)
+    assert len(np.unique(rows.scales)) == 5 and np.array_equal(rows.dequantize(), x)
+    assert np.array_equal(tw.transpose_codes(rows).dequantize(), x.T)
 
 
 def test_the_recipe_of_rows_is_kept_and_scales_may_change():

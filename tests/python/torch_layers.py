@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from tilewright.torch import GroupedLinear, Linear
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -56,6 +57,19 @@ def step(module, x, dy, *ends, call=None):
     y = (module if call is None else call)(x, *ends)
     y.backward(dy)
     return [y.detach(), x.grad, *(parameter.grad for parameter in module.parameters() if parameter.requires_grad)]
+
+
+def lost_without_promotion(recipe, grouped, device):
+    """How far Y, dX and dW of numbers of one sign are from those of sums that are promoted, in proportion to their size."""
+    size, made = 512, []
+    x, dy, w = (normal(size, size, seed=seed, device=device).abs() for seed in range(3))
+    for promoted in (True, False):
+        layer = GroupedLinear(1, size, size, recipe=recipe, promoted=promoted, device=device) if grouped else None
+        layer = layer or Linear(size, size, bias=False, recipe=recipe, promoted=promoted, device=device)
+        with torch.no_grad():
+            layer.weight.copy_(w.view_as(layer.weight))
+        made.append(step(layer, x, dy, *[torch.tensor([size], device=device)] * grouped))
+    return [error(off, near.double().cpu()) for near, off in zip(*made)]
 
 
 def same(ours, theirs):

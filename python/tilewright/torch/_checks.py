@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from tilewright.torch._recipes import GRADIENT_FORMATS, RECIPES
+from tilewright.torch._recipes import GRADIENT_FORMATS, RECIPES, UNPROMOTED
 
 REAL = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -15,11 +15,16 @@ def refuse(argument: str, given: object, expected: str, advice: str = "") -> NoR
     raise ValueError(f"{argument}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
 
 
-def check_recipe(name: str, gradient_format: str) -> None:
+def check_recipe(name: str, gradient_format: str, promoted: bool) -> None:
     if name not in RECIPES:
         refuse("recipe", repr(name), "one of " + ", ".join(RECIPES))
     if gradient_format not in GRADIENT_FORMATS:
         refuse("gradient_format", repr(gradient_format), "one of " + ", ".join(GRADIENT_FORMATS))
+    if not isinstance(promoted, bool):
+        refuse("promoted", repr(promoted), "True or False")
+    if not promoted and name not in UNPROMOTED:
+        advice = "scales of blocks are applied as the sum goes on; those of " + " and ".join(UNPROMOTED) + " can wait for its end"
+        refuse("promoted", "False", f"True with recipe {name}", advice)
 
 
 def is_shard(tensor: object) -> bool:

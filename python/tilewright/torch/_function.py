@@ -15,6 +15,8 @@ from tilewright.torch._passes import Wanted, forward_pass
 from tilewright.torch._recipes import RECIPES
 from tilewright.torch._weights import FrozenCopy, Pair, WeightCache, copy_of, dgrad_copy, forward_copy
 
+_COUNT = 14  # inputs of the operator
+
 
 def differentiable_linear(
     x: torch.Tensor,
@@ -24,6 +26,7 @@ def differentiable_linear(
     main_grad: torch.Tensor | None,
     recipe: str,
     gradient_format: str,
+    promoted: bool,
     requantizes: bool,
     cache: WeightCache | FrozenCopy | None,
 ) -> torch.Tensor:
@@ -33,7 +36,7 @@ def differentiable_linear(
     """
     layer, wants = RECIPES[recipe], torch.is_grad_enabled()
     keeps, wants_dgrad = wants and w.requires_grad, wants and x.requires_grad and not requantizes
-    options = (main_grad, recipe, gradient_format, keeps, requantizes)
+    options = (main_grad, recipe, gradient_format, promoted, keeps, requantizes)
     frozen = cache if isinstance(cache, FrozenCopy) else None
     if frozen is not None:
         _checks.check_frozen(wants, x, w, bias)
@@ -58,7 +61,7 @@ def differentiable_linear(
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, ...]) -> None:
     """Saves X^T as fp8 with its scales where W wants a gradient, W's fp8 copy of dgrad where X does, or W, and ends."""
-    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, keeps, requantizes = inputs[:13]
+    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, promoted, keeps, requantizes = inputs[:_COUNT]
     wants_dgrad = ctx.needs_input_grad[0]
     ctx.save_for_backward(
         *(output[1:] if keeps else (None, None)),
@@ -68,7 +71,7 @@ def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, .
     # Not saved: others may write it between forward and backward, which autograd refuses of what it saves.
     ctx.main_grad = main_grad
     ctx.weight = None if main_grad is None else w
-    ctx.recipe, ctx.gradient_format, ctx.requantizes = recipe, gradient_format, requantizes
+    ctx.recipe, ctx.gradient_format, ctx.promoted, ctx.requantizes = recipe, gradient_format, promoted, requantizes
     ctx.w_shape, ctx.w_dtype = w.shape, w.dtype
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.cache = None
@@ -83,16 +86,15 @@ def keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tens
 @once_differentiable
 def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
     """Of each input of the operator."""
-    count = 13
     if dy is None:
-        return (None,) * count
+        return (None,) * _COUNT
     x_values, x_scales, *of_w, ends = ctx.saved_tensors
     wanted = Wanted(*ctx.needs_input_grad[:3])
     x = (x_values, x_scales) if wanted.w else None
     w = _dgrad_of(ctx, *of_w) if wanted.x else None
     main_grad = None if ctx.main_grad is None else ctx.main_grad.view(-1, *ctx.w_shape[-2:])
     dx, dw, dbias = _operators.gradients(
-        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, wanted, ctx.w_dtype
+        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, ctx.promoted, wanted, ctx.w_dtype
     )
     if wanted.w:
         if ctx.weight is not None:
@@ -101,7 +103,7 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
         dw = torch.zeros((), dtype=ctx.w_dtype, device=dy.device).expand(ctx.w_shape) if dw is None else dw.view(ctx.w_shape)
     if dbias is not None:
         dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
-    return (dx, dw, dbias, *(None,) * (count - 3))
+    return (dx, dw, dbias, *(None,) * (_COUNT - 3))
 
 
 def _dgrad_of(ctx: Any, values: torch.Tensor, scales: torch.Tensor | None) -> Pair:
@@ -122,8 +124,8 @@ class QuantizedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]
         x, _, bias, ends, values, scales = inputs[:6]
-        recipe, keeps = inputs[9], inputs[11]
-        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, keeps)
+        recipe, promoted, keeps = inputs[9], inputs[11], inputs[12]
+        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
         keep(ctx, inputs, (y, *(kept or (None, None))))
         ctx.cache = inputs[-1]
         return y

@@ -55,6 +55,9 @@ token and each 128 x 128 of W, as DeepSeek-V3 was trained (arXiv 2412.19437, sec
 so that all three products are 1x128 : 128x128; forward's of `row`, whose codes of X
 and W serve all three products. dY is e4m3."""
 
+UNPROMOTED = ("row", "tensor")
+"""Those whose products can be summed in the tensor core alone, without promotion to float32 every 128 (docs/numerics.md)."""
+
 
 def with_gradients(recipe: LayerRecipe, gradient_format: str) -> LayerRecipe:
     """The recipe with dY in this format, in dgrad and in wgrad."""
