@@ -22,7 +22,7 @@ sys.path.insert(0, str(EXAMPLE))
 from judgement import judge  # noqa: E402
 
 SEEDS = 4
-RECIPES = ("row", "tensor", "1x128", "fold", "row/e5m2")
+RECIPES = ("row", "tensor", "1x128", "1x128:128x128", "fold", "row/e5m2")
 FAULTS = ("flushed", "neighbouring-scales")  # planted in `row`
 # The wider model has a lower rate than train.py's, and needs some hundred steps before it learns more than pairs of bytes.
 LARGE = ["--large", "--rate", "5e-4"]

@@ -13,7 +13,7 @@ from judgement import LEAST_SQNR, least_sqnr, of_seeds, shown_by  # noqa: E402
 
 Row = dict[str, Any]
 HEAD = ["", "held-out loss, nats a byte", "deviations from bf16's mean", "dW, least, dB", "at least", ""]
-ORDER = ("row", "tensor", "1x128", "fold", "row/e5m2")
+ORDER = ("row", "tensor", "1x128", "1x128:128x128", "fold", "row/e5m2")
 
 
 def newest(rows: list[Row]) -> list[Row]:

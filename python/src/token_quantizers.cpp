@@ -17,6 +17,22 @@ ArrayView optional_view(nb::handle array, const ArrayRole& role) {
     return array.is_none() ? ArrayView{} : view(array, role);
 }
 
+ArrayView view_of_ends(nb::handle ends) {
+    ArrayView made = optional_view(ends, {.operand = "ends", .integers = true});
+    if (made.tensor.given() && made.tensor.shape.rank() != 1) refuse("ends", to_string(made.tensor.shape), "[groups]");
+    return made;
+}
+
+/// What the transpose of h has.
+Dims columns_shape(std::int64_t tokens, std::int64_t features, const Tensor& ends) {
+    return {features, ends.given() ? column_limit(tokens, ends.shape[0]) : tokens};
+}
+
+ConversionOptions token_conversion(nb::handle threads) {
+    return {.threads = static_cast<int>(integer(threads, "threads", 0, 1 << 30, "0 means all")),
+            .cancelled = &signal_arrived};
+}
+
 /// A new array, and a writable view of it.
 ArrayView fresh(nb::handle like, const Dims& shape, Format format, const char* operand) {
     return view(new_array(like, shape, format, false), {.operand = operand, .writable = true, .format = format});
@@ -80,7 +96,7 @@ void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns
         rows.allocate(x, shape, scale_shape(rows.wanted.granularity, shape));
     }
     if (!columns.is_wanted) return;
-    const Dims shape{features, grouped ? column_limit(tokens, groups) : tokens};
+    const Dims shape = columns_shape(tokens, features, source.ends);
     Dims scales = scale_shape(columns.wanted.granularity, shape);
     if (grouped && columns.wanted.granularity == Granularity::row) scales = {groups, features};
     if (grouped && columns.wanted.granularity == Granularity::tensor) scales = {groups};
@@ -105,16 +121,12 @@ using Arrays = nb::typed<nb::tuple, nb::object, nb::object>;
 Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, nb::handle columns_word,
                           nb::handle activation, nb::handle gradient, nb::tuple form, nb::tuple factors,
                           nb::handle round_up, nb::handle threads, nb::handle stream) {
-    ConversionOptions how{.threads = static_cast<int>(integer(threads, "threads", 0, 1 << 30, "0 means all")),
-                          .cancelled = &signal_arrived};
+    ConversionOptions how = token_conversion(threads);
     const bool rounds_up = flag(round_up, "round_up");
     if (x.is_none()) refuse("x", "None", "an array");
     const ArrayView read = view(x, {.operand = "x"});
     if (read.tensor.shape.rank() != 2) refuse("x", to_string(read.tensor.shape), "[tokens, features]");
-    const ArrayView group_ends = optional_view(ends, {.operand = "ends", .integers = true});
-    if (group_ends.tensor.given() && group_ends.tensor.shape.rank() != 1) {
-        refuse("ends", to_string(group_ends.tensor.shape), "[groups]");
-    }
+    const ArrayView group_ends = view_of_ends(ends);
     const ArrayView of_output = optional_view(gradient, {.operand = "gradient"});
     const TokenSource source{.x = read.tensor,
                              .activation = activation_word(activation),
@@ -135,6 +147,47 @@ Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, n
     return nb::make_tuple(rows.arrays(), columns.arrays());
 }
 
+bool serves_transposition(const OperandRecipe& recipe) {
+    const bool is_fp8 = recipe.values == Format::e4m3 || recipe.values == Format::e5m2;
+    return is_fp8 && recipe.granularity == Granularity::block_1x128;
+}
+
+/// What is transposed: a Quantized with scales for 128 features of a token.
+const PreparedOperand& codes_of(nb::handle rows) {
+    const PreparedOperand* given = prepared(rows, "rows.");
+    const char* expected = "a Quantized of 1x128, e4m3 or e5m2";
+    if (given == nullptr) refuse("rows", shown(rows), expected);
+    if (given->operand().packed.given()) refuse("rows", "PackedWeights", expected);
+    if (!serves_transposition(given->recipe())) refuse("rows", name(given->recipe()), expected);
+    if (const Dims& shape = given->operand().values.shape; shape.rank() != 2) {
+        refuse("rows.values", to_string(shape), "[tokens, features]");
+    }
+    return *given;
+}
+
+Arrays transpose_codes_of(nb::handle rows, nb::handle ends, nb::handle columns_word, nb::handle threads,
+                          nb::handle stream) {
+    ConversionOptions how = token_conversion(threads);
+    const PreparedOperand& codes = codes_of(rows);
+    const Operand operand = codes.operand();
+    Side columns(columns_word, "columns");
+    const bool is_square = columns.wanted.granularity == Granularity::block_128x128;
+    if (!is_square && !serves_transposition(columns.wanted)) {
+        refuse("columns", name(columns.wanted), "1x128 or 128x128");
+    }
+    if (columns.wanted.values != codes.recipe().values) {
+        refuse("columns", name(columns.wanted), std::string(name(codes.recipe().values)) + ", the format of rows",
+               "codes are shifted, not converted");
+    }
+    const ArrayView group_ends = view_of_ends(ends);
+    const Dims shape = columns_shape(operand.values.shape[0], operand.values.shape[1], group_ends.tensor);
+    columns.allocate(codes.values(), shape, scale_shape(columns.wanted.granularity, shape));
+    how.stream = stream_of(view(codes.values(), {.operand = "rows.values", .format = operand.values.format}), stream);
+    run_unlocked([&] { transpose_codes(operand, group_ends.tensor, columns.given.operand, how); },
+                 [](const std::vector<Finding>& found) { return in_python_words(found); });
+    return nb::make_tuple(columns.values.source, columns.scales.source);
+}
+
 }  // namespace
 
 void bind_token_quantizers(nb::module_& m) {
@@ -142,6 +195,9 @@ void bind_token_quantizers(nb::module_& m) {
           nb::arg("columns").none(), nb::arg("activation").none(), nb::arg("gradient").none(), nb::arg("form"),
           nb::arg("factors"), nb::arg("round_up").none(), nb::arg("threads").none(), nb::arg("stream").none(),
           "New arrays (values, scales) of rows and of columns, or None.");
+    m.def("transpose_codes", &transpose_codes_of, nb::arg("rows").none(), nb::arg("ends").none(),
+          nb::arg("columns").none(), nb::arg("threads").none(), nb::arg("stream").none(),
+          "New arrays (values, scales).");
 }
 
 }  // namespace tilewright::python

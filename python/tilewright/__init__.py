@@ -28,7 +28,7 @@ from tilewright._multiply import (
 )
 from tilewright._packing import PackedWeights, pack_weights
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
-from tilewright._quantize_tokens import quantize_tokens
+from tilewright._quantize_tokens import quantize_tokens, transpose_codes
 from tilewright._settings import (
     is_invariant,
     is_overlapping,
@@ -67,6 +67,7 @@ __all__ = [
     "set_invariant",
     "set_overlap",
     "set_planned_device",
+    "transpose_codes",
     "validate",
     "workspace_bytes",
 ]

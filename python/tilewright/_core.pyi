@@ -221,6 +221,9 @@ def packed_version(packed: Operand) -> int:
 def quantize_tokens(x: object | None, ends: object | None, rows: object | None, columns: object | None, activation: object | None, gradient: object | None, form: tuple, factors: tuple, round_up: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
     """New arrays (values, scales) of rows and of columns, or None."""
 
+def transpose_codes(rows: object | None, ends: object | None, columns: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
+    """New arrays (values, scales)."""
+
 def recipes() -> list[str]:
     """The names of all accepted recipes."""
 

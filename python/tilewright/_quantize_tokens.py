@@ -1,4 +1,4 @@
-"""Quantisers of a training step: the operands of forward, dgrad and wgrad from one reading of a matrix."""
+"""Quantisers of a training step: the operands of forward, dgrad and wgrad from one reading of a matrix, or of its codes."""
 
 from __future__ import annotations
 
@@ -77,3 +77,50 @@ def quantize_tokens(
         None if by_rows is None else Quantized(by_rows[0], str(rows), by_rows[1]),
         None if by_columns is None else Quantized(by_columns[0], str(columns), by_columns[1]),
     )
+
+
+def transpose_codes(
+    rows: Quantized,
+    ends: Array | None = None,
+    *,
+    columns: str | None = None,
+    threads: int = 0,
+    stream: object = None,
+) -> Quantized:
+    """The transpose of codes whose 1x128 scales are powers of two, without quantising again: forward's X for wgrad.
+
+    The scale of 128 tokens x 128 features is the largest of those of the tokens that have a code other than zero there
+    (1 if none has), and the codes of the others are shifted to it: encode(value * (scale of the token / scale of the
+    block)), exact but for what becomes subnormal, which is rounded to nearest even. Codes that are quantised again get
+    the errors of both times. The idea is FP8-Flow-MoE's scaling-aware transpose (arXiv 2511.02302). A scale that is no
+    power of two is treated as any other: the product is rounded.
+
+    Args:
+        rows: [tokens, features] of 1x128, e4m3 or e5m2, scales float32 or ue8m0 [tokens, ceil(features / 128)]:
+            `quantize(x, "1x128", round_up=True)`, or rows of `quantize_tokens`.
+        ends: int32 or int64 [groups], an array or a list: as in `quantize_tokens`, clamped and not checked.
+        columns: recipe of the result, 1x128 (alike for the 128 features of a block) or 128x128, with the format of rows
+            and scales of float32 or ue8m0. None: that of rows.
+        threads: of the CPU; 0 = all.
+        stream: of the GPU; None: the one that torch works on.
+
+    Returns:
+        A new `Quantized` [features, columns] on the device of rows, where each group begins at a multiple of 128 and zeros
+        fill the space before it: with ends (tokens + 127 * groups) // 128 * 128 columns, without them tokens. Scales are
+        [features, ceil(columns / 128)], or [ceil(features / 128), ceil(columns / 128)].
+
+    Raises:
+        ValueError: the call is wrong; the message names the argument and what it must be.
+
+    >>> import numpy as np
+    >>> rows = quantize(np.float32([[448, 64], [1.75, 0.25]]), "1x128", round_up=True)
+    >>> rows.scales.ravel().tolist(), transpose_codes(rows, columns="128x128").scales.tolist()
+    ([1.0, 0.00390625], [[1.0]])
+    >>> transpose_codes(rows).dequantize().tolist()
+    [[448.0, 1.75], [64.0, 0.25]]
+    """
+    recipe = rows.recipe if columns is None and isinstance(rows, Quantized) else columns
+    if ends is not None:
+        ends = integers("ends", ends)
+    values, scales = _core.transpose_codes(rows, ends, recipe, threads, stream)
+    return Quantized(values, str(recipe), scales)

@@ -1,13 +1,16 @@
 """tilewright.torch on a Hopper GPU: CUDA graphs of a whole step, compiled graphs, gradients in e5m2, and the CPU's results."""
 
+import gc
+
 import pytest
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-from tilewright.torch import RECIPES, GroupedLinear, Linear  # noqa: E402
-from torch_layers import error, normal, same, step  # noqa: E402
+import tilewright as tw  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
+from torch_layers import error, kept_of_w, kept_of_x, lost_without_promotion, normal, same, step  # noqa: E402
 
 N, K, TOKENS, ENDS = 256, 384, 512, [100, 100, 500]
 
@@ -119,6 +122,33 @@ def test_all_memory_is_torchs():
     assert (torch.cuda.mem_get_info()[0], torch.cuda.memory_reserved()) == before
 
 
+@pytest.mark.parametrize(("x_wants", "w_wants"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_bytes_that_a_call_holds(grouped, recipe, x_wants, w_wants):
+    """Between forward and backward, as docs/torch.md states them and torch's allocator counts them: in steps of 512 bytes."""
+    groups, (x, dy) = 3 if grouped else 1, inputs()
+    x.requires_grad_(x_wants)
+    w = normal(*[groups] * grouped, N, K, seed=2, device="cuda").requires_grad_(w_wants)
+    ends, call = ends_of(grouped), grouped_linear if grouped else linear
+    call(x, w, *ends, recipe=recipe).backward(dy)  # what is done once, and the gradients, which stay
+    torch.cuda.synchronize()
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    y = call(x, w, *ends, recipe=recipe)
+    torch.cuda.synchronize()
+    gc.collect()
+    tensors = [y.numel() * y.element_size()]
+    tensors += kept_of_x(recipe, groups, TOKENS, K) if w_wants else ()
+    tensors += kept_of_w(recipe, groups, N, K) if x_wants else ()
+    assert max(tensors) < 1 << 20, "the allocator gives blocks of up to 1 MiB in steps of 512 bytes, larger ones not always"
+    assert torch.cuda.memory_allocated() - before == sum(-(-size // 512) * 512 for size in tensors)
+    y.backward(dy)
+    del y
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == before
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_nothing_is_read_on_the_host(recipe):
     """torch reports each synchronisation of its own as an error."""
@@ -141,6 +171,13 @@ def test_gradients_in_e5m2(recipe):
     on_cpu = step(layer.cpu(), x.cpu(), dy.cpu(), *(tensor.cpu() for tensor in ends))
     for mine, other in zip(ours, on_cpu):
         assert error(mine, other.double()) < 5e-3
+
+
+@pytest.mark.parametrize("recipe", ["row", "tensor"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_sums_that_are_not_promoted(grouped, recipe):
+    """As the CPU's test of it has them."""
+    assert all(1e-3 < lost < 1e-2 for lost in lost_without_promotion(recipe, grouped, "cuda"))
 
 
 @pytest.mark.skipif(not hasattr(torch.library, "register_autograd"), reason="needs torch 2.4 or newer")
@@ -189,3 +226,21 @@ def test_a_frozen_layer_is_captured(grouped):
         layer.refresh()
         graph.replay()
         assert torch.equal(y, layer(x, *ends)) and not torch.equal(y, expected)
+
+
+def codes_of(tensor, columns):
+    return tensor.cpu().view(torch.uint8 if tensor.element_size() == 1 else torch.int32)[:, :columns]
+
+
+@pytest.mark.parametrize("columns", ["1x128", "128x128"])
+@pytest.mark.parametrize("recipe", ["1x128", "e5m2.1x128.ue8m0"])
+def test_transposed_codes_have_the_cpus_bits(recipe, columns):
+    """Ends are read on the GPU; of four blocks of columns the two of groups are written."""
+    rows, ends = tw.quantize(normal(228, 272) * 2.0 ** torch.arange(-8, 9).repeat(16), recipe, round_up=True), [100, 100, 228]
+    on_gpu = tw.Quantized(rows.values.cuda(), recipe, rows.scales.cuda())
+    word = recipe.replace("1x128", columns)
+    ours = tw.transpose_codes(on_gpu, torch.tensor(ends, device="cuda"), columns=word)
+    theirs = tw.transpose_codes(rows, torch.tensor(ends), columns=word)
+    assert ours.recipe == word and ours.values.is_cuda and ours.shape == theirs.shape == (272, 512)
+    assert torch.equal(codes_of(ours.values, 256), codes_of(theirs.values, 256))
+    assert torch.equal(codes_of(ours.scales, 2), codes_of(theirs.scales, 2))

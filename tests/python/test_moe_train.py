@@ -75,7 +75,23 @@ def test_the_command_runs_and_refuses(tmp_path):
         assert {"commit", "date", "started", "seconds", "torch"} <= set(line)
         assert line["held_out"] == pytest.approx(line["losses"][-1][1], abs=1e-5) and min(line["sqnr"].values()) > 27
     refused = subprocess.run([*command, "--recipes", "mxfp4"], capture_output=True, text=True)
-    assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128, fold expected" in refused.stderr
+    assert refused.returncode == 2 and "mxfp4 given, one of row, tensor, 1x128, 1x128:128x128, fold expected" in refused.stderr
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_the_plot_shows_every_run(tmp_path, ending):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"loss.{ending}"
+    words = ["--steps", "3", "--every", "1", "--batch", "1", "--seeds", "2", "--recipes", "row", "--plot", str(path)]
+    assert train.main(words) in (0, 1)  # two seeds of three steps say nothing about losses
+    if ending == "png":
+        assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000
+        return
+    drawn = path.read_text()  # each text is a comment before its outlines
+    for text in ("bf16, seed 0", "bf16, seed 1", "row, seed 0", "step", "held-out loss, nats a byte"):
+        assert f"<!-- {text} -->" in drawn
+    for colour in ("#1f77b4", "#ff7f0e", "#2ca02c"):  # matplotlib's first three
+        assert drawn.count(f"stroke: {colour}") == 2, "a line, and its sample in the legend"
 
 
 def test_all_runs_are_recorded_and_judged(tmp_path):
@@ -86,7 +102,7 @@ def test_all_runs_are_recorded_and_judged(tmp_path):
     command = [sys.executable, "-W", "ignore", FOLDER.parents[1] / "benchmarks/training_runs.py"]
     done = subprocess.run([*command, "--steps", "2", "--at-once", "2", "--json", record], capture_output=True, text=True)
     first, *lines = map(json.loads, record.read_text().splitlines())
-    assert not first and len(lines) == done.stdout.count(" of 11, ") == 11, done.stdout + done.stderr
+    assert not first and len(lines) == done.stdout.count(" of 12, ") == 12, done.stdout + done.stderr
     assert sorted(line["seed"] for line in lines if line["recipe"] == "bf16") == [0, 1, 2, 3]
     assert {line["recipe"] for line in lines} == {"bf16", *train.RECIPES, "row/e5m2"}
     assert {line["fault"] for line in lines} == set(observe.FAULTS)

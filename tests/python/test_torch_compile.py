@@ -150,14 +150,14 @@ def test_schemas_tell_the_truth(recipe):
     w, x, dy, ends = normal(3, N, K), normal(TOKENS, K), normal(TOKENS, N), torch.tensor(ENDS)
     sides = (w, RECIPES[recipe].weights, False)
     copies = OPERATORS.linear_weights(*sides)
-    given = (x, w, normal(3, N), ends, *copies, *copies, None, recipe, "e4m3", True, False)
+    given = (x, w, normal(3, N), ends, *copies, *copies, None, recipe, "e4m3", True, True, False)
     kept = OPERATORS.linear(*given)[1:]
-    backward = (dy, *kept, copies[0], copies[1].mT if recipe == "1x128" else copies[1], ends)
+    backward = (dy, *kept, copies[0], copies[1].mT if RECIPES[recipe].weights == "128x128" else copies[1], ends)
     if recipe == "row":
         backward = (dy, *kept, *OPERATORS.linear_weights(w, "row", True), ends)
     calls = [(OPERATORS.linear_weights, sides), (OPERATORS.linear, given)]
     for main_grad in (None, torch.zeros(3, N, K)):
-        calls.append((OPERATORS.linear_gradients, (*backward, main_grad, recipe, "e4m3", [True] * 3, torch.float32)))
+        calls.append((OPERATORS.linear_gradients, (*backward, main_grad, recipe, "e4m3", True, [True] * 3, torch.float32)))
     for operator, arguments in calls:
         torch.library.opcheck(operator.default, arguments, test_utils=("test_autograd_registration", "test_faketensor"))
         raw = lambda tensor: tensor.contiguous().view(torch.uint8)

@@ -1,4 +1,6 @@
-"""tilewright.torch: gradients against float64, groups of any size, accumulation, copies of weights, messages."""
+"""tilewright.torch: gradients against float64, groups of any size, messages."""
+
+import functools
 
 import numpy as np
 import pytest
@@ -6,8 +8,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
+from tilewright.torch import _operators, _products  # noqa: E402
 from tilewright.torch._products import aligned_rows, sums_of_groups  # noqa: E402
-from torch_layers import DEVICES, error, exact_grouped, normal  # noqa: E402
+from torch_layers import DEVICES, error, exact_grouped, lost_without_promotion, normal  # noqa: E402
 
 # relative errors of fp8 products of normal numbers: 2^-4 / sqrt(3) a side, less where most numbers are small
 LIMITS = {"e4m3": 0.05, "e5m2": 0.08}  # e5m2: a bit less on one side
@@ -184,27 +187,15 @@ def test_a_bias_is_added_before_the_one_rounding(grouped, device):
     assert y.dtype == torch.bfloat16 and y.item() == 258
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_main_grad_is_added_to(recipe, device):
-    sizes, k, n = (40, 0, 90), 64, 64
-    ends = torch.tensor(np.cumsum(sizes).tolist(), device=device)
-    x, dy = normal(130, k, device=device), normal(130, n, seed=2, device=device)
-    alone = normal(3, n, k, seed=1, device=device).requires_grad_()
-    grouped_linear(x, alone, ends, recipe=recipe).backward(dy)
-    w = alone.detach().clone().requires_grad_()
-    before = normal(3, n, k, seed=3, device=device)
-    main_grad = before.clone()
-    grouped_linear(x, w, ends, recipe=recipe, main_grad=main_grad).backward(dy)
-    assert not w.grad.any() and torch.equal(main_grad[1], before[1])
-    assert error(main_grad - before, alone.grad.cpu().double()) < 1e-5
-
-
-def test_modules_find_main_grad():
-    layer = GroupedLinear(2, 32, 32)
-    layer.weight.main_grad = torch.zeros_like(layer.weight)
-    layer(normal(20, 32), torch.tensor([10, 20])).sum().backward()
-    assert layer.weight.main_grad.any() and not layer.weight.grad.any()
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("recipe", ["row", "tensor"])
+def test_all_three_sums_are_left_to_the_tensor_core(monkeypatch, recipe, grouped, watched):
+    """Its 14 bits, which `bit_exact` has on a CPU, lose up to 1.6e-5 for each of 512 products that have one sign (docs/numerics.md)."""
+    for name in ("gemm", "grouped_gemm", "k_grouped_gemm"):
+        monkeypatch.setattr(_products, name, functools.partial(getattr(_products, name), arithmetic="bit_exact"))
+    monkeypatch.setattr(_operators, "is_watched", lambda *given: watched and _operators.AVAILABLE)
+    assert all(1e-3 < lost < 1e-2 for lost in lost_without_promotion(recipe, grouped, "cpu"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -230,38 +221,17 @@ def test_no_gradient_is_made_that_nobody_wants():
     assert x.grad is None and w.grad.any()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize(("x_wants", "w_wants"), [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("requantize", [False, True])
-def test_bytes_that_are_kept(recipe, x_wants, w_wants, requantize):
-    """As docs/torch.md states them."""
-    groups, tokens, n, k = 3, 300, 80, 160
-    x, w = normal(tokens, k).requires_grad_(x_wants), normal(groups, n, k, seed=1).requires_grad_(w_wants)
-    ends, kept = torch.tensor([100, 100, 300]), []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
-        y = grouped_linear(x, w, ends, recipe=recipe, requantize=requantize)
-    columns = (tokens + 127 * groups) // 128 * 128
-    scales_of_x = {"row": k * groups, "tensor": groups, "1x128": k * columns // 128, "fold": tokens}[recipe]
-    of_x = k * (tokens if recipe == "fold" else columns) + 4 * scales_of_x
-    scales_of_w = {"row": groups * k, "tensor": groups, "1x128": groups * -(-n // 128) * -(-k // 128), "fold": groups * n}[recipe]
-    of_w = groups * n * k + 4 * scales_of_w
-    expected = w_wants * of_x + x_wants * of_w + ends.numel() * 8
-    if requantize:
-        expected -= x_wants * of_w  # w itself, which is there anyhow
-        assert sum(tensor is w for tensor in kept) == x_wants
-    kept = [tensor for tensor in kept if tensor is not w]
-    assert sum(tensor.numel() * tensor.element_size() for tensor in kept) == expected
-    y.sum().backward()
-
-
 X, W, ENDS = normal(6, 32), normal(2, 16, 32, seed=1), torch.tensor([2, 6])
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"recipe": "mxfp4"}, "recipe: 'mxfp4' given, one of row, tensor, 1x128, fold expected"),
+        ({"recipe": "mxfp4"}, "recipe: 'mxfp4' given, one of row, tensor, 1x128, 1x128:128x128, fold expected"),
         ({"gradient_format": "e3m4"}, "gradient_format: 'e3m4' given, one of e4m3, e5m2 expected"),
+        ({"promoted": False}, "promoted: False given, True with recipe 1x128 expected; scales of blocks are applied as the sum goes on"),
+        ({"promoted": False, "recipe": "fold"}, "promoted: False given, True with recipe fold expected"),
+        ({"promoted": "no"}, "promoted: 'no' given, True or False expected"),
         ({"x": X[:, :31]}, "x: [6, 31] given, [tokens, 32], as w has 32 columns expected"),
         ({"x": X.int()}, "x: torch.int32 given, a tensor of float32, bfloat16 or float16 expected"),
         ({"x": X.view(2, 3, 32)}, "x: [2, 3, 32] given, [tokens, 32] expected"),
@@ -276,7 +246,7 @@ X, W, ENDS = normal(6, 32), normal(2, 16, 32, seed=1), torch.tensor([2, 6])
         ({"bias": torch.zeros(2, 16).half()}, "bias: torch.float16 given, a tensor of float32 or bfloat16 expected"),
         ({"bias": [0.0]}, "bias: list given, a tensor of float32 or bfloat16 expected"),
         ({"bias": torch.zeros(2, 16, device="meta")}, "bias: a tensor on meta given, one on cpu, where w is expected"),
-        ({"main_grad": torch.zeros(2, 16, 31)}, "main_grad: torch.float32 [2, 16, 31] on cpu given, torch.float32 [2, 16, 32]"),
+        ({"main_grad": torch.zeros(2, 16, 31)}, "main_grad: torch.float32 [2, 16, 31] on cpu given, torch.float32 or torch.bfloat16 [2, 16, 32]"),
     ],
 )
 def test_mistakes_are_named(changed, message):

@@ -1,7 +1,8 @@
-"""Numbers, and what the layers of tilewright.torch compute in float64."""
+"""Numbers, what the layers of tilewright.torch compute in float64, and the bytes that they keep."""
 
 import numpy as np
 import torch
+from tilewright.torch import GroupedLinear, Linear
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -27,6 +28,27 @@ def exact_grouped(x, w, ends, dy):
     return y, dx, dw
 
 
+def kept_of_x(recipe, groups, tokens, k):
+    """Bytes of codes and of scales, as docs/torch.md states them; a dense layer is one group."""
+    columns = (tokens + 127 * groups) // 128 * 128
+    blocks = -(-k // 128)
+    scales = {
+        "row": k * groups,
+        "tensor": groups,
+        "1x128": k * columns // 128,
+        "1x128:128x128": blocks * columns // 128,
+        "fold": tokens,
+    }[recipe]
+    return k * (tokens if recipe == "fold" else columns), 4 * scales
+
+
+def kept_of_w(recipe, groups, n, k):
+    """Of dgrad."""
+    squares = groups * -(-n // 128) * -(-k // 128)
+    scales = {"row": groups * k, "tensor": groups, "1x128": squares, "1x128:128x128": squares, "fold": groups * n}[recipe]
+    return groups * n * k, 4 * scales
+
+
 def step(module, x, dy, *ends, call=None):
     """Y and every gradient of one call of a module, or of `call` in its place, each on its own."""
     x = x.detach().clone().requires_grad_()
@@ -35,6 +57,19 @@ def step(module, x, dy, *ends, call=None):
     y = (module if call is None else call)(x, *ends)
     y.backward(dy)
     return [y.detach(), x.grad, *(parameter.grad for parameter in module.parameters() if parameter.requires_grad)]
+
+
+def lost_without_promotion(recipe, grouped, device):
+    """How far Y, dX and dW of numbers of one sign are from those of sums that are promoted, in proportion to their size."""
+    size, made = 512, []
+    x, dy, w = (normal(size, size, seed=seed, device=device).abs() for seed in range(3))
+    for promoted in (True, False):
+        layer = GroupedLinear(1, size, size, recipe=recipe, promoted=promoted, device=device) if grouped else None
+        layer = layer or Linear(size, size, bias=False, recipe=recipe, promoted=promoted, device=device)
+        with torch.no_grad():
+            layer.weight.copy_(w.view_as(layer.weight))
+        made.append(step(layer, x, dy, *[torch.tensor([size], device=device)] * grouped))
+    return [error(off, near.double().cpu()) for near, off in zip(*made)]
 
 
 def same(ours, theirs):

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from tilewright.torch._recipes import GRADIENT_FORMATS, RECIPES
+from tilewright.torch._recipes import GRADIENT_FORMATS, RECIPES, UNPROMOTED
 
 REAL = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -15,16 +15,21 @@ def refuse(argument: str, given: object, expected: str, advice: str = "") -> NoR
     raise ValueError(f"{argument}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
 
 
-def check_recipe(name: str, gradient_format: str) -> None:
+def check_recipe(name: str, gradient_format: str, promoted: bool) -> None:
     if name not in RECIPES:
         refuse("recipe", repr(name), "one of " + ", ".join(RECIPES))
     if gradient_format not in GRADIENT_FORMATS:
         refuse("gradient_format", repr(gradient_format), "one of " + ", ".join(GRADIENT_FORMATS))
+    if not isinstance(promoted, bool):
+        refuse("promoted", repr(promoted), "True or False")
+    if not promoted and name not in UNPROMOTED:
+        advice = "scales of blocks are applied as the sum goes on; those of " + " and ".join(UNPROMOTED) + " can wait for its end"
+        refuse("promoted", "False", f"True with recipe {name}", advice)
 
 
 def is_shard(tensor: object) -> bool:
-    """Whether values are on other ranks too. (DTensor needs no import here.)"""
-    return any(base.__name__ == "DTensor" for base in type(tensor).__mro__)
+    """Whether values are on other ranks too. DTensor is not imported for it; compilers trace this, but not `type(tensor).__mro__`."""
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
 def check_whole(argument: str, tensor: torch.Tensor | None) -> None:
@@ -104,9 +109,9 @@ def check_main_grad(main_grad: torch.Tensor | None, w: torch.Tensor) -> None:
     if main_grad is None:
         return
     check_whole("main_grad", main_grad)
-    if main_grad.dtype != torch.float32 or main_grad.shape != w.shape or main_grad.device != w.device:
+    if main_grad.dtype not in REAL[:2] or main_grad.shape != w.shape or main_grad.device != w.device:
         given = f"{main_grad.dtype} {list(main_grad.shape)} on {main_grad.device}"
-        refuse("main_grad", given, f"torch.float32 {list(w.shape)} on {w.device}")
+        refuse("main_grad", given, f"torch.float32 or torch.bfloat16 {list(w.shape)} on {w.device}")
 
 
 def check_frozen(wants: bool, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> None:

@@ -17,6 +17,7 @@ def grouped_linear(
     *,
     recipe: str = "1x128",
     gradient_format: GradientFormat = "e4m3",
+    promoted: bool = True,
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
     cache: WeightCache | FrozenCopy | None = None,
@@ -28,11 +29,13 @@ def grouped_linear(
         x: [tokens, K] of float32, bfloat16 or float16.
         w: [groups, N, K], master weights of float32 or bfloat16.
         ends: int32 or int64 [groups], the token at which each group ends; on a GPU they are never read on the host.
-        recipe: row, tensor, 1x128 or fold (`RECIPES`).
+        recipe: row, tensor, 1x128, 1x128:128x128 or fold (`RECIPES`).
         gradient_format: of dY in dgrad and wgrad, e4m3 or e5m2.
+        promoted: sum in float32 every 128 products. False, with row and tensor: all of a sum in the tensor core, which a GPU has
+            with 14 bits; for parity with what does so (torch's grouped fp8 products). A CPU's `fast` sums have neither.
         bias: [groups, N] of float32 or bfloat16, added before the one rounding of Y.
-        main_grad: float32 [groups, N, K]: dW is added to it, and the gradient that torch sees is zeros (Megatron's
-            `main_grad`).
+        main_grad: float32 or bfloat16 [groups, N, K]: dW is added to it, `w.grad_added_to_main_grad` set to True, and the
+            gradient that torch sees is zeros (Megatron-LM's convention).
         cache: keeps the fp8 copies of w from call to call (`GroupedLinear` has one).
         requantize: keep w itself for dgrad, not an fp8 copy, and quantise it again in backward: for FSDP, which frees w between.
 
@@ -42,7 +45,7 @@ def grouped_linear(
     Raises:
         ValueError: an argument is of no use here; the message names it and says what it must be.
     """
-    _checks.check_recipe(recipe, gradient_format)
+    _checks.check_recipe(recipe, gradient_format, promoted)
     _checks.check_weights(w, "groups, N, K")
     _checks.check_activations(x, w.shape[2])
     if x.dim() != 2:
@@ -51,7 +54,7 @@ def grouped_linear(
     _checks.check_ends(ends, x, w.shape[0])
     _checks.check_bias(bias, w)
     _checks.check_main_grad(main_grad, w)
-    return differentiable_linear(x, w, bias, ends, main_grad, recipe, gradient_format, requantize, cache)
+    return differentiable_linear(x, w, bias, ends, main_grad, recipe, gradient_format, promoted, requantize, cache)
 
 
 def linear(
@@ -60,18 +63,19 @@ def linear(
     *,
     recipe: str = "1x128",
     gradient_format: GradientFormat = "e4m3",
+    promoted: bool = True,
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
     cache: WeightCache | FrozenCopy | None = None,
     requantize: bool = False,
 ) -> torch.Tensor:
-    """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad float32 [N, K]; the rest as `grouped_linear`."""
-    _checks.check_recipe(recipe, gradient_format)
+    """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad [N, K]; the rest as `grouped_linear`."""
+    _checks.check_recipe(recipe, gradient_format, promoted)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])
     _checks.check_devices(x, w)
     _checks.check_bias(bias, w)
     _checks.check_main_grad(main_grad, w)
     rows = x.reshape(-1, w.shape[1])
-    y = differentiable_linear(rows, w, bias, None, main_grad, recipe, gradient_format, requantize, cache)
+    y = differentiable_linear(rows, w, bias, None, main_grad, recipe, gradient_format, promoted, requantize, cache)
     return y.view(*x.shape[:-1], w.shape[0])

@@ -27,12 +27,13 @@ class _QuantizedModule(torch.nn.Module):
         bias_shape: tuple[int, ...] | None,
         recipe: str,
         gradient_format: GradientFormat,
+        promoted: bool,
         device: Any,
         dtype: torch.dtype,
     ) -> None:
         super().__init__()
-        _checks.check_recipe(recipe, gradient_format)
-        self.recipe, self.gradient_format = recipe, gradient_format
+        _checks.check_recipe(recipe, gradient_format, promoted)
+        self.recipe, self.gradient_format, self.promoted = recipe, gradient_format, promoted
         self._cache = WeightCache()
         self._is_sharded = False
         self.register_buffer("frozen_values", None, persistent=False)
@@ -103,6 +104,7 @@ class _QuantizedModule(torch.nn.Module):
         return {
             "recipe": self.recipe,
             "gradient_format": self.gradient_format,
+            "promoted": self.promoted,
             "bias": self.bias,
             "main_grad": main_grad,
             "cache": self._cache if values is None or scales is None else FrozenCopy(values, scales),
@@ -111,13 +113,14 @@ class _QuantizedModule(torch.nn.Module):
 
     def extra_repr(self) -> str:
         gradients = "" if self.gradient_format == "e4m3" else f", gradient_format={self.gradient_format}"
-        return f"{list(self.weight.shape)}, recipe={self.recipe}{gradients}, bias={self.bias is not None}"
+        sums = "" if self.promoted else ", promoted=False"
+        return f"{list(self.weight.shape)}, recipe={self.recipe}{gradients}{sums}, bias={self.bias is not None}"
 
 
 class Linear(_QuantizedModule):
     """y = x W^T + b with fp8 products. weight [N, K] and bias [N] of float32 or bfloat16; x [..., K].
 
-    Where weight has an attribute `main_grad` (float32 [N, K]), dW is added there.
+    Where weight has an attribute `main_grad` (float32 or bfloat16 [N, K]), dW is added there.
 
     Raises:
         ValueError: as `linear`.
@@ -131,11 +134,12 @@ class Linear(_QuantizedModule):
         *,
         recipe: str = "1x128",
         gradient_format: GradientFormat = "e4m3",
+        promoted: bool = True,
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         bias_shape = (out_features,) if bias else None
-        super().__init__((out_features, in_features), bias_shape, recipe, gradient_format, device, dtype)
+        super().__init__((out_features, in_features), bias_shape, recipe, gradient_format, promoted, device, dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return linear(x, self.weight, **self._options())
@@ -144,7 +148,7 @@ class Linear(_QuantizedModule):
 class GroupedLinear(_QuantizedModule):
     """The linear layers of `groups` experts in one call. weight [groups, N, K], bias [groups, N]; x [tokens, K], ends [groups].
 
-    Where weight has an attribute `main_grad` (float32 [groups, N, K]), dW is added there.
+    Where weight has an attribute `main_grad` (float32 or bfloat16 [groups, N, K]), dW is added there.
 
     Raises:
         ValueError: as `grouped_linear`.
@@ -159,11 +163,12 @@ class GroupedLinear(_QuantizedModule):
         *,
         recipe: str = "1x128",
         gradient_format: GradientFormat = "e4m3",
+        promoted: bool = True,
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         shape = (groups, out_features, in_features)
-        super().__init__(shape, shape[:2] if bias else None, recipe, gradient_format, device, dtype)
+        super().__init__(shape, shape[:2] if bias else None, recipe, gradient_format, promoted, device, dtype)
 
     def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         return grouped_linear(x, self.weight, ends, **self._options())

@@ -20,11 +20,11 @@ AVAILABLE = hasattr(torch.library, "register_autograd")
 
 _LINEAR = (
     "Tensor x, Tensor w, Tensor? bias, Tensor? ends, Tensor values, Tensor scales, Tensor? dgrad_values, Tensor? dgrad_scales, "
-    "Tensor? main_grad, str recipe, str gradient_format, bool keeps, bool requantizes"
+    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes"
 )
 _GRADIENTS = (
     "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
-    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool[] wanted, ScalarType dtype"
+    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype"
 )
 _BLOCK = 128
 
@@ -45,12 +45,12 @@ def watched_copy_of(w: torch.Tensor, side: str, transposed: bool) -> Pair:
 
 def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
     """`backward_pass`, through its operator where somebody watches."""
-    x, w, ends, main_grad, recipe, gradient_format, wanted, dtype = given
+    x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype = given
     if not is_watched(dy):
         return backward_pass(dy, *given)
     nothing = (None, None)
     made = torch.ops.tilewright.linear_gradients(
-        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, list(wanted), dtype
+        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, promoted, list(wanted), dtype
     )
     there = (wanted.x, wanted.w and main_grad is None, wanted.bias)
     return tuple(tensor if is_there else None for tensor, is_there in zip(made, there))
@@ -76,15 +76,16 @@ def _linear(
     main_grad: torch.Tensor | None,
     recipe: str,
     gradient_format: str,
+    promoted: bool,
     keeps: bool,
     requantizes: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    y, kept = forward_pass(x, (values, scales), bias, ends, recipe, keeps)
+    y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
     return (y, *(kept or (_nothing(x), _nothing(x))))
 
 
 def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[torch.Tensor, ...]:
-    recipe, keeps = RECIPES[given[5]], given[7]
+    recipe, keeps = RECIPES[given[5]], given[8]
     y = x.new_empty(x.shape[0], w.shape[-2])
     if not keeps:
         return y, _nothing(x), _nothing(x)
@@ -126,16 +127,17 @@ def _gradients(
     main_grad: torch.Tensor | None,
     recipe: str,
     gradient_format: str,
+    promoted: bool,
     wanted: list[bool],
     dtype: torch.dtype,
 ) -> tuple[torch.Tensor, ...]:
     x, w = _pair(x_values, x_scales), _pair(w_values, w_scales)
-    made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, Wanted(*wanted), dtype)
+    made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype)
     return tuple(_nothing(dy) if tensor is None else tensor for tensor in made)
 
 
 def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
-    x_values, _, w_values, _, ends, main_grad, name, _, wanted, dtype = given
+    x_values, _, w_values, _, ends, main_grad, name, _, _, wanted, dtype = given
     recipe, groups, n = RECIPES[name], 1 if ends is None else ends.shape[0], dy.shape[1]
     dx = dw = dbias = _nothing(dy)
     if wanted[0]:

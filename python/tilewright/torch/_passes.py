@@ -27,7 +27,13 @@ class Wanted(NamedTuple):
 
 
 def forward_pass(
-    x: torch.Tensor, w: Pair, bias: torch.Tensor | None, ends: torch.Tensor | None, recipe: str, keeps: bool
+    x: torch.Tensor,
+    w: Pair,
+    bias: torch.Tensor | None,
+    ends: torch.Tensor | None,
+    recipe: str,
+    promoted: bool,
+    keeps: bool,
 ) -> tuple[torch.Tensor, Pair | None]:
     """Y, and with `keeps` what wgrad needs: X^T quantised along the tokens of each group, or X as forward has it, where it folds."""
     _checks.check_memory("x", x)
@@ -40,7 +46,7 @@ def forward_pass(
     )
     assert rows is not None
     weights = Quantized(w[0], layer.weights, w[1])
-    y = _products.forward(rows, weights, None if bias is None else bias.detach(), ends, x.dtype)
+    y = _products.forward(rows, weights, None if bias is None else bias.detach(), ends, x.dtype, promoted)
     kept = rows if layer.folds and keeps else columns
     return y, None if kept is None else (kept.values, kept.scales)
 
@@ -53,6 +59,7 @@ def backward_pass(
     main_grad: torch.Tensor | None,
     recipe: str,
     gradient_format: str,
+    promoted: bool,
     wanted: Wanted,
     dtype: torch.dtype,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
@@ -75,11 +82,11 @@ def backward_pass(
         if rows is not None and w is not None:
             side = layer.backward_weights or layer.weights
             weights = Quantized(w[0], _FOLDED) if layer.folds else Quantized(w[0], side, w[1])
-            dx = _products.dgrad(rows, weights, ends, dy.dtype, layer.dgrad_layout)
+            dx = _products.dgrad(rows, weights, ends, dy.dtype, layer.dgrad_layout, promoted)
         if columns is not None and x is not None:
             operand = _columns_of_x(x, groups, layer)
             ends_of_columns = _products.aligned_ends(groups, dy.shape[0])
-            dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, layer.wgrad_layout)
+            dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, layer.wgrad_layout, promoted)
     return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
 
 

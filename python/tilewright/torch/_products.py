@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 
 from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
-from tilewright._options import Layout
+from tilewright._options import Accumulation, Layout
 from tilewright._quantize import Quantized
 
 ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
+
+ACCUMULATIONS: dict[bool, Accumulation] = {True: "promoted", False: "unpromoted"}
 
 OUTPUTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -46,21 +48,23 @@ def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
 
 
 def forward(
-    x: Quantized, w: Quantized, bias: torch.Tensor | None, ends: torch.Tensor | None, dtype: torch.dtype
+    x: Quantized, w: Quantized, bias: torch.Tensor | None, ends: torch.Tensor | None, dtype: torch.dtype, promoted: bool
 ) -> torch.Tensor:
     """Y [tokens, N] = X W^T + bias, rounded once."""
+    how = ACCUMULATIONS[promoted]
     if ends is None:
-        return gemm(x, w, bias=bias, out_dtype=OUTPUTS[dtype])
-    return grouped_gemm(x, w, offsets=ends, bias=bias, out_dtype=OUTPUTS[dtype])
+        return gemm(x, w, bias=bias, out_dtype=OUTPUTS[dtype], accumulation=how)
+    return grouped_gemm(x, w, offsets=ends, bias=bias, out_dtype=OUTPUTS[dtype], accumulation=how)
 
 
 def dgrad(
-    dy: Quantized, w: Quantized, ends: torch.Tensor | None, dtype: torch.dtype, layout: Layout
+    dy: Quantized, w: Quantized, ends: torch.Tensor | None, dtype: torch.dtype, layout: Layout, promoted: bool
 ) -> torch.Tensor:
     """dX [tokens, K] = dY W."""
+    how = ACCUMULATIONS[promoted]
     if ends is None:
-        return gemm(dy, w, out_dtype=OUTPUTS[dtype], layout=layout)
-    return grouped_gemm(dy, w, offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout)
+        return gemm(dy, w, out_dtype=OUTPUTS[dtype], layout=layout, accumulation=how)
+    return grouped_gemm(dy, w, offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout, accumulation=how)
 
 
 def wgrad(
@@ -70,14 +74,16 @@ def wgrad(
     dtype: torch.dtype,
     main_grad: torch.Tensor | None,
     layout: Layout,
+    promoted: bool,
 ) -> torch.Tensor:
     """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that. An empty group gives zeros, or adds nothing.
 
     X is [K, columns] (layout nt) or [columns, K] (nn).
     """
+    how = ACCUMULATIONS[promoted]
     if main_grad is not None:
-        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, layout=layout)
-    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout)
+        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, layout=layout, accumulation=how)
+    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout, accumulation=how)
 
 
 def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:

@@ -47,11 +47,16 @@ RECIPES = {
     "row": LayerRecipe("row", "row", "row", "row", "row", "row"),
     "tensor": LayerRecipe("tensor", "tensor", "tensor", None, "tensor", "tensor"),
     "1x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "1x128"),
+    "1x128:128x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "128x128"),
     "fold": LayerRecipe("row", "row", "row", None, "128x128", None, folds=True),
 }
 """By the names that the layers take: a scale for each token and each row of W; for each tensor; for each 128 elements of a
-token and each 128 x 128 of W, as DeepSeek-V3 was trained (arXiv 2412.19437, section 3.3); forward's of `row`, whose codes of X
+token and each 128 x 128 of W, as DeepSeek-V3 was trained (arXiv 2412.19437, section 3.3); that with squares of X in wgrad too,
+so that all three products are 1x128 : 128x128; forward's of `row`, whose codes of X
 and W serve all three products. dY is e4m3."""
+
+UNPROMOTED = ("row", "tensor")
+"""Those whose products can be summed in the tensor core alone, without promotion to float32 every 128 (docs/numerics.md)."""
 
 
 def with_gradients(recipe: LayerRecipe, gradient_format: str) -> LayerRecipe:
