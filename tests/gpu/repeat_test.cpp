@@ -137,7 +137,7 @@ TEST(GpuRepeat, AThousandLaunchesOfGroupsOfK) {
                                 [](const check::CaseSpec& spec, const GpuCase& noise) { return repeat(spec, noise); });
 }
 
-/// Of a dense call with layout tn, and of a weight gradient whose B is forward's codes of the tokens.
+/// Copies along k: of a dense call with layout tn, and of a weight gradient whose B is forward's codes of the tokens.
 TEST(GpuRepeat, AThousandLaunchesWithCopies) {
     const std::vector<check::CaseSpec> list{
         {.recipe = recipe_of("1x128:128x128"), .layout = Layout::tn, .m = 400, .n = 528, .k = depth},
