@@ -102,6 +102,7 @@ private:
 
     void place_scales() {
         const auto place_side = [&](Operand& side, std::int64_t rows, std::int64_t small_rows, bool grouped) {
+            if (!side.scales.given()) return;
             const std::int64_t block = row_block(side.granularity);
             const std::int64_t small_blocks = ceil_div(small_rows, block);
             if (of_k() && side.granularity == Granularity::row) {
@@ -152,10 +153,12 @@ private:
     }
 
     void pack_weights_here() {
-        const std::int64_t bytes = packed_bytes(p_.b, PackedFor::fp8);
+        device_.synchronize();
+        const PackedFor activations = packed_for(spec_.recipe.a);
+        const std::int64_t bytes = packed_bytes(p_.b, activations);
         buffers_.emplace_back(static_cast<std::size_t>(bytes));
         const PackedWeights packed =
-            pack_weights(p_.b, PackedFor::fp8, buffers_.back().data(), bytes, {.stream = device_.stream()});
+            pack_weights(p_.b, activations, buffers_.back().data(), bytes, {.stream = device_.stream()});
         p_.b = {.packed = packed};
     }
 

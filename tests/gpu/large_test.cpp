@@ -51,14 +51,15 @@ TEST(GpuLarge, NnGroupsWithBOfMoreThanFourGigabytes) {
 }
 
 /// Twice as many rows of weights: 4.4 GB of codes.
-void expect_large_weights(bool packs_weights) {
+void expect_large_weights(const char* recipe, bool packs_weights) {
     Large large = groups_of_rows;
     large.n = 8192;
     large.packs_weights = packs_weights;
-    expect_periodic({.recipe = recipe_of("1x128:mxfp4"), .m = 40, .n = 1280, .k = 16384}, large);
+    expect_periodic({.recipe = recipe_of(recipe), .m = 40, .n = 1280, .k = 16384}, large);
 }
-TEST(GpuLarge, PackedWeightsOfMoreThanFourGigabytes) { expect_large_weights(true); }
-TEST(GpuLarge, RawCodesOfMoreThanFourGigabytes) { expect_large_weights(false); }
+TEST(GpuLarge, PackedWeightsOfMoreThanFourGigabytes) { expect_large_weights("1x128:mxfp4", true); }
+TEST(GpuLarge, PackedWeightsForBf16OfMoreThanFourGigabytes) { expect_large_weights("bf16:mxfp4", true); }
+TEST(GpuLarge, RawCodesOfMoreThanFourGigabytes) { expect_large_weights("1x128:mxfp4", false); }
 
 check::CaseSpec f32_with_c(std::int64_t m, std::int64_t n, std::int64_t k) {
     return {.recipe = recipe_of("1x128:1x128"),
