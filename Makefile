@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-quantisers gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -88,7 +88,7 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 	cmake --build --preset release -j $(cpus)
 	tests/gpu/run_all build/release
 
-gpu-bench: gpu-classes gpu-gradients gpu-packed  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
+gpu-bench: gpu-classes gpu-gradients gpu-packed gpu-quantisers  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted $(gpu-record)
@@ -111,10 +111,12 @@ gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYT
 	done
 	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
 
-accumulate := --output f32 --accumulate --json benchmarks/results/h200_training.jsonl
+training := --json benchmarks/results/h200_training.jsonl
+accumulate := --output f32 --accumulate $(training)
+experts := $(program) bench --backend hopper --op m_grouped_offsets --groups 8 --m 2048 --recipe tensor,row
 
-gpu-gradients: build  ## D of f32 += A B, dense and in groups of k
-	$(program) bench --backend hopper --m 4096 --n 4096 --k 7168 --peers --recipe tensor --json benchmarks/results/h200_training.jsonl
+gpu-gradients: build  ## D of f32 += A B, dense and in groups of k; forward and dgrad of three models' experts
+	$(program) bench --backend hopper --m 4096 --n 4096 --k 7168 --peers --recipe tensor $(training)
 	for s in "2112 --n 4096 --k 7168" "576 --n 4096 --k 7168" "24576 --n 4096 --k 1536" "32768 --n 4096 --k 512" \
 	  "7168 --n 4096 --k 16384" "4096 --n 4096 --k 7168" "7168 --n 4096 --k 2048"; do \
 	  $(program) bench --backend hopper --m $$s --recipe 1d1d $(accumulate) || exit; \
@@ -123,28 +125,44 @@ gpu-gradients: build  ## D of f32 += A B, dense and in groups of k
 	  "8 --m 7168 --n 2048 --k 4096" "8 --m 1536 --n 4096 --k 1000" "32 --m 1536 --n 4096 --k 500" "8 --m 5760 --n 2880 --k 1000"; do \
 	  $(program) bench --backend hopper --op k_grouped_flat --groups $$s --recipe 1d1d,row $(accumulate) || exit; \
 	done
+	for nk in "4096 7168" "7168 2048" "3072 4096" "4096 1536" "5760 2880" "2880 2880"; do set -- $$nk; \
+	  $(experts) --n $$1 --k $$2 $(training) || exit; \
+	  $(experts) --n $$2 --k $$1 --layout nn $(training) || exit; \
+	done
 
-packed := --recipe 1x128:mxfp4,row:mxfp4 --json benchmarks/results/h200_fp4.jsonl
+fp4 := --json benchmarks/results/h200_fp4.jsonl
+packed := --recipe 1x128:mxfp4,row:mxfp4 $(fp4)
+packed-bf16 := --recipe bf16:mxfp4,bf16:nvfp4 $(fp4)
+masked := $(program) bench --backend hopper --op m_grouped_masked --max-m 256
+exact-ends := $(program) bench --backend hopper --op m_grouped_offsets
 
-packed-bf16 := --recipe bf16:mxfp4,bf16:nvfp4 --json benchmarks/results/h200_fp4.jsonl
-
-gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and FP4 weights for bf16
+gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and not packed; FP4 weights for bf16; MXFP8 and FP4 activations
 	for s in "32 --m 20 --n 4096 --k 7168" "32 --m 20 --n 7168 --k 2048" "8 --m 16 --n 4096 --k 7168" "8 --m 16 --n 7168 --k 2048" \
-	  "32 --m 64 --n 4096 --k 7168" "32 --m 20 --n 4096 --k 7168 --wide-rows 100" "32 --m 20 --n 4096 --k 7168 --wide-rows 1"; do \
-	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed) || exit; \
+	  "32 --m 64 --n 4096 --k 7168" "32 --m 20 --n 4096 --k 7168 --wide-rows 100" "32 --m 20 --n 4096 --k 7168 --wide-rows 1" \
+	  "32 --m 16 --n 4096 --k 4096" "32 --m 16 --n 4096 --k 2048" "32 --m 20 --n 4096 --k 7168 --unpacked" \
+	  "32 --m 20 --n 7168 --k 2048 --unpacked" "8 --m 16 --n 4096 --k 7168 --unpacked" "8 --m 16 --n 7168 --k 2048 --unpacked"; do \
+	  $(masked) --groups $$s $(packed) || exit; \
 	done
 	for s in "1,16,32,64" "16 --wide-rows 100" "16 --wide-rows 1"; do \
 	  $(program) bench --backend hopper --m $$s --n 7168 --k 16384 $(packed) || exit; \
 	done
 	for s in "32 --m 20 --n 4096 --k 7168" "32 --m 20 --n 7168 --k 2048" "8 --m 16 --n 4096 --k 7168" "8 --m 16 --n 7168 --k 2048" \
 	  "128 --m 4 --n 5760 --k 2880" "128 --m 4 --n 2880 --k 2880" "32 --m 16 --n 4096 --k 4096" "32 --m 16 --n 4096 --k 2048"; do \
-	  $(program) bench --backend hopper --op m_grouped_masked --max-m 256 --groups $$s $(packed-bf16) || exit; \
+	  $(masked) --groups $$s $(packed-bf16) || exit; \
 	done
 	$(program) bench --backend hopper --m 1,16,32 --n 7168 --k 16384 $(packed-bf16)
 	for s in "4 --m 8192 --n 4096 --k 7168" "4 --m 8192 --n 7168 --k 2048" "32 --m 256 --n 4096 --k 7168" "32 --m 256 --n 7168 --k 2048"; do \
-	  $(program) bench --backend hopper --op m_grouped_offsets --sa-layout k --groups $$s $(packed) || exit; \
-	  $(program) bench --backend hopper --op m_grouped_offsets --groups $$s $(packed-bf16) || exit; \
+	  $(exact-ends) --sa-layout k --groups $$s $(packed) || exit; \
+	  $(exact-ends) --groups $$s $(packed-bf16) || exit; \
 	done
+	$(masked) --groups 32 --m 20 --n 4096 --k 7168 --recipe mxfp8:mxfp4,mxfp4:mxfp4,nvfp4:nvfp4 $(fp4)
+	$(masked) --groups 32 --m 20 --n 7168 --k 2048 --recipe mxfp8:mxfp4 $(fp4)
+	for nk in "4096 --k 7168" "7168 --k 2048"; do \
+	  $(exact-ends) --groups 4 --m 8192 --n $$nk --recipe mxfp8:mxfp8,mxfp8:mxfp4 $(fp4) || exit; \
+	done
+
+gpu-quantisers: build  ## the quantisers of a training step, and packing
+	build/release/benchmarks/quantize_gpu 32768 7168 8 --json benchmarks/results/h200_quantisers.jsonl
 
 training-record := --json benchmarks/results/moe_train.jsonl
 

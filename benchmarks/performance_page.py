@@ -17,16 +17,17 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
+import fp4_tables
+import layer_tables
 import peers_table
 import training_table
+from markdown_table import Row, shape, table
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs/performance.md"
 TORCH_PAGE = ROOT / "docs/torch.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
-Row = dict[str, Any]
 
 
 # Options of `tilewright bench` by what a table calls their rows: those of `make gpu-bench`, which other records do without.
@@ -35,7 +36,7 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "moe_train": "cpu-training"}
+           "h200_quantisers": "gpu-quantisers", "moe_train": "cpu-training"}
 
 
 def record(name: str) -> list[Row]:
@@ -45,6 +46,10 @@ def record(name: str) -> list[Row]:
         where = ", on an idle machine with an H200" if made_by.startswith("gpu") else ""
         raise SystemExit(f"benchmarks/results/{name}.jsonl is not there; `make {made_by}` writes it{where}")
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def has_record(name: str) -> bool:
+    return (ROOT / f"benchmarks/results/{name}.jsonl").exists()
 
 
 def made_at(rows: list[Row]) -> str:
@@ -67,17 +72,8 @@ def is_reference(row: Row) -> bool:
     return row["shape"] == peers_table.REFERENCE and peers_table.is_blas(row)
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
 def geomean(values: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, values)))
-
-
-def shape(words: str) -> str:
-    return words.strip("[]").replace(", ", " x ")
 
 
 def run_of(rows: list[Row], options: str) -> list[Row]:
@@ -225,31 +221,15 @@ def few_rows() -> str:
                   for n, k in weights])
 
 
-def gradients() -> str:
-    """D = D + A B of f32: dense gradients, then groups of k."""
-    us: dict[str, dict[str, float]] = {}
-    for row in filter(lambda row: row.get("accumulates"), record("h200_training")):
-        first = "" if row["op"] == "dense" else f"{row['shape'][0]} x "
-        us.setdefault(first + shape(str(row["shape"][-3:])), {})[row["recipe"]] = row["us"]
-    recipes = ["1x128:1x128", "row:row"]
-    return table(["", *recipes], [[name, *(f"{cells[r]:.4g}" if r in cells else "" for r in recipes)] for name, cells in us.items()])
-
-
-def packed() -> str:
-    us: dict[str, dict[str, str]] = {}
-    for row in record("h200_fp4"):
-        wide = re.search(r"--wide-rows (\d+)", row["command"])
-        words = {None: "", "1": ", all rows wide"}.get(wide and wide[1], f", one row in {wide[1]} wide" if wide else "")
-        sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
-        kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_contiguous": "exact ends"}[row["op"]]
-        us.setdefault(f"{kind} {shape(str(sizes))}{words}", {})[row["recipe"]] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
-    recipes = ["1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4"]
-    return table(["", *recipes], [[name, *(cells.get(r, "") for r in recipes)] for name, cells in us.items()])
+def quantisers() -> str:
+    rows = newest(record("h200_quantisers")) if has_record("h200_quantisers") else []
+    return layer_tables.quantisers(rows, made_at(rows)) if rows else ""
 
 
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
-          "skew": skew, "continuous load": continuous, "few rows": few_rows, "gradients": gradients, "packed": packed,
-          "host time": host_time}
+          "skew": skew, "continuous load": continuous, "few rows": few_rows, "quantisers": quantisers, "host time": host_time,
+          "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
+          "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
 PAGES = {PAGE: TABLES, TORCH_PAGE: TORCH_TABLES}
 

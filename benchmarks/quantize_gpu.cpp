@@ -2,19 +2,25 @@
 // rate. Scales are counted among the bytes of MXFP8, MXFP4 and NVFP4 alone. L2 is flushed before each call. Last, as
 // many MXFP4 weights are packed.
 //
-//   quantize_gpu [tokens] [features] [groups]        32768 7168 8
+//   quantize_gpu [tokens] [features] [groups] [--json FILE]        32768 7168 8
+//
+// --json: a line for each form is appended to the file, with commit, date and command.
 #include <fmt/core.h>
 #include <tilewright/packed.h>
 #include <tilewright/quantize_tokens.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "bench/record.h"
 #include "formats/codec.h"
 #include "measure/device.h"
 #include "measure/timing.h"
+#include "output/file.h"
 
 namespace {
 
@@ -189,13 +195,30 @@ Timed packing(const Forms& forms, const Buffer& packed) {
     return {{"packing MXFP4 weights, once read and written", call}, 1};
 }
 
-}  // namespace
+double rounded(double value) { return std::stod(fmt::format("{:.5g}", value)); }
 
-int main(int argc, char** argv) {
-    Sizes sizes;
-    if (argc > 1) sizes.tokens = std::atoll(argv[1]);
-    if (argc > 2) sizes.features = std::atoll(argv[2]);
-    if (argc > 3) sizes.groups = std::atoll(argv[3]);
+/// Prints a table, and appends lines to `file` unless it has no name.
+void report(const measure::Device& device, const Sizes& sizes, const std::vector<Timed>& list,
+            const std::vector<measure::Measurement>& times, const std::string& file) {
+    fmt::print("{}, {} tokens x {} features, {} groups, bf16 to e4m3 and e2m1\n{:<44} {:>9} {:>7} {:>6}\n",
+               device.name(), sizes.tokens, sizes.features, sizes.groups, "", "us", "MB", "TB/s");
+    std::string lines;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        const std::string name = list[i].contestant.name;
+        const double bytes = list[i].bytes * static_cast<double>(sizes.tokens) * static_cast<double>(sizes.features);
+        const double us = times[i].seconds * 1e6, tbs = bytes / times[i].seconds / 1e12;
+        fmt::print("{:<44} {:>9.1f} {:>7.0f} {:>6.2f}\n", name, us, bytes / 1e6, tbs);
+        const nlohmann::ordered_json line{
+            {"figure", "quantiser"},      {"form", name},           {"tokens", sizes.tokens},
+            {"features", sizes.features}, {"groups", sizes.groups}, {"us", rounded(us)},
+            {"mb", rounded(bytes / 1e6)}, {"tbs", rounded(tbs)},    {"clock_ghz", rounded(times[i].hertz * 1e-9)},
+            {"flush", "clean"},           {"device", device.name()}};
+        lines += bench::with_origin(line).dump() + "\n";
+    }
+    if (!file.empty()) output::append_text(file, lines);
+}
+
+void measure_all(const Sizes& sizes, const std::string& file) {
     const measure::Device device;
     const Forms forms(sizes);
     const Buffer packed(static_cast<std::size_t>(packed_bytes(forms.weights(), PackedFor::fp8)));
@@ -205,13 +228,32 @@ int main(int argc, char** argv) {
     std::vector<measure::Contestant> contestants(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) contestants[i] = list[i].contestant;
     measure::Stopwatch stopwatch(device, measure::Flush::clean);
-    const std::vector<measure::Measurement> times = stopwatch.race(contestants, 9);
-    fmt::print("{}, {} tokens x {} features, {} groups, bf16 to e4m3 and e2m1\n{:<44} {:>9} {:>7} {:>6}\n",
-               device.name(), sizes.tokens, sizes.features, sizes.groups, "", "us", "MB", "TB/s");
-    for (std::size_t i = 0; i < list.size(); ++i) {
-        const double bytes = list[i].bytes * static_cast<double>(sizes.tokens) * static_cast<double>(sizes.features);
-        fmt::print("{:<44} {:>9.1f} {:>7.0f} {:>6.2f}\n", list[i].contestant.name, times[i].seconds * 1e6, bytes / 1e6,
-                   bytes / times[i].seconds / 1e12);
+    report(device, sizes, list, stopwatch.race(contestants, 9), file);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    Sizes sizes;
+    std::int64_t* const numbers[]{&sizes.tokens, &sizes.features, &sizes.groups};
+    std::size_t given = 0;
+    std::string file;
+    for (int i = 1; i < count; ++i) {
+        const std::string word = arguments[i];
+        if (word == "--json" && i + 1 < count) {
+            file = arguments[++i];
+        } else if (given < std::size(numbers) && std::atoll(word.c_str()) > 0) {
+            *numbers[given++] = std::atoll(word.c_str());
+        } else {
+            fmt::print(stderr, "quantize_gpu [tokens] [features] [groups] [--json FILE]\n");
+            return 2;
+        }
+    }
+    try {
+        measure_all(sizes, file);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "quantize_gpu: {}\n", error.what());
+        return 2;
     }
     return 0;
 }

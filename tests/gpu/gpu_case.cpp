@@ -109,4 +109,18 @@ std::string run_and_compare(const std::vector<check::CaseSpec>& specs) {
     return first;
 }
 
+std::string run_on_few_sms(const check::CaseSpec& spec) {
+    const GpuCase gpu(spec);
+    for (const int sms : {1, 2, 77, 131}) {
+        gpu.reset();
+        Problem problem = gpu.problem();
+        problem.sm_limit = sms;
+        run(problem, {.workspace = gpu.workspace()});
+        driver().require(driver().call.context_synchronize(), "cuCtxSynchronize", 0);
+        const std::string difference = gpu.difference();
+        if (!difference.empty()) return fmt::format("{} SMs: {}", sms, difference);
+    }
+    return "";
+}
+
 }  // namespace tilewright::test

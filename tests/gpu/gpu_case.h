@@ -75,4 +75,7 @@ std::string run_and_compare(const check::CaseSpec& spec, bool packs = true);
 /// The same for many cases, one on each core of the host at a time; stops at the first that differs.
 std::string run_and_compare(const std::vector<check::CaseSpec>& specs);
 
+/// One case on 1, 2, 77 and 131 SMs, one after another; stops at the first number of them that differs.
+std::string run_on_few_sms(const check::CaseSpec& spec);
+
 }  // namespace tilewright::test

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/gpu_case.h"
+#include "gpu/large_case.h"
 #include "gpu/recipes.h"
 
 namespace tilewright::test {
@@ -30,9 +31,19 @@ check::CaseSpec of_experts(const char* recipe, std::int64_t experts, std::int64_
     return spec;
 }
 
-TEST(GpuGradientShapes, ManyExperts) {
-    const CurrentDevice device;
-    EXPECT_EQ(run_and_compare(of_experts("1x128:1x128", 128, 2048, 768, 4096)), "");
+/// 128 experts of 4096 tokens each. Groups, rows and columns of operands repeat, so that all of D can be compared.
+void expect_many_experts(const char* recipe, Grouping grouping) {
+    check::CaseSpec spec = of_experts(recipe, 3, 500, 384, 4096);
+    spec.grouping = grouping;
+    spec.a_scales_transposed = spec.b_scales_transposed = false;
+    expect_periodic(spec, {.grouping = grouping, .m = 2048, .n = 768, .groups = 128});
+    expect_periodic(spec, {.grouping = grouping, .m = 768, .n = 1536, .groups = 128});
+}
+
+TEST(GpuGradientShapes, ManyExpertsByBlocks) { expect_many_experts("1x128:1x128", Grouping::k_grouped_flat); }
+TEST(GpuGradientShapes, ManyExpertsByRows) { expect_many_experts("row:row", Grouping::k_grouped_flat); }
+TEST(GpuGradientShapes, ManyExpertsByBlocksAtAlignedEnds) {
+    expect_many_experts("1x128:1x128", Grouping::k_grouped_aligned_offsets);
 }
 
 TEST(GpuGradientShapes, ExpertsOfEachRecipe) {

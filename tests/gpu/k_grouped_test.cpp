@@ -80,5 +80,46 @@ TEST(GpuKGrouped, AnySplit) {
     EXPECT_EQ(run_and_compare(specs), "");
 }
 
+TEST(GpuKGrouped, FewSmsAndManyTiles) {
+    const CurrentDevice device;
+    for (const Grouping grouping : k_groupings) {
+        for (const char* recipe : {"1x128:1x128", "row:row"}) {
+            for (const bool accumulates : {false, true}) {
+                check::CaseSpec spec = k_spec(grouping, recipe);
+                spec.m = 520;
+                spec.n = 648;
+                spec.groups = 9;
+                spec.size_multiple = 16;
+                spec.with_c = spec.in_place = accumulates;
+                if (!accumulates) spec.output = Format::bf16;
+                EXPECT_EQ(run_on_few_sms(spec), "");
+            }
+        }
+    }
+}
+
+/// What `tilewright.torch` calls in backward: gradients of one scale for 128 x 128, multiplied by forward's codes of
+/// the tokens, which are along their rows.
+TEST(GpuKGrouped, ForwardsCodesAlongTheirRows) {
+    const CurrentDevice device;
+    for (const Layout layout : {Layout::nn, Layout::nt}) {
+        for (const char* recipe : {"128x128:e4m3", "1x128:e4m3", "e5m2.128x128:e4m3"}) {
+            for (const Format output : {Format::f32, Format::bf16}) {
+                for (const bool with_c : {false, true}) {
+                    check::CaseSpec spec = k_spec(Grouping::k_grouped_aligned_offsets, recipe);
+                    spec.layout = layout;
+                    spec.output = output;
+                    spec.n = 272;
+                    spec.with_c = spec.in_place = with_c;
+                    spec.a_scales_transposed = with_c;
+                    EXPECT_EQ(run_and_compare(spec), "");
+                    spec.group_sizes = {112, 128, 0, 1000, 1};
+                    EXPECT_EQ(run_and_compare(spec), "");
+                }
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace tilewright::test

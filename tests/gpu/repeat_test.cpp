@@ -1,15 +1,22 @@
-// A thousand launches of every tile, with other kernels on other streams at the same time: always the same bits.
+// A thousand launches of every tile, of kernels for groups of k that are compiled on first use, of copies and of a
+// quantiser, with other kernels on other streams at the same time: always the same bits.
 #include <gtest/gtest.h>
+#include <tilewright/quantize_tokens.h>
+#include <tilewright/run.h>
 
 #include <atomic>
+#include <cstring>
+#include <functional>
 
 #include "cuda/backend.h"
+#include "formats/matrices.h"
 #include "gpu/gpu_case.h"
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
+#include "measure/device.h"
 #include "plan/k_splits.h"
 #include "plan/variant.h"
 #include "tile_layout.h"
@@ -22,9 +29,23 @@ constexpr int depth = 912;         // 8 k-blocks: a pitch of scales that TMA can
 constexpr int depth_copied = 848;  // 7: along k they are copied
 
 /// What differs, and in which launch; empty if nothing ever does.
-std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
+template <typename Launch>
+std::string repeat(const std::string& what, const GpuCase& gpu, const GpuCase& noise, const Launch& launch_in) {
     const Stream stream;
     const Stream other;
+    for (int launch = 0; launch < launches; ++launch) {
+        gpu.poison_output(stream.handle());
+        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, other.handle());
+        launch_in(stream.handle());
+        stream.wait();
+        if (gpu.output_is_right()) continue;
+        return what + ", launch " + std::to_string(launch) + ": " + gpu.difference();
+    }
+    other.wait();
+    return gpu.difference();  // what must not be written, too
+}
+
+std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
     const GpuCase gpu(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
                                                  .recipe = recipe_of(tile_recipe(tile)),
                                                  .output = stores_f32(tile) ? Format::f32 : Format::bf16,
@@ -41,36 +62,138 @@ std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
                       planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";
-    for (int launch = 0; launch < launches; ++launch) {
-        gpu.poison_output(stream.handle());
-        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, other.handle());
-        cuda::run(geometry, tile, 0, stream.handle());
-        stream.wait();
-        if (gpu.output_is_right()) continue;
-        return launch::describe(tile) + ", launch " + std::to_string(launch) + ": " + gpu.difference();
-    }
-    other.wait();
-    return gpu.difference();  // what must not be written, too
+    return repeat(launch::describe(tile), gpu, noise,
+                  [&](cuda::StreamHandle stream) { cuda::run(geometry, tile, 0, stream); });
 }
 
-TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
+/// The tile that the library chooses, and the copies before it.
+std::string repeat(const check::CaseSpec& spec, const GpuCase& noise) {
+    const GpuCase gpu(spec);
+    return repeat(check::describe(spec), gpu, noise, [&](cuda::StreamHandle stream) {
+        run(gpu.problem(), {.stream = stream, .workspace = gpu.workspace()});
+    });
+}
+
+/// In parallel, each on its own streams: every launch runs with others.
+template <typename Each>
+void expect_all(const std::vector<Each>& list,
+                const std::function<std::string(const Each&, const GpuCase&)>& repeated) {
     const CurrentDevice device;
-    const std::vector<hopper::Tile> tiles = gpu_tiles();
     std::atomic<int> failures = 0;
-    // In parallel, each on its own streams: every launch runs with others.
 #pragma omp parallel
     {
         const CurrentDevice of_thread;
         const GpuCase noise({.recipe = recipe_of("tensor:tensor"), .m = 900, .n = 1100, .k = 2048});
 #pragma omp for schedule(dynamic)
-        for (std::size_t i = 0; i < tiles.size(); ++i) {
-            std::string difference = repeat(tiles[i], depth, noise);
-            if (copies_row_scales(tiles[i])) difference += repeat(tiles[i], depth_copied, noise);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            const std::string difference = repeated(list[i], noise);
             if (difference.empty()) continue;
 #pragma omp critical
             EXPECT_EQ(difference, "") << ++failures;
         }
     }
+}
+
+TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
+    expect_all<hopper::Tile>(gpu_tiles(), [](const hopper::Tile& tile, const GpuCase& noise) {
+        std::string difference = repeat(tile, depth, noise);
+        if (copies_row_scales(tile)) difference += repeat(tile, depth_copied, noise);
+        return difference;
+    });
+}
+
+/// Kernels for groups of k that do not ship, and groups that begin at no multiple of 16 bytes.
+std::vector<check::CaseSpec> groups_of_k() {
+    std::vector<check::CaseSpec> list;
+    for (const Grouping grouping : {Grouping::k_grouped_aligned_offsets, Grouping::k_grouped_flat}) {
+        for (const char* recipe : {"128x128:128x128", "1x128:row", "1x128:tensor", "128x128:e4m3", "row:e4m3",
+                                   "1x128:e5m2", "e5m2.row:e4m3.row", "1x128:128x128", "1x128:1x128", "row:row"}) {
+            list.push_back({.grouping = grouping,
+                            .recipe = recipe_of(recipe),
+                            .output = Format::f32,
+                            .m = 260,
+                            .n = 264,
+                            .k = depth,
+                            .groups = 3,
+                            .group_sizes = {272, 16, grouping == Grouping::k_grouped_flat ? depth - 288 : depth - 512},
+                            .with_c = true,
+                            .a_scales_transposed = true,
+                            .b_scales_transposed = true});
+        }
+        check::CaseSpec unpromoted = list.back();
+        unpromoted.accumulation = Accumulation::unpromoted;
+        list.push_back(unpromoted);
+        check::CaseSpec odd = list.back();
+        odd.recipe = recipe_of("1x128:1x128");
+        odd.accumulation = Accumulation::promoted;
+        odd.group_sizes = {127, 1, grouping == Grouping::k_grouped_flat ? depth - 128 : depth - 512};
+        list.push_back(odd);
+    }
+    return list;
+}
+
+TEST(GpuRepeat, AThousandLaunchesOfGroupsOfK) {
+    expect_all<check::CaseSpec>(groups_of_k(),
+                                [](const check::CaseSpec& spec, const GpuCase& noise) { return repeat(spec, noise); });
+}
+
+/// Copies along k: of a dense call with layout tn, and of a weight gradient whose B is forward's codes of the tokens.
+TEST(GpuRepeat, AThousandLaunchesWithCopies) {
+    const std::vector<check::CaseSpec> list{
+        {.recipe = recipe_of("1x128:128x128"), .layout = Layout::tn, .m = 400, .n = 528, .k = depth},
+        {.grouping = Grouping::k_grouped_aligned_offsets,
+         .recipe = recipe_of("128x128:e4m3"),
+         .layout = Layout::nn,
+         .output = Format::f32,
+         .m = 260,
+         .n = 272,
+         .k = depth,
+         .groups = 3,
+         .group_sizes = {272, 16, 400},
+         .with_c = true}};
+    expect_all<check::CaseSpec>(list,
+                                [](const check::CaseSpec& spec, const GpuCase& noise) { return repeat(spec, noise); });
+}
+
+/// Both operands of one kernel, which runs in the default stream.
+TEST(GpuRepeat, AThousandLaunchesOfAQuantizer) {
+    const CurrentDevice device;
+    const Stream other;
+    const GpuCase noise({.recipe = recipe_of("tensor:tensor"), .m = 900, .n = 1100, .k = 2048});
+    constexpr Granularity blocks = Granularity::block_1x128;
+    const Dims shape{640, 528}, turned{528, 640};
+    formats::Matrix x(Format::bf16, shape);
+    x.fill_randomly(1);
+    const formats::Matrix rows(Format::e4m3, shape), columns(Format::e4m3, turned);
+    const formats::Matrix row_scales(Format::f32, scale_shape(blocks, shape));
+    const formats::Matrix column_scales(Format::f32, scale_shape(blocks, turned));
+    const formats::Matrix* const outputs[]{&rows, &row_scales, &columns, &column_scales};
+    quantize_tokens({.x = x.tensor()}, {{rows.tensor(), blocks, row_scales.tensor(), {}}, {}, {}},
+                    {{columns.tensor(), blocks, column_scales.tensor(), {}}, {}, {}});
+    std::vector<measure::Buffer> buffers;
+    const auto on_gpu = [&](Tensor tensor) {
+        const auto bytes = static_cast<std::size_t>(row_major_bytes(tensor.format, tensor.shape));
+        buffers.emplace_back(bytes);
+        buffers.back().upload(tensor.data, bytes);
+        tensor.data = buffers.back().data();
+        tensor.device = {.kind = DeviceId::Kind::cuda};
+        return tensor;
+    };
+    const TokenOperand first{{on_gpu(rows.tensor()), blocks, on_gpu(row_scales.tensor()), {}}, {}, {}};
+    const TokenOperand second{{on_gpu(columns.tensor()), blocks, on_gpu(column_scales.tensor()), {}}, {}, {}};
+    const Tensor source = on_gpu(x.tensor());
+    for (int launch = 0; launch < launches; ++launch) {
+        for (std::size_t i = 0; i < std::size(outputs); ++i) buffers[i].fill(0xA5);
+        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, other.handle());
+        quantize_tokens({.x = source}, first, second);
+        for (std::size_t i = 0; i < std::size(outputs); ++i) {
+            std::vector<std::byte> ours(buffers[i].size());
+            buffers[i].download(ours.data(), ours.size());
+            ASSERT_EQ(std::memcmp(ours.data(), outputs[i]->tensor().data, ours.size()), 0)
+                << "output " << i << ", launch " << launch;
+        }
+    }
+    other.wait();
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
+#include "problem/packed_problem.h"
+#include "problem/preparation.h"
 
 namespace tilewright::test {
 namespace {
@@ -106,6 +108,51 @@ TEST(GpuShapes, Bias) {
     }
 }
 
+/// FP4 weights packed before and at each call, some with wide rows, and as many rows of tokens as expand them.
+TEST(GpuShapes, BiasOfFp4Weights) {
+    const CurrentDevice device;
+    for (const char* recipe :
+         {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "nvfp4:mxfp4", "nvfp4:nvfp4", "bf16:mxfp4"}) {
+        for (const bool packs : {true, false}) {
+            for (const int one_row_in : {0, 3}) {
+                for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets}) {
+                    EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                               .recipe = recipe_of(recipe),
+                                               .output = packs ? Format::bf16 : Format::f32,
+                                               .m = 150,
+                                               .n = 202,
+                                               .k = 544,
+                                               .groups = grouping == Grouping::dense ? 1 : 4,
+                                               .with_bias = true,
+                                               .bias_format = one_row_in == 0 ? Format::bf16 : Format::f32,
+                                               .alpha = packs ? 1.0F : -0.75F,
+                                               .far_scales = {.one_row_in = one_row_in, .spread = 150}},
+                                              packs),
+                              "");
+                }
+            }
+        }
+    }
+    for (const char* recipe : {"1x128:mxfp4", "mxfp8:mxfp4"}) {
+        const check::CaseSpec spec{.grouping = Grouping::m_grouped_offsets,
+                                   .recipe = recipe_of(recipe),
+                                   .m = 5233,
+                                   .n = 2568,
+                                   .k = 2634,
+                                   .groups = 4,
+                                   .with_bias = true,
+                                   .a_gaps = {.row = 6}};
+        const Problem shapes = problem_of({.grouping = spec.grouping,
+                                           .recipe = spec.recipe,
+                                           .m = spec.m,
+                                           .n = spec.n,
+                                           .k = spec.k,
+                                           .groups = spec.groups});
+        ASSERT_TRUE(expands_weights(geometry(with_packed_shape(shapes, 0))));
+        EXPECT_EQ(run_and_compare(spec), "");
+    }
+}
+
 TEST(GpuShapes, Unpromoted) {
     const CurrentDevice device;
     for (const char* recipe : {"row:row", "tensor:tensor"}) {
@@ -160,6 +207,25 @@ TEST(GpuShapes, Batched) {
                                        .groups = groups}),
                       "");
         }
+    }
+}
+
+TEST(GpuShapes, FewSmsAndManyTiles) {
+    const CurrentDevice device;
+    for (const Layout layout : {Layout::nt, Layout::nn, Layout::tn, Layout::tt}) {
+        EXPECT_EQ(
+            run_on_few_sms({.recipe = recipe_of("1x128:128x128"), .layout = layout, .m = 2000, .n = 2064, .k = 784}),
+            "");
+    }
+    for (const char* recipe : {"1x128:1x128", "row:row"}) {
+        EXPECT_EQ(run_on_few_sms({.recipe = recipe_of(recipe),
+                                  .output = Format::f32,
+                                  .m = 2000,
+                                  .n = 2064,
+                                  .k = 784,
+                                  .with_c = true,
+                                  .in_place = true}),
+                  "");
     }
 }
 
