@@ -110,6 +110,14 @@ void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
     command.add_flag("--warm", arguments.settings.warm, "CPU: leave the caches as they are between calls");
 }
 
+void add_hot_option(CLI::App& command, BenchArguments& arguments) {
+    command
+        .add_option("--hot", arguments.hot,
+                    "The first group has so many times the rows (k-grouped: the k) of each other one; 1: all have the "
+                    "same. Without it they vary by 30 %")
+        ->check(whole_number(1, most_int));
+}
+
 /// What decides which kernel runs, as well as the shape.
 void add_choice_options(CLI::App& command, BenchArguments& arguments) {
     command.add_option("--tile", arguments.tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
@@ -133,11 +141,7 @@ void add_bench(CLI::App& program) {
     const auto arguments = std::make_shared<BenchArguments>();
     add_shape_options(*command, *arguments);
     add_group_options(*command, *arguments);
-    command
-        ->add_option("--hot", arguments->hot,
-                     "The first group has so many times the rows (k-grouped: the k) of each other one; 1: all have the "
-                     "same. Without it they vary by 30 %")
-        ->check(whole_number(1, most_int));
+    add_hot_option(*command, *arguments);
     add_operand_options(*command, *arguments);
     add_timing_options(*command, *arguments);
     command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
