@@ -112,6 +112,7 @@ TEST_P(Expanded, HaveTheCpusBits) {
         CaseSpec call = with_scales(spec, turn);
         call.output = turn == 1 ? Format::f32 : Format::bf16;
         call.with_c = turn == 3;
+        call.with_bias = turn == 1;
         call.alpha = turn == 3 ? 0.3F : 1.0F;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};
         SCOPED_TRACE(launch::describe(kernel.tile) + "\n" + check::describe(call) + "\n" + describe(run));

@@ -42,8 +42,9 @@ private:
 };
 
 bool is_for_gpu(Problem problem) {
-    for (Tensor* tensor : {&problem.a.values, &problem.a.scales, &problem.a.tensor_scale, &problem.b.values,
-                           &problem.b.scales, &problem.b.tensor_scale, &problem.c, &problem.d, &problem.groups.sizes}) {
+    for (Tensor* tensor :
+         {&problem.a.values, &problem.a.scales, &problem.a.tensor_scale, &problem.b.values, &problem.b.scales,
+          &problem.b.tensor_scale, &problem.c, &problem.bias, &problem.d, &problem.groups.sizes}) {
         tensor->device = {.kind = DeviceId::Kind::cuda};
     }
     problem.b.packed.device = {.kind = DeviceId::Kind::cuda};
