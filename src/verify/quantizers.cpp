@@ -35,7 +35,7 @@ std::vector<QuantizerSpec> specs_of(const Quantizer& quantizer, bool quick) {
     return specs;
 }
 
-/// Of a case, in its memory or in that of a GPU.
+/// What is called for a case, with its memory or with that of a GPU.
 struct Call {
     TokenSource source{};
     TokenOperand out{};
