@@ -82,10 +82,28 @@ void print_row(const std::string& recipe, Accumulation accumulation) {
 int main() {
     fmt::print(
         "| recipe | relL2, zero mean | relL2, same sign | error / sum of products' sizes |\n|---|---|---|---|\n");
-    for (const char* recipe :
-         {"tensor:tensor", "row:row", "1x128:128x128", "128x128:128x128", "1x128:row", "128x128:e4m3",
-          "1x128.ue8m0:1x128.ue8m0", "e5m2.1x128:1x128", "e5m2.1x128:e5m2.1x128", "mxfp8:mxfp8", "1x128:mxfp4",
-          "mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:bf16", "bf16:mxfp4", "bf16:nvfp4", "1x128:nvfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe : {"tensor:tensor",
+                               "row:row",
+                               "1x128:128x128",
+                               "128x128:128x128",
+                               "1x128:row",
+                               "1x128:tensor",
+                               "tensor:e4m3",
+                               "row:e4m3",
+                               "1x128:e4m3",
+                               "128x128:e4m3",
+                               "1x128.ue8m0:1x128.ue8m0",
+                               "e5m2.1x128:1x128",
+                               "e5m2.1x128:e5m2.1x128",
+                               "mxfp8:mxfp8",
+                               "1x128:mxfp4",
+                               "mxfp8:mxfp4",
+                               "mxfp4:mxfp4",
+                               "bf16:bf16",
+                               "bf16:mxfp4",
+                               "bf16:nvfp4",
+                               "1x128:nvfp4",
+                               "nvfp4:nvfp4"}) {
         print_row(recipe, Accumulation::promoted);
     }
     print_row("tensor:tensor", Accumulation::unpromoted);

@@ -64,7 +64,7 @@ void quantize(const Tensor& source, const QuantizeOptions& options, const Operan
               const ConversionOptions& how = {});
 
 /// The inverse: value * scale * tensor scale, rounded once. out [rows, k] or [groups, rows, k], f32, bf16 or f16, any
-/// strides. Throws Error with every finding.
+/// strides. Packed weights, in host memory, give the numbers that they were packed of. Throws Error with every finding.
 void dequantize(const Operand& operand, const Tensor& out, const ConversionOptions& how = {});
 
 /// Codes of f32 numbers, without scales: one rounding to nearest, ties to even (ue8m0: to the larger). A number beyond

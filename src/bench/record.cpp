@@ -28,6 +28,13 @@ void add_groups(nlohmann::ordered_json& line, const BenchShape& shape) {
     if (!shape.sizes.empty()) line["group_sizes"] = shape.sizes;
 }
 
+/// What a tuned call has besides, where it is not the usual.
+void add_operands(nlohmann::ordered_json& line, const Settings& settings) {
+    if (settings.layout != Layout::nt) line["layout"] = name(settings.layout);
+    if (settings.unpacked) line["unpacked"] = true;
+    if (settings.wide_rows > 0) line["wide_rows"] = settings.wide_rows;
+}
+
 void add_code(nlohmann::ordered_json& line) {
     line["commit"] = TILEWRIGHT_COMMIT;
     if (*TILEWRIGHT_TREES != '\0') line["trees"] = TILEWRIGHT_TREES;
@@ -136,6 +143,7 @@ nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, c
                                 {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
                                 {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)}};
     add_groups(line, tuned.shape);
+    add_operands(line, run.settings);
     add_origin(line, run);
     return line;
 }

@@ -110,19 +110,20 @@ void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
     command.add_flag("--warm", arguments.settings.warm, "CPU: leave the caches as they are between calls");
 }
 
+void add_hot_option(CLI::App& command, BenchArguments& arguments) {
+    command
+        .add_option("--hot", arguments.hot,
+                    "The first group has so many times the rows (k-grouped: the k) of each other one; 1: all have the "
+                    "same. Without it they vary by 30 %")
+        ->check(whole_number(1, most_int));
+}
+
 /// What decides which kernel runs, as well as the shape.
 void add_choice_options(CLI::App& command, BenchArguments& arguments) {
     command.add_option("--tile", arguments.tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
     command.add_flag("--no-tuned-rows", arguments.model_alone, "GPU: the planner's choice by its model alone");
     // `tune` has no such option: its rows hold for calls that need not be invariant.
     command.add_flag("--invariant", arguments.invariant, "GPU: bits that depend on an element's row and column only");
-    command
-        .add_option("--wide-rows", arguments.settings.wide_rows,
-                    "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24, next to bf16 and NVFP4 "
-                    "activations by 2^124; 0: of none")
-        ->check(whole_number(0, most_int));
-    command.add_flag("--unpacked", arguments.settings.unpacked,
-                     "GPU, MXFP4: each call packs the weights, or their scales");
 }
 
 }  // namespace
@@ -139,7 +140,9 @@ void add_bench(CLI::App& program) {
         "  tilewright bench --suite peers --m 4096 --sustained --peers");
     const auto arguments = std::make_shared<BenchArguments>();
     add_shape_options(*command, *arguments);
-    add_kind_options(*command, *arguments);
+    add_group_options(*command, *arguments);
+    add_hot_option(*command, *arguments);
+    add_operand_options(*command, *arguments);
     add_timing_options(*command, *arguments);
     command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
         ->check(one_of("backend", backend_words()))

@@ -186,17 +186,18 @@ void add_group_options(CLI::App& command, BenchArguments& arguments) {
         ->check(whole_number(0));
 }
 
-void add_kind_options(CLI::App& command, BenchArguments& arguments) {
-    add_group_options(command, arguments);
-    command
-        .add_option("--hot", arguments.hot,
-                    "The first group has so many times the rows (k-grouped: the k) of each other one; 1: all have the "
-                    "same. Without it they vary by 30 %")
-        ->check(whole_number(1, most_int));
+void add_operand_options(CLI::App& command, BenchArguments& arguments) {
     command
         .add_option("--layout", arguments.layout, "nt, nn, tn or tt; on a GPU an operand that is copied first counts")
         ->check(one_of("layout", layout_words()))
         ->capture_default_str();
+    command
+        .add_option("--wide-rows", arguments.settings.wide_rows,
+                    "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24, next to bf16 and NVFP4 "
+                    "activations by 2^124; 0: of none")
+        ->check(whole_number(0, most_int));
+    command.add_flag("--unpacked", arguments.settings.unpacked,
+                     "GPU, FP4 weights: each call packs them, or prepares the scales of MXFP4 next to fp8");
 }
 
 void add_timing_options(CLI::App& command, BenchArguments& arguments) {

@@ -38,7 +38,8 @@ struct BenchArguments {
 
 void add_shape_options(CLI::App& command, BenchArguments& arguments);
 void add_group_options(CLI::App& command, BenchArguments& arguments);
-void add_kind_options(CLI::App& command, BenchArguments& arguments);
+/// Layout, and how FP4 weights are.
+void add_operand_options(CLI::App& command, BenchArguments& arguments);
 void add_timing_options(CLI::App& command, BenchArguments& arguments);
 void add_gpu_options(CLI::App& command, BenchArguments& arguments);
 

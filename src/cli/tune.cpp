@@ -95,10 +95,12 @@ void add_tune(CLI::App& program) {
         "Example:\n  tilewright tune --suite peers --m 4096 --rows tuned.tsv\n"
         "  tilewright tune --random 60 --seed 7 --op dense,m_grouped_offsets,m_grouped_masked --all --packed --json "
         "random.jsonl\n"
-        "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --packed --json candidates.jsonl");
+        "  tilewright tune --m 1024 --n 7168 --k 16384 --recipe 1d2d --all --packed --json candidates.jsonl\n"
+        "  tilewright tune --m 4096 --n 7168 --k 2048 --recipe tensor --layout tn --rows tuned.tsv");
     const auto arguments = std::make_shared<TuneArguments>();
     add_shape_options(*command, arguments->bench);
     add_group_options(*command, arguments->bench);
+    add_operand_options(*command, arguments->bench);
     add_timing_options(*command, arguments->bench);
     add_gpu_options(*command, arguments->bench);
     command->add_option("--candidates", arguments->candidates.most, "How many are measured")
@@ -118,7 +120,10 @@ void add_tune(CLI::App& program) {
     command->add_flag("--all", arguments->all, "Measure every legal candidate");
     command->add_flag("--packed", arguments->candidates.packed,
                       "Measure only tiles whose kernels ship; others are compiled, a second each");
-    command->add_option("--rows", arguments->rows_path, "Append the rows to this file");
+    // Their rows would be those of weights that are packed before and have no wide rows.
+    command
+        ->add_option("--rows", arguments->rows_path, "Append the rows to this file; without --unpacked and --wide-rows")
+        ->excludes("--wide-rows", "--unpacked");
     command->add_option("--json", arguments->json_path, "Append every measurement to this file, a JSON object a line");
     command->callback([arguments] { tune_command(*arguments); });
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "output/file.h"
 #include "output/table.h"
 #include "verify/choices.h"
+#include "verify/quantizers.h"
 #include "verify/row.h"
 
 namespace tilewright::cli {
@@ -39,19 +41,43 @@ struct Totals {
     std::int64_t failed = 0;
 };
 
-std::string label(const verify::Family& family) {
-    return fmt::format("{} {}", name(family.grouping), family.recipe_name());
+/// A row of the table.
+struct Row {
+    std::string operation;
+    std::string recipe;
+    std::vector<std::string> variants;
+    std::int64_t cases = 0;
+    std::function<verify::RowResult(const std::function<void()>& progress)> run;
+
+    std::string label() const { return operation + " " + recipe; }
+};
+
+/// The products, then the quantisers. The settings outlive them.
+std::vector<Row> all_rows(const verify::VerifySettings& settings) {
+    std::vector<Row> rows;
+    for (const verify::Family& family : verify::all_families()) {
+        std::vector<std::string> variants;
+        for (const Recipe& recipe : family.recipes) variants.push_back(name(recipe));
+        rows.push_back({std::string(name(family.grouping)), family.recipe_name(), variants,
+                        verify::count_cases(family, settings),
+                        [&settings, family](const auto& progress) { return run_row(family, settings, progress); }});
+    }
+    for (const verify::Quantizer& quantizer : verify::all_quantizers()) {
+        rows.push_back(
+            {"quantize", std::string(quantizer.name), {}, verify::count_cases(settings), [&](const auto& progress) {
+                 return run_quantizer(quantizer, settings, progress);
+             }});
+    }
+    return rows;
 }
 
-std::vector<verify::Family> chosen_families(const std::string& filter) {
-    std::vector<verify::Family> chosen;
+std::vector<Row> chosen_rows(const std::string& filter, const verify::VerifySettings& settings) {
+    std::vector<Row> rows = all_rows(settings);
+    const std::string first = rows.front().label();
     const std::regex pattern(filter);
-    for (const verify::Family& family : verify::all_families()) {
-        if (std::regex_search(label(family), pattern)) chosen.push_back(family);
-    }
-    if (!chosen.empty()) return chosen;
-    throw UsageError(fmt::format("verify: --filter '{}' matches no row; rows are called like '{}'", filter,
-                                 label(verify::all_families().front())));
+    std::erase_if(rows, [&](const Row& row) { return !std::regex_search(row.label(), pattern); });
+    if (!rows.empty()) return rows;
+    throw UsageError(fmt::format("verify: --filter '{}' matches no row; rows are called like '{}'", filter, first));
 }
 
 bool is_pattern(const std::string& text) {
@@ -81,21 +107,19 @@ const output::Table& table() {
     return columns;
 }
 
-void print_row(const verify::Family& family, const verify::RowResult& row) {
-    fmt::print("{}", table().line({std::string(name(family.grouping)), family.recipe_name(), std::to_string(row.cases),
-                                   output::format_number(row.error), output::format_number(row.bound),
-                                   fmt::format("{:.2f}", row.ratio), row.result(), output::format_duration(row.seconds),
-                                   backends_text(row)}));
+void print_row(const Row& which, const verify::RowResult& row) {
+    fmt::print("{}",
+               table().line({which.operation, which.recipe, std::to_string(row.cases), output::format_number(row.error),
+                             output::format_number(row.bound), fmt::format("{:.2f}", row.ratio), row.result(),
+                             output::format_duration(row.seconds), backends_text(row)}));
     for (const std::string& failure : row.failures) fmt::print("    {}\n", failure);
     std::fflush(stdout);
 }
 
-ordered_json row_report(const verify::Family& family, const verify::RowResult& row) {
-    ordered_json recipes = ordered_json::array();
-    for (const Recipe& recipe : family.recipes) recipes.push_back(name(recipe));
-    return {{"operation", name(family.grouping)},
-            {"recipe", family.recipe_name()},
-            {"variants", recipes},
+ordered_json row_report(const Row& which, const verify::RowResult& row) {
+    return {{"operation", which.operation},
+            {"recipe", which.recipe},
+            {"variants", which.variants},
             {"cases", row.cases},
             {"failed", row.failed},
             {"error", row.error},
@@ -147,28 +171,27 @@ std::string coverage_text(const Totals& totals, std::int64_t accepted, const std
                        restricted.empty() ? ", which is a mistake of this program" : " (" + restricted + ")");
 }
 
-Totals run_rows(const std::vector<verify::Family>& families, const verify::VerifySettings& settings,
-                ordered_json& rows) {
+Totals run_rows(const std::vector<Row>& chosen, const verify::VerifySettings& settings, ordered_json& rows) {
     std::int64_t cases = 0;
-    for (const verify::Family& family : families) cases += verify::count_cases(family, settings);
+    for (const Row& row : chosen) cases += row.cases;
     Progress progress("verifying", static_cast<std::uint64_t>(cases));
     Totals totals;
-    const auto one_more = [&](const verify::Family& family) {
+    const auto one_more = [&](const Row& row) {
 #pragma omp critical(tilewright_verify_progress)
-        progress.advance(1, label(family));
+        progress.advance(1, row.label());
     };
-    const auto count = static_cast<std::int64_t>(families.size());
+    const auto count = static_cast<std::int64_t>(chosen.size());
     // Rows side by side, a thread each (one GPU: one thread); they are printed in their order.
 #pragma omp parallel for schedule(dynamic) ordered if (settings.gpu == nullptr)
     for (std::int64_t i = 0; i < count; ++i) {
-        const verify::Family& family = families[static_cast<std::size_t>(i)];
-        const verify::RowResult row = verify::run_row(family, settings, [&] { one_more(family); });
+        const Row& which = chosen[static_cast<std::size_t>(i)];
+        const verify::RowResult row = which.run([&] { one_more(which); });
 #pragma omp ordered
         {
 #pragma omp critical(tilewright_verify_progress)
             progress.clear();
-            if (row.cases > 0 || row.failed > 0) print_row(family, row);
-            rows.push_back(row_report(family, row));
+            if (row.cases > 0 || row.failed > 0) print_row(which, row);
+            rows.push_back(row_report(which, row));
             ++totals.rows;
             totals.cases += row.cases;
             totals.combinations += row.combinations;
@@ -182,7 +205,6 @@ Totals run_rows(const std::vector<verify::Family>& families, const verify::Verif
 
 void verify_command(const VerifyArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<verify::Family> families = chosen_families(arguments.filter);
     const BackendStatus backend = chosen_backend(arguments.backend);
     verify::VerifySettings settings{
         .backend = backend.backend, .arithmetics = verify::all_arithmetics(), .quick = arguments.quick};
@@ -194,16 +216,17 @@ void verify_command(const VerifyArguments& arguments) {
         settings.arithmetics = {Arithmetic::bit_exact};
         settings.gpu = &gpu.emplace();
     }
+    const std::vector<Row> chosen = chosen_rows(arguments.filter, settings);
 
     fmt::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
     ordered_json rows = ordered_json::array();
-    const Totals totals = run_rows(families, settings, rows);
+    const Totals totals = run_rows(chosen, settings, rows);
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     const std::int64_t accepted =
         verify::accepted_combinations(settings.gpu == nullptr ? verify::all_arithmetics() : settings.arithmetics);
     const std::string coverage = coverage_text(totals, accepted, restriction(arguments));
-    fmt::print("\n{} cases, {} failed; {} operation x recipe rows in {}\n{}\n", totals.cases, totals.failed,
-               totals.rows, output::format_duration(time.count()), coverage);
+    fmt::print("\n{} cases, {} failed; {} rows in {}\n{}\n", totals.cases, totals.failed, totals.rows,
+               output::format_duration(time.count()), coverage);
     if (totals.unshipped > 0) {
         fmt::print(
             "left out: {} cases, whose kernels are compiled when they are first called; without --quick they run\n",
@@ -229,8 +252,8 @@ void add_verify(CLI::App& program) {
     command->footer(
         "Each row is an operation with a pair of scale granularities; its cases go through all value and scale "
         "formats,\n"
-        "layouts, outputs and arithmetics on small sizes, and through the sizes of a real model. The error is that of "
-        "the\n"
+        "layouts, outputs and arithmetics on small sizes, and through the sizes of a real model; then come the "
+        "quantisers. The error is that of the\n"
         "element closest to its bound, which follows from what the arithmetic of its own sum can lose; ratio: error /\n"
         "bound. Exit code 1 when a case fails.\n\n"
         "Example:\n  tilewright verify\n  tilewright verify --quick --filter 'm_grouped.* 1x128:128x128'");

@@ -1,6 +1,7 @@
 // Quantising and dequantising whole matrices: tile by tile, in parallel, whatever the strides.
 #include "formats/block_scale.h"
 #include "formats/matrix_view.h"
+#include "formats/packed_layout.h"
 #include "formats/quantize_check.h"
 #include "formats/quantize_cpu.h"
 #include "formats/runner.h"
@@ -184,7 +185,30 @@ void formats::quantize_on_cpu(const Tensor& source, const QuantizeOptions& optio
     });
 }
 
+namespace {
+
+/// The weights as they were before.
+OwnedOperand unpacked(const Operand& operand, const ConversionOptions& how) {
+    if (operand.values.given() || operand.scales.given() || operand.tensor_scale.given()) {
+        throw Error({{.operand = "operand.packed",
+                      .given = "packed weights next to values or scales",
+                      .expected = "one of the two",
+                      .advice = {}}});
+    }
+    checked_header(operand.packed);
+    const PackedWeights packed = packed_weights(operand.packed.data, operand.packed.bytes);
+    OwnedOperand out(packed.shape(), packed.recipe);
+    unpack_weights(packed, out, how);
+    return out;
+}
+
+}  // namespace
+
 void dequantize(const Operand& operand, const Tensor& out, const ConversionOptions& how) {
+    if (operand.packed.given()) {
+        const OwnedOperand owned = unpacked(operand, how);
+        return dequantize(owned, out, how);
+    }
     std::vector<Finding> findings = check_dequantize(operand, out);
     if (!findings.empty()) throw Error(std::move(findings));
     const Dequantizer dequantizer{.values = matrix_view(operand.values),

@@ -32,12 +32,21 @@ void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
                         .advice = run_on_cpu});
 }
 
-/// fp8 with 1x32 scales on both sides.
-bool is_mxfp8(const Recipe& recipe) {
-    const auto scaled = [](const OperandRecipe& side) {
-        return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
-    };
-    return scaled(recipe.a) && scaled(recipe.b);
+bool is_fp8_by_1x32(const OperandRecipe& side) {
+    return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
+}
+
+/// Kernels multiply fp8 weights with 1x32 scales with activations of the same kind.
+std::vector<Finding> mxfp8_obstacles(const HopperCall& call) {
+    std::vector<Finding> findings;
+    if (!is_fp8_by_1x32(call.recipe.a)) {
+        findings.push_back({.operand = "a",
+                            .given = name(call.recipe.a),
+                            .expected = std::string("fp8 with 1x32 scales (mxfp8) next to mxfp8 weights") + for_a_gpu,
+                            .advice = std::string("quantise it to mxfp8, or ") + run_on_cpu});
+    }
+    if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
+    return findings;
 }
 
 bool is_tma_stride(std::int64_t elements, Format format) {
@@ -77,11 +86,8 @@ WeightKind weight_kind(const PackedGeometry& packed) {
 
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     if (std::optional<std::vector<Finding>> findings = fp4_obstacles(call)) return *std::move(findings);
+    if (is_fp8_by_1x32(call.recipe.b)) return mxfp8_obstacles(call);
     std::vector<Finding> findings;
-    if (is_mxfp8(call.recipe)) {
-        if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
-        return findings;
-    }
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
     return findings;

@@ -8,36 +8,24 @@
 namespace tilewright {
 namespace {
 
-/// Packed weights have kernels for MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with
-/// MXFP4, and for MXFP4 and NVFP4 with bf16 and NVFP4.
-void add_packed(const HopperCall& call, std::vector<Finding>& findings) {
-    const auto& [a, b] = call.recipe;
-    const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
-                         const char* advice) {
-        findings.push_back({.operand = operand, .given = given, .expected = expected + for_a_gpu, .advice = advice});
-    };
-    const bool bf16 = is_multiplied_as_bf16(a);
-    if (!bf16 && !is_mxfp4(b)) add("b.packed", name(b), "packed mxfp4", run_on_cpu);
-    if (!bf16 && !goes_with_packed(a)) {
-        add("a", name(a), "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed weights",
-            run_on_cpu);
-    }
-    if (is_bf16(a) && call.a_along_m) {
-        add("a.values", "bf16 values contiguous along m", "values contiguous along k",
-            "copy them, or run it on the CPU backend");
-    }
-    if (is_k_grouped(call.grouping))
-        add("groups.grouping", std::string(name(call.grouping)), "groups of m", run_on_cpu);
+/// Kernels multiply MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with MXFP4, and both
+/// kinds with bf16 and NVFP4.
+bool goes_with(const OperandRecipe& a, const OperandRecipe& b) {
+    return is_multiplied_as_bf16(a) || (is_mxfp4(b) && goes_with_packed(a));
 }
 
-/// The same kernels, and those that pack weights at each call.
-void add_unpacked(const HopperCall& call, std::vector<Finding>& findings) {
-    add_packed(call, findings);
-    if (call.codes_along_k) return;
-    findings.push_back({.operand = "b.values",
-                        .given = name(call.recipe.b) + " values contiguous along n",
-                        .expected = std::string("values contiguous along k") + for_a_gpu,
-                        .advice = run_on_cpu});
+Finding other_activations(const HopperCall& call) {
+    const auto& [a, b] = call.recipe;
+    const std::string taken = is_nvfp4(b)
+                                  ? "bf16 or nvfp4 next to nvfp4 weights"
+                                  : "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
+                                    "mxfp4 weights,";
+    const bool repacks = call.weights == WeightKind::packed && (is_fp8(a.values) || is_mxfp4(a));
+    return {.operand = "a",
+            .given = name(a),
+            .expected = taken + for_a_gpu,
+            .advice = std::string(repacks ? "give it as bf16, with weights packed for bf16" : "give it as bf16") +
+                      ", or " + run_on_cpu};
 }
 
 }  // namespace
@@ -50,17 +38,22 @@ bool goes_with_packed(const OperandRecipe& a) {
 }
 
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
-    std::vector<Finding> findings;
     const auto& [a, b] = call.recipe;
-    const bool as_fp8 = is_fp8(a.values) || is_mxfp4(a), as_bf16 = is_multiplied_as_bf16(a);
-    const bool packs = (is_mxfp4(b) && (as_fp8 || as_bf16)) || (is_nvfp4(b) && as_bf16);
-    if (call.weights != WeightKind::ordinary) {
-        add_packed(call, findings);
-    } else if (packs) {
-        add_unpacked(call, findings);
-    } else {
-        return std::nullopt;
+    if (!is_mxfp4(b) && !is_nvfp4(b)) return std::nullopt;
+    std::vector<Finding> findings;
+    const auto add = [&](const char* operand, const std::string& given, const std::string& expected,
+                         const char* advice) {
+        findings.push_back({.operand = operand, .given = given, .expected = expected + for_a_gpu, .advice = advice});
+    };
+    if (!goes_with(a, b)) findings.push_back(other_activations(call));
+    if (is_bf16(a) && call.a_along_m) {
+        add("a.values", "bf16 values contiguous along m", "values contiguous along k",
+            "copy them, or run it on the CPU backend");
     }
+    if (is_k_grouped(call.grouping))
+        add("groups.grouping", std::string(name(call.grouping)), "groups of m", run_on_cpu);
+    if (call.weights == WeightKind::ordinary && !call.codes_along_k)
+        add("b.values", name(b) + " values contiguous along n", "values contiguous along k", run_on_cpu);
     return findings;
 }
 

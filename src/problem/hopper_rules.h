@@ -59,7 +59,7 @@ struct HopperCall {
 /// obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
 
-/// The same of calls whose weights kernels take packed alone; nothing for all others.
+/// The same of calls with FP4 weights; nothing for all others.
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call);
 
 /// Packed weights are loaded in runs of bytes from multiples of this on.

@@ -72,6 +72,7 @@ check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
     spec.with_bias = turn % 5 == 2 && !is_k_grouped(spec.grouping);
     spec.shared_bias = spec.with_bias && turn % 2 == 1;
     if (turn % 3 == 0) spec.bias_format = Format::f32;
+    if (turn % 2 == 1) spec.size_format = Format::i64;
     spec.with_c = turn % 3 == 1 && !spec.with_bias;
     spec.in_place = spec.with_c && turn % 2 == 1;
     spec.alpha = turn % 4 == 3 ? 0.5F : 1.0F;
@@ -120,6 +121,21 @@ VerifyCase wide_case(const Family& family, const Recipe& recipe, const std::vect
     spec.far_scales = {.one_row_in = 3, .spread = 200};
     spec.seed = static_cast<std::uint64_t>(family.grouping) + 1;
     return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .wide_rows = true};
+}
+
+/// Whether all of k may be summed in the tensor core: fp8 whose scales wait for the end.
+bool may_be_unpromoted(const Recipe& recipe) {
+    return is_fp8(recipe.a.values) && is_fp8(recipe.b.values) && k_block(recipe.a.granularity) == 0 &&
+           k_block(recipe.b.granularity) == 0;
+}
+
+VerifyCase unpromoted_case(const Family& family, const Recipe& recipe, const std::vector<Arithmetic>& arithmetics) {
+    check::CaseSpec spec{.grouping = family.grouping, .recipe = recipe};
+    set_small_sizes(spec);
+    spec.distribution = check::Distribution::abs_normal;
+    spec.accumulation = Accumulation::unpromoted;
+    spec.seed = static_cast<std::uint64_t>(family.grouping) + 1;
+    return {.spec = spec, .arithmetics = possible(arithmetics, recipe)};
 }
 
 }  // namespace
@@ -173,6 +189,10 @@ std::vector<VerifyCase> cases_of(const Family& family, const std::vector<Arithme
     for (const Recipe& recipe : family.recipes) {
         if (!has_wide_rows_of_bf16(recipe) || is_k_grouped(family.grouping)) continue;
         cases.push_back(wide_case(family, recipe, arithmetics));
+    }
+    for (const Recipe& recipe : family.recipes) {
+        if (!may_be_unpromoted(recipe) || (quick && recipe != family.recipes.front())) continue;
+        cases.push_back(unpromoted_case(family, recipe, arithmetics));
     }
     return cases;
 }

@@ -32,13 +32,14 @@ struct VerifyCase {
     bool wide_rows = false;  // of MXFP4 weights next to bf16
 
     /// Another case has the same combination.
-    bool is_more() const { return real_size || wide_rows; }
+    bool is_more() const { return real_size || wide_rows || spec.accumulation == Accumulation::unpromoted; }
 };
 
 /// Every recipe of the family x layout x output, on small sizes that are no multiples of the blocks, then one size of a
 /// real model; MXFP4 weights that are multiplied in bf16 also once with rows whose scales are more than 2^120 apart,
-/// which have an order and kernels of their own (those of fp8 have such rows in every other case). Distributions, alpha
-/// and C change from case to case. `quick`: one layout and one output for each recipe, real sizes for dense only.
+/// which have an order and kernels of their own (those of fp8 have such rows in every other case); and per tensor and
+/// per row scales also once with sums that are not promoted. Distributions, alpha, C and the format of sizes of groups
+/// change from case to case. `quick`: one layout and one output for each recipe, real sizes for dense only.
 std::vector<VerifyCase> cases_of(const Family& family, const std::vector<Arithmetic>& arithmetics, bool quick);
 
 /// How many combinations of operation x recipe x layout x output x arithmetic there are, counted from the definition

@@ -86,13 +86,6 @@ Outcome run_arithmetic(check::Case& test_case, Arithmetic arithmetic, const Veri
     return outcome;
 }
 
-void add_failure(RowResult& row, const VerifyCase& verify_case, const std::string& failure) {
-    ++row.failed;
-    if (row.failures.size() < failures_kept) {
-        row.failures.push_back(fmt::format("{}: {}", check::describe(verify_case.spec), one_line(failure)));
-    }
-}
-
 void run_case(const VerifyCase& verify_case, const VerifySettings& settings, RowResult& row,
               const std::function<void()>& progress) {
     check::Case test_case(verify_case.spec);
@@ -122,13 +115,19 @@ void run_case(const VerifyCase& verify_case, const VerifySettings& settings, Row
             row.ratio = outcome.worst.ratio;
         }
         if (!outcome.failure.empty()) {
-            add_failure(row, verify_case, fmt::format("arithmetic {}: {}", name(arithmetic), outcome.failure));
+            row.add_failure(fmt::format("{}: arithmetic {}: {}", check::describe(verify_case.spec), name(arithmetic),
+                                        outcome.failure));
         }
         progress();
     }
 }
 
 }  // namespace
+
+void RowResult::add_failure(const std::string& failure) {
+    ++failed;
+    if (failures.size() < failures_kept) failures.push_back(one_line(failure));
+}
 
 std::int64_t count_cases(const Family& family, const VerifySettings& settings) {
     std::int64_t count = 0;
@@ -144,7 +143,7 @@ RowResult run_row(const Family& family, const VerifySettings& settings, const st
         try {
             run_case(verify_case, settings, row, progress);
         } catch (const std::exception& error) {
-            add_failure(row, verify_case, error.what());
+            row.add_failure(fmt::format("{}: {}", check::describe(verify_case.spec), error.what()));
         }
     }
     return row;

@@ -35,6 +35,8 @@ struct RowResult {
     double ratio = 0;
     double seconds = 0;  // of the calls themselves
 
+    void add_failure(const std::string& failure);
+
     std::string result() const { return failed == 0 ? "pass" : "FAIL"; }
 };
 

@@ -27,4 +27,11 @@ bool ships(const Problem& problem, const DeviceDescription& device) {
            has(planner::variant(prepared(given, before, nullptr), planner::chosen_tile(problem, given, device)));
 }
 
+bool ships(const std::vector<launch::QuantizeLaunch>& launches) {
+    const cuda::KernelPack& pack = cuda::embedded_pack();
+    return pack.kernels().empty() || std::ranges::all_of(launches, [&](const launch::QuantizeLaunch& each) {
+               return pack.find(launch::kernel_expression(each.kernel)).has_value();
+           });
+}
+
 }  // namespace tilewright::verify

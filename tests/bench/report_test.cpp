@@ -98,6 +98,20 @@ TEST(Report, RecordsOfGroupsHaveTheirHintAndDrawnSizes) {
     EXPECT_EQ(parsed(result_records(result, gpu_run()))[0].at("group_sizes"), nlohmann::json({11, 29}));
 }
 
+TEST(Report, TunedLinesSayHowTheirOperandsWere) {
+    const TunedShape tuned{.shape = {.m = 64, .n = 7168, .k = 2048}};
+    const TriedTile tried{.measured = {.seconds = 8e-6, .hertz = 1.75e9}};
+    bench::Run run = gpu_run();
+    for (const char* key : {"layout", "unpacked", "wide_rows"}) EXPECT_FALSE(record(tuned, tried, run).contains(key));
+    run.settings.layout = Layout::tn;
+    run.settings.unpacked = true;
+    run.settings.wide_rows = 100;
+    const nlohmann::ordered_json line = record(tuned, tried, run);
+    EXPECT_EQ(line.at("layout"), "tn");
+    EXPECT_EQ(line.at("unpacked"), true);
+    EXPECT_EQ(line.at("wide_rows"), 100);
+}
+
 TEST(Report, TheReferenceProductHasALine) {
     const auto line = nlohmann::json::parse(
         reference_record({.peer = Peer::blas_tensor, .seconds = 157.68e-6, .hertz = 1.5e9, .calls = 12}, gpu_run()));

@@ -1,21 +1,15 @@
 #include "check/mutations.h"
 
-#include "check/oracle.h"
+#include "check/planting.h"
 #include "cpu/exact/exact.h"
 #include "formats/codec.h"
 #include "formats/element.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace tilewright::check {
-namespace {
 
-using Bytes = std::vector<std::byte>;
-using Edit = std::function<void(Case&)>;
-
-/// D from the oracle, with whatever options make it wrong.
 void store_oracle(Case& test_case, const OracleOptions& options) {
     const Geometry g = test_case.judged_geometry();
     for (const Region& region : regions(g, {.multiply_adds = std::int64_t{1} << 40})) {
@@ -23,8 +17,10 @@ void store_oracle(Case& test_case, const OracleOptions& options) {
         for (std::int64_t i = 0; i < region.rows; ++i) {
             for (std::int64_t j = 0; j < region.columns; ++j) {
                 const auto at = static_cast<std::size_t>(i * region.columns + j);
-                formats::store(g.d.data, g.output, output_index(g.d, 0, region.row + i, region.column + j),
-                               options.emulate ? values.value[at] : values.exact[at]);
+                formats::store(
+                    g.d.data, g.output,
+                    output_index(g.d, region.gemm.group, region.gemm.row_begin + region.row + i, region.column + j),
+                    options.emulate ? values.value[at] : values.exact[at]);
             }
         }
     }
@@ -38,7 +34,6 @@ void run(Case& test_case, Source source) {
     }
 }
 
-/// The bug is a wrong operand.
 Mutation of_input(std::string name, Edit edit) {
     return {std::move(name), [edit = std::move(edit)](const CaseSpec& spec, Source source) {
                 Case test_case(spec);
@@ -48,7 +43,6 @@ Mutation of_input(std::string name, Edit edit) {
             }};
 }
 
-/// The bug is in what is written.
 Mutation of_output(std::string name, Edit edit) {
     return {std::move(name), [edit = std::move(edit)](const CaseSpec& spec, Source source) {
                 Case test_case(spec);
@@ -63,7 +57,20 @@ float* a_scale(Case& test_case, std::int64_t row, std::int64_t block) {
     return static_cast<float*>(scales.data) + row * scales.strides[0] + block * scales.strides[1];
 }
 
-std::int64_t blocks(const Case& test_case) { return test_case.problem().a.scales.shape[1]; }
+Mutation of_part(std::string name, std::int64_t parts, std::int64_t begin, std::int64_t end, Edit edit) {
+    return {std::move(name), [=, edit = std::move(edit)](const CaseSpec& spec, Source source) {
+                Case right(spec);
+                Case wrong(spec);
+                edit(wrong);
+                run(right, source);
+                run(wrong, source);
+                Bytes result = right.output();
+                const Bytes other = wrong.output();
+                const auto part = static_cast<std::ptrdiff_t>(result.size()) / parts;
+                std::copy(other.begin() + begin * part, other.begin() + end * part, result.begin() + begin * part);
+                return result;
+            }};
+}
 
 void zero_a(Case& test_case, std::int64_t row, std::int64_t k, std::int64_t count) {
     const Tensor& values = test_case.problem().a.values;
@@ -71,6 +78,17 @@ void zero_a(Case& test_case, std::int64_t row, std::int64_t k, std::int64_t coun
 }
 
 void next_scale_in_one_row(Case& test_case) { *a_scale(test_case, 17, 3) = *a_scale(test_case, 17, 4); }
+
+void double_b_scale_in_one_block(Case& test_case) {
+    const Tensor& scales = test_case.problem().b.scales;
+    for (std::int64_t block = 0; block < scales.shape[0]; ++block) {
+        static_cast<float*>(scales.data)[block * scales.strides[0] + 5 * scales.strides[1]] *= 2;
+    }
+}
+
+namespace {
+
+std::int64_t blocks(const Case& test_case) { return test_case.problem().a.scales.shape[1]; }
 
 void wrong_scale_in_last_block(Case& test_case) {
     const std::int64_t last = blocks(test_case) - 1;
@@ -86,13 +104,6 @@ void drop_one_step_in_four(Case& test_case) {
 }
 
 void drop_last_block_of_one_row(Case& test_case) { zero_a(test_case, 41, test_case.spec().k - 128, 128); }
-
-void double_b_scale_in_one_block(Case& test_case) {
-    const Tensor& scales = test_case.problem().b.scales;
-    for (std::int64_t block = 0; block < scales.shape[0]; ++block) {
-        static_cast<float*>(scales.data)[block * scales.strides[0] + 5 * scales.strides[1]] *= 2;
-    }
-}
 
 void scale_output(Case& test_case, std::int64_t row, std::int64_t column, double factor) {
     const Geometry g = test_case.geometry();
@@ -149,80 +160,6 @@ Bytes sums_in_bf16(const CaseSpec& spec, Source) {
     return test_case.output();
 }
 
-/// Rows of D of a call with a wrong operand, the others right: as at the border of two blocks.
-Mutation of_rows(std::string name, std::int64_t begin, std::int64_t end, Edit edit) {
-    return {std::move(name), [=, edit = std::move(edit)](const CaseSpec& spec, Source source) {
-                Case right(spec);
-                Case wrong(spec);
-                edit(wrong);
-                run(right, source);
-                run(wrong, source);
-                Bytes result = right.output();
-                const Bytes other = wrong.output();
-                const auto row = static_cast<std::ptrdiff_t>(result.size()) / spec.m;
-                std::copy(other.begin() + begin * row, other.begin() + end * row, result.begin() + begin * row);
-                return result;
-            }};
-}
-
-void scales_of_the_first_block(Case& test_case) {
-    for (std::int64_t block = 0; block < blocks(test_case); ++block) {
-        *a_scale(test_case, 1, block) = *a_scale(test_case, 0, block);
-    }
-}
-
-void next_scale_in_one_block(Case& test_case) { *a_scale(test_case, 1, 3) = *a_scale(test_case, 1, 4); }
-
-/// [k blocks, row blocks] in memory, read as [row blocks, k blocks].
-void transposed_scales(Case& test_case) {
-    const std::int64_t count = blocks(test_case);
-    const std::vector<float> scales(a_scale(test_case, 0, 0), a_scale(test_case, 0, 0) + 2 * count);
-    for (std::int64_t i = 0; i < 2 * count; ++i)
-        *a_scale(test_case, i % 2, i / 2) = scales[static_cast<std::size_t>(i)];
-}
-
-/// The order of another plan.
-Bytes with_a_cut(const CaseSpec& spec, Source) {
-    Case test_case(spec);
-    const std::array<std::int64_t, 1> cut{512};
-    store_oracle(test_case, {.k_splits = cut});
-    return test_case.output();
-}
-
-Bytes with_scales_in_turn(const CaseSpec& spec, Source) {
-    Case test_case(spec);
-    store_oracle(test_case, {.scales_in_turn = true});
-    return test_case.output();
-}
-
-void next_scale_of_one_column(Case& test_case) {
-    auto* const scales = static_cast<float*>(test_case.problem().b.scales.data);
-    scales[5] = scales[6];
-}
-
-void double_one_scale_of_mxfp4(Case& test_case) {
-    const Tensor& scales = test_case.problem().b.scales;
-    ++static_cast<std::uint8_t*>(scales.data)[5 * scales.strides[0] + 7];
-}
-
-/// As recipes whose scales all vary along k have it.
-Bytes with_both_scales_in_each_chain(const CaseSpec& spec, Source) {
-    Case test_case(spec);
-    CanonicalOrder order = canonical_order(spec.recipe, spec.accumulation).value();
-    order.a = order.b = ScaleUse::chains;
-    store_oracle(test_case, {.order = order});
-    return test_case.output();
-}
-
-/// As recipes whose scales do not vary along k have it.
-Bytes with_both_scales_at_the_end(const CaseSpec& spec, Source) {
-    Case test_case(spec);
-    CanonicalOrder order = canonical_order(spec.recipe, spec.accumulation).value();
-    order.a = order.b = ScaleUse::end;
-    store_oracle(test_case, {.order = order});
-    return test_case.output();
-}
-
 }  // namespace
 
 Bytes right_result(const CaseSpec& spec, Source source) {
@@ -243,33 +180,6 @@ const std::vector<Mutation>& mutations() {
                                             of_input("b scale doubled in one k block", double_b_scale_in_one_block),
                                             {"running sums rounded to bf16", sums_in_bf16},
                                             of_output("two rows swapped", swap_two_rows)};
-    return list;
-}
-
-const std::vector<TrainingMutation>& training_mutations() {
-    constexpr const char* squares = "128x128:128x128";
-    constexpr const char* mixed = "1x128:row";
-    constexpr const char* folded = "128x128:e4m3";
-    constexpr const char* fp4 = "1x128:mxfp4";
-    static const std::vector<TrainingMutation> list{
-        {squares, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
-        {squares, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
-        {squares, false, of_input("scales of a transposed", transposed_scales)},
-        {squares, false, of_input("b scale doubled in one k block", double_b_scale_in_one_block)},
-        {squares, true, {"k cut in two", with_a_cut}},
-        {squares, true, {"scales applied in turn", with_scales_in_turn}},
-        {mixed, false, of_input("one row uses the next block's scale once", next_scale_in_one_row)},
-        {mixed, false, of_input("one column takes the next column's scale", next_scale_of_one_column)},
-        {mixed, false, {"both scales at the end", with_both_scales_at_the_end}},
-        {mixed, true, {"both scales in each chain", with_both_scales_in_each_chain}},
-        {mixed, true, {"k cut in two", with_a_cut}},
-        {folded, false, of_rows("a row takes the scales of the block above", 128, 129, scales_of_the_first_block)},
-        {folded, false, of_input("one block of a takes the next block's scale", next_scale_in_one_block)},
-        {folded, false, of_input("scales of a transposed", transposed_scales)},
-        {folded, false, {"scales of a at the end", with_both_scales_at_the_end}},
-        {folded, true, {"k cut in two", with_a_cut}},
-        {fp4, false, of_input("one block of b has its scale doubled", double_one_scale_of_mxfp4)},
-        {fp4, true, {"k cut in two", with_a_cut}}};
     return list;
 }
 

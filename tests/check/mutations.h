@@ -25,12 +25,17 @@ std::vector<std::byte> right_result(const CaseSpec& spec, Source source);
 /// row : row) of at least 64 rows and columns.
 const std::vector<Mutation>& mutations();
 
-/// A bug of a recipe that training uses, for a dense nt case of its recipe with 256 rows of A. Mistakes of the order
-/// alone are as close to the exact result as right ones: bits tell them, and nothing else does.
+/// By what a bug is caught. Mistakes of the order alone are as close to the exact result as right ones: bits tell them,
+/// and nothing else does. Chains that end elsewhere cut other numbers, which the bound may notice or not.
+enum class Seen { by_all, by_bits, by_bits_at_least };
+
+/// A bug of a recipe that training uses, for an nt case of its recipe with 256 rows of A and 1,024 of k, or with three
+/// groups of k, some 300 each, which end within a chain.
 struct TrainingMutation {
     const char* recipe;
-    bool order_alone;
+    Seen seen;
     Mutation mutation;
+    Grouping grouping = Grouping::dense;
 };
 const std::vector<TrainingMutation>& training_mutations();
 

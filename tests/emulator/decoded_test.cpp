@@ -109,6 +109,7 @@ TEST_P(Decoded, HaveTheCpusBits) {
         call.a_scales_transposed = turn == 2;
         call.b_scales_transposed = turn == 1;
         call.with_c = turn == 2;
+        call.with_bias = turn == 1;
         call.output = turn == 0 ? Format::bf16 : Format::f32;
         call.alpha = turn == 0 ? 1.0F : 0.3F;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};

@@ -65,7 +65,7 @@ constexpr FarScales far_scales[] = {{},
 CaseSpec call(const Tile& tile, int turn) {
     constexpr Distribution distributions[] = {Distribution::normal, Distribution::sparse, Distribution::outliers,
                                               Distribution::log_normal};
-    // D as most calls have it, by TMA; and with C and alpha, in rows that TMA does not store.
+    // D as most calls have it, by TMA; and with C or a bias, and alpha, in rows that TMA does not store.
     const bool with_c = turn / 2 % 2 == 1, is_mxfp4 = tile.b.storage != nvfp4;
     return {.grouping = grouping_of_turn(tile, turn),
             .recipe = parse_recipe(is_mxfp4 ? "bf16:mxfp4" : "bf16:nvfp4").value(),
@@ -79,7 +79,8 @@ CaseSpec call(const Tile& tile, int turn) {
             .alignment = 8,
             .distribution = distributions[turn % 4],
             .seed = static_cast<std::uint64_t>(turn),
-            .with_c = with_c,
+            .with_c = with_c && turn != 3,
+            .with_bias = turn == 3,
             .alpha = with_c     ? 0.75F
                      : turn < 4 ? 1.0F
                                 : 0.5F,

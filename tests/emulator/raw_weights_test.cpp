@@ -80,6 +80,8 @@ TEST_P(Raw, HaveTheCpusBits) {
         call.b_scale_gaps = {.row = turn == 3 ? 1 : 0};
         call.b_scales_transposed = turn == 2;
         call.a_scales_transposed = kernel.tile.variant == Variant::fast;
+        call.with_bias = kernel.tile.variant == Variant::general && turn % 3 != 0;
+        call.bias_format = turn == 1 ? Format::f32 : Format::bf16;
         const Conditions run{.sms = 4, .tma = turn % 2 == 0 ? Timing::early : Timing::late, .seed = turn};
         SCOPED_TRACE(describe(kernel, call, run));
         ASSERT_EQ(prepared_difference(kernel, call, run), "");

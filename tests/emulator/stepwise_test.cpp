@@ -74,6 +74,7 @@ CaseSpec call(const Tile& tile, int turn) {
             .distribution = distributions[turn % 4],
             .seed = static_cast<std::uint64_t>(turn),
             .with_c = turn == 1,
+            .with_bias = turn == 3,
             .alpha = turn == 1 ? 0.5F : 1.0F,
             .a_gaps = {.row = 16 - ks[turn % 4] % 16},
             .b_gaps = {.row = 32 - ks[turn % 4] % 16},

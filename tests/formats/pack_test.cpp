@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <tuple>
+#include <vector>
 
 namespace tilewright::formats {
 namespace {
@@ -79,6 +81,51 @@ TEST(Pack, ScalesOfNvfp4ThatKernelsTakeOtherwiseAreKept) {
     EXPECT_EQ(scale_at(packed, 66, 2), 0xFF);
     EXPECT_EQ(scale_at(packed, 66, 4), 0x05);
     expect_inverse(weights, PackedFor::bf16, "scales of any bits");
+}
+
+/// The bits of what `dequantize` makes of an operand.
+std::vector<std::uint32_t> numbers_of(const Operand& operand, const Dims& shape) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) count *= size;
+    std::vector<std::uint32_t> bits(static_cast<std::size_t>(count));
+    dequantize(operand, row_major(bits.data(), Format::f32, shape));
+    return bits;
+}
+
+TEST(Pack, PackedWeightsDequantiseToTheNumbersOfTheirCodes) {
+    const Dims shape{2, 70, 160};
+    for (const auto& [recipe, least, most] :
+         {std::tuple{mxfp4, 120, 127}, {mxfp4, 3, 250}, {nvfp4, 0, 126}, {nvfp4, 0, 255}}) {
+        const OwnedOperand weights = random_weights(recipe, shape, least, most);
+        for (const PackedFor activations : {PackedFor::fp8, PackedFor::bf16}) {
+            const OwnedPackedWeights packed = pack_weights(weights, activations);
+            EXPECT_EQ(numbers_of({.packed = packed}, shape), numbers_of(weights, shape)) << name(recipe) << most;
+        }
+    }
+}
+
+std::string dequantize_message(const Operand& operand, const Dims& shape) {
+    try {
+        numbers_of(operand, shape);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Pack, DequantizeRefusesPackedWeightsThatItCannotRead) {
+    const OwnedOperand weights = random_weights(mxfp4, {64, 128}, 120, 127);
+    const OwnedPackedWeights packed = pack_weights(weights, PackedFor::fp8);
+    Operand both = weights.operand();
+    both.packed = packed;
+    EXPECT_EQ(dequantize_message(both, {64, 128}),
+              "operand.packed: packed weights next to values or scales given, one of the two expected");
+    Operand elsewhere{.packed = packed};
+    elsewhere.packed.device = {.kind = DeviceId::Kind::cuda, .index = 0};
+    EXPECT_EQ(dequantize_message(elsewhere, {64, 128}),
+              "packed: memory of GPU 0 given, host memory expected; copy it to the host");
+    EXPECT_EQ(dequantize_message({.packed = packed}, {64, 64}),
+              "out: [64, 64] given, [64, 128], the shape of operand.values expected");
 }
 
 TEST(Pack, RowsOfNeighbouringExponentsTakeNoMoreThanTheirTiles) {

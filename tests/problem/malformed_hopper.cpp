@@ -32,11 +32,27 @@ void unchanged(Problem&) {}
 
 std::vector<Malformed> malformed_hopper() {
     std::vector<Malformed> list{
-        on_gpu("formats of other GPUs", {.recipe = "mxfp8:nvfp4"}, unchanged,
-               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
-                "it on the CPU backend",
-                "b: nvfp4 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
+        on_gpu("MXFP8 activations next to NVFP4 weights", {.recipe = "mxfp8:nvfp4"}, unchanged,
+               {"a: mxfp8 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, or "
+                "run it on the CPU backend"}),
+        on_gpu("1x128 activations next to NVFP4 weights", {.recipe = "1x128:nvfp4"}, unchanged,
+               {"a: 1x128 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, or "
+                "run it on the CPU backend"}),
+        on_gpu("f16 activations next to NVFP4 weights", {.recipe = "f16:nvfp4"}, unchanged,
+               {"a: f16 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, or run "
                 "it on the CPU backend"}),
+        on_gpu("f16 activations next to MXFP4 weights, of groups of k",
+               {.grouping = Grouping::k_grouped, .recipe = "f16:mxfp4"},
+               [](Problem& p) { p.groups.sizes.device = p.d.device; },
+               {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 "
+                "weights, expected for a Hopper GPU; give it as bf16, or run it on the CPU backend",
+                "groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
+        on_gpu("bf16 activations next to MXFP8 weights", {.recipe = "bf16:mxfp8"}, unchanged,
+               {"a: bf16 given, fp8 with 1x32 scales (mxfp8) next to mxfp8 weights expected for a Hopper GPU; quantise "
+                "it to mxfp8, or run it on the CPU backend"}),
+        on_gpu("MXFP8 activations next to fp8 weights of larger blocks", {.recipe = "mxfp8:128x128"}, unchanged,
+               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on "
+                "the CPU backend"}),
         on_gpu("groups of k with 1x32 scales", {.grouping = Grouping::k_grouped, .recipe = "mxfp8:mxfp8"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },
                {"groups.grouping: k_grouped given, groups of m with 1x32 scales expected for a Hopper GPU; run it on "

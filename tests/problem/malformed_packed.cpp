@@ -103,11 +103,12 @@ std::vector<Malformed> malformed_packed() {
                   "expected for a Hopper GPU; pack them in parts with pack_weights"}),
         on_hopper("MXFP8 activations next to NVFP4 on a GPU", {.recipe = "mxfp8:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::fp8; },
-                  {"b.packed: nvfp4 given, packed mxfp4 expected for a Hopper GPU; run it on the CPU backend"}),
+                  {"a: mxfp8 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, "
+                   "with weights packed for bf16, or run it on the CPU backend"}),
         on_hopper("f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-                  {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to packed "
-                   "weights expected for a Hopper GPU; run it on the CPU backend"}),
+                  {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 "
+                   "weights, expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
         on_hopper(
             "bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
             [](Problem& p) {

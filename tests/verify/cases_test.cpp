@@ -79,6 +79,41 @@ TEST(VerifyCases, HaveWideRowsNextToBf16) {
     }
 }
 
+/// Per tensor and per row, also without scales of B, in every operation.
+TEST(VerifyCases, HaveSumsThatAreNotPromoted) {
+    for (const bool quick : {false, true}) {
+        std::size_t rows = 0, cases = 0;
+        for (const Family& family : all_families()) {
+            const std::size_t before = cases;
+            for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), quick)) {
+                if (verify_case.spec.accumulation != Accumulation::unpromoted) continue;
+                EXPECT_GT(verify_case.spec.k, 128) << "one chain either way";
+                EXPECT_TRUE(verify_case.is_more());
+                EXPECT_EQ(verify_case.arithmetics.size(), 2U);
+                ++cases;
+            }
+            rows += cases > before ? 1 : 0;
+        }
+        EXPECT_EQ(rows, std::size_t{9 * 4}) << "operations; tensor, row, and both with e4m3 or e5m2 alone";
+        EXPECT_EQ(cases, quick ? rows : rows * 4) << "formats of values";
+    }
+}
+
+/// Every operation that has sizes of groups.
+TEST(VerifyCases, HaveSizesOfEitherFormat) {
+    for (const bool quick : {false, true}) {
+        std::set<std::string> seen;
+        for (const Family& family : all_families()) {
+            if (family.grouping == Grouping::dense || family.grouping == Grouping::batched) continue;
+            for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), quick)) {
+                const std::string_view format = name(verify_case.spec.size_format);
+                seen.insert(std::string(name(family.grouping)) + " " + std::string(format));
+            }
+        }
+        EXPECT_EQ(seen.size(), std::size_t{7 * 2});
+    }
+}
+
 TEST(VerifyCases, AcceptedByValidate) {
     for (const Family& family : all_families()) {
         for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), true)) {
