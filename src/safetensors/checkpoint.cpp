@@ -68,11 +68,14 @@ Checkpoint::Checkpoint(const std::string& path) {
         add_shard(file.filename().string());
     }
     const fs::path config = fs::path(folder_) / config_name;
-    if (fs::exists(config, error)) config_ = text_of(config);
+    if (!fs::exists(config, error)) return;
+    config_ = text_of(config);
+    files_.push_back(config.string());
 }
 
 void Checkpoint::open_index(const std::string& path) {
     sharded_ = true;
+    files_.push_back(path);
     const std::map<std::string, std::string> map = weight_map(path);
     std::set<std::string> files;
     for (const auto& [name, file] : map) files.insert(file);
@@ -94,6 +97,7 @@ void Checkpoint::add_shard(const std::string& name) {
             throw SafetensorsError(fmt::format("{}: tensor '{}' is in another file too", shard.path, stored.name));
         }
     }
+    files_.push_back(shard.path);
     shards_.push_back(std::move(shard));
 }
 

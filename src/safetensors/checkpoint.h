@@ -41,6 +41,8 @@ public:
     bool is_sharded() const { return sharded_; }
     /// Where the files are; "." for a file named without one.
     const std::string& folder() const { return folder_; }
+    /// All files that were read: the index, shards, config.json.
+    const std::vector<std::string>& files() const { return files_; }
     /// The text of config.json; empty where there is none.
     const std::string& config() const { return config_; }
 
@@ -50,6 +52,7 @@ private:
 
     std::string folder_;
     bool sharded_ = false;
+    std::vector<std::string> files_;
     std::vector<Shard> shards_;
     std::map<std::string, Tensor> tensors_;
     std::string config_;

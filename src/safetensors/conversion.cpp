@@ -66,10 +66,6 @@ void declare(const Conversion& c, const StoredMatrix& matrix, std::vector<Stored
                        .shape = stored_shape(scale_shape(Granularity::tensor, shape))});
 }
 
-std::string output_path(const Conversion& c, const std::string& shard) {
-    return c.checkpoint.is_sharded() ? (fs::path(c.job.output) / shard).string() : c.job.output;
-}
-
 /// Equal for equal inputs and options, so that a file that is there already is known to be what would be written.
 std::string digest_of(const Conversion& c, const OutputShard& shard) {
     std::string text = c.job.version + (c.job.round_up ? " round_up " : " ");
@@ -132,6 +128,10 @@ void declare_outputs(Conversion& c) {
 
 }  // namespace
 
+std::string output_path(const Conversion& c, const std::string& file) {
+    return c.checkpoint.is_sharded() ? (fs::path(c.job.output) / file).string() : c.job.output;
+}
+
 void distribute(Conversion& c) {
     for (const Checkpoint::Shard& shard : c.checkpoint.shards()) {
         c.shards.push_back({.name = shard.name, .path = output_path(c, shard.name)});
@@ -149,36 +149,6 @@ void distribute(Conversion& c) {
     }
     declare_outputs(c);
     refuse_equal_names(c.shards);
-}
-
-void refuse_output(const Conversion& c) {
-    std::error_code error;
-    const fs::path output = c.job.output;
-    const fs::path input =
-        c.checkpoint.is_sharded() ? fs::path(c.checkpoint.folder()) : fs::path(c.checkpoint.shards().front().path);
-    if (fs::equivalent(input, output, error)) {
-        throw std::runtime_error(c.job.output + ": is the input itself, which would be lost; name another output");
-    }
-    const fs::file_status status = fs::status(output, error);
-    const bool folder = c.checkpoint.is_sharded();
-    const bool fine = !fs::exists(status) || (folder ? fs::is_directory(status) : fs::is_regular_file(status));
-    if (!fine) {
-        throw std::runtime_error(
-            fmt::format("{}: is no {}; name another output", c.job.output,
-                        folder ? "folder, which an input of several files asks for" : "regular file"));
-    }
-}
-
-void refuse_full_disk(const Conversion& c) {
-    fs::path folder = c.checkpoint.is_sharded() ? fs::path(c.job.output) : fs::path(c.job.output).parent_path();
-    if (folder.empty()) folder = ".";
-    std::error_code error;
-    const fs::space_info space = fs::space(folder, error);
-    std::uint64_t needed = 0;
-    for (const OutputShard& shard : c.shards) needed += shard.complete ? 0 : shard.bytes();
-    if (error || space.available >= needed) return;
-    throw std::runtime_error(fmt::format("{}: {} bytes are needed, {} are free; nothing was written", folder.string(),
-                                         needed, space.available));
 }
 
 }  // namespace tilewright::safetensors
