@@ -45,7 +45,8 @@ struct ConvertResult {
 /// stay.
 ConvertResult convert(const ConvertJob& job);
 
-/// One matrix in its new recipe, and the error of that.
+/// One matrix in its new recipe, and the error of that. Throws std::runtime_error where a finite number would become
+/// NaN or infinite, or the other way.
 struct Requantised {
     OwnedOperand operand{};
     double error = 0;

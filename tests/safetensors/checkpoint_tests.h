@@ -33,6 +33,14 @@ inline std::vector<float> numbers(const Checkpoint& checkpoint, const StoredMatr
     return out;
 }
 
+inline std::string bytes_of(const Checkpoint& checkpoint, const std::string& name) {
+    const Checkpoint::Tensor* tensor = checkpoint.find(name);
+    if (tensor == nullptr) throw std::runtime_error(name + " is missing");
+    std::string data(tensor->stored.bytes(), '\0');
+    checkpoint.read(*tensor, 0, data.data(), data.size());
+    return data;
+}
+
 inline ConvertJob job(const std::string& input, const std::string& output, const char* recipe) {
     ConvertJob made{
         .input = input, .output = output, .wanted = [](const std::string&) { return true; }, .version = "test"};

@@ -54,15 +54,9 @@ TEST(Convert, PacksAndUnpacksBitForBit) {
     const Checkpoint packed(folder.file("packed"));
     const Checkpoint after(folder.file("back"));
     EXPECT_NE(packed.find(experts + "down_proj.packed"), nullptr);
-    const auto bytes = [](const Checkpoint& checkpoint, const std::string& name) {
-        const Checkpoint::Tensor* tensor = checkpoint.find(name);
-        std::string data(tensor->stored.bytes(), '\0');
-        checkpoint.read(*tensor, 0, data.data(), data.size());
-        return data;
-    };
-    EXPECT_EQ(bytes(after, experts + "down_proj"), bytes(before, experts + "down_proj_blocks"));
-    EXPECT_EQ(bytes(after, experts + "down_proj.scales"), bytes(before, experts + "down_proj_scales"));
-    EXPECT_EQ(bytes(after, experts + "gate_up_proj_bias"), bytes(before, experts + "gate_up_proj_bias"));
+    EXPECT_EQ(bytes_of(after, experts + "down_proj"), bytes_of(before, experts + "down_proj_blocks"));
+    EXPECT_EQ(bytes_of(after, experts + "down_proj.scales"), bytes_of(before, experts + "down_proj_scales"));
+    EXPECT_EQ(bytes_of(after, experts + "gate_up_proj_bias"), bytes_of(before, experts + "gate_up_proj_bias"));
     EXPECT_NE(after.config().find("\"quant_method\": \"tilewright\""), std::string::npos) << after.config();
     EXPECT_NE(after.config().find("\"hidden_size\": 96"), std::string::npos) << after.config();
 }
@@ -94,6 +88,70 @@ TEST(Convert, RefusesOutputsThatWouldLoseSomething) {
     write_shard(unquantised, bare);
     EXPECT_NE(refusal(job(unquantised, folder.file("y"), "mxfp8")).find("no matrix to convert"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(folder.file("y")));
+}
+
+TEST(Convert, KeepsCodesAndScalesThatTheNewFormatHasToo) {
+    const TemporaryFolder folder;
+    // All e2m1 codes, with the smallest, the largest and the scale that is NaN: f32 has no room for 6 * 2^127.
+    std::string codes;
+    for (int i = 0; i < 3 * 16; ++i) codes += static_cast<char>(i % 8 * 2 | (i % 8 * 2 + 1) << 4);
+    const std::string file = single(folder, {{"w.weight", "I8", {1, 48}, codes},
+                                             {"w.scale", "F8_E8M0", {1, 3}, std::string("\0\xFE\xFF", 3)},
+                                             random_bytes("v.weight", "F8_E4M3", {130, 130}, 0, 126),
+                                             {"v.scale", "F8_E8M0", {2, 2}, std::string("\0\x7F\xFD\xFF", 4)}});
+    const std::string e4m3("\x00\x30\x38\x3C\x40\x44\x48\x4C\x80\xB0\xB8\xBC\xC0\xC4\xC8\xCC", 16);
+    for (const bool round_up : {false, true}) {
+        ConvertJob mxfp8 = job(file, folder.file("mxfp8"), "mxfp8");
+        mxfp8.round_up = round_up;
+        mxfp8.wanted = [](const std::string& name) { return name == "w.weight"; };
+        EXPECT_EQ(convert(mxfp8).matrices[0].error, 0);
+        const Checkpoint after(folder.file("mxfp8"));
+        EXPECT_EQ(bytes_of(after, "w.weight"), e4m3 + e4m3 + e4m3 + e4m3 + e4m3 + e4m3);
+        EXPECT_EQ(bytes_of(after, "w.weight.scales"), std::string("\0\xFE\xFF", 3));
+    }
+    ConvertJob wide = job(file, folder.file("wide"), "128x128");
+    wide.wanted = [](const std::string& name) { return name == "v.weight"; };
+    EXPECT_EQ(convert(wide).matrices[0].error, 0);
+    const Checkpoint after(folder.file("wide"));
+    EXPECT_EQ(bytes_of(after, "v.weight"), bytes_of(Checkpoint(file), "v.weight"));
+    float scales[4];
+    std::memcpy(scales, bytes_of(after, "v.weight.scales").data(), sizeof scales);
+    EXPECT_EQ(scales[0], 0x1p-127F);
+    EXPECT_EQ(scales[1], 1.0F);
+    EXPECT_EQ(scales[2], 0x1p126F);
+    EXPECT_TRUE(std::isnan(scales[3]));
+}
+
+TEST(Convert, RefusesToMakeNumbersNaN) {
+    const TemporaryFolder folder;
+    const std::string out = folder.file("out");
+    const auto expect = [&](const std::vector<FileTensor>& tensors, const char* recipe, const std::string& said) {
+        const std::string error = refusal(job(single(folder, tensors), out, recipe));
+        EXPECT_NE(error.find(said), std::string::npos) << recipe << ": " << error;
+        EXPECT_FALSE(std::filesystem::exists(out));
+    };
+    const std::vector<FileTensor> large{{"w.weight", "I8", {2, 32}, std::string(64, '\x77')},
+                                        {"w.scale", "F8_E8M0", {2, 2}, std::string("\x7F\xFE\x7F\x7F", 4)}};
+    // All of the tensor's or row's amax is infinite, but for that the finite ones of other blocks stay.
+    expect(large, "128x128", "w.weight: 32 finite numbers of 128 would become NaN or infinite");
+    expect(large, "nvfp4", "w.weight: 32 finite numbers of 128 would become NaN or infinite");
+    const std::vector<FileTensor> fp8{{"w.weight", "F8_E4M3", {1, 64}, std::string(32, '\x7E') + std::string(32, '\1')},
+                                      floats("w.weight_scale_inv", {1, 1}, {2e36F})};
+    expect(fp8, "mxfp4", "w.weight: 32 finite numbers of 64 would become NaN or infinite as 128x128 is made mxfp4");
+    // e2m1 has no NaN, so that a block's scale is, and 31 numbers are lost.
+    std::string nan(64, '\x38');
+    nan[3] = '\x7F';
+    const std::vector<FileTensor> one_nan{{"w.weight", "F8_E4M3", {1, 64}, nan},
+                                          floats("w.weight_scale_inv", {1, 1}, {1.0F})};
+    expect(one_nan, "mxfp4", "w.weight: 31 finite numbers of 64");
+    EXPECT_EQ(convert(job(single(folder, one_nan), out, "mxfp8")).matrices[0].error, 0);
+}
+
+TEST(Convert, SaysThatNumbersTooSmallForF32AreLost) {
+    const TemporaryFolder folder;
+    const std::vector<FileTensor> tiny{{"w.weight", "F8_E4M3", {1, 64}, std::string(64, '\1')},
+                                       floats("w.weight_scale_inv", {1, 1}, {1e-45F})};
+    EXPECT_EQ(convert(job(single(folder, tiny), folder.file("out"), "mxfp4")).matrices[0].error, 1);
 }
 
 /// The bytes of all regular files of a folder, by name.
