@@ -80,6 +80,9 @@ void inspect_command(const InspectArguments& arguments) {
     for (const std::string& name : found.others) other_bytes += checkpoint.find(name)->stored.bytes();
     fmt::print("{}\n{} files, {} matrices, {} other tensors ({})\n", table.text(), checkpoint.shards().size(),
                matrices.size(), found.others.size(), output::format_bytes(static_cast<double>(other_bytes)));
+    if (found.unreadable.empty()) return;
+    fmt::print("\nwarning: {} matrices cannot be read; their tensors are among the others:\n", found.unreadable.size());
+    for (const std::string& line : unreadable_lines(found, arguments.each)) fmt::print("  {}\n", line);
 }
 
 }  // namespace

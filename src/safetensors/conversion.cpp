@@ -40,6 +40,21 @@ std::string why_none(const Conversion& c) {
            "`tilewright quantize` takes bf16, f16 and f32";
 }
 
+/// They would be copied, and read as another format than config.json says.
+void refuse_unreadable(const Conversion& c) {
+    constexpr int most_lines = 8;
+    int count = 0;
+    std::string lines;
+    for (const UnreadableMatrix& matrix : c.found.unreadable) {
+        if (!c.job.wanted(matrix.name)) continue;
+        if (++count <= most_lines) lines += "\n  " + matrix.finding.message();
+    }
+    if (count == 0) return;
+    if (count > most_lines) lines += fmt::format("\n  and {} more", count - most_lines);
+    throw SafetensorsError(fmt::format("{}: {} matrices cannot be read (--exclude copies their tensors as they are):{}",
+                                       c.job.input, count, lines));
+}
+
 std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
 
 /// Bytes of a packed matrix follow from its weights, which are read for that alone.
@@ -136,6 +151,7 @@ void distribute(Conversion& c) {
     for (const Checkpoint::Shard& shard : c.checkpoint.shards()) {
         c.shards.push_back({.name = shard.name, .path = output_path(c, shard.name)});
     }
+    refuse_unreadable(c);
     std::set<const Checkpoint::Tensor*> consumed;
     for (const StoredMatrix& matrix : c.found.matrices) {
         if (!obstacle(c, matrix).empty()) continue;

@@ -15,6 +15,7 @@
 // Model-Optimizer (NVIDIA).
 #pragma once
 
+#include <tilewright/error.h>
 #include <tilewright/quantize.h>
 
 #include <string>
@@ -42,10 +43,18 @@ struct StoredMatrix {
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }
 };
 
-/// Whose scales are there, of the right shape; unquantised ones too. `others`: all tensors that belong to none of them,
-/// by name.
+/// Named as a quantised matrix, but without its scales, with scales of another shape or dtype, or packed by another
+/// version of the library.
+struct UnreadableMatrix {
+    std::string name{};
+    Finding finding{};
+};
+
+/// `matrices`: whose scales are there, of the right shape; unquantised ones too. `others`: all tensors that belong to
+/// none of them, by name, those of unreadable ones too.
 struct StoredMatrices {
     std::vector<StoredMatrix> matrices{};
+    std::vector<UnreadableMatrix> unreadable{};
     std::vector<std::string> others{};
 };
 StoredMatrices stored_matrices(const Checkpoint& checkpoint);

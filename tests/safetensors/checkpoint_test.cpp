@@ -119,6 +119,70 @@ TEST(Checkpoint, InspectsExponents) {
     EXPECT_EQ(classes[1].count, 2U);
 }
 
+/// The findings of a file, as one text.
+std::string findings(const std::string& file) {
+    std::string text;
+    for (const UnreadableMatrix& matrix : stored_matrices(Checkpoint(file)).unreadable) {
+        text += matrix.name + " <- " + matrix.finding.message() + "\n";
+    }
+    return text;
+}
+
+TEST(Checkpoint, SaysWhatIsWrongWithScales) {
+    const TemporaryFolder folder;
+    const auto bytes = [](const char* name, const char* dtype, const std::vector<int>& shape) {
+        return random_bytes(name, dtype, shape, 0, 100);
+    };
+    const auto number = [](const char* name) { return floats(name, {1}, {1.0F}); };
+    const std::vector<std::pair<std::vector<FileTensor>, std::string>> cases{
+        {{bytes("p_blocks", "U8", {2, 4, 3, 16})},
+         "p <- p_scales: nothing given, U8 or I8 [2, 4, 3] expected for p_blocks with U8 [2, 4, 3, 16]"},
+        {{bytes("p_blocks", "U8", {2, 4, 3, 16}), bytes("p_scales", "U8", {2, 4, 2})},
+         "p <- p_scales: U8 [2, 4, 2] given, U8 or I8 [2, 4, 3] expected"},
+        {{bytes("a.weight", "F8_E4M3", {200, 130})},
+         "a.weight <- a.weight_scale_inv: nothing given, F32 or F8_E8M0 [2, 2] expected"},
+        {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.weight_scale_inv", "U8", {2, 2})},
+         "a.weight <- a.weight_scale_inv: U8 [2, 2] given, F32 or F8_E8M0 [2, 2] expected"},
+        {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.scale", "F8_E8M0", {1, 2})},
+         "a.weight <- a.scale: F8_E8M0 [1, 2] given"},
+        {{bytes("a.weight", "I8", {8, 48}), bytes("a.scale", "F8_E8M0", {8, 6})},
+         "a.weight <- a.scale: F8_E8M0 [8, 6] given, F8_E8M0 [8, 3] expected for a.weight with I8 [8, 48]"},
+        {{bytes("a.weight_packed", "U8", {8, 32}), bytes("a.weight_scale", "F8_E4M3", {8, 4})},
+         "a.weight <- a.weight_global_scale: nothing given, F32 [1] expected"},
+        {{bytes("a.weight", "U8", {8, 32}), bytes("a.weight_scale", "F8_E4M3", {8, 2}), number("a.weight_scale_2")},
+         "a.weight <- a.weight_scale: F8_E4M3 [8, 2] given, F8_E4M3 [8, 4] expected"},
+        {{bytes("x", "F8_E4M3", {8, 64}), bytes("x.scales", "F8_E8M0", {8, 3})},
+         "x <- x.scales: F8_E8M0 [8, 3] given, the scales of a recipe expected for x with F8_E4M3 [8, 64]"},
+        {{{"x", "F4", {8, 32}, std::string(128, '\1')}, bytes("x.scales", "F8_E4M3", {8, 2})},
+         "x <- x.scales: F8_E4M3 [8, 2] given, those of nvfp4 and x.tensor_scale F32 [1] expected"}};
+    for (const auto& [tensors, expected] : cases) {
+        const std::string file = single(folder, tensors);
+        const std::string found = findings(file);
+        EXPECT_EQ(found.rfind(expected, 0), 0U) << "found: " << found << "expected: " << expected;
+        EXPECT_EQ(std::ranges::count(found, '\n'), 1) << found;
+    }
+    for (const auto& tensors : {deepseek_v3(), compressed_tensors(), modelopt()}) {
+        EXPECT_EQ(findings(single(folder, tensors)), "");
+    }
+    // Bytes of someone else.
+    EXPECT_EQ(findings(single(folder, {bytes("x.packed", "U8", {200}), bytes("x", "F32", {4, 0}),
+                                       floats("y", {4, 4}, {1.0F}), floats("y.scales", {3}, {1.0F})})),
+              "");
+}
+
+TEST(Checkpoint, OneLineForFindingsThatAreAlike) {
+    const TemporaryFolder folder;
+    std::vector<FileTensor> tensors;
+    for (int i = 0; i < 12; ++i) {
+        tensors.push_back(random_bytes("m." + std::to_string(i) + ".up.weight", "F8_E4M3", {8, 130}, 0, 100));
+    }
+    const StoredMatrices found = stored_matrices(Checkpoint(single(folder, tensors)));
+    EXPECT_EQ(unreadable_lines(found, true).size(), 12U);
+    EXPECT_EQ(unreadable_lines(found, false),
+              std::vector<std::string>{"m.0.up.weight_scale_inv: nothing given, F32 or F8_E8M0 [1, 2] expected for "
+                                       "m.0.up.weight with F8_E4M3 [8, 130], and so for 11 more"});
+}
+
 TEST(Checkpoint, RefusesIndexesThatAreWrong) {
     const TemporaryFolder folder;
     write_checkpoint(folder.file("in"), deepseek_v4());

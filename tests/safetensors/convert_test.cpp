@@ -154,6 +154,43 @@ TEST(Convert, SaysThatNumbersTooSmallForF32AreLost) {
     EXPECT_EQ(convert(job(single(folder, tiny), folder.file("out"), "mxfp4")).matrices[0].error, 1);
 }
 
+TEST(Convert, RefusesWhatItWouldCopyAsAnotherFormat) {
+    const TemporaryFolder folder;
+    std::vector<FileTensor> tensors = deepseek_v3();
+    tensors.push_back(random_bytes("model.layers.1.mlp.up_proj.weight", "F8_E4M3", {200, 130}, 0, 120));
+    const std::string file = single(folder, tensors);
+    ConvertJob broken = job(file, folder.file("out"), "mxfp4");
+    const std::string error = refusal(broken);
+    EXPECT_NE(error.find("1 matrices cannot be read"), std::string::npos) << error;
+    EXPECT_NE(error.find("\n  model.layers.1.mlp.up_proj.weight_scale_inv: nothing given"), std::string::npos) << error;
+    EXPECT_FALSE(std::filesystem::exists(folder.file("out")));
+    broken.wanted = [](const std::string& name) { return name.find("up_proj") == std::string::npos; };
+    EXPECT_EQ(convert(broken).matrices.size(), 1U);
+}
+
+TEST(Convert, RefusesWeightsPackedByAnotherVersion) {
+    const TemporaryFolder folder;
+    write_checkpoint(folder.file("in"), deepseek_v4());
+    ConvertJob packing = job(folder.file("in") + "/model-1-of-2.safetensors", folder.file("packed"), nullptr);
+    packing.pack = PackedFor::fp8;
+    const std::string scale_of_other_file = refusal(packing);
+    EXPECT_NE(scale_of_other_file.find("layers.3.attn.wq_a.weight_scale_inv: nothing given"), std::string::npos)
+        << scale_of_other_file;
+    packing.wanted = [](const std::string& name) { return name.find("experts") != std::string::npos; };
+    convert(packing);
+    std::string bytes = test::read_file(folder.file("packed"));
+    const std::size_t version = bytes.find("TWPACKED") + 8;
+    ASSERT_EQ(bytes[version], packed_version);
+    bytes[version] = packed_version - 1;
+    test::write_file(folder.file("packed"), bytes);
+    const std::string error = refusal(job(folder.file("packed"), folder.file("out"), "mxfp4"));
+    EXPECT_NE(
+        error.find("layers.3.ffn.experts.0.w1.weight.packed: layout version 2 given, version 3 expected; pack the "
+                   "weights again with this version"),
+        std::string::npos)
+        << error;
+}
+
 /// The bytes of all regular files of a folder, by name.
 std::map<std::string, std::string> contents(const std::string& folder) {
     std::map<std::string, std::string> files;
