@@ -82,7 +82,9 @@ void add_convert(CLI::App& program) {
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
         "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts");
     const auto arguments = std::make_shared<ConvertArguments>();
-    command->add_option("input", arguments->input, "A safetensors file, or a folder with model.safetensors.index.json")
+    command
+        ->add_option("input", arguments->input,
+                     "A safetensors file, or a folder with one or with model.safetensors.index.json")
         ->required();
     command->add_option("output", arguments->output, "The file, or for a folder the folder, to write")->required();
     command

@@ -96,7 +96,9 @@ void add_inspect(CLI::App& program) {
         "reference exponent serves\nit. Wide rows take more time on a GPU; their results are as exact.\n\n"
         "Example:\n  tilewright inspect openai/gpt-oss-20b");
     const auto arguments = std::make_shared<InspectArguments>();
-    command->add_option("path", arguments->path, "A safetensors file, or a folder with model.safetensors.index.json")
+    command
+        ->add_option("path", arguments->path,
+                     "A safetensors file, or a folder with one or with model.safetensors.index.json")
         ->required();
     command->add_flag("--each", arguments->each, "A line for each matrix, not for each kind");
     command->callback([arguments] { inspect_command(*arguments); });

@@ -57,6 +57,7 @@ std::map<std::string, std::string> weight_map(const std::string& path) {
 Checkpoint::Checkpoint(const std::string& path) {
     std::error_code error;
     fs::path file = path;
+    is_folder_ = fs::is_directory(file, error) || file.extension() == ".json";
     if (fs::is_directory(file, error)) {
         const fs::path index = file / index_name;
         file = fs::exists(index, error) ? index : only_file(file);
@@ -74,7 +75,7 @@ Checkpoint::Checkpoint(const std::string& path) {
 }
 
 void Checkpoint::open_index(const std::string& path) {
-    sharded_ = true;
+    has_index_ = true;
     files_.push_back(path);
     const std::map<std::string, std::string> map = weight_map(path);
     std::set<std::string> files;

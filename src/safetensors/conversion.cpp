@@ -144,7 +144,12 @@ void declare_outputs(Conversion& c) {
 }  // namespace
 
 std::string output_path(const Conversion& c, const std::string& file) {
-    return c.checkpoint.is_sharded() ? (fs::path(c.job.output) / file).string() : c.job.output;
+    return c.checkpoint.is_folder() ? (fs::path(c.job.output) / file).string() : c.job.output;
+}
+
+bool has_index(const Conversion& c) {
+    std::error_code error;
+    return c.checkpoint.has_index() || fs::exists(fs::symlink_status(output_path(c, index_name), error));
 }
 
 void distribute(Conversion& c) {

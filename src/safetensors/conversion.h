@@ -50,6 +50,9 @@ struct Conversion {
 /// Where a file of the output is; `file` is its name in a folder.
 std::string output_path(const Conversion& conversion, const std::string& file);
 
+/// As the input has; one of an earlier run is written again.
+bool has_index(const Conversion& conversion);
+
 /// Which tensors are consumed by matrices that are converted and which are copied, to which files.
 void distribute(Conversion& conversion);
 

@@ -90,16 +90,16 @@ ConvertResult convert(const ConvertJob& job) {
     Conversion c(job);
     refuse_output(c);
     distribute(c);
-    if (c.checkpoint.is_sharded()) fs::create_directories(job.output);
+    if (c.checkpoint.is_folder()) fs::create_directories(job.output);
     refuse_full_disk(c);
     c.result.input_bytes = c.total_bytes;
     for (const OutputShard& shard : c.shards) {
         c.result.output_bytes += shard.bytes();
         write_shard(c, shard);
     }
-    if (c.checkpoint.is_sharded()) {
+    if (c.checkpoint.is_folder()) {
         write_config(c);
-        write_index(c);
+        if (has_index(c)) write_index(c);
     }
     return std::move(c.result);
 }

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 std::vector<std::string> written_files(const Conversion& c) {
     std::vector<std::string> files;
     for (const Checkpoint::Shard& shard : c.checkpoint.shards()) files.push_back(output_path(c, shard.name));
-    if (!c.checkpoint.is_sharded()) return files;
-    files.push_back(output_path(c, index_name));
+    if (!c.checkpoint.is_folder()) return files;
+    if (has_index(c)) files.push_back(output_path(c, index_name));
     if (!c.checkpoint.config().empty()) files.push_back(output_path(c, config_name));
     return files;
 }
@@ -54,14 +54,13 @@ void refuse_twice(const std::string& file, std::set<fs::path>& targets) {
 void refuse_output(const Conversion& c) {
     std::error_code error;
     const fs::path output = c.job.output;
-    const bool folder = c.checkpoint.is_sharded();
+    const bool folder = c.checkpoint.is_folder();
     if (folder && fs::equivalent(c.checkpoint.folder(), output, error)) {
         throw std::runtime_error(c.job.output + ": is the input itself, which would be lost; name another output");
     }
     const fs::file_status status = fs::status(output, error);
     if (folder && fs::exists(status) && !fs::is_directory(status)) {
-        throw std::runtime_error(c.job.output +
-                                 ": is no folder, which an input of several files asks for; name another output");
+        throw std::runtime_error(c.job.output + ": is no folder, as the input is; name another output");
     }
     std::set<fs::path> targets;
     for (const std::string& file : written_files(c)) {
@@ -72,7 +71,7 @@ void refuse_output(const Conversion& c) {
 }
 
 void refuse_full_disk(const Conversion& c) {
-    fs::path folder = c.checkpoint.is_sharded() ? fs::path(c.job.output) : fs::path(c.job.output).parent_path();
+    fs::path folder = c.checkpoint.is_folder() ? fs::path(c.job.output) : fs::path(c.job.output).parent_path();
     if (folder.empty()) folder = ".";
     std::error_code error;
     const fs::space_info space = fs::space(folder, error);

@@ -61,6 +61,26 @@ TEST(Convert, PacksAndUnpacksBitForBit) {
     EXPECT_NE(after.config().find("\"hidden_size\": 96"), std::string::npos) << after.config();
 }
 
+TEST(Convert, TakesAFolderWithOneFileAndNoIndex) {
+    const TemporaryFolder folder;
+    const std::string in = folder.file("in"), out = folder.file("out");
+    std::filesystem::create_directories(in);
+    write_shard(in + "/model.safetensors", deepseek_v3());
+    test::write_file(in + "/config.json", "{\"hidden_size\": 96}");
+    EXPECT_EQ(convert(job(in, out, "mxfp4")).matrices.size(), 1U);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(out), {}), 2);
+    const Checkpoint after(out);
+    EXPECT_EQ(name(find(stored_matrices(after), "model.layers.1.mlp.down_proj.weight").recipe), "mxfp4");
+    EXPECT_NE(after.config().find("\"quant_method\": \"tilewright\""), std::string::npos) << after.config();
+    EXPECT_NE(after.config().find("\"hidden_size\": 96"), std::string::npos) << after.config();
+    EXPECT_EQ(convert(job(in, out, "mxfp4")).kept_files.size(), 1U);
+    EXPECT_NE(refusal(job(in, in, "mxfp4")).find("is the input itself"), std::string::npos);
+    // An index that is there already names what was written last.
+    test::write_file(out + "/model.safetensors.index.json", "{\"weight_map\":{\"gone\":\"gone.safetensors\"}}");
+    convert(job(in, out, "mxfp8"));
+    EXPECT_EQ(Checkpoint(out).shards().size(), 1U);
+}
+
 TEST(Convert, KeepsFilesOfAnEarlierRun) {
     const TemporaryFolder folder;
     write_checkpoint(folder.file("in"), deepseek_v4());
