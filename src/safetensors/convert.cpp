@@ -63,11 +63,11 @@ void write_shard(Conversion& c, const OutputShard& shard) {
 }
 
 void write_index(const Conversion& c) {
-    nlohmann::ordered_json map = nlohmann::ordered_json::object();
+    nlohmann::json map = nlohmann::json::object();  // by name: the same after a run that went on
     for (const OutputShard& shard : c.shards) {
         for (const StoredTensor& tensor : shard.outputs) map[tensor.name] = shard.name;
     }
-    const nlohmann::ordered_json index{{"metadata", {{"total_size", c.result.output_bytes}}}, {"weight_map", map}};
+    const nlohmann::json index{{"metadata", {{"total_size", c.result.output_bytes}}}, {"weight_map", map}};
     output::write_text((fs::path(c.job.output) / index_name).string(), index.dump(2) + "\n");
 }
 
