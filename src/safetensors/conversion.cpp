@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <set>
 
+#include "safetensors/stack_experts.h"
+
 namespace tilewright::safetensors {
 namespace {
 
@@ -86,8 +88,8 @@ std::string digest_of(const Conversion& c, const OutputShard& shard) {
     std::string text = c.job.version + (c.job.round_up ? " round_up " : " ");
     text += c.job.recipe ? name(*c.job.recipe) : "same";
     text += c.job.pack ? " packed for " + std::string(name(*c.job.pack)) : "";
+    text += c.job.stack_experts ? " stacked" : "";
     const auto add = [&](const Checkpoint::Tensor* tensor) {
-        if (tensor == nullptr) return;
         const std::string& path = c.checkpoint.shards()[tensor->shard].path;
         struct stat status {};
         stat(path.c_str(), &status);
@@ -95,7 +97,7 @@ std::string digest_of(const Conversion& c, const OutputShard& shard) {
                             tensor->stored.end, status.st_size, status.st_mtim.tv_sec);
     };
     for (const StoredMatrix* matrix : shard.matrices) {
-        for (const auto* tensor : {matrix->values, matrix->scales, matrix->tensor_scale}) add(tensor);
+        for (const auto* tensor : matrix->tensors()) add(tensor);
     }
     for (const auto* tensor : shard.copied) add(tensor);
     std::uint64_t hash = 0xCBF2'9CE4'8422'2325U;  // FNV-1a
@@ -157,10 +159,14 @@ void distribute(Conversion& c) {
         c.shards.push_back({.name = shard.name, .path = output_path(c, shard.name)});
     }
     refuse_unreadable(c);
+    if (c.job.stack_experts) {
+        c.found.matrices =
+            stacked_experts(c.found.matrices, [&](const StoredMatrix& matrix) { return is_chosen(c, matrix); });
+    }
     std::set<const Checkpoint::Tensor*> consumed;
     for (const StoredMatrix& matrix : c.found.matrices) {
         if (!obstacle(c, matrix).empty()) continue;
-        for (const auto* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) consumed.insert(tensor);
+        for (const auto* tensor : matrix.tensors()) consumed.insert(tensor);
         c.shards[matrix.values->shard].matrices.push_back(&matrix);
     }
     if (consumed.empty()) throw std::runtime_error(c.job.input + ": no matrix to convert: " + why_none(c));

@@ -1,5 +1,7 @@
 #include "safetensors/convert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -34,7 +36,8 @@ void write_matrix(Conversion& c, const StoredMatrix& matrix, SafetensorsWriter& 
         write(".scales", operand.scales);
         write(".tensor_scale", operand.tensor_scale);
     }
-    const std::string from = matrix.packed ? name(matrix.recipe) + " packed" : name(matrix.recipe);
+    std::string from = matrix.packed ? name(matrix.recipe) + " packed" : name(matrix.recipe);
+    if (!matrix.experts.empty()) from += fmt::format(", {} experts", matrix.groups);
     c.result.matrices.push_back({.name = matrix.name, .from = from, .to = to, .error = weights.error});
     c.report(matrix.bytes(), matrix.name);
 }
@@ -80,6 +83,7 @@ void write_config(const Conversion& c) {
     nlohmann::ordered_json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
     how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
     if (c.job.pack) how["packed_for"] = name(*c.job.pack);
+    if (c.job.stack_experts) how["stacked_experts"] = true;
     config["quantization_config"] = how;
     output::write_text((fs::path(c.job.output) / config_name).string(), config.dump(2) + "\n");
 }

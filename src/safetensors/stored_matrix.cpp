@@ -228,9 +228,22 @@ std::optional<StoredMatrix> unquantised(const Checkpoint& checkpoint, const std:
 
 }  // namespace
 
+std::vector<const Named*> StoredMatrix::tensors() const {
+    std::vector<const Named*> all;
+    for (const StoredMatrix& expert : experts) {
+        const std::vector<const Named*> of_expert = expert.tensors();
+        all.insert(all.end(), of_expert.begin(), of_expert.end());
+    }
+    if (!experts.empty()) return all;
+    for (const Named* tensor : {values, scales, tensor_scale}) {
+        if (tensor != nullptr) all.push_back(tensor);
+    }
+    return all;
+}
+
 std::uint64_t StoredMatrix::bytes() const {
     std::uint64_t sum = 0;
-    for (const Named* tensor : {values, scales, tensor_scale}) sum += tensor != nullptr ? tensor->stored.bytes() : 0;
+    for (const Named* tensor : tensors()) sum += tensor->stored.bytes();
     return sum;
 }
 
@@ -238,7 +251,7 @@ StoredMatrices stored_matrices(const Checkpoint& checkpoint) {
     StoredMatrices found;
     std::set<const Named*> used;
     const auto add = [&](const StoredMatrix& matrix) {
-        for (const Named* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) used.insert(tensor);
+        for (const Named* tensor : matrix.tensors()) used.insert(tensor);
         found.matrices.push_back(matrix);
     };
     for (const auto& [name, tensor] : checkpoint.tensors()) {

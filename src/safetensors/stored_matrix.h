@@ -38,7 +38,11 @@ struct StoredMatrix {
     const Checkpoint::Tensor* tensor_scale = nullptr;
     bool divides = false;  // the tensor scale is a divisor
     bool packed = false;   // `values` are packed weights
+    /// The groups of a stack, each [n, k]; the tensors above are those of its first.
+    std::vector<StoredMatrix> experts{};
 
+    /// All that are there, of each expert.
+    std::vector<const Checkpoint::Tensor*> tensors() const;
     std::uint64_t bytes() const;
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }
 };
