@@ -209,7 +209,7 @@ std::optional<Candidate> packed(const Checkpoint& checkpoint, const std::string&
 std::optional<Candidate> best_candidate(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     std::optional<Candidate> best;
     for (const Scheme scheme : {gpt_oss, compressed_tensors, modelopt, deepseek, tilewright_names, packed}) {
-        const auto candidate = scheme(checkpoint, name, values);
+        auto candidate = scheme(checkpoint, name, values);
         if (!candidate) continue;
         if (!candidate->finding) return candidate;
         if (!best || best->matrix.scales == nullptr) best = candidate;
