@@ -23,6 +23,7 @@ struct ConvertArguments {
     std::string include;
     std::string exclude;
     bool round_up = false;
+    bool stack_experts = false;
 };
 
 bool is_weight_recipe(const std::string& text) {
@@ -34,6 +35,7 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
     safetensors::ConvertJob job{.input = arguments.input,
                                 .output = arguments.output,
                                 .round_up = arguments.round_up,
+                                .stack_experts = arguments.stack_experts,
                                 .wanted = name_filter(arguments.include, arguments.exclude),
                                 .version = TILEWRIGHT_VERSION,
                                 .progress = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
@@ -80,9 +82,12 @@ void add_convert(CLI::App& program) {
         "is "
         "complete, and\nis kept by the next run of the same conversion.\n\n"
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
-        "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts");
+        "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts\n"
+        "  tilewright convert DeepSeek-V4 DeepSeek-V4-packed --pack fp8 --include experts --stack-experts");
     const auto arguments = std::make_shared<ConvertArguments>();
-    command->add_option("input", arguments->input, "A safetensors file, or a folder with model.safetensors.index.json")
+    command
+        ->add_option("input", arguments->input,
+                     "A safetensors file, or a folder with one or with model.safetensors.index.json")
         ->required();
     command->add_option("output", arguments->output, "The file, or for a folder the folder, to write")->required();
     command
@@ -94,6 +99,9 @@ void add_convert(CLI::App& program) {
     command->add_option("--include", arguments->include, "Convert only matrices whose name has a match of this regex");
     command->add_option("--exclude", arguments->exclude, "... and none whose name has a match of this one");
     command->add_flag("--round-up", arguments->round_up, "Round scales up to a power of two");
+    command->add_flag("--stack-experts", arguments->stack_experts,
+                      "Experts that are there one by one, P.experts.N.S, become P.experts.S [experts, n, k], which "
+                      "grouped products take");
     command->callback([arguments] { convert_command(*arguments); });
 }
 

@@ -80,6 +80,9 @@ void inspect_command(const InspectArguments& arguments) {
     for (const std::string& name : found.others) other_bytes += checkpoint.find(name)->stored.bytes();
     fmt::print("{}\n{} files, {} matrices, {} other tensors ({})\n", table.text(), checkpoint.shards().size(),
                matrices.size(), found.others.size(), output::format_bytes(static_cast<double>(other_bytes)));
+    if (found.unreadable.empty()) return;
+    fmt::print("\nwarning: {} matrices cannot be read; their tensors are among the others:\n", found.unreadable.size());
+    for (const std::string& line : unreadable_lines(found, arguments.each)) fmt::print("  {}\n", line);
 }
 
 }  // namespace
@@ -93,7 +96,9 @@ void add_inspect(CLI::App& program) {
         "reference exponent serves\nit. Wide rows take more time on a GPU; their results are as exact.\n\n"
         "Example:\n  tilewright inspect openai/gpt-oss-20b");
     const auto arguments = std::make_shared<InspectArguments>();
-    command->add_option("path", arguments->path, "A safetensors file, or a folder with model.safetensors.index.json")
+    command
+        ->add_option("path", arguments->path,
+                     "A safetensors file, or a folder with one or with model.safetensors.index.json")
         ->required();
     command->add_flag("--each", arguments->each, "A line for each matrix, not for each kind");
     command->callback([arguments] { inspect_command(*arguments); });

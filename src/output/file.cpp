@@ -64,19 +64,6 @@ void sync_folder(const std::string& path) {
     close(descriptor);
 }
 
-/// Also for a link whose target is still missing, which std::filesystem::canonical refuses.
-std::string behind_links(const std::string& path) {
-    constexpr int most_links = 40;  // as Linux (path_resolution(7))
-    std::filesystem::path target(path);
-    std::error_code error;
-    for (int i = 0; i < most_links; ++i) {
-        if (!std::filesystem::is_symlink(target, error)) return target.string();
-        target = target.parent_path() / std::filesystem::read_symlink(target, error);
-    }
-    errno = ELOOP;
-    fail(path, "cannot be followed");
-}
-
 /// Throws unless the path names a regular file, which `status` then describes, or nothing; whether it names a file.
 bool replaces_file(const std::string& path, struct stat& status) {
     if (stat(path.c_str(), &status) != 0) {
@@ -90,6 +77,18 @@ bool replaces_file(const std::string& path, struct stat& status) {
 }
 
 }  // namespace
+
+std::string behind_links(const std::string& path) {
+    constexpr int most_links = 40;  // as Linux (path_resolution(7))
+    std::filesystem::path target(path);
+    std::error_code error;
+    for (int i = 0; i < most_links; ++i) {
+        if (!std::filesystem::is_symlink(target, error)) return target.string();
+        target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    }
+    errno = ELOOP;
+    fail(path, "cannot be followed");
+}
 
 OutputFile::OutputFile(const std::string& path) : path_(behind_links(path)) {
     struct stat status {};

@@ -30,6 +30,10 @@ private:
     std::uint64_t position_ = 0;
 };
 
+/// The path that a link, or a link to a link, names; also one that is still missing, which std::filesystem::canonical
+/// refuses. Throws std::runtime_error for links in a circle.
+std::string behind_links(const std::string& path);
+
 /// A whole text file; "-" is stdout.
 void write_text(const std::string& path, std::string_view text);
 

@@ -57,6 +57,7 @@ std::map<std::string, std::string> weight_map(const std::string& path) {
 Checkpoint::Checkpoint(const std::string& path) {
     std::error_code error;
     fs::path file = path;
+    is_folder_ = fs::is_directory(file, error) || file.extension() == ".json";
     if (fs::is_directory(file, error)) {
         const fs::path index = file / index_name;
         file = fs::exists(index, error) ? index : only_file(file);
@@ -68,11 +69,14 @@ Checkpoint::Checkpoint(const std::string& path) {
         add_shard(file.filename().string());
     }
     const fs::path config = fs::path(folder_) / config_name;
-    if (fs::exists(config, error)) config_ = text_of(config);
+    if (!fs::exists(config, error)) return;
+    config_ = text_of(config);
+    files_.push_back(config.string());
 }
 
 void Checkpoint::open_index(const std::string& path) {
-    sharded_ = true;
+    has_index_ = true;
+    files_.push_back(path);
     const std::map<std::string, std::string> map = weight_map(path);
     std::set<std::string> files;
     for (const auto& [name, file] : map) files.insert(file);
@@ -94,6 +98,7 @@ void Checkpoint::add_shard(const std::string& name) {
             throw SafetensorsError(fmt::format("{}: tensor '{}' is in another file too", shard.path, stored.name));
         }
     }
+    files_.push_back(shard.path);
     shards_.push_back(std::move(shard));
 }
 

@@ -37,10 +37,13 @@ public:
 
     void read(const Tensor& tensor, std::uint64_t offset, void* to, std::uint64_t bytes) const;
 
-    /// A folder with an index, or one file.
-    bool is_sharded() const { return sharded_; }
+    /// Named as a folder or as its index, not as one file.
+    bool is_folder() const { return is_folder_; }
+    bool has_index() const { return has_index_; }
     /// Where the files are; "." for a file named without one.
     const std::string& folder() const { return folder_; }
+    /// All files that were read: the index, shards, config.json.
+    const std::vector<std::string>& files() const { return files_; }
     /// The text of config.json; empty where there is none.
     const std::string& config() const { return config_; }
 
@@ -49,7 +52,9 @@ private:
     void add_shard(const std::string& name);
 
     std::string folder_;
-    bool sharded_ = false;
+    bool is_folder_ = false;
+    bool has_index_ = false;
+    std::vector<std::string> files_;
     std::vector<Shard> shards_;
     std::map<std::string, Tensor> tensors_;
     std::string config_;

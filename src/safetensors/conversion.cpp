@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <set>
 
+#include "safetensors/stack_experts.h"
+
 namespace tilewright::safetensors {
 namespace {
 
@@ -40,6 +42,21 @@ std::string why_none(const Conversion& c) {
            "`tilewright quantize` takes bf16, f16 and f32";
 }
 
+/// They would be copied, and read as another format than config.json says.
+void refuse_unreadable(const Conversion& c) {
+    constexpr int most_lines = 8;
+    int count = 0;
+    std::string lines;
+    for (const UnreadableMatrix& matrix : c.found.unreadable) {
+        if (!c.job.wanted(matrix.name)) continue;
+        if (++count <= most_lines) lines += "\n  " + matrix.finding.message();
+    }
+    if (count == 0) return;
+    if (count > most_lines) lines += fmt::format("\n  and {} more", count - most_lines);
+    throw SafetensorsError(fmt::format("{}: {} matrices cannot be read (--exclude copies their tensors as they are):{}",
+                                       c.job.input, count, lines));
+}
+
 std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
 
 /// Bytes of a packed matrix follow from its weights, which are read for that alone.
@@ -66,17 +83,13 @@ void declare(const Conversion& c, const StoredMatrix& matrix, std::vector<Stored
                        .shape = stored_shape(scale_shape(Granularity::tensor, shape))});
 }
 
-std::string output_path(const Conversion& c, const std::string& shard) {
-    return c.checkpoint.is_sharded() ? (fs::path(c.job.output) / shard).string() : c.job.output;
-}
-
 /// Equal for equal inputs and options, so that a file that is there already is known to be what would be written.
 std::string digest_of(const Conversion& c, const OutputShard& shard) {
     std::string text = c.job.version + (c.job.round_up ? " round_up " : " ");
     text += c.job.recipe ? name(*c.job.recipe) : "same";
     text += c.job.pack ? " packed for " + std::string(name(*c.job.pack)) : "";
+    text += c.job.stack_experts ? " stacked" : "";
     const auto add = [&](const Checkpoint::Tensor* tensor) {
-        if (tensor == nullptr) return;
         const std::string& path = c.checkpoint.shards()[tensor->shard].path;
         struct stat status {};
         stat(path.c_str(), &status);
@@ -84,7 +97,7 @@ std::string digest_of(const Conversion& c, const OutputShard& shard) {
                             tensor->stored.end, status.st_size, status.st_mtim.tv_sec);
     };
     for (const StoredMatrix* matrix : shard.matrices) {
-        for (const auto* tensor : {matrix->values, matrix->scales, matrix->tensor_scale}) add(tensor);
+        for (const auto* tensor : matrix->tensors()) add(tensor);
     }
     for (const auto* tensor : shard.copied) add(tensor);
     std::uint64_t hash = 0xCBF2'9CE4'8422'2325U;  // FNV-1a
@@ -132,14 +145,28 @@ void declare_outputs(Conversion& c) {
 
 }  // namespace
 
+std::string output_path(const Conversion& c, const std::string& file) {
+    return c.checkpoint.is_folder() ? (fs::path(c.job.output) / file).string() : c.job.output;
+}
+
+bool has_index(const Conversion& c) {
+    std::error_code error;
+    return c.checkpoint.has_index() || fs::exists(fs::symlink_status(output_path(c, index_name), error));
+}
+
 void distribute(Conversion& c) {
     for (const Checkpoint::Shard& shard : c.checkpoint.shards()) {
         c.shards.push_back({.name = shard.name, .path = output_path(c, shard.name)});
     }
+    refuse_unreadable(c);
+    if (c.job.stack_experts) {
+        c.found.matrices =
+            stacked_experts(c.found.matrices, [&](const StoredMatrix& matrix) { return is_chosen(c, matrix); });
+    }
     std::set<const Checkpoint::Tensor*> consumed;
     for (const StoredMatrix& matrix : c.found.matrices) {
         if (!obstacle(c, matrix).empty()) continue;
-        for (const auto* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) consumed.insert(tensor);
+        for (const auto* tensor : matrix.tensors()) consumed.insert(tensor);
         c.shards[matrix.values->shard].matrices.push_back(&matrix);
     }
     if (consumed.empty()) throw std::runtime_error(c.job.input + ": no matrix to convert: " + why_none(c));
@@ -149,36 +176,6 @@ void distribute(Conversion& c) {
     }
     declare_outputs(c);
     refuse_equal_names(c.shards);
-}
-
-void refuse_output(const Conversion& c) {
-    std::error_code error;
-    const fs::path output = c.job.output;
-    const fs::path input =
-        c.checkpoint.is_sharded() ? fs::path(c.checkpoint.folder()) : fs::path(c.checkpoint.shards().front().path);
-    if (fs::equivalent(input, output, error)) {
-        throw std::runtime_error(c.job.output + ": is the input itself, which would be lost; name another output");
-    }
-    const fs::file_status status = fs::status(output, error);
-    const bool folder = c.checkpoint.is_sharded();
-    const bool fine = !fs::exists(status) || (folder ? fs::is_directory(status) : fs::is_regular_file(status));
-    if (!fine) {
-        throw std::runtime_error(
-            fmt::format("{}: is no {}; name another output", c.job.output,
-                        folder ? "folder, which an input of several files asks for" : "regular file"));
-    }
-}
-
-void refuse_full_disk(const Conversion& c) {
-    fs::path folder = c.checkpoint.is_sharded() ? fs::path(c.job.output) : fs::path(c.job.output).parent_path();
-    if (folder.empty()) folder = ".";
-    std::error_code error;
-    const fs::space_info space = fs::space(folder, error);
-    std::uint64_t needed = 0;
-    for (const OutputShard& shard : c.shards) needed += shard.complete ? 0 : shard.bytes();
-    if (error || space.available >= needed) return;
-    throw std::runtime_error(fmt::format("{}: {} bytes are needed, {} are free; nothing was written", folder.string(),
-                                         needed, space.available));
 }
 
 }  // namespace tilewright::safetensors

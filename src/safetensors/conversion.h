@@ -47,10 +47,17 @@ struct Conversion {
     }
 };
 
+/// Where a file of the output is; `file` is its name in a folder.
+std::string output_path(const Conversion& conversion, const std::string& file);
+
+/// As the input has; one of an earlier run is written again.
+bool has_index(const Conversion& conversion);
+
 /// Which tensors are consumed by matrices that are converted and which are copied, to which files.
 void distribute(Conversion& conversion);
 
-/// Throws std::runtime_error for an output that is the input, is no file or folder, or has too little room.
+/// Before anything is written: throws std::runtime_error for an output of which any file is one of the input's, is no
+/// regular file or is another one of the output's, and for one with too little room.
 void refuse_output(const Conversion& conversion);
 void refuse_full_disk(const Conversion& conversion);
 

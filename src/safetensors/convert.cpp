@@ -1,5 +1,7 @@
 #include "safetensors/convert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -34,7 +36,8 @@ void write_matrix(Conversion& c, const StoredMatrix& matrix, SafetensorsWriter& 
         write(".scales", operand.scales);
         write(".tensor_scale", operand.tensor_scale);
     }
-    const std::string from = matrix.packed ? name(matrix.recipe) + " packed" : name(matrix.recipe);
+    std::string from = matrix.packed ? name(matrix.recipe) + " packed" : name(matrix.recipe);
+    if (!matrix.experts.empty()) from += fmt::format(", {} experts", matrix.groups);
     c.result.matrices.push_back({.name = matrix.name, .from = from, .to = to, .error = weights.error});
     c.report(matrix.bytes(), matrix.name);
 }
@@ -63,11 +66,11 @@ void write_shard(Conversion& c, const OutputShard& shard) {
 }
 
 void write_index(const Conversion& c) {
-    nlohmann::ordered_json map = nlohmann::ordered_json::object();
+    nlohmann::json map = nlohmann::json::object();  // by name: the same after a run that went on
     for (const OutputShard& shard : c.shards) {
         for (const StoredTensor& tensor : shard.outputs) map[tensor.name] = shard.name;
     }
-    const nlohmann::ordered_json index{{"metadata", {{"total_size", c.result.output_bytes}}}, {"weight_map", map}};
+    const nlohmann::json index{{"metadata", {{"total_size", c.result.output_bytes}}}, {"weight_map", map}};
     output::write_text((fs::path(c.job.output) / index_name).string(), index.dump(2) + "\n");
 }
 
@@ -80,6 +83,7 @@ void write_config(const Conversion& c) {
     nlohmann::ordered_json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
     how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
     if (c.job.pack) how["packed_for"] = name(*c.job.pack);
+    if (c.job.stack_experts) how["stacked_experts"] = true;
     config["quantization_config"] = how;
     output::write_text((fs::path(c.job.output) / config_name).string(), config.dump(2) + "\n");
 }
@@ -90,16 +94,16 @@ ConvertResult convert(const ConvertJob& job) {
     Conversion c(job);
     refuse_output(c);
     distribute(c);
-    if (c.checkpoint.is_sharded()) fs::create_directories(job.output);
+    if (c.checkpoint.is_folder()) fs::create_directories(job.output);
     refuse_full_disk(c);
     c.result.input_bytes = c.total_bytes;
     for (const OutputShard& shard : c.shards) {
         c.result.output_bytes += shard.bytes();
         write_shard(c, shard);
     }
-    if (c.checkpoint.is_sharded()) {
+    if (c.checkpoint.is_folder()) {
         write_config(c);
-        write_index(c);
+        if (has_index(c)) write_index(c);
     }
     return std::move(c.result);
 }

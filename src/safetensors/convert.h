@@ -1,8 +1,9 @@
 // Converting a checkpoint: its quantised matrices to another recipe, or packed, file by file.
 //
 // A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed; all other tensors are copied.
-// Each file of the output has what its namesake of the input has; scales go to their values' file. A file appears when
-// it is complete, and is kept by the next run of the same conversion. In memory: one matrix.
+// Each file of the output has what its namesake of the input has; scales go to their values' file, stacked experts to
+// that of the first. A file appears when it is complete, and is kept by the next run of the same conversion. In memory:
+// one matrix, or one stack.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct ConvertJob {
     std::optional<OperandRecipe> recipe{};  // nothing: that of each matrix
     std::optional<PackedFor> pack{};
     bool round_up = false;
+    bool stack_experts = false;                        // stack_experts.h
     std::function<bool(const std::string&)> wanted{};  // by name
     std::string version{};
     std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> progress{};
@@ -45,7 +47,8 @@ struct ConvertResult {
 /// stay.
 ConvertResult convert(const ConvertJob& job);
 
-/// One matrix in its new recipe, and the error of that.
+/// One matrix in its new recipe, and the error of that. Throws std::runtime_error where a finite number would become
+/// NaN or infinite, or the other way.
 struct Requantised {
     OwnedOperand operand{};
     double error = 0;

@@ -4,7 +4,9 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "formats/row_exponents.h"
 
@@ -15,6 +17,14 @@ using formats::RowExponents;
 
 constexpr std::int64_t block_k = 32;
 constexpr std::int64_t rows_at_a_time = 1024;
+
+/// The names of a message as patterns.
+std::string words_pattern(const std::string& message) {
+    std::string pattern;
+    std::istringstream words(message);
+    for (std::string word; words >> word;) pattern += " " + name_pattern(word);
+    return pattern;
+}
 
 bool has_nonzero(const std::uint8_t* codes, std::int64_t bytes) {
     return std::any_of(codes, codes + bytes, [](std::uint8_t pair) { return (pair & 0x77) != 0; });
@@ -111,6 +121,21 @@ std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>
     list.reserve(classes.size());
     for (auto& [key, one] : classes) list.push_back(std::move(one));
     return list;
+}
+
+std::vector<std::string> unreadable_lines(const StoredMatrices& found, bool each) {
+    std::map<std::string, std::pair<std::string, int>> kinds;
+    for (const UnreadableMatrix& matrix : found.unreadable) {
+        std::string message = matrix.finding.message();
+        auto& [first, count] = kinds[each ? message : name_pattern(matrix.name) + words_pattern(message)];
+        if (count++ == 0) first = std::move(message);
+    }
+    std::vector<std::string> lines;
+    for (const auto& [kind, line] : kinds) {
+        const auto& [first, count] = line;
+        lines.push_back(count == 1 ? first : first + ", and so for " + std::to_string(count - 1) + " more");
+    }
+    return lines;
 }
 
 }  // namespace tilewright::safetensors

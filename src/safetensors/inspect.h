@@ -41,6 +41,9 @@ struct InspectedClass {
 };
 std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>& matrices);
 
+/// A line for each kind of matrix that cannot be read, as above, or for each one.
+std::vector<std::string> unreadable_lines(const StoredMatrices& found, bool each);
+
 /// "model.layers.*.mlp"
 std::string name_pattern(const std::string& name);
 

@@ -1,9 +1,12 @@
 // A matrix in another recipe: dequantised and quantised a range of rows at a time, or, where all rows share a scale,
-// whole.
+// whole. Codes and scales that another recipe has too are kept.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "safetensors/comparison.h"
 #include "safetensors/convert.h"
 
 namespace tilewright::safetensors {
@@ -37,30 +40,53 @@ Operand rows_of(const Operand& operand, std::int64_t group, std::int64_t row, st
     return view;
 }
 
-struct ErrorSum {
-    double errors = 0;
-    double squares = 0;
-
-    void add(const std::vector<float>& before, const std::vector<float>& after) {
-        for (std::size_t i = 0; i < before.size(); ++i) {
-            const double difference = double{after[i]} - before[i];
-            if (!std::isfinite(difference)) continue;  // NaN before, NaN after
-            errors += difference * difference;
-            squares += double{before[i]} * before[i];
-        }
-    }
-    double relative() const { return squares == 0 ? 0 : std::sqrt(errors / squares); }
-};
-
-std::vector<float> numbers_of(const Operand& operand) {
-    const Dims& shape = operand.values.shape;
-    std::vector<float> numbers(static_cast<std::size_t>(shape[0] * shape[1]));
-    dequantize(operand, row_major(numbers.data(), Format::f32, shape));
-    return numbers;
-}
-
 bool has_scales_of_many_rows(const OperandRecipe& recipe) {
     return row_block(recipe.granularity) == 0 || recipe.granularity == Granularity::block_1x16;
+}
+
+/// Whether numbers of `from` are numbers of `to` with the same scales.
+bool widens(const OperandRecipe& from, const OperandRecipe& to) {
+    const bool values = from.values == to.values || (from.values == Format::e2m1 && is_fp8(to.values));
+    const bool scales = from.scales == to.scales || (from.scales == Format::ue8m0 && to.scales == Format::f32);
+    return from.granularity == to.granularity && values && scales;
+}
+
+void recode(const Tensor& from, const Tensor& to) {
+    if (!from.given()) return;
+    if (from.format == to.format) {
+        std::memcpy(to.data, from.data, static_cast<std::size_t>(row_major_bytes(from.format, from.shape)));
+        return;
+    }
+    std::size_t count = 1;
+    for (const std::int64_t size : from.shape) count *= static_cast<std::size_t>(size);
+    std::vector<float> numbers(count);
+    decode(from, row_major(numbers.data(), Format::f32, from.shape));
+    encode(row_major(std::as_const(numbers).data(), Format::f32, from.shape), to);
+}
+
+/// Rows of a stored matrix in another recipe.
+void requantise_rows(const Operand& before, const QuantizeOptions& options, const Operand& after, bool exactly,
+                     Comparison& comparison) {
+    if (exactly) {
+        recode(before.values, after.values);
+        recode(before.scales, after.scales);
+        recode(before.tensor_scale, after.tensor_scale);
+        return;
+    }
+    const std::vector<float> numbers = numbers_of(before);
+    quantize(row_major(numbers.data(), Format::f32, before.values.shape), options, after);
+    comparison.add(before, numbers, after);
+}
+
+/// NaN in weights is found late, in what a model says, so that none is written for a number.
+void refuse_losses(const StoredMatrix& matrix, const OperandRecipe& recipe, const Comparison& comparison) {
+    if (comparison.lost == 0 && comparison.changed == 0) return;
+    const std::string others =
+        comparison.changed == 0 ? "" : fmt::format(", {} that are NaN or infinite others", comparison.changed);
+    throw std::runtime_error(
+        fmt::format("{}: {} finite numbers of {} would become NaN or infinite{} as {} is made {}; --exclude leaves the "
+                    "matrix as it is",
+                    matrix.name, comparison.lost, comparison.count, others, name(matrix.recipe), name(recipe)));
 }
 
 }  // namespace
@@ -75,24 +101,25 @@ Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix
     result.operand = OwnedOperand(matrix.shape(), recipe);
     OwnedOperand whole;
     if (matrix.packed) whole = load_matrix(checkpoint, matrix);
-    ErrorSum sum;
+    const bool exactly = widens(matrix.recipe, recipe);
+    Comparison comparison;
     const std::int64_t step = has_scales_of_many_rows(recipe) ? matrix.n : rows_at_once;
     for (std::int64_t group = 0; group < matrix.groups; ++group) {
         for (std::int64_t row = 0; row < matrix.n; row += step) {
             const std::int64_t rows = std::min(step, matrix.n - row);
-            std::vector<float> before;
+            const auto convert_rows = [&](const Operand& before) {
+                requantise_rows(before, {.recipe = recipe, .round_up = round_up},
+                                rows_of(result.operand, group, row, rows), exactly, comparison);
+            };
             if (matrix.packed) {
-                before = numbers_of(rows_of(whole, group, row, rows));
+                convert_rows(rows_of(whole, group, row, rows));
             } else {
-                before = numbers_of(LoadedRows(checkpoint, matrix, group, row, rows).operand());
+                convert_rows(LoadedRows(checkpoint, matrix, group, row, rows).operand());
             }
-            const Operand part = rows_of(result.operand, group, row, rows);
-            const Tensor source = row_major(std::as_const(before).data(), Format::f32, {rows, matrix.k});
-            quantize(source, {.recipe = recipe, .round_up = round_up}, part);
-            sum.add(before, numbers_of(part));
         }
     }
-    result.error = sum.relative();
+    refuse_losses(matrix, recipe, comparison);
+    result.error = comparison.error();
     return result;
 }
 

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include "formats/packed_layout.h"
 
 namespace tilewright::safetensors {
 namespace {
@@ -51,109 +52,169 @@ bool fits(const StoredMatrix& matrix, const Named& scales) {
 
 bool is_one_number(const Named* tensor) { return is(tensor, "F32") && (tensor->stored.bytes() == 4); }
 
-/// One candidate for the tensor `values` named `name`, complete or not at all.
-using Scheme = std::optional<StoredMatrix> (*)(const Checkpoint&, const std::string&, const Named&);
-
-std::optional<StoredMatrix> complete(StoredMatrix matrix) {
-    if (matrix.scales == nullptr || !fits(matrix, *matrix.scales)) return std::nullopt;
-    return matrix;
+/// "F8_E8M0 [64, 3]"
+std::string described(const Named* tensor) {
+    if (tensor == nullptr) return "nothing";
+    return fmt::format("{} [{}]", tensor->stored.dtype, fmt::join(tensor->stored.shape, ", "));
 }
 
-std::optional<StoredMatrix> gpt_oss(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
+/// What the names of a scheme say: a matrix, or why it is none that can be read.
+struct Candidate {
+    StoredMatrix matrix{};
+    std::optional<Finding> finding{};
+};
+
+/// A scheme for the tensor `values` named `name`; nothing where the names are others.
+using Scheme = std::optional<Candidate> (*)(const Checkpoint&, const std::string&, const Named&);
+
+Candidate unreadable(const StoredMatrix& matrix, const std::string& name, const Named* given,
+                     const std::string& expected) {
+    const std::string reason = fmt::format(" for {} with {}", matrix.values->stored.name, described(matrix.values));
+    return {.matrix = matrix, .finding = Finding{name, described(given), expected + reason, ""}};
+}
+
+/// With the scales of this name, of one of these dtypes.
+Candidate with_scales(const Checkpoint& checkpoint, StoredMatrix matrix, const std::string& name,
+                      const std::vector<std::string>& dtypes) {
+    matrix.scales = checkpoint.find(name);
+    const bool known =
+        matrix.scales != nullptr && std::ranges::find(dtypes, matrix.scales->stored.dtype) != dtypes.end();
+    if (known && fits(matrix, *matrix.scales)) return {.matrix = matrix};
+    const Dims shape = scale_shape(matrix.recipe.granularity, matrix.shape());
+    return unreadable(matrix, name, matrix.scales, fmt::format("{} {}", fmt::join(dtypes, " or "), to_string(shape)));
+}
+
+/// ... and with a tensor scale.
+Candidate with_tensor_scale(const Checkpoint& checkpoint, Candidate candidate, const std::string& name) {
+    StoredMatrix& matrix = candidate.matrix;
+    matrix.tensor_scale = checkpoint.find(name);
+    if (candidate.finding || is_one_number(matrix.tensor_scale)) return candidate;
+    return unreadable(matrix, name, matrix.tensor_scale, "F32 [1]");
+}
+
+std::optional<Candidate> gpt_oss(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto base = stem(name, "_blocks");
     const Shape& shape = values.stored.shape;
     if (!base || !is_bytes(values) || shape.size() != 4 || shape[3] != 16) return std::nullopt;
     StoredMatrix matrix{.name = *base, .scheme = "gpt-oss", .recipe = mxfp4, .values = &values};
     if (!set_shape(matrix, {shape[0], shape[1], shape[2]}, 32)) return std::nullopt;
-    matrix.scales = checkpoint.find(*base + "_scales");
-    if (matrix.scales == nullptr || !is_bytes(*matrix.scales)) return std::nullopt;
-    return complete(matrix);
+    return with_scales(checkpoint, matrix, *base + "_scales", {"U8", "I8"});
 }
 
 /// P.weight with P.weight_scale_inv or P.scale.
-std::optional<StoredMatrix> deepseek(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
+std::optional<Candidate> deepseek(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto base = stem(name, ".weight");
-    if (!base) return std::nullopt;
-    StoredMatrix matrix{.name = name, .scheme = "deepseek", .values = &values};
-    matrix.scales = checkpoint.find(name + "_scale_inv");
-    if (matrix.scales == nullptr) {
-        matrix.scales = checkpoint.find(*base + ".scale");
+    const bool fp4 = is_bytes(values);
+    if (!base || (!fp4 && !is(&values, "F8_E4M3"))) return std::nullopt;
+    StoredMatrix matrix{.name = name, .scheme = "deepseek", .recipe = mxfp4, .values = &values};
+    std::string scales = name + "_scale_inv";
+    if (checkpoint.find(scales) == nullptr && (fp4 || checkpoint.find(*base + ".scale") != nullptr)) {
+        scales = *base + ".scale";
         matrix.scheme = "deepseek-v4";
     }
-    if (matrix.scales == nullptr) return std::nullopt;
-    const auto scales = format_of(matrix.scales->stored.dtype);
-    if (is_bytes(values) && scales == Format::ue8m0) {
-        matrix.recipe = mxfp4;
-        return set_shape(matrix, values.stored.shape, 2) ? complete(matrix) : std::nullopt;
+    if (!fp4) {
+        const auto scale_format = is(checkpoint.find(scales), "F8_E8M0") ? Format::ue8m0 : Format::f32;
+        matrix.recipe = {Format::e4m3, Granularity::block_128x128, scale_format};
     }
-    if (!is(&values, "F8_E4M3") || (scales != Format::f32 && scales != Format::ue8m0)) return std::nullopt;
-    matrix.recipe = {Format::e4m3, Granularity::block_128x128, *scales};
-    return set_shape(matrix, values.stored.shape, 1) ? complete(matrix) : std::nullopt;
+    if (!set_shape(matrix, values.stored.shape, fp4 ? 2 : 1)) return std::nullopt;
+    if (fp4) return with_scales(checkpoint, matrix, scales, {"F8_E8M0"});
+    return with_scales(checkpoint, matrix, scales, {"F32", "F8_E8M0"});
 }
 
-std::optional<StoredMatrix> compressed_tensors(const Checkpoint& checkpoint, const std::string& name,
-                                               const Named& values) {
+std::optional<Candidate> compressed_tensors(const Checkpoint& checkpoint, const std::string& name,
+                                            const Named& values) {
     const auto base = stem(name, "_packed");
     if (!base || !base->ends_with("weight") || !is_bytes(values)) return std::nullopt;
     StoredMatrix matrix{
         .name = *base, .scheme = "compressed-tensors", .recipe = nvfp4, .values = &values, .divides = true};
-    matrix.scales = checkpoint.find(*base + "_scale");
-    matrix.tensor_scale = checkpoint.find(*base + "_global_scale");
-    if (!is(matrix.scales, "F8_E4M3") || !is_one_number(matrix.tensor_scale)) return std::nullopt;
-    return set_shape(matrix, values.stored.shape, 2) ? complete(matrix) : std::nullopt;
+    if (!set_shape(matrix, values.stored.shape, 2)) return std::nullopt;
+    return with_tensor_scale(checkpoint, with_scales(checkpoint, matrix, *base + "_scale", {"F8_E4M3"}),
+                             *base + "_global_scale");
 }
 
-std::optional<StoredMatrix> modelopt(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
+std::optional<Candidate> modelopt(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     if (!name.ends_with("weight") || !is_bytes(values)) return std::nullopt;
+    const bool named = checkpoint.find(name + "_scale") != nullptr || checkpoint.find(name + "_scale_2") != nullptr;
     StoredMatrix matrix{.name = name, .scheme = "modelopt", .recipe = nvfp4, .values = &values};
-    matrix.scales = checkpoint.find(name + "_scale");
-    matrix.tensor_scale = checkpoint.find(name + "_scale_2");
-    if (!is(matrix.scales, "F8_E4M3") || !is_one_number(matrix.tensor_scale)) return std::nullopt;
-    return set_shape(matrix, values.stored.shape, 2) ? complete(matrix) : std::nullopt;
+    if (!named || !set_shape(matrix, values.stored.shape, 2)) return std::nullopt;
+    return with_tensor_scale(checkpoint, with_scales(checkpoint, matrix, name + "_scale", {"F8_E4M3"}),
+                             name + "_scale_2");
+}
+
+/// F32, for the tensor or for each group.
+bool is_tensor_scale(const StoredMatrix& matrix) {
+    const Named* const scale = matrix.tensor_scale;
+    return is_one_number(scale) ||
+           (is(scale, "F32") && scale->stored.bytes() == 4 * static_cast<std::uint64_t>(matrix.groups));
 }
 
 /// What a granularity's scales look like, tried one after the other.
-std::optional<StoredMatrix> tilewright_names(const Checkpoint& checkpoint, const std::string& name,
-                                             const Named& values) {
+std::optional<Candidate> tilewright_names(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto format = format_of(values.stored.dtype);
     const Named* const scales = checkpoint.find(name + ".scales");
-    if (!format || scales == nullptr) return std::nullopt;
+    const bool quantised = format && (is_fp8(*format) || *format == Format::e2m1);
+    if (!quantised || (scales == nullptr && *format != Format::e2m1)) return std::nullopt;
     StoredMatrix matrix{.name = name, .scheme = "tilewright", .values = &values, .scales = scales};
     if (!set_shape(matrix, values.stored.shape, 1)) return std::nullopt;
     matrix.tensor_scale = checkpoint.find(name + ".tensor_scale");
     for (const Granularity granularity : {Granularity::block_1x128, Granularity::block_128x128, Granularity::block_1x32,
                                           Granularity::block_1x16, Granularity::row, Granularity::tensor}) {
+        if (scales == nullptr) break;
         auto scale_format = format_of(scales->stored.dtype);
         if (granularity == Granularity::block_1x16 && scale_format == Format::e4m3) scale_format = Format::ue4m3;
         if (!scale_format) continue;
         matrix.recipe = {*format, granularity, *scale_format};
-        const bool tensor = granularity != Granularity::block_1x16 || matrix.tensor_scale != nullptr;
-        if (is_accepted(matrix.recipe) && tensor && fits(matrix, *scales)) return matrix;
+        const bool tensor = granularity != Granularity::block_1x16 || is_tensor_scale(matrix);
+        if (is_accepted(matrix.recipe) && tensor && fits(matrix, *scales)) return Candidate{.matrix = matrix};
     }
-    return std::nullopt;
+    const bool nvfp4_scales = is(scales, "F8_E4M3") && *format == Format::e2m1;
+    return unreadable(
+        matrix, name + ".scales", scales,
+        nvfp4_scales ? fmt::format("those of nvfp4 and {}.tensor_scale F32 [1]", name) : "the scales of a recipe");
 }
 
-std::optional<StoredMatrix> packed(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
+/// Without the header's first word it is someone else's tensor of that name.
+std::optional<Candidate> packed(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
     const auto base = stem(name, ".packed");
     if (!base || !is_bytes(values) || values.stored.bytes() < packed_header_bytes) return std::nullopt;
     std::vector<std::byte> header(packed_header_bytes);
     checkpoint.read(values, 0, header.data(), header.size());
+    if (std::memcmp(header.data(), formats::packed_magic.data(), formats::packed_magic.size()) != 0) {
+        return std::nullopt;
+    }
+    StoredMatrix matrix{.name = *base, .scheme = "packed", .values = &values, .packed = true};
     try {
         const PackedWeights weights =
             packed_weights(header.data(), header.data(), static_cast<std::int64_t>(values.stored.bytes()));
-        if (weights.version != packed_version) return std::nullopt;
-        return StoredMatrix{.name = *base,
-                            .scheme = "packed",
-                            .recipe = weights.recipe,
-                            .grouped = weights.grouped,
-                            .groups = weights.groups,
-                            .n = weights.n,
-                            .k = weights.k,
-                            .values = &values,
-                            .packed = true};
-    } catch (const Error&) {
-        return std::nullopt;
+        if (weights.version != packed_version) {
+            return Candidate{.matrix = matrix,
+                             .finding = Finding{name, fmt::format("layout version {}", weights.version),
+                                                fmt::format("version {}", packed_version),
+                                                "pack the weights again with this version"}};
+        }
+        matrix.recipe = weights.recipe;
+        matrix.grouped = weights.grouped;
+        matrix.groups = weights.groups;
+        matrix.n = weights.n;
+        matrix.k = weights.k;
+        return Candidate{.matrix = matrix};
+    } catch (const Error& error) {
+        Finding finding = error.findings().front();
+        finding.operand = name;
+        return Candidate{.matrix = matrix, .finding = finding};
     }
+}
+
+/// What the first scheme that can read it makes of a tensor; else what is wrong for one of whose scales some are there.
+std::optional<Candidate> best_candidate(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
+    std::optional<Candidate> best;
+    for (const Scheme scheme : {gpt_oss, compressed_tensors, modelopt, deepseek, tilewright_names, packed}) {
+        auto candidate = scheme(checkpoint, name, values);
+        if (!candidate) continue;
+        if (!candidate->finding) return candidate;
+        if (!best || best->matrix.scales == nullptr) best = candidate;
+    }
+    return best;
 }
 
 std::optional<StoredMatrix> unquantised(const Checkpoint& checkpoint, const std::string& name, const Named& values) {
@@ -165,14 +226,24 @@ std::optional<StoredMatrix> unquantised(const Checkpoint& checkpoint, const std:
     return matrix;
 }
 
-constexpr std::array<Scheme, 6> quantised_schemes{gpt_oss,  compressed_tensors, modelopt,
-                                                  deepseek, tilewright_names,   packed};
-
 }  // namespace
+
+std::vector<const Named*> StoredMatrix::tensors() const {
+    std::vector<const Named*> all;
+    for (const StoredMatrix& expert : experts) {
+        const std::vector<const Named*> of_expert = expert.tensors();
+        all.insert(all.end(), of_expert.begin(), of_expert.end());
+    }
+    if (!experts.empty()) return all;
+    for (const Named* tensor : {values, scales, tensor_scale}) {
+        if (tensor != nullptr) all.push_back(tensor);
+    }
+    return all;
+}
 
 std::uint64_t StoredMatrix::bytes() const {
     std::uint64_t sum = 0;
-    for (const Named* tensor : {values, scales, tensor_scale}) sum += tensor != nullptr ? tensor->stored.bytes() : 0;
+    for (const Named* tensor : tensors()) sum += tensor->stored.bytes();
     return sum;
 }
 
@@ -180,15 +251,16 @@ StoredMatrices stored_matrices(const Checkpoint& checkpoint) {
     StoredMatrices found;
     std::set<const Named*> used;
     const auto add = [&](const StoredMatrix& matrix) {
-        for (const Named* tensor : {matrix.values, matrix.scales, matrix.tensor_scale}) used.insert(tensor);
+        for (const Named* tensor : matrix.tensors()) used.insert(tensor);
         found.matrices.push_back(matrix);
     };
     for (const auto& [name, tensor] : checkpoint.tensors()) {
-        for (const Scheme scheme : quantised_schemes) {
-            const auto matrix = scheme(checkpoint, name, tensor);
-            if (!matrix) continue;
-            add(*matrix);
-            break;
+        const auto candidate = best_candidate(checkpoint, name, tensor);
+        if (!candidate) continue;
+        if (candidate->finding) {
+            found.unreadable.push_back({.name = candidate->matrix.name, .finding = *candidate->finding});
+        } else {
+            add(candidate->matrix);
         }
     }
     for (const auto& [name, tensor] : checkpoint.tensors()) {

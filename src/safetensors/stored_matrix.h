@@ -15,6 +15,7 @@
 // Model-Optimizer (NVIDIA).
 #pragma once
 
+#include <tilewright/error.h>
 #include <tilewright/quantize.h>
 
 #include <string>
@@ -37,15 +38,27 @@ struct StoredMatrix {
     const Checkpoint::Tensor* tensor_scale = nullptr;
     bool divides = false;  // the tensor scale is a divisor
     bool packed = false;   // `values` are packed weights
+    /// The groups of a stack, each [n, k]; the tensors above are those of its first.
+    std::vector<StoredMatrix> experts{};
 
+    /// All that are there, of each expert.
+    std::vector<const Checkpoint::Tensor*> tensors() const;
     std::uint64_t bytes() const;
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }
 };
 
-/// Whose scales are there, of the right shape; unquantised ones too. `others`: all tensors that belong to none of them,
-/// by name.
+/// Named as a quantised matrix, but without its scales, with scales of another shape or dtype, or packed by another
+/// version of the library.
+struct UnreadableMatrix {
+    std::string name{};
+    Finding finding{};
+};
+
+/// `matrices`: whose scales are there, of the right shape; unquantised ones too. `others`: all tensors that belong to
+/// none of them, by name, those of unreadable ones too.
 struct StoredMatrices {
     std::vector<StoredMatrix> matrices{};
+    std::vector<UnreadableMatrix> unreadable{};
     std::vector<std::string> others{};
 };
 StoredMatrices stored_matrices(const Checkpoint& checkpoint);

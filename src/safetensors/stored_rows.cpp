@@ -39,8 +39,11 @@ float read_tensor_scale(const Checkpoint& checkpoint, const StoredMatrix& matrix
 
 }  // namespace
 
-LoadedRows::LoadedRows(const Checkpoint& checkpoint, const StoredMatrix& matrix, std::int64_t group, std::int64_t row,
+LoadedRows::LoadedRows(const Checkpoint& checkpoint, const StoredMatrix& given, std::int64_t group, std::int64_t row,
                        std::int64_t rows) {
+    const bool stacked = !given.experts.empty();
+    const StoredMatrix& matrix = stacked ? given.experts[static_cast<std::size_t>(group)] : given;
+    if (stacked) group = 0;
     if (matrix.packed || row % scale_rows != 0) throw std::logic_error("LoadedRows: packed, or rows inside a block");
     const OperandRecipe& recipe = matrix.recipe;
     const std::int64_t row_bytes = matrix.k * bits(recipe.values) / 8;
@@ -62,7 +65,7 @@ LoadedRows::LoadedRows(const Checkpoint& checkpoint, const StoredMatrix& matrix,
 }
 
 OwnedOperand load_matrix(const Checkpoint& checkpoint, const StoredMatrix& matrix) {
-    if (matrix.packed) {
+    if (matrix.packed && matrix.experts.empty()) {
         OwnedPackedWeights packed(static_cast<std::int64_t>(matrix.values->stored.bytes()));
         checkpoint.read(*matrix.values, 0, packed.packed.data, matrix.values->stored.bytes());
         return unpack_weights(packed_weights(packed.packed.data, packed.packed.bytes));
@@ -70,15 +73,21 @@ OwnedOperand load_matrix(const Checkpoint& checkpoint, const StoredMatrix& matri
     OwnedOperand all(matrix.shape(), matrix.recipe);
     const Operand& out = all.operand();
     for (std::int64_t group = 0; group < matrix.groups; ++group) {
-        const LoadedRows loaded(checkpoint, matrix, group, 0, matrix.n);
         const auto copy = [&](const Tensor& from, const Tensor& to) {
             if (!from.given()) return;
             const std::int64_t bytes = row_major_bytes(from.format, from.shape);
             std::memcpy(static_cast<std::byte*>(to.data) + group * bytes, from.data, static_cast<std::size_t>(bytes));
         };
-        copy(loaded.operand().values, out.values);
-        copy(loaded.operand().scales, out.scales);
-        copy(loaded.operand().tensor_scale, out.tensor_scale);
+        const auto copy_all = [&](const Operand& from) {
+            copy(from.values, out.values);
+            copy(from.scales, out.scales);
+            copy(from.tensor_scale, out.tensor_scale);
+        };
+        if (matrix.packed) {
+            copy_all(load_matrix(checkpoint, matrix.experts[static_cast<std::size_t>(group)]));
+        } else {
+            copy_all(LoadedRows(checkpoint, matrix, group, 0, matrix.n).operand());
+        }
     }
     return all;
 }

@@ -3,6 +3,7 @@
 
 #include "cli/model_file.h"
 #include "cli/running.h"
+#include "safetensors/checkpoint_files.h"
 
 namespace tilewright::cli {
 namespace {
@@ -28,6 +29,35 @@ TEST(ProgramCheckpoint, QuantisesInspectsPacksAndInspectsAgain) {
     EXPECT_TRUE(contains(run_program({"inspect", packed, "--each"}).out, "packed"));
     EXPECT_TRUE(
         contains(run_program({"convert", quantised, packed, "--pack", "bf16"}).out, "complete since an earlier run"));
+}
+
+TEST(ProgramCheckpoint, StacksExpertsAndPacksThem) {
+    const TemporaryFolder folder;
+    safetensors::write_checkpoint(folder.file("in"), safetensors::deepseek_v4());
+    const Outcome conversion = run_program(
+        {"convert", folder.file("in"), folder.file("out"), "--pack", "fp8", "--include", "experts", "--stack-experts"});
+    EXPECT_EQ(conversion.exit_code, 0) << conversion.err;
+    EXPECT_TRUE(contains(conversion.out, "layers.3.ffn.experts.w1.weight") &&
+                contains(conversion.out, "mxfp4, 2 experts") && contains(conversion.out, "exact"))
+        << conversion.out;
+    EXPECT_TRUE(contains(run_program({"inspect", folder.file("out")}).out, "[2, 64, 96]"));
+}
+
+TEST(ProgramCheckpoint, WarnsOfMatricesThatCannotBeRead) {
+    const TemporaryFolder folder;
+    const std::string file = folder.file("in.safetensors"), out = folder.file("out");
+    auto tensors = safetensors::deepseek_v3();
+    tensors.erase(tensors.begin() + 1);
+    safetensors::write_shard(file, tensors);
+    const std::string expected = "down_proj.weight_scale_inv: nothing given, F32 or F8_E8M0 [2, 2] expected";
+    const Outcome inspection = run_program({"inspect", file});
+    EXPECT_EQ(inspection.exit_code, 0) << inspection.err;
+    EXPECT_TRUE(contains(inspection.out, "warning: 1 matrices cannot be read") && contains(inspection.out, expected))
+        << inspection.out;
+    const Outcome conversion = run_program({"convert", file, out, "--to", "mxfp4"});
+    EXPECT_EQ(conversion.exit_code, 1);
+    EXPECT_TRUE(contains(conversion.err, expected)) << conversion.err;
+    EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST(ProgramCheckpoint, SaysWhatItNeeds) {

@@ -1,39 +1,15 @@
-// Checkpoints as people publish them: found by their names, inspected, converted, packed.
-#include "safetensors/checkpoint_files.h"
+// Checkpoints as people publish them: found by their names, inspected.
+#include "safetensors/checkpoint_tests.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "formats/element.h"
-#include "safetensors/convert.h"
 #include "safetensors/inspect.h"
 
 namespace tilewright::safetensors {
 namespace {
 
 using test::TemporaryFolder;
-
-std::string single(const TemporaryFolder& folder, const std::vector<FileTensor>& tensors) {
-    std::string path = folder.file("model.safetensors");
-    write_shard(path, tensors);
-    return path;
-}
-
-const StoredMatrix& find(const StoredMatrices& found, const std::string& name) {
-    for (const StoredMatrix& matrix : found.matrices) {
-        if (matrix.name == name) return matrix;
-    }
-    throw std::runtime_error(name + " is missing");
-}
-
-std::vector<float> numbers(const Checkpoint& checkpoint, const StoredMatrix& matrix) {
-    std::int64_t count = 1;
-    for (const std::int64_t size : matrix.shape()) count *= size;
-    std::vector<float> out(static_cast<std::size_t>(count));
-    dequantize(load_matrix(checkpoint, matrix), row_major(out.data(), Format::f32, matrix.shape()));
-    return out;
-}
 
 double code(const std::string& bytes, std::size_t index, Format format) {
     return formats::load(bytes.data(), format, static_cast<std::int64_t>(index));
@@ -143,106 +119,68 @@ TEST(Checkpoint, InspectsExponents) {
     EXPECT_EQ(classes[1].count, 2U);
 }
 
-// ---- converting ----
-
-ConvertJob job(const std::string& input, const std::string& output, const char* recipe) {
-    ConvertJob made{
-        .input = input, .output = output, .wanted = [](const std::string&) { return true; }, .version = "test"};
-    if (recipe != nullptr) made.recipe = parse_operand_recipe(recipe);
-    return made;
-}
-
-TEST(Convert, MxfpCheckpointsToEveryFormat) {
-    const TemporaryFolder folder;
-    write_checkpoint(folder.file("in"), gpt_oss());
-    const Checkpoint before(folder.file("in"));
-    const StoredMatrices old = stored_matrices(before);
-    for (const char* recipe : {"mxfp4", "mxfp8", "128x128", "nvfp4"}) {
-        const std::string output = folder.file(std::string("to-") + recipe);
-        const ConvertResult result = convert(job(folder.file("in"), output, recipe));
-        EXPECT_EQ(result.matrices.size(), 2U);
-        const Checkpoint after(output);
-        EXPECT_EQ(after.shards().size(), 2U);
-        const StoredMatrices found = stored_matrices(after);
-        for (const ConvertedMatrix& converted : result.matrices) {
-            const StoredMatrix& matrix = find(found, converted.name);
-            EXPECT_EQ(name(matrix.recipe), recipe);
-            const std::vector<float> x = numbers(before, find(old, converted.name));
-            const std::vector<float> y = numbers(after, matrix);
-            double errors = 0;
-            double squares = 0;
-            for (std::size_t i = 0; i < x.size(); ++i) {
-                errors += (double{y[i]} - x[i]) * (double{y[i]} - x[i]);
-                squares += double{x[i]} * x[i];
-            }
-            EXPECT_NEAR(converted.error, std::sqrt(errors / squares), 1e-12) << recipe;
-            if (recipe == std::string("mxfp4") || recipe == std::string("mxfp8")) {
-                EXPECT_EQ(converted.error, 0) << recipe;
-            }
-        }
+/// The findings of a file, as one text.
+std::string findings(const std::string& file) {
+    std::string text;
+    for (const UnreadableMatrix& matrix : stored_matrices(Checkpoint(file)).unreadable) {
+        text += matrix.name + " <- " + matrix.finding.message() + "\n";
     }
+    return text;
 }
 
-TEST(Convert, PacksAndUnpacksBitForBit) {
+TEST(Checkpoint, SaysWhatIsWrongWithScales) {
     const TemporaryFolder folder;
-    write_checkpoint(folder.file("in"), gpt_oss());
-    ConvertJob packing = job(folder.file("in"), folder.file("packed"), nullptr);
-    packing.pack = PackedFor::bf16;
-    convert(packing);
-    convert(job(folder.file("packed"), folder.file("back"), "mxfp4"));
-    const Checkpoint before(folder.file("in"));
-    const Checkpoint packed(folder.file("packed"));
-    const Checkpoint after(folder.file("back"));
-    EXPECT_NE(packed.find(experts + "down_proj.packed"), nullptr);
-    const auto bytes = [](const Checkpoint& checkpoint, const std::string& name) {
-        const Checkpoint::Tensor* tensor = checkpoint.find(name);
-        std::string data(tensor->stored.bytes(), '\0');
-        checkpoint.read(*tensor, 0, data.data(), data.size());
-        return data;
+    const auto bytes = [](const char* name, const char* dtype, const std::vector<int>& shape) {
+        return random_bytes(name, dtype, shape, 0, 100);
     };
-    EXPECT_EQ(bytes(after, experts + "down_proj"), bytes(before, experts + "down_proj_blocks"));
-    EXPECT_EQ(bytes(after, experts + "down_proj.scales"), bytes(before, experts + "down_proj_scales"));
-    EXPECT_EQ(bytes(after, experts + "gate_up_proj_bias"), bytes(before, experts + "gate_up_proj_bias"));
-    EXPECT_NE(after.config().find("\"quant_method\": \"tilewright\""), std::string::npos) << after.config();
-    EXPECT_NE(after.config().find("\"hidden_size\": 96"), std::string::npos) << after.config();
-}
-
-TEST(Convert, KeepsFilesOfAnEarlierRun) {
-    const TemporaryFolder folder;
-    write_checkpoint(folder.file("in"), deepseek_v4());
-    const ConvertJob first = job(folder.file("in"), folder.file("out"), "mxfp8");
-    EXPECT_TRUE(convert(first).kept_files.empty());
-    EXPECT_EQ(convert(first).kept_files.size(), 2U);
-    std::filesystem::remove(folder.file("out") + "/model-1-of-2.safetensors");
-    const ConvertResult again = convert(first);
-    EXPECT_EQ(again.kept_files, std::vector<std::string>{"model-2-of-2.safetensors"});
-    EXPECT_EQ(Checkpoint(folder.file("out")).shards().size(), 2U);
-    EXPECT_TRUE(convert(job(folder.file("in"), folder.file("out"), "nvfp4")).kept_files.empty());
-}
-
-std::string refusal(const ConvertJob& refused) {
-    try {
-        convert(refused);
-    } catch (const std::exception& error) {
-        return error.what();
+    const auto number = [](const char* name) { return floats(name, {1}, {1.0F}); };
+    const std::vector<std::pair<std::vector<FileTensor>, std::string>> cases{
+        {{bytes("p_blocks", "U8", {2, 4, 3, 16})},
+         "p <- p_scales: nothing given, U8 or I8 [2, 4, 3] expected for p_blocks with U8 [2, 4, 3, 16]"},
+        {{bytes("p_blocks", "U8", {2, 4, 3, 16}), bytes("p_scales", "U8", {2, 4, 2})},
+         "p <- p_scales: U8 [2, 4, 2] given, U8 or I8 [2, 4, 3] expected"},
+        {{bytes("a.weight", "F8_E4M3", {200, 130})},
+         "a.weight <- a.weight_scale_inv: nothing given, F32 or F8_E8M0 [2, 2] expected"},
+        {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.weight_scale_inv", "U8", {2, 2})},
+         "a.weight <- a.weight_scale_inv: U8 [2, 2] given, F32 or F8_E8M0 [2, 2] expected"},
+        {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.scale", "F8_E8M0", {1, 2})},
+         "a.weight <- a.scale: F8_E8M0 [1, 2] given"},
+        {{bytes("a.weight", "I8", {8, 48}), bytes("a.scale", "F8_E8M0", {8, 6})},
+         "a.weight <- a.scale: F8_E8M0 [8, 6] given, F8_E8M0 [8, 3] expected for a.weight with I8 [8, 48]"},
+        {{bytes("a.weight_packed", "U8", {8, 32}), bytes("a.weight_scale", "F8_E4M3", {8, 4})},
+         "a.weight <- a.weight_global_scale: nothing given, F32 [1] expected"},
+        {{bytes("a.weight", "U8", {8, 32}), bytes("a.weight_scale", "F8_E4M3", {8, 2}), number("a.weight_scale_2")},
+         "a.weight <- a.weight_scale: F8_E4M3 [8, 2] given, F8_E4M3 [8, 4] expected"},
+        {{bytes("x", "F8_E4M3", {8, 64}), bytes("x.scales", "F8_E8M0", {8, 3})},
+         "x <- x.scales: F8_E8M0 [8, 3] given, the scales of a recipe expected for x with F8_E4M3 [8, 64]"},
+        {{{"x", "F4", {8, 32}, std::string(128, '\1')}, bytes("x.scales", "F8_E4M3", {8, 2})},
+         "x <- x.scales: F8_E4M3 [8, 2] given, those of nvfp4 and x.tensor_scale F32 [1] expected"}};
+    for (const auto& [tensors, expected] : cases) {
+        const std::string file = single(folder, tensors);
+        const std::string found = findings(file);
+        EXPECT_EQ(found.rfind(expected, 0), 0U) << "found: " << found << "expected: " << expected;
+        EXPECT_EQ(std::ranges::count(found, '\n'), 1) << found;
     }
-    return "";
+    for (const auto& tensors : {deepseek_v3(), compressed_tensors(), modelopt()}) {
+        EXPECT_EQ(findings(single(folder, tensors)), "");
+    }
+    // Bytes of someone else.
+    EXPECT_EQ(findings(single(folder, {bytes("x.packed", "U8", {200}), bytes("x", "F32", {4, 0}),
+                                       floats("y", {4, 4}, {1.0F}), floats("y.scales", {3}, {1.0F})})),
+              "");
 }
 
-TEST(Convert, RefusesOutputsThatWouldLoseSomething) {
+TEST(Checkpoint, OneLineForFindingsThatAreAlike) {
     const TemporaryFolder folder;
-    write_checkpoint(folder.file("in"), deepseek_v4());
-    const std::string file = single(folder, deepseek_v3());
-    EXPECT_NE(refusal(job(folder.file("in"), folder.file("in"), "mxfp8")).find("is the input itself"),
-              std::string::npos);
-    EXPECT_NE(refusal(job(file, file, "mxfp8")).find("is the input itself"), std::string::npos);
-    EXPECT_NE(refusal(job(file, "/dev/null", "mxfp8")).find("is no regular file"), std::string::npos);
-    EXPECT_NE(refusal(job(folder.file("in"), file, "mxfp8")).find("is no folder"), std::string::npos);
-    const auto bare = std::vector<FileTensor>{floats("x", {4, 4}, {1.0F})};
-    const std::string unquantised = folder.file("bare.safetensors");
-    write_shard(unquantised, bare);
-    EXPECT_NE(refusal(job(unquantised, folder.file("y"), "mxfp8")).find("no matrix to convert"), std::string::npos);
-    EXPECT_FALSE(std::filesystem::exists(folder.file("y")));
+    std::vector<FileTensor> tensors;
+    for (int i = 0; i < 12; ++i) {
+        tensors.push_back(random_bytes("m." + std::to_string(i) + ".up.weight", "F8_E4M3", {8, 130}, 0, 100));
+    }
+    const StoredMatrices found = stored_matrices(Checkpoint(single(folder, tensors)));
+    EXPECT_EQ(unreadable_lines(found, true).size(), 12U);
+    EXPECT_EQ(unreadable_lines(found, false),
+              std::vector<std::string>{"m.0.up.weight_scale_inv: nothing given, F32 or F8_E8M0 [1, 2] expected for "
+                                       "m.0.up.weight with F8_E4M3 [8, 130], and so for 11 more"});
 }
 
 TEST(Checkpoint, RefusesIndexesThatAreWrong) {
