@@ -120,7 +120,9 @@ def test_every_mistake_is_told(call):
     "name",
     ["fp8_fp4_mqa_logits", "get_paged_mqa_logits_metadata", "fp8_fp4_paged_mqa_logits", "fp8_mqa_logits",
      "fp8_paged_mqa_logits", "tf32_hc_prenorm_gemm", "SymmBuffer", "get_symm_buffer_for_mega_moe",
-     "transform_weights_for_mega_moe", "fp8_fp4_mega_moe", "bf16_mega_moe"],
+     "transform_weights_for_mega_moe", "fp8_fp4_mega_moe", "bf16_mega_moe", "fp8_mega_moe",
+     "get_symm_buffer_for_sm90_mega_moe", "transform_weights_for_mega_moe_sm90", "k_grouped_fp4_gemm_nt_contiguous",
+     "cublaslt_nvfp4_gemm_nt", "batched_syrk", "batched_symm"],
 )  # fmt: skip
 def test_what_is_not_here_says_so(name):
     with pytest.raises(NotImplementedError, match=f"^{name}: "):
@@ -128,7 +130,8 @@ def test_what_is_not_here_says_so(name):
 
 
 def test_modules_of_what_is_not_here():
-    assert deep_gemm.mega.SymmBuffer is deep_gemm.SymmBuffer
+    for name in deep_gemm.mega.__all__:
+        assert getattr(deep_gemm.mega, name) is getattr(deep_gemm, name)
     with pytest.raises(NotImplementedError, match=r"^deep_gemm\.legacy\.m_grouped_gemm"):
         _ = deep_gemm.legacy.m_grouped_gemm
 
