@@ -6,6 +6,8 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 
 from deep_gemm_operands import BF16, F32, SENTINEL, sentinel
 from tilewright import deep_gemm
+from tilewright.deep_gemm import _operands
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 INT = torch.int32
 M, N, K, G = 24, 40, 640, 3
@@ -62,6 +64,48 @@ def test_masked(rng, gran_k, packed):
     for group, count in enumerate(counts):
         real = real_a.view(G, 8, K)[group, :count] @ reals_b[group].T
         assert count == 0 or deep_gemm.calc_diff(d[group, :count], real.to(BF16)) < 1e-5
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_factors_from_transform_sf_into_required_layout(rng, packed):
+    """vLLM and SGLang call it on both sides before the product."""
+    (a, real_a), (b, real_b) = fp4(rng, M, 32, packed), fp4(rng, N, 32, packed)
+    sides = [
+        (values, deep_gemm.transform_sf_into_required_layout(sf, mn=rows, k=K, recipe=(1, 32)))
+        for (values, sf), rows in ((a, M), (b, N))
+    ]
+    d = sentinel(M, N, dtype=F32)
+    deep_gemm.fp8_fp4_gemm_nt(*sides, d, **recipes(32))
+    assert deep_gemm.calc_diff(d, real_a @ real_b.T) < 1e-11
+    x = torch.from_numpy(rng.standard_normal((M, K))).float()
+    values, sf = deep_gemm.per_token_cast_to_fp8(x, True, 32, packed)
+    sfa = deep_gemm.transform_sf_into_required_layout(sf, M, K, (1, 32))
+    expected = torch.empty(M, N, dtype=F32)
+    deep_gemm.fp8_fp4_gemm_nt((values, sf), b, expected, **recipes(32))
+    deep_gemm.fp8_fp4_gemm_nt((values, sfa), sides[1], d, **recipes(32))
+    assert torch.equal(d, expected)
+
+
+def test_a_factor_that_is_no_power_of_two_is_seen(rng):
+    """The CPU refuses it. A GPU, which is not waited for, has a product of NaN: never one with another factor."""
+    (a, _), (b, _) = fp4(rng, M, 32, False), fp4(rng, N, 32, False)
+    b[1][3, 5] *= 1.5
+    d = sentinel(M, N, dtype=F32)
+    with pytest.raises(ValueError, match=r"^b\[1\]: float32 given, powers of two where 32 elements share a factor expected"):
+        deep_gemm.fp4_gemm_nt(a, b, d, **recipes(32))
+    assert (d == SENTINEL).all()
+    unseen = (b[0], deep_gemm.transform_sf_into_required_layout(b[1], N, K, (1, 32)))
+    deep_gemm.fp4_gemm_nt(a, unseen, d, **recipes(32))
+    assert d[:, 3].isnan().all() and d[:, :3].isfinite().all() and d[:, 4:].isfinite().all()
+
+
+@pytest.mark.parametrize("gran_k", [32, 128])
+def test_a_gpu_is_not_waited_for(gran_k):
+    """A fake tensor has no numbers that could be read back."""
+    with FakeTensorMode():
+        sf = torch.empty(N, K // gran_k, device="cuda")
+        scales = _operands._scales("b", sf, (1, gran_k), K, packed_values=True)
+        assert scales.is_cuda and scales.shape == (N, K // 32) and scales.dtype == torch.uint8
 
 
 def test_factors_have_to_be_those_of_fp4(rng):

@@ -14,7 +14,7 @@ from tilewright._errors import InvalidCall
 from tilewright._multiply import validate
 from tilewright.deep_gemm._checks import refuse, shape_text, whole_numbers
 from tilewright.deep_gemm._settings import call_options
-from tilewright.deep_gemm.utils._codes import as_bytes, exponents
+from tilewright.deep_gemm.utils._codes import as_bytes, exponents, no_powers_of_two
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
@@ -73,8 +73,8 @@ def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int
 
 
 def _as_ue8m0(name: str, sf: torch.Tensor) -> torch.Tensor:
-    """The exponents of powers of two."""
-    if not sf.is_cuda and bool((sf.contiguous().view(torch.int32) & ~0x7F800000).any()):
+    """The exponents of powers of two. Other numbers are refused on the CPU, and become NaN on a GPU."""
+    if not sf.is_cuda and bool(no_powers_of_two(sf).any()):
         refuse(f"{name}[1]", "float32", "powers of two where 32 elements share a factor", "cast with use_ue8m0=True")
     return exponents(sf)
 
