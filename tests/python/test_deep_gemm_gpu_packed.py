@@ -152,3 +152,15 @@ def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):
     deep_gemm.fp8_fp4_gemm_nt((values[:64], factors[:64]), tw.pack_weights(one[0], "fp8"), d)
     deep_gemm.fp8_fp4_gemm_nt(moved((values[:64], factors[:64])), tw.pack_weights(one[1], "fp8"), on_gpu)
     assert bits_equal(on_gpu.cpu(), d)
+
+
+@pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
+def test_packed_weights_are_unpacked_where_they_are(rng, recipe):
+    weights = tw.quantize(torch.from_numpy(rng.standard_normal((G, N, 640))).float(), recipe)
+    packed = tw.pack_weights(weights, "bf16")
+    there = tw.PackedWeights(packed.data.cuda(), packed.header)
+    back, real = there.unpack(), there.dequantize("bf16")
+    for name in ("values", "scales", "tensor_scale"):
+        mine, given = getattr(back, name), getattr(weights, name)
+        assert mine is given is None or (mine.is_cuda and bits_equal(mine.cpu(), given))
+    assert real.is_cuda and bits_equal(real.cpu(), weights.dequantize("bf16"))
