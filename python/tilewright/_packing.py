@@ -14,6 +14,11 @@ _HEADER_BYTES = 128
 _READ_ONLY = frozenset(("data", "header", "recipe", "activations", "version", "shape"))
 
 
+def _is_on_gpu(data: Array) -> bool:
+    """Of torch's arrays, which can be copied to the host."""
+    return bool(getattr(data, "is_cuda", False))
+
+
 class PackedWeights(_core.Operand):
     """Packed weights [n, k] or [groups, n, k]: the b of a multiplication, in layouts nt and tt.
 
@@ -68,16 +73,25 @@ class PackedWeights(_core.Operand):
         return type(self), (self.data, self.header)
 
     def unpack(self, *, threads: int = 0) -> Quantized:
-        """The weights as they were, bit for bit, in new arrays of host memory.
+        """The weights as they were, bit for bit, in new arrays where the packed ones are.
+
+        The CPU unpacks: torch's on a GPU are copied to the host and back. Those of other libraries are refused there.
 
         threads: of the CPU; 0 = all.
         """
-        values, scales, tensor_scale = _core.unpack_weights(self, threads)
+        values, scales, tensor_scale = (self._as_data(x) for x in _core.unpack_weights(self._on_host(), threads))
         return Quantized(values, self.recipe, scales, tensor_scale)
 
     def dequantize(self, dtype: Format = "f32", *, threads: int = 0) -> Array:
-        """The real matrix in `dtype`: f32, bf16 or f16."""
-        return self.unpack(threads=threads).dequantize(dtype, threads=threads)
+        """The real matrix in `dtype`: f32, bf16 or f16. It is where `unpack` would put the weights."""
+        return self._as_data(self._on_host().unpack(threads=threads).dequantize(dtype, threads=threads))
+
+    def _on_host(self) -> PackedWeights:
+        return PackedWeights(self.data.cpu()) if _is_on_gpu(self.data) else self
+
+    def _as_data(self, array: Array) -> Array:
+        """Where the packed weights are."""
+        return array.to(self.data.device) if array is not None and _is_on_gpu(self.data) else array
 
     def __repr__(self) -> str:
         return f"<PackedWeights {self.recipe} {list(self.shape)} for {self.activations}>"
@@ -108,5 +122,4 @@ def pack_weights(
     True
     """
     data = _core.pack_weights(weights, activations, threads, stream)
-    on_gpu = getattr(data, "is_cuda", False)
-    return PackedWeights(data, data[:_HEADER_BYTES].cpu().numpy().tobytes() if on_gpu else None)
+    return PackedWeights(data, data[:_HEADER_BYTES].cpu().numpy().tobytes() if _is_on_gpu(data) else None)

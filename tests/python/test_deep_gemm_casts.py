@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 from deep_gemm_operands import bits_equal
 from tilewright import deep_gemm
 from tilewright.deep_gemm import utils
+from tilewright.deep_gemm.utils import _codes
 
 ONE = np.float32(1)
 
@@ -201,7 +202,42 @@ def test_required_layout(rng):
         ),
         ((grouped, 3, 512, (1, 128), 3), r"sf: \[2, 3, 4\] given, \[3, 3, 4\] expected"),
         ((sf, 5, 300, (1, 128, 128)), "is_sfa"),
-        ((sf, 5, 96, (1, 32)), r"sf: torch\.float32 for 1 x 32 given"),
+        ((sf, 5, 384, (1, 32)), r"sf: \[5, 3\] given, \[5, 12\] expected"),
+        ((sf, 640, 96, (128, 32)), r"sf: torch\.float32 for 128 x 32 given, torch\.float32 expected for 1 x 128, 128 x 128 or"),
+        ((sf.double(), 5, 300, (1, 128)), r"sf: torch\.float64 for 1 x 128 given"),
+        ((sf.int(), 640, 1536, (128, 128)), r"sf: torch\.int32 for 128 x 128 given"),
+        ((sf.int(), 5, 300, (1, 128)), r"sf: \[5, 3\] given, \[5, 1\] expected; it has four packed factors for 1 x 128"),
     ):
         with pytest.raises(ValueError, match=message):
             deep_gemm.transform_sf_into_required_layout(*arguments)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6)])
+def test_required_layout_of_powers_of_two(rng, shape):
+    """Factors for 32, and packed ones for 32 and 128, as DeepGEMM's FP4 callers have them."""
+    groups, k = shape[0] if len(shape) == 3 else None, 170
+    sf = torch.from_numpy(np.exp2(rng.integers(-4, 5, shape)).astype(np.float32))
+    packed = deep_gemm.get_mn_major_tma_aligned_packed_ue8m0_tensor(sf)
+    transform = deep_gemm.transform_sf_into_required_layout
+    for recipe in ({"recipe": (1, 1, 32), "is_sfa": False}, {"recipe": [1, 32]}):
+        got = transform(sf, 5, k, num_groups=groups, **recipe)
+        assert got.dtype == torch.int32 and got.stride() == packed.stride() and bits_equal(got, packed)
+        assert transform(got, 5, k, num_groups=groups, **recipe) is got
+    assert transform(packed, 5, 4 * k, (1, 128), groups) is packed
+    moved = transform(packed.contiguous(), 5, k, (1, 32), groups)
+    assert moved.stride() == packed.stride() and bits_equal(moved, packed)
+    kept = transform(sf, 5, k, (1, 32), groups, disable_ue8m0_cast=True)
+    assert kept.stride()[-2:] == (1, 8) and bits_equal(kept, sf)
+
+
+def test_other_numbers_than_powers_of_two_become_nan():
+    """Where they are packed unseen: no mantissa is dropped."""
+    numbers = [1.0, 3.0, 0.0, -2.0, 2.0**-126, 1.0000001, float("inf"), float("nan")]
+    expected = [127, 255, 0, 255, 1, 255, 255, 255]
+    sf = torch.tensor([numbers])
+    assert _codes.exponents(sf).tolist() == [expected]
+    for got in (
+        deep_gemm.get_mn_major_tma_aligned_packed_ue8m0_tensor(sf),
+        deep_gemm.transform_sf_into_required_layout(sf, 1, 256, (1, 32)),
+    ):
+        assert got.contiguous().view(torch.uint8).tolist() == [expected]

@@ -151,15 +151,14 @@ def arguments(rng, name):
         "fp8_gemm_skip_head_mid": (*a, *b, sentinel(M, N + 8), [36, 4, 32], None),
         "m_grouped_fp8_gemm_contiguous": (*a, *experts, d, groups, False, 0, *none),
         "m_grouped_fp8_gemm_masked": (*(t.repeat(G, 1, 1) for t in a), *experts, by_group, counts, 4, *none),
-        "k_grouped_fp8_gemm": (*per_row, *per_row, sentinel(G, N, N, dtype=F32), None, [128, 128], None, True, 128,
-                               [1, 1, 128]),
+        "k_grouped_fp8_gemm": (*per_row, *per_row, sentinel(G, N, N, dtype=F32), None, [128, 128], None, True, [1, 1, 128]),
         "fp8_einsum": ("bhr,hdr->bhd", *(t.repeat(G, 1, 1).transpose(0, 1) for t in a), *experts,
                        sentinel(M, G, N), None, [1, 128, 128]),
         "bf16_gemm": (x, w[0], d, None),
         "cublaslt_gemm": (x, w[0], d, None),
         "m_grouped_bf16_gemm_contiguous": (x, w, d, groups, False, 0),
         "m_grouped_bf16_gemm_masked": (x.repeat(G, 1, 1), w, by_group, counts, 4),
-        "k_grouped_bf16_gemm": (x, w[0][:M], sentinel(1, K, K, dtype=F32), None, [M], None, 1),
+        "k_grouped_bf16_gemm": (x, w[0][:M], sentinel(1, K, K, dtype=F32), None, [M], None),
         "einsum": ("bmk,bnk->mn", x[None], w[:1], d, None, False),
     }[name]  # fmt: skip
 

@@ -86,7 +86,8 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
         (MASKED, "masked_m", lambda x: x[:1], r"^masked_m: \[1\] of torch.int32 given, .*\[2\], the valid rows"),
         (MASKED, "expected_m", lambda _: 0, r"^expected_m: 0 given, a positive number expected"),
         (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: \[8, 256\] given, \[groups, m, k\] expected"),
-        (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^ks_cpu: 100 given, multiples of 128 from 0 on expected"),
+        (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^a\[0\]: \[34816\] given, contiguous \[31008\]"),
+        (K_GROUPED, "ks_cpu", lambda _: [384, -128], r"^ks_cpu: -128 given, numbers from 0 on expected"),
         (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: 1 numbers given, 2, as d has groups, expected"),
         (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: \[34816\] given, contiguous \[17408\]"),
         (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: .* torch.bfloat16 given, \[groups, m, n\] of torch.float32"),
@@ -120,7 +121,9 @@ def test_every_mistake_is_told(call):
     "name",
     ["fp8_fp4_mqa_logits", "get_paged_mqa_logits_metadata", "fp8_fp4_paged_mqa_logits", "fp8_mqa_logits",
      "fp8_paged_mqa_logits", "tf32_hc_prenorm_gemm", "SymmBuffer", "get_symm_buffer_for_mega_moe",
-     "transform_weights_for_mega_moe", "fp8_fp4_mega_moe", "bf16_mega_moe"],
+     "transform_weights_for_mega_moe", "fp8_fp4_mega_moe", "bf16_mega_moe", "fp8_mega_moe",
+     "get_symm_buffer_for_sm90_mega_moe", "transform_weights_for_mega_moe_sm90", "k_grouped_fp4_gemm_nt_contiguous",
+     "cublaslt_nvfp4_gemm_nt", "batched_syrk", "batched_symm"],
 )  # fmt: skip
 def test_what_is_not_here_says_so(name):
     with pytest.raises(NotImplementedError, match=f"^{name}: "):
@@ -128,7 +131,8 @@ def test_what_is_not_here_says_so(name):
 
 
 def test_modules_of_what_is_not_here():
-    assert deep_gemm.mega.SymmBuffer is deep_gemm.SymmBuffer
+    for name in deep_gemm.mega.__all__:
+        assert getattr(deep_gemm.mega, name) is getattr(deep_gemm, name)
     with pytest.raises(NotImplementedError, match=r"^deep_gemm\.legacy\.m_grouped_gemm"):
         _ = deep_gemm.legacy.m_grouped_gemm
 

@@ -97,6 +97,42 @@ def test_factors_for_32_and_fp4_activations_have_the_cpus_bits(rng, the_gpus_bit
     assert bits_equal(out.cpu(), expected.view(G, 128, N)[1])
 
 
+@pytest.mark.parametrize("cast", ["fp8", "fp4"])
+def test_factors_that_transform_sf_into_required_layout_packed(rng, cast):
+    """Float32 powers of two for 32, four to an int32: the same product."""
+    k, recipes = 640, {"recipe_a": (1, 32), "recipe_b": (1, 32)}
+    a = getattr(deep_gemm, f"per_token_cast_to_{cast}")(torch.from_numpy(rng.standard_normal((70, k))).float(), True, 32)
+    b = deep_gemm.per_token_cast_to_fp4(torch.from_numpy(rng.standard_normal((N, k))).float(), True, 32)
+    a, b = moved(a), moved(b)
+    expected, d = (torch.zeros(70, N, dtype=BF16, device="cuda") for _ in range(2))
+    deep_gemm.fp8_fp4_gemm_nt(a, b, expected, **recipes)
+    transform = deep_gemm.transform_sf_into_required_layout
+    sides = (a[0], transform(a[1], 70, k, (1, 32))), (b[0], transform(b[1], N, k, (1, 32)))
+    assert all(sf.dtype == INT and sf.stride(0) == 1 for _, sf in sides)
+    deep_gemm.fp8_fp4_gemm_nt(*sides, d, **recipes)
+    assert bits_equal(d, expected)
+
+
+@pytest.mark.parametrize("cast, gran_k", [("fp8", 128), ("fp8", 32), ("fp4", 32)])
+def test_a_factor_that_is_no_power_of_two_makes_nan(rng, cast, gran_k):
+    """No host waits to see it; its mantissa is not dropped either."""
+    k, recipes = 640, {"recipe_a": (1, gran_k), "recipe_b": (1, 32)}
+    x = torch.from_numpy(rng.standard_normal((70, k))).float()
+    a = getattr(deep_gemm, f"per_token_cast_to_{cast}")(x, True, gran_k)
+    b = deep_gemm.per_token_cast_to_fp4(torch.from_numpy(rng.standard_normal((N, k))).float(), True, 32)
+    a, b = moved(a), moved(b)
+    right, d = (torch.zeros(70, N, dtype=BF16, device="cuda") for _ in range(2))
+    deep_gemm.fp8_fp4_gemm_nt(a, b, right, **recipes)
+    b[1][3, 5] *= 1.5
+    if gran_k == 32:
+        a[1][7, 0] *= 1.25
+    deep_gemm.fp8_fp4_gemm_nt(a, b, d, **recipes)
+    wrong = torch.zeros(70, N, dtype=torch.bool, device="cuda")
+    wrong[:, 3] = True
+    wrong[7] |= gran_k == 32
+    assert right.isfinite().all() and torch.equal(d.isnan(), wrong) and torch.equal(d[~wrong], right[~wrong])
+
+
 def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):
     """Packed where they are multiplied: dense, and in groups that are masked."""
     weights = tw.quantize(torch.from_numpy(rng.standard_normal((G, N, 640))).float(), "mxfp4")
@@ -116,3 +152,15 @@ def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):
     deep_gemm.fp8_fp4_gemm_nt((values[:64], factors[:64]), tw.pack_weights(one[0], "fp8"), d)
     deep_gemm.fp8_fp4_gemm_nt(moved((values[:64], factors[:64])), tw.pack_weights(one[1], "fp8"), on_gpu)
     assert bits_equal(on_gpu.cpu(), d)
+
+
+@pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
+def test_packed_weights_are_unpacked_where_they_are(rng, recipe):
+    weights = tw.quantize(torch.from_numpy(rng.standard_normal((G, N, 640))).float(), recipe)
+    packed = tw.pack_weights(weights, "bf16")
+    there = tw.PackedWeights(packed.data.cuda(), packed.header)
+    back, real = there.unpack(), there.dequantize("bf16")
+    for name in ("values", "scales", "tensor_scale"):
+        mine, given = getattr(back, name), getattr(weights, name)
+        assert mine is given is None or (mine.is_cuda and bits_equal(mine.cpu(), given))
+    assert real.is_cuda and bits_equal(real.cpu(), weights.dequantize("bf16"))

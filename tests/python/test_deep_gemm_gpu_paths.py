@@ -210,12 +210,12 @@ def test_all_groups_of_k_with_sizes_on_the_device(rng, flat, ks, packed):
         sides += [values.view(torch.float8_e4m3fn), factors if flat else factors.T.contiguous()]
         reals.append([real for _, real in parts])
     d = sentinel(3, m, n, dtype=F32)
-    _fp8._launch_all_groups(*sides, d, None, ks, torch.tensor(sizes, dtype=torch.int32), flat, 128, (1, 1, 128))
+    _fp8._launch_all_groups(*sides, d, None, ks, torch.tensor(sizes, dtype=torch.int32), flat, (1, 1, 128))
     assert torch.equal(d, rounded(torch.stack([a @ b.T for a, b in zip(*reals, strict=True)]), F32))
 
 
 def test_unsized_groups_of_k_are_checked():
     a, sf, layout = torch.zeros(128, 16).to(torch.float8_e4m3fn), torch.ones(1, 16), torch.tensor([128], dtype=torch.int32)
-    d, rest = sentinel(1, 24, 16, dtype=F32), (None, None, layout, False, 128, (1, 1, 128))
+    d, rest = sentinel(1, 24, 16, dtype=F32), (None, None, layout, False, (1, 1, 128))
     with pytest.raises(ValueError, match=r"^a\[0\]: \[128, 16\] given, contiguous \[sum k, 24\] expected"):
         _fp8._launch_all_groups(a, sf, a, sf, d, *rest)

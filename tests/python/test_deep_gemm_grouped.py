@@ -174,6 +174,7 @@ def flat_groups(rng, rows, ks):
 
 
 KS = [256, 0, 128, 384]
+ODD_KS = [127, 0, 1, 129]
 
 
 def k_grouped_product(c, reals_a, reals_b):
@@ -208,21 +209,35 @@ def test_k_of_groups_from_either_tensor(rng):
         assert not d[1].any()
 
 
-def test_k_grouped_tn(rng):
-    (a, reals_a), (b, reals_b) = flat_groups(rng, 24, KS), flat_groups(rng, 40, KS)
-    c, layout = integers(rng, G, 24, 40, dtype=F32), torch.tensor(KS, dtype=INT)
+@pytest.mark.parametrize("sizes", [KS, ODD_KS], ids=str)
+def test_k_grouped_tn(rng, sizes):
+    (a, reals_a), (b, reals_b) = flat_groups(rng, 24, sizes), flat_groups(rng, 40, sizes)
+    c, layout = integers(rng, G, 24, 40, dtype=F32), torch.tensor(sizes, dtype=INT)
     expected = k_grouped_product(c, reals_a, reals_b)
     tall = []
     for (values, sf), rows in ((a, 24), (b, 40)):
-        parts = values.view(torch.uint8).split([rows * k for k in KS])
-        columns = torch.cat([part.view(rows, k) for part, k in zip(parts, KS, strict=True)], 1)
+        parts = values.view(torch.uint8).split([rows * k for k in sizes])
+        columns = torch.cat([part.view(rows, k) for part, k in zip(parts, sizes, strict=True)], 1)
         tall.append((columns.T.contiguous().view(torch.float8_e4m3fn), sf.T.contiguous()))
     d = sentinel(G, 24, 40, dtype=F32)
-    for ks in (KS, None):
+    for ks in (sizes, None):
         deep_gemm.k_grouped_fp8_gemm_tn_contiguous(*tall, d.fill_(SENTINEL), ks, layout, c)
         assert torch.equal(d, expected)
     reals = [torch.cat(parts, 1).T.to(BF16) for parts in (reals_a, reals_b)]  # exact: small integers
-    deep_gemm.k_grouped_bf16_gemm_tn_contiguous(*reals, c, KS, layout, c)
+    for ks in (sizes, None):
+        deep_gemm.k_grouped_bf16_gemm_tn_contiguous(*reals, d.fill_(SENTINEL), ks, layout, c)
+        assert torch.equal(d, expected)
+
+
+def test_k_of_groups_may_be_any_number(rng):
+    (a, reals_a), (b, reals_b) = flat_groups(rng, 24, ODD_KS), flat_groups(rng, 40, ODD_KS)
+    c, layout = integers(rng, G, 24, 40, dtype=F32), torch.tensor(ODD_KS, dtype=INT)
+    expected = k_grouped_product(c, reals_a, reals_b)
+    d = sentinel(G, 24, 40, dtype=F32)
+    for sizes in ((ODD_KS, layout), (ODD_KS, None), (None, layout)):
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d.fill_(SENTINEL), *sizes, c)
+        assert torch.equal(d, expected)
+    deep_gemm.k_grouped_wgrad_gemm_fp8_fp8_fp32_nt((a[0], a[1].T), (b[0], b[1].T), c, ODD_KS)
     assert torch.equal(c, expected)
 
 

@@ -141,6 +141,7 @@ def test_settings_that_are_kept():
     deep_gemm.set_tc_util(0)
     assert deep_gemm.get_tc_util() == 100
     deep_gemm.set_ignore_compile_dims(True)
+    deep_gemm.use_deterministic_algorithms(True)
     deep_gemm.set_block_size_multiple_of(64)
     deep_gemm.set_block_size_multiple_of((64, 128))
     for wrong in (lambda: deep_gemm.set_tc_util(101), lambda: deep_gemm.set_block_size_multiple_of(0)):
@@ -238,11 +239,17 @@ per_token_cast_to_fp8 per_channel_cast_to_fp8 per_block_cast_to_fp8 per_custom_d
 transpose_packed_fp4 cast_back_from_fp4 init_dist uneven_all_gather gemm_fp8_fp8_bf16_nt
 m_grouped_gemm_fp8_fp8_bf16_nt_contiguous m_grouped_gemm_fp8_fp8_bf16_nt_masked wgrad_gemm_fp8_fp8_fp32_nt
 k_grouped_wgrad_gemm_fp8_fp8_fp32_nt get_col_major_tma_aligned_tensor calc_diff bench bench_kineto testing utils
-__version__"""
+__version__ fp8_fp4_mqa_logits get_paged_mqa_logits_metadata fp8_fp4_paged_mqa_logits fp8_mqa_logits fp8_paged_mqa_logits
+tf32_hc_prenorm_gemm SymmBuffer get_symm_buffer_for_mega_moe transform_weights_for_mega_moe fp8_fp4_mega_moe
+bf16_mega_moe legacy"""
+# What version 2.8.0 has besides.
+NEWER_NAMES = """fp4_gemm_nt m_grouped_fp4_gemm_nt_contiguous m_grouped_fp4_gemm_nt_masked use_deterministic_algorithms
+k_grouped_fp4_gemm_nt_contiguous cublaslt_nvfp4_gemm_nt batched_syrk batched_symm fp8_mega_moe
+get_symm_buffer_for_sm90_mega_moe transform_weights_for_mega_moe_sm90"""
 
 
 def test_names():
-    assert [name for name in NAMES.split() if not hasattr(deep_gemm, name)] == []
+    assert [name for name in f"{NAMES} {NEWER_NAMES}".split() if not hasattr(deep_gemm, name)] == []
     for module, names in (
         (
             testing,

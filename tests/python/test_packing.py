@@ -30,6 +30,34 @@ def test_unpack_gives_the_same_arrays(recipe, activations, shape):
     assert np.array_equal(packed.dequantize(), given.dequantize())
 
 
+class OnGpu:
+    """What torch's tensor on a GPU is asked for."""
+
+    is_cuda, device = True, "meta"
+
+    def __init__(self, data):
+        self.host = data
+
+    def cpu(self):
+        return self.host
+
+
+@pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
+def test_weights_on_a_gpu_are_unpacked_on_the_host_and_copied_back(monkeypatch, recipe):
+    torch = pytest.importorskip("torch")
+    packed = tw.pack_weights(tw.quantize(torch.randn(70, 96), recipe), "bf16")
+    there = OnGpu(packed.data)
+    asked = []
+    monkeypatch.setattr(tw.PackedWeights, "data", property(lambda self: there if self is packed else self.values))
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: asked.append((self, device)) or self)
+    back, real = packed.unpack(), packed.dequantize("bf16")
+    monkeypatch.undo()
+    assert as_bytes(packed.data) == as_bytes(there.host)
+    assert [device for _, device in asked] == ["meta"] * (4 if recipe == "nvfp4" else 3)
+    assert asked[-1][0] is real and real.dtype == torch.bfloat16
+    assert torch.equal(real, packed.dequantize("bf16")) and torch.equal(back.values, packed.unpack().values)
+
+
 @pytest.mark.parametrize("arithmetic", ["fast", "bit_exact"])
 @pytest.mark.parametrize(("a", "activations"), [("1x128", "fp8"), ("mxfp8", "fp8"), ("bf16", "bf16"), ("nvfp4", "bf16")])
 def test_multiplies_as_the_weights_do(a, activations, arithmetic):

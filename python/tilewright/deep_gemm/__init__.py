@@ -14,16 +14,23 @@ except ImportError as _error:
 from tilewright.deep_gemm import legacy, mega, testing, utils
 from tilewright.deep_gemm._absent import (
     SymmBuffer,
+    batched_symm,
+    batched_syrk,
     bf16_mega_moe,
+    cublaslt_nvfp4_gemm_nt,
     fp8_fp4_mega_moe,
     fp8_fp4_mqa_logits,
     fp8_fp4_paged_mqa_logits,
+    fp8_mega_moe,
     fp8_mqa_logits,
     fp8_paged_mqa_logits,
     get_paged_mqa_logits_metadata,
     get_symm_buffer_for_mega_moe,
+    get_symm_buffer_for_sm90_mega_moe,
+    k_grouped_fp4_gemm_nt_contiguous,
     tf32_hc_prenorm_gemm,
     transform_weights_for_mega_moe,
+    transform_weights_for_mega_moe_sm90,
 )
 from tilewright.deep_gemm._layout import transform_sf_into_required_layout
 from tilewright.deep_gemm._settings import (
@@ -35,6 +42,7 @@ from tilewright.deep_gemm._settings import (
     set_num_sms,
     set_pdl,
     set_tc_util,
+    use_deterministic_algorithms,
 )
 from tilewright.deep_gemm.dense import (
     bf16_gemm_nn,
@@ -46,6 +54,7 @@ from tilewright.deep_gemm.dense import (
     cublaslt_gemm_tn,
     cublaslt_gemm_tt,
     einsum,
+    fp4_gemm_nt,
     fp8_einsum,
     fp8_fp4_gemm_nn,
     fp8_fp4_gemm_nt,
@@ -66,6 +75,8 @@ from tilewright.deep_gemm.grouped import (
     m_grouped_bf16_gemm_nn_contiguous,
     m_grouped_bf16_gemm_nt_contiguous,
     m_grouped_bf16_gemm_nt_masked,
+    m_grouped_fp4_gemm_nt_contiguous,
+    m_grouped_fp4_gemm_nt_masked,
     m_grouped_fp8_fp4_gemm_nn_contiguous,
     m_grouped_fp8_fp4_gemm_nt_contiguous,
     m_grouped_fp8_fp4_gemm_nt_masked,

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 _ATTENTION = "attention scores are not part of Tilewright"
 _MEGA = "fused mixture-of-experts kernels are not part of Tilewright; use the grouped products"
+_SYMMETRIC = "products that are symmetric are not part of Tilewright; use torch.bmm"
 _REASONS = {
     "fp8_fp4_mqa_logits": _ATTENTION,
     "get_paged_mqa_logits_metadata": _ATTENTION,
@@ -18,6 +19,13 @@ _REASONS = {
     "transform_weights_for_mega_moe": _MEGA,
     "fp8_fp4_mega_moe": _MEGA,
     "bf16_mega_moe": _MEGA,
+    "fp8_mega_moe": _MEGA,
+    "get_symm_buffer_for_sm90_mega_moe": _MEGA,
+    "transform_weights_for_mega_moe_sm90": _MEGA,
+    "k_grouped_fp4_gemm_nt_contiguous": "FP4 in groups of k is for other GPUs than Hopper; use k_grouped_fp8_gemm_*",
+    "cublaslt_nvfp4_gemm_nt": "cuBLASLt has no NVFP4 on Hopper; use tilewright.gemm with recipe nvfp4",
+    "batched_syrk": _SYMMETRIC,
+    "batched_symm": _SYMMETRIC,
 }
 
 
@@ -40,6 +48,13 @@ get_symm_buffer_for_mega_moe = _absent("get_symm_buffer_for_mega_moe")
 transform_weights_for_mega_moe = _absent("transform_weights_for_mega_moe")
 fp8_fp4_mega_moe = _absent("fp8_fp4_mega_moe")
 bf16_mega_moe = _absent("bf16_mega_moe")
+fp8_mega_moe = _absent("fp8_mega_moe")
+get_symm_buffer_for_sm90_mega_moe = _absent("get_symm_buffer_for_sm90_mega_moe")
+transform_weights_for_mega_moe_sm90 = _absent("transform_weights_for_mega_moe_sm90")
+k_grouped_fp4_gemm_nt_contiguous = _absent("k_grouped_fp4_gemm_nt_contiguous")
+cublaslt_nvfp4_gemm_nt = _absent("cublaslt_nvfp4_gemm_nt")
+batched_syrk = _absent("batched_syrk")
+batched_symm = _absent("batched_symm")
 
 
 class SymmBuffer:

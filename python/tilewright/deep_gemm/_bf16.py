@@ -39,6 +39,10 @@ def _check_sizes(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
             refuse(name, tensor.dtype, "torch.bfloat16 or torch.float32, c like d")
 
 
+def _adds_nothing(a: Tensor, d: Tensor) -> bool:
+    return d.numel() == 0 or a.shape[1] == 0
+
+
 def dense(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
     """a [m, k], b [n, k]: one product with float32 sums."""
     check_types(a, b)
@@ -46,7 +50,9 @@ def dense(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
         return call(gemm, a, b, out=d, c=c)
     _check_sizes(a, b, d, c)
     wide: tuple[Any, ...] = (torch.float32,) if d.dtype == torch.float32 else ()
-    if c is None:
+    if _adds_nothing(a, d):
+        d.zero_() if c is None else d.copy_(c)
+    elif c is None:
         torch.mm(a, b.T, *wide, out=d)
     else:
         torch.addmm(c, a, b.T, *wide, out=d)
@@ -61,7 +67,7 @@ def by_cublaslt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
     if not a.is_cuda:
         return call(gemm, Quantized(a, "tensor", one), Quantized(b, "tensor", one), out=d, c=c)
     _check_sizes(a, b, d, c)
-    if d.numel() == 0 or a.shape[1] == 0:
+    if _adds_nothing(a, d):
         d.zero_() if c is None else d.copy_(c)
     elif c is None:
         torch._scaled_mm(a, b.T, one, one, out_dtype=d.dtype, out=d)
@@ -78,14 +84,30 @@ def _has_aligned_rows(tensor: Tensor, along: int) -> bool:
     )
 
 
+def _torchs_grouped_product() -> Any:
+    """None where this torch has none."""
+    return getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+
+
+def _check_rows(name: str, tensor: Tensor, orders: tuple[int, ...], advice: str) -> None:
+    if not any(_has_aligned_rows(tensor, along) for along in orders):
+        given = f"{shape_text(tensor)} with strides {list(tensor.stride())}"
+        refuse(name, given, "rows that begin at multiples of 16 bytes", advice)
+
+
 def _grouped(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
     """a [m, k] with groups that end at `ends`, one after another from row 0, times b [groups, n, k]."""
     for name, tensor, orders in (("a", a, (-1,)), ("b", b, (-1, -2))):
-        if not any(_has_aligned_rows(tensor, along) for along in orders):
-            given = f"{shape_text(tensor)} with strides {list(tensor.stride())}"
-            refuse(name, given, "rows that begin at multiples of 16 bytes", "pad k, or k and n, to multiples of 8")
-    grouped: Any = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
-    product: Tensor = grouped(a, b.mT, offs=ends.to(torch.int32))
+        _check_rows(name, tensor, orders, "pad k, or k and n, to multiples of 8")
+    product: Tensor = _torchs_grouped_product()(a, b.mT, offs=ends.to(torch.int32))
+    return product
+
+
+def _grouped_along_k(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
+    """a [k, m] with groups that end at `ends`, one after another from k = 0, and b [k, n]: [groups, m, n] of bf16."""
+    for name, tensor in (("a", a), ("b", b)):
+        _check_rows(name, tensor, (-1,), "pad m and n to multiples of 8, or pass ks_cpu")
+    product: Tensor = _torchs_grouped_product()(a.T, b, offs=ends.to(torch.int32))
     return product
 
 
@@ -180,22 +202,51 @@ def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
 
 
 def k_grouped(
-    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int] | None, layout: Tensor | None, multiple: int
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int] | None, layout: Tensor | None
 ) -> None:
     """a [sum k, m], b [sum k, n], d [groups, m, n]: a product for each group, on the caller's stream."""
     check_types(a, b)
     if d.dim() != 3 or d.dtype != torch.float32:
         refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
-    groups, m, n = d.shape
-    ks = _fp8.known_ks(ks, layout, groups)
-    _fp8.check_ks(ks, groups, layout, multiple)
-    _fp8.check_c(c, d)
-    for name, values, rows in (("a", a, m), ("b", b, n)):
-        if list(values.shape) != [sum(ks), rows]:
-            refuse(name, shape_text(values), f"[{sum(ks)}, {rows}] for sum(ks_cpu) = {sum(ks)}")
-    if not a.is_cuda:
-        call(k_grouped_gemm, a.T, b.T, offsets=list(accumulate(ks)), out=d, c=c)
+    groups = d.shape[0]
+    if ks is None and layout is not None and layout.is_cuda and _torchs_grouped_product() is not None:
+        _fp8.check_layout("grouped_layout", layout, groups, "the k of each group")
+        _check_k_grouped(a, b, d, c, a.shape[0], "all groups")
+        _by_k_on_the_device(a, b, d, c, layout)
         return
+    ks = _fp8.known_ks(ks, layout, groups)
+    _fp8.check_ks(ks, groups, layout)
+    _check_k_grouped(a, b, d, c, sum(ks), f"sum(ks_cpu) = {sum(ks)}")
+    if a.is_cuda:
+        _by_k_on_the_host(a, b, d, c, ks)
+    else:
+        call(k_grouped_gemm, a.T, b.T, offsets=list(accumulate(ks)), out=d, c=c)
+
+
+def _check_k_grouped(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, k: int, of: str) -> None:
+    _fp8.check_c(c, d)
+    for name, values, rows in (("a", a, d.shape[1]), ("b", b, d.shape[2])):
+        if list(values.shape) != [k, rows]:
+            refuse(name, shape_text(values), f"[{k}, {rows}] for {of}")
+
+
+def _by_k_on_the_device(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Tensor) -> None:
+    """One product of all groups, rounded to bf16 before c is added: torch's has no float32. Ends stay in the buffers."""
+    if _adds_nothing(a.T, d):
+        d.zero_() if c is None else d.copy_(c)
+        return
+    ends = ks.clamp(min=0).cumsum(0).clamp(max=a.shape[0])
+    product = _grouped_along_k(a, b, ends)
+    # what torch writes for a group without k is not documented
+    product.masked_fill_((ends.diff(prepend=ends.new_zeros(1)) == 0)[:, None, None], 0)
+    if c is None:
+        d.copy_(product)
+    else:
+        torch.add(c, product, out=d)
+
+
+def _by_k_on_the_host(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int]) -> None:
+    """A product for each group, with sums in float32."""
     calls = [
         (a[start:end].T, b[start:end].T, d[group], None if c is None else c[group])
         for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0)))

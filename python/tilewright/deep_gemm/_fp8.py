@@ -111,14 +111,27 @@ def m_grouped_masked(
     call(grouped_gemm, *sides, counts=masked_m, expected_m=expected_m, out=d)
 
 
-def check_ks(ks: Sequence[int], groups: int, grouped_layout: Tensor | None, multiple: int) -> None:
+def check_ks(ks: Sequence[int], groups: int, grouped_layout: Tensor | None) -> None:
     if len(ks) != groups:
         refuse("ks_cpu", f"{len(ks)} numbers", f"{groups}, as d has groups,")
     for k in ks:
-        if k < 0 or k % multiple != 0:
-            refuse("ks_cpu", k, f"multiples of {multiple} from 0 on", "pad each group's k with zeros")
+        if k < 0:
+            refuse("ks_cpu", k, "numbers from 0 on")
     if grouped_layout is not None:
         check_layout("grouped_layout", grouped_layout, groups, "ks_cpu on the device")
+
+
+def _rows_are_aligned(ks: Sequence[int]) -> bool:
+    """Whether the rows of each group begin at multiples of 16 bytes, as the product of one group asks."""
+    return all(k % 16 == 0 for k in ks)
+
+
+def _sizes_on(device: torch.device, ks: Sequence[int]) -> Tensor:
+    """ks as grouped_layout. Written by kernels: a copy from the host would be waited for, and not be captured."""
+    sizes = torch.empty(len(ks), dtype=torch.int32, device=device)
+    for size, k in zip(sizes, ks, strict=True):
+        size.fill_(k)
+    return sizes
 
 
 def check_c(c: Tensor | None, d: Tensor) -> None:
@@ -142,7 +155,7 @@ def _check_factors(name: str, sf: Tensor, rows: int, ks: Sequence[int], gran_k: 
 
 def k_grouped(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
-    ks: Ints, layout: Tensor | None, flat: bool, multiple: int, recipe: Sequence[int],
+    ks: Ints, layout: Tensor | None, flat: bool, recipe: Sequence[int],
 ) -> None:  # fmt: skip
     """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn].
 
@@ -153,11 +166,14 @@ def k_grouped(
     if len(recipe) != 3 or recipe[2] <= 0:
         refuse("recipe", tuple(recipe), "(gran_m, gran_n, gran_k)")
     groups, m, n = d.shape
+    if d.is_cuda and layout is None and ks is not None and flat and not _rows_are_aligned(ks):
+        check_ks(ks, groups, None)
+        layout = _sizes_on(d.device, ks)
     if d.is_cuda and layout is not None:
-        _launch_all_groups(a, sfa, b, sfb, d, c, ks, layout, flat, multiple, recipe)
+        _launch_all_groups(a, sfa, b, sfb, d, c, ks, layout, flat, recipe)
         return
     ks = known_ks(ks, layout, groups)
-    check_ks(ks, groups, layout, multiple)
+    check_ks(ks, groups, layout)
     check_c(c, d)
     _check_groups(a, sfa, b, sfb, d, ks, flat, recipe)
     if not flat:
@@ -185,7 +201,7 @@ def _check_groups(
 
 def _launch_all_groups(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
-    ks: Ints, layout: Tensor, flat: bool, multiple: int, recipe: Sequence[int],
+    ks: Ints, layout: Tensor, flat: bool, recipe: Sequence[int],
 ) -> None:  # fmt: skip
     """On a GPU, with the sizes there. Without ks nobody knows them here: values and factors have the k of all groups."""
     groups, m, n = d.shape
@@ -194,7 +210,7 @@ def _launch_all_groups(
     if ks is None:
         _check_unsized(a, sfa, b, sfb, m, n, flat)
     else:
-        check_ks(ks, groups, layout, multiple)
+        check_ks(ks, groups, layout)
         _check_groups(a, sfa, b, sfb, d, ks, flat, recipe)
     if flat:
         a, b = (x.view(rows, x.numel() // max(rows, 1)) for x, rows in ((a, m), (b, n)))
@@ -233,7 +249,7 @@ def known_ks(ks: Ints, layout: Tensor | None, groups: int) -> list[int]:
     if layout is None:
         refuse("ks_cpu", None, "the k of each group", "pass ks_cpu, grouped_layout or both")
     if layout.is_cuda:
-        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu; FP8 groups alone take them from a GPU")
+        refuse("ks_cpu", None, "the k of each group", "this torch has no grouped product; pass ks_cpu")
     check_layout("grouped_layout", layout, groups, "the k of each group")
     return layout.tolist()
 

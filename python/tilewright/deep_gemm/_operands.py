@@ -14,7 +14,7 @@ from tilewright._errors import InvalidCall
 from tilewright._multiply import validate
 from tilewright.deep_gemm._checks import refuse, shape_text, whole_numbers
 from tilewright.deep_gemm._settings import call_options
-from tilewright.deep_gemm.utils._codes import as_bytes, exponents
+from tilewright.deep_gemm.utils._codes import as_bytes, exponents, no_powers_of_two
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
@@ -24,7 +24,10 @@ Recipes = tuple[Sequence[int] | None, Sequence[int] | None, Sequence[int] | None
 """recipe, recipe_a and recipe_b, as DeepGEMM's functions take them."""
 
 _RECIPES = {(1, 128): "1x128", (128, 128): "128x128", (1, 32): "1x32"}
+# Two FP4 to a byte are int8 to DeepGEMM; newer torch has a dtype for them.
 _FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8: "e2m1"}
+if hasattr(torch, "float4_e2m1fn_x2"):
+    _FORMATS[torch.float4_e2m1fn_x2] = "e2m1"
 # What the library takes as it is.
 _AS_GIVEN = {
     (values, torch.float32, granularity): f"{_FORMATS[values]}.{_RECIPES[granularity]}"
@@ -70,8 +73,8 @@ def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int
 
 
 def _as_ue8m0(name: str, sf: torch.Tensor) -> torch.Tensor:
-    """The exponents of powers of two."""
-    if not sf.is_cuda and bool((sf.contiguous().view(torch.int32) & ~0x7F800000).any()):
+    """The exponents of powers of two. Other numbers are refused on the CPU, and become NaN on a GPU."""
+    if not sf.is_cuda and bool(no_powers_of_two(sf).any()):
         refuse(f"{name}[1]", "float32", "powers of two where 32 elements share a factor", "cast with use_ue8m0=True")
     return exponents(sf)
 
@@ -182,13 +185,14 @@ def _converted(
         refuse(f"the recipe of {name}", granularity, "(1, 128), (128, 128) or (1, 32)")
     if sf.dtype not in (torch.float32, torch.int32):
         refuse(f"{name}[1]", sf.dtype, "torch.float32, or torch.int32 with four UE8M0 each")
-    packed = values.dtype == torch.int8
+    form = _FORMATS[values.dtype]
+    packed = form == "e2m1"
     k = values.shape[-1]
     if packed:
         k = k * 2 if values.stride(-1) == 1 else k
         values = values.view(torch.uint8)
     scales = _scales(name, sf, granularity, k, packed)
-    recipe = f"{_FORMATS[values.dtype] if not packed else 'e2m1'}.{'1x32' if packed else _RECIPES[granularity]}"
+    recipe = f"{form}.{'1x32' if packed else _RECIPES[granularity]}"
     if scales.dtype == torch.uint8:
         recipe += ".ue8m0"
     return values, scales, recipe

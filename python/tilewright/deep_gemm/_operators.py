@@ -109,7 +109,7 @@ m_grouped_fp8_gemm_masked = _define(
 )
 k_grouped_fp8_gemm = _define(
     "k_grouped_fp8_gemm",
-    f"{_FP8}, Tensor? c, int[]? ks, Tensor? grouped_layout, bool flat, int multiple, int[] recipe",
+    f"{_FP8}, Tensor? c, int[]? ks, Tensor? grouped_layout, bool flat, int[] recipe",
     _fp8.k_grouped,
 )
 fp8_einsum = _define("fp8_einsum", f"str expr, {_FP8}, Tensor? c, int[] recipe", _einsum.fp8_einsum)
@@ -125,6 +125,6 @@ m_grouped_bf16_gemm_masked = _define(
     "m_grouped_bf16_gemm_masked", f"{_BF16}, Tensor masked_m, int expected_m", _bf16.m_grouped_masked
 )
 k_grouped_bf16_gemm = _define(
-    "k_grouped_bf16_gemm", f"{_BF16}, Tensor? c, int[]? ks, Tensor? grouped_layout, int multiple", _bf16.k_grouped
+    "k_grouped_bf16_gemm", f"{_BF16}, Tensor? c, int[]? ks, Tensor? grouped_layout", _bf16.k_grouped
 )
 einsum = _define("einsum", f"str expr, {_BF16}, Tensor? c, bool use_cublaslt", _einsum.einsum)

@@ -65,6 +65,10 @@ def get_pdl() -> bool:
     return is_overlapping() if chosen is None else bool(chosen)
 
 
+def use_deterministic_algorithms(enabled: bool) -> None:
+    """Nothing to choose: Tilewright's kernels repeat bit for bit."""
+
+
 def set_ignore_compile_dims(new_value: bool) -> None:
     """Nothing to ignore: one compiled kernel serves all shapes."""
 

@@ -139,6 +139,7 @@ def fp8_einsum(
     _operators.fp8_einsum(expr, *pair("a", a), *pair("b", b), d, c, recipe)
 
 
+fp4_gemm_nt = fp8_fp4_gemm_nt
 fp8_gemm_nt = fp8_fp4_gemm_nt
 fp8_gemm_nn = fp8_fp4_gemm_nn
 fp8_gemm_tn = fp8_fp4_gemm_tn

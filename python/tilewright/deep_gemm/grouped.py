@@ -14,7 +14,6 @@ from torch import Tensor
 
 from tilewright.deep_gemm import _operators, _packed
 from tilewright.deep_gemm._checks import check_unused, pair, refuse, whole_numbers
-from tilewright.deep_gemm._settings import get_mk_alignment_for_contiguous_layout
 from tilewright.deep_gemm.dense import Recipe, Scaled
 
 
@@ -132,15 +131,15 @@ def k_grouped_fp8_gemm_nt_contiguous(
 ) -> None:  # fmt: skip
     """d[g] = c[g] + a_g @ b_g.T in f32, with a_g [m, k of g] and b_g [n, k of g] one after another in flat a[0], b[0].
 
-    Factors: float32 [m, sum k / 128], [n, sum k / 128], or int32 with four packed UE8M0, [m, sum of ceil(k / 512)] and
-    [n, ...]. Each k is a multiple of 128; 0 is allowed. ks_cpu or grouped_layout may be left out. On a GPU all groups are
-    one launch if grouped_layout is given, which then has the sizes (packed factors take ks_cpu too); with ks_cpu alone
-    each group is a launch.
+    Factors: float32 [m, sum of ceil(k / 128)], [n, ...], or int32 with four packed UE8M0, [m, sum of ceil(k / 512)] and
+    [n, ...]. Each k may be any number from 0 on; on a GPU multiples of 16 are faster. ks_cpu or grouped_layout may be left
+    out. On a GPU all groups are one product if grouped_layout is given, which then has the sizes (packed factors take ks_cpu
+    too); with ks_cpu alone each group is a product, unless a k is no multiple of 16.
     """
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
-    _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, True, 128, recipe)
+    _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, True, recipe)
 
 
 def k_grouped_fp8_gemm_tn_contiguous(
@@ -149,14 +148,14 @@ def k_grouped_fp8_gemm_tn_contiguous(
     use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum k / 128, m or n].
+    """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum of ceil(k / 128), m or n].
 
     On a GPU both are copied along k first, in the same call; the nt form does without.
     """
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
-    _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, False, recipe[2], recipe)
+    _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, False, recipe)
 
 
 def k_grouped_bf16_gemm_tn_contiguous(
@@ -164,14 +163,19 @@ def k_grouped_bf16_gemm_tn_contiguous(
     c: Tensor | None = None, compiled_dims: str = "mn", use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. On a GPU one launch a group, and ks_cpu."""
+    """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. Each k may be any number from 0 on.
+
+    On a GPU each group is a product, with the sizes of ks_cpu. With ks_cpu=None the sizes stay on the GPU, in
+    grouped_layout: torch's grouped product, which rounds each product to bf16 before c is added in f32.
+    """
     check_unused(compiled_dims, use_psum_layout)
     numbers = _ks("k_grouped_bf16_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
-    alignment = get_mk_alignment_for_contiguous_layout()
-    _operators.k_grouped_bf16_gemm(a, b, d, c, numbers, layout, alignment)
+    _operators.k_grouped_bf16_gemm(a, b, d, c, numbers, layout)
 
 
+m_grouped_fp4_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
+m_grouped_fp4_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
 m_grouped_fp8_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
 m_grouped_fp8_gemm_nn_contiguous = m_grouped_fp8_fp4_gemm_nn_contiguous
 m_grouped_fp8_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked

@@ -66,4 +66,4 @@ def k_grouped_wgrad_gemm_fp8_fp8_fp32_nt(lhs: Scaled, rhs: Scaled, out: Tensor, 
     (a, sfa), (b, sfb) = pair("lhs", lhs), pair("rhs", rhs)
     sizes = whole_numbers("batch_sizes", batch_sizes)
     with _in_older_words():
-        _operators.k_grouped_fp8_gemm(a, sfa.mT, b, sfb.mT, out, out, sizes, None, True, 1, (1, 1, 128))
+        _operators.k_grouped_fp8_gemm(a, sfa.mT, b, sfb.mT, out, out, sizes, None, True, (1, 1, 128))

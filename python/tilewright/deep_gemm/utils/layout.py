@@ -44,6 +44,14 @@ def mn_major_strides(sf: torch.Tensor) -> tuple[int, ...]:
     return strides if sf.dim() == 2 else (aligned_mn * sf.shape[-1], *strides)
 
 
+def mn_major(sf: torch.Tensor) -> torch.Tensor:
+    """[..., mn, k blocks] in these strides; as it is where it has them."""
+    strides = mn_major_strides(sf)
+    if sf.stride() == strides:
+        return sf
+    return torch.empty_strided(sf.shape, strides, dtype=sf.dtype, device=sf.device).copy_(sf)
+
+
 def _check_factors(sf: torch.Tensor, dimensions: tuple[int, ...], what: str) -> None:
     if sf.dtype != torch.float32 or sf.dim() not in dimensions:
         raise ValueError(f"sf: {list(sf.shape)} of {sf.dtype} given, {what} of torch.float32 expected")
@@ -55,10 +63,7 @@ def get_mn_major_tma_aligned_tensor(sf: torch.Tensor) -> torch.Tensor:
     Returned as it is where it has them.
     """
     _check_factors(sf, (2, 3), "[mn, k blocks] or [groups, mn, k blocks]")
-    strides = mn_major_strides(sf)
-    if sf.stride() == strides:
-        return sf
-    return torch.empty_strided(sf.shape, strides, dtype=sf.dtype, device=sf.device).copy_(sf)
+    return mn_major(sf)
 
 
 def get_mn_major_tma_aligned_packed_ue8m0_tensor(
@@ -66,15 +71,13 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(
 ) -> torch.Tensor:
     """int32 [.., mn, ceil(k blocks / 4)], MN-major and aligned: four UE8M0 codes each, the first in the lowest byte.
 
-    sf holds powers of two. psum_layout is not needed: rows between groups are packed like any other.
+    sf holds powers of two; other numbers become NaN (255). psum_layout is not needed: rows between groups are packed like
+    any other.
     """
     _check_factors(sf, (2, 3), "[mn, k blocks] or [groups, mn, k blocks]")
     blocks = sf.shape[-1]
     codes = torch.nn.functional.pad(exponents(sf), (0, -blocks % 4))
-    packed = codes.view(torch.int32)
-    return torch.empty_strided(packed.shape, mn_major_strides(packed), dtype=torch.int32, device=sf.device).copy_(
-        packed
-    )
+    return mn_major(codes.view(torch.int32))
 
 
 def _group_lengths(grouped_layout: torch.Tensor, k_alignment: int, use_psum_layout: bool) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tilewright.deep_gemm.utils._codes import as_bytes, exponents
+from tilewright.deep_gemm.utils._codes import as_bytes, exponents, no_powers_of_two
 from tilewright.deep_gemm.utils._fp4 import decode_fp4, encode_fp4, join_nibbles, split_nibbles
 
 __all__ = [
@@ -50,8 +50,7 @@ def pack_ue8m0_to_int(x: Tensor) -> Tensor:
     """Four positive powers of two [.., 4 n] in an int32 [.., n], the first in the lowest byte."""
     if x.dtype != torch.float32 or x.shape[-1] % 4 != 0:
         raise ValueError(f"x: {list(x.shape)} of {x.dtype} given, float32 with a multiple of 4 columns expected")
-    bits = x.contiguous().view(torch.int32)
-    if bool(((bits < 0) | (bits & _MANTISSA != 0)).any()):
+    if bool(no_powers_of_two(x).any()):
         raise ValueError("x: other numbers given, positive powers of two expected; ceil_to_ue8m0 makes them")
     return exponents(x).view(torch.int32)
 
