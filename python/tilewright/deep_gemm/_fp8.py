@@ -249,7 +249,7 @@ def known_ks(ks: Ints, layout: Tensor | None, groups: int) -> list[int]:
     if layout is None:
         refuse("ks_cpu", None, "the k of each group", "pass ks_cpu, grouped_layout or both")
     if layout.is_cuda:
-        refuse("ks_cpu", None, "the k of each group", "this torch has no grouped product; pass ks_cpu")
+        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu; bf16 groups take them from a GPU with a newer torch")
     check_layout("grouped_layout", layout, groups, "the k of each group")
     return layout.tolist()
 
