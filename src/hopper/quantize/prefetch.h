@@ -7,7 +7,7 @@
 
 namespace tilewright::hopper {
 
-/// Of the tile that is `arguments.later_tokens` and `later_features` from this one. Where a group ends within 128
+/// Asks for the tile that is `arguments.later_tokens` and `later_features` from this one. Where a group ends within 128
 /// tokens, it is that many tokens off, but of x in any case.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void prefetch_later(const QuantizeArguments& arguments, TokenTile tile) {
