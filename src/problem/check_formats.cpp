@@ -13,7 +13,7 @@ constexpr std::array granularities{Granularity::none,        Granularity::tensor
                                    Granularity::block_1x128, Granularity::block_128x128, Granularity::block_1x32,
                                    Granularity::block_1x16};
 
-struct Side {
+struct NamedOperand {
     std::string name;
     const Operand* operand;
 
@@ -42,7 +42,7 @@ void check_format(std::string_view name, const Tensor& tensor, const std::vector
 }
 
 /// The side makes sense by itself, but for the format of its scales.
-bool check_granularity(const Side& side, Findings& findings) {
+bool check_granularity(const NamedOperand& side, Findings& findings) {
     const Format values = side.operand->values.format;
     const Granularity granularity = side.operand->granularity;
     const bool known = std::find(value_formats.begin(), value_formats.end(), values) != value_formats.end();
@@ -58,7 +58,7 @@ bool check_granularity(const Side& side, Findings& findings) {
     return false;
 }
 
-bool check_scale_format(const Side& side, Findings& findings) {
+bool check_scale_format(const NamedOperand& side, Findings& findings) {
     const OperandRecipe recipe = side.recipe();
     if (!side.operand->scales.given()) return false;
     if (is_accepted(recipe)) return true;
@@ -75,7 +75,7 @@ bool check_scale_format(const Side& side, Findings& findings) {
 }
 
 /// True if the side is complete and in the list, so that the pair can be judged.
-bool check_side(const Side& side, Findings& findings) {
+bool check_operand_formats(const NamedOperand& side, Findings& findings) {
     if (!side.operand->values.given()) return false;
     if (side.operand->granularity == Granularity::block_1x16) {
         check_format(side.name + ".tensor_scale", side.operand->tensor_scale, {Format::f32}, findings);
@@ -139,10 +139,10 @@ void check_pair(const Recipe& recipe, Findings& findings) {
 }  // namespace
 
 void check_formats(const Problem& p, Findings& findings) {
-    const Side a{.name = "a", .operand = &p.a};
-    const Side b{.name = "b", .operand = &p.b};
-    const bool a_is_fine = check_side(a, findings);
-    const bool b_is_fine = check_side(b, findings);
+    const NamedOperand a{.name = "a", .operand = &p.a};
+    const NamedOperand b{.name = "b", .operand = &p.b};
+    const bool a_is_fine = check_operand_formats(a, findings);
+    const bool b_is_fine = check_operand_formats(b, findings);
     if (a_is_fine && b_is_fine) check_pair({a.recipe(), b.recipe()}, findings);
     check_format("d", p.d, {Format::bf16, Format::f16, Format::f32}, findings);
     if (p.c.given() && p.d.given() && p.c.format != p.d.format) {
