@@ -33,7 +33,7 @@ public:
         for (std::int64_t k_block = 0; k_block < plan_.sections.k_blocks(); ++k_block) {
             std::byte* const tile = out_ + plan_.sections.tile_at(group_, row_tile_, k_block);
             for (std::int64_t row = 0; row < rows_; ++row) {
-                if (is_mxfp4(plan_.source.recipe())) {
+                if (has_blocks_of_32(plan_.source.recipe())) {
                     write_mxfp4(tile, row, k_block);
                 } else {
                     write_nvfp4(tile, row, k_block);
@@ -47,7 +47,7 @@ public:
 private:
     /// What a block that does not count, or rows beyond n, have for a scale.
     std::uint8_t unused_scale() const {
-        if (!is_mxfp4(plan_.source.recipe())) return 0;
+        if (!has_blocks_of_32(plan_.source.recipe())) return 0;
         return plan_.activations == PackedFor::fp8 ? 2 * fp8_top_exponent : 2 * ue8m0_bias - 1;
     }
 
@@ -62,7 +62,7 @@ private:
 
     PackedRow packed_row(const RowJudgement& judged) const {
         const std::uint8_t kept = judged.kept ? PackedRow::kept : 0;
-        if (!is_mxfp4(plan_.source.recipe())) return {.end_factor = 1, .flags = kept};
+        if (!has_blocks_of_32(plan_.source.recipe())) return {.end_factor = 1, .flags = kept};
         const int reference = judged.exponents.reference(plan_.range);
         const bool fp8 = plan_.activations == PackedFor::fp8;
         PackedRow row{.reference = static_cast<std::int16_t>(reference)};
@@ -148,7 +148,7 @@ private:
 
     /// MXFP4 scale bytes that no block has written are 0; a kernel may read them all.
     void fill_scales(std::byte* tile) const {
-        if (!is_mxfp4(plan_.source.recipe())) return;
+        if (!has_blocks_of_32(plan_.source.recipe())) return;
         for (std::int64_t i = packed_code_bytes; i < packed_code_bytes + packed_rows * BlockWindows::blocks; ++i) {
             if (tile[i] == std::byte{0} && plan_.activations == PackedFor::fp8) tile[i] = std::byte{unused_scale()};
         }

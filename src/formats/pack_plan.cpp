@@ -15,7 +15,7 @@ RowJudgement judge_nvfp4_row(const PackedSource& source, const PackPlan& plan, s
 }
 
 RowJudgement judge_row(const PackedSource& source, const PackPlan& plan, std::int64_t group, std::int64_t row) {
-    if (!is_mxfp4(source.recipe())) return judge_nvfp4_row(source, plan, group, row);
+    if (!has_blocks_of_32(source.recipe())) return judge_nvfp4_row(source, plan, group, row);
     RowJudgement judgement;
     bool zero_scales_differ = false;
     for (std::int64_t column = 0; column < plan.sections.scale_columns(); ++column) {

@@ -20,7 +20,7 @@ struct RowJudgement {
     int windows = 1;    // the most in 128 of k
 };
 
-constexpr bool is_mxfp4(const OperandRecipe& recipe) { return recipe.granularity == Granularity::block_1x32; }
+constexpr bool has_blocks_of_32(const OperandRecipe& recipe) { return recipe.granularity == Granularity::block_1x32; }
 
 /// All that follows from the weights but their bytes.
 struct PackPlan {
@@ -35,7 +35,7 @@ struct PackPlan {
     const RowJudgement& judgement(std::int64_t group, std::int64_t row) const {
         return rows[static_cast<std::size_t>(group * sections.n + row)];
     }
-    bool has_windows() const { return activations == PackedFor::fp8 && is_mxfp4(source.recipe()); }
+    bool has_windows() const { return activations == PackedFor::fp8 && has_blocks_of_32(source.recipe()); }
     /// The exponents of the four blocks of 128 of k.
     std::array<int, BlockWindows::blocks> block_exponents(std::int64_t group, std::int64_t row,
                                                           std::int64_t k_block) const;

@@ -95,9 +95,9 @@ private:
             const std::byte* const tile = data_ + sections_.tile_at(group, row / packed_rows, column / per_tile);
             const auto stored =
                 static_cast<int>(tile[packed_scale_at(row % packed_rows, per_tile) + column % per_tile]);
-            out[column] = static_cast<std::uint8_t>(is_mxfp4(packed_.recipe) ? scale_of(info, stored) : stored);
+            out[column] = static_cast<std::uint8_t>(has_blocks_of_32(packed_.recipe) ? scale_of(info, stored) : stored);
         }
-        if (is_mxfp4(packed_.recipe)) restore_zeros(row_values(group, row), out);
+        if (has_blocks_of_32(packed_.recipe)) restore_zeros(row_values(group, row), out);
     }
 
     int scale_of(const PackedRow& row, int stored) const {
