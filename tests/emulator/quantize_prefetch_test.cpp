@@ -24,21 +24,34 @@ void add_lines(const Tensor& matrix, std::int64_t strip_before, std::int64_t col
     }
 }
 
+/// One group of tokens with 272 features, three tiles of them, to 1x128 rows and folded columns of squares.
+struct FoldedCall {
+    explicit FoldedCall(std::int64_t tokens)
+        : c{.tokens = tokens,
+            .features = 272,
+            .ends = {tokens},
+            .rows = blocks,
+            .columns = Granularity::block_128x128,
+            .folds = true},
+          call(c),
+          rows(output(c, false)),
+          columns(output(c, true)),
+          launch(launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true),
+                               false)
+                     .back()) {}
+
+    TokenCase c;
+    TokenCall call;
+    decltype(output(TokenCase{}, false)) rows, columns;
+    launch::QuantizeLaunch launch;
+};
+
 /// With 128 tokens and `later` features from a block's tile to the one that it asks for, all tiles but those of the
 /// first blocks are asked for, and nothing else.
 TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
     constexpr int later = 128;
-    const TokenCase c{.tokens = 400,
-                      .features = 272,
-                      .ends = {400},
-                      .rows = blocks,
-                      .columns = Granularity::block_128x128,
-                      .folds = true};
-    const TokenCall call(c);
-    const auto rows = output(c, false), columns = output(c, true);
-    launch::QuantizeLaunch launch =
-        launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true), false)
-            .back();
+    const FoldedCall folded(400);
+    launch::QuantizeLaunch launch = folded.launch;
     launch.arguments.later_tokens = 128;
     launch.arguments.later_features = later;
     emulator::Counts counts;
@@ -48,23 +61,14 @@ TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
                       .counts = &counts},
                      [&] { quantize_kernels().at(kernel_expression(launch.kernel))(launch); });
     std::set<const void*> expected;
-    add_lines(call.x.tensor(), 1, later, expected);
+    add_lines(folded.call.x.tensor(), 1, later, expected);
     EXPECT_EQ(counts.prefetched, expected);
 }
 
 TEST(QuantizePrefetch, TheLaterTileIsOfTheBlockThatStartsWhenThisOneEnds) {
-    const TokenCase c{.tokens = 130,
-                      .features = 272,
-                      .ends = {130},
-                      .rows = blocks,
-                      .columns = Granularity::block_128x128,
-                      .folds = true};
-    const TokenCall call(c);
-    const auto rows = output(c, false), columns = output(c, true);
-    const auto launches =
-        launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true), false);
-    const hopper::QuantizeArguments& arguments = launches.back().arguments;
-    EXPECT_EQ(launches.back().kernel.quantizer.grouped, true);
+    const FoldedCall folded(130);
+    const hopper::QuantizeArguments& arguments = folded.launch.arguments;
+    EXPECT_EQ(folded.launch.kernel.quantizer.grouped, true);
     EXPECT_EQ(arguments.later_tokens / 128 * 3 + arguments.later_features / 128, 2 * 132);
     EXPECT_LT(arguments.later_features, 3 * 128);
 }

@@ -13,6 +13,8 @@
 #include "cpu/exact/exact.h"
 #include "cuda/runtime.h"
 #include "plan/k_splits.h"
+#include "problem/expansion.h"
+#include "problem/packed_problem.h"
 
 namespace tilewright::test {
 namespace {
@@ -107,6 +109,17 @@ std::string run_and_compare(const std::vector<check::CaseSpec>& specs) {
         }
     }
     return first;
+}
+
+std::string run_expanded_and_compare(const check::CaseSpec& spec) {
+    const Problem shapes = problem_of({.grouping = spec.grouping,
+                                       .recipe = spec.recipe,
+                                       .m = spec.m,
+                                       .n = spec.n,
+                                       .k = spec.k,
+                                       .groups = spec.groups});
+    const bool expands = expands_weights(geometry(with_packed_shape(shapes, 0)));
+    return expands ? run_and_compare(spec) : "the weights are not expanded";
 }
 
 std::string run_on_few_sms(const check::CaseSpec& spec) {

@@ -72,7 +72,10 @@ private:
 /// Runs it with the tile that the library chooses, on the default stream, and waits. What differs, as GpuCase says it.
 std::string run_and_compare(const check::CaseSpec& spec, bool packs = true);
 
-/// The same for many cases, one on each core of the host at a time; stops at the first that differs.
+/// The same of packed weights that are expanded before; an answer too if they are not.
+std::string run_expanded_and_compare(const check::CaseSpec& spec);
+
+/// `run_and_compare` for many cases, one on each core of the host at a time; stops at the first that differs.
 std::string run_and_compare(const std::vector<check::CaseSpec>& specs);
 
 /// One case on 1, 2, 77 and 131 SMs, one after another; stops at the first number of them that differs.

@@ -4,8 +4,6 @@
 
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
-#include "problem/packed_problem.h"
-#include "problem/preparation.h"
 
 namespace tilewright::test {
 namespace {
@@ -52,18 +50,6 @@ TEST(GpuPacked, EveryGrouping) {
     }
 }
 
-/// As many rows of a group as `expands_weights` asks for.
-void expect_expanded(const check::CaseSpec& spec) {
-    const Problem shapes = problem_of({.grouping = spec.grouping,
-                                       .recipe = spec.recipe,
-                                       .m = spec.m,
-                                       .n = spec.n,
-                                       .k = spec.k,
-                                       .groups = spec.groups});
-    ASSERT_TRUE(expands_weights(geometry(with_packed_shape(shapes, 0))));
-    EXPECT_EQ(run_and_compare(spec), "");
-}
-
 TEST(GpuPacked, ManyRows) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
@@ -84,7 +70,7 @@ TEST(GpuPacked, ManyRows) {
                                        .seed = seed,
                                        .a_gaps = {.row = 6},
                                        .far_scales = {.one_row_in = 2, .spread = 7, .odd = seed % 2 == 0}};
-            expect_expanded(spec);
+            EXPECT_EQ(run_expanded_and_compare(spec), "");
         }
     }
 }
@@ -110,7 +96,7 @@ TEST(GpuPacked, ManyRowsNextToBf16) {
             if (spec.recipe.b.granularity == Granularity::block_1x32) {
                 spec.far_scales = {.one_row_in = 2, .spread = 100, .odd = seed % 2 == 0};
             }
-            expect_expanded(spec);
+            EXPECT_EQ(run_expanded_and_compare(spec), "");
         }
     }
 }
