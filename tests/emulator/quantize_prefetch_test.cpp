@@ -26,7 +26,7 @@ void add_lines(const Tensor& matrix, std::int64_t strip_before, std::int64_t col
 
 /// One group of tokens with 272 features, three tiles of them, to 1x128 rows and folded columns of squares.
 struct FoldedCall {
-    explicit FoldedCall(std::int64_t tokens)
+    explicit FoldedCall(std::int32_t tokens)
         : c{.tokens = tokens,
             .features = 272,
             .ends = {tokens},
