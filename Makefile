@@ -124,6 +124,8 @@ gpu-gradients: build  ## D of f32 += A B, dense and in groups of k; forward and 
 	for s in "4 --m 4096 --n 7168 --k 8192" "4 --m 7168 --n 2048 --k 8192" "8 --m 4096 --n 7168 --k 4096" \
 	  "8 --m 7168 --n 2048 --k 4096" "8 --m 1536 --n 4096 --k 1000" "32 --m 1536 --n 4096 --k 500" "8 --m 5760 --n 2880 --k 1000"; do \
 	  $(program) bench --backend hopper --op k_grouped_flat --groups $$s --recipe 1d1d,row $(accumulate) || exit; \
+	  $(program) bench --backend hopper --op k_grouped_aligned_offsets --groups $$s --recipe row,1x128:128x128 $(accumulate) || exit; \
+	  $(program) bench --backend hopper --op k_grouped_aligned_offsets --groups $$s --recipe row $(training) || exit; \
 	done
 	for nk in "4096 7168" "7168 2048" "3072 4096" "4096 1536" "5760 2880" "2880 2880"; do set -- $$nk; \
 	  $(experts) --n $$1 --k $$2 $(training) || exit; \

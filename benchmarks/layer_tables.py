@@ -6,13 +6,19 @@ from markdown_table import Row, shape, table
 
 
 def gradients(rows: list[Row]) -> str:
-    """D = D + A B of f32: dense gradients, then groups of k."""
+    """D = D + A B of f32, dense and of groups of k: one matrix after another, and aligned segments as quantisers write them, also D = A B
+    of bf16."""
     us: dict[str, dict[str, float]] = {}
-    for row in filter(lambda row: row.get("accumulates"), rows):
+    columns: dict[str, None] = {}
+    for row in rows:
+        if not row.get("accumulates") and not row["op"].startswith("k_grouped"):
+            continue
         first = "" if row["op"] == "dense" else f"{row['shape'][0]} x "
-        us.setdefault(first + shape(str(row["shape"][-3:])), {})[row["recipe"]] = row["us"]
-    recipes = ["1x128:1x128", "row:row"]
-    return table(["", *recipes], [[name, *(f"{cells[r]:.4g}" if r in cells else "" for r in recipes)] for name, cells in us.items()])
+        column = row["recipe"] + (", aligned" if row["op"] == "k_grouped_aligned_offsets" else "") + ("" if row.get("accumulates") else ", bf16")
+        columns[column] = None
+        us.setdefault(first + shape(str(row["shape"][-3:])), {})[column] = row["us"]
+    names = sorted(columns, key=lambda column: ("aligned" in column, "bf16" in column))
+    return table(["", *names], [[name, *(f"{cells[c]:.4g}" if c in cells else "" for c in names)] for name, cells in us.items()])
 
 
 # Features of a token and of an expert, by model: weights [2 x inner, outer] of gate and up, [outer, inner] of down.

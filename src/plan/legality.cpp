@@ -143,16 +143,15 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
-/// Those that compile without spills with all scales, and ship.
+/// Those that compile without spills in all variants; with scales of both sides' rows a square alone. Not all ship.
 Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!is_k_grouped(tile)) return std::nullopt;
     const bool both = scales_mma_rows(tile) && scales_mma_columns(tile);
-    const bool large = tile.shape.m == 256 && !both;
-    if (!tile.swap_ab && tile.shape.warpgroups == 2 && tile.shape.n == 128 && (tile.shape.m == 128 || large)) {
-        return std::nullopt;
-    }
+    const bool square = tile.shape.m == 128 && tile.shape.n == 128;
+    const bool large = (tile.shape.m == 256 && tile.shape.n == 128) || (tile.shape.m == 128 && tile.shape.n == 256);
+    if (!tile.swap_ab && tile.shape.warpgroups == 2 && (square || (large && !both))) return std::nullopt;
     return fmt::format("{}: groups of k have kernels of 128x128{} and two warpgroups in this version", block(tile),
-                       both ? "" : " or 256x128");
+                       both ? "" : ", 128x256 or 256x128");
 }
 
 Reason split(const hopper::Tile& tile, const Workload& work, const DeviceDescription&) {

@@ -220,6 +220,7 @@ void add_expanded(std::vector<Tile>& list) {
 bool has_f32_kernel(const hopper::Tile& tile) {
     using hopper::Scaling;
     constexpr hopper::Shape shapes[] = {{.m = 256, .n = 128}, {.m = 128, .n = 128}};
+    constexpr hopper::Shape of_groups{.m = 128, .n = 256};  // of k, compiled on first use
     constexpr hopper::Shape of_row_scales[] = {{.m = 128, .n = 128},
                                                {.m = 128, .n = 64},
                                                {.m = 64, .n = 128, .warpgroups = 1},
@@ -228,8 +229,8 @@ bool has_f32_kernel(const hopper::Tile& tile) {
     const bool at_end = tile.a.scaling == Scaling::epilogue && tile.b.scaling == Scaling::epilogue;
     if (tile.family == hopper::Family::dense ? !of_rows && !at_end : !is_k_grouped(tile)) return false;
     if (!tile.mma.promoted || !is_consistent(f32_kernel(tile))) return false;
-    return of_rows ? std::ranges::find(of_row_scales, tile.shape) != std::end(of_row_scales)
-                   : std::ranges::find(shapes, tile.shape) != std::end(shapes);
+    if (of_rows) return std::ranges::find(of_row_scales, tile.shape) != std::end(of_row_scales);
+    return std::ranges::find(shapes, tile.shape) != std::end(shapes) || (is_k_grouped(tile) && tile.shape == of_groups);
 }
 
 hopper::Tile f32_kernel(hopper::Tile tile) {
