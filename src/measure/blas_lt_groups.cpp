@@ -14,27 +14,21 @@ namespace {
 
 constexpr const char* create_layout = "cublasLtGroupedMatrixLayoutCreate";
 
+using Pointer = const void*;
+
 /// Arrays with an entry for each group, of which cuBLASLt wants those of pointers at multiples of 16 bytes.
 class GroupArrays {
 public:
     explicit GroupArrays(std::vector<BlasGroup> groups) : groups_(std::move(groups)) {}
 
-    /// Where it will be.
-    template <typename Entry>
-    std::size_t add(Entry of(const BlasGroup& group)) {
-        const std::size_t begin = round_up<std::size_t>(bytes_.size(), 16);
-        bytes_.resize(begin + groups_.size() * sizeof(Entry));
-        for (std::size_t i = 0; i < groups_.size(); ++i) {
-            const Entry entry = of(groups_[i]);
-            std::memcpy(bytes_.data() + begin + i * sizeof(Entry), &entry, sizeof(Entry));
-        }
-        return begin;
+    /// A size of each group as int32; returns where they will be.
+    std::size_t add(std::int64_t BlasGroup::*size) {
+        return add_each<std::int32_t>([=](const BlasGroup& group) { return static_cast<std::int32_t>(group.*size); });
     }
-    void fill(std::size_t begin, const void* pointer) {
-        for (std::size_t i = 0; i < groups_.size(); ++i) {
-            std::memcpy(bytes_.data() + begin + i * sizeof(pointer), static_cast<const void*>(&pointer),
-                        sizeof(pointer));
-        }
+    /// What `of` says of each group.
+    template <typename Of>
+    std::size_t add_pointers(const Of& of) {
+        return add_each<Pointer>(of);
     }
     void upload() {
         buffer_ = Buffer(bytes_.size());
@@ -43,13 +37,21 @@ public:
     std::byte* at(std::size_t begin) const { return buffer_.data() + begin; }
 
 private:
+    template <typename Entry, typename Of>
+    std::size_t add_each(const Of& of) {
+        const std::size_t begin = round_up<std::size_t>(bytes_.size(), 16);
+        bytes_.resize(begin + groups_.size() * sizeof(Entry));
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
+            const Entry entry = of(groups_[i]);
+            std::memcpy(bytes_.data() + begin + i * sizeof(Entry), static_cast<const void*>(&entry), sizeof(Entry));
+        }
+        return begin;
+    }
+
     std::vector<BlasGroup> groups_;
     std::vector<std::byte> bytes_;
     Buffer buffer_;
 };
-
-using Count = std::int32_t;
-using Pointer = const void*;
 
 std::int64_t mean(const std::vector<BlasGroup>& groups, std::int64_t BlasGroup::*size) {
     std::int64_t sum = 0;
@@ -61,20 +63,16 @@ std::int64_t mean(const std::vector<BlasGroup>& groups, std::int64_t BlasGroup::
 class GroupsPlan : public BlasPlan {
 public:
     explicit GroupsPlan(const BlasGroups& product) : arrays_(product.groups) {
-        const auto m = arrays_.add<Count>([](const BlasGroup& group) { return static_cast<Count>(group.m); });
-        const auto n = arrays_.add<Count>([](const BlasGroup& group) { return static_cast<Count>(group.n); });
-        const auto k = arrays_.add<Count>([](const BlasGroup& group) { return static_cast<Count>(group.k); });
-        const auto pitch_of_a =
-            arrays_.add<Count>([](const BlasGroup& group) { return static_cast<Count>(group.pitch_of_a); });
-        const auto pitch_of_b =
-            arrays_.add<Count>([](const BlasGroup& group) { return static_cast<Count>(group.pitch_of_b); });
-        a_at_ = arrays_.add<Pointer>([](const BlasGroup& group) -> Pointer { return group.b; });
-        b_at_ = arrays_.add<Pointer>([](const BlasGroup& group) -> Pointer { return group.a; });
-        d_at_ = arrays_.add<Pointer>([](const BlasGroup& group) -> Pointer { return group.d; });
-        const auto scale_of_a = arrays_.add<Pointer>([](const BlasGroup&) -> Pointer { return nullptr; });
-        const auto scale_of_b = arrays_.add<Pointer>([](const BlasGroup&) -> Pointer { return nullptr; });
-        arrays_.fill(scale_of_a, product.b_scale);
-        arrays_.fill(scale_of_b, product.a_scale);
+        const std::size_t m = arrays_.add(&BlasGroup::m);
+        const std::size_t n = arrays_.add(&BlasGroup::n);
+        const std::size_t k = arrays_.add(&BlasGroup::k);
+        const std::size_t pitch_of_a = arrays_.add(&BlasGroup::pitch_of_a);
+        const std::size_t pitch_of_b = arrays_.add(&BlasGroup::pitch_of_b);
+        a_at_ = arrays_.add_pointers([](const BlasGroup& group) { return group.b; });
+        b_at_ = arrays_.add_pointers([](const BlasGroup& group) { return group.a; });
+        d_at_ = arrays_.add_pointers([](const BlasGroup& group) { return group.d; });
+        const std::size_t a_scales = arrays_.add_pointers([&](const BlasGroup&) { return product.b_scale; });
+        const std::size_t b_scales = arrays_.add_pointers([&](const BlasGroup&) { return product.a_scale; });
         arrays_.upload();
 
         const int type = product.values == Format::bf16 ? lt::type_bf16 : lt::type_e4m3;
@@ -85,8 +83,8 @@ public:
         if (product.values == Format::e4m3) {
             matmul_.set(lt::attribute_a_scale_mode, lt::scale_of_group);
             matmul_.set(lt::attribute_b_scale_mode, lt::scale_of_group);
-            matmul_.set(lt::attribute_a_scale_pointer, arrays_.at(scale_of_a));
-            matmul_.set(lt::attribute_b_scale_pointer, arrays_.at(scale_of_b));
+            matmul_.set(lt::attribute_a_scale_pointer, arrays_.at(a_scales));
+            matmul_.set(lt::attribute_b_scale_pointer, arrays_.at(b_scales));
             matmul_.set(lt::attribute_fast_accumulation, std::int8_t{1});
         }
         matmul_.choose(a_.get(), b_.get(), d_.get(), "this grouped product",
@@ -94,6 +92,7 @@ public:
                         {lt::preference_average_columns, mean(product.groups, &BlasGroup::m)},
                         {lt::preference_average_k, mean(product.groups, &BlasGroup::k)}});
     }
+
     void enqueue(cuda::StreamHandle stream) override {
         matmul_.enqueue(arrays_.at(a_at_), arrays_.at(b_at_), arrays_.at(d_at_), stream);
     }
