@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -60,11 +60,25 @@ def medians(clock: Any, calls: list[Call]) -> list[float]:
         return clock.medians(calls)
 
 
-def line_of(case: Case, ready: Ready, us: float, repeats: int) -> dict[str, Any]:
+def timed(clock: Any, ready: list[Ready]) -> Iterator[tuple[Ready, dict[str, Any]]]:
+    """What a line says of each: its time with all in turn, or alone where one of them fails, or the profiler loses its kernels."""
+    try:
+        together = medians(clock, [each.contestant.call for each in ready])
+    except Exception:  # of other libraries: anything
+        for each in ready:
+            try:
+                yield each, {"us": medians(clock, [each.contestant.call])[0], "alone": True}
+            except Exception as why:
+                yield each, {"failed": words_of(why)}
+    else:
+        yield from zip(ready, ({"us": us} for us in together), strict=True)
+
+
+def line_of(case: Case, ready: Ready, us: float, repeats: int, **other: Any) -> dict[str, Any]:
     flops = 2 * ready.contestant.tokens * case.n * case.k
     return {"key": ready.key, "peer": ready.peer, "section": case.section, **ready.contestant.fields, "us": round(us, 3),
             "tflops": round(flops / us * 1e-6, 1), "calls": repeats, "relative_error": float(f"{ready.error:.3g}"),
-            **words_of_case(case)}  # fmt: skip
+            **other, **words_of_case(case)}  # fmt: skip
 
 
 def failed_line(case: Case, key: str, peer: str, why: str) -> dict[str, Any]:
@@ -95,15 +109,11 @@ def measure(case: Case, device: str, clock: Any, emit: Emit, without: list[str])
     emit({"event": "begins", "key": IN_TURN, "peer": IN_TURN})
     if not ready:
         return
-    try:
-        times = medians(clock, [each.contestant.call for each in ready])
-    except Exception as why:
-        for each in ready:
-            emit({"event": "line", "line": failed_line(case, each.key, each.peer, words_of(why))})
-        require_usable(device)
-        return
-    for each, us in zip(ready, times, strict=True):
-        emit({"event": "line", "line": line_of(case, each, us, clock.repeats)})
+    for each, words in timed(clock, ready):
+        failed = "failed" in words
+        emit({"event": "line", "line": failed_line(case, each.key, each.peer, words["failed"]) if failed
+              else line_of(case, each, repeats=clock.repeats, **words)})  # fmt: skip
+    require_usable(device)
 
 
 def main() -> None:

@@ -177,21 +177,41 @@ def test_missing_and_failing_peers_are_named(monkeypatch):
     assert not {"torch row", "row"} & lines.keys() and not any(event.get("key") == "row" for event in events)
 
 
-def test_a_clock_that_fails_once_is_asked_again_and_one_that_fails_is_named():
-    class Failing(Clock):
-        def __init__(self, times):
-            self.times = times
+class Failing(Clock):
+    """Loses kernels as often as it is told, and always of calls that it is to lose."""
 
-        def medians(self, calls):
-            self.times -= 1
-            if self.times >= 0:
-                raise contest.ClockError("lost kernels")
-            return super().medians(calls)
+    def __init__(self, times, lost=()):
+        self.times, self.lost, self.seen = times, lost, []
 
-    for times, key in ((1, "us"), (2, "failed")):
+    def medians(self, calls):
+        self.times -= 1
+        self.seen.append(len(calls))
+        if self.times >= 0 or (len(calls) == 1 and self.seen.count(1) in self.lost):
+            raise contest.ClockError("lost kernels")
+        return super().medians(calls)
+
+
+def test_a_clock_that_loses_kernels_is_asked_again_and_then_for_each_call_alone():
+    def ours(clock):
         events = []
-        contest.measure(case("forward"), "cpu", Failing(times), events.append, [])
-        assert all(key in event["line"] for event in events if event["event"] == "line" and event["line"]["key"] in OURS["forward"])
+        contest.measure(case("forward"), "cpu", clock, events.append, [])
+        return [event["line"] for event in events if event["event"] == "line" and event["line"]["key"] in OURS["forward"]]
+
+    assert [("us" in line, "alone" in line) for line in ours(Failing(1))] == [(True, False)] * 2
+    assert [("us" in line, line.get("alone")) for line in ours(Failing(2))] == [(True, True)] * 2
+    one_fails = ours(Failing(2, lost=(1, 2)))
+    assert one_fails[0]["failed"] == "ClockError: lost kernels" and one_fails[1]["alone"] and one_fails[1]["us"] == 1.0
+
+
+def test_a_call_that_fails_while_it_is_timed_is_named():
+    class Broken(Clock):
+        def medians(self, calls):
+            raise ValueError("no more")
+
+    events = []
+    contest.measure(case("forward"), "cpu", Broken(), events.append, [])
+    failed = {event["line"]["key"]: event["line"]["failed"] for event in events if event["event"] == "line"}
+    assert failed["tensor"] == failed["row"] == "ValueError: no more"
 
 
 def test_samples_have_the_ends_and_no_row_twice():
