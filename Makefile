@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-quantisers gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -131,6 +131,9 @@ gpu-gradients: build  ## D of f32 += A B, dense and in groups of k; forward and 
 	  $(experts) --n $$1 --k $$2 $(training) || exit; \
 	  $(experts) --n $$2 --k $$1 --layout nn $(training) || exit; \
 	done
+
+gpu-peers: build python-package  ## products of a training step next to torch's and DeepGEMM's, in turns; PYTHON: one that has torch (and DeepGEMM) and the package
+	$${PYTHON:-$(python)} benchmarks/training_peers.py --json benchmarks/results/h200_training_peers.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
 
 fp4 := --json benchmarks/results/h200_fp4.jsonl
 packed := --recipe 1x128:mxfp4,row:mxfp4 $(fp4)

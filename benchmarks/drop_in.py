@@ -17,17 +17,16 @@ import json
 import math
 import pathlib
 import random
-import statistics
 import sys
 
 import peers_table
+from device_clock import ClockError, DeviceClock
 from origin import origin
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
 GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
 ALIGNMENT = 128
-FLUSH_BYTES = 256 << 20
 MOST_DIFFERENCE = 1e-3  # of calc_diff, as DeepGEMM's tests ask; the rounding of D gives 1e-6
 
 
@@ -136,48 +135,6 @@ class Call:
         return math.inf if any(map(math.isnan, differences)) else max(differences)
 
 
-class Clock:
-    """Device times by torch's profiler."""
-
-    def __init__(self, repeats):
-        import torch
-
-        self.torch, self.repeats = torch, repeats
-        self.written = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-        self.read = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-        self.flush_kernels = len(self.kernels(self.flush))
-
-    def flush(self):
-        self.written.fill_(1)
-        self.read.max()
-
-    def kernels(self, function):
-        """Nanoseconds of all that ran on the GPU, by start."""
-        profiler = self.torch.profiler
-        self.torch.cuda.synchronize()
-        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as run:
-            function()
-            self.torch.cuda.synchronize()
-        device = self.torch.autograd.DeviceType.CUDA
-        events = [e for e in run.profiler.kineto_results.events() if e.device_type() == device]
-        return [e.duration_ns() for e in sorted(events, key=lambda e: e.start_ns())]
-
-    def microseconds(self, call):
-        call()
-
-        def rounds():
-            for _ in range(self.repeats):
-                self.flush()
-                call()
-
-        times = self.kernels(rounds)
-        of_a_round, rest = divmod(len(times), self.repeats)
-        if rest or of_a_round <= self.flush_kernels:
-            sys.exit(f"drop_in: the profiler saw {len(times)} kernels in {self.repeats} rounds; end other profilers")
-        rounds = [times[i * of_a_round : (i + 1) * of_a_round] for i in range(self.repeats)]
-        return statistics.median(sum(each[self.flush_kernels :]) for each in rounds) * 1e-3
-
-
 def against_exact_ends(call, us, clock):
     """Prints the time by exact ends; whether the drop-in keeps to one kernel and nearly to that time."""
     from tilewright.deep_gemm.testing import calc_diff
@@ -224,7 +181,7 @@ def main():
     if not torch.cuda.is_available():
         print("drop_in: torch sees no GPU", file=sys.stderr)
         return 2
-    clock, reference = Clock(arguments.repeats), reference_call()
+    clock, reference = DeviceClock(arguments.repeats), reference_call()
     common = {"output": "bf16", "flush": "clean", "device": torch.cuda.get_device_name(), **origin()}
     cuda_blas = f"cuBLASLt of torch {torch.__version__} per-tensor scale"
 
@@ -263,4 +220,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ClockError as wrong:
+        sys.exit(f"drop_in: {wrong}")

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import fp4_tables
 import layer_tables
 import peers_table
+import training_peers_table
 import training_table
 from markdown_table import Row, shape, table
 
@@ -36,7 +37,7 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "h200_quantisers": "gpu-quantisers", "moe_train": "cpu-training"}
+           "h200_quantisers": "gpu-quantisers", "h200_training_peers": "gpu-peers", "moe_train": "cpu-training"}
 
 
 def record(name: str) -> list[Row]:
@@ -226,9 +227,15 @@ def quantisers() -> str:
     return layer_tables.quantisers(rows, made_at(rows)) if rows else ""
 
 
+def training_peers() -> str:
+    rows = newest(record("h200_training_peers")) if has_record("h200_training_peers") else []
+    return training_peers_table.page(rows, made_at(rows)) if rows else ""
+
+
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
           "skew": skew, "continuous load": continuous, "few rows": few_rows, "quantisers": quantisers, "host time": host_time,
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
+          "training peers": training_peers,
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
 PAGES = {PAGE: TABLES, TORCH_PAGE: TORCH_TABLES}

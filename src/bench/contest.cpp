@@ -3,10 +3,17 @@
 #include <fmt/format.h>
 #include <tilewright/error.h>
 
+#include "bench/blas_groups.h"
+
 namespace tilewright::bench {
 namespace {
 
 bool is_e4m3(const Recipe& recipe) { return recipe.a.values == Format::e4m3 && recipe.b.values == Format::e4m3; }
+
+bool has_grouped_peers(const BenchShape& shape, const Settings& settings) {
+    return settings.peers && !settings.sustained && is_e4m3(settings.recipe) && has_blas_groups(shape.grouping) &&
+           settings.layout == Layout::nt;
+}
 
 /// Whether B's values are so much of the work that reading them alone is a peer.
 bool has_stream_peer(const BenchShape& shape, const Settings& settings) {
@@ -40,9 +47,22 @@ Contest::Contest(const BenchShape& shape, const Settings& settings, GpuOperands&
     : device_(device) {
     add(Peer::tilewright, "Tilewright", ours);
     if (settings.peers && is_e4m3(settings.recipe) && shape.grouping == Grouping::dense) {
-        add_blas(Peer::blas_tensor, operands, measure::BlasScaling::tensor, note);
+        const auto add_scaled = [&](Peer peer, measure::BlasScaling scaling) {
+            add_blas(peer, note, [&] { return measure::plan_blas(operands.blas(scaling), scaling); });
+        };
+        add_scaled(Peer::blas_tensor, measure::BlasScaling::tensor);
         // Its energy is in no table.
-        if (!settings.sustained) add_blas(Peer::blas_blocks, operands, measure::BlasScaling::blocks, note);
+        if (!settings.sustained) add_scaled(Peer::blas_blocks, measure::BlasScaling::blocks);
+    }
+    if (has_grouped_peers(shape, settings)) {
+        const auto add_groups = [&](Peer peer, Format values) {
+            add_blas(peer, note, [&] {
+                measure::require_grouped_blas();  // before there are operands of bf16
+                return measure::plan_blas(operands.blas_groups(group_sizes(shape), values));
+            });
+        };
+        add_groups(Peer::blas_groups, Format::e4m3);
+        add_groups(Peer::blas_bf16_groups, Format::bf16);
     }
     if (!has_stream_peer(shape, settings)) return;
     stream_.emplace(device, operands.on_device());
@@ -55,14 +75,16 @@ void Contest::add(Peer peer, const char* name, measure::Call call) {
 }
 
 /// Nothing, and a note, where cuBLASLt has no plan for these operands.
-void Contest::add_blas(Peer peer, GpuOperands& operands, measure::BlasScaling scaling, std::string& note) {
+template <typename Plan>
+void Contest::add_blas(Peer peer, std::string& note, const Plan& plan) {
     try {
-        plans_.push_back(measure::plan_blas(operands.blas(scaling), scaling));
+        plans_.push_back(plan());
     } catch (const Error& error) {
-        note = error.what();
+        if (note.find(error.what()) == std::string::npos)
+            note += (note.empty() ? "" : "; ") + std::string(error.what());
         return;
     }
-    add(peer, "cuBLASLt", [plan = plans_.back().get()](cuda::StreamHandle stream) { plan->enqueue(stream); });
+    add(peer, "cuBLASLt", [made = plans_.back().get()](cuda::StreamHandle stream) { made->enqueue(stream); });
 }
 
 std::vector<Timing> Contest::race(measure::Stopwatch& stopwatch, int repeats) {

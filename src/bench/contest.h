@@ -39,7 +39,8 @@ public:
 
 private:
     void add(Peer peer, const char* name, measure::Call call);
-    void add_blas(Peer peer, GpuOperands& operands, measure::BlasScaling scaling, std::string& note);
+    template <typename Plan>
+    void add_blas(Peer peer, std::string& note, const Plan& plan);
 
     const measure::Device& device_;
     std::vector<Peer> peers_;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/math.h"
+#include "bench/blas_groups.h"
 #include "check/data.h"
 #include "formats/element.h"
 #include "measure/span.h"
@@ -103,6 +104,16 @@ std::vector<float> random_scales(std::int64_t count) {
     std::vector<float> scales(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<float>(scale_at(i));
     return scales;
+}
+
+/// Normal numbers of bf16 where the operand has its values.
+measure::Buffer bf16_like(Tensor values, std::uint64_t seed) {
+    values.data = nullptr;
+    values.format = Format::bf16;
+    Mirrored wide(values);
+    fill_values(wide, Format::bf16, seed);
+    wide.upload();
+    return wide.take_buffer();
 }
 
 /// With weights that are not packed.
@@ -233,6 +244,23 @@ measure::BlasProduct GpuOperands::blas(measure::BlasScaling scaling) {
             .d = blas_output_.data(),
             .a_scales = blas_scales_[blas_scales_.size() - 2].data(),
             .b_scales = blas_scales_.back().data()};
+}
+
+measure::BlasGroups GpuOperands::blas_groups(const std::vector<std::int64_t>& group_sizes, Format values) {
+    if (blas_output_.size() == 0) blas_output_ = measure::Buffer(blas_output_bytes(sizes_));
+    BlasMatrices at{.a = a_.buffer().data(), .b = b_.buffer().data(), .d = blas_output_.data()};
+    if (values == Format::bf16) {
+        blas_values_.push_back(bf16_like(a_.host(), 0));
+        at.a = blas_values_.back().data();
+        blas_values_.push_back(bf16_like(b_.host(), std::uint64_t{1} << 60));
+        at.b = blas_values_.back().data();
+    }
+    blas_scales_.push_back(uploaded(random_scales(1)));
+    const void* scale = blas_scales_.back().data();
+    return {.values = values,
+            .groups = bench::blas_groups(sizes_, group_sizes, at, values),
+            .a_scale = scale,
+            .b_scale = scale};
 }
 
 }  // namespace tilewright::bench

@@ -5,6 +5,7 @@
 #include <tilewright/run.h>
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "measure/blas_lt.h"
@@ -36,6 +37,7 @@ public:
     bool given() const { return shaped_.shape.rank() > 0; }
     std::vector<std::byte>& bytes() { return bytes_; }
     const measure::Buffer& buffer() const { return buffer_; }
+    measure::Buffer take_buffer() { return std::move(buffer_); }
 
     void upload() { buffer_.upload(bytes_.data(), bytes_.size()); }
     void download() { buffer_.download(bytes_.data(), bytes_.size()); }
@@ -69,6 +71,9 @@ public:
 
     /// The same values for cuBLASLt, with scales in its own layout and an output of its own. Dense, e4m3.
     measure::BlasProduct blas(measure::BlasScaling scaling);
+    /// The groups, of e4m3 with the same values, or of bf16 with others. Layout nt; group_sizes as `blas_groups` has
+    /// them.
+    measure::BlasGroups blas_groups(const std::vector<std::int64_t>& group_sizes, Format values);
 
 private:
     template <typename View>
@@ -91,6 +96,7 @@ private:
     measure::Buffer packed_bytes_;
     measure::Buffer workspace_;
     measure::Buffer blas_output_;
+    std::vector<measure::Buffer> blas_values_;  // of bf16
     std::vector<measure::Buffer> blas_scales_;
 };
 

@@ -81,6 +81,8 @@ std::string peer_name(Peer peer, const Run& run) {
         case Peer::sgemm: return "OpenBLAS sgemm on f32";
         case Peer::blas_tensor: return fmt::format("cuBLASLt {} per-tensor scale", run.blas_version);
         case Peer::blas_blocks: return fmt::format("cuBLASLt {} 1x128 / 128x128 scale", run.blas_version);
+        case Peer::blas_groups: return fmt::format("cuBLASLt {} grouped product, e4m3", run.blas_version);
+        case Peer::blas_bf16_groups: return fmt::format("cuBLASLt {} grouped product, bf16", run.blas_version);
         case Peer::stream: return "TMA stream of B's values";
         case Peer::tilewright: break;
     }

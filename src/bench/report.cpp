@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "bench/blas_groups.h"
 #include "bench/peers_table.h"
 #include "bench/record.h"
 #include "bench/sustained_report.h"
@@ -65,6 +66,7 @@ output::Table cpu_table(const std::vector<BenchShape>& shapes) {
 
 output::Table gpu_table(const std::vector<BenchShape>& shapes, const Run& run) {
     const std::string other = short_baseline(run, shapes.front().grouping);
+    const bool grouped = has_blas_groups(shapes.front().grouping);
     std::vector<output::Column> columns{{.title = "shape", .width = widest_shape(shapes)},
                                         {.title = "tile", .width = 34},
                                         {.title = "us", .right = true, .width = 8},
@@ -74,7 +76,7 @@ output::Table gpu_table(const std::vector<BenchShape>& shapes, const Run& run) {
                                         {.title = "cuBLASLt us", .right = true, .width = 11},
                                         {.title = "GHz", .right = true, .width = 4},
                                         {.title = "x cuBLASLt", .right = true},
-                                        {.title = "in blocks us", .right = true, .width = 12},
+                                        {.title = grouped ? "in bf16 us" : "in blocks us", .right = true, .width = 12},
                                         {.title = other + " us", .right = true, .width = 11},
                                         {.title = "x " + other, .right = true}};
     if (run.settings.peers) {
@@ -114,11 +116,12 @@ std::string gpu_line(const output::Table& table, const Result& result, const Run
     std::vector<std::string> cells{shape_text(result.shape),   tile,
                                    microseconds(ours.seconds), gigahertz(ours.hertz),
                                    microseconds(floor),        fmt::format("{:.2f}", ours.seconds / floor)};
-    const Timing* tensor = result.of(Peer::blas_tensor);
+    const bool grouped = has_blas_groups(result.shape.grouping);
+    const Timing* tensor = result.of(grouped ? Peer::blas_groups : Peer::blas_tensor);
     cells.push_back(tensor != nullptr ? microseconds(tensor->seconds) : "");
     cells.push_back(tensor != nullptr ? gigahertz(tensor->hertz) : "");
     cells.push_back(tensor != nullptr ? over(*tensor) : "");
-    const Timing* blocks = result.of(Peer::blas_blocks);
+    const Timing* blocks = result.of(grouped ? Peer::blas_bf16_groups : Peer::blas_blocks);
     cells.push_back(blocks != nullptr ? microseconds(blocks->seconds) : "");
     const std::optional<double> then =
         peer_seconds(peers_table(), baseline(run.settings.recipe, result.shape.grouping), result.shape);

@@ -48,7 +48,9 @@ enum class Peer {
     sgemm,        // OpenBLAS on f32
     blas_tensor,  // cuBLASLt, a scale for each tensor
     blas_blocks,  // cuBLASLt, scales of 1x128 and 128x128
-    stream,       // of B's values through TMA, without a product
+    blas_groups,  // cuBLASLt's grouped product of e4m3, a scale for each tensor
+    blas_bf16_groups,
+    stream,  // of B's values through TMA, without a product
 };
 
 struct Timing {

@@ -148,8 +148,8 @@ void add_bench(CLI::App& program) {
         ->check(one_of("backend", backend_words()))
         ->capture_default_str();
     command->add_flag("--peers", arguments->settings.peers,
-                      "Also time a peer in the same run: OpenBLAS's sgemm on f32; GPU: cuBLASLt, and up to 64 rows a "
-                      "stream of B's values through TMA");
+                      "Also time peers in the same run: OpenBLAS's sgemm on f32; GPU: cuBLASLt, its grouped product "
+                      "too, and up to 64 rows a stream of B's values through TMA");
     command->add_option("--json", arguments->json_path,
                         "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
     add_choice_options(*command, *arguments);

@@ -1,9 +1,12 @@
 // The peer that every table is held against: NVIDIA's cuBLASLt, opened at run time, on the same operands.
 #pragma once
 
+#include <tilewright/formats.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "measure/device.h"
 
@@ -26,6 +29,26 @@ enum class BlasScaling {
     blocks,  // 1x128 for A, 128x128 for B
 };
 
+/// D [m, n] = A [m, k] B [n, k]^T, row-major; device pointers.
+struct BlasGroup {
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    const void* a = nullptr;
+    const void* b = nullptr;
+    void* d = nullptr;
+    std::int64_t pitch_of_a = 0;  // elements from a row to the next
+    std::int64_t pitch_of_b = 0;
+};
+
+/// Products whose sizes and addresses cuBLASLt reads on the GPU; bf16 output.
+struct BlasGroups {
+    Format values = Format::e4m3;  // or bf16
+    std::vector<BlasGroup> groups{};
+    const void* a_scale = nullptr;  // e4m3: one f32, of all groups
+    const void* b_scale = nullptr;
+};
+
 /// The heuristic's first algorithm for one product.
 class BlasPlan {
 public:
@@ -35,6 +58,12 @@ public:
 
 /// Throws Error where cuBLASLt is not found, or has nothing for this product.
 std::unique_ptr<BlasPlan> plan_blas(const BlasProduct& product, BlasScaling scaling);
+
+/// Throws Error where this cuBLASLt has no product of groups whose sizes it reads on the GPU.
+void require_grouped_blas();
+
+/// Fast accumulation where the values are e4m3. Throws Error too where there is none for this GPU.
+std::unique_ptr<BlasPlan> plan_blas(const BlasGroups& product);
 
 /// "13.0.0"; empty where cuBLASLt is not found.
 std::string blas_lt_version();

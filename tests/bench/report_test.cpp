@@ -72,6 +72,23 @@ TEST(Report, RecordsSayWhatRepeatsThem) {
     EXPECT_NE(result_lines(result_table({wrong.shape}, run), wrong, run).find("WRONG"), std::string::npos);
 }
 
+TEST(Report, GroupsHaveCuBlasLtsGroupedProducts) {
+    Result result = result_of(64, 8);
+    result.shape.grouping = Grouping::k_grouped;
+    result.timings = {result.ours(),
+                      {.peer = Peer::blas_groups, .seconds = 10e-6, .hertz = 1.5e9, .calls = 12},
+                      {.peer = Peer::blas_bf16_groups, .seconds = 16e-6, .calls = 12}};
+    const bench::Run run = gpu_run();
+    const output::Table table = result_table({result.shape}, run);
+    EXPECT_NE(table.header().find("x cuBLASLt    in bf16 us"), std::string::npos) << table.header();
+    const std::string line = result_lines(table, result, run);
+    EXPECT_NE(line.find("10.00  1.50       1.250         16.00"), std::string::npos) << line;
+    const auto lines = parsed(result_records(result, run));
+    ASSERT_EQ(lines.size(), 3U);
+    EXPECT_EQ(lines[1].at("peer"), "cuBLASLt 13.1.0 grouped product, e4m3");
+    EXPECT_EQ(lines[2].at("peer"), "cuBLASLt 13.1.0 grouped product, bf16");
+}
+
 TEST(Report, SpeedsFollowTheClockOfTheRun) {
     const double then = peer_seconds(peers_table(), "DeepGEMM", {.m = 64, .n = 7168, .k = 2048}).value() * 1e6;
     const auto speed = [&](const bench::Run& run) {

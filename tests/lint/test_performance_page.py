@@ -66,7 +66,7 @@ def test_tables_without_a_record_are_left_out(tmp_path):
     tool = loaded(TOOL)
     assert tool.layer_tables.dgrad([]) == tool.fp4_tables.short_blocks([]) == ""
     tool.ROOT = tmp_path
-    assert tool.quantisers() == ""
+    assert tool.quantisers() == tool.training_peers() == ""
 
 
 def test_dgrad_is_next_to_forward_of_the_same_weights():
@@ -100,6 +100,19 @@ def test_quantisers_are_those_of_the_newest_run(tmp_path):
     text = tool.quantisers()
     assert text.startswith("## Quantisers\n\nCommit bbbbbbb, 2026-01-02. 32768 tokens of 7168 features in 8 groups")
     assert text.endswith("| rows 1x128 | 176.2 | 705 | 4.00 |") and "200.0" not in text
+
+
+def test_peers_in_training_are_those_of_the_newest_run(tmp_path):
+    tool = loaded(TOOL)
+    tool.ROOT = tmp_path
+    (tmp_path / "benchmarks/results").mkdir(parents=True)
+    rows = [{"key": key, "section": "forward", "peer": key, "shape": [1, 2, 3, 4], "us": us, "commit": commit, "date": "2026-01-02",
+             "device": "NVIDIA H200", "started": commit} for commit, times in (("a" * 10, (9, 9)), ("b" * 10, (10, 12)))
+            for key, us in zip(("tensor", "torch row"), times, strict=True)]
+    (tmp_path / "benchmarks/results/h200_training_peers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    text = tool.training_peers()
+    assert "Commit bbbbbbb, 2026-01-02. NVIDIA H200." in text
+    assert "| 1 x 2 x 3 x 4 | 10.0 | 12.0 | 1.200 |" in text and "target 1.15: reached, 0 below it." in text and "9.0" not in text
 
 
 def test_rates_of_hot_groups_are_over_the_even_split():

@@ -113,7 +113,10 @@ int cuMemFree_v2(std::uint64_t address) {
     std::free(reinterpret_cast<void*>(address));
     return 0;
 }
-int cuMemcpyHtoD_v2(std::uint64_t, const void*, std::size_t) { return 1; }
+int cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return 0;
+}
 int cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
     wait_until(gpu.free_at);
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);

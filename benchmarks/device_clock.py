@@ -1,0 +1,97 @@
+"""Device times of calls from Python, by torch's profiler: L2 is flushed before each call, the calls take turns, medians count.
+
+L2 is flushed by 256 MB written and another 256 MB read, so that no dirty line is left. The times of all kernels of a call are added up.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+FLUSH_BYTES = 256 << 20
+Call = Callable[[], Any]
+
+
+class ClockError(RuntimeError):
+    """The profiler did not see what was called."""
+
+
+class DeviceClock:
+    """The GPU that torch works on."""
+
+    def __init__(self, repeats: int):
+        import torch
+
+        self.torch, self.repeats = torch, repeats
+        self.written = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+        self.read = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+        self.flush_kernels = len(self.kernels(self.flush))
+
+    def flush(self) -> None:
+        self.written.fill_(1)
+        self.read.max()
+
+    def kernels(self, function: Call) -> list[int]:
+        """Nanoseconds of all that ran on the GPU, by start."""
+        profiler = self.torch.profiler
+        self.torch.cuda.synchronize()
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as run:
+            function()
+            self.torch.cuda.synchronize()
+        device = self.torch.autograd.DeviceType.CUDA
+        events = [e for e in run.profiler.kineto_results.events() if e.device_type() == device]
+        return [e.duration_ns() for e in sorted(events, key=lambda e: e.start_ns())]
+
+    def microseconds(self, call: Call) -> float:
+        return self.medians([call])[0]
+
+    def medians(self, calls: Sequence[Call]) -> list[float]:
+        """Microseconds of each: in every round each is called once, behind a flush."""
+        for call in calls:
+            call()
+        counts = [len(self.kernels(call)) for call in calls]
+
+        def rounds() -> None:
+            for _ in range(self.repeats):
+                for call in calls:
+                    self.flush()
+                    call()
+
+        times = self.kernels(rounds)
+        expected = self.repeats * sum(self.flush_kernels + count for count in counts)
+        if len(times) != expected or not all(counts):
+            raise ClockError(
+                f"the profiler saw {len(times)} kernels in {self.repeats} rounds and not {expected} "
+                f"(of the calls alone: {counts}); end other profilers"
+            )
+        return medians_of_rounds(times, counts, self.flush_kernels)
+
+
+def medians_of_rounds(times: Sequence[int], counts: Sequence[int], flush_kernels: int) -> list[float]:
+    """Of nanoseconds in the order of their starts: round after round, and in each a flush and a call for each of `counts`."""
+    sums: list[list[int]] = [[] for _ in counts]
+    at = 0
+    while at < len(times):
+        for of_call, count in zip(sums, counts, strict=True):
+            at += flush_kernels
+            of_call.append(sum(times[at : at + count]))
+            at += count
+    return [statistics.median(of_call) * 1e-3 for of_call in sums]
+
+
+class HostClock:
+    """Where there is no GPU: the host's time, so that a program can be tried. It says nothing about a GPU."""
+
+    def __init__(self, repeats: int):
+        self.repeats = repeats
+
+    def medians(self, calls: Sequence[Call]) -> list[float]:
+        times: list[list[float]] = [[] for _ in calls]
+        for _ in range(self.repeats):
+            for call, of_call in zip(calls, times, strict=True):
+                begin = time.perf_counter()
+                call()
+                of_call.append((time.perf_counter() - begin) * 1e6)
+        return [statistics.median(of_call) for of_call in times]

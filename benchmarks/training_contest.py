@@ -1,0 +1,143 @@
+"""The process that measures the cases of training_peers.py: it prints an object a line on what begins, is measured and has ended.
+
+Read from its input: the cases with their numbers, and those contestants that have ended such a process before. A contestant that is
+not there, fails or computes something wrong is a line with `failed`; if it leaves the GPU unusable, the process ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from device_clock import Call, ClockError, DeviceClock, HostClock
+from training_contestant import Contestant, MissingError
+from training_gradients import FromBf16, Gradients
+from training_rows import Rows
+from training_sizes import SECTIONS, Case, from_json, words_of_case
+
+IN_TURN = "all in turn"  # what has begun when no contestant is alone
+MOST_LETTERS = 160  # of why something failed
+UNUSABLE = 3  # exit code where the GPU takes no more calls
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class Ready(NamedTuple):
+    key: str
+    peer: str
+    contestant: Contestant
+    error: float
+
+
+def contest_of(case: Case, device: str) -> Any:
+    if SECTIONS[case.section].product != "wgrad":
+        return Rows(case, device)
+    return (FromBf16 if case.section == "from-bf16" else Gradients)(case, device)
+
+
+def words_of(why: BaseException) -> str:
+    first = next(iter(str(why).strip().splitlines()), "")[:MOST_LETTERS]
+    return first if isinstance(why, MissingError) else f"{type(why).__name__}: {first}"
+
+
+def checked(key: str, peer: str, make: Callable[[], Contestant]) -> Ready:
+    contestant = make()
+    contestant.call()
+    error = contestant.error()
+    if not error <= contestant.limit:
+        raise ArithmeticError(f"wrong result, off by {error:.2g} of its norm, {contestant.limit} is allowed")
+    return Ready(key, peer, contestant, error)
+
+
+def medians(clock: Any, calls: list[Call]) -> list[float]:
+    try:
+        return clock.medians(calls)
+    except ClockError:  # events get lost now and then
+        return clock.medians(calls)
+
+
+def timed(clock: Any, ready: list[Ready]) -> Iterator[tuple[Ready, dict[str, Any]]]:
+    """What a line says of each: its time with all in turn, or alone where one of them fails, or the profiler loses its kernels."""
+    try:
+        together = medians(clock, [each.contestant.call for each in ready])
+    except Exception:  # of other libraries: anything
+        for each in ready:
+            try:
+                yield each, {"us": medians(clock, [each.contestant.call])[0], "alone": True}
+            except Exception as why:
+                yield each, {"failed": words_of(why)}
+    else:
+        yield from zip(ready, ({"us": us} for us in together), strict=True)
+
+
+def line_of(case: Case, ready: Ready, us: float, repeats: int, **other: Any) -> dict[str, Any]:
+    flops = 2 * ready.contestant.tokens * case.n * case.k
+    return {"key": ready.key, "peer": ready.peer, "section": case.section, **ready.contestant.fields, "us": round(us, 3),
+            "tflops": round(flops / us * 1e-6, 1), "calls": repeats, "relative_error": float(f"{ready.error:.3g}"),
+            **other, **words_of_case(case)}  # fmt: skip
+
+
+def failed_line(case: Case, key: str, peer: str, why: str) -> dict[str, Any]:
+    return {"key": key, "peer": peer, "section": case.section, "shape": case.shape, "failed": why, **words_of_case(case)}
+
+
+def require_usable(device: str) -> None:
+    if device == "cuda":
+        try:
+            torch.cuda.synchronize()
+        except Exception as why:  # whatever torch raises of it
+            print(f"the GPU takes no more calls: {words_of(why)}", file=sys.stderr)
+            sys.exit(UNUSABLE)
+
+
+def measure(case: Case, device: str, clock: Any, emit: Emit, without: list[str]) -> None:
+    emit({"event": "begins", "key": IN_TURN, "peer": IN_TURN})
+    ready: list[Ready] = []
+    for key, peer, make in contest_of(case, device).contestants():
+        if key in without:
+            continue
+        emit({"event": "begins", "key": key, "peer": peer})
+        try:
+            ready.append(checked(key, peer, make))
+        except Exception as why:  # of other libraries: anything
+            emit({"event": "line", "line": failed_line(case, key, peer, words_of(why))})
+            require_usable(device)
+    emit({"event": "begins", "key": IN_TURN, "peer": IN_TURN})
+    if not ready:
+        return
+    for each, words in timed(clock, ready):
+        failed = "failed" in words
+        emit({"event": "line", "line": failed_line(case, each.key, each.peer, words["failed"]) if failed
+              else line_of(case, each, repeats=clock.repeats, **words)})  # fmt: skip
+    require_usable(device)
+
+
+def main() -> None:
+    order = json.load(sys.stdin)
+    device = order["device"]
+    clock = (DeviceClock if device == "cuda" else HostClock)(order["repeats"])
+    out, sys.stdout = sys.stdout, sys.stderr  # what other libraries print is no event
+
+    def emit(number: int, event: dict[str, Any]) -> None:
+        print(json.dumps({"case": number, **event}), file=out, flush=True)
+
+    for number, words in order["cases"]:
+        # Operands that no one measures are not to fill the GPU's memory next to those of the next case.
+        try:
+            measure(from_json(words), device, clock, lambda event, n=number: emit(n, event), order["without"].get(str(number), []))
+        except Exception as why:  # of operands that all share: no memory, most likely
+            case = from_json(words)
+            emit(number, {"event": "line", "line": failed_line(case, IN_TURN, IN_TURN, words_of(why))})
+            require_usable(device)
+        emit(number, {"event": "ended"})
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
