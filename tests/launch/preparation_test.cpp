@@ -183,7 +183,7 @@ TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) 
     ASSERT_EQ(launches.size(), 2U);
     const auto decoding = std::get<QuantizeLaunch>(launches[0]);
     EXPECT_EQ(decoding.kernel.step, QuantizeStep::decode_codes);
-    EXPECT_TRUE(decoding.kernel.decoding.to_bf16);
+    EXPECT_EQ(decoding.kernel.decoding.codes, hopper::Decoding::nvfp4_to_bf16);
     EXPECT_TRUE(decoding.kernel.decoding.vectors);
     EXPECT_EQ(decoding.decoding.codes, address(0x10000));
     EXPECT_EQ(decoding.decoding.scales, address(0x20000));
