@@ -63,10 +63,8 @@ OperandGeometry copied_operand(const CopyAlongK& copy, const void* workspace) {
 }
 
 bool packs_weights(const Geometry& g) {
-    const bool as_bf16 = is_multiplied_as_bf16(g.a.recipe);
-    const bool served =
-        is_mxfp4(g.b.recipe) ? as_bf16 || goes_with_packed(g.a.recipe) : is_nvfp4(g.b.recipe) && as_bf16;
-    return served && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
+    return goes_with_fp4(g.a.recipe, g.b.recipe) && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) &&
+           has_codes_along_k(g);
 }
 
 /// Whether TMA loads a stride of codes: whole rows of 16 bytes. That of a dimension of one index means nothing.
@@ -85,9 +83,10 @@ bool has_raw_codes(const Geometry& g) {
            is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
 }
 
-/// NVFP4 next to weights for bf16, MXFP4 next to those for fp8.
+/// NVFP4 next to weights for bf16, MXFP4 next to those for fp8, fp8 next to NVFP4.
 bool decodes_activations(const Geometry& g) {
-    const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe));
+    const bool fp8 = is_fp8(g.a.recipe.values) && is_nvfp4(g.b.recipe) && goes_with_fp4(g.a.recipe, g.b.recipe);
+    const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe)) || fp8;
     return served && (g.b.packed.given || packs_weights(g)) && !is_k_grouped(g.grouping.grouping);
 }
 
