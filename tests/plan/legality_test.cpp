@@ -176,8 +176,8 @@ bool packs_weights(const Recipe& recipe, Layout layout) {
     return is_mxfp4(recipe.b) ? as_bf16 || goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && (as_bf16 || decoded);
 }
 
-// Each (recipe, grouping, layout) that the API accepts has a plan or says what is missing. Under sanitizers every
-// TILEWRIGHT_PLAN_STEP-th of them: a number prime to those of groupings and layouts.
+// Every TILEWRIGHT_PLAN_STEP-th (recipe, grouping, layout) that the API accepts has a plan or says what is missing: of
+// each recipe some, in turns.
 TEST(Legality, EveryCallHasAPlanOrAReason) {
     std::set<std::string> reasons;
     std::size_t calls = 0;
