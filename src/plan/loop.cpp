@@ -47,7 +47,8 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 /// Counted in SASS, not measured: 7 instructions for each wgmma and 30 for a k-block besides reads and promotion. A
 /// warpgroup alone is assumed to wait for its reads.
 double step_clocks(const hopper::Tile& tile) {
-    constexpr double steps = hopper::wgmma_steps, of_wgmma = 7, of_k_block = 30;
+    constexpr double of_wgmma = 7, of_k_block = 30;
+    const double steps = steps_in_stage(tile);
     const double warpgroups = tile.shape.warpgroups, subtiles = subtiles_per_warpgroup(tile);
     const double row_words = scales_mma_rows(tile) ? rows_per_warpgroup(tile) / 32.0 : 0;
     const double column_words = scales_mma_columns(tile) ? tile.shape.n / 4.0 : 0;
@@ -81,7 +82,7 @@ double decode_stall(const hopper::Tile& tile) {
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (!fills_next(fast)) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
-        return fixed + (each + (promotes_each_step(tile) ? hopper::wgmma_steps * scales_of_step * n : 0)) * warpgroups;
+        return fixed + (each + (promotes_each_step(tile) ? steps_in_stage(tile) * scales_of_step * n : 0)) * warpgroups;
     }
     const bool scales = scales_mma_columns(tile);
     if (rows_per_warpgroup(tile) > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
@@ -107,7 +108,7 @@ double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
 
 double stall_clocks(const hopper::Tile& tile, double tensor) {
     if (promotes_each_step(tile) && !has_packed_weights(tile)) {
-        return std::max(hopper::wgmma_steps * latency_stall(tensor), step_clocks(tile) - tensor);
+        return std::max(steps_in_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (has_packed_weights(tile)) return multiplies_bf16(tile) ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
     if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);

@@ -44,7 +44,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
     }
-    if (family.a.scaling == Scaling::block_1x32 && family.b.scaling == Scaling::block_1x32) {
+    if (promotes_each_step(family) && !has_packed_weights(family)) {
         list.push_back(with_shape(family, step_tile));
     }
     return list;

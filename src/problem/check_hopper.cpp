@@ -36,14 +36,22 @@ bool is_fp8_by_1x32(const OperandRecipe& side) {
     return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
 }
 
-/// Kernels multiply fp8 weights with 1x32 scales with activations of the same kind.
+/// 1x32 scales on a side have kernels next to fp8 with scales of any kind.
 std::vector<Finding> mxfp8_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
-    if (!is_fp8_by_1x32(call.recipe.a)) {
-        findings.push_back({.operand = "a",
-                            .given = name(call.recipe.a),
-                            .expected = std::string("fp8 with 1x32 scales (mxfp8) next to mxfp8 weights") + for_a_gpu,
-                            .advice = std::string("quantise it to mxfp8, or ") + run_on_cpu});
+    const auto& [a, b] = call.recipe;
+    if (!is_fp8(a.values)) {
+        findings.push_back(
+            {.operand = "a",
+             .given = name(a),
+             .expected = std::string("fp8 with tensor, row, 1x128 or 1x32 scales next to mxfp8 weights") + for_a_gpu,
+             .advice = std::string("quantise it to mxfp8, or ") + run_on_cpu});
+    }
+    if (!is_fp8(b.values)) {
+        findings.push_back({.operand = "b",
+                            .given = name(b),
+                            .expected = std::string("fp8, mxfp4 or nvfp4 next to mxfp8 activations") + for_a_gpu,
+                            .advice = run_on_cpu});
     }
     if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
     return findings;
@@ -86,7 +94,7 @@ WeightKind weight_kind(const PackedGeometry& packed) {
 
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     if (std::optional<std::vector<Finding>> findings = fp4_obstacles(call)) return *std::move(findings);
-    if (is_fp8_by_1x32(call.recipe.b)) return mxfp8_obstacles(call);
+    if (is_fp8_by_1x32(call.recipe.a) || is_fp8_by_1x32(call.recipe.b)) return mxfp8_obstacles(call);
     std::vector<Finding> findings;
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);

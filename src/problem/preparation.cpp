@@ -37,8 +37,8 @@ bool is_loaded(const CopyAlongK& copy) {
 /// Those that are copied, of those that are along their rows.
 MnMajor copied(const Geometry& g, const MnMajor& order) {
     const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
-    // 1x32 scales on both sides have kernels for operands along k alone.
-    const bool by_32 = g.a.k_block() == 32 && g.b.k_block() == 32 && !g.b.packed.given;
+    // 1x32 scales next to fp8 have kernels for operands along k alone.
+    const bool by_32 = (g.a.k_block() == 32 || g.b.k_block() == 32) && !g.b.packed.given;
     const bool along_k = is_k_grouped(g.grouping.grouping) || by_32;
     const bool a_along_k = along_k || takes_sizes(g.grouping.grouping) || g.b.packed.given;
     const MnMajor copies{.a = order.a && (a_along_k || !is_loaded(a)), .b = order.b && (along_k || !is_loaded(b))};

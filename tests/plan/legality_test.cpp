@@ -160,12 +160,10 @@ bool is_served(const Recipe& recipe) {
     return true;
 }
 
-/// Groups of m alone.
-bool is_mxfp8(const Recipe& recipe) {
-    const auto scaled = [](const OperandRecipe& side) {
-        return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
-    };
-    return scaled(recipe.a) && scaled(recipe.b);
+/// On a side, next to fp8. Groups of m alone.
+bool has_mxfp8(const Recipe& recipe) {
+    const auto by_32 = [](const OperandRecipe& side) { return side.granularity == Granularity::block_1x32; };
+    return is_fp8(recipe.a.values) && is_fp8(recipe.b.values) && (by_32(recipe.a) || by_32(recipe.b));
 }
 
 /// FP4 weights along k, which are packed by each call. bf16 is read along k alone.
@@ -202,7 +200,7 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 planned += explanation.chosen ? 1 : 0;
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
                 const bool packs = packs_weights(recipe, layout) && !is_k_grouped(grouping) && !b_is_transposed(layout);
-                const bool served = packs || is_served(recipe) || (is_mxfp8(recipe) && !is_k_grouped(grouping));
+                const bool served = packs || is_served(recipe) || (has_mxfp8(recipe) && !is_k_grouped(grouping));
                 EXPECT_EQ(explanation.chosen.has_value(), served)
                     << name(recipe) << " " << name(grouping) << " " << name(layout);
             }

@@ -48,11 +48,11 @@ std::vector<Malformed> malformed_hopper() {
                 "weights, expected for a Hopper GPU; give it as bf16, or run it on the CPU backend",
                 "groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
         on_gpu("bf16 activations next to MXFP8 weights", {.recipe = "bf16:mxfp8"}, unchanged,
-               {"a: bf16 given, fp8 with 1x32 scales (mxfp8) next to mxfp8 weights expected for a Hopper GPU; quantise "
-                "it to mxfp8, or run it on the CPU backend"}),
-        on_gpu("MXFP8 activations next to fp8 weights of larger blocks", {.recipe = "mxfp8:128x128"}, unchanged,
-               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on "
-                "the CPU backend"}),
+               {"a: bf16 given, fp8 with tensor, row, 1x128 or 1x32 scales next to mxfp8 weights expected for a Hopper "
+                "GPU; quantise it to mxfp8, or run it on the CPU backend"}),
+        on_gpu("bf16 weights next to MXFP8 activations", {.recipe = "mxfp8:bf16"}, unchanged,
+               {"b: bf16 given, fp8, mxfp4 or nvfp4 next to mxfp8 activations expected for a Hopper GPU; run it on the "
+                "CPU backend"}),
         on_gpu("groups of k with 1x32 scales", {.grouping = Grouping::k_grouped, .recipe = "mxfp8:mxfp8"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },
                {"groups.grouping: k_grouped given, groups of m with 1x32 scales expected for a Hopper GPU; run it on "

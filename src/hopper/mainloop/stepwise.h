@@ -80,14 +80,19 @@ struct StepFeed<tile, FeedKind::shared> {
 
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
-        constexpr int begin = step * (wgmma_k_bytes / descriptor_bytes);
+        constexpr int wgmmas = wgmmas_in_step(tile), begin = step * wgmmas;
         const int rows = subtile / subtiles_along_n<tile> * wgmma_m;
         const MatrixDescriptor a =
             c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
         pin(partial);
         wgmma_fence();
-        wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
-            partial, a + begin, mma_b_rows(c, subtile) + begin, false);
+        const MatrixDescriptor b = mma_b_rows(c, subtile);
+#pragma unroll
+        for (int i = 0; i < wgmmas; ++i) {
+            const int at = (begin + i) * (wgmma_k_bytes / descriptor_bytes);
+            wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(partial, a + at, b + at,
+                                                                                           i > 0);
+        }
         wgmma_commit();
     }
 
@@ -175,9 +180,9 @@ public:
     }
 
 private:
-    /// The wgmmas of a k-block are numbered in their order: of each step all subtiles, and of those the two that have
-    /// the same columns of 128 rows one after the other.
-    static constexpr int last = wgmma_steps * subtiles<tile> - 1;
+    /// The products of a subtile and step, one commit group each, are numbered in their order in a k-block: of each
+    /// step all subtiles, and of those the two that have the same columns of 128 rows one after the other.
+    static constexpr int last = steps_in_stage(tile) * subtiles<tile> - 1;
     static constexpr int step_of(int i) { return i / subtiles<tile>; }
     static constexpr int subtile_of(int i) {
         constexpr int halves = subtiles<tile> / subtiles_along_n<tile>;

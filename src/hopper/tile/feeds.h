@@ -23,7 +23,9 @@ constexpr bool feeds_registers(const Tile& tile) { return feed_of(tile) != FeedK
 
 inline constexpr int wgmma_k_bytes = 32;                       // of one wgmma
 inline constexpr int wgmma_steps = row_bytes / wgmma_k_bytes;  // wgmmas of a subtile and box of k
-inline constexpr int fragment_words = 4;                       // of 64 x 32 bytes of mma A, in each thread
+/// wgmmas that multiply a step of a subtile: one of fp8, two of bf16.
+constexpr int wgmmas_in_step(const Tile& tile) { return step_k * element_bytes(tile.a.storage) / wgmma_k_bytes; }
+inline constexpr int fragment_words = 4;  // of 64 x 32 bytes of mma A, in each thread
 
 /// Registers of each thread for 64 rows of mma A and a box of k.
 constexpr int feed_registers(const Tile& tile) { return feeds_registers(tile) ? wgmma_steps * fragment_words : 0; }

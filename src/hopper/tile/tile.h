@@ -32,6 +32,8 @@ enum class Scaling : unsigned char {
     alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of what is bf16 here
     block_1x32,     // one power of two for each row and 32 of k, in the mainloop
     factor,         // of MXFP4 weights: one power of two for each row, at the end, after the other side's scale
+    repeated,       // of fp8 next to block_1x32, in the mainloop: scales of rows, the tensor, 1x128 or (of B) 128x128,
+                    // which each 32 of k has again
 };
 
 /// What the blocks of a cluster have in common.
@@ -203,8 +205,18 @@ constexpr Scaling packed_scaling(Storage storage) {
     return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::factor;
 }
 
-/// Scales change with each wgmma: its partial accumulator is promoted before the next one's (mainloop/stepwise.h).
-constexpr bool promotes_each_step(const Tile& tile) { return tile.a.scaling == Scaling::block_1x32; }
+inline constexpr int step_k = 32;  // of k that have a scale where scales are of 1x32: a step
+
+/// Scales of a side change with each step: its partial accumulator is promoted before the next one's
+/// (mainloop/stepwise.h).
+constexpr bool promotes_each_step(const Tile& tile) {
+    return tile.a.scaling == Scaling::block_1x32 || tile.b.scaling == Scaling::block_1x32;
+}
+constexpr int steps_in_stage(const Tile& tile) { return tile.shape.k / step_k; }
+/// What the other side may have: its scales again for each step, MXFP4's factors, or scales of its own.
+constexpr bool goes_with_steps(const OperandSpec& side) {
+    return side.scaling == Scaling::block_1x32 || side.scaling == Scaling::repeated || side.scaling == Scaling::factor;
+}
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
@@ -256,8 +268,8 @@ constexpr bool is_consistent(const Tile& tile) {
              !has_mn_major(tile) && !shares_operand(tile) && !is_k_grouped(tile))) &&
            (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) &&
            (tile.b.scaling != Scaling::alpha || tile.b.storage == Storage::bf16) &&
-           (tile.b.scaling == Scaling::block_1x32 || tile.b.scaling == Scaling::factor || !promotes_each_step(tile)) &&
-           (tile.b.scaling != Scaling::block_1x32 || promotes_each_step(tile)) &&
+           (promotes_each_step(tile) ? goes_with_steps(tile.a) && goes_with_steps(tile.b)
+                                     : tile.a.scaling != Scaling::repeated && tile.b.scaling != Scaling::repeated) &&
            (!promotes_each_step(tile) ||
             ((rows_per_warpgroup(tile) == wgmma_m || !has_packed_weights(tile)) && !has_mn_major(tile) &&
              !shares_operand(tile) && !is_k_grouped(tile) && tile.mma.promoted && !is_fast(tile))) &&
