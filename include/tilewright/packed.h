@@ -27,7 +27,7 @@ inline constexpr std::int64_t packed_header_bytes = 128;
 /// What the weights are multiplied with: the order of k in registers, and how scales are stored, differ.
 enum class PackedFor : std::uint8_t {
     fp8,   // fp8 or MXFP4 activations, with any scales
-    bf16,  // bf16, f16, f32 or NVFP4 activations; NVFP4 weights are multiplied so with fp8 activations too
+    bf16,  // bf16, f16, f32 or NVFP4 activations; the one order that NVFP4 weights have, whatever they are packed for
 };
 std::string_view name(PackedFor activations);
 

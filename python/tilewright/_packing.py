@@ -56,7 +56,9 @@ class PackedWeights(_core.Operand):
 
     @property
     def activations(self) -> str:
-        """What they were packed for: 'fp8' (fp8 and MXFP4 activations) or 'bf16' (bf16, f16, f32 and NVFP4)."""
+        """What they were packed for: 'fp8' (fp8 and MXFP4 activations) or 'bf16' (bf16, f16, f32 and NVFP4).
+
+        NVFP4 weights go with all of them, whichever it is."""
         return _core.packed_for(self)
 
     @property
@@ -106,7 +108,7 @@ def pack_weights(
         weights: [n, k] or [groups, n, k] of mxfp4 or nvfp4, packed along k. The packed ones are where they are: on a
             GPU, which gives the same bytes, the call waits for them.
         activations: what they are multiplied with: "fp8" for fp8 and MXFP4 activations, "bf16" for bf16, f16, f32 and
-            NVFP4 ones.
+            NVFP4 ones. The bytes of NVFP4 weights but for the header are the same, and go with all.
         threads: of the CPU; 0 = all.
         stream: of a GPU; None: the one that torch works on.
 

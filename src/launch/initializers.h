@@ -14,6 +14,7 @@
 namespace tilewright::launch {
 
 constexpr const char* type_name(hopper::Storage) { return "Storage"; }
+constexpr const char* type_name(hopper::Decoding) { return "Decoding"; }
 constexpr const char* type_name(hopper::Scaling) { return "Scaling"; }
 constexpr const char* type_name(hopper::Major) { return "Major"; }
 constexpr const char* type_name(hopper::ClusterUse) { return "ClusterUse"; }

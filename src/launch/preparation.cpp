@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/math.h"
+#include "problem/canonical_order.h"
 
 namespace tilewright::launch {
 namespace {
@@ -36,7 +37,13 @@ QuantizeLaunch copy(const CopyAlongK& from, void* workspace) {
     return launch;
 }
 
-QuantizeLaunch decode(const DecodedActivations& from, void* workspace) {
+hopper::Decoding decoding_kind(const OperandRecipe& recipe) {
+    if (is_nvfp4(recipe)) return hopper::Decoding::nvfp4_to_bf16;
+    if (is_mxfp4(recipe)) return hopper::Decoding::mxfp4_to_e4m3;
+    return recipe.values == Format::e5m2 ? hopper::Decoding::e5m2_to_bf16 : hopper::Decoding::e4m3_to_bf16;
+}
+
+QuantizeLaunch decode(const DecodedOperand& from, void* workspace) {
     constexpr std::int64_t most_blocks = std::int64_t{1} << 16;  // more strips are taken in turns
     const OperandGeometry& codes = from.from;
     // The strides of dimensions of one index mean nothing.
@@ -59,9 +66,10 @@ QuantizeLaunch decode(const DecodedActivations& from, void* workspace) {
                        .matrices = static_cast<int>(from.matrices),
                        .rows = static_cast<int>(from.rows),
                        .k = static_cast<int>(from.k)};
-    const bool aligned = std::bit_cast<std::uintptr_t>(codes.values) % sizeof(hopper::u32) == 0;
+    const hopper::Decoding decoding = decoding_kind(codes.recipe);
+    const bool aligned = std::bit_cast<std::uintptr_t>(codes.values) % hopper::code_word_bytes(decoding) == 0;
     launch.kernel.decoding = {
-        .to_bf16 = from.values == Format::bf16,
+        .codes = decoding,
         .vectors = aligned && values.k == 1 && (values.row | values.group) % hopper::decoded_word == 0};
     const std::int64_t strips = ceil_div<std::int64_t>(from.k, hopper::decoded_strip);
     const std::int64_t blocks = ceil_div<std::int64_t>(from.matrices * from.rows * strips, hopper::quantize_warps);

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "hopper/tile/fields.h"
+#include "hopper/tile/mma_tiling.h"
 #include "launch/initializers.h"
 #include "plan/planned_tile.h"
 
@@ -30,7 +31,7 @@ std::string describe(const Tile& tile) {
                         word(scalings, tile.a.scaling), word(scalings, tile.b.scaling));
     if (tile.a.major == Major::mn) text += ", a along m";
     if (tile.b.major == Major::mn) text += ", b along n";
-    if (!tile.mma.promoted) text += ", unpromoted";
+    if (promotion_interval(tile) == 0) text += ", unpromoted";
     if (is_grouped(tile)) text += ", grouped";
     if (is_k_grouped(tile)) text += maps_groups(tile) ? ", k-grouped by maps" : ", k-grouped";
     text += fmt::format(", {}", word(variants, tile.variant));

@@ -89,6 +89,15 @@ double decode_stall(const hopper::Tile& tile) {
     return std::max(0.0, 100 - 0.35 * n) + (85 + (scales ? 0.6 * n : 0)) * warpgroups;
 }
 
+/// A warp's instructions for 64 x 128 NVFP4 weights next to 1x128 scales (counted in SASS: 238, 248 and 299 for 16, 32
+/// and twice 32 columns): each number is promoted, scales of columns are read in pairs. No time of them has been
+/// measured.
+double promoted_bf16_instructions(const hopper::Tile& tile) {
+    constexpr double decoding = 228, further_wgmmas = 31;
+    const double n = tile.shape.n;
+    return decoding + n / 2 + n / 8 + further_wgmmas * (wgmmas_along_n(tile) - 1);
+}
+
 /// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236
 /// for NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, those of other blocks too.
 /// One H200, 2026-11-24, an earlier order of codes with 216 and 282 instructions: 1183, 1467 and 1633 clocks a k-block
@@ -96,13 +105,16 @@ double decode_stall(const hopper::Tile& tile) {
 /// cores' time is hidden.
 double bf16_decode_issue(const hopper::Tile& tile, double tensor) {
     constexpr double mxfp4 = 186, nvfp4 = 236, clocks = 1.23, exposed = 0.5;
-    const double each = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
+    const double decoded = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
+    const double each = scales_in_mainloop(tile) ? promoted_bf16_instructions(tile) : decoded;
     return std::max(0.0, clocks * each * tile.shape.m / hopper::wgmma_m - exposed * tensor);
 }
 
-/// And what a warpgroup alone waits for shared memory, barriers and its own results.
+/// And what a warpgroup alone waits for shared memory, barriers and its own results: the last ones of each k-block too
+/// where it has one partial accumulator, which is assumed to take as long.
 double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
-    constexpr double waits = 180;
+    const bool waits_again = scales_in_mainloop(tile) && partials_in_flight(tile) == 1;
+    const double waits = waits_again ? 360 : 180;
     return waits / tile.shape.warpgroups + bf16_decode_issue(tile, tensor);
 }
 

@@ -156,10 +156,12 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// Whether kernels load such values by TMA: fp8, and bf16 next to FP4 weights.
+/// Whether kernels load such values by TMA: fp8 that is not decoded before, as it is next to NVFP4 weights, and bf16
+/// next to FP4 weights.
 bool is_loaded_by_tma(Format format, const Problem& p, const PackedWeights& packed) {
     const bool of_fp4 = packed.given() || p.b.values.format == Format::e2m1;
-    return is_fp8(format) || (of_fp4 && format == Format::bf16);
+    const bool of_nvfp4 = (packed.given() ? packed.recipe.granularity : p.b.granularity) == Granularity::block_1x16;
+    return (is_fp8(format) && !of_nvfp4) || (of_fp4 && format == Format::bf16);
 }
 
 /// Values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean

@@ -8,24 +8,16 @@
 namespace tilewright {
 namespace {
 
-/// Kernels multiply MXFP4 with fp8 activations that are scaled by tensor, row, 1x128 or 1x32 and with MXFP4, and both
-/// kinds with bf16 and NVFP4.
-bool goes_with(const OperandRecipe& a, const OperandRecipe& b) {
-    return is_multiplied_as_bf16(a) || (is_mxfp4(b) && goes_with_packed(a));
-}
-
 Finding other_activations(const HopperCall& call) {
     const auto& [a, b] = call.recipe;
     const std::string taken = is_nvfp4(b)
-                                  ? "bf16 or nvfp4 next to nvfp4 weights"
+                                  ? "bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights,"
                                   : "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
                                     "mxfp4 weights,";
-    const bool repacks = call.weights == WeightKind::packed && (is_fp8(a.values) || is_mxfp4(a));
     return {.operand = "a",
             .given = name(a),
             .expected = taken + for_a_gpu,
-            .advice = std::string(repacks ? "give it as bf16, with weights packed for bf16" : "give it as bf16") +
-                      ", or " + run_on_cpu};
+            .advice = std::string("give it as bf16, or ") + run_on_cpu};
 }
 
 }  // namespace
@@ -37,6 +29,14 @@ bool goes_with_packed(const OperandRecipe& a) {
     return a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
 }
 
+bool goes_with_fp4(const OperandRecipe& a, const OperandRecipe& b) {
+    if (is_mxfp4(b)) return is_multiplied_as_bf16(a) || goes_with_packed(a);
+    const Granularity scales = a.granularity;
+    const bool decoded = is_fp8(a.values) && (scales == Granularity::tensor || scales == Granularity::row ||
+                                              scales == Granularity::block_1x128);
+    return is_nvfp4(b) && (is_multiplied_as_bf16(a) || decoded);
+}
+
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
     const auto& [a, b] = call.recipe;
     if (!is_mxfp4(b) && !is_nvfp4(b)) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
                          const char* advice) {
         findings.push_back({.operand = operand, .given = given, .expected = expected + for_a_gpu, .advice = advice});
     };
-    if (!goes_with(a, b)) findings.push_back(other_activations(call));
+    if (!goes_with_fp4(a, b)) findings.push_back(other_activations(call));
     if (is_bf16(a) && call.a_along_m) {
         add("a.values", "bf16 values contiguous along m", "values contiguous along k",
             "copy them, or run it on the CPU backend");

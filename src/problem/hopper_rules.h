@@ -46,6 +46,10 @@ bool goes_with_packed(const OperandRecipe& activations);
 /// bf16, and what becomes bf16 next to FP4 weights.
 bool is_multiplied_as_bf16(const OperandRecipe& activations);
 
+/// Whether kernels multiply FP4 weights with these activations: MXFP4 with all of both kinds above, NVFP4 with bf16,
+/// NVFP4, and fp8 scaled by tensor, row or 1x128, which is decoded to bf16.
+bool goes_with_fp4(const OperandRecipe& activations, const OperandRecipe& weights);
+
 /// What kernels multiply where both sides of a recipe are given so.
 struct HopperCall {
     Recipe recipe{};

@@ -8,13 +8,9 @@ bool takes_packed_weights(const Problem& problem) {
     const Operand& b = problem.b;
     const bool along_k = problem.layout == Layout::nt || problem.layout == Layout::tt;
     const int rank = b.values.shape.rank();
-    const Format a = problem.a.values.format;
-    const bool mxfp4 = b.granularity == Granularity::block_1x32, nvfp4 = b.granularity == Granularity::block_1x16;
-    const bool as_bf16 = a == Format::bf16 || problem.a.granularity == Granularity::block_1x16;
-    const bool as_fp8 = is_fp8(a) || (a == Format::e2m1 && problem.a.granularity == Granularity::block_1x32);
-    const bool served = (mxfp4 && (as_fp8 || as_bf16)) || (nvfp4 && as_bf16);
-    return b.values.given() && b.values.format == Format::e2m1 && served && !is_k_grouped(problem.groups.grouping) &&
-           along_k && rank >= 2 && rank <= 3;
+    const bool served = goes_with_fp4({problem.a.values.format, problem.a.granularity, problem.a.scales.format},
+                                      {b.values.format, b.granularity, b.scales.format});
+    return b.values.given() && served && !is_k_grouped(problem.groups.grouping) && along_k && rank >= 2 && rank <= 3;
 }
 
 Problem with_packed_shape(const Problem& problem, int windows) {

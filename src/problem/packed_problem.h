@@ -7,8 +7,8 @@
 
 namespace tilewright {
 
-/// FP4 weights in rows along k, dense or in groups of m: MXFP4 with activations of fp8, MXFP4, bf16 and NVFP4, NVFP4
-/// with the last two.
+/// FP4 weights in rows along k, dense or in groups of m: what `goes_with_fp4` says, in the order that the
+/// activations ask for.
 bool takes_packed_weights(const Problem& problem);
 
 /// The same call with packed weights of the same shape without memory, with as many windows of scales (PackedWeights).

@@ -63,10 +63,8 @@ OperandGeometry copied_operand(const CopyAlongK& copy, const void* workspace) {
 }
 
 bool packs_weights(const Geometry& g) {
-    const bool as_bf16 = is_multiplied_as_bf16(g.a.recipe);
-    const bool served =
-        is_mxfp4(g.b.recipe) ? as_bf16 || goes_with_packed(g.a.recipe) : is_nvfp4(g.b.recipe) && as_bf16;
-    return served && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) && has_codes_along_k(g);
+    return goes_with_fp4(g.a.recipe, g.b.recipe) && !g.b.packed.given && !is_k_grouped(g.grouping.grouping) &&
+           has_codes_along_k(g);
 }
 
 /// Whether TMA loads a stride of codes: whole rows of 16 bytes. That of a dimension of one index means nothing.
@@ -85,28 +83,30 @@ bool has_raw_codes(const Geometry& g) {
            is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
 }
 
-/// NVFP4 next to weights for bf16, MXFP4 next to those for fp8.
+/// NVFP4 next to weights for bf16, MXFP4 next to those for fp8, fp8 next to NVFP4.
 bool decodes_activations(const Geometry& g) {
-    const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe));
+    const bool fp8 = is_fp8(g.a.recipe.values) && is_nvfp4(g.b.recipe) && goes_with_fp4(g.a.recipe, g.b.recipe);
+    const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe)) || fp8;
     return served && (g.b.packed.given || packs_weights(g)) && !is_k_grouped(g.grouping.grouping);
 }
 
-DecodedActivations decoding_of(const Geometry& g) {
-    const bool shared = g.a.value_strides.group == 0 && (g.a.scale_strides.group == 0 || is_mxfp4(g.a.recipe));
-    const std::int64_t groups = has_group_dimension_a(g.grouping.grouping) ? g.groups : 1;
-    DecodedActivations decoding{.from = g.a, .matrices = shared && groups > 1 ? 1 : groups, .rows = g.m, .k = g.k};
-    decoding.values = is_nvfp4(g.a.recipe) ? Format::bf16 : Format::e4m3;
-    const std::int64_t row = round_up<std::int64_t>(g.k, hopper_alignment * 8 / bits(decoding.values));
-    decoding.to = {.group = shared ? 0 : g.m * row, .row = row, .k = 1};
+/// `groups`: 1 for an operand without a group dimension. Scales that stay where they are do not keep a matrix that all
+/// groups share from being decoded once.
+DecodedOperand decoding_of(const OperandGeometry& from, std::int64_t groups, std::int64_t rows, std::int64_t k) {
+    const bool shared = from.value_strides.group == 0 && (from.scale_strides.group == 0 || !is_nvfp4(from.recipe));
+    DecodedOperand decoding{.from = from, .matrices = shared && groups > 1 ? 1 : groups, .rows = rows, .k = k};
+    decoding.values = is_mxfp4(from.recipe) ? Format::e4m3 : Format::bf16;
+    const std::int64_t row = round_up<std::int64_t>(k, hopper_alignment * 8 / bits(decoding.values));
+    decoding.to = {.group = shared ? 0 : rows * row, .row = row, .k = 1};
     return decoding;
 }
 
-OperandGeometry decoded_operand(const DecodedActivations& decoding, const void* workspace) {
+OperandGeometry decoded_operand(const DecodedOperand& decoding, const void* workspace) {
     OperandGeometry operand = decoding.from;
     operand.values = in_workspace(workspace, decoding.at);
     operand.value_strides = decoding.to;
     operand.recipe.values = decoding.values;
-    if (decoding.values != Format::bf16) return operand;
+    if (!is_nvfp4(decoding.from.recipe)) return operand;
     operand.recipe = {.values = Format::bf16, .granularity = Granularity::none, .scales = Format::f32};
     operand.scales = nullptr;
     operand.scale_strides = {};
@@ -188,11 +188,13 @@ Preparation preparation(const Geometry& g) { return preparation(g, expands_weigh
 
 Preparation preparation(const Geometry& g, bool expands) {
     Preparation result;
-    if (decodes_activations(g)) result.decoding = decoding_of(g);
+    if (decodes_activations(g)) {
+        result.decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
+    }
     if (packs_weights(g)) result.packing = packing_of(g);
     if (expands) result.expansion = expansion_of(g);
     const bool of_fp8 = is_fp8(g.b.recipe.values) || g.b.packed.given || result.packing;
-    if (is_fp8(g.a.recipe.values) && of_fp8) {
+    if (is_fp8(g.a.recipe.values) && of_fp8 && !result.decoding) {
         const MnMajor order = mn_major(g);
         const MnMajor copies = result.packing ? MnMajor{.a = order.a} : copied(g, order);
         if (copies.a) result.a = copy_of_a(g);

@@ -22,10 +22,10 @@ struct CopyAlongK {
     std::int64_t bytes() const { return matrices * rows * to.row; }
 };
 
-/// FP4 activations in the format that the tensor core multiplies, along k, in rows of 16 bytes: NVFP4's codes times
-/// their block scales in bf16, MXFP4's codes in e4m3, both exactly. NVFP4's tensor scale and MXFP4's scales stay where
-/// they are.
-struct DecodedActivations {
+/// An operand in the format that the tensor core multiplies, along k, in rows of 16 bytes: NVFP4's codes times their
+/// block scales and fp8 in bf16, MXFP4's codes in e4m3, all exactly. NVFP4's tensor scale and the scales of others stay
+/// where they are.
+struct DecodedOperand {
     OperandGeometry from{};
     Format values = Format::bf16;
     std::int64_t matrices = 0;  // one that all groups share is decoded once
@@ -53,7 +53,7 @@ struct WeightPacking {
 struct Preparation {
     std::optional<CopyAlongK> a{};
     std::optional<CopyAlongK> b{};
-    std::optional<DecodedActivations> decoding{};
+    std::optional<DecodedOperand> decoding{};  // of a
     std::optional<WeightPacking> packing{};
     std::optional<ExpandedWeights> expansion{};
     std::int64_t bytes = 0;  // of the workspace

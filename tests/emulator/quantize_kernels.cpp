@@ -73,6 +73,12 @@ void add_decoding(Kernels& kernels) {
         [](const QuantizeLaunch& launch) { decode_codes<spec>(launch.decoding); };
 }
 
+template <Decoding codes>
+void add_decodings(Kernels& kernels) {
+    add_decoding<DecodeSpec{.codes = codes}>(kernels);
+    add_decoding<DecodeSpec{.codes = codes, .vectors = false}>(kernels);
+}
+
 template <BlockSpec spec>
 void add_blocks(Kernels& kernels) {
     kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::quantize_blocks, .blocks = spec})] =
@@ -205,10 +211,10 @@ const Kernels& quantize_kernels() {
         add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
         add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);
         add_transpose<launch::copy_spec>(kernels);
-        add_decoding<DecodeSpec{}>(kernels);
-        add_decoding<DecodeSpec{.vectors = false}>(kernels);
-        add_decoding<DecodeSpec{.to_bf16 = false}>(kernels);
-        add_decoding<DecodeSpec{.to_bf16 = false, .vectors = false}>(kernels);
+        add_decodings<Decoding::nvfp4_to_bf16>(kernels);
+        add_decodings<Decoding::mxfp4_to_e4m3>(kernels);
+        add_decodings<Decoding::e4m3_to_bf16>(kernels);
+        add_decodings<Decoding::e5m2_to_bf16>(kernels);
         add_expansion<Storage::packed_e2m1>(kernels);
         add_expansion<Storage::packed_mxfp4_bf16>(kernels);
         add_expansion<Storage::packed_nvfp4_bf16>(kernels);

@@ -53,7 +53,9 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
          {.step = QuantizeStep::expand_weights},
          {.step = QuantizeStep::expand_weights, .weights = Storage::packed_mxfp4_bf16},
          {.step = QuantizeStep::expand_weights, .weights = Storage::packed_nvfp4_bf16},
-         {.step = QuantizeStep::decode_codes, .decoding = {.to_bf16 = false, .vectors = false}}});
+         {.step = QuantizeStep::decode_codes, .decoding = {.codes = Decoding::mxfp4_to_e4m3, .vectors = false}},
+         {.step = QuantizeStep::decode_codes, .decoding = {.codes = Decoding::e4m3_to_bf16}},
+         {.step = QuantizeStep::decode_codes, .decoding = {.codes = Decoding::e5m2_to_bf16, .vectors = false}}});
 }
 
 TEST(QuantizeNvrtc, KernelsOfShortBlocksDoNotSpill) {

@@ -1,5 +1,5 @@
-// Kernels that do not ship, of scales for 32 of k, of 1x128 : row and of weights with wide rows, compiled for a GPU
-// where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
+// Kernels that do not ship, of scales for 32 of k, of 1x128 : row, of weights with wide rows and of NVFP4, compiled for
+// a GPU where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -137,15 +137,33 @@ TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     EXPECT_EQ(count, 9U);
 }
 
+std::vector<Tile> nvfp4_tiles(Scaling tokens, Family family) {
+    return planner::shipped_tiles({.a = {.storage = Storage::bf16, .scaling = tokens},
+                                   .b = {.storage = Storage::packed_nvfp4_bf16, .scaling = Scaling::none},
+                                   .mma = {.promoted = false},
+                                   .family = family});
+}
+
 /// Scales of NaN take no instruction more than others: the kernels that decode them are those of the design's count.
 TEST(WideRowsNvrtc, Nvfp4DoesNotSpill) {
     const auto nvrtc = compiler();
     if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
-    const hopper::OperandSpec tokens{.storage = Storage::bf16, .scaling = Scaling::none};
-    for (const Tile& tile : planner::shipped_tiles({.a = tokens,
-                            .b = {.storage = Storage::packed_nvfp4_bf16, .scaling = Scaling::none},
-                            .mma = {.promoted = false}})) {
-        expect_no_objections(*nvrtc, tile);
+    for (const Tile& tile : nvfp4_tiles(Scaling::none, Family::dense)) expect_no_objections(*nvrtc, tile);
+}
+
+/// Next to what was fp8: of groups, and the widest dense ones, which have the most in registers.
+TEST(Nvfp4Nvrtc, ScalesOfFp8DoNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    for (const Scaling scaling : {Scaling::block_1x128, Scaling::epilogue}) {
+        for (const Family family : {Family::dense, Family::m_grouped}) {
+            const std::vector<Tile> tiles = nvfp4_tiles(scaling, family);
+            EXPECT_EQ(tiles.size(), family == Family::dense ? 5U : 4U);
+            for (const Tile& tile : tiles) {
+                EXPECT_LE(mma_registers(tile), mma_register_budget(tile)) << launch::describe(tile);
+                if (tile.shape.n == 64 || tile.shape.warpgroups == 1) expect_no_objections(*nvrtc, tile);
+            }
+        }
     }
 }
 

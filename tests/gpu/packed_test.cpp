@@ -16,9 +16,9 @@ struct Shape {
 
 constexpr const char* fp8_recipes[] = {"1x128:mxfp4",       "row:mxfp4",   "tensor:mxfp4",
                                        "1x128.ue8m0:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4"};
-constexpr const char* recipes[] = {"1x128:mxfp4", "row:mxfp4",   "tensor:mxfp4",    "1x128.ue8m0:mxfp4",
-                                   "bf16:mxfp4",  "bf16:nvfp4",  "e5m2.1x32:mxfp4", "mxfp8:mxfp4",
-                                   "mxfp4:mxfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"};
+constexpr const char* recipes[] = {"1x128:mxfp4", "row:mxfp4",       "tensor:mxfp4", "1x128.ue8m0:mxfp4", "bf16:mxfp4",
+                                   "bf16:nvfp4",  "e5m2.1x32:mxfp4", "mxfp8:mxfp4",  "mxfp4:mxfp4",       "nvfp4:mxfp4",
+                                   "nvfp4:nvfp4", "1x128:nvfp4",     "row:nvfp4"};
 
 TEST(GpuPacked, TailsWavesAndNothing) {
     const CurrentDevice device;
@@ -103,7 +103,8 @@ TEST(GpuPacked, ManyRowsNextToBf16) {
 
 TEST(GpuPacked, OutputsWithCAndAlpha) {
     const CurrentDevice device;
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4",
+                               "1x128:nvfp4", "tensor:nvfp4"}) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
             EXPECT_EQ(run_and_compare({.recipe = recipe_of(recipe),
                                        .output = output,
@@ -120,11 +121,48 @@ TEST(GpuPacked, OutputsWithCAndAlpha) {
 
 TEST(GpuPacked, EveryDistribution) {
     const CurrentDevice device;
-    for (const char* recipe : {"1x128:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe :
+         {"1x128:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "mxfp8:mxfp4", "nvfp4:nvfp4", "1x128:nvfp4", "row:nvfp4"}) {
         for (const check::Distribution distribution : check::random_distributions()) {
             EXPECT_EQ(run_and_compare(
                           {.recipe = recipe_of(recipe), .m = 24, .n = 264, .k = 1024, .distribution = distribution}),
                       "");
+        }
+    }
+}
+
+// ---- fp8 next to NVFP4
+
+/// Decoded from either order of memory, e5m2 and scales of both formats too, in every shape of a tile.
+TEST(GpuFp8NextToNvfp4, LayoutsGroupsAndOutputs) {
+    const CurrentDevice device;
+    std::uint64_t seed = 0;
+    for (const char* recipe :
+         {"1x128:nvfp4", "1x128.ue8m0:nvfp4", "e5m2.1x128:nvfp4", "row:nvfp4", "e5m2.row:nvfp4", "tensor:nvfp4"}) {
+        for (const Grouping grouping :
+             {Grouping::dense, Grouping::batched, Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
+              Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
+            for (const Layout layout : {Layout::nt, Layout::tt}) {
+                for (const Shape& shape : {Shape{1, 128, 16}, Shape{50, 1000, 1104}, Shape{270, 392, 7168}}) {
+                    EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                               .recipe = recipe_of(recipe),
+                                               .layout = layout,
+                                               .output = seed % 3 == 0 ? Format::f32 : Format::bf16,
+                                               .m = shape.m,
+                                               .n = shape.n,
+                                               .k = shape.k,
+                                               .groups = grouping == Grouping::dense ? 1 : 4,
+                                               .alignment = 16,
+                                               .distribution = check::random_distributions()[seed % 8],
+                                               .seed = seed,
+                                               .with_bias = seed % 2 == 0,
+                                               .a_scales_transposed = seed % 4 == 1,
+                                               .a_gaps = {.row = seed % 3 == 2 ? 5 : 0}},
+                                              seed % 5 != 0),
+                              "");
+                    ++seed;
+                }
+            }
         }
     }
 }

@@ -141,8 +141,9 @@ TEST(GpuPreparation, AGraphHoldsTheCopyToo) {
 TEST(GpuPreparation, WeightsThatArePackedAtEachCall) {
     const CurrentDevice device;
     constexpr check::FarScales far_scales[] = {{}, {.one_row_in = 3, .spread = 24}, {.one_row_in = 2, .spread = 254}};
-    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "e5m2.tensor:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4",
-                               "bf16:mxfp4", "nvfp4:mxfp4", "bf16:nvfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe :
+         {"1x128:mxfp4", "row:mxfp4", "e5m2.tensor:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:mxfp4", "nvfp4:mxfp4",
+          "bf16:nvfp4", "nvfp4:nvfp4", "1x128:nvfp4", "tensor:nvfp4"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets,
                                         Grouping::m_grouped_indices, Grouping::m_grouped_masked}) {
             for (const check::FarScales& far : far_scales) {

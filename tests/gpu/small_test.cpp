@@ -129,8 +129,8 @@ TEST(GpuSmall, GroupsOfKWithACopy) {
 /// FP4 weights, packed before and at each call, without wide rows and with them.
 TEST(GpuSmall, Fp4Weights) {
     const CurrentDevice device;
-    for (const char* recipe :
-         {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:mxfp4", "bf16:nvfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:mxfp4", "bf16:nvfp4",
+                               "nvfp4:nvfp4", "1x128:nvfp4", "row:nvfp4"}) {
         for (const bool packs : {true, false}) {
             EXPECT_EQ(run_and_compare(small_groups(recipe, Grouping::m_grouped_masked), packs), "");
             if (recipe_of(recipe).b.granularity == Granularity::block_1x16) continue;

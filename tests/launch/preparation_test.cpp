@@ -183,7 +183,7 @@ TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) 
     ASSERT_EQ(launches.size(), 2U);
     const auto decoding = std::get<QuantizeLaunch>(launches[0]);
     EXPECT_EQ(decoding.kernel.step, QuantizeStep::decode_codes);
-    EXPECT_TRUE(decoding.kernel.decoding.to_bf16);
+    EXPECT_EQ(decoding.kernel.decoding.codes, hopper::Decoding::nvfp4_to_bf16);
     EXPECT_TRUE(decoding.kernel.decoding.vectors);
     EXPECT_EQ(decoding.decoding.codes, address(0x10000));
     EXPECT_EQ(decoding.decoding.scales, address(0x20000));
@@ -194,6 +194,37 @@ TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) 
     EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
     EXPECT_FALSE(packing.kernel.spec.mxfp4);
     EXPECT_EQ(packing.arguments.windows, 0);
+}
+
+TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
+    for (const char* recipe : {"1x128:nvfp4", "e5m2.row:nvfp4"}) {
+        for (const Layout layout : {Layout::nt, Layout::tt}) {
+            Problem p =
+                problem_of({.recipe = parse_recipe(recipe).value(), .layout = layout, .m = 48, .n = 200, .k = 2064});
+            p.a.values.data = address(0x10000);
+            p.a.scales.data = address(0x20000);
+            p = with_packed_shape(p, 0);
+            p.b.packed.data = address(0x40000);
+            const Geometry g = geometry(p);
+            const std::vector<PreparationLaunch> launches = lower_preparation(preparation(g), address(0x80000));
+            ASSERT_EQ(launches.size(), 1U) << "nothing is copied along k besides";
+            const auto launch = std::get<QuantizeLaunch>(launches[0]);
+            EXPECT_EQ(launch.kernel.decoding.codes, p.a.values.format == Format::e4m3 ? hopper::Decoding::e4m3_to_bf16
+                                                                                      : hopper::Decoding::e5m2_to_bf16);
+            EXPECT_EQ(launch.kernel.decoding.vectors, layout == Layout::nt);
+            EXPECT_EQ(launch.decoding.to_row_stride, 2064);
+            EXPECT_EQ(launch.blocks, 48 * 3 / 8) << "a warp for each 1024 codes of a row";
+            const Geometry product = prepared(g, preparation(g), address(0x80000));
+            const hopper::Tile tile = planner::chosen_tile(p, g, h200());
+            const bool blocks = p.a.granularity == Granularity::block_1x128;
+            EXPECT_EQ(tile.a.scaling, blocks ? hopper::Scaling::block_1x128 : hopper::Scaling::epilogue);
+            const Launch lowered = test::lowered(product, tile, 132);
+            EXPECT_EQ(lowered.a.base, address(0x80000));
+            EXPECT_EQ(lowered.a.element_bytes, 2);
+            EXPECT_EQ(lowered.arguments.scales_a.data, address(0x20000));
+            EXPECT_EQ(lowered.arguments.scales_b.data, product.b.packed.tensor_scales);
+        }
+    }
 }
 
 TEST(PreparedLaunches, CodesThatAreNotAlongKAreDecodedOneByOne) {

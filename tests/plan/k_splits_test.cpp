@@ -109,7 +109,8 @@ TEST(KSplits, WideRowsForBf16ChangeNoChoice) {
 
 TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
     int split = 0;
-    for (const char* recipe : {"bf16:mxfp4", "bf16:nvfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe :
+         {"bf16:mxfp4", "bf16:nvfp4", "nvfp4:mxfp4", "nvfp4:nvfp4", "1x128:nvfp4", "e5m2.row:nvfp4"}) {
         for (const std::int64_t m : {1, 16, 33, 500}) {
             const Problem ordinary =
                 problem_of({.recipe = parse_recipe(recipe).value(), .m = m, .n = 7168, .k = 16384});
@@ -130,7 +131,8 @@ TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
 
 /// Two calls with the same numbers have the same bits, in whatever order their memory has them.
 TEST(KSplits, OfFp4WeightsAreThoseOfPackedOnesInAnyLayout) {
-    for (const char* recipe : {"1x128:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "nvfp4:mxfp4", "nvfp4:nvfp4"}) {
+    for (const char* recipe : {"1x128:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "nvfp4:mxfp4", "nvfp4:nvfp4",
+                               "1x128.ue8m0:nvfp4", "tensor:nvfp4"}) {
         for (const std::int64_t m : {1, 16, 500}) {
             ProblemSizes sizes{.recipe = parse_recipe(recipe).value(), .m = m, .n = 2112, .k = 7168};
             const std::vector<std::int64_t> splits = planned_k_splits(with_packed_shape(problem_of(sizes), 0), h200());

@@ -170,7 +170,8 @@ bool has_mxfp8(const Recipe& recipe) {
 bool packs_weights(const Recipe& recipe, Layout layout) {
     const bool bf16 = is_bf16(recipe.a) && !a_is_transposed(layout);
     const bool as_bf16 = bf16 || is_nvfp4(recipe.a);
-    return is_mxfp4(recipe.b) ? as_bf16 || goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && as_bf16;
+    const bool decoded = is_fp8(recipe.a.values) && recipe.a.granularity != Granularity::block_1x32;
+    return is_mxfp4(recipe.b) ? as_bf16 || goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && (as_bf16 || decoded);
 }
 
 // Each (recipe, grouping, layout) that the API accepts has a plan or says what is missing. Under sanitizers every

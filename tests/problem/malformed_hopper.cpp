@@ -33,14 +33,15 @@ void unchanged(Problem&) {}
 std::vector<Malformed> malformed_hopper() {
     std::vector<Malformed> list{
         on_gpu("MXFP8 activations next to NVFP4 weights", {.recipe = "mxfp8:nvfp4"}, unchanged,
-               {"a: mxfp8 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, or "
-                "run it on the CPU backend"}),
-        on_gpu("1x128 activations next to NVFP4 weights", {.recipe = "1x128:nvfp4"}, unchanged,
-               {"a: 1x128 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, or "
-                "run it on the CPU backend"}),
+               {"a: mxfp8 given, bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights, "
+                "expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
         on_gpu("f16 activations next to NVFP4 weights", {.recipe = "f16:nvfp4"}, unchanged,
-               {"a: f16 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, or run "
-                "it on the CPU backend"}),
+               {"a: f16 given, bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights, expected "
+                "for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
+        on_gpu("1x128 activations next to NVFP4 weights, of groups of k",
+               {.grouping = Grouping::k_grouped, .recipe = "1x128:nvfp4"},
+               [](Problem& p) { p.groups.sizes.device = p.d.device; },
+               {"groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
         on_gpu("f16 activations next to MXFP4 weights, of groups of k",
                {.grouping = Grouping::k_grouped, .recipe = "f16:mxfp4"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },

@@ -64,7 +64,7 @@ std::vector<Malformed> malformed_packed() {
         with("packed for other activations", spec, [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
              {"b.packed: weights packed for bf16 activations given, fp8 expected for a of 1x128; pack them again for "
               "these activations"}),
-        with("packed for fp8, multiplied with bf16", {.recipe = "bf16:nvfp4"}, [](Problem&) {},
+        with("packed for fp8, multiplied with bf16", {.recipe = "bf16:mxfp4"}, [](Problem&) {},
              {"b.packed: weights packed for fp8 activations given, bf16 expected for a of bf16; pack them again for "
               "these activations"}),
         with("packed of another k", spec, [](Problem& p) { p.b.packed.k = 256; },
@@ -103,8 +103,8 @@ std::vector<Malformed> malformed_packed() {
                   "expected for a Hopper GPU; pack them in parts with pack_weights"}),
         on_hopper("MXFP8 activations next to NVFP4 on a GPU", {.recipe = "mxfp8:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::fp8; },
-                  {"a: mxfp8 given, bf16 or nvfp4 next to nvfp4 weights expected for a Hopper GPU; give it as bf16, "
-                   "with weights packed for bf16, or run it on the CPU backend"}),
+                  {"a: mxfp8 given, bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights, "
+                   "expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
         on_hopper("f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
                   {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 "

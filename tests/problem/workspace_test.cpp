@@ -86,6 +86,9 @@ TEST(Workspace, OfActivationsThatAreDecoded) {
     EXPECT_EQ(packed({.recipe = "mxfp4:mxfp4", .m = 64, .k = 322}), 64 * 336) << "e4m3";
     EXPECT_EQ(packed({.layout = Layout::tt, .recipe = "mxfp4:mxfp4", .m = 64, .k = 320}), 64 * 320) << "in any order";
     EXPECT_EQ(packed({.recipe = "mxfp8:mxfp4"}), 0);
+    EXPECT_EQ(packed({.recipe = "row:nvfp4", .m = 64, .k = 336}), 64 * 336 * 2) << "bf16";
+    EXPECT_EQ(packed({.layout = Layout::tt, .recipe = "e5m2.1x128:nvfp4", .m = 64, .k = 322}), 64 * 328 * 2)
+        << "and no copy along k besides";
     const SampleSpec masked{.grouping = Grouping::m_grouped_masked, .recipe = "nvfp4:nvfp4", .m = 64, .k = 320};
     EXPECT_EQ(packed(masked), 4 * 64 * 320 * 2);
     // Tiles of 64 x 128 with a scale for each 16.
@@ -115,6 +118,31 @@ TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
     EXPECT_EQ(product.a.scales, nullptr);
     EXPECT_EQ(product.b.packed.tensor_scales, g.b.tensor_scale);
     EXPECT_EQ(product.b.packed.windows, 0) << "rows of NVFP4 are never wide";
+}
+
+TEST(Workspace, TheProductOfDecodedFp8HasItsScales) {
+    const Geometry g = geometry(sample_on_gpu({.recipe = "1x128:nvfp4", .m = 64, .k = 320}));
+    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    EXPECT_EQ(product.a.values, address(0x4000));
+    EXPECT_EQ(product.a.value_strides.row, 320);
+    EXPECT_EQ(name(product.a.recipe), "bf16.1x128");
+    EXPECT_EQ(product.a.scales, g.a.scales);
+    EXPECT_EQ(product.a.scale_strides.row, g.a.scale_strides.row);
+    EXPECT_EQ(product.a.scale_columns, g.a.scale_columns);
+    EXPECT_EQ(product.b.packed.tensor_scales, g.b.tensor_scale);
+}
+
+/// TMA never reads it.
+TEST(Workspace, Fp8NextToNvfp4IsTakenFromAnyPlace) {
+    for (const PackedFor activations : {PackedFor::fp8, PackedFor::bf16}) {
+        Problem p = sample_on_gpu({.recipe = "row:nvfp4", .m = 64, .k = 322});
+        p.a.values.data = static_cast<std::byte*>(p.a.values.data) + 3;
+        p.a.values.strides[0] = 323;
+        EXPECT_EQ(messages(validate(p)), "");
+        p = with_packed_shape(p, 0);
+        p.b.packed.activations = activations;
+        EXPECT_EQ(messages(validate(p, Backend::hopper, Check::shapes)), "") << "NVFP4 has one order";
+    }
 }
 
 TEST(Workspace, WeightsThatArePackedForBf16AreThoseOfTheKernelsForWideRows) {

@@ -68,6 +68,16 @@ def test_multiplies_as_the_weights_do(a, activations, arithmetic):
     assert np.array_equal(tw.grouped_gemm(activation, tw.pack_weights(given, activations), **options), expected)
 
 
+@pytest.mark.parametrize("a", ["1x128", "row", "bf16"])
+def test_nvfp4_goes_with_all_whatever_it_was_packed_for(a):
+    given = weights("nvfp4", (66, 160))
+    activation = tw.quantize(RANDOM.standard_normal((9, 160)).astype(np.float32), a)
+    expected = tw.gemm(activation, given, arithmetic="bit_exact")
+    for activations in ("fp8", "bf16"):
+        packed = tw.pack_weights(given, activations)
+        assert as_bytes(tw.gemm(activation, packed, arithmetic="bit_exact")) == as_bytes(expected)
+
+
 def test_travels_as_bytes():
     packed = tw.pack_weights(weights("mxfp4", (64, 128)), "fp8")
     for copy in (pickle.loads(pickle.dumps(packed)), tw.PackedWeights(np.array(packed.data))):

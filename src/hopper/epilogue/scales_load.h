@@ -55,8 +55,12 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         } else {
             load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
         }
-        load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
-                                     is_k_grouped(tile) ? work.batch : work.group, work.column);
+        if constexpr (tile.b.scaling == Scaling::none) {  // NVFP4's tensor scale is part of alpha
+            load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ScaleView{}, 0, 0);
+        } else {
+            load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
+                                         is_k_grouped(tile) ? work.batch : work.group, work.column);
+        }
         if constexpr (has_wide_rows(tile)) {
             sign_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
         }

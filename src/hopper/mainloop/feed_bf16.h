@@ -37,7 +37,7 @@ struct NoBf16Scales {
 
 template <Tile tile>
 struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
-    static_assert((subtiles_along_n<tile> == 1 || has_wide_rows(tile)) && k_boxes(tile) == 2);
+    static_assert(k_boxes(tile) == 2);
 
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& /*consumer*/) {}
 
@@ -71,6 +71,27 @@ struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
             }
         }
     }
+};
+
+/// The second box is decoded while the tensor core multiplies the first.
+template <Tile tile>
+struct Feed<tile, FeedKind::k_block_to_bf16> {
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& c) : boxes_{BoxFeed(c), BoxFeed(c)} {}
+
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
+        boxes_[0].template issue<0>(c, d, subtile, accumulate);
+        boxes_[1].template issue<1>(c, d, subtile, true);
+    }
+
+    TILEWRIGHT_DEVICE void complete() {
+        boxes_[0].complete();
+        boxes_[1].complete();
+    }
+
+private:
+    using BoxFeed = Feed<tile, FeedKind::decoded_to_bf16>;
+
+    BoxFeed boxes_[2];
 };
 
 }  // namespace tilewright::hopper

@@ -34,6 +34,7 @@ void pin(u32& word);
 void pin(float& number);
 
 u32 load_global(const u32* from);
+u64 load_global(const u64* from);
 void store_global(u8* to, u8 value);
 void store_global(IntQuad* to, IntQuad value);
 /// The larger of the two is there afterwards, whatever other threads do.

@@ -76,7 +76,7 @@ struct BlockArguments {
     bool pairs_of_rows = false;  // share a byte of e2m1; otherwise those of k do
 };
 
-/// FP4 codes that are decoded (decode.h). Strides count codes, scales and results.
+/// Codes that are decoded (decode.h). Strides count codes, scales and results.
 struct DecodeArguments {
     const u8* codes = nullptr;
     i64 group_stride = 0;

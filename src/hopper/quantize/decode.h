@@ -1,6 +1,6 @@
-// Decoding of FP4 activations before a product: NVFP4's codes times their block scales to bf16, MXFP4's codes to e4m3.
-// Both formats hold the results exactly. A word is eight codes of a row, a strip four words of each lane: what a warp
-// has in flight.
+// Decoding of an operand before a product: NVFP4's codes times their block scales and fp8 to bf16, MXFP4's codes to
+// e4m3. Both formats hold the results exactly. A word is eight codes of a row, a strip four words of each lane: what a
+// warp has in flight.
 #pragma once
 
 #include "base/math.h"
@@ -25,18 +25,36 @@ TILEWRIGHT_DEVICE DecodedRow decoded_row(const DecodeArguments& a, i64 index) {
             .to = matrix * a.to_group_stride + row * a.to_row_stride};
 }
 
+/// Eight codes.
+template <bool fp4>
+struct CodeWord {
+    using Type = u32;
+};
+template <>
+struct CodeWord<false> {
+    using Type = u64;
+};
+template <DecodeSpec spec>
+using Word = typename CodeWord<decodes_fp4(spec.codes)>::Type;
+
 /// Codes k .. k + 7 of a row, with zeros behind its end.
 template <DecodeSpec spec>
-TILEWRIGHT_DEVICE u32 load_word(const DecodeArguments& a, const DecodedRow& row, int k) {
+TILEWRIGHT_DEVICE Word<spec> load_word(const DecodeArguments& a, const DecodedRow& row, int k) {
+    constexpr bool fp4 = decodes_fp4(spec.codes);
+    constexpr int in_byte = fp4 ? 2 : 1, code_bits = 8 / in_byte;
     if (k >= a.k) return 0;
     const i64 first = row.codes + k * a.k_stride;
-    if (spec.vectors && k + decoded_word <= a.k) return load_global(reinterpret_cast<const u32*>(a.codes + first / 2));
-    u32 word = 0;
+    if (spec.vectors && k + decoded_word <= a.k) {
+        return load_global(reinterpret_cast<const Word<spec>*>(a.codes + first / in_byte));
+    }
+    Word<spec> word = 0;
 #pragma unroll
     for (int i = 0; i < decoded_word; ++i) {
         if (k + i >= a.k) break;
         const i64 index = first + i * a.k_stride;
-        word |= (u32(load_global(a.codes + index / 2)) >> index % 2 * 4 & 15U) << 4 * i;
+        Word<spec> code = load_global(a.codes + index / in_byte);
+        if constexpr (fp4) code = code >> index % 2 * 4 & 15U;
+        word |= code << code_bits * i;
     }
     return word;
 }
@@ -54,12 +72,25 @@ TILEWRIGHT_DEVICE float decode_e2m1(u32 word, int i) {
     return from_bits(bits_of(magnitude) | (code & 8U) << 28);
 }
 
-TILEWRIGHT_DEVICE void store_bf16(void* to, u32 word, u32 scale) {
+TILEWRIGHT_DEVICE void store_nvfp4(void* to, u32 word, u32 scale) {
     const float factor = formats::decode_ue4m3(scale);
     IntQuad pairs;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         pairs.values[i] = int(pack_bf16(decode_e2m1(word, 2 * i) * factor, decode_e2m1(word, 2 * i + 1) * factor));
+    }
+    store_global(static_cast<IntQuad*>(to), pairs);
+}
+
+/// By way of f16, which holds fp8 too.
+template <Decoding codes>
+TILEWRIGHT_DEVICE void store_fp8(void* to, u64 word) {
+    IntQuad pairs;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const u32 pair = u32(word >> 16 * i) & 0xFFFF;
+        const u32 halves = codes == Decoding::e4m3_to_bf16 ? f16_from_e4m3(pair) : f16_from_e5m2(pair);
+        pairs.values[i] = int(pack_bf16(from_f16(u16(halves)), from_f16(u16(halves >> 16))));
     }
     store_global(static_cast<IntQuad*>(to), pairs);
 }
@@ -77,24 +108,26 @@ TILEWRIGHT_DEVICE void store_e4m3(void* to, u32 word) {
 
 template <DecodeSpec spec>
 TILEWRIGHT_DEVICE void decode_strip(const DecodeArguments& a, const DecodedRow& row, int first) {
-    constexpr int bytes = spec.to_bf16 ? 2 : 1;
-    u32 words[decoded_words];
+    constexpr bool scaled = spec.codes == Decoding::nvfp4_to_bf16;
+    Word<spec> words[decoded_words];
     u32 scales[decoded_words];
 #pragma unroll
     for (int i = 0; i < decoded_words; ++i) {
         const int k = first + i * warp_threads * decoded_word;
         words[i] = load_word<spec>(a, row, k);
-        scales[i] = spec.to_bf16 ? load_block_scale(a, row, k) : 0;
+        scales[i] = scaled ? load_block_scale(a, row, k) : 0;
     }
 #pragma unroll
     for (int i = 0; i < decoded_words; ++i) {
         const int k = first + i * warp_threads * decoded_word;
         if (k >= a.k) continue;
-        u8* const to = a.to + (row.to + k) * bytes;
-        if constexpr (spec.to_bf16) {
-            store_bf16(to, words[i], scales[i]);
-        } else {
+        u8* const to = a.to + (row.to + k) * decoded_bytes(spec.codes);
+        if constexpr (scaled) {
+            store_nvfp4(to, words[i], scales[i]);
+        } else if constexpr (spec.codes == Decoding::mxfp4_to_e4m3) {
             store_e4m3(to, words[i]);
+        } else {
+            store_fp8<spec.codes>(to, words[i]);
         }
     }
 }

@@ -64,13 +64,27 @@ struct TransposeSpec {
     constexpr bool operator==(const TransposeSpec&) const = default;
 };
 
-/// FP4 codes as numbers (decode.h).
+/// What is decoded, and to what (decode.h).
+enum class Decoding : unsigned char {
+    nvfp4_to_bf16,  // with its block scales
+    mxfp4_to_e4m3,  // codes alone, as are the others
+    e4m3_to_bf16,
+    e5m2_to_bf16,
+};
+
 struct DecodeSpec {
-    bool to_bf16 = true;  // NVFP4 with its block scales; otherwise MXFP4's codes to e4m3
+    Decoding codes = Decoding::nvfp4_to_bf16;
     bool vectors = true;  // codes along k, eight at a time; otherwise code by code in any strides
 
     constexpr bool operator==(const DecodeSpec&) const = default;
 };
+
+constexpr bool decodes_fp4(Decoding codes) {
+    return codes == Decoding::nvfp4_to_bf16 || codes == Decoding::mxfp4_to_e4m3;
+}
+/// Bytes of eight codes, and of a number that is written.
+constexpr int code_word_bytes(Decoding codes) { return decodes_fp4(codes) ? 4 : 8; }
+constexpr int decoded_bytes(Decoding codes) { return codes == Decoding::mxfp4_to_e4m3 ? 1 : 2; }
 
 /// Operands whose scales are shared by 32 or 16 elements of k (short_blocks.h).
 enum class BlockFormat : unsigned char { mxfp8_e4m3, mxfp8_e5m2, mxfp4, nvfp4 };
@@ -124,7 +138,7 @@ inline constexpr int quantize_warps = quantize_threads / warp_threads;
 inline constexpr int lane_tokens = 4;
 inline constexpr int lane_features = 16;
 inline constexpr int row_lanes = quantize_block / lane_features;
-inline constexpr int decoded_word = 8;   // FP4 codes of a row that a lane decodes together
+inline constexpr int decoded_word = 8;   // codes of a row that a lane decodes together
 inline constexpr int decoded_words = 4;  // whose loads a lane has under way
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
 inline constexpr int expand_run_tiles = 8;            // that a block expands one after another
@@ -238,7 +252,7 @@ constexpr void visit_fields(const TransposeSpec& spec, Visitor& visit) {
 
 template <class Visitor>
 constexpr void visit_fields(const DecodeSpec& spec, Visitor& visit) {
-    visit.field("to_bf16", spec.to_bf16);
+    visit.field("codes", spec.codes);
     visit.field("vectors", spec.vectors);
 }
 

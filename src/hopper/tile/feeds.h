@@ -11,12 +11,16 @@ enum class FeedKind : unsigned char {
     transposed,       // mma A is mn-major: it passes through registers, which ldmatrix and byte permutes fill along k
     decoded,          // mma A is packed: its codes become e4m3 in registers
     windowed,         // the same, those of one window of exponents at a time
-    decoded_to_bf16,  // mma A is packed for bf16
+    decoded_to_bf16,  // mma A is packed for bf16: a box of k at a time
+    k_block_to_bf16,  // the same next to scales of each k-block: both boxes of it
 };
 
 constexpr FeedKind feed_of(const Tile& tile) {
     if (mma_a(tile).has_windows()) return FeedKind::windowed;
-    if (mma_a(tile).is_packed()) return multiplies_bf16(tile) ? FeedKind::decoded_to_bf16 : FeedKind::decoded;
+    if (mma_a(tile).is_packed() && multiplies_bf16(tile)) {
+        return scales_in_mainloop(tile) ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
+    }
+    if (mma_a(tile).is_packed()) return FeedKind::decoded;
     return mma_a(tile).is_mn_major() ? FeedKind::transposed : FeedKind::shared;
 }
 constexpr bool feeds_registers(const Tile& tile) { return feed_of(tile) != FeedKind::shared; }
@@ -27,8 +31,11 @@ inline constexpr int wgmma_steps = row_bytes / wgmma_k_bytes;  // wgmmas of a su
 constexpr int wgmmas_in_step(const Tile& tile) { return step_k * element_bytes(tile.a.storage) / wgmma_k_bytes; }
 inline constexpr int fragment_words = 4;  // of 64 x 32 bytes of mma A, in each thread
 
-/// Registers of each thread for 64 rows of mma A and a box of k.
-constexpr int feed_registers(const Tile& tile) { return feeds_registers(tile) ? wgmma_steps * fragment_words : 0; }
+/// Registers of each thread for 64 rows of mma A and a box of k, or both.
+constexpr int feed_registers(const Tile& tile) {
+    const int boxes = feed_of(tile) == FeedKind::k_block_to_bf16 ? k_boxes(tile) : 1;
+    return feeds_registers(tile) ? boxes * wgmma_steps * fragment_words : 0;
+}
 
 /// ldmatrix transposes pairs of bytes, two neighbouring rows of an mn-major operand: the rows that the tensor core
 /// takes for r and r + 8 of a warp's 16 are 2 r and 2 r + 1. Nothing but the epilogue and scales of rows can tell.

@@ -13,7 +13,7 @@ enum class Storage : unsigned char {
     e5m2,
     packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
     windowed_e2m1,      // the same where rows may be wide: k-blocks are multiplied in windows of exponents
-    bf16,               // tokens next to the two below, and weights that were expanded
+    bf16,               // tokens next to the two below, decoded ones too, and weights that were expanded
     packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
     packed_nvfp4_bf16,
     wide_mxfp4_bf16,  // packed_mxfp4_bf16 where rows may be wide: theirs are multiplied apart, 32 of k at a time
@@ -246,6 +246,14 @@ constexpr bool has_fast_scales(const Tile& tile) {
            (tile.b.scaling == Scaling::block_1x128 || tile.b.scaling == Scaling::block_128x128);
 }
 
+/// Scales of tokens that are multiplied as bf16. Those next to NVFP4 may have been fp8, with scales of rows, of the
+/// tensor or 1x128.
+constexpr bool goes_with_bf16(const Tile& tile) {
+    if (tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) return true;
+    const bool of_fp8 = tile.a.scaling == Scaling::epilogue || tile.a.scaling == Scaling::block_1x128;
+    return of_fp8 && tile.b.storage == Storage::packed_nvfp4_bf16;
+}
+
 /// Combinations of fields that mean something; any other fails to compile. src/plan/legality.cpp gives reasons for what
 /// else a tile must be.
 constexpr bool is_consistent(const Tile& tile) {
@@ -261,8 +269,8 @@ constexpr bool is_consistent(const Tile& tile) {
            (!has_packed_weights(tile) || (tile.swap_ab && !has_mn_major(tile) && !shares_operand(tile) &&
                                           !is_k_grouped(tile) && tile.b.scaling == packed_scaling(tile.b.storage))) &&
            multiplies_bf16(tile) == (multiplied_as(tile.b.storage) == Storage::bf16) &&
-           (!multiplies_bf16(tile) || ((tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) &&
-                                       tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
+           (!multiplies_bf16(tile) ||
+            (goes_with_bf16(tile) && tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
            (tile.b.storage != Storage::bf16 ||
             ((tile.b.scaling == Scaling::factor || tile.b.scaling == Scaling::alpha) && tile.shape.k == stage_k(tile) &&
              !has_mn_major(tile) && !shares_operand(tile) && !is_k_grouped(tile))) &&

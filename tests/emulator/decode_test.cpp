@@ -1,0 +1,95 @@
+// What decodes fp8 operands to bf16 before a product, on the emulator: each code is the number that it is, in whatever
+// order an operand has them, with nothing written behind the rows.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "emulator/quantize_kernels.h"
+#include "formats/codec.h"
+#include "launch/preparation.h"
+
+namespace tilewright::tests {
+namespace {
+
+constexpr std::int64_t matrices = 2, rows = 3, columns = 1100, padded = 1104;
+constexpr std::uint16_t untouched = 0xFFFF;
+
+struct Order {
+    const char* name;
+    Strides strides;
+    std::size_t offset;
+    bool vectors;
+};
+
+/// Every code in every row, from another one on.
+std::uint8_t code_at(std::int64_t matrix, std::int64_t row, std::int64_t k) {
+    return static_cast<std::uint8_t>(k + 37 * row + 101 * matrix);
+}
+
+/// All that a decoded operand is made of: the codes in their order.
+struct Codes {
+    explicit Codes(const Order& order) {
+        auto* const codes = reinterpret_cast<std::uint8_t*>(words.data()) + order.offset;
+        const Strides& strides = order.strides;
+        for (std::int64_t i = 0; i < matrices * rows * columns; ++i) {
+            const std::int64_t matrix = i / (rows * columns), row = i / columns % rows, k = i % columns;
+            codes[matrix * strides.group + row * strides.row + k * strides.k] = code_at(matrix, row, k);
+        }
+        first = codes;
+    }
+
+    std::vector<std::uint64_t> words = std::vector<std::uint64_t>(4500);  // at a multiple of eight bytes
+    const std::uint8_t* first = nullptr;
+};
+
+launch::QuantizeLaunch launch_of(Format format, const Order& order, const Codes& codes, void* workspace) {
+    const DecodedOperand operand{.from = {.recipe = {.values = format, .granularity = Granularity::row},
+                                          .values = codes.first,
+                                          .value_strides = order.strides},
+                                 .matrices = matrices,
+                                 .rows = rows,
+                                 .k = columns,
+                                 .to = {.group = rows * padded, .row = padded, .k = 1}};
+    return std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, workspace).at(0));
+}
+
+/// Zeros behind the end of a row, and nothing behind the last row.
+bool is_right(Format format, std::int64_t row, std::int64_t k, std::uint16_t given) {
+    if (row >= matrices * rows) return given == untouched;
+    if (k >= columns) return given == 0;
+    const formats::Fields& fields = format == Format::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
+    const float expected = formats::decode(fields, code_at(row / rows, row % rows, k));
+    const auto bits = std::uint32_t{given} << 16;
+    return std::isnan(expected) ? std::isnan(std::bit_cast<float>(bits))
+                                : std::bit_cast<std::uint32_t>(expected) == bits;
+}
+
+TEST(DecodeFp8, EveryCodeIsItsNumberInAnyOrder) {
+    constexpr Order orders[] = {{"along k", {.group = 4 * 1120, .row = 1120, .k = 1}, 0, true},
+                                {"rows anywhere", {.group = 4 * 1111, .row = 1111, .k = 1}, 0, false},
+                                {"an address anywhere", {.group = 4 * 1120, .row = 1120, .k = 1}, 3, false},
+                                {"along the rows", {.group = 16 * 1100, .row = 1, .k = 16}, 0, false}};
+    for (const Format format : {Format::e4m3, Format::e5m2}) {
+        for (const Order& order : orders) {
+            const Codes codes(order);
+            std::vector<std::uint16_t> numbers(matrices * rows * padded + 64, untouched);
+            const launch::QuantizeLaunch launch = launch_of(format, order, codes, numbers.data());
+            EXPECT_EQ(launch.kernel.decoding.vectors, order.vectors) << order.name;
+            run_on_emulator(launch);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < numbers.size(); ++i) {
+                const auto at = static_cast<std::int64_t>(i);
+                if (!is_right(format, at / padded, at % padded, numbers[i])) ++wrong;
+            }
+            EXPECT_EQ(wrong, 0U) << name(format) << " " << order.name;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright::tests
