@@ -13,7 +13,9 @@ using hopper::Variant;
 namespace {
 
 Tile with_shape(Tile family, const Tile& tile) {
+    const int k = family.shape.k;
     family.shape = tile.shape;
+    family.shape.k = k;
     family.stages = tile.stages;
     return family;
 }
@@ -29,14 +31,18 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         if (has_packed_weights(tile) != has_packed_weights(family)) continue;
         // A tile ships in several kernels; which of them runs depends on the call.
         tile.variant = Variant::general;
-        if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
+        // Next to 1x32 scales bf16 on both sides has fp8's shapes, in as many bytes.
+        const bool as_fp8 = promotes_each_step(family) && !has_packed_weights(family);
+        if (multiplies_bf16(tile) != (multiplies_bf16(family) && !as_fp8)) continue;
         if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
         // Shapes for 1x128 scales serve 1x32 too, compiled on first use, with 64 rows a warpgroup.
         if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
             if (has_packed_weights(tile)) tile.shape.warpgroups = tile.shape.m / hopper::wgmma_m;
             if (rows_per_warpgroup(tile) != hopper::wgmma_m) continue;
+            tile.shape.k = family.shape.k;
             tile.a.scaling = family.a.scaling;
             tile.b.scaling = family.b.scaling;
+            tile.mma = family.mma;
         }
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};

@@ -99,6 +99,51 @@ struct StepFeed<tile, FeedKind::shared> {
     TILEWRIGHT_DEVICE void complete(int /*step*/) {}
 };
 
+/// Weights that are packed for bf16: the codes of a box of k, and the fragments of its two steps.
+template <Tile tile>
+struct StepFeed<tile, FeedKind::decoded_to_bf16> {
+    TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& /*consumer*/) {}
+    TILEWRIGHT_DEVICE bool has_further_window() const { return false; }
+    TILEWRIGHT_DEVICE void begin_window() {}
+
+    template <int step>
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
+        constexpr int box = step / steps, in_box = step % steps, wgmmas = wgmmas_in_step(tile);
+        if (subtile == 0) decode(c, box, in_box);
+        pin(partial);
+        wgmma_fence();
+        const MatrixDescriptor b = mma_b_rows(c, subtile, box);
+#pragma unroll
+        for (int i = 0; i < wgmmas; ++i) {
+            const int at = (in_box * wgmmas + i) * (wgmma_k_bytes / descriptor_bytes);
+            wgmma<wgmma_n(tile), Storage::bf16, Storage::bf16>(partial, fragments_[in_box][i], b + at, i > 0);
+        }
+        wgmma_commit();
+    }
+
+    TILEWRIGHT_DEVICE void complete(int step) {
+        pin(fragments_[step % steps][0]);
+        pin(fragments_[step % steps][1]);
+    }
+
+private:
+    static constexpr int steps = steps_in_stage(tile) / k_boxes(tile);
+
+    TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, int box, int in_box) {
+        using Scales = TileScales<tile.b.storage>;
+        if (in_box == 0) {
+            const u8* const from = staged_bf16_tile(c, 0);
+            codes_ = codes_of_box(c, from, box);
+            words_ = Scales::words(from + packed_code_bytes, pair_of_rows(c), box);
+        }
+        decode_step_to_bf16(fragments_[in_box], codes_, Bf16Scales<tile.b.storage>(words_, box), in_box);
+    }
+
+    WordQuad codes_;
+    ScaleWords words_;
+    u32 fragments_[steps][2][fragment_words];
+};
+
 /// By what sums are promoted: those of wide rows also by the factors of a window, once it is known which that is.
 template <Tile tile, bool windowed = has_windows(tile)>
 struct StepPromotion {

@@ -36,7 +36,8 @@ constexpr int consumer_registers(const Tile& tile) {
 /// decode to bf16 and promote have less besides: as NVRTC 13.0 compiles it, 256x64 of four warpgroups has wgmmas of 32
 /// columns without spills.
 constexpr int mma_register_budget(const Tile& tile) {
-    const int others = other_registers - (multiplies_bf16(tile) && scales_in_mainloop(tile) ? 8 : 0);
+    const bool of_k_blocks = scales_in_mainloop(tile) && !promotes_each_step(tile);
+    const int others = other_registers - (multiplies_bf16(tile) && of_k_blocks ? 8 : 0);
     return consumer_registers(tile) - others - (has_epilogue_scales(tile) && !is_fast(tile) ? 16 : 0);
 }
 

@@ -18,7 +18,8 @@ enum class FeedKind : unsigned char {
 constexpr FeedKind feed_of(const Tile& tile) {
     if (mma_a(tile).has_windows()) return FeedKind::windowed;
     if (mma_a(tile).is_packed() && multiplies_bf16(tile)) {
-        return scales_in_mainloop(tile) ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
+        const bool of_k_blocks = scales_in_mainloop(tile) && !promotes_each_step(tile);
+        return of_k_blocks ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
     }
     if (mma_a(tile).is_packed()) return FeedKind::decoded;
     return mma_a(tile).is_mn_major() ? FeedKind::transposed : FeedKind::shared;
