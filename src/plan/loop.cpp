@@ -90,12 +90,13 @@ double decode_stall(const hopper::Tile& tile) {
 }
 
 /// A warp's instructions for 64 x 128 NVFP4 weights next to 1x128 scales (counted in SASS: 238, 248 and 299 for 16, 32
-/// and twice 32 columns): each number is promoted, scales of columns are read in pairs. No time of them has been
-/// measured.
+/// and twice 32 columns): each number is promoted, scales of columns are read in pairs. Next to 1x32 ones four times
+/// (260, 277, 319, 501 and 590 for 8, 16, 32, four times 16 and twice 64 columns). No time of them has been measured.
 double promoted_bf16_instructions(const hopper::Tile& tile) {
-    constexpr double decoding = 228, further_wgmmas = 31;
+    const bool steps = promotes_each_step(tile);
+    const double decoding = steps ? 240 : 228, further_wgmmas = steps ? 32 : 31, chains = steps ? 4 : 1;
     const double n = tile.shape.n;
-    return decoding + n / 2 + n / 8 + further_wgmmas * (wgmmas_along_n(tile) - 1);
+    return decoding + chains * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
 }
 
 /// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236

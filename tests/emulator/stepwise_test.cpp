@@ -137,7 +137,7 @@ TEST_P(StepwiseKernels, LoadWordsOfCodes) {
     const Kernel kernel = kernels()[GetParam()];
     if (kernel.run == nullptr) GTEST_SKIP();
     int turn = 0;
-    for (const std::int64_t k : {512, 640, 768, 1024, 1152}) {
+    for (const std::int64_t k : {512, 640, 768, 1024, 1152, 224}) {
         CaseSpec spec = call(kernel.tile, turn % 2 == 0 ? 0 : 3);
         spec.k = k;
         spec.a_gaps = spec.b_gaps = {};
