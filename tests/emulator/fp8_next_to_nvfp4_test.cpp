@@ -12,6 +12,7 @@
 #include "emulator/instantiate.h"
 #include "emulator/prepared_case.h"
 #include "formats/codec.h"
+#include "problem/preparation.h"
 
 namespace tilewright::tests {
 namespace {
@@ -145,6 +146,19 @@ TEST(Fp8NextToNvfp4Calls, CodesOfAnyBits) {
         a.data = codes.data();
         EXPECT_EQ(prepared_difference(kernels()[0], test, {}, true), "") << recipe;
     }
+}
+
+/// Its scales are each group's own.
+TEST(Fp8NextToNvfp4Calls, AMatrixThatAllGroupsShareIsDecodedOnce) {
+    check::Case test({.grouping = Grouping::batched,
+                      .recipe = parse_recipe("1x128:nvfp4").value(),
+                      .m = 6,
+                      .n = 66,
+                      .k = 160,
+                      .groups = 3});
+    test.problem().a.values.strides[0] = 0;
+    EXPECT_EQ(preparation(test.geometry()).decoding->matrices, 1);
+    EXPECT_EQ(prepared_difference(kernels()[0], test, {}, true), "");
 }
 
 TEST(Fp8NextToNvfp4Calls, WithoutKOrRows) {

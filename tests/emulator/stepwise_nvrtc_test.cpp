@@ -179,20 +179,20 @@ TEST(WideRowsNvrtc, Nvfp4DoesNotSpill) {
     for (const Tile& tile : nvfp4_tiles(Scaling::none, Family::dense)) expect_no_objections(*nvrtc, tile);
 }
 
-/// Next to what was fp8: of groups, and the widest dense ones, which have the most in registers.
+/// Next to what was fp8: every fourth, the widest among them, which have the most in registers.
 TEST(Nvfp4Nvrtc, ScalesOfFp8DoNotSpill) {
     const auto nvrtc = compiler();
     if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    std::size_t count = 0;
     for (const Scaling scaling : {Scaling::block_1x128, Scaling::epilogue}) {
         for (const Family family : {Family::dense, Family::m_grouped}) {
-            const std::vector<Tile> tiles = nvfp4_tiles(scaling, family);
-            EXPECT_EQ(tiles.size(), family == Family::dense ? 5U : 4U);
-            for (const Tile& tile : tiles) {
+            for (const Tile& tile : nvfp4_tiles(scaling, family)) {
                 EXPECT_LE(mma_registers(tile), mma_register_budget(tile)) << launch::describe(tile);
-                if (tile.shape.n == 64 || tile.shape.warpgroups == 1) expect_no_objections(*nvrtc, tile);
+                if (count++ % 4 == 0) expect_no_objections(*nvrtc, tile);
             }
         }
     }
+    EXPECT_EQ(count, 18U);
 }
 
 }  // namespace

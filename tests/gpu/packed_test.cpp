@@ -133,7 +133,7 @@ TEST(GpuPacked, EveryDistribution) {
 
 // ---- fp8 next to NVFP4
 
-/// Decoded from either order of memory, e5m2 and scales of both formats too, in every shape of a tile.
+/// Decoded from either order of memory, e5m2 and scales of both formats too.
 TEST(GpuFp8NextToNvfp4, LayoutsGroupsAndOutputs) {
     const CurrentDevice device;
     std::uint64_t seed = 0;
@@ -142,26 +142,24 @@ TEST(GpuFp8NextToNvfp4, LayoutsGroupsAndOutputs) {
         for (const Grouping grouping :
              {Grouping::dense, Grouping::batched, Grouping::m_grouped_masked, Grouping::m_grouped_offsets,
               Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
-            for (const Layout layout : {Layout::nt, Layout::tt}) {
-                for (const Shape& shape : {Shape{1, 128, 16}, Shape{50, 1000, 1104}, Shape{270, 392, 7168}}) {
-                    EXPECT_EQ(run_and_compare({.grouping = grouping,
-                                               .recipe = recipe_of(recipe),
-                                               .layout = layout,
-                                               .output = seed % 3 == 0 ? Format::f32 : Format::bf16,
-                                               .m = shape.m,
-                                               .n = shape.n,
-                                               .k = shape.k,
-                                               .groups = grouping == Grouping::dense ? 1 : 4,
-                                               .alignment = 16,
-                                               .distribution = check::random_distributions()[seed % 8],
-                                               .seed = seed,
-                                               .with_bias = seed % 2 == 0,
-                                               .a_scales_transposed = seed % 4 == 1,
-                                               .a_gaps = {.row = seed % 3 == 2 ? 5 : 0}},
-                                              seed % 5 != 0),
-                              "");
-                    ++seed;
-                }
+            for (const Shape& shape : {Shape{1, 128, 16}, Shape{50, 392, 1104}, Shape{130, 264, 2096}}) {
+                EXPECT_EQ(run_and_compare({.grouping = grouping,
+                                           .recipe = recipe_of(recipe),
+                                           .layout = seed % 2 == 0 ? Layout::nt : Layout::tt,
+                                           .output = seed % 5 == 0 ? Format::f32 : Format::bf16,
+                                           .m = shape.m,
+                                           .n = shape.n,
+                                           .k = shape.k,
+                                           .groups = grouping == Grouping::dense ? 1 : 4,
+                                           .alignment = 16,
+                                           .distribution = check::random_distributions()[seed % 8],
+                                           .seed = seed,
+                                           .with_bias = seed % 3 == 0,
+                                           .a_gaps = {.row = seed % 7 == 2 ? 5 : 0},
+                                           .a_scales_transposed = seed % 4 > 1},
+                                          seed % 5 != 1),
+                          "");
+                ++seed;
             }
         }
     }

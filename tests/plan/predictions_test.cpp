@@ -96,6 +96,20 @@ TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
     }
 }
 
+/// By instructions: no time of them was measured. Scales of rows wait for the end, as those of bf16 would.
+TEST(Predictions, PromotionNextToNvfp4CostsWhatItsInstructionsDo) {
+    const auto compute = [](const char* recipe, const char* tile) {
+        const Workload work = packed_for_bf16(recipe, 64, 7168, 16384);
+        return cost(device_tile(parse_tile(tile).value(), family_tile(work)), work, h200()).compute;
+    };
+    for (const char* tile :
+         {"256x64x128 stages=5 warpgroups=4 swap", "256x32x128 stages=7 warpgroups=4 swap split=4"}) {
+        EXPECT_EQ(compute("row:nvfp4", tile), compute("bf16:nvfp4", tile)) << tile;
+        EXPECT_GT(compute("1x128:nvfp4", tile), compute("row:nvfp4", tile)) << tile;
+        EXPECT_LT(compute("1x128:nvfp4", tile), 1.5 * compute("row:nvfp4", tile)) << tile;
+    }
+}
+
 /// Without tuned rows: 256 rows a block where 64 would need two blocks on an SM, 64 where there is room for all of
 /// them.
 TEST(Predictions, ChooseAmongPackedTilesForBf16) {

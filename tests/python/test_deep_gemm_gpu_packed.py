@@ -133,10 +133,20 @@ def test_a_factor_that_is_no_power_of_two_makes_nan(rng, cast, gran_k):
     assert right.isfinite().all() and torch.equal(d.isnan(), wrong) and torch.equal(d[~wrong], right[~wrong])
 
 
-def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):
+def on_the_gpu(q):
+    tensor_scale = None if q.tensor_scale is None else q.tensor_scale.cuda()
+    return tw.Quantized(q.values.cuda(), q.recipe, q.scales.cuda(), tensor_scale)
+
+
+def first_of(q):
+    return tw.Quantized(q.values[0], q.recipe, q.scales[0], None if q.tensor_scale is None else q.tensor_scale[:1])
+
+
+@pytest.mark.parametrize("recipe", ["mxfp4", "nvfp4"])
+def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits, recipe):
     """Packed where they are multiplied: dense, and in groups that are masked."""
-    weights = tw.quantize(torch.from_numpy(rng.standard_normal((G, N, 640))).float(), "mxfp4")
-    there = tw.Quantized(weights.values.cuda(), "mxfp4", weights.scales.cuda())
+    weights = tw.quantize(torch.from_numpy(rng.standard_normal((G, N, 640))).float(), recipe)
+    there = on_the_gpu(weights)
     x = torch.from_numpy(rng.standard_normal((G * 64, 640))).float()
     values, factors = deep_gemm.per_token_cast_to_fp8(x, False)
     a = (values.view(G, 64, 640), factors.reshape(G, 64, -1))
@@ -147,7 +157,7 @@ def test_packed_weights_have_the_cpus_bits(rng, the_gpus_bits):
     deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked(moved(a), tw.pack_weights(there, "fp8"), on_gpu, sizes.cuda(), 21)
     for group, size in enumerate(sizes.tolist()):
         assert bits_equal(on_gpu[group, :size].cpu(), d[group, :size])
-    one = [tw.Quantized(q.values[0], "mxfp4", q.scales[0]) for q in (weights, there)]
+    one = [first_of(q) for q in (weights, there)]
     d, on_gpu = torch.empty(64, N, dtype=BF16), torch.empty(64, N, dtype=BF16, device="cuda")
     deep_gemm.fp8_fp4_gemm_nt((values[:64], factors[:64]), tw.pack_weights(one[0], "fp8"), d)
     deep_gemm.fp8_fp4_gemm_nt(moved((values[:64], factors[:64])), tw.pack_weights(one[1], "fp8"), on_gpu)
