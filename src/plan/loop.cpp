@@ -94,9 +94,9 @@ double decode_stall(const hopper::Tile& tile) {
 /// (260, 277, 319, 501 and 590 for 8, 16, 32, four times 16 and twice 64 columns). No time of them has been measured.
 double promoted_bf16_instructions(const hopper::Tile& tile) {
     const bool steps = promotes_each_step(tile);
-    const double decoding = steps ? 240 : 228, further_wgmmas = steps ? 32 : 31, chains = steps ? 4 : 1;
+    const double decoding = steps ? 240 : 228, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
     const double n = tile.shape.n;
-    return decoding + chains * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
+    return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
 }
 
 /// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hopper/tile/stage_layout.h"
 #include "plan/pack.h"
 
 namespace tilewright::planner {
@@ -13,11 +14,14 @@ using hopper::Variant;
 namespace {
 
 Tile with_shape(Tile family, const Tile& tile) {
-    const int k = family.shape.k;
     family.shape = tile.shape;
-    family.shape.k = k;
     family.stages = tile.stages;
     return family;
+}
+
+/// Stages have scales besides those of the tile that ships.
+void fit_stages(Tile& tile) {
+    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
 }
 
 }  // namespace
@@ -46,12 +50,14 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         }
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
+        if (multiplies_bf16(tile) && scales_in_mainloop(tile)) fit_stages(tile);
         const bool serves =
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
     }
     if (promotes_each_step(family) && !has_packed_weights(family)) {
         list.push_back(with_shape(family, step_tile));
+        list.back().shape.k = family.shape.k;
     }
     return list;
 }

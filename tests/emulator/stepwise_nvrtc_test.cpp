@@ -75,7 +75,7 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     }
 }
 
-/// Next to what else has kernels: every seventh of all.
+/// Next to what else has kernels: those of groups that have the most in registers, and every thirteenth of all.
 TEST(StepwiseNvrtc, OtherSidesNextToStepsDoNotSpill) {
     const auto nvrtc = compiler();
     if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
@@ -96,7 +96,8 @@ TEST(StepwiseNvrtc, OtherSidesNextToStepsDoNotSpill) {
             EXPECT_GE(tiles.size(), 4U);
             for (const Tile& tile : tiles) {
                 EXPECT_TRUE(is_consistent(tile)) << launch::describe(tile);
-                if (count++ % 7 == 0) expect_no_objections(*nvrtc, tile);
+                const bool full = is_grouped(tile) && tile.shape.n == 192 && tile.shape.warpgroups == 1;
+                if (count++ % 13 == 0 || full) expect_no_objections(*nvrtc, tile);
             }
         }
     }

@@ -23,7 +23,7 @@ namespace {
 
 using hopper::Scaling;
 
-ProblemSizes call(const char* recipe, Grouping grouping, Layout layout, std::int64_t m) {
+ProblemSizes step_call(const char* recipe, Grouping grouping, Layout layout, std::int64_t m) {
     return {.grouping = grouping,
             .recipe = parse_recipe(recipe).value(),
             .layout = layout,
@@ -42,7 +42,7 @@ TEST(Steps, EveryPairTakesAShapeThatServesThem) {
                 for (const std::int64_t m : {1, 64, 1000, 8192}) {
                     const bool packs = std::string(recipe).ends_with(":nvfp4");
                     if (is_k_grouped(grouping) || (packs && layout == Layout::nn)) continue;
-                    const Workload work = describe(problem_of(call(recipe, grouping, layout, m)));
+                    const Workload work = describe(problem_of(step_call(recipe, grouping, layout, m)));
                     ASSERT_TRUE(obstacles(work).empty()) << recipe << " " << obstacles(work)[0].message();
                     const hopper::Tile family = family_tile(work), tile = choose(work, h200(), {});
                     const std::vector<hopper::Tile> list = shipped_tiles(family);
@@ -59,7 +59,7 @@ TEST(Steps, EveryPairTakesAShapeThatServesThem) {
 /// Other scales of fp8 are repeated, whatever they are; FP8 shapes hold as many bytes of bf16.
 TEST(Steps, ScalesAndStagesFollowTheSides) {
     const auto family = [](const char* recipe) {
-        return family_tile(describe(problem_of(call(recipe, Grouping::dense, Layout::nt, 512))));
+        return family_tile(describe(problem_of(step_call(recipe, Grouping::dense, Layout::nt, 512))));
     };
     for (const char* recipe : {"row:mxfp8", "tensor:mxfp8", "1x128:mxfp8"}) {
         EXPECT_EQ(family(recipe).a.scaling, Scaling::repeated) << recipe;
@@ -82,7 +82,7 @@ TEST(Steps, ScalesAndStagesFollowTheSides) {
 /// Slices of k begin at multiples of 128, where a stage has 64 as well; what is decoded or packed before changes none.
 TEST(Steps, SlicesBeginAtPromotionIntervals) {
     for (const char* recipe : {"row:mxfp8", "bf16:mxfp8", "mxfp8:nvfp4"}) {
-        const Problem problem = problem_of(call(recipe, Grouping::dense, Layout::nt, 4));
+        const Problem problem = problem_of(step_call(recipe, Grouping::dense, Layout::nt, 4));
         const std::vector<std::int64_t> splits = planned_k_splits(problem, h200());
         EXPECT_FALSE(splits.empty()) << recipe;
         for (const std::int64_t split : splits) EXPECT_EQ(split % tilewright::promotion_interval, 0) << recipe;

@@ -88,7 +88,7 @@ private:
     static_assert(mma_a_rows % threads == 0);
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
-    // Of each step.
+    // Scales of 1x32, if any.
     static constexpr int codes = steps_in_stage(tile);
     static constexpr bool a_has_codes = tile.a.scaling == Scaling::block_1x32;
     static constexpr bool b_has_codes = tile.b.scaling == Scaling::block_1x32;
@@ -126,7 +126,7 @@ private:
         }
     }
 
-    /// Of one operand, 1x32 scales or those that steps repeat.
+    /// One operand has 1x32 scales, or those that steps repeat.
     template <bool has_codes, int offset, int rows>
     TILEWRIGHT_DEVICE void read_steps(const ScaleView& view, int all_rows, int batch, int row, int begin) {
         if constexpr (has_codes) {

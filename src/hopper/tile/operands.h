@@ -24,7 +24,7 @@ struct OperandTile {
     constexpr bool has_row_scales() const {
         return spec.scaling == Scaling::block_1x128 || scaled_by_steps() || spreads_scales;
     }
-    /// A scale for each step, of its own or repeated.
+    /// A scale for each step, 1x32 or repeated.
     constexpr bool scaled_by_steps() const {
         return spec.scaling == Scaling::block_1x32 || spec.scaling == Scaling::repeated;
     }
