@@ -1,7 +1,8 @@
-// The mainloop of scales that change with each wgmma, every 32 of k: two partial accumulators, so that the tensor core
-// multiplies the next step while this one is promoted. Weights with wide rows take each k-block window by window
-// (windows.h), the four steps of a window one after the other. A warpgroup has 64 rows of mma A, of packed weights
-// decoded step by step, or 128 of an operand in shared memory, and its columns in one subtile or several.
+// The mainloop of scales that change with each step, every 32 of k, which is one wgmma of fp8 and two of bf16: two
+// partial accumulators, so that the tensor core multiplies the next step while this one is promoted. Weights with wide
+// rows take each k-block window by window (windows.h), the four steps of a window one after the other. A warpgroup has
+// 64 rows of mma A, of packed weights decoded step by step, or 128 of an operand in shared memory, and its columns in
+// one subtile or several.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
