@@ -44,14 +44,14 @@ constexpr std::array tiles{
     decoded(small, blocks),                      // 0: two partial accumulators
     decoded(split, blocks),                      // 1
     decoded(halves, blocks, Family::m_grouped),  // 2
-    decoded(broad, blocks),                      // 3: narrower wgmmas
-    decoded(split, end),                         // 4
+    decoded(split, end),                         // 3
+    decoded(broad, blocks),                      // 4: narrower wgmmas
     decoded(broad, end, Family::m_grouped),      // 5
     decoded(small, blocks, Family::m_grouped),   // 6
     decoded(halves, end),                        // 7
 };
 static_assert(partials_in_flight(tiles[0]) == 2 && partials_in_flight(tiles[1]) == 1);
-static_assert(wgmmas_along_n(tiles[3]) > 1 && wgmmas_along_n(tiles[5]) == 1);
+static_assert(wgmmas_along_n(tiles[4]) > 1 && wgmmas_along_n(tiles[5]) == 1);
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
@@ -79,10 +79,10 @@ std::vector<Call> calls() {
         {2, false, {.grouping = masked, .recipe = e5m2, .layout = tt, .m = 30, .n = 150, .k = 130, .groups = 3}},
         {2, true, {.grouping = indices, .recipe = powers, .m = 40, .n = 130, .k = 96, .groups = 3}},
         {2, true, {.grouping = aligned, .recipe = by_128, .m = 60, .n = 130, .k = 640, .groups = 3, .alignment = 16}},
-        {3, true, {.recipe = by_128, .m = 130, .n = 520, .k = 416}},
-        {4, true, {.recipe = row, .m = 17, .n = 200, .k = 1056}},
-        {4, false, {.grouping = batched, .recipe = tensor, .layout = tt, .m = 12, .n = 64, .k = 2, .groups = 2}},
-        {4, true, {.recipe = tensor, .layout = tt, .m = 33, .n = 70, .k = 700}},
+        {4, true, {.recipe = by_128, .m = 130, .n = 520, .k = 416}},
+        {3, true, {.recipe = row, .m = 17, .n = 200, .k = 1056}},
+        {3, false, {.grouping = batched, .recipe = tensor, .layout = tt, .m = 12, .n = 64, .k = 2, .groups = 2}},
+        {3, true, {.recipe = tensor, .layout = tt, .m = 33, .n = 70, .k = 700}},
         {5, true, {.grouping = ends, .recipe = e5m2_row, .m = 90, .n = 300, .k = 320, .groups = 3}},
         {5, false, {.grouping = masked, .recipe = row, .m = 33, .n = 100, .k = 260, .groups = 3}},
         {5, true, {.grouping = indices, .recipe = tensor, .layout = tt, .m = 40, .n = 130, .k = 96, .groups = 3}},
