@@ -119,8 +119,8 @@ std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation,
     for (const auto& each : {preparation.a, preparation.b}) {
         if (each && each->bytes() > 0) launches.emplace_back(copy(*each, workspace));
     }
-    if (preparation.decoding && preparation.decoding->bytes() > 0) {
-        launches.emplace_back(decode(*preparation.decoding, workspace));
+    for (const auto& each : {preparation.decoding, preparation.decoding_b}) {
+        if (each && each->bytes() > 0) launches.emplace_back(decode(*each, workspace));
     }
     if (preparation.expansion) launches.emplace_back(expand(*preparation.expansion, workspace));
     if (preparation.packing && preparation.packing->packed.n > 0)

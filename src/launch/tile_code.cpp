@@ -23,7 +23,7 @@ std::string describe(const Tile& tile) {
     constexpr std::array storages{"e4m3",    "e5m2",         "packed e2m1",  "packed e2m1 in windows",
                                   "bf16",    "packed mxfp4", "packed nvfp4", "packed mxfp4 with wide rows",
                                   "raw e2m1"};
-    constexpr std::array scalings{"none", "epilogue", "1x128", "128x128", "alpha", "1x32", "factor"};
+    constexpr std::array scalings{"none", "epilogue", "1x128", "128x128", "alpha", "1x32", "factor", "repeated"};
     constexpr std::array variants{"general", "fast", "fast, K-major scales", "fast, f32"};
     const auto word = [](const auto& words, auto value) { return words[static_cast<std::size_t>(value)]; };
     std::string text = name(planner::planned_tile(tile));

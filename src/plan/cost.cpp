@@ -195,7 +195,8 @@ void add_preparation(const Workload& work, const DeviceDescription& device, Cost
         bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
         bytes += static_cast<double>(copy->bytes());
     }
-    if (const auto& decoding = work.preparation.decoding) {
+    for (const auto& decoding : {work.preparation.decoding, work.preparation.decoding_b}) {
+        if (!decoding) continue;
         const double rows = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
         ++launches;
         bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);

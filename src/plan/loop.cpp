@@ -47,7 +47,8 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 /// Counted in SASS, not measured: 7 instructions for each wgmma and 30 for a k-block besides reads and promotion. A
 /// warpgroup alone is assumed to wait for its reads.
 double step_clocks(const hopper::Tile& tile) {
-    constexpr double steps = hopper::wgmma_steps, of_wgmma = 7, of_k_block = 30;
+    constexpr double of_wgmma = 7, of_k_block = 30;
+    const double steps = steps_in_stage(tile);
     const double warpgroups = tile.shape.warpgroups, subtiles = subtiles_per_warpgroup(tile);
     const double row_words = scales_mma_rows(tile) ? rows_per_warpgroup(tile) / 32.0 : 0;
     const double column_words = scales_mma_columns(tile) ? tile.shape.n / 4.0 : 0;
@@ -81,7 +82,7 @@ double decode_stall(const hopper::Tile& tile) {
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (!fills_next(fast)) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
-        return fixed + (each + (promotes_each_step(tile) ? hopper::wgmma_steps * scales_of_step * n : 0)) * warpgroups;
+        return fixed + (each + (promotes_each_step(tile) ? steps_in_stage(tile) * scales_of_step * n : 0)) * warpgroups;
     }
     const bool scales = scales_mma_columns(tile);
     if (rows_per_warpgroup(tile) > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
@@ -89,12 +90,13 @@ double decode_stall(const hopper::Tile& tile) {
 }
 
 /// A warp's instructions for 64 x 128 NVFP4 weights next to 1x128 scales (counted in SASS: 238, 248 and 299 for 16, 32
-/// and twice 32 columns): each number is promoted, scales of columns are read in pairs. No time of them has been
-/// measured.
+/// and twice 32 columns): each number is promoted, scales of columns are read in pairs. Next to 1x32 ones four times
+/// (260, 277, 319, 501 and 590 for 8, 16, 32, four times 16 and twice 64 columns). No time of them has been measured.
 double promoted_bf16_instructions(const hopper::Tile& tile) {
-    constexpr double decoding = 228, further_wgmmas = 31;
+    const bool steps = promotes_each_step(tile);
+    const double decoding = steps ? 240 : 228, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
     const double n = tile.shape.n;
-    return decoding + n / 2 + n / 8 + further_wgmmas * (wgmmas_along_n(tile) - 1);
+    return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
 }
 
 /// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236
@@ -119,7 +121,7 @@ double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
 
 double stall_clocks(const hopper::Tile& tile, double tensor) {
     if (promotes_each_step(tile) && !has_packed_weights(tile)) {
-        return std::max(hopper::wgmma_steps * latency_stall(tensor), step_clocks(tile) - tensor);
+        return std::max(steps_in_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (has_packed_weights(tile)) return multiplies_bf16(tile) ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
     if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);

@@ -25,8 +25,8 @@ inline constexpr hopper::Tile expanded_tile{.shape = {.m = 128, .n = 256},
 /// The same next to bf16, MXFP4's and NVFP4's: compiled on first use.
 inline constexpr hopper::Tile expanded_bf16_tile{.shape = {.m = 128, .n = 256, .k = 64}, .stages = 3};
 
-/// The same of 1x32 scales, which promote four times as often: expanded weights, and 1x32 on both sides, where rows of
-/// 128 a warpgroup share what is read of the scales of columns. Compiled on first use.
+/// The same of 1x32 scales, which promote four times as often: expanded weights, and operands in shared memory, where
+/// rows of 128 a warpgroup share what is read of the scales of columns. Compiled on first use.
 inline constexpr hopper::Tile expanded_step_tile{.shape = {.m = 128, .n = 128}, .stages = 5};
 inline constexpr hopper::Tile step_tile{.shape = {.m = 256, .n = 64}, .stages = 4};
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hopper/tile/stage_layout.h"
 #include "plan/pack.h"
 
 namespace tilewright::planner {
@@ -18,6 +19,11 @@ Tile with_shape(Tile family, const Tile& tile) {
     return family;
 }
 
+/// Stages have scales besides those of the tile that ships.
+void fit_stages(Tile& tile) {
+    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
+}
+
 }  // namespace
 
 std::vector<Tile> shipped_tiles(const Tile& family) {
@@ -29,23 +35,29 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         if (has_packed_weights(tile) != has_packed_weights(family)) continue;
         // A tile ships in several kernels; which of them runs depends on the call.
         tile.variant = Variant::general;
-        if (multiplies_bf16(tile) != multiplies_bf16(family)) continue;
+        // Next to 1x32 scales bf16 on both sides has fp8's shapes, in as many bytes.
+        const bool as_fp8 = promotes_each_step(family) && !has_packed_weights(family);
+        if (multiplies_bf16(tile) != (multiplies_bf16(family) && !as_fp8)) continue;
         if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
         // Shapes for 1x128 scales serve 1x32 too, compiled on first use, with 64 rows a warpgroup.
         if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
             if (has_packed_weights(tile)) tile.shape.warpgroups = tile.shape.m / hopper::wgmma_m;
             if (rows_per_warpgroup(tile) != hopper::wgmma_m) continue;
+            tile.shape.k = family.shape.k;
             tile.a.scaling = family.a.scaling;
             tile.b.scaling = family.b.scaling;
+            tile.mma = family.mma;
         }
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
+        if (multiplies_bf16(tile) && scales_in_mainloop(tile)) fit_stages(tile);
         const bool serves =
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);
     }
-    if (family.a.scaling == Scaling::block_1x32 && family.b.scaling == Scaling::block_1x32) {
+    if (promotes_each_step(family) && !has_packed_weights(family)) {
         list.push_back(with_shape(family, step_tile));
+        list.back().shape.k = family.shape.k;
     }
     return list;
 }

@@ -89,6 +89,13 @@ hopper::Scaling scaling(Granularity granularity) {
     }
 }
 
+/// Next to 1x32 scales, other scales of fp8 multiply the sum of each step too.
+hopper::Scaling next_to_steps(hopper::Scaling scaling) {
+    const bool repeated = scaling == hopper::Scaling::epilogue || scaling == hopper::Scaling::block_1x128 ||
+                          scaling == hopper::Scaling::block_128x128;
+    return repeated ? hopper::Scaling::repeated : scaling;
+}
+
 hopper::Family family(Grouping grouping) {
     if (grouping == Grouping::k_grouped_aligned_offsets) return hopper::Family::k_grouped;
     if (is_k_grouped(grouping)) return hopper::Family::k_mapped;
@@ -151,6 +158,10 @@ hopper::Tile family_tile(const Workload& work) {
     if (work.geometry.b.packed.given) {
         const hopper::Storage packed = packed_storage(work.recipe);
         tile.b = {packed, hopper::packed_scaling(packed)};
+    }
+    if (promotes_each_step(tile)) {
+        tile.a.scaling = next_to_steps(tile.a.scaling);
+        tile.b.scaling = next_to_steps(tile.b.scaling);
     }
     const MnMajor order = mn_major(work.geometry);
     if (order.a) tile.a.major = hopper::Major::mn;

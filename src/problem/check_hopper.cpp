@@ -32,18 +32,27 @@ void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
                         .advice = run_on_cpu});
 }
 
-bool is_fp8_by_1x32(const OperandRecipe& side) {
-    return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
-}
+/// fp8, or what it was decoded to.
+bool is_mxfp8(const OperandRecipe& side) { return side.granularity == Granularity::block_1x32 && !is_mxfp4(side); }
 
-/// Kernels multiply fp8 weights with 1x32 scales with activations of the same kind.
+/// 1x32 scales on a side have kernels next to fp8 with scales of any kind, those of weights next to bf16 and NVFP4 too.
 std::vector<Finding> mxfp8_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
-    if (!is_fp8_by_1x32(call.recipe.a)) {
+    const auto& [a, b] = call.recipe;
+    if (!is_fp8(a.values) && !is_multiplied_as_bf16(a)) {
         findings.push_back({.operand = "a",
-                            .given = name(call.recipe.a),
-                            .expected = std::string("fp8 with 1x32 scales (mxfp8) next to mxfp8 weights") + for_a_gpu,
+                            .given = name(a),
+                            .expected = std::string("bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next "
+                                                    "to mxfp8 weights,") +
+                                        for_a_gpu,
                             .advice = std::string("quantise it to mxfp8, or ") + run_on_cpu});
+    }
+    if (is_bf16(a) && call.a_along_m) findings.push_back(bf16_along_m());
+    if (!is_mxfp8(b) && !is_fp8(b.values)) {
+        findings.push_back({.operand = "b",
+                            .given = name(b),
+                            .expected = std::string("fp8, mxfp4 or nvfp4 next to mxfp8 activations") + for_a_gpu,
+                            .advice = run_on_cpu});
     }
     if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
     return findings;
@@ -86,7 +95,7 @@ WeightKind weight_kind(const PackedGeometry& packed) {
 
 std::vector<Finding> hopper_obstacles(const HopperCall& call) {
     if (std::optional<std::vector<Finding>> findings = fp4_obstacles(call)) return *std::move(findings);
-    if (is_fp8_by_1x32(call.recipe.b)) return mxfp8_obstacles(call);
+    if (is_mxfp8(call.recipe.a) || is_mxfp8(call.recipe.b)) return mxfp8_obstacles(call);
     std::vector<Finding> findings;
     add_side("a", call.recipe.a, findings);
     add_side("b", call.recipe.b, findings);
@@ -148,12 +157,13 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// Whether kernels load such values by TMA: fp8 that is not decoded before, as it is next to NVFP4 weights, and bf16
-/// next to FP4 weights.
+/// Whether kernels load such values by TMA: fp8 that is not decoded before, as it is next to NVFP4 and bf16, and bf16
+/// next to weights of FP4 and MXFP8.
 bool is_loaded_by_tma(Format format, const Problem& p, const PackedWeights& packed) {
     const bool of_fp4 = packed.given() || p.b.values.format == Format::e2m1;
     const bool of_nvfp4 = (packed.given() ? packed.recipe.granularity : p.b.granularity) == Granularity::block_1x16;
-    return (is_fp8(format) && !of_nvfp4) || (of_fp4 && format == Format::bf16);
+    if (is_fp8(format)) return !of_nvfp4 && !is_multiplied_as_bf16(recipe_of(p.a));
+    return (of_fp4 || is_fp8(p.b.values.format)) && format == Format::bf16;
 }
 
 /// Values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean

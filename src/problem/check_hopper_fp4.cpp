@@ -11,7 +11,7 @@ namespace {
 Finding other_activations(const HopperCall& call) {
     const auto& [a, b] = call.recipe;
     const std::string taken = is_nvfp4(b)
-                                  ? "bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights,"
+                                  ? "bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to nvfp4 weights,"
                                   : "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
                                     "mxfp4 weights,";
     return {.operand = "a",
@@ -22,6 +22,13 @@ Finding other_activations(const HopperCall& call) {
 
 }  // namespace
 
+Finding bf16_along_m() {
+    return {.operand = "a.values",
+            .given = "bf16 values contiguous along m",
+            .expected = std::string("values contiguous along k") + for_a_gpu,
+            .advice = "copy them, or run it on the CPU backend"};
+}
+
 bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
 
 bool goes_with_packed(const OperandRecipe& a) {
@@ -31,10 +38,7 @@ bool goes_with_packed(const OperandRecipe& a) {
 
 bool goes_with_fp4(const OperandRecipe& a, const OperandRecipe& b) {
     if (is_mxfp4(b)) return is_multiplied_as_bf16(a) || goes_with_packed(a);
-    const Granularity scales = a.granularity;
-    const bool decoded = is_fp8(a.values) && (scales == Granularity::tensor || scales == Granularity::row ||
-                                              scales == Granularity::block_1x128);
-    return is_nvfp4(b) && (is_multiplied_as_bf16(a) || decoded);
+    return is_nvfp4(b) && (is_multiplied_as_bf16(a) || (is_fp8(a.values) && goes_with_packed(a)));
 }
 
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
@@ -46,10 +50,7 @@ std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
         findings.push_back({.operand = operand, .given = given, .expected = expected + for_a_gpu, .advice = advice});
     };
     if (!goes_with_fp4(a, b)) findings.push_back(other_activations(call));
-    if (is_bf16(a) && call.a_along_m) {
-        add("a.values", "bf16 values contiguous along m", "values contiguous along k",
-            "copy them, or run it on the CPU backend");
-    }
+    if (is_bf16(a) && call.a_along_m) findings.push_back(bf16_along_m());
     if (is_k_grouped(call.grouping))
         add("groups.grouping", std::string(name(call.grouping)), "groups of m", run_on_cpu);
     if (call.weights == WeightKind::ordinary && !call.codes_along_k)

@@ -47,7 +47,7 @@ bool goes_with_packed(const OperandRecipe& activations);
 bool is_multiplied_as_bf16(const OperandRecipe& activations);
 
 /// Whether kernels multiply FP4 weights with these activations: MXFP4 with all of both kinds above, NVFP4 with bf16,
-/// NVFP4, and fp8 scaled by tensor, row or 1x128, which is decoded to bf16.
+/// NVFP4, and fp8 scaled by tensor, row, 1x128 or 1x32, which is decoded to bf16.
 bool goes_with_fp4(const OperandRecipe& activations, const OperandRecipe& weights);
 
 /// What kernels multiply where both sides of a recipe are given so.
@@ -62,6 +62,9 @@ struct HopperCall {
 /// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
 /// obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
+
+/// bf16 activations are read along k alone.
+Finding bf16_along_m();
 
 /// The same of calls with FP4 weights; nothing for all others.
 std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call);

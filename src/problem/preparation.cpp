@@ -37,8 +37,8 @@ bool is_loaded(const CopyAlongK& copy) {
 /// Those that are copied, of those that are along their rows.
 MnMajor copied(const Geometry& g, const MnMajor& order) {
     const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
-    // 1x32 scales on both sides have kernels for operands along k alone.
-    const bool by_32 = g.a.k_block() == 32 && g.b.k_block() == 32 && !g.b.packed.given;
+    // 1x32 scales next to fp8 have kernels for operands along k alone.
+    const bool by_32 = (g.a.k_block() == 32 || g.b.k_block() == 32) && !g.b.packed.given;
     const bool along_k = is_k_grouped(g.grouping.grouping) || by_32;
     const bool a_along_k = along_k || takes_sizes(g.grouping.grouping) || g.b.packed.given;
     const MnMajor copies{.a = order.a && (a_along_k || !is_loaded(a)), .b = order.b && (along_k || !is_loaded(b))};
@@ -83,10 +83,17 @@ bool has_raw_codes(const Geometry& g) {
            is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
 }
 
+/// MXFP8 next to bf16 and what becomes bf16.
+bool decodes_weights(const Geometry& g) {
+    const bool mxfp8 = is_fp8(g.b.recipe.values) && g.b.recipe.granularity == Granularity::block_1x32;
+    return mxfp8 && is_multiplied_as_bf16(g.a.recipe) && !is_k_grouped(g.grouping.grouping);
+}
+
 /// NVFP4 next to weights for bf16, MXFP4 next to those for fp8, fp8 next to NVFP4.
 bool decodes_activations(const Geometry& g) {
     const bool fp8 = is_fp8(g.a.recipe.values) && is_nvfp4(g.b.recipe) && goes_with_fp4(g.a.recipe, g.b.recipe);
     const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe)) || fp8;
+    if (is_nvfp4(g.a.recipe) && decodes_weights(g)) return true;
     return served && (g.b.packed.given || packs_weights(g)) && !is_k_grouped(g.grouping.grouping);
 }
 
@@ -191,6 +198,9 @@ Preparation preparation(const Geometry& g, bool expands) {
     if (decodes_activations(g)) {
         result.decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
     }
+    if (decodes_weights(g)) {
+        result.decoding_b = decoding_of(g.b, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
+    }
     if (packs_weights(g)) result.packing = packing_of(g);
     if (expands) result.expansion = expansion_of(g);
     const bool of_fp8 = is_fp8(g.b.recipe.values) || g.b.packed.given || result.packing;
@@ -203,6 +213,7 @@ Preparation preparation(const Geometry& g, bool expands) {
     place(result.a, result);
     place(result.b, result);
     place(result.decoding, result);
+    place(result.decoding_b, result);
     place(result.packing, result);
     place(result.expansion, result);
     return result;
@@ -213,6 +224,7 @@ Geometry prepared(const Geometry& g, const Preparation& preparation, const void*
     if (preparation.a) product.a = copied_operand(*preparation.a, workspace);
     if (preparation.b) product.b = copied_operand(*preparation.b, workspace);
     if (preparation.decoding) product.a = decoded_operand(*preparation.decoding, workspace);
+    if (preparation.decoding_b) product.b = decoded_operand(*preparation.decoding_b, workspace);
     if (preparation.packing) replace_weights(*preparation.packing, workspace, product.b);
     if (preparation.expansion) product.b = expanded_operand(*preparation.expansion, workspace);
     return product;

@@ -53,20 +53,21 @@ struct WeightPacking {
 struct Preparation {
     std::optional<CopyAlongK> a{};
     std::optional<CopyAlongK> b{};
-    std::optional<DecodedOperand> decoding{};  // of a
+    std::optional<DecodedOperand> decoding{};    // of a
+    std::optional<DecodedOperand> decoding_b{};  // MXFP8 weights
     std::optional<WeightPacking> packing{};
     std::optional<ExpandedWeights> expansion{};
     std::int64_t bytes = 0;  // of the workspace
 
-    bool empty() const { return !a && !b && !decoding && !packing && !expansion; }
+    bool empty() const { return !a && !b && !decoding && !decoding_b && !packing && !expansion; }
 };
 
 /// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
 /// one, and what is in steps that TMA does not take. FP4 weights are packed, but for the codes that kernels take as
-/// they are, and FP4 activations decoded. Packed weights without wide rows are expanded where a group has many rows
-/// (expansion.cpp has the limits).
+/// they are, and FP4 activations decoded, as are fp8 ones next to NVFP4 and MXFP8 weights next to bf16 and NVFP4.
+/// Packed weights without wide rows are expanded where a group has many rows (expansion.cpp has the limits).
 Preparation preparation(const Geometry& geometry);
 /// The same where packed weights are expanded or not, whether it is worth it or not.
 Preparation preparation(const Geometry& geometry, bool expands);

@@ -37,6 +37,7 @@ std::string purpose(const Preparation& before) {
     if (before.packing) parts.emplace_back(before.packing->raw ? "scales of weights" : "packed weights");
     if (before.expansion) parts.push_back("weights expanded to " + std::string(name(before.expansion->values)));
     if (before.decoding) parts.emplace_back("decoded activations");
+    if (before.decoding_b) parts.emplace_back("decoded weights");
     if (before.a && before.b) {
         parts.emplace_back("copies of a.values and b.values along k");
     } else if (before.a || before.b) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cuda/compiler.h"
@@ -71,6 +72,34 @@ TEST(StepwiseNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
         Tile tile = tiles[i];
         if (has_packed_weights(tile) && i % 8 == 4) tile.b.storage = Storage::windowed_e2m1;
         expect_no_objections(*nvrtc, tile);
+    }
+}
+
+/// Next to what else has kernels: those of groups that have the most in registers, and some others.
+TEST(StepwiseNvrtc, OtherSidesNextToStepsDoNotSpill) {
+    const auto nvrtc = compiler();
+    if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+    using Spec = hopper::OperandSpec;
+    const Spec fp8{.scaling = Scaling::block_1x32}, repeated{.scaling = Scaling::repeated};
+    const Spec bf16{.storage = Storage::bf16, .scaling = Scaling::block_1x32};
+    const auto unscaled = [](Scaling scaling) { return Spec{.storage = Storage::bf16, .scaling = scaling}; };
+    const Spec nvfp4{.storage = Storage::packed_nvfp4_bf16, .scaling = Scaling::none};
+    std::size_t count = 0;
+    for (const auto& [a, b] :
+         {std::pair{repeated, fp8}, std::pair{fp8, repeated}, std::pair{unscaled(Scaling::none), bf16},
+          std::pair{unscaled(Scaling::alpha), bf16}, std::pair{bf16, nvfp4}}) {
+        for (const Family kind : {Family::dense, Family::m_grouped}) {
+            Tile family{.a = a, .b = b, .family = kind};
+            family.mma.promoted = !multiplies_bf16(family);
+            family.shape.k = stage_k(family);
+            const std::vector<Tile> tiles = legal_tiles(family);
+            EXPECT_GE(tiles.size(), 4U);
+            for (const Tile& tile : tiles) {
+                EXPECT_TRUE(is_consistent(tile)) << launch::describe(tile);
+                const bool full = is_grouped(tile) && tile.shape.n == 192 && tile.shape.warpgroups == 1;
+                if (count++ % 23 == 0 || full) expect_no_objections(*nvrtc, tile);
+            }
+        }
     }
 }
 

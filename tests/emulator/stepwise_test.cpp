@@ -1,14 +1,15 @@
-// Kernels for 1x32 scales on both sides, of operands in shared memory, on the emulator: each bit as the CPU's
-// arithmetic `bit_exact` has it.
+// Kernels for 1x32 scales, on both sides or next to other scales of fp8, of operands in shared memory, on the emulator:
+// each bit as the CPU's arithmetic `bit_exact` has it.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "check/random.h"
 #include "emulator/instantiate.h"
 #include "emulator/kernel_case.h"
+#include "emulator/special_scales.h"
 #include "launch/tile_code.h"
 
 namespace tilewright::tests {
@@ -26,6 +27,16 @@ constexpr Tile steps(Tile tile, Family family = Family::dense, Storage a = Stora
     tile.a = {.storage = a, .scaling = Scaling::block_1x32};
     tile.b = {.storage = b, .scaling = Scaling::block_1x32};
     tile.family = family;
+    return tile;
+}
+
+/// Scales of one side that steps repeat.
+constexpr Tile with_repeated_a(Tile tile) {
+    tile.a.scaling = Scaling::repeated;
+    return tile;
+}
+constexpr Tile with_repeated_b(Tile tile) {
+    tile.b.scaling = Scaling::repeated;
     return tile;
 }
 
@@ -51,12 +62,27 @@ constexpr auto tiles = [] {
         steps(few),
         steps(tokens, grouped),
         steps(split, Family::dense, Storage::e4m3, Storage::e5m2),
+        with_repeated_a(steps(pair, grouped)),
+        with_repeated_a(steps(split, Family::dense, Storage::e5m2)),
+        with_repeated_a(steps(tall)),
+        with_repeated_b(steps(uneven, Family::dense, Storage::e4m3, Storage::e5m2)),
+        with_repeated_b(steps(tokens, grouped)),
     };
 }();
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-const char* name_of(Storage storage) { return storage == Storage::e5m2 ? "e5m2.1x32" : "mxfp8"; }
+/// One kernel serves all scales that are repeated.
+std::string side_of(const hopper::OperandSpec& side, int turn, bool of_b) {
+    constexpr const char* others[] = {"1x128", "row", "1x128.ue8m0", "tensor"};
+    const std::string values = side.storage == Storage::e5m2 ? "e5m2." : "";
+    if (side.scaling == Scaling::block_1x32) return values + "1x32";
+    return values + (of_b && turn == 2 ? "128x128" : others[turn]);
+}
+
+std::string recipe_of(const Tile& tile, int turn) {
+    return side_of(tile.a, turn, false) + ":" + side_of(tile.b, turn, true);
+}
 
 /// Rows, columns and k that fill no tile, and scales in both orders.
 CaseSpec call(const Tile& tile, int turn) {
@@ -64,7 +90,7 @@ CaseSpec call(const Tile& tile, int turn) {
                                               Distribution::distinct_scales};
     constexpr std::int64_t ks[] = {96, 4 * 128 + 33, 1, 256};
     return {.grouping = grouping_of_turn(tile, turn),
-            .recipe = parse_recipe(std::string(name_of(tile.a.storage)) + ":" + name_of(tile.b.storage)).value(),
+            .recipe = parse_recipe(recipe_of(tile, turn)).value(),
             .output = turn % 2 == 0 ? Format::bf16 : Format::f32,
             .m = d_rows(tile) + (turn % 2 == 0 ? 5 : -3),
             .n = d_columns(tile) + (turn % 2 == 0 ? 24 : -5),
@@ -106,34 +132,19 @@ TEST_P(StepwiseKernels, TakeManyWavesAndNothing) {
     }
 }
 
-/// Scales of an operand some of which are no normal numbers. The operand reads them from here.
-std::vector<std::uint8_t> with_special_codes(Tensor& scales, std::uint64_t seed) {
-    constexpr std::uint8_t special[] = {0, 1, 254, 255};
-    std::int64_t last = 0;
-    for (int i = 0; i < scales.shape.rank(); ++i) last += (scales.shape[i] - 1) * scales.strides[i];
-    const auto* const given = static_cast<const std::uint8_t*>(scales.data);
-    std::vector<std::uint8_t> codes(given, given + last + 1);
-    for (std::size_t i = 0; i < codes.size(); ++i) {
-        const std::uint64_t random = check::mix(seed * codes.size() + i);
-        if (random % 61 == 0) codes[i] = special[random >> 32 & 3];
-    }
-    scales.data = codes.data();
-    return codes;
-}
-
 /// Rows are whole words, which are loaded one, two or four at a time, or those of one operand alone are.
 TEST_P(StepwiseKernels, LoadWordsOfCodes) {
     const Kernel kernel = kernels()[GetParam()];
     if (kernel.run == nullptr) GTEST_SKIP();
     int turn = 0;
-    for (const std::int64_t k : {512, 640, 768, 1024, 1152}) {
+    for (const std::int64_t k : {512, 640, 768, 1024, 1152, 224}) {
         CaseSpec spec = call(kernel.tile, turn % 2 == 0 ? 0 : 3);
         spec.k = k;
         spec.a_gaps = spec.b_gaps = {};
         spec.a_scales_transposed = k == 768;
         check::Case test(spec);
-        const auto a = with_special_codes(test.problem().a.scales, 1),
-                   b = with_special_codes(test.problem().b.scales, 2);
+        const auto a = with_special_scales(test.problem().a.scales, 1),
+                   b = with_special_scales(test.problem().b.scales, 2);
         EXPECT_EQ(difference(kernel, test, mixed_conditions(turn++)), "") << launch::describe(kernel.tile) << "\n"
                                                                           << check::describe(spec);
     }

@@ -196,6 +196,26 @@ TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) 
     EXPECT_EQ(packing.arguments.windows, 0);
 }
 
+TEST(PreparedLaunches, BothSidesAreDecodedWhereWeightsAreMxfp8) {
+    Problem p =
+        problem_of({.recipe = parse_recipe("nvfp4:mxfp8").value(), .layout = Layout::nn, .m = 16, .n = 208, .k = 1200});
+    p.a.values.data = address(0x10000);
+    p.a.scales.data = address(0x20000);
+    p.b.values.data = address(0x40000);
+    p.b.scales.data = address(0x60000);
+    const std::vector<PreparationLaunch> launches = lower_preparation(preparation(geometry(p)), address(0x80000));
+    ASSERT_EQ(launches.size(), 2U);
+    const auto a = std::get<QuantizeLaunch>(launches[0]), b = std::get<QuantizeLaunch>(launches[1]);
+    EXPECT_EQ(a.kernel.decoding.codes, hopper::Decoding::nvfp4_to_bf16);
+    EXPECT_EQ(b.kernel.decoding.codes, hopper::Decoding::e4m3_to_bf16);
+    EXPECT_FALSE(b.kernel.decoding.vectors) << "along n";
+    EXPECT_EQ(b.decoding.codes, address(0x40000));
+    EXPECT_EQ(b.decoding.row_stride, 1);
+    EXPECT_EQ(b.decoding.k_stride, 208);
+    EXPECT_EQ(b.decoding.to, address(0x80000 + 16 * 1200 * 2));
+    EXPECT_EQ(b.decoding.rows, 208);
+}
+
 TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
     for (const char* recipe : {"1x128:nvfp4", "e5m2.row:nvfp4"}) {
         for (const Layout layout : {Layout::nt, Layout::tt}) {

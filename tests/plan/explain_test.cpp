@@ -37,13 +37,13 @@ TEST(Explain, FewTokensArePutOnN) {
 
 TEST(Explain, SaysWhyThereIsNoKernel) {
     ProblemSizes sizes = dense(64, 256, 256);
-    sizes.recipe = parse_recipe("mxfp8:nvfp4").value();
+    sizes.recipe = parse_recipe("mxfp8:bf16").value();
     const Explanation explanation = explain(problem_of(sizes));
     EXPECT_FALSE(explanation.chosen);
     EXPECT_TRUE(explanation.legal.empty() && explanation.rejected.empty());
     ASSERT_EQ(explanation.unavailable.size(), 1U);
-    EXPECT_EQ(explanation.unavailable[0].operand, "a");
-    EXPECT_EQ(explanation.unavailable[0].given, "mxfp8");
+    EXPECT_EQ(explanation.unavailable[0].operand, "b");
+    EXPECT_EQ(explanation.unavailable[0].given, "bf16");
     sizes.recipe = parse_recipe("bf16:bf16").value();
     EXPECT_EQ(explain(problem_of(sizes)).unavailable.size(), 2U) << "a and b";
 }

@@ -160,20 +160,24 @@ bool is_served(const Recipe& recipe) {
     return true;
 }
 
-/// Groups of m alone.
-bool is_mxfp8(const Recipe& recipe) {
-    const auto scaled = [](const OperandRecipe& side) {
-        return is_fp8(side.values) && side.granularity == Granularity::block_1x32;
-    };
-    return scaled(recipe.a) && scaled(recipe.b);
+/// bf16 is read along k alone.
+bool becomes_bf16(const OperandRecipe& a, Layout layout) {
+    return (is_bf16(a) && !a_is_transposed(layout)) || is_nvfp4(a);
 }
 
-/// FP4 weights along k, which are packed by each call. bf16 is read along k alone.
+/// On a side, next to fp8, or of weights next to what becomes bf16. Groups of m alone.
+bool has_mxfp8(const Recipe& recipe, Layout layout) {
+    const auto by_32 = [](const OperandRecipe& side) { return side.granularity == Granularity::block_1x32; };
+    if (!is_fp8(recipe.b.values)) return false;
+    const bool next_to_fp8 = is_fp8(recipe.a.values) && (by_32(recipe.a) || by_32(recipe.b));
+    return next_to_fp8 || (by_32(recipe.b) && becomes_bf16(recipe.a, layout));
+}
+
+/// FP4 weights along k, which are packed by each call.
 bool packs_weights(const Recipe& recipe, Layout layout) {
-    const bool bf16 = is_bf16(recipe.a) && !a_is_transposed(layout);
-    const bool as_bf16 = bf16 || is_nvfp4(recipe.a);
-    const bool decoded = is_fp8(recipe.a.values) && recipe.a.granularity != Granularity::block_1x32;
-    return is_mxfp4(recipe.b) ? as_bf16 || goes_with_packed(recipe.a) : is_nvfp4(recipe.b) && (as_bf16 || decoded);
+    const bool as_bf16 = becomes_bf16(recipe.a, layout);
+    if (is_mxfp4(recipe.b)) return as_bf16 || goes_with_packed(recipe.a);
+    return is_nvfp4(recipe.b) && (as_bf16 || is_fp8(recipe.a.values));
 }
 
 // Every TILEWRIGHT_PLAN_STEP-th (recipe, grouping, layout) that the API accepts has a plan or says what is missing: of
@@ -203,7 +207,8 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
                 planned += explanation.chosen ? 1 : 0;
                 for (const Finding& finding : explanation.unavailable) reasons.insert(finding.message());
                 const bool packs = packs_weights(recipe, layout) && !is_k_grouped(grouping) && !b_is_transposed(layout);
-                const bool served = packs || is_served(recipe) || (is_mxfp8(recipe) && !is_k_grouped(grouping));
+                const bool served =
+                    packs || is_served(recipe) || (has_mxfp8(recipe, layout) && !is_k_grouped(grouping));
                 EXPECT_EQ(explanation.chosen.has_value(), served)
                     << name(recipe) << " " << name(grouping) << " " << name(layout);
             }

@@ -32,11 +32,9 @@ void unchanged(Problem&) {}
 
 std::vector<Malformed> malformed_hopper() {
     std::vector<Malformed> list{
-        on_gpu("MXFP8 activations next to NVFP4 weights", {.recipe = "mxfp8:nvfp4"}, unchanged,
-               {"a: mxfp8 given, bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights, "
-                "expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
         on_gpu("f16 activations next to NVFP4 weights", {.recipe = "f16:nvfp4"}, unchanged,
-               {"a: f16 given, bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights, expected "
+               {"a: f16 given, bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to nvfp4 weights, "
+                "expected "
                 "for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
         on_gpu("1x128 activations next to NVFP4 weights, of groups of k",
                {.grouping = Grouping::k_grouped, .recipe = "1x128:nvfp4"},
@@ -48,12 +46,20 @@ std::vector<Malformed> malformed_hopper() {
                {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 "
                 "weights, expected for a Hopper GPU; give it as bf16, or run it on the CPU backend",
                 "groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
-        on_gpu("bf16 activations next to MXFP8 weights", {.recipe = "bf16:mxfp8"}, unchanged,
-               {"a: bf16 given, fp8 with 1x32 scales (mxfp8) next to mxfp8 weights expected for a Hopper GPU; quantise "
-                "it to mxfp8, or run it on the CPU backend"}),
-        on_gpu("MXFP8 activations next to fp8 weights of larger blocks", {.recipe = "mxfp8:128x128"}, unchanged,
-               {"a: mxfp8 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on "
-                "the CPU backend"}),
+        on_gpu("MXFP4 activations next to MXFP8 weights", {.recipe = "mxfp4:mxfp8"}, unchanged,
+               {"a: mxfp4 given, bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp8 weights, "
+                "expected for a Hopper GPU; quantise it to mxfp8, or run it on the CPU backend"}),
+        on_gpu("bf16 activations along m next to MXFP8 weights", {.layout = Layout::tt, .recipe = "bf16:mxfp8"},
+               unchanged,
+               {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper GPU; "
+                "copy them, or run it on the CPU backend"}),
+        on_gpu("bf16 rows of 1002 bytes next to MXFP8 weights, which may have any", {.recipe = "bf16:mxfp8", .k = 501},
+               unchanged,
+               {"a.values.strides: [501, 1] of bf16 given, multiples of 16 bytes below 2^40, k aside, expected for a "
+                "Hopper GPU; copy it, or run it on the CPU backend"}),
+        on_gpu("bf16 weights next to MXFP8 activations", {.recipe = "mxfp8:bf16"}, unchanged,
+               {"b: bf16 given, fp8, mxfp4 or nvfp4 next to mxfp8 activations expected for a Hopper GPU; run it on the "
+                "CPU backend"}),
         on_gpu("groups of k with 1x32 scales", {.grouping = Grouping::k_grouped, .recipe = "mxfp8:mxfp8"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },
                {"groups.grouping: k_grouped given, groups of m with 1x32 scales expected for a Hopper GPU; run it on "

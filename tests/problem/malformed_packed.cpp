@@ -101,10 +101,6 @@ std::vector<Malformed> malformed_packed() {
                  {.recipe = "tensor:mxfp4", .n = (std::int64_t{1} << 30) + 64, .k = 32}, [](Problem&) {},
                  {"b.values: [1073741888, 32] given, at most 2^30 rows of all groups, columns, and tiles of 64 x 128 "
                   "expected for a Hopper GPU; pack them in parts with pack_weights"}),
-        on_hopper("MXFP8 activations next to NVFP4 on a GPU", {.recipe = "mxfp8:nvfp4"},
-                  [](Problem& p) { p.b.packed.activations = PackedFor::fp8; },
-                  {"a: mxfp8 given, bf16, nvfp4, or fp8 with tensor, row or 1x128 scales, next to nvfp4 weights, "
-                   "expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
         on_hopper("f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
                   {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 "

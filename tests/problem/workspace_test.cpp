@@ -109,6 +109,30 @@ TEST(Workspace, Mxfp8IsAlongK) {
         (64 + 256) * 320);
 }
 
+TEST(Workspace, Mxfp8NextToBf16IsDecoded) {
+    EXPECT_EQ(workspace_bytes(sample_on_gpu({.recipe = "bf16:mxfp8", .n = 200, .k = 320})), 200 * 320 * 2);
+    EXPECT_EQ(workspace_bytes(sample_on_gpu({.layout = Layout::nn, .recipe = "bf16:mxfp8", .n = 200, .k = 320})),
+              200 * 320 * 2)
+        << "from any order";
+    EXPECT_EQ(workspace_bytes(sample_on_gpu(
+                  {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:e5m2.1x32", .n = 200, .k = 320})),
+              4 * 200 * 320 * 2);
+    const Problem both = sample_on_gpu({.recipe = "nvfp4:mxfp8", .m = 64, .n = 200, .k = 322});
+    EXPECT_EQ(workspace_bytes(both), (64 + 200) * 328 * 2) << "rows of 16 bytes";
+    EXPECT_NE(messages(check_workspace(both, {})).find("or more expected for decoded activations and decoded weights;"),
+              std::string::npos);
+    EXPECT_EQ(workspace_bytes(sample_on_gpu({.recipe = "row:mxfp8"})), 0);
+    EXPECT_EQ(workspace_bytes(sample_on_gpu({.layout = Layout::nn, .recipe = "row:mxfp8", .n = 256, .k = 320})),
+              256 * 320);
+    const Geometry g = geometry(sample_on_gpu({.layout = Layout::nn, .recipe = "bf16:mxfp8", .n = 200, .k = 320}));
+    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    EXPECT_EQ(product.b.values, address(0x4000));
+    EXPECT_EQ(product.b.value_strides.row, 320);
+    EXPECT_EQ(product.b.recipe.values, Format::bf16);
+    EXPECT_EQ(product.b.scales, g.b.scales);
+    EXPECT_EQ(product.b.scale_columns, g.b.scale_columns);
+}
+
 TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
     const Geometry g = geometry(sample_on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .k = 320}));
     const Geometry product = prepared(g, preparation(g), address(0x4000));

@@ -13,7 +13,6 @@ struct TileScales : Bf16Scales<storage> {
     TILEWRIGHT_DEVICE TileScales(const u8* from, int pair, int box)
         : Bf16Scales<storage>(words(from, pair, box), box) {}
 
-private:
     TILEWRIGHT_DEVICE static ScaleWords words(const u8* from, int pair, int box) {
         if constexpr (packed_scales(storage) == 8) {
             const WordQuad rows = load_shared(reinterpret_cast<const WordQuad*>(from)[pair]);
@@ -35,6 +34,39 @@ struct NoBf16Scales {
     }
 };
 
+/// Where the stage `c.ring` has the tile of the subtile's rows.
+template <Tile tile>
+TILEWRIGHT_DEVICE const u8* staged_bf16_tile(const Consumer<tile>& c, int subtile) {
+    const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
+    return c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
+}
+
+/// A lane's codes of a box of k of such a tile.
+template <Tile tile>
+TILEWRIGHT_DEVICE WordQuad codes_of_box(const Consumer<tile>& c, const u8* from, int box) {
+    const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
+    return load_shared(codes[box * warp_threads]);
+}
+
+/// The pair of a tile's rows that a lane has.
+template <Tile tile>
+TILEWRIGHT_DEVICE int pair_of_rows(const Consumer<tile>& c) {
+    return c.warp * (warp_rows / 2) + c.lane / 4;
+}
+
+/// The fragments of both wgmmas of the `step`-th 32 of a box.
+template <class Scales>
+TILEWRIGHT_DEVICE void decode_step_to_bf16(u32 (*fragments)[fragment_words], const WordQuad& codes,
+                                           const Scales& scales, int step) {
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {  // the lane's row, and the one eight further
+        DecodedPairs decoded = decode_pairs(codes.values[2 * step + below]);
+        scales.multiply(decoded, below, step);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) fragments[i / 2][i % 2 * 2 + below] = decoded.pairs[i];
+    }
+}
+
 template <Tile tile>
 struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
     static_assert(k_boxes(tile) == 2);
@@ -52,23 +84,12 @@ struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
     template <class Scales = TileScales<tile.b.storage>>
     TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile, int box) {
         constexpr int steps = wgmma_steps / 2;  // of 32 of k
-        const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
-        const u8* const from =
-            c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
-        const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
-        const WordQuad quad = load_shared(codes[box * warp_threads]);
-        const Scales scales(from + packed_code_bytes, c.warp * (warp_rows / 2) + c.lane / 4, box);
+        const u8* const from = staged_bf16_tile(c, subtile);
+        const WordQuad codes = codes_of_box(c, from, box);
+        const Scales scales(from + packed_code_bytes, pair_of_rows(c), box);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
-#pragma unroll
-            for (int below = 0; below < 2; ++below) {  // the lane's row, and the one eight further
-                DecodedPairs decoded = decode_pairs(quad.values[2 * step + below]);
-                scales.multiply(decoded, below, step);
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    this->words[Fragments<tile>::held(subtile)][2 * step + i / 2][i % 2 * 2 + below] = decoded.pairs[i];
-                }
-            }
+            decode_step_to_bf16(this->words[Fragments<tile>::held(subtile)] + 2 * step, codes, scales, step);
         }
     }
 };

@@ -88,16 +88,22 @@ private:
     static_assert(mma_a_rows % threads == 0);
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
+    // Scales of 1x32, if any.
+    static constexpr int codes = steps_in_stage(tile);
+    static constexpr bool a_has_codes = tile.a.scaling == Scaling::block_1x32;
+    static constexpr bool b_has_codes = tile.b.scaling == Scaling::block_1x32;
+
     /// The smaller one of the operands that have 1x32 scales.
     TILEWRIGHT_DEVICE int common_alignment() const {
         if constexpr (!promotes_each_step(tile)) return 1;
         const int k_block = k_slice_of<tile>(arguments_).begin;
-        const int of_a = code_alignment(arguments_.scales_a, k_block);
-        return operand_b(tile).has_row_scales() ? min(of_a, code_alignment(arguments_.scales_b, k_block)) : of_a;
+        if constexpr (!a_has_codes) return code_alignment<codes>(arguments_.scales_b, k_block);
+        const int of_a = code_alignment<codes>(arguments_.scales_a, k_block);
+        return b_has_codes ? min(of_a, code_alignment<codes>(arguments_.scales_b, k_block)) : of_a;
     }
 
     TILEWRIGHT_DEVICE int k_blocks_of_read() const {
-        return promotes_each_step(tile) && alignment_ < codes_in_word ? 1 : k_blocks_at_once;
+        return promotes_each_step(tile) && alignment_ < codes ? 1 : k_blocks_at_once;
     }
 
     TILEWRIGHT_DEVICE void read(const WorkTile& work, int lane, int begin) {
@@ -105,9 +111,11 @@ private:
         constexpr int a_offset = tile.swap_ab ? b_rows / threads : 0, b_offset = tile.swap_ab ? 0 : a_rows / threads;
         if constexpr (promotes_each_step(tile)) {
             const ScaleView &a = arguments_.scales_a, &b = arguments_.scales_b;
-            read_codes<a_offset, a_rows>(values_, a, alignment_, work.batch, work.row + lane, begin);
+            if constexpr (a_rows > 0) {
+                read_steps<a_has_codes, a_offset, a_rows>(a, arguments_.m, work.batch, work.row + lane, begin);
+            }
             if constexpr (b_rows > 0) {
-                read_codes<b_offset, b_rows>(values_, b, alignment_, work.group, work.column + lane, begin);
+                read_steps<b_has_codes, b_offset, b_rows>(b, arguments_.n, work.group, work.column + lane, begin);
             }
         } else if constexpr (operand_a(tile).spreads_scales) {
             read_spread<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
@@ -118,7 +126,17 @@ private:
         }
     }
 
-    /// The same where 128 rows have a scale: those of the operand, whatever group they are of.
+    /// One operand has 1x32 scales, or those that steps repeat.
+    template <bool has_codes, int offset, int rows>
+    TILEWRIGHT_DEVICE void read_steps(const ScaleView& view, int all_rows, int batch, int row, int begin) {
+        if constexpr (has_codes) {
+            read_codes<codes, offset, rows>(values_, view, alignment_, batch, row, begin);
+        } else {
+            read_repeated<offset, rows>(values_, view, all_rows, batch, row, begin);
+        }
+    }
+
+    /// Where 128 rows have a scale: those of the operand, whatever group they are of.
     template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_spread(const ScaleView& view, int batch, int row, int begin) {
         constexpr int block_rows = 128;
@@ -177,13 +195,20 @@ private:
         ring.advance();
     }
 
-    /// Behind the end of k the scales of A are -0 and those of B 1: -0 times a sum of nothing leaves an accumulator as
-    /// it is, whatever its sign.
+    /// Whether the r-th of a lane's rows has 1x32 scales.
+    static constexpr bool has_codes(int r) {
+        return (r * threads < mma_a_rows) != tile.swap_ab ? a_has_codes : b_has_codes;
+    }
+
+    /// Behind the end of k the scales of A (of B, where A has none) are -0 and others 1: -0 times a sum of nothing
+    /// leaves an accumulator as it is, whatever its sign.
     TILEWRIGHT_DEVICE void write_steps(int stage, int lane, int k_block, const u32 (&words)[at_least_one(rows_each)]) {
-        const int steps = arguments_.scales_a.k_blocks - k_block * codes_in_word;
+        const int steps = (a_has_codes ? arguments_.scales_a : arguments_.scales_b).k_blocks - k_block * codes;
         u32 normal = ~0U;
 #pragma unroll
-        for (int r = 0; r < rows_each; ++r) normal &= bits_of_normal(words[r]);
+        for (int r = 0; r < rows_each; ++r) {
+            if (has_codes(r)) normal &= bits_of_normal(words[r]);
+        }
         const auto each_row = [&](const auto& store) {
 #pragma unroll
             for (int r = 0; r < rows_each; ++r) {
@@ -191,14 +216,24 @@ private:
                 const int rows = of_mma_a ? mma_a_rows : mma_b_rows;
                 const int row = lane + r * threads - (of_mma_a ? 0 : mma_a_rows);
                 float* const scales = of_mma_a ? shared_.mma_a_scales[stage] : shared_.mma_b_scales[stage];
-                if (rows % threads == 0 || row < rows) store(scales + row, round_up(rows, 32), words[r], of_mma_a);
+                if (rows % threads == 0 || row < rows) store(scales + row, round_up(rows, 32), words[r], r);
             }
         };
-        if (steps >= codes_in_word && are_all_normal(normal)) {
-            each_row([](float* scales, int rows, u32 codes, bool) { store_normal_steps(scales, rows, codes); });
+        if (steps >= codes && are_all_normal<codes>(normal)) {
+            each_row([](float* scales, int rows, u32 word, int r) {
+                if (has_codes(r))
+                    store_normal_steps<codes>(scales, rows, word);
+                else
+                    store_repeated<codes>(scales, rows, word, codes, 0);
+            });
         } else {
-            each_row([steps](float* scales, int rows, u32 codes, bool of_mma_a) {
-                store_steps(scales, rows, codes, steps, of_mma_a != tile.swap_ab ? -0.0F : 1.0F);
+            each_row([steps](float* scales, int rows, u32 word, int r) {
+                const bool of_a = (r * threads < mma_a_rows) != tile.swap_ab;
+                const float behind = of_a || !operand_a(tile).has_row_scales() ? -0.0F : 1.0F;
+                if (has_codes(r))
+                    store_steps<codes>(scales, rows, word, steps, behind);
+                else
+                    store_repeated<codes>(scales, rows, word, steps, behind);
             });
         }
     }

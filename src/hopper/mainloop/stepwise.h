@@ -1,7 +1,8 @@
-// The mainloop of scales that change with each wgmma, every 32 of k: two partial accumulators, so that the tensor core
-// multiplies the next step while this one is promoted. Weights with wide rows take each k-block window by window
-// (windows.h), the four steps of a window one after the other. A warpgroup has 64 rows of mma A, of packed weights
-// decoded step by step, or 128 of an operand in shared memory, and its columns in one subtile or several.
+// The mainloop of scales that change with each step, every 32 of k, which is one wgmma of fp8 and two of bf16: two
+// partial accumulators, so that the tensor core multiplies the next step while this one is promoted. Weights with wide
+// rows take each k-block window by window (windows.h), the four steps of a window one after the other. A warpgroup has
+// 64 rows of mma A, of packed weights decoded step by step, or 128 of an operand in shared memory, and its columns in
+// one subtile or several.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -80,18 +81,68 @@ struct StepFeed<tile, FeedKind::shared> {
 
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
-        constexpr int begin = step * (wgmma_k_bytes / descriptor_bytes);
+        constexpr int wgmmas = wgmmas_in_step(tile), begin = step * wgmmas;
         const int rows = subtile / subtiles_along_n<tile> * wgmma_m;
         const MatrixDescriptor a =
             c.mma_a_descriptor + (c.ring.stage * tile.shape.m + rows) * (row_bytes / descriptor_bytes);
         pin(partial);
         wgmma_fence();
-        wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(
-            partial, a + begin, mma_b_rows(c, subtile) + begin, false);
+        const MatrixDescriptor b = mma_b_rows(c, subtile);
+#pragma unroll
+        for (int i = 0; i < wgmmas; ++i) {
+            const int at = (begin + i) * (wgmma_k_bytes / descriptor_bytes);
+            wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(partial, a + at, b + at,
+                                                                                           i > 0);
+        }
         wgmma_commit();
     }
 
     TILEWRIGHT_DEVICE void complete(int /*step*/) {}
+};
+
+/// Weights that are packed for bf16: the codes of a box of k, and the fragments of its two steps.
+template <Tile tile>
+struct StepFeed<tile, FeedKind::decoded_to_bf16> {
+    TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& /*consumer*/) {}
+    TILEWRIGHT_DEVICE bool has_further_window() const { return false; }
+    TILEWRIGHT_DEVICE void begin_window() {}
+
+    template <int step>
+    TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, Partial<tile>& partial, int subtile) {
+        constexpr int box = step / steps, in_box = step % steps, wgmmas = wgmmas_in_step(tile);
+        if (subtile == 0) decode(c, box, in_box);
+        pin(partial);
+        wgmma_fence();
+        const MatrixDescriptor b = mma_b_rows(c, subtile, box);
+#pragma unroll
+        for (int i = 0; i < wgmmas; ++i) {
+            const int at = (in_box * wgmmas + i) * (wgmma_k_bytes / descriptor_bytes);
+            wgmma<wgmma_n(tile), Storage::bf16, Storage::bf16>(partial, fragments_[in_box][i], b + at, i > 0);
+        }
+        wgmma_commit();
+    }
+
+    TILEWRIGHT_DEVICE void complete(int step) {
+        pin(fragments_[step % steps][0]);
+        pin(fragments_[step % steps][1]);
+    }
+
+private:
+    static constexpr int steps = steps_in_stage(tile) / k_boxes(tile);
+
+    TILEWRIGHT_DEVICE void decode(const Consumer<tile>& c, int box, int in_box) {
+        using Scales = TileScales<tile.b.storage>;
+        if (in_box == 0) {
+            const u8* const from = staged_bf16_tile(c, 0);
+            codes_ = codes_of_box(c, from, box);
+            words_ = Scales::words(from + packed_code_bytes, pair_of_rows(c), box);
+        }
+        decode_step_to_bf16(fragments_[in_box], codes_, Bf16Scales<tile.b.storage>(words_, box), in_box);
+    }
+
+    WordQuad codes_;
+    ScaleWords words_;
+    u32 fragments_[steps][2][fragment_words];
 };
 
 /// By what sums are promoted: those of wide rows also by the factors of a window, once it is known which that is.
@@ -175,9 +226,9 @@ public:
     }
 
 private:
-    /// The wgmmas of a k-block are numbered in their order: of each step all subtiles, and of those the two that have
-    /// the same columns of 128 rows one after the other.
-    static constexpr int last = wgmma_steps * subtiles<tile> - 1;
+    /// The products of a subtile and step, one commit group each, are numbered in their order in a k-block: of each
+    /// step all subtiles, and of those the two that have the same columns of 128 rows one after the other.
+    static constexpr int last = steps_in_stage(tile) * subtiles<tile> - 1;
     static constexpr int step_of(int i) { return i / subtiles<tile>; }
     static constexpr int subtile_of(int i) {
         constexpr int halves = subtiles<tile> / subtiles_along_n<tile>;

@@ -32,11 +32,13 @@ constexpr int consumer_registers(const Tile& tile) {
     const int pool = launch_registers(tile) * block_threads(tile) - producer_registers(tile) * warpgroup_threads;
     return min(pool / (tile.shape.warpgroups * warpgroup_threads) / 8 * 8, 240);
 }
-/// What the mma may use of a consumer thread's. Epilogue scales take some more where alpha and C do too. Loops that
-/// decode to bf16 and promote have less besides: as NVRTC 13.0 compiles it, 256x64 of four warpgroups has wgmmas of 32
-/// columns without spills.
+/// What the mma may use of a consumer thread's. Epilogue scales take some more where alpha and C do too. As NVRTC 13.0
+/// compiles them, loops that decode to bf16 and promote k-blocks have less besides (256x64 of four warpgroups has
+/// wgmmas of 32 columns without spills), those that promote steps of bf16 on both sides more (64x192 of groups).
 constexpr int mma_register_budget(const Tile& tile) {
-    const int others = other_registers - (multiplies_bf16(tile) && scales_in_mainloop(tile) ? 8 : 0);
+    const bool of_k_blocks = scales_in_mainloop(tile) && !promotes_each_step(tile);
+    const bool of_steps = promotes_each_step(tile) && tile.b.storage == Storage::bf16;
+    const int others = other_registers + (of_steps ? 8 : multiplies_bf16(tile) && of_k_blocks ? -8 : 0);
     return consumer_registers(tile) - others - (has_epilogue_scales(tile) && !is_fast(tile) ? 16 : 0);
 }
 

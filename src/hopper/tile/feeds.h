@@ -18,7 +18,8 @@ enum class FeedKind : unsigned char {
 constexpr FeedKind feed_of(const Tile& tile) {
     if (mma_a(tile).has_windows()) return FeedKind::windowed;
     if (mma_a(tile).is_packed() && multiplies_bf16(tile)) {
-        return scales_in_mainloop(tile) ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
+        const bool of_k_blocks = scales_in_mainloop(tile) && !promotes_each_step(tile);
+        return of_k_blocks ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
     }
     if (mma_a(tile).is_packed()) return FeedKind::decoded;
     return mma_a(tile).is_mn_major() ? FeedKind::transposed : FeedKind::shared;
@@ -27,7 +28,9 @@ constexpr bool feeds_registers(const Tile& tile) { return feed_of(tile) != FeedK
 
 inline constexpr int wgmma_k_bytes = 32;                       // of one wgmma
 inline constexpr int wgmma_steps = row_bytes / wgmma_k_bytes;  // wgmmas of a subtile and box of k
-inline constexpr int fragment_words = 4;                       // of 64 x 32 bytes of mma A, in each thread
+/// wgmmas that multiply a step of a subtile: one of fp8, two of bf16.
+constexpr int wgmmas_in_step(const Tile& tile) { return step_k * element_bytes(tile.a.storage) / wgmma_k_bytes; }
+inline constexpr int fragment_words = 4;  // of 64 x 32 bytes of mma A, in each thread
 
 /// Registers of each thread for 64 rows of mma A and a box of k, or both.
 constexpr int feed_registers(const Tile& tile) {

@@ -8,7 +8,7 @@ namespace tilewright::hopper {
 
 /// Products that a partial accumulator adds before it is promoted to fp32 registers; 0: all of k.
 constexpr int promotion_interval(const Tile& tile) {
-    if (promotes_each_step(tile)) return wgmma_k_bytes;
+    if (promotes_each_step(tile)) return step_k;
     return scales_in_mainloop(tile) || tile.mma.promoted ? 128 : 0;
 }
 
@@ -29,8 +29,8 @@ constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
 /// columns of one, which both halves of 128 rows share. (A k-block's codes are among what every thread has besides.)
 constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
-    return 2 * (columns / 2 + (feeds_registers(tile) ? fragment_words : 0)) +
-           (scales_mma_columns(tile) ? columns / 4 : 0);
+    const int fragments = feeds_registers(tile) ? wgmmas_in_step(tile) * fragment_words : 0;
+    return 2 * (columns / 2 + fragments) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
 /// Wide rows next to bf16: what a subtile had before, or the partial accumulator that takes its place, and the
 /// fragments.

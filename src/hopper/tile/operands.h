@@ -22,10 +22,14 @@ struct OperandTile {
     constexpr bool scaled_in_mainloop() const { return has_row_scales() || spec.scaling == Scaling::block_128x128; }
     constexpr bool is_mn_major() const { return spec.major == Major::mn; }
     constexpr bool has_row_scales() const {
-        return spec.scaling == Scaling::block_1x128 || spec.scaling == Scaling::block_1x32 || spreads_scales;
+        return spec.scaling == Scaling::block_1x128 || scaled_by_steps() || spreads_scales;
+    }
+    /// A scale for each step, 1x32 or repeated.
+    constexpr bool scaled_by_steps() const {
+        return spec.scaling == Scaling::block_1x32 || spec.scaling == Scaling::repeated;
     }
     /// Scales of a row in a stage.
-    constexpr int scales_of_row() const { return spec.scaling == Scaling::block_1x32 ? k / 32 : 1; }
+    constexpr int scales_of_row() const { return scaled_by_steps() ? k / step_k : 1; }
     constexpr bool is_packed() const { return hopper::is_packed(spec.storage); }
     constexpr bool has_windows() const { return hopper::has_windows(spec.storage); }
     constexpr bool is_raw() const { return spec.storage == Storage::raw_e2m1; }

@@ -13,7 +13,7 @@ enum class Storage : unsigned char {
     e5m2,
     packed_e2m1,  // MXFP4 weights and their scales as src/formats/packed_layout.h has them for fp8; multiplied as e4m3
     windowed_e2m1,      // the same where rows may be wide: k-blocks are multiplied in windows of exponents
-    bf16,               // tokens next to the two below, decoded ones too, and weights that were expanded
+    bf16,               // tokens next to the two below, decoded ones too, and weights that were expanded or decoded
     packed_mxfp4_bf16,  // MXFP4 and NVFP4 weights as that file has them for bf16; multiplied as bf16
     packed_nvfp4_bf16,
     wide_mxfp4_bf16,  // packed_mxfp4_bf16 where rows may be wide: theirs are multiplied apart, 32 of k at a time
@@ -32,6 +32,8 @@ enum class Scaling : unsigned char {
     alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of what is bf16 here
     block_1x32,     // one power of two for each row and 32 of k, in the mainloop
     factor,         // of MXFP4 weights: one power of two for each row, at the end, after the other side's scale
+    repeated,       // of fp8 next to block_1x32, in the mainloop: scales of rows, the tensor, 1x128 or (of B) 128x128,
+                    // which each 32 of k has again
 };
 
 /// What the blocks of a cluster have in common.
@@ -203,8 +205,23 @@ constexpr Scaling packed_scaling(Storage storage) {
     return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::factor;
 }
 
-/// Scales change with each wgmma: its partial accumulator is promoted before the next one's (mainloop/stepwise.h).
-constexpr bool promotes_each_step(const Tile& tile) { return tile.a.scaling == Scaling::block_1x32; }
+inline constexpr int step_k = 32;  // of k that have a scale where scales are of 1x32: a step
+
+/// Scales of a side change with each step: its partial accumulator is promoted before the next one's
+/// (mainloop/stepwise.h).
+constexpr bool promotes_each_step(const Tile& tile) {
+    return tile.a.scaling == Scaling::block_1x32 || tile.b.scaling == Scaling::block_1x32;
+}
+constexpr int steps_in_stage(const Tile& tile) { return tile.shape.k / step_k; }
+/// What a side may have where one has these: of fp8 scales for each step, or MXFP4's factors; of bf16 no others in the
+/// mainloop.
+constexpr bool goes_with_steps(const OperandSpec& side) {
+    if (side.scaling == Scaling::block_1x32) return true;
+    if (multiplied_as(side.storage) != Storage::bf16) {
+        return side.scaling == Scaling::repeated || side.scaling == Scaling::factor;
+    }
+    return side.scaling == Scaling::none || side.scaling == Scaling::alpha;
+}
 
 /// The rows of groups are known on the device only.
 constexpr bool is_grouped(const Tile& tile) { return tile.family == Family::m_grouped; }
@@ -235,10 +252,11 @@ constexpr bool has_fast_scales(const Tile& tile) {
 }
 
 /// Scales of tokens that are multiplied as bf16. Those next to NVFP4 may have been fp8, with scales of rows, of the
-/// tensor or 1x128.
+/// tensor, 1x128 or 1x32.
 constexpr bool goes_with_bf16(const Tile& tile) {
     if (tile.a.scaling == Scaling::none || tile.a.scaling == Scaling::alpha) return true;
-    const bool of_fp8 = tile.a.scaling == Scaling::epilogue || tile.a.scaling == Scaling::block_1x128;
+    const bool of_fp8 = tile.a.scaling == Scaling::epilogue || tile.a.scaling == Scaling::block_1x128 ||
+                        tile.a.scaling == Scaling::block_1x32;
     return of_fp8 && tile.b.storage == Storage::packed_nvfp4_bf16;
 }
 
@@ -260,15 +278,16 @@ constexpr bool is_consistent(const Tile& tile) {
            (!multiplies_bf16(tile) ||
             (goes_with_bf16(tile) && tile.a.storage == Storage::bf16 && !tile.mma.promoted && !is_fast(tile))) &&
            (tile.b.storage != Storage::bf16 ||
-            ((tile.b.scaling == Scaling::factor || tile.b.scaling == Scaling::alpha) && tile.shape.k == stage_k(tile) &&
-             !has_mn_major(tile) && !shares_operand(tile) && !is_k_grouped(tile))) &&
+            ((tile.b.scaling == Scaling::factor || tile.b.scaling == Scaling::alpha ||
+              tile.b.scaling == Scaling::block_1x32) &&
+             tile.shape.k == stage_k(tile) && !has_mn_major(tile) && !shares_operand(tile) && !is_k_grouped(tile))) &&
            (tile.a.scaling != Scaling::alpha || multiplies_bf16(tile)) &&
            (tile.b.scaling != Scaling::alpha || tile.b.storage == Storage::bf16) &&
-           (tile.b.scaling == Scaling::block_1x32 || tile.b.scaling == Scaling::factor || !promotes_each_step(tile)) &&
-           (tile.b.scaling != Scaling::block_1x32 || promotes_each_step(tile)) &&
-           (!promotes_each_step(tile) ||
-            ((rows_per_warpgroup(tile) == wgmma_m || !has_packed_weights(tile)) && !has_mn_major(tile) &&
-             !shares_operand(tile) && !is_k_grouped(tile) && tile.mma.promoted && !is_fast(tile))) &&
+           (promotes_each_step(tile) ? goes_with_steps(tile.a) && goes_with_steps(tile.b)
+                                     : tile.a.scaling != Scaling::repeated && tile.b.scaling != Scaling::repeated) &&
+           (!promotes_each_step(tile) || ((rows_per_warpgroup(tile) == wgmma_m || !has_packed_weights(tile)) &&
+                                          !has_mn_major(tile) && !shares_operand(tile) && !is_k_grouped(tile) &&
+                                          tile.mma.promoted != multiplies_bf16(tile) && !is_fast(tile))) &&
            (!has_raw_codes(tile) || !promotes_each_step(tile)) &&
            (tile.cluster.size == 1 || !tile.debug.every_lane_arrives);
 }
