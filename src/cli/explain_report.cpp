@@ -48,9 +48,9 @@ std::vector<Term> terms(const Cost& cost) {
     if (cost.reduction > 0) list.push_back({"reduction", cost.reduction, "the slices of k are added"});
     if (cost.preparation > 0) {
         const std::string bytes = output::format_bytes(static_cast<double>(cost.preparation_bytes));
-        list.insert(list.begin(),
-                    {"preparation", cost.preparation,
-                     "operands are copied, packed or expanded into the workspace before, " + bytes + " through HBM"});
+        list.insert(list.begin(), {"preparation", cost.preparation,
+                                   "operands are copied, packed, decoded or expanded into the workspace before, " +
+                                       bytes + " through HBM"});
     }
     return list;
 }

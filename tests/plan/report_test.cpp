@@ -86,7 +86,7 @@ TEST(ExplainReport, ShowsWhatACopyTakes) {
     EXPECT_FALSE(contains(explanation_text(explained(sizes), false), "preparation"));
     sizes.layout = Layout::tn;
     EXPECT_TRUE(contains(explanation_text(explained(sizes), false),
-                         "copied, packed or expanded into the workspace before, 4.00 MiB"));
+                         "copied, packed, decoded or expanded into the workspace before, 4.00 MiB"));
     const nlohmann::json report = nlohmann::json::parse(explanation_json(explained(sizes)).dump());
     EXPECT_EQ(report["chosen"]["preparation_bytes"], 4 << 20);
     EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);
