@@ -210,15 +210,18 @@ TEST_P(CopiedScales, ThatTmaCannotLoad) {
     }
 }
 
+/// General kernels every second one, their neighbours the others.
 TEST_P(Pack, EveryShape) {
     const Kernel kernel = kernels()[static_cast<std::size_t>(GetParam())];
     std::size_t i = static_cast<std::size_t>(GetParam());
     std::size_t ran = 0;
     for (const Shape& shape : shapes) {
         ++i;
+        if (!is_fast(kernel.tile) && i % 2 != 0) continue;
         CaseSpec spec = tails(kernel.tile);
         spec.seed = i;
-        Conditions run{.tma = timings[i % 4].first, .wgmma = timings[i % 4].second, .seed = i};
+        const auto& [tma, wgmma] = timings[(i + i / 2) % timings.size()];
+        Conditions run{.tma = tma, .wgmma = wgmma, .seed = i};
         shape.change(spec, run, kernel.tile);
         spec = in_layout_of(kernel.tile, spec);
         SCOPED_TRACE(shape.name);
@@ -228,7 +231,7 @@ TEST_P(Pack, EveryShape) {
     }
     // A general kernel serves every shape; a fast one at least that of many waves, if TMA stores its D.
     const std::size_t floor = can_store_by_tma(kernel.tile, 2) ? 1 : 0;
-    EXPECT_GE(ran, is_fast(kernel.tile) ? floor : std::size(shapes)) << launch::describe(kernel.tile);
+    EXPECT_GE(ran, is_fast(kernel.tile) ? floor : std::size(shapes) / 2) << launch::describe(kernel.tile);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CopiedScales, testing::ValuesIn(kernels_that_copy_scales()));

@@ -177,9 +177,9 @@ protected:
 };
 
 TEST_P(ScalePairs, HaveTheCpusBits) {
-    constexpr int turns = TILEWRIGHT_PAIRS_STEP == 1 ? 6 : 3;  // fewer under sanitizers
+    constexpr int turns = 3;
     for (int turn = 0; turn < turns; ++turn) {
-        expect_right(call(kernel().tile, turn), turn + GetParam());
+        expect_right(call(kernel().tile, turn + GetParam() % 2 * turns), turn + GetParam());
         if (HasFatalFailure()) return;
     }
 }
