@@ -19,7 +19,6 @@ namespace {
 
 using check::CaseSpec;
 using check::Distribution;
-using emulator::Timing;
 using hopper::Family;
 using hopper::Scaling;
 using hopper::Storage;
@@ -107,19 +106,11 @@ TEST_P(Fp8NextToNvfp4, HasTheCpusBits) {
     if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
     constexpr Distribution distributions[] = {Distribution::normal, Distribution::outliers, Distribution::log_normal};
     for (std::size_t turn = 0; turn < std::size(distributions); ++turn) {
-        CaseSpec call = with_gaps(spec, turn);
+        CaseSpec call = in_turn(with_gaps(spec, turn), turn);
         call.distribution = distributions[turn];
         call.seed = turn + GetParam();
-        call.shared_scales = turn == 1;
-        call.a_scales_transposed = turn == 2;  // along m: by TMA, where it can
-        call.with_c = turn == 2;
-        call.with_bias = turn == 1;
-        call.output = turn == 0 ? Format::bf16 : Format::f32;
-        call.alpha = turn == 0 ? 1.0F : 0.3F;
-        const Conditions run{.sms = 4,
-                             .tma = turn % 2 == 0 ? Timing::early : Timing::late,
-                             .wgmma = (turn + GetParam()) % 2 == 0 ? Timing::late : Timing::early,
-                             .seed = turn};
+        call.shared_scales = turn == 1;  // one tensor scale for all groups
+        const Conditions run = conditions_of(turn, turn + GetParam());
         SCOPED_TRACE(describe(kernel, call, run));
         ASSERT_EQ(prepared_difference(kernel, call, run, packs), "");
     }

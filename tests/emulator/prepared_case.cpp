@@ -92,4 +92,22 @@ std::string prepared_difference(const Kernel& kernel, check::Case& test, const C
     return test.output() == expected ? test.damage() : "wrong result";
 }
 
+check::CaseSpec in_turn(check::CaseSpec spec, std::size_t turn) {
+    spec.a_scales_transposed = turn == 2;  // along m: by TMA, where it can
+    spec.b_scales_transposed = turn == 1;
+    spec.with_c = turn == 2;
+    spec.with_bias = turn == 1;
+    spec.output = turn == 0 ? Format::bf16 : Format::f32;
+    spec.alpha = turn == 0 ? 1.0F : 0.3F;
+    return spec;
+}
+
+Conditions conditions_of(std::size_t turn, std::size_t other) {
+    using emulator::Timing;
+    return {.sms = 4,
+            .tma = turn % 2 == 0 ? Timing::early : Timing::late,
+            .wgmma = other % 2 == 0 ? Timing::late : Timing::early,
+            .seed = turn};
+}
+
 }  // namespace tilewright::tests

@@ -14,6 +14,11 @@ std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spe
 /// The same of a case that was changed after it was made.
 std::string prepared_difference(const Kernel& kernel, check::Case& test, const Conditions& run, bool packs);
 
+/// The call with what goes with its operands in turns: the orders of scales, C, a bias, outputs, alpha.
+check::CaseSpec in_turn(check::CaseSpec spec, std::size_t turn);
+/// Few SMs; TMA early and late in turns, wgmma in other ones.
+Conditions conditions_of(std::size_t turn, std::size_t other);
+
 /// Windows in no row, in some, in all, and as many as there can be, with NaN and blocks of zeros.
 inline constexpr check::FarScales far_scales[] = {{},
                                                   {.one_row_in = 5, .spread = 24},
