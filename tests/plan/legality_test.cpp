@@ -180,7 +180,7 @@ bool packs_weights(const Recipe& recipe, Layout layout) {
     return is_nvfp4(recipe.b) && (as_bf16 || is_fp8(recipe.a.values));
 }
 
-// Every TILEWRIGHT_PLAN_STEP-th (recipe, grouping, layout) that the API accepts has a plan or says what is missing: of
+// Every TILEWRIGHT_CALL_STEP-th (recipe, grouping, layout) that the API accepts has a plan or says what is missing: of
 // each recipe some, in turns.
 TEST(Legality, EveryCallHasAPlanOrAReason) {
     std::set<std::string> reasons;
@@ -190,7 +190,7 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
     for (const Recipe& recipe : all_recipes()) {
         for (Grouping grouping : all_groupings) {
             for (Layout layout : all_layouts) {
-                if (calls++ % TILEWRIGHT_PLAN_STEP != 0) continue;
+                if (calls++ % TILEWRIGHT_CALL_STEP != 0) continue;
                 ++asked;
                 const ProblemSizes sizes{.grouping = grouping,
                                          .recipe = recipe,
@@ -214,7 +214,7 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
             }
         }
     }
-    EXPECT_GE(asked, all_recipes().size() * std::size(all_groupings) * std::size(all_layouts) / TILEWRIGHT_PLAN_STEP);
+    EXPECT_GE(asked, all_recipes().size() * std::size(all_groupings) * std::size(all_layouts) / TILEWRIGHT_CALL_STEP);
     EXPECT_GT(planned, 0);
     EXPECT_TRUE(
         reasons.contains("a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
