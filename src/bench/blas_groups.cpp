@@ -1,12 +1,12 @@
 #include "bench/blas_groups.h"
 
 #include "base/math.h"
+#include "check/case.h"
 
 namespace tilewright::bench {
 namespace {
 
-constexpr std::int64_t output_bytes = 2;       // of an element of bf16
-constexpr std::int64_t group_alignment = 128;  // of aligned offsets, as in shapes.cpp
+constexpr std::int64_t output_bytes = 2;  // of an element of bf16
 
 }  // namespace
 
@@ -23,6 +23,7 @@ std::vector<measure::BlasGroup> blas_groups(const ProblemSizes& sizes, const std
     const bool along_k = is_k_grouped(sizes.grouping);
     const bool flat = sizes.grouping == Grouping::k_grouped_flat;
     const bool aligned = sizes.grouping == Grouping::k_grouped_aligned_offsets;
+    const std::int64_t alignment = aligned ? check::CaseSpec{}.alignment : 1;  // as the operands have it (shapes.cpp)
     std::vector<measure::BlasGroup> groups;
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < group_sizes.size(); ++i) {
@@ -41,7 +42,7 @@ std::vector<measure::BlasGroup> blas_groups(const ProblemSizes& sizes, const std
         each.b = at.b + b_begin * bytes;
         each.d = at.d + d_row * sizes.n * output_bytes;
         groups.push_back(each);
-        begin += aligned ? round_up(size, group_alignment) : size;
+        begin += round_up(size, alignment);
     }
     return groups;
 }

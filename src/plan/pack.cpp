@@ -233,12 +233,16 @@ bool has_f32_kernel(const hopper::Tile& tile) {
     return std::ranges::find(shapes, tile.shape) != std::end(shapes) || (is_k_grouped(tile) && tile.shape == of_groups);
 }
 
+hopper::Tile fitted(hopper::Tile tile) {
+    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
+    return tile;
+}
+
 hopper::Tile f32_kernel(hopper::Tile tile) {
     tile.variant = hopper::Variant::fast_f32;
     if (shares_operand(tile)) tile.cluster = {};
     tile.stages = std::max(tile.stages, 8);
-    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
-    return tile;
+    return fitted(tile);
 }
 
 std::vector<Tile> pack() {

@@ -30,6 +30,9 @@ inline constexpr hopper::Tile expanded_bf16_tile{.shape = {.m = 128, .n = 256, .
 inline constexpr hopper::Tile expanded_step_tile{.shape = {.m = 128, .n = 128}, .stages = 5};
 inline constexpr hopper::Tile step_tile{.shape = {.m = 256, .n = 64}, .stages = 4};
 
+/// With as many stages as fit in shared memory, no more than it has.
+hopper::Tile fitted(hopper::Tile tile);
+
 /// Whether a kernel for D of f32 ships, with and without C, and that kernel: with as many stages as fit besides D.
 bool has_f32_kernel(const hopper::Tile& tile);
 hopper::Tile f32_kernel(hopper::Tile tile);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "hopper/tile/stage_layout.h"
+#include "hopper/tile/operands.h"
 #include "plan/pack.h"
 
 namespace tilewright::planner {
@@ -17,11 +17,6 @@ Tile with_shape(Tile family, const Tile& tile) {
     family.shape = tile.shape;
     family.stages = tile.stages;
     return family;
-}
-
-/// Stages have scales besides those of the tile that ships.
-void fit_stages(Tile& tile) {
-    while (tile.stages > 2 && shared_bytes(tile) > hopper::shared_bytes_limit) --tile.stages;
 }
 
 }  // namespace
@@ -50,7 +45,8 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         }
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
-        if (multiplies_bf16(tile) && scales_in_mainloop(tile)) fit_stages(tile);
+        // Stages have scales besides those of the tile that ships.
+        if (multiplies_bf16(tile) && scales_in_mainloop(tile)) tile = fitted(tile);
         const bool serves =
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
         if (serves && std::ranges::find(list, tile) == list.end()) list.push_back(tile);

@@ -15,7 +15,6 @@ namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using check::Distribution;
 using hopper::Family;
 using hopper::Scaling;
 using hopper::Storage;
@@ -49,13 +48,7 @@ constexpr auto tiles = [] {
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-struct Call {
-    std::size_t kernel;
-    bool packs;
-    CaseSpec spec;
-};
-
-std::vector<Call> calls() {
+std::vector<PreparedCall> calls() {
     const auto recipe = [](const char* text) { return parse_recipe(text).value(); };
     const Recipe nvfp4 = recipe("nvfp4:nvfp4"), mixed = recipe("nvfp4:mxfp4"), bf16 = recipe("bf16:nvfp4");
     const Grouping batched = Grouping::batched, ends = Grouping::m_grouped_offsets, masked = Grouping::m_grouped_masked;
@@ -96,19 +89,10 @@ CaseSpec with_gaps(CaseSpec spec, std::size_t turn) {
 class Decoded : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(Decoded, HaveTheCpusBits) {
-    const auto [index, packs, spec] = calls()[GetParam()];
-    const Kernel kernel = kernels()[index];
+    const PreparedCall call = calls()[GetParam()];
+    const Kernel kernel = kernels()[call.kernel];
     if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
-    constexpr Distribution distributions[] = {Distribution::normal, Distribution::outliers, Distribution::log_normal};
-    for (std::size_t turn = 0; turn < std::size(distributions); ++turn) {
-        CaseSpec call = in_turn(with_gaps(spec, turn), turn);
-        call.distribution = distributions[turn];
-        call.seed = turn + GetParam();
-        call.shared_scales = turn == 1;  // one tensor scale for all groups
-        const Conditions run = conditions_of(turn, turn + GetParam());
-        SCOPED_TRACE(describe(kernel, call, run));
-        ASSERT_EQ(prepared_difference(kernel, call, run, packs), "");
-    }
+    expect_bits_in_turns(kernel, call, with_gaps, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Decoded, testing::Range(std::size_t{0}, calls().size()));

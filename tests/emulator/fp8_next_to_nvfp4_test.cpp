@@ -18,7 +18,6 @@ namespace tilewright::tests {
 namespace {
 
 using check::CaseSpec;
-using check::Distribution;
 using hopper::Family;
 using hopper::Scaling;
 using hopper::Storage;
@@ -54,13 +53,7 @@ static_assert(wgmmas_along_n(tiles[4]) > 1 && wgmmas_along_n(tiles[5]) == 1);
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-struct Call {
-    std::size_t kernel;
-    bool packs;
-    CaseSpec spec;
-};
-
-std::vector<Call> calls() {
+std::vector<PreparedCall> calls() {
     const auto recipe = [](const char* text) { return parse_recipe(text).value(); };
     const Recipe by_128 = recipe("1x128:nvfp4"), powers = recipe("1x128.ue8m0:nvfp4"),
                  e5m2 = recipe("e5m2.1x128:nvfp4");
@@ -101,19 +94,10 @@ CaseSpec with_gaps(CaseSpec spec, std::size_t turn) {
 class Fp8NextToNvfp4 : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(Fp8NextToNvfp4, HasTheCpusBits) {
-    const auto [index, packs, spec] = calls()[GetParam()];
-    const Kernel kernel = kernels()[index];
+    const PreparedCall call = calls()[GetParam()];
+    const Kernel kernel = kernels()[call.kernel];
     if (kernel.run == nullptr) GTEST_SKIP();  // TILEWRIGHT_LIST_STEP
-    constexpr Distribution distributions[] = {Distribution::normal, Distribution::outliers, Distribution::log_normal};
-    for (std::size_t turn = 0; turn < std::size(distributions); ++turn) {
-        CaseSpec call = in_turn(with_gaps(spec, turn), turn);
-        call.distribution = distributions[turn];
-        call.seed = turn + GetParam();
-        call.shared_scales = turn == 1;  // one tensor scale for all groups
-        const Conditions run = conditions_of(turn, turn + GetParam());
-        SCOPED_TRACE(describe(kernel, call, run));
-        ASSERT_EQ(prepared_difference(kernel, call, run, packs), "");
-    }
+    expect_bits_in_turns(kernel, call, with_gaps, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Fp8NextToNvfp4, testing::Range(std::size_t{0}, calls().size()));

@@ -7,9 +7,12 @@
 #include "plan/k_splits.h"
 #include "plan/variant.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <variant>
 #include <vector>
@@ -108,6 +111,21 @@ Conditions conditions_of(std::size_t turn, std::size_t other) {
             .tma = turn % 2 == 0 ? Timing::early : Timing::late,
             .wgmma = other % 2 == 0 ? Timing::late : Timing::early,
             .seed = turn};
+}
+
+void expect_bits_in_turns(const Kernel& kernel, const PreparedCall& call,
+                          check::CaseSpec (*with_gaps)(check::CaseSpec spec, std::size_t turn), std::size_t seed) {
+    using check::Distribution;
+    constexpr Distribution distributions[] = {Distribution::normal, Distribution::outliers, Distribution::log_normal};
+    for (std::size_t turn = 0; turn < std::size(distributions); ++turn) {
+        check::CaseSpec spec = in_turn(with_gaps(call.spec, turn), turn);
+        spec.distribution = distributions[turn];
+        spec.seed = turn + seed;
+        spec.shared_scales = turn == 1;
+        const Conditions run = conditions_of(turn, turn + seed);
+        SCOPED_TRACE(describe(kernel, spec, run));
+        ASSERT_EQ(prepared_difference(kernel, spec, run, call.packs), "");
+    }
 }
 
 }  // namespace tilewright::tests

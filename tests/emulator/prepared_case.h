@@ -3,6 +3,7 @@
 
 #include "emulator/kernel_case.h"
 
+#include <cstddef>
 #include <string>
 
 namespace tilewright::tests {
@@ -18,6 +19,18 @@ std::string prepared_difference(const Kernel& kernel, check::Case& test, const C
 check::CaseSpec in_turn(check::CaseSpec spec, std::size_t turn);
 /// Few SMs; TMA early and late in turns, wgmma in other ones.
 Conditions conditions_of(std::size_t turn, std::size_t other);
+
+/// A call of a test's list: which of its kernels, and whether weights are packed before.
+struct PreparedCall {
+    std::size_t kernel;
+    bool packs;
+    check::CaseSpec spec;
+};
+
+/// Expects no difference of the call in each turn, with other numbers and, by `with_gaps`, gaps in memory. One turn has
+/// scales, of the tensor too, that all groups share.
+void expect_bits_in_turns(const Kernel& kernel, const PreparedCall& call,
+                          check::CaseSpec (*with_gaps)(check::CaseSpec spec, std::size_t turn), std::size_t seed);
 
 /// Windows in no row, in some, in all, and as many as there can be, with NaN and blocks of zeros.
 inline constexpr check::FarScales far_scales[] = {{},
