@@ -38,6 +38,15 @@ ArrayView fresh(nb::handle like, const Dims& shape, Format format, const char* o
     return view(new_array(like, shape, format, false), {.operand = operand, .writable = true, .format = format});
 }
 
+/// A new array of the transposed shape, read the other way, whose rows begin at multiples of 16 bytes where elements
+/// have four: in the order in which products load scales of 1x128 by TMA.
+nb::object fresh_transposed(nb::handle like, const Dims& shape, Format format) {
+    constexpr std::int64_t step = 4;
+    const std::int64_t rows = shape[0], padded = (rows + step - 1) / step * step;
+    const nb::object whole = new_array(like, {shape[1], padded}, format, false).attr("T");
+    return padded == rows ? whole : nb::object(whole[nb::slice(nb::int_(0), nb::int_(rows), nb::int_(1))]);
+}
+
 /// One of the two operands: what it is to be, its new arrays, its factors.
 struct Side {
     Side(nb::handle recipe, const char* name) : is_wanted(!recipe.is_none()) {
@@ -47,8 +56,19 @@ struct Side {
     void allocate(nb::handle like, const Dims& shape, const Dims& scale_dims) {
         values = fresh(like, shape, wanted.values, "values");
         scales = fresh(like, scale_dims, wanted.scales, "scales");
-        given.operand = {values.tensor, wanted.granularity, scales.tensor, {}};
+        describe();
     }
+
+    /// The same, with the scales of features next to each other where each has its own for 128 columns.
+    void allocate_columns(nb::handle like, const Dims& shape, const Dims& scale_dims) {
+        if (wanted.granularity != Granularity::block_1x128) return allocate(like, shape, scale_dims);
+        values = fresh(like, shape, wanted.values, "values");
+        scales = view(fresh_transposed(like, scale_dims, wanted.scales),
+                      {.operand = "scales", .writable = true, .format = wanted.scales});
+        describe();
+    }
+
+    void describe() { given.operand = {values.tensor, wanted.granularity, scales.tensor, {}}; }
 
     void set_factors(nb::handle by_token, nb::handle by_feature, const std::string& name) {
         token_factors = optional_view(by_token, {.operand = name + "_token_factors", .format = Format::f32});
@@ -100,7 +120,7 @@ void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns
     Dims scales = scale_shape(columns.wanted.granularity, shape);
     if (grouped && columns.wanted.granularity == Granularity::row) scales = {groups, features};
     if (grouped && columns.wanted.granularity == Granularity::tensor) scales = {groups};
-    columns.allocate(x, shape, scales);
+    columns.allocate_columns(x, shape, scales);
 }
 
 /// Findings in the words of the Python function.
@@ -181,7 +201,7 @@ Arrays transpose_codes_of(nb::handle rows, nb::handle ends, nb::handle columns_w
     }
     const ArrayView group_ends = view_of_ends(ends);
     const Dims shape = columns_shape(operand.values.shape[0], operand.values.shape[1], group_ends.tensor);
-    columns.allocate(codes.values(), shape, scale_shape(columns.wanted.granularity, shape));
+    columns.allocate_columns(codes.values(), shape, scale_shape(columns.wanted.granularity, shape));
     how.stream = stream_of(view(codes.values(), {.operand = "rows.values", .format = operand.values.format}), stream);
     run_unlocked([&] { transpose_codes(operand, group_ends.tensor, columns.given.operand, how); },
                  [](const std::vector<Finding>& found) { return in_python_words(found); });

@@ -47,7 +47,8 @@ def quantize_tokens(
         rows: recipe of h as [tokens, features]: tensor, row, 1x128, 128x128 (without ends), or with formats written out:
             e5m2.1x128.ue8m0. None: not written.
         columns: the same of its transpose [features, columns], in which each group begins at a multiple of 128 and zeros
-            fill the space before it. With ends there are (tokens + 127 * groups) // 128 * 128 columns.
+            fill the space before it. With ends there are (tokens + 127 * groups) // 128 * 128 columns. Scales of 1x128 are
+            [features, columns / 128] with features adjacent in memory, the order that products load fastest.
         gradient: [tokens, features] for swiglu_gradient: of swiglu's result.
         rows_token_factors, rows_feature_factors, columns_token_factors, columns_feature_factors: float32 [tokens] and
             [features] or [groups, features], multiplied into h before it is quantised: the folded form, for scales of
@@ -107,7 +108,7 @@ def transpose_codes(
     Returns:
         A new `Quantized` [features, columns] on the device of rows, where each group begins at a multiple of 128 and zeros
         fill the space before it: with ends (tokens + 127 * groups) // 128 * 128 columns, without them tokens. Scales are
-        [features, ceil(columns / 128)], or [ceil(features / 128), ceil(columns / 128)].
+        [features, ceil(columns / 128)] with features adjacent in memory, or [ceil(features / 128), ceil(columns / 128)].
 
     Raises:
         ValueError: the call is wrong; the message names the argument and what it must be.

@@ -143,6 +143,7 @@ WordPair load_shared(const WordPair& from) { return read(from); }
 WordQuad load_shared(const WordQuad& from) { return read(from); }
 void store_shared(u32& to, u32 value) { write(&to, &value, sizeof value); }
 void store_shared(Pair& to, Pair value) { write(&to, &value, sizeof value); }
+void store_shared(WordQuad& to, WordQuad value) { write(&to, &value, sizeof value); }
 
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
     const auto& rows = rows_of_lanes("store_matrix", row);

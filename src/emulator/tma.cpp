@@ -205,6 +205,10 @@ void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, in
     tma_load_multicast(to, map, barrier, x, y, z, static_cast<u16>(1U << me().block->rank));
 }
 
+void tma_load_once(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
+    tma_load(to, map, barrier, x, y, z);
+}
+
 void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z, u16 blocks) {
     const TensorMapDescription description = emulator::decode("tma_load", map);
     if (blocks == 0 || blocks >> machine().cluster_size() != 0) {
@@ -272,6 +276,8 @@ void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {
     if (machine().options().tma == Timing::early) run(me(), store);
     machine().maybe_lose_turn();
 }
+
+void tma_store_once(const TensorMap& map, const void* from, int x, int y, int z) { tma_store(map, from, x, y, z); }
 
 void tma_store_commit() {
     for (Store& store : me().stores) store.committed = true;

@@ -26,6 +26,7 @@ _GRADIENTS = (
     "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
     "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype"
 )
+_SCALE_STEP = 4  # rows of scales begin at multiples of so many
 _BLOCK = 128
 
 
@@ -96,6 +97,9 @@ def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[tor
     values, scales = _fake_quantized(x, recipe.columns, (x.shape[1], columns))
     if recipe.columns in ("row", "tensor"):  # of each group
         scales = scales.new_empty(groups, *((x.shape[1],) if recipe.columns == "row" else ()))
+    if recipe.columns == "1x128":  # scales of features are neighbours in memory
+        padded = (x.shape[1] + _SCALE_STEP - 1) // _SCALE_STEP * _SCALE_STEP
+        scales = scales.new_empty(scales.shape[1], padded).t()[: x.shape[1]]
     return y, values, scales
 
 

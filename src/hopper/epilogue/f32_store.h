@@ -36,7 +36,7 @@ private:
         phases_ ^= 1U << stage;
         if (lane_index() == 0) {
             for_each_f32_part<tile>(shared_, work, arguments_.m, stage, index, [&](u8* part, int column, int row) {
-                tma_store(arguments_.d, part, column, row, work.batch);
+                tma_store_once(arguments_.d, part, column, row, work.batch);
             });
             tma_store_commit();
             tma_store_wait_read();

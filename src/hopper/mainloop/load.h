@@ -271,7 +271,7 @@ private:
             for_each_f32_part<tile>(shared_, work, arguments_.m, stage, index, [&](u8*, int, int) { ++parts; });
             barrier_arrive_expect(full, adds ? parts * f32_part_bytes() : 0);
             for_each_f32_part<tile>(shared_, work, arguments_.m, stage, index, [&](u8* part, int column, int row) {
-                if (adds) tma_load(part, arguments_.a_scales_last, full, column, row, work.batch);
+                if (adds) tma_load_once(part, arguments_.a_scales_last, full, column, row, work.batch);
             });
         }
         sync_warp();

@@ -114,11 +114,14 @@ void barrier_reset(Barrier& barrier, int arrivals);
 void tma_prefetch(const TensorMap& map);
 /// The bytes arrive at `barrier`. `to` is aligned to 128 bytes (1024 if swizzled).
 void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z);
+/// The same, and `tma_store_once`: of what no one reads again soon. L2 keeps other lines rather than these.
+void tma_load_once(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z);
 /// `bytes` that follow one another, a multiple of 16, from and to multiples of 16: no tensor.
 void bulk_load(void* to, const void* from, int bytes, Barrier& barrier);
 /// To the same place in each block of the cluster whose bit is set in `blocks`; bytes arrive at each one's barrier.
 void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z, u16 blocks);
 void tma_store(const TensorMap& map, const void* from, int x, int y, int z);
+void tma_store_once(const TensorMap& map, const void* from, int x, int y, int z);
 /// Writes a map for a matrix of such boxes at another address, of `size` elements of one byte along the contiguous
 /// dimension and rows that are `stride` bytes apart. What was loaded with `to` before has arrived.
 void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride);
@@ -214,6 +217,7 @@ void store_shared(int& to, int value);
 void store_shared(u32& to, u32 value);
 void store_shared(float& to, float value);
 void store_shared(Pair& to, Pair value);
+void store_shared(WordQuad& to, WordQuad value);
 /// stmatrix x4, by a warp together: four 8 x 8 matrices of 16 bits; lane i gives the address of row i % 8 of matrix
 /// i / 8, and has of each matrix row i / 4, columns 2 (i % 4) and the next.
 void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth);

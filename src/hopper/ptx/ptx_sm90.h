@@ -1,9 +1,11 @@
-// The primitives of ptx.h for Hopper, in PTX, with those in ptx_barriers_sm90.h: the only assembly of the products'
-// kernels. Each function is the instruction that its comment names, from the PTX ISA, where the operands are explained.
+// The primitives of ptx.h for Hopper, in PTX, with those in ptx_barriers_sm90.h, ptx_tma_sm90.h and
+// ptx_packed_sm90.h: the only assembly of the products' kernels. Each function is the instruction that its comment
+// names, from the PTX ISA, where the operands are explained.
 #pragma once
 
 #include "hopper/ptx/ptx_barriers_sm90.h"
 #include "hopper/ptx/ptx_packed_sm90.h"
+#include "hopper/ptx/ptx_tma_sm90.h"
 #include "hopper/ptx/wgmma_generated.h"
 
 namespace tilewright::hopper {
@@ -71,51 +73,6 @@ TILEWRIGHT_DEVICE void sync_cluster() {
     arrive_cluster();
     wait_cluster();
 }
-
-// ---- TMA
-
-TILEWRIGHT_DEVICE void tma_prefetch(const TensorMap& map) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-TILEWRIGHT_DEVICE void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-        "[%2];" ::"r"(shared_address(to)),
-        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z)
-        : "memory");
-}
-TILEWRIGHT_DEVICE void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z,
-                                          u16 blocks) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "h"(blocks)
-        : "memory");
-}
-TILEWRIGHT_DEVICE void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-                 "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
-                 : "memory");
-}
-// tensormap.replace, on a copy in global memory; PTX ISA, "tensormap.replace": strides in bytes.
-TILEWRIGHT_DEVICE void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) to.words[i] = from.words[i];
-    const u64 map = __cvta_generic_to_global(&to);
-    asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(base) : "memory");
-    asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], 0, %1;" ::"l"(map), "r"(size) : "memory");
-    asm volatile("tensormap.replace.tile.global_stride.global.b1024.b64 [%0], 0, %1;" ::"l"(map), "l"(stride)
-                 : "memory");
-}
-TILEWRIGHT_DEVICE void fence_tensor_maps(const TensorMap& first, const TensorMap& second) {
-    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
-    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&first) : "memory");
-    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&second) : "memory");
-}
-TILEWRIGHT_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-TILEWRIGHT_DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-TILEWRIGHT_DEVICE void tma_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-TILEWRIGHT_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- cp.async
 
@@ -218,6 +175,12 @@ TILEWRIGHT_DEVICE void store_shared(float& to, float value) {
 }
 TILEWRIGHT_DEVICE void store_shared(Pair& to, Pair value) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(&to)), "f"(value.x), "f"(value.y) : "memory");
+}
+TILEWRIGHT_DEVICE void store_shared(WordQuad& to, WordQuad value) {
+    const u32* v = value.values;
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(&to)), "r"(v[0]), "r"(v[1]), "r"(v[2]),
+                 "r"(v[3])
+                 : "memory");
 }
 TILEWRIGHT_DEVICE void store_matrix(void* row, u32 first, u32 second, u32 third, u32 fourth) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
