@@ -11,24 +11,23 @@
 
 namespace tilewright::hopper {
 
-constexpr int chunk_bytes = 16;  // what swizzling moves as a whole
+/// Bytes that swizzling moves as a whole.
+constexpr int chunk_bytes() { return 16; }
 
 TILEWRIGHT_DEVICE WordQuad& chunk_at(u8* values, int row, int chunk) {
-    return *reinterpret_cast<WordQuad*>(values + row * row_bytes + (chunk ^ row % 8) * chunk_bytes);
+    return *reinterpret_cast<WordQuad*>(values + row * row_bytes + (chunk ^ row % 8) * chunk_bytes());
 }
 
 /// Clears the chunks from `first` on of all rows: a store of the warp has those of four rows, 512 bytes that are
 /// adjacent.
-template <int rows>
-TILEWRIGHT_DEVICE void clear_chunks(u8* values, int first, int lane) {
-    constexpr int chunks = row_bytes / chunk_bytes, swizzled_rows = 8;
-    static_assert(rows % swizzled_rows == 0);
+TILEWRIGHT_DEVICE void clear_chunks(u8* values, int rows, int first, int lane) {
+    constexpr int chunks = row_bytes / chunk_bytes(), swizzled_rows = 8;
     const int chunk = lane % chunks, row = lane / chunks;
     if (chunk < first) return;
     // Rows r and r + 4 of eight have other places for a chunk; those of the next eight follow at a constant distance.
     u8* const upper = reinterpret_cast<u8*>(&chunk_at(values, row, chunk));
     u8* const lower = reinterpret_cast<u8*>(&chunk_at(values, row + 4, chunk));
-#pragma unroll 8
+#pragma unroll 4
     for (int begin = 0; begin < rows; begin += swizzled_rows) {
         store_shared(*reinterpret_cast<WordQuad*>(upper + begin * row_bytes), {});
         store_shared(*reinterpret_cast<WordQuad*>(lower + begin * row_bytes), {});
@@ -36,19 +35,17 @@ TILEWRIGHT_DEVICE void clear_chunks(u8* values, int first, int lane) {
 }
 
 /// Clears what follows the first `kept` bytes of a chunk in all rows, of which a lane has one in 32.
-template <int rows>
-TILEWRIGHT_DEVICE void clear_rest_of_chunk(u8* values, int chunk, int kept, int lane) {
-    constexpr int words = chunk_bytes / 4;
+TILEWRIGHT_DEVICE void clear_rest_of_chunk(u8* values, int rows, int chunk, int kept, int lane) {
+    constexpr int words = chunk_bytes() / 4;
     u32 masks[words];
 #pragma unroll
     for (int i = 0; i < words; ++i) {
         const int of_word = kept - 4 * i;  // bytes that are kept
         masks[i] = of_word >= 4 ? ~0U : of_word <= 0 ? 0 : (1U << (8 * of_word)) - 1;
     }
-    static_assert(rows % warp_threads == 0);
 #pragma unroll 4
-    for (int begin = 0; begin < rows; begin += warp_threads) {
-        WordQuad& place = chunk_at(values, begin + lane, chunk);
+    for (int row = lane; row < rows; row += warp_threads) {
+        WordQuad& place = chunk_at(values, row, chunk);
         WordQuad quad = load_shared(place);
 #pragma unroll
         for (int i = 0; i < words; ++i) quad.values[i] &= masks[i];
@@ -56,14 +53,13 @@ TILEWRIGHT_DEVICE void clear_rest_of_chunk(u8* values, int chunk, int kept, int 
     }
 }
 
-/// Clears the bytes from `begin` on of swizzled rows, by a warp. The mainloop waits for it if the ring has run dry, so
-/// stores are as wide as they can be and none waits for a load where a group ends between chunks: with a word for each
-/// lane of one row after another a tile of 256x128 took 8 us longer (docs/tried.md).
-template <int rows>
-TILEWRIGHT_DEVICE void clear_columns(u8* values, int begin, int lane) {
-    const int chunk = begin / chunk_bytes, kept = begin % chunk_bytes;
-    if (kept != 0) clear_rest_of_chunk<rows>(values, chunk, kept, lane);
-    clear_chunks<rows>(values, kept == 0 ? chunk : chunk + 1, lane);
+/// Clears the bytes from `begin` on of `rows` swizzled rows, a multiple of eight, by a warp. The mainloop waits for it
+/// if the ring has run dry, so stores are as wide as they can be and none waits for a load where a group ends between
+/// chunks: with a word for each lane of one row after another a tile of 256x128 took 8 us longer (docs/tried.md).
+TILEWRIGHT_DEVICE void clear_columns(u8* values, int rows, int begin, int lane) {
+    const int chunk = begin / chunk_bytes(), kept = begin % chunk_bytes();
+    if (kept != 0) clear_rest_of_chunk(values, rows, chunk, kept, lane);
+    clear_chunks(values, rows, kept == 0 ? chunk : chunk + 1, lane);
 }
 
 /// The k-blocks in which groups end, one after the other.
@@ -83,8 +79,11 @@ public:
         const int lane = lane_index();
         barrier_wait(shared_.landed.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
         phases_ ^= 1U << stage;
-        clear_columns<tile.shape.m>(shared_.mma_a_values[stage], last_k, lane);
-        clear_columns<tile.shape.n>(shared_.mma_b_values[stage], last_k, lane);
+#pragma unroll 1
+        for (int side = 0; side < 2; ++side) {  // one loop: its code is in each kernel of groups
+            clear_columns(side == 0 ? shared_.mma_a_values[stage] : shared_.mma_b_values[stage],
+                          side == 0 ? tile.shape.m : tile.shape.n, last_k, lane);
+        }
         fence_async_proxy();
         sync_warp();
         if (lane == 0) barrier_arrive(shared_.full[stage]);

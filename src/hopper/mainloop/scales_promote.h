@@ -34,27 +34,31 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
 /// is read after its wgmmas were issued, and is multiplied while the tensor core works.
 template <Tile tile>
 struct PromotionScales {
-    static constexpr int columns = wgmma_n(tile);
-    static constexpr int block_columns = columns_per_block_scale(tile);
-    static constexpr int blocks = has_block_scales(tile) && !tile.swap_ab ? block_scales_per_k_block(tile) : 1;
-    static constexpr int rows = rows_per_warpgroup(tile) / 32;  // of a thread: two in each 64
-    static constexpr bool hides_uniform_blocks =
-        !is_grouped(tile) && !loads_scales_by_four(tile) && !tile.swap_ab && tile.shape.n > 128;
-    static constexpr int k_blocks = k_blocks_per_scale_copy(tile);
+    // Functions: NVRTC puts each constant of a class into the kernel, with a name as long as the tile's.
+    static constexpr int columns() { return wgmma_n(tile); }
+    static constexpr int block_columns() { return columns_per_block_scale(tile); }
+    static constexpr int blocks() {
+        return has_block_scales(tile) && !tile.swap_ab ? block_scales_per_k_block(tile) : 1;
+    }
+    static constexpr int rows() { return rows_per_warpgroup(tile) / 32; }  // of a thread: two in each 64
+    static constexpr bool hides_uniform_blocks() {
+        return !is_grouped(tile) && !loads_scales_by_four(tile) && !tile.swap_ab && tile.shape.n > 128;
+    }
+    static constexpr int k_blocks() { return k_blocks_per_scale_copy(tile); }
     /// Column scales become products, once for all rows of a warpgroup (mainloop/fill_next.h).
-    static constexpr bool multiplies_columns = tile.swap_ab && has_block_scales(tile) && fills_next(tile);
-    using OfKBlocks = float[k_blocks];
+    static constexpr bool multiplies_columns() { return tile.swap_ab && has_block_scales(tile) && fills_next(tile); }
+    using OfKBlocks = float[k_blocks()];
 
-    OfKBlocks row[scales_mma_rows(tile) ? rows : 1];
-    OfKBlocks block[blocks];
-    float product[2][blocks];
-    float column[scales_mma_columns(tile) ? columns / 4 : 1];  // of each column of the fragment
+    OfKBlocks row[scales_mma_rows(tile) ? rows() : 1];
+    OfKBlocks block[blocks()];
+    float product[2][blocks()];
+    float column[scales_mma_columns(tile) ? columns() / 4 : 1];  // of each column of the fragment
 
     TILEWRIGHT_DEVICE static void load(OfKBlocks& to, const float* from) {
-        if constexpr (k_blocks == 4) {
+        if constexpr (k_blocks() == 4) {
             const Quad quad = load_shared(*reinterpret_cast<const Quad*>(from));
 #pragma unroll
-            for (int i = 0; i < k_blocks; ++i) to[i] = quad.values[i];
+            for (int i = 0; i < k_blocks(); ++i) to[i] = quad.values[i];
         } else {
             to[0] = load_shared(*from);
         }
@@ -64,10 +68,10 @@ struct PromotionScales {
         if constexpr (has_block_scales(tile)) {
             // Zero, but not to the compiler: scales that it knows to be the same in all lanes it may move to uniform
             // registers (R2UR between wgmmas), each behind a wait for its read.
-            const int none = hides_uniform_blocks ? c.row_in_tile >> 9 : 0;
-            const int first = tile.swap_ab ? c.first_row() / block_columns : none;
+            const int none = hides_uniform_blocks() ? c.row_in_tile >> 9 : 0;
+            const int first = tile.swap_ab ? c.first_row() / block_columns() : none;
 #pragma unroll
-            for (int i = 0; i < blocks; ++i) {
+            for (int i = 0; i < blocks(); ++i) {
                 load(block[i],
                      &c.shared.block_scales[c.blocks.stage][first + i][unsigned(k_block) % scale_chunk_k_blocks]);
             }
@@ -78,23 +82,24 @@ struct PromotionScales {
     TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int subtile) {
         if constexpr (scales_mma_rows(tile)) {
             const int half = subtile / subtiles_along_n<tile>;
-            const float* first = c.shared.mma_a_scales[stage] + (c.row_in_tile + half * wgmma_m) * k_blocks;
+            const float* first = c.shared.mma_a_scales[stage] + (c.row_in_tile + half * wgmma_m) * k_blocks();
             load(row[2 * half], first);
-            load(row[2 * half + 1], first + fragment_row_step(tile) * k_blocks);
+            load(row[2 * half + 1], first + fragment_row_step(tile) * k_blocks());
         }
     }
 
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int subtile) {
         if constexpr (scales_mma_columns(tile)) {
-            const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns;
+            const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns();
             read_columns_from(first + c.lane % 4 * 2);
         }
     }
 
     /// `first`: that of the lane's first column.
     TILEWRIGHT_DEVICE void read_columns_from(const float* first) {
+        constexpr int pairs = columns() / 8;
 #pragma unroll
-        for (int j = 0; j < columns / 8; ++j) {
+        for (int j = 0; j < pairs; ++j) {
             const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
             column[2 * j] = pair.x;
             column[2 * j + 1] = pair.y;
@@ -113,7 +118,7 @@ struct PromotionScales {
             load(row[2 * half + 1], of_rows + fragment_row_step(tile));
         }
         if (scales_mma_columns(tile) && half == 0) {
-            const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) + part * columns;
+            const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) + part * columns();
             read_columns_from(first + c.lane % 4 * 2);
         }
     }
@@ -121,7 +126,7 @@ struct PromotionScales {
     TILEWRIGHT_DEVICE void multiply(int subtile, int k_block_in_copy) {
         if constexpr (has_block_scales(tile) && scales_mma_rows(tile)) {
 #pragma unroll
-            for (int i = 0; i < 2 * blocks; ++i) {
+            for (int i = 0; i < 2 * blocks(); ++i) {
                 product[i % 2][i / 2] =
                     row[subtile / subtiles_along_n<tile> * 2 + i % 2][k_block_in_copy] * block[i / 2][k_block_in_copy];
             }
@@ -130,7 +135,7 @@ struct PromotionScales {
 
     /// Those of columns, by the 128x128 scale of all that a warpgroup multiplies.
     TILEWRIGHT_DEVICE void multiply_columns() {
-        if constexpr (multiplies_columns) {
+        if constexpr (multiplies_columns()) {
 #pragma unroll
             for (float& scale : column) scale *= block[0][0];
         }
@@ -138,7 +143,7 @@ struct PromotionScales {
 
     /// For element `i` (0 .. 3) of the subtile's j-th 8 columns.
     TILEWRIGHT_DEVICE float for_element(int subtile, int k_block_in_copy, int j, int i) const {
-        if constexpr (multiplies_columns) {
+        if constexpr (multiplies_columns()) {
             return column[2 * j + i % 2];
         } else if constexpr (tile.swap_ab && has_block_scales(tile)) {
             return block[0][k_block_in_copy] * column[2 * j + i % 2];
@@ -149,7 +154,8 @@ struct PromotionScales {
         } else if constexpr (scales_mma_columns(tile)) {
             return row[subtile / subtiles_along_n<tile> * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
         } else {
-            return product[i / 2][(subtile % subtiles_along_n<tile> * columns + j * 8) / block_columns];
+            constexpr int width = columns(), block_width = block_columns();
+            return product[i / 2][(subtile % subtiles_along_n<tile> * width + j * 8) / block_width];
         }
     }
 };

@@ -15,15 +15,15 @@ TILEWRIGHT_DEVICE void tma_load(void* to, const TensorMap& map, Barrier& barrier
         "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z)
         : "memory");
 }
-// C is read once, D is written once: L2 gives their lines away first. The policy is the one that
-// `createpolicy.fractional.L2::evict_first` makes of all of an access (CUTLASS has it as
-// TMA::CacheHintSm90::EVICT_FIRST).
-constexpr u64 evict_first = 0x12F0000000000000;
+/// The cache policy of what is read or written once, for L2 to give away first: all of an access `L2::evict_first`, as
+/// createpolicy.fractional encodes it (CUTLASS: TMA::CacheHintSm90::EVICT_FIRST). A function, for NVRTC puts each
+/// constant of a namespace into every kernel.
+constexpr u64 evict_first() { return 0x12F0000000000000; }
 TILEWRIGHT_DEVICE void tma_load_once(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
         "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "l"(evict_first)
+        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "l"(evict_first())
         : "memory");
 }
 TILEWRIGHT_DEVICE void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z,
@@ -43,7 +43,7 @@ TILEWRIGHT_DEVICE void tma_store_once(const TensorMap& map, const void* from, in
     asm volatile(
         "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%2, %3, %4}], [%1], %5;" ::"l"(
             &map),
-        "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "l"(evict_first)
+        "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "l"(evict_first())
         : "memory");
 }
 // tensormap.replace, on a copy in global memory; PTX ISA, "tensormap.replace": strides in bytes.
