@@ -58,11 +58,19 @@ std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription&
     return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
 }
 
+/// Next to scales of the end general kernels have fewer registers, and so narrower wgmmas. Whether a call takes one
+/// follows from its addresses and alpha, on which no choice depends: what runs as a rule is priced.
+hopper::Tile as_a_rule(hopper::Tile tile) {
+    const hopper::Tile general = tile;
+    if (has_epilogue_scales(tile)) tile.variant = hopper::Variant::fast;
+    return is_consistent(tile) ? tile : general;
+}
+
 std::vector<PricedTile> priced(const std::vector<hopper::Tile>& tiles, const Workload& work,
                                const DeviceDescription& device) {
     std::vector<PricedTile> list;
     list.reserve(tiles.size());
-    for (const hopper::Tile& tile : tiles) list.push_back({tile, cost(tile, work, device)});
+    for (const hopper::Tile& tile : tiles) list.push_back({tile, cost(as_a_rule(tile), work, device)});
     return list;
 }
 
@@ -90,7 +98,7 @@ hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workloa
                            const DeviceDescription& device) {
     const std::vector<double> each = regrets(tiles, work, device);
     const auto least = static_cast<std::size_t>(std::ranges::min_element(each) - each.begin());
-    const Cost there = cost(tiles[least], work, device);
+    const Cost there = cost(as_a_rule(tiles[least]), work, device);
     if (there.memory < there.compute) return tiles[least];
     const double limit = each[least] + no_difference - 1;
     std::size_t best = least;
