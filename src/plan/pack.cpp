@@ -191,7 +191,10 @@ void add_groups_of_k(std::vector<Tile>& list) {
         add_variants(tile, false, list);
     };
     for (const Tile& tile : {wide, square}) add_with(tile, end, end);
-    for (const Tile& tile : {tall, square}) add_with(tile, rows, blocks);
+    for (const Tile& tile : {tall, square}) {
+        add_with(tile, rows, blocks);
+        add_with(tile, rows, Scaling::none);  // folded
+    }
     add_with(square, rows, rows);
     // Groups that begin anywhere: what frameworks call, and per-row scales.
     add_with(square, rows, rows, hopper::Family::k_mapped);

@@ -243,9 +243,11 @@ constexpr bool skips_boxes(const Tile& tile) {
 }
 
 /// Pairs of scales that have kernels of all variants; the others have general ones, and those for D of f32. Those of
-/// packed weights are decoded with them.
+/// packed weights are decoded with them. 1x128 next to no scales is what a folded gradient of weights has.
 constexpr bool has_fast_scales(const Tile& tile) {
     if (has_packed_weights(tile)) return true;
+    if (tile.family == Family::k_grouped && tile.a.scaling == Scaling::block_1x128 && tile.b.scaling == Scaling::none)
+        return true;
     if (tile.a.scaling == Scaling::epilogue) return tile.b.scaling != Scaling::factor;
     return tile.a.scaling == Scaling::block_1x128 &&
            (tile.b.scaling == Scaling::block_1x128 || tile.b.scaling == Scaling::block_128x128);
