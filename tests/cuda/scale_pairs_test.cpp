@@ -24,6 +24,7 @@ std::vector<Tile> families() {
         for (const auto& [a, b] :
              {std::pair{rows, none}, std::pair{rows, end}, std::pair{blocks, none}, std::pair{blocks, blocks}}) {
             const Tile tile{.a = {.scaling = a}, .b = {.scaling = b}, .family = family};
+            if (has_fast_scales(tile)) continue;  // folded gradients of weights ship
             list.push_back(tile);
             if (hopper::is_k_grouped(tile)) continue;
             list.push_back(tile);

@@ -50,6 +50,7 @@ std::string operand(const Tile& tile, hopper::Storage storage, Scaling scaling, 
             // No recipe has scales of both sides in the order of factors; expanded_test.cpp has weights with them.
             if (tile.a.scaling == Scaling::epilogue) return "e4m3";
             return "row";
+        case Scaling::none: return storage == hopper::Storage::e5m2 ? "e5m2" : "e4m3";
         default: return text + (tile.mma.promoted ? "row" : "tensor");
     }
     return powers ? text + ".ue8m0" : text;

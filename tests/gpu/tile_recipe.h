@@ -19,6 +19,7 @@ inline const char* tile_recipe(const hopper::Tile& tile) {
         return tile.a.scaling == hopper::Scaling::epilogue ? "row:e4m3" : "1x128:row";
     }
     if (tile.a.scaling == hopper::Scaling::epilogue) return "row:row";
+    if (tile.b.scaling == hopper::Scaling::none) return "1x128:e4m3";
     return tile.b.scaling == hopper::Scaling::block_1x128 ? "1x128:1x128" : "1x128:128x128";
 }
 

@@ -5,6 +5,7 @@
 #include <tilewright/plan.h>
 
 #include <algorithm>
+#include <string>
 
 #include "plan/choose.h"
 #include "plan/k_splits.h"
@@ -41,6 +42,7 @@ TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
                     const Problem problem = problem_of(call(recipe, grouping, layout, size));
                     const Workload work = describe(problem);
                     const hopper::Tile family = family_tile(work), tile = choose(work, h200(), {});
+                    if (has_fast_scales(family)) continue;  // folded gradients of weights: FoldedGradientsOfWeightsShip
                     const std::vector<hopper::Tile> list = unshipped_tiles(family);
                     EXPECT_NE(std::ranges::find(list, tile), list.end())
                         << recipe << " " << name(grouping) << " " << name(layout) << " " << size;
@@ -59,6 +61,21 @@ TEST(ScalePairs, ThatShipHaveNoOthers) {
     for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "row:e4m3", "tensor:tensor", "bf16:mxfp4"}) {
         const Problem problem = problem_of(call(recipe, Grouping::dense, Layout::nt, 64));
         EXPECT_TRUE(unshipped_tiles(family_tile(describe(problem))).empty()) << recipe;
+    }
+}
+
+TEST(ScalePairs, FoldedGradientsOfWeightsShip) {
+    const Grouping grouping = Grouping::k_grouped_aligned_offsets;
+    const Workload folded = describe(problem_of(call("1x128:e4m3", grouping, Layout::nt, 8192)));
+    EXPECT_TRUE(has_fast_scales(family_tile(folded)));
+    EXPECT_TRUE(ships(choose(folded, h200(), {})));
+    for (const char* recipe : {"1x128:e4m3", "1x128:row", "128x128:e4m3"}) {
+        for (const Grouping other :
+             {Grouping::dense, Grouping::m_grouped_offsets, Grouping::k_grouped_flat, grouping}) {
+            if (recipe == std::string("1x128:e4m3") && other == grouping) continue;
+            const Workload work = describe(problem_of(call(recipe, other, Layout::nt, 8192)));
+            EXPECT_FALSE(has_fast_scales(family_tile(work))) << recipe << " " << name(other);
+        }
     }
 }
 

@@ -48,7 +48,7 @@ RECIPES = {
     "tensor": LayerRecipe("tensor", "tensor", "tensor", None, "tensor", "tensor"),
     "1x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "1x128"),
     "1x128:128x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "128x128"),
-    "fold": LayerRecipe("row", "row", "row", None, "128x128", None, folds=True),
+    "fold": LayerRecipe("row", "row", "row", None, "1x128", None, folds=True),
 }
 """By the names that the layers take: a scale for each token and each row of W; for each tensor; for each 128 elements of a
 token and each 128 x 128 of W, as DeepSeek-V3 was trained (arXiv 2412.19437, section 3.3); that with squares of X in wgrad too,
