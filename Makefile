@@ -4,7 +4,9 @@
 cpus := $(shell nproc)
 python := build/venv/bin/python
 program := build/release/src/cli/tilewright
-gpu-record := --json benchmarks/results/h200.jsonl
+# Of what records are: make gpu-gradients card=h100
+card := h200
+gpu-record := --json benchmarks/results/$(card).jsonl
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,7 +113,7 @@ gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYT
 	done
 	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
 
-training := --json benchmarks/results/h200_training.jsonl
+training := --json benchmarks/results/$(card)_training.jsonl
 accumulate := --output f32 --accumulate $(training)
 experts := $(program) bench --backend hopper --op m_grouped_offsets --groups 8 --m 2048 --recipe tensor,row
 
@@ -133,9 +135,9 @@ gpu-gradients: build  ## D of f32 += A B, dense and in groups of k; forward and 
 	done
 
 gpu-peers: build python-package  ## products of a training step next to torch's and DeepGEMM's, in turns; PYTHON: one that has torch (and DeepGEMM) and the package
-	$${PYTHON:-$(python)} benchmarks/training_peers.py --json benchmarks/results/h200_training_peers.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
+	$${PYTHON:-$(python)} benchmarks/training_peers.py --json benchmarks/results/training_peers.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
 
-fp4 := --json benchmarks/results/h200_fp4.jsonl
+fp4 := --json benchmarks/results/$(card)_fp4.jsonl
 packed := --recipe 1x128:mxfp4,row:mxfp4 $(fp4)
 packed-bf16 := --recipe bf16:mxfp4,bf16:nvfp4 $(fp4)
 masked := $(program) bench --backend hopper --op m_grouped_masked --max-m 256
@@ -167,7 +169,7 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and not packed; 
 	done
 
 gpu-quantisers: build  ## the quantisers of a training step, and packing
-	build/release/benchmarks/quantize_gpu 32768 7168 8 --json benchmarks/results/h200_quantisers.jsonl
+	build/release/benchmarks/quantize_gpu 32768 7168 8 --json benchmarks/results/$(card)_quantisers.jsonl
 
 training-record := --json benchmarks/results/moe_train.jsonl
 
@@ -177,7 +179,7 @@ cpu-training: python-package  ## docs/torch.md's runs of examples/moe_train: see
 gpu-training:  ## the same on a Hopper GPU, with the large model, all runs at once; PYTHON: as cpu-training
 	$${PYTHON:-$(python)} benchmarks/training_runs.py --device cuda $(training-record)
 
-skew := --recipe tensor,1d2d --json benchmarks/results/h200_skew.jsonl
+skew := --recipe tensor,1d2d --json benchmarks/results/$(card)_skew.jsonl
 
 gpu-skew: build  ## groups that share rows, or k, evenly and with one hot group: forward, dgrad, wgrad
 	for hot in 1 30 100 1; do \
@@ -186,7 +188,7 @@ gpu-skew: build  ## groups that share rows, or k, evenly and with one hot group:
 	  $(program) bench --backend hopper --op k_grouped --groups 8 --m 7168 --n 2048 --k 2048 --hot $$hot $(skew) || exit; \
 	done
 
-host-record := --json benchmarks/results/h200_host.jsonl
+host-record := --json benchmarks/results/$(card)_host.jsonl
 
 gpu-host: build python-package  ## the host's time of a call, on a machine that does nothing else; PYTHON: as gpu-classes
 	for run in 1 2 3; do \

@@ -37,7 +37,7 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "h200_quantisers": "gpu-quantisers", "h200_training_peers": "gpu-peers", "moe_train": "cpu-training"}
+           "h200_quantisers": "gpu-quantisers", "training_peers": "gpu-peers", "moe_train": "cpu-training"}
 
 
 def record(name: str) -> list[Row]:
@@ -228,7 +228,7 @@ def quantisers() -> str:
 
 
 def training_peers() -> str:
-    rows = newest(record("h200_training_peers")) if has_record("h200_training_peers") else []
+    rows = newest(record("training_peers")) if has_record("training_peers") else []
     return training_peers_table.page(rows, made_at(rows)) if rows else ""
 
 

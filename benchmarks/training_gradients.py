@@ -179,7 +179,8 @@ class FromBf16:
         return Contestant(call, d, lambda: of.error(d(), real(of.dy), real(of.x)), limit, words, self.case.tokens)
 
     def fold(self, layer: bool) -> Contestant:
-        """X's codes and scales are forward's. layer: they are moved to where groups begin, as in a layer, which does not know the sizes."""
+        """X's codes and scales are forward's. dY is read once: both of its operands have scales of 128. layer: dY's rows have a scale each,
+        for which it is read twice, and X's codes are moved to where groups begin, for a layer does not know the sizes."""
         of, tokens = self.of, self.case.tokens
         x, _ = tw.quantize_tokens(of.x, of.ends, rows="row")
         weights = torch.rand(self.case.groups, self.case.n, device=of.device) + 0.5  # scales of W's rows
@@ -187,17 +188,17 @@ class FromBf16:
         x_codes, d = codes(x.values), of.new_d()
 
         def call() -> None:
-            _, columns = tw.quantize_tokens(of.dy, of.ends, rows="row", columns="128x128", rows_feature_factors=weights,
-                                            columns_token_factors=x.scales)  # fmt: skip
+            _, columns = tw.quantize_tokens(of.dy, of.ends, rows="row" if layer else "1x128", columns="1x128",
+                                            rows_feature_factors=weights, columns_token_factors=x.scales)  # fmt: skip
             assert columns is not None
             if layer:
                 dy, moved, ends = columns, aligned_rows(x_codes, of.ends), aligned_ends(of.ends, tokens)
             else:  # columns behind the last group are left out, where X has no rows
-                dy = tw.Quantized(columns.values[:, :tokens], "128x128", columns.scales[:, : tokens // ALIGNMENT])
+                dy = tw.Quantized(columns.values[:, :tokens], "1x128", columns.scales[:, : tokens // ALIGNMENT])
                 moved, ends = x_codes, of.aligned
             tw.k_grouped_gemm(dy, tw.Quantized(moved, "e4m3"), aligned_offsets=ends, out=d, layout="nn")
 
-        return self.contestant(call, lambda: d, MOST_ERROR_OF_FP8, recipe="128x128:e4m3", layout="nn", accumulation="promoted",
+        return self.contestant(call, lambda: d, MOST_ERROR_OF_FP8, recipe="1x128:e4m3", layout="nn", accumulation="promoted",
                                grouping="k_grouped_aligned_offsets")  # fmt: skip
 
     def squares(self, layer: bool) -> Contestant:

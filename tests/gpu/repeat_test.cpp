@@ -94,13 +94,18 @@ void expect_all(const std::vector<Each>& list,
     }
 }
 
-TEST(GpuRepeat, AThousandLaunchesOfEveryTile) {
-    expect_all<hopper::Tile>(gpu_tiles(), [](const hopper::Tile& tile, const GpuCase& noise) {
+void expect_tiles(bool of_groups_of_k) {
+    std::vector<hopper::Tile> tiles = gpu_tiles();
+    std::erase_if(tiles, [&](const hopper::Tile& tile) { return is_k_grouped(tile) != of_groups_of_k; });
+    expect_all<hopper::Tile>(tiles, [](const hopper::Tile& tile, const GpuCase& noise) {
         std::string difference = repeat(tile, depth, noise);
         if (copies_row_scales(tile)) difference += repeat(tile, depth_copied, noise);
         return difference;
     });
 }
+
+TEST(GpuRepeat, AThousandLaunchesOfEveryTile) { expect_tiles(false); }
+TEST(GpuRepeat, AThousandLaunchesOfEveryTileForGroupsOfK) { expect_tiles(true); }
 
 /// Kernels for groups of k that do not ship, and groups that begin at no multiple of 16 bytes.
 std::vector<check::CaseSpec> groups_of_k() {

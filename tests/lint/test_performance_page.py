@@ -109,7 +109,7 @@ def test_peers_in_training_are_those_of_the_newest_run(tmp_path):
     rows = [{"key": key, "section": "forward", "peer": key, "shape": [1, 2, 3, 4], "us": us, "commit": commit, "date": "2026-01-02",
              "device": "NVIDIA H200", "started": commit} for commit, times in (("a" * 10, (9, 9)), ("b" * 10, (10, 12)))
             for key, us in zip(("tensor", "torch row"), times, strict=True)]
-    (tmp_path / "benchmarks/results/h200_training_peers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "benchmarks/results/training_peers.jsonl").write_text("\n".join(map(json.dumps, rows)))
     text = tool.training_peers()
     assert "Commit bbbbbbb, 2026-01-02. NVIDIA H200." in text
     assert "| 1 x 2 x 3 x 4 | 10.0 | 12.0 | 1.200 |" in text and "target 1.15: reached, 0 below it." in text and "9.0" not in text
