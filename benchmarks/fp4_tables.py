@@ -24,6 +24,17 @@ def packed(rows: list[Row], recipes: tuple[str, ...] = PACKED) -> str:
     return table(["", *recipes], [[name, *(cells.get(r, "") for r in recipes)] for name, cells in us.items()]) if us else ""
 
 
+def pairs(rows: list[Row]) -> str:
+    """A line for each recipe that rows have, a column for each product."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in filter(lambda row: "floor_us" in row and "recipe" in row, rows):
+        sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
+        product = f"{'masked' if row['op'] == 'm_grouped_masked' else 'exact ends'} {shape(str(sizes))}"
+        cells.setdefault(row["recipe"], {})[product] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
+    products = list(dict.fromkeys(product for of in cells.values() for product in of))
+    return table(["", *products], [[recipe, *(of.get(product, "") for product in products)] for recipe, of in cells.items()])
+
+
 def short_blocks(rows: list[Row]) -> str:
     """MXFP8 and FP4 activations. Nothing without a record."""
     text = packed(rows, SHORT_BLOCKS)

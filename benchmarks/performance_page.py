@@ -37,7 +37,7 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "h200_quantisers": "gpu-quantisers", "training_peers": "gpu-peers", "moe_train": "cpu-training"}
+           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "training_peers": "gpu-peers", "moe_train": "cpu-training"}
 
 
 def record(name: str) -> list[Row]:
@@ -232,10 +232,27 @@ def training_peers() -> str:
     return training_peers_table.page(rows, made_at(rows)) if rows else ""
 
 
+def on_an_h100() -> str:
+    """What was measured on another card than the page's: gradients, quantisers, and pairs of FP4 and MXFP8 that have no other record."""
+    if not has_record("h100_training"):
+        return ""
+    rows = newest(record("h100_training"))
+    blocks = [f"## On an H100\n\n{made_at(rows)} {' and '.join(sorted({row['device'] for row in rows}))}, by `make gpu-gradients card=h100`: D of f32 += A B and "
+              "groups of k\nas in the tables for an H200; aligned: segments as our quantisers write them.",
+              layer_tables.gradients(rows), layer_tables.dgrad(rows)]  # fmt: skip
+    if has_record("h100_quantisers"):
+        of = newest(record("h100_quantisers"))
+        blocks.append(layer_tables.quantisers(of, made_at(of)).replace("## Quantisers\n\n", "Quantisers. "))
+    if has_record("h100_fp4"):
+        of = newest(record("h100_fp4"))
+        blocks.append(f"MXFP8 and NVFP4 next to each other and to fp8. {made_at(of)} Microseconds, and over the time of the bytes:\n\n{fp4_tables.pairs(of)}")
+    return "\n\n".join(blocks)
+
+
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
           "skew": skew, "continuous load": continuous, "few rows": few_rows, "quantisers": quantisers, "host time": host_time,
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
-          "training peers": training_peers,
+          "training peers": training_peers, "on an H100": on_an_h100,
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
 PAGES = {PAGE: TABLES, TORCH_PAGE: TORCH_TABLES}
