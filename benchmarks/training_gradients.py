@@ -8,7 +8,7 @@ from typing import Any
 import tilewright as tw
 import torch
 from device_clock import Call
-from tilewright.torch._products import ALIGNMENT, aligned_ends, aligned_rows
+from tilewright.torch._products import ALIGNMENT, aligned_ends, columns_of_codes
 from training_contestant import (
     BEFORE,
     MOST_ERROR,
@@ -192,13 +192,15 @@ class FromBf16:
                                             rows_feature_factors=weights, columns_token_factors=x.scales)  # fmt: skip
             assert columns is not None
             if layer:
-                dy, moved, ends = columns, aligned_rows(x_codes, of.ends), aligned_ends(of.ends, tokens)
-            else:  # columns behind the last group are left out, where X has no rows
-                dy = tw.Quantized(columns.values[:, :tokens], "1x128", columns.scales[:, : tokens // ALIGNMENT])
-                moved, ends = x_codes, of.aligned
-            tw.k_grouped_gemm(dy, tw.Quantized(moved, "e4m3"), aligned_offsets=ends, out=d, layout="nn")
+                ends = aligned_ends(of.ends, tokens)
+                tw.k_grouped_gemm(columns, columns_of_codes(x_codes, of.ends), aligned_offsets=ends, out=d)
+                return
+            # Columns behind the last group are left out, where X has no rows.
+            dy = tw.Quantized(columns.values[:, :tokens], "1x128", columns.scales[:, : tokens // ALIGNMENT])
+            tw.k_grouped_gemm(dy, tw.Quantized(x_codes, "e4m3"), aligned_offsets=of.aligned, out=d, layout="nn")
 
-        return self.contestant(call, lambda: d, MOST_ERROR_OF_FP8, recipe="1x128:e4m3", layout="nn", accumulation="promoted",
+        layout = "nt" if layer else "nn"
+        return self.contestant(call, lambda: d, MOST_ERROR_OF_FP8, recipe="1x128:e4m3", layout=layout, accumulation="promoted",
                                grouping="k_grouped_aligned_offsets")  # fmt: skip
 
     def squares(self, layer: bool) -> Contestant:

@@ -50,6 +50,18 @@ struct Transposition {
             scales.set(0, to.row + j, to.column, scale);
         }
         store(turned, to, out, Overflow::saturate_finite);
+        keep_unshifted(region, to, scale);
+    }
+
+    /// Codes of tokens that have the block's scale stay what they are, NaN of either sign too.
+    void keep_unshifted(const Region& region, const Region& to, double scale) const {
+        const std::int64_t tokens = std::min(region.rows, to.columns);
+        for (std::int64_t i = 0; i < tokens; ++i) {
+            if (token_scales.get(0, region.row + i, region.column) != scale) continue;
+            for (std::int64_t j = 0; j < to.rows; ++j) {
+                *out.at(0, to.row + j, to.column + i) = *codes.at(0, region.row + i, region.column + j);
+            }
+        }
     }
 };
 

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs torch: apt-get install python
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
 from tilewright.torch import _operators, _products  # noqa: E402
-from tilewright.torch._products import aligned_rows, sums_of_groups  # noqa: E402
+from tilewright.torch._products import aligned_ends, aligned_rows, columns_of_codes, sums_of_groups  # noqa: E402
 from torch_layers import DEVICES, error, exact_grouped, lost_without_promotion, normal  # noqa: E402
 
 # relative errors of fp8 products of normal numbers: 2^-4 / sqrt(3) a side, less where most numbers are small
@@ -83,6 +83,18 @@ def test_codes_of_tokens_are_moved_to_where_groups_begin_in_columns(ends):
         expected[place : place + end - begin] = codes[begin:end]
         place, begin = place + -(-(end - begin) // 128) * 128, end
     assert torch.equal(given, expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("ends", [[0, 5, 5, 130, 300], [300], [128, 256]])
+def test_codes_of_tokens_become_columns_as_they_are(ends, device):
+    """All 256 of them, NaN and zeros of either sign too, in the place that rows would have, with zeros in between."""
+    codes = torch.arange(300 * 130, device=device).remainder(256).to(torch.uint8).view(300, 130)
+    groups = torch.tensor(ends, device=device)
+    columns = columns_of_codes(codes, groups)
+    last = int(aligned_ends(groups, 300).max())
+    assert columns.recipe == "e4m3" and columns.scales is None
+    assert torch.equal(columns.values[:, :last].view(torch.uint8), aligned_rows(codes, groups)[:last].T)
 
 
 def test_ends_that_no_one_should_trust_move_nothing_out_of_bounds():

@@ -86,13 +86,13 @@ def backward_pass(
         if columns is not None and x is not None:
             operand = _columns_of_x(x, groups, layer)
             ends_of_columns = _products.aligned_ends(groups, dy.shape[0])
-            dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, layer.wgrad_layout, promoted)
+            dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, promoted)
     return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
 
 
 def _columns_of_x(x: Pair, groups: torch.Tensor, layer: LayerRecipe) -> Quantized:
     if layer.columns is None:
-        return Quantized(_products.aligned_rows(x[0].view(torch.uint8), groups), _FOLDED)
+        return _products.columns_of_codes(x[0], groups)
     return Quantized(x[0], layer.columns, x[1])
 
 

@@ -7,8 +7,10 @@ import torch
 from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
 from tilewright._options import Accumulation, Layout
 from tilewright._quantize import Quantized
+from tilewright._quantize_tokens import transpose_codes
 
 ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
+UE8M0_ONE = 127  # the code of a scale of 1
 
 ACCUMULATIONS: dict[bool, Accumulation] = {True: "promoted", False: "unpromoted"}
 
@@ -42,6 +44,16 @@ def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     return rows.new_zeros(columns + 1, rows.shape[1]).index_copy_(0, row, rows)[:columns]
 
 
+def columns_of_codes(codes: torch.Tensor, ends: torch.Tensor) -> Quantized:
+    """e4m3 [tokens, K] without scales as [K, columns], each group from a multiple of 128 on as `quantize_tokens` has columns.
+
+    One kernel, for which each 128 codes have a scale of 1: then none is shifted. The scales that come back are left out.
+    """
+    blocks = -(-codes.shape[1] // ALIGNMENT)
+    ones = torch.full((codes.shape[0], blocks), UE8M0_ONE, dtype=torch.uint8, device=codes.device)
+    return Quantized(transpose_codes(Quantized(codes, "1x128.ue8m0", ones), ends).values, "e4m3")
+
+
 def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
     """[tokens]: the group of each; groups for tokens of none."""
     return torch.searchsorted(ends, torch.arange(tokens, device=ends.device, dtype=ends.dtype), right=True)
@@ -73,17 +85,13 @@ def wgrad(
     ends: torch.Tensor,
     dtype: torch.dtype,
     main_grad: torch.Tensor | None,
-    layout: Layout,
     promoted: bool,
 ) -> torch.Tensor:
-    """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that. An empty group gives zeros, or adds nothing.
-
-    X is [K, columns] (layout nt) or [columns, K] (nn).
-    """
+    """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that, X [K, columns]. An empty group gives zeros, or adds nothing."""
     how = ACCUMULATIONS[promoted]
     if main_grad is not None:
-        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, layout=layout, accumulation=how)
-    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout, accumulation=how)
+        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, accumulation=how)
+    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], accumulation=how)
 
 
 def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:

@@ -37,11 +37,6 @@ class LayerRecipe:
         """Of W in dgrad: codes [N, K] or [K, N]."""
         return "nn" if self.backward_weights is None else "nt"
 
-    @property
-    def wgrad_layout(self) -> Layout:
-        """Of X in wgrad: codes [tokens, K] or [K, tokens]."""
-        return "nn" if self.columns is None else "nt"
-
 
 RECIPES = {
     "row": LayerRecipe("row", "row", "row", "row", "row", "row"),
