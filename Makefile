@@ -4,7 +4,7 @@
 cpus := $(shell nproc)
 python := build/venv/bin/python
 program := build/release/src/cli/tilewright
-# Of what records are: make gpu-gradients card=h100
+# The card that records name: make gpu-gradients card=h100
 card := h200
 gpu-record := --json benchmarks/results/$(card).jsonl
 
