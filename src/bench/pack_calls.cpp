@@ -54,7 +54,8 @@ struct Mode {
 };
 constexpr std::array modes{Mode{"tensor:tensor", Accumulation::promoted},
                            Mode{"tensor:tensor", Accumulation::unpromoted},
-                           Mode{"1x128:128x128", Accumulation::promoted}, Mode{"1x128:1x128", Accumulation::promoted}};
+                           Mode{"1x128:128x128", Accumulation::promoted}, Mode{"1x128:1x128", Accumulation::promoted},
+                           Mode{"1x128:e4m3", Accumulation::promoted}};
 
 struct RankedCall {
     std::size_t problem;
