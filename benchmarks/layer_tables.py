@@ -42,8 +42,8 @@ def dgrad(rows: list[Row]) -> str:
             table(["weights, n x k of forward", "tensor:tensor", "row:row"], lines))
 
 
-def quantisers(rows: list[Row], origin: str) -> str:
+def quantisers(rows: list[Row], origin: str, head: str = "## Quantisers\n\n") -> str:
     (tokens,), (features,), (groups,) = ({row[key] for row in rows} for key in ("tokens", "features", "groups"))
     cells = {row["form"]: [row["form"], f"{row['us']:.1f}", f"{row['mb']:.0f}", f"{row['tbs']:.2f}"] for row in rows}
-    return (f"## Quantisers\n\n{origin} {tokens} tokens of {features} features in {groups} groups, bf16 to e4m3 and e2m1; the bytes are those that\n"
+    return (f"{head}{origin} {tokens} tokens of {features} features in {groups} groups, bf16 to e4m3 and e2m1; the bytes are those that\n"
             "must be read and written. Last, as many MXFP4 weights are packed.\n\n" + table(["", "us", "MB", "TB/s"], [*cells.values()]))

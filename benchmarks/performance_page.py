@@ -242,7 +242,7 @@ def on_an_h100() -> str:
               layer_tables.gradients(rows), layer_tables.dgrad(rows)]  # fmt: skip
     if has_record("h100_quantisers"):
         of = newest(record("h100_quantisers"))
-        blocks.append(layer_tables.quantisers(of, made_at(of)).replace("## Quantisers\n\n", "Quantisers. "))
+        blocks.append(layer_tables.quantisers(of, made_at(of), head="Quantisers. "))
     if has_record("h100_fp4"):
         of = newest(record("h100_fp4"))
         blocks.append(f"MXFP8 and NVFP4 next to each other and to fp8. {made_at(of)} Microseconds, and over the time of the bytes:\n\n{fp4_tables.pairs(of)}")
