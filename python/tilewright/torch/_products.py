@@ -47,7 +47,7 @@ def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
 def columns_of_codes(codes: torch.Tensor, ends: torch.Tensor) -> Quantized:
     """e4m3 [tokens, K] without scales as [K, columns], each group from a multiple of 128 on as `quantize_tokens` has columns.
 
-    One kernel, for which each 128 codes have a scale of 1: then none is shifted. The scales that come back are left out.
+    One pass over the codes, for which each 128 have a scale of 1: then none is shifted. The scales that come back are left out.
     """
     blocks = -(-codes.shape[1] // ALIGNMENT)
     ones = torch.full((codes.shape[0], blocks), UE8M0_ONE, dtype=torch.uint8, device=codes.device)
