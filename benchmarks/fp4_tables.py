@@ -10,6 +10,17 @@ PACKED = ("1x128:mxfp4", "row:mxfp4", "bf16:mxfp4", "bf16:nvfp4")
 SHORT_BLOCKS = ("mxfp8:mxfp8", "mxfp8:mxfp4", "mxfp4:mxfp4", "nvfp4:nvfp4")
 
 
+def product_of(row: Row) -> str:
+    """Of masked groups with the mean of rows, without the room for them."""
+    sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
+    kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_contiguous": "exact ends"}[row["op"]]
+    return f"{kind} {shape(str(sizes))}"
+
+
+def cell_of(row: Row) -> str:
+    return f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
+
+
 def packed(rows: list[Row], recipes: tuple[str, ...] = PACKED) -> str:
     us: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -18,9 +29,7 @@ def packed(rows: list[Row], recipes: tuple[str, ...] = PACKED) -> str:
         wide = re.search(r"--wide-rows (\d+)", row["command"])
         words = {None: "", "1": ", all rows wide"}.get(wide and wide[1], f", one row in {wide[1]} wide" if wide else "")
         words += ", not packed" if "--unpacked" in row["command"] else ""
-        sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
-        kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_contiguous": "exact ends"}[row["op"]]
-        us.setdefault(f"{kind} {shape(str(sizes))}{words}", {})[row["recipe"]] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
+        us.setdefault(product_of(row) + words, {})[row["recipe"]] = cell_of(row)
     return table(["", *recipes], [[name, *(cells.get(r, "") for r in recipes)] for name, cells in us.items()]) if us else ""
 
 
@@ -28,9 +37,7 @@ def pairs(rows: list[Row]) -> str:
     """A line for each recipe that rows have, a column for each product."""
     cells: dict[str, dict[str, str]] = {}
     for row in filter(lambda row: "floor_us" in row and "recipe" in row, rows):
-        sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
-        product = f"{'masked' if row['op'] == 'm_grouped_masked' else 'exact ends'} {shape(str(sizes))}"
-        cells.setdefault(row["recipe"], {})[product] = f"{row['us']:.1f}, {row['us'] / row['floor_us']:.2f}"
+        cells.setdefault(row["recipe"], {})[product_of(row)] = cell_of(row)
     products = list(dict.fromkeys(product for of in cells.values() for product in of))
     return table(["", *products], [[recipe, *(of.get(product, "") for product in products)] for recipe, of in cells.items()])
 

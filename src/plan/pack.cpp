@@ -178,7 +178,8 @@ void add_mn_major(std::vector<Tile>& list) {
 
 /// Groups of k, in all variants, for a choice among tiles does not know which of them a call takes. D has many tiles,
 /// so the large ones serve, as far as registers allow; the smaller one is for what is left of few. Of scales of the end
-/// 128x256 is up to 9 % faster than 256x128 where k is short, and nowhere slower by more than 1 % (docs/tried.md).
+/// 128x256 was up to 9 % faster than 256x128 in three shapes of short k, and 0.7 % slower in one of f32
+/// (docs/tried.md).
 void add_groups_of_k(std::vector<Tile>& list) {
     constexpr Tile wide{.shape = {.m = 128, .n = 256}, .stages = 3};
     constexpr Tile tall{.shape = {.m = 256, .n = 128}, .stages = 3};

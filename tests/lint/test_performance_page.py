@@ -66,7 +66,7 @@ def test_tables_without_a_record_are_left_out(tmp_path):
     tool = loaded(TOOL)
     assert tool.layer_tables.dgrad([]) == tool.fp4_tables.short_blocks([]) == ""
     tool.ROOT = tmp_path
-    assert tool.quantisers() == tool.training_peers() == ""
+    assert tool.quantisers() == tool.training_peers() == tool.on_an_h100() == ""
 
 
 def test_dgrad_is_next_to_forward_of_the_same_weights():
