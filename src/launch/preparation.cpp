@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "base/math.h"
 #include "problem/canonical_order.h"
@@ -43,8 +44,16 @@ hopper::Decoding decoding_kind(const OperandRecipe& recipe) {
     return recipe.values == Format::e5m2 ? hopper::Decoding::e5m2_to_bf16 : hopper::Decoding::e4m3_to_bf16;
 }
 
+int matrices_at_once(std::int64_t rows) {
+    constexpr std::int64_t most_rows = std::numeric_limits<int>::max();
+    return static_cast<int>(std::clamp<std::int64_t>(most_rows / std::max<std::int64_t>(rows, 1), 1, 32));
+}
+
 QuantizeLaunch decode(const DecodedOperand& from, void* workspace) {
-    constexpr std::int64_t most_blocks = std::int64_t{1} << 16;  // more strips are taken in turns
+    // More strips are taken in turns. Of a masked call's room most rows may be missing, and blocks without a strip cost
+    // time too.
+    const bool masked = from.row_counts.data != nullptr;
+    const std::int64_t most_blocks = std::int64_t{1} << (masked ? 9 : 16);
     const OperandGeometry& codes = from.from;
     // The strides of dimensions of one index mean nothing.
     const Strides values{.group = from.matrices > 1 ? codes.value_strides.group : 0,
@@ -64,8 +73,14 @@ QuantizeLaunch decode(const DecodedOperand& from, void* workspace) {
                        .to_group_stride = from.to.group,
                        .to_row_stride = from.to.row,
                        .matrices = static_cast<int>(from.matrices),
+                       .matrices_at_once = matrices_at_once(from.rows),
                        .rows = static_cast<int>(from.rows),
                        .k = static_cast<int>(from.k)};
+    if (masked) {
+        launch.decoding.row_counts = from.row_counts.data;
+        launch.decoding.row_counts_stride = from.row_counts.strides[0];
+        launch.decoding.row_counts_are_64_bit = from.row_counts.format == Format::i64;
+    }
     const hopper::Decoding decoding = decoding_kind(codes.recipe);
     const bool aligned = std::bit_cast<std::uintptr_t>(codes.values) % hopper::code_word_bytes(decoding) == 0;
     launch.kernel.decoding = {

@@ -197,10 +197,11 @@ void add_preparation(const Workload& work, const DeviceDescription& device, Cost
     }
     for (const auto& decoding : {work.preparation.decoding, work.preparation.decoding_b}) {
         if (!decoding) continue;
-        const double rows = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
+        const double room = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
+        const double rows = decoding->row_counts.given() ? std::min(room, work.total_rows) : room;
         ++launches;
         bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);
-        bytes += static_cast<double>(decoding->bytes());
+        if (room > 0) bytes += static_cast<double>(decoding->bytes()) * rows / room;
     }
     if (const auto& expansion = work.preparation.expansion) {
         const PackedGeometry& packed = expansion->from;

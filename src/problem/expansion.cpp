@@ -31,7 +31,8 @@ constexpr double least_expanded_products = 0x1p35;
 /// Packed weights are chosen to save memory, and all experts of a large layer would take several GB of workspace.
 constexpr std::int64_t most_expanded_bytes = std::int64_t{1} << 30;
 
-/// How many rows a group has, as far as the host knows.
+}  // namespace
+
 std::int64_t known_rows(const Geometry& g) {
     switch (g.grouping.grouping) {
         case Grouping::dense:
@@ -40,8 +41,6 @@ std::int64_t known_rows(const Geometry& g) {
         default: return g.groups > 0 ? g.m / g.groups : 0;
     }
 }
-
-}  // namespace
 
 std::int64_t ExpandedWeights::factors_at() const {
     return at + round_up<std::int64_t>(value_bytes(), workspace_alignment);

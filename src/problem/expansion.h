@@ -27,6 +27,9 @@ struct ExpandedWeights {
     std::int64_t bytes() const { return has_factors ? factors_at() - at + groups * n * 4 : value_bytes(); }
 };
 
+/// How many rows of A a group has, as far as the host knows; not of groups of k.
+std::int64_t known_rows(const Geometry& geometry);
+
 /// Whether it is worth it.
 bool expands_weights(const Geometry& geometry);
 /// For packed weights without wide rows; not placed.

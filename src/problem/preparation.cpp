@@ -34,6 +34,25 @@ bool is_loaded(const CopyAlongK& copy) {
     return loads_along_rows(copy.from.value_strides, copy.k, copy.matrices, copy.from.recipe.values);
 }
 
+/// From how many rows of a group on weights of layout nn are copied. By times on one H100 (docs/tried.md) a copy costs
+/// as much as it saves at some 1,050 where 128x128 scales are applied in the mainloop, at 3,300 where scales wait for
+/// the end. 1x128 scales of both sides have no kernels of their own in that layout, and lose three quarters.
+std::int64_t least_copied_rows(const Geometry& g) {
+    if (g.b.recipe.granularity == Granularity::block_1x128) return 256;
+    return g.a.k_block() != 0 ? 1280 : 4096;
+}
+
+/// Whether weights of layout nn are copied though TMA loads them along their rows: they are transposed in registers for
+/// each tile of D, which costs products of many rows more than one copy does. A launch is no gain for fewer products
+/// than these.
+bool gains_from_copy(const Geometry& g, const CopyAlongK& weights) {
+    constexpr double least_products = 0x1p34;
+    constexpr std::int64_t most_bytes = std::int64_t{1} << 30;
+    const std::int64_t rows = known_rows(g);
+    return g.accumulation == Accumulation::promoted && rows >= least_copied_rows(g) && weights.bytes() <= most_bytes &&
+           static_cast<double>(weights.bytes()) * static_cast<double>(rows) >= least_products;
+}
+
 /// Those that are copied, of those that are along their rows.
 MnMajor copied(const Geometry& g, const MnMajor& order) {
     const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
@@ -41,7 +60,8 @@ MnMajor copied(const Geometry& g, const MnMajor& order) {
     const bool by_32 = (g.a.k_block() == 32 || g.b.k_block() == 32) && !g.b.packed.given;
     const bool along_k = is_k_grouped(g.grouping.grouping) || by_32;
     const bool a_along_k = along_k || takes_sizes(g.grouping.grouping) || g.b.packed.given;
-    const MnMajor copies{.a = order.a && (a_along_k || !is_loaded(a)), .b = order.b && (along_k || !is_loaded(b))};
+    const bool b_along_k = along_k || (!order.a && gains_from_copy(g, b));
+    const MnMajor copies{.a = order.a && (a_along_k || !is_loaded(a)), .b = order.b && (b_along_k || !is_loaded(b))};
     if (copies.a || copies.b || !order.a || !order.b) return copies;
     const bool a_is_smaller = a.bytes() <= b.bytes();
     return {.a = a_is_smaller, .b = !a_is_smaller};
@@ -105,6 +125,14 @@ DecodedOperand decoding_of(const OperandGeometry& from, std::int64_t groups, std
     decoding.values = is_mxfp4(from.recipe) ? Format::e4m3 : Format::bf16;
     const std::int64_t row = round_up<std::int64_t>(k, hopper_alignment * 8 / bits(decoding.values));
     decoding.to = {.group = shared ? 0 : rows * row, .row = row, .k = 1};
+    return decoding;
+}
+
+/// The room of a masked group may be many times its rows.
+DecodedOperand decoding_of_a(const Geometry& g) {
+    DecodedOperand decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
+    const bool masked = g.grouping.grouping == Grouping::m_grouped_masked;
+    if (masked && decoding.matrices == g.groups) decoding.row_counts = g.grouping.sizes;
     return decoding;
 }
 
@@ -195,9 +223,7 @@ Preparation preparation(const Geometry& g) { return preparation(g, expands_weigh
 
 Preparation preparation(const Geometry& g, bool expands) {
     Preparation result;
-    if (decodes_activations(g)) {
-        result.decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
-    }
+    if (decodes_activations(g)) result.decoding = decoding_of_a(g);
     if (decodes_weights(g)) {
         result.decoding_b = decoding_of(g.b, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
     }

@@ -33,6 +33,7 @@ struct DecodedOperand {
     std::int64_t k = 0;
     std::int64_t at = 0;  // in the workspace
     Strides to{};
+    Tensor row_counts{};  // of a masked call: how many of a matrix's rows there are, on the device; others are left out
 
     std::int64_t bytes() const { return matrices * rows * to.row * bits(values) / 8; }
 };
@@ -65,9 +66,10 @@ struct Preparation {
 /// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
 /// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
 /// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
-/// one, and what is in steps that TMA does not take. FP4 weights are packed, but for the codes that kernels take as
-/// they are, and FP4 activations decoded, as are fp8 ones next to NVFP4 and MXFP8 weights next to bf16 and NVFP4.
-/// Packed weights without wide rows are expanded where a group has many rows (expansion.cpp has the limits).
+/// one, what is in steps that TMA does not take, and weights of groups with many rows. FP4 weights are packed, but for
+/// the codes that kernels take as they are, and FP4 activations decoded, as are fp8 ones next to NVFP4 and MXFP8
+/// weights next to bf16 and NVFP4. Packed weights without wide rows are expanded where a group has many rows
+/// (expansion.cpp has the limits).
 Preparation preparation(const Geometry& geometry);
 /// The same where packed weights are expanded or not, whether it is worth it or not.
 Preparation preparation(const Geometry& geometry, bool expands);

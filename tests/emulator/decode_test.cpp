@@ -91,5 +91,37 @@ TEST(DecodeFp8, EveryCodeIsItsNumberInAnyOrder) {
     }
 }
 
+/// A matrix of each group, of 40 groups, whose counts are more than a warp reads at once; some are no counts.
+template <class Count>
+void expect_rows_of_counts(Format format) {
+    constexpr std::int64_t groups = 40, room = 5, k = 16, behind = 64;
+    std::vector<Count> counts(2 * groups);  // every second one
+    const auto count_of = [&](std::int64_t group) { return static_cast<Count>(group % 9 - 1); };
+    for (std::int64_t group = 0; group < groups; ++group) counts[2 * static_cast<std::size_t>(group)] = count_of(group);
+    const std::vector<std::uint64_t> codes(groups * room * k / 8, 0x3838'3838'3838'3838);  // ones of e4m3
+    std::vector<std::uint16_t> numbers(groups * room * k + behind, untouched);
+    const DecodedOperand operand{
+        .from = {.recipe = {.values = Format::e4m3, .granularity = Granularity::row},
+                 .values = codes.data(),
+                 .value_strides = {.group = room * k, .row = k, .k = 1}},
+        .matrices = groups,
+        .rows = room,
+        .k = k,
+        .to = {.group = room * k, .row = k, .k = 1},
+        .row_counts = {.data = counts.data(), .format = format, .shape = {groups}, .strides = {2}}};
+    run_on_emulator(
+        std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, numbers.data()).at(0)));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const std::int64_t row = static_cast<std::int64_t>(i) / k, group = row / room;
+        const bool is_there = group < groups && row % room < std::int64_t{count_of(group)};
+        ASSERT_EQ(numbers[i], is_there ? 0x3F80 : untouched) << "group " << group << " row " << row % room;
+    }
+}
+
+TEST(DecodeFp8, OfAMaskedCallTheRowsThatThereAre) {
+    expect_rows_of_counts<std::int32_t>(Format::i32);
+    expect_rows_of_counts<std::int64_t>(Format::i64);
+}
+
 }  // namespace
 }  // namespace tilewright::tests

@@ -90,8 +90,12 @@ struct DecodeArguments {
     i64 to_group_stride = 0;
     i64 to_row_stride = 0;
     int matrices = 0;
+    int matrices_at_once = 1;  // whose rows a warp counts together: 32 or less, of which int holds all rows
     int rows = 0;
     int k = 0;
+    const void* row_counts = nullptr;  // int or i64, of each matrix; null: all rows are there
+    i64 row_counts_stride = 0;
+    bool row_counts_are_64_bit = false;
 };
 
 /// Packed weights that are expanded (expand.h): the sections of rows and of tiles, and what is written.

@@ -5,6 +5,7 @@
 
 #include "base/math.h"
 #include "formats/codec.h"
+#include "hopper/ptx/lanes.h"
 #include "hopper/quantize/scale.h"
 
 namespace tilewright::hopper {
@@ -18,8 +19,7 @@ struct DecodedRow {
     i64 to;
 };
 
-TILEWRIGHT_DEVICE DecodedRow decoded_row(const DecodeArguments& a, i64 index) {
-    const i64 matrix = index / a.rows, row = index % a.rows;
+TILEWRIGHT_DEVICE DecodedRow decoded_row(const DecodeArguments& a, int matrix, int row) {
     return {.codes = matrix * a.group_stride + row * a.row_stride,
             .scales = matrix * a.scale_group_stride + row * a.scale_row_stride,
             .to = matrix * a.to_group_stride + row * a.to_row_stride};
@@ -132,15 +132,31 @@ TILEWRIGHT_DEVICE void decode_strip(const DecodeArguments& a, const DecodedRow& 
     }
 }
 
-/// A warp has a strip of a row at a time.
+/// How many rows of matrix `index` there are.
+TILEWRIGHT_DEVICE int row_count(const DecodeArguments& a, int index) {
+    if (a.row_counts == nullptr) return a.rows;
+    const i64 at = index * a.row_counts_stride;
+    const i64 count = a.row_counts_are_64_bit ? load_global(static_cast<const i64*>(a.row_counts) + at)
+                                              : load_global(static_cast<const int*>(a.row_counts) + at);
+    return int(max(i64(0), min(count, i64(a.rows))));
+}
+
+/// A warp has a strip of a row at a time: of the rows that there are, one matrix after another, of which each lane
+/// knows one's.
 template <DecodeSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) decode_codes(const __grid_constant__ DecodeArguments a) {
-    const int strips = ceil_div(a.k, decoded_strip);
-    const i64 count = i64(a.matrices) * a.rows * strips;
-    const i64 warps = i64(block_count()) * quantize_warps;
-    for (i64 i = i64(block_index()) * quantize_warps + warp_index(); i < count; i += warps) {
-        decode_strip<spec>(a, decoded_row(a, i / strips),
-                           int(i % strips) * decoded_strip + lane_index() * decoded_word);
+    const int lane = lane_index(), strips = ceil_div(a.k, decoded_strip);
+    i64 strip = i64(block_index()) * quantize_warps + warp_index();
+    for (int first = 0; first < a.matrices; first += a.matrices_at_once) {
+        const bool has_matrix = lane < min(a.matrices_at_once, a.matrices - first);
+        const int rows = has_matrix ? row_count(a, first + lane) : 0, end = sum_of_lanes(rows);
+        const i64 strips_end = i64(from_lane(end, warp_threads - 1)) * strips;
+        for (; strip < strips_end; strip += i64(block_count()) * quantize_warps) {
+            const int row = int(strip / strips), matrix = lowest_bit(ballot(row < end));
+            decode_strip<spec>(a, decoded_row(a, first + matrix, row - from_lane(end - rows, matrix)),
+                               int(strip % strips) * decoded_strip + lane * decoded_word);
+        }
+        strip -= strips_end;
     }
 }
 

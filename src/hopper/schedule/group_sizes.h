@@ -3,7 +3,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/ptx/ptx.h"
+#include "hopper/ptx/lanes.h"
 
 namespace tilewright::hopper {
 
@@ -33,28 +33,6 @@ TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int bl
     for (i64 index = lane * sizes_per_sector; index < count; index += lanes * sizes_per_sector) {
         prefetch_size(sizes, int(index));
     }
-}
-
-/// The sum over this lane and all before it.
-TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
-    const int lane = lane_index();
-#pragma unroll
-    for (int step = 1; step < warp_threads; step *= 2) {
-        const int before = from_lane(value, lane - step);
-        if (lane >= step) value += before;
-    }
-    return value;
-}
-
-/// The largest of this lane and all before it.
-TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
-    const int lane = lane_index();
-#pragma unroll
-    for (int step = 1; step < warp_threads; step *= 2) {
-        const int before = from_lane(value, lane - step);
-        if (lane >= step && before > value) value = before;
-    }
-    return value;
 }
 
 /// Sizes that a lane has read ahead: its own of 32, and those 32, 64 and 96 entries later.

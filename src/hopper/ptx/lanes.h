@@ -1,0 +1,30 @@
+// What the lanes of a warp find out together, each from a number of its own.
+#pragma once
+
+#include "hopper/ptx/ptx.h"
+
+namespace tilewright::hopper {
+
+/// The sum over this lane and all before it.
+TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
+    const int lane = lane_index();
+#pragma unroll
+    for (int step = 1; step < warp_threads; step *= 2) {
+        const int before = from_lane(value, lane - step);
+        if (lane >= step) value += before;
+    }
+    return value;
+}
+
+/// The largest of this lane and all before it.
+TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
+    const int lane = lane_index();
+#pragma unroll
+    for (int step = 1; step < warp_threads; step *= 2) {
+        const int before = from_lane(value, lane - step);
+        if (lane >= step && before > value) value = before;
+    }
+    return value;
+}
+
+}  // namespace tilewright::hopper
