@@ -193,6 +193,12 @@ private:
         return formats::load(operand.tensor_scale, Format::f32, region_.gemm.group * operand.tensor_scale_stride);
     }
 
+    /// Of NVFP4, whose values in the sum are 2^-8 times what they are.
+    float multiplied_tensor_scale(const OperandGeometry& operand) const {
+        const bool is_nvfp4 = operand.recipe.granularity == Granularity::block_1x16;
+        return static_cast<float>(tensor_scale(operand)) * (is_nvfp4 ? 256.0F : 1.0F);
+    }
+
     double c_at(std::int64_t i, std::int64_t j) const {
         if (g_.c.data == nullptr) return 0;
         const std::int64_t row = region_.gemm.row_begin + region_.row + i;
@@ -200,7 +206,8 @@ private:
     }
 
     void finish() {
-        const double factor = output_factor(g_.alpha, tensor_scale(g_.a), tensor_scale(g_.b));
+        const double factor =
+            output_factor({g_.a.recipe, g_.b.recipe}, g_.alpha, tensor_scale(g_.a), tensor_scale(g_.b));
         out_.emulated = order_.has_value();
         out_.exact.resize(sums_.size());
         if (order_) {
@@ -232,8 +239,7 @@ private:
             sum *= line(i, j)->end;
             end_factor *= std::fabs(double{line(i, j)->end});
         }
-        const auto a_tensor = static_cast<float>(tensor_scale(g_.a));
-        const auto b_tensor = static_cast<float>(tensor_scale(g_.b));
+        const float a_tensor = multiplied_tensor_scale(g_.a), b_tensor = multiplied_tensor_scale(g_.b);
         const float alpha = g_.alpha * (a_tensor * b_tensor);
         const auto c = static_cast<float>(c_at(i, j));
         if (region_.gemm.k_count == 0) {

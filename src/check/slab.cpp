@@ -10,6 +10,9 @@
 namespace tilewright::check {
 namespace {
 
+/// What NVFP4's values are multiplied as, and its tensors' scales by (docs/numerics.md).
+constexpr float nvfp4_below = 0x1p-8F;
+
 /// All codes of a format of up to eight bits.
 struct Table {
     std::array<float, 256> numbers{};
@@ -55,7 +58,7 @@ void decode_row(const SlabRange& range, std::optional<StepKind> step, std::int64
             float value = load_value(operand, value_index(operand, range.origin, range.row + row, range.k + k));
             slab.exact[at] = double{value} * scale;
             if (!step) continue;
-            if (!outside) value *= scale;  // NVFP4: exact
+            if (is_nvfp4(operand.recipe)) value *= scale * nvfp4_below;  // exact
             slab.values[at] = value;
             slab.exponents[at] = exponent_of(value, smallest);
             if (!std::isfinite(value)) slab.special[static_cast<std::size_t>(row)] = 1;

@@ -41,6 +41,11 @@ void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_row
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
     emulator::start_wgmma(d, {n, a, b, 0, b_rows, accumulate, true}, a_fragment);
 }
+template <int n, Storage a, Storage b>
+void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate) {
+    wgmma<n, a, b>(d, a_fragment, MatrixDescriptor(b_rows), accumulate);
+}
+inline u64 whole(MatrixDescriptor low) { return low; }
 
 template <int pending>
 void wgmma_wait() {

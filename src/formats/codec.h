@@ -139,6 +139,11 @@ constexpr u32 encode_ue8m0(double value, Rounding rounding = Rounding::nearest,
 /// ue4m3: e4m3 without a sign, the top bit is ignored.
 constexpr float decode_ue4m3(u32 code) { return decode(e4m3_fields, code & 0x7FU); }
 
+/// NVFP4's values are multiplied as 2^-8 times what they are and the tensor's scale as 2^8 times (docs/numerics.md):
+/// bf16's range then holds a factor for a block's scale and for what e2m1's bits are too small by.
+constexpr float nvfp4_value_factor() { return power_of_two(-8); }
+constexpr float nvfp4_tensor_factor() { return power_of_two(8); }
+
 /// As e4m3; -0 is 0.
 constexpr u32 encode_ue4m3(double value, Overflow overflow = Overflow::saturate) {
     return value < 0 ? e4m3_fields.all_ones() : encode(e4m3_fields, value, overflow) & 0x7FU;

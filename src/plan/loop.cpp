@@ -89,23 +89,24 @@ double decode_stall(const hopper::Tile& tile) {
     return std::max(0.0, 100 - 0.35 * n) + (85 + (scales ? 0.6 * n : 0)) * warpgroups;
 }
 
-/// A warp's instructions for 64 x 128 NVFP4 weights next to 1x128 scales (counted in SASS: 238, 248 and 299 for 16, 32
+/// A warp's instructions for 64 x 128 NVFP4 weights next to 1x128 scales (counted in SASS: 218, 228 and 282 for 16, 32
 /// and twice 32 columns): each number is promoted, scales of columns are read in pairs. Next to 1x32 ones four times
-/// (260, 277, 319, 501 and 590 for 8, 16, 32, four times 16 and twice 64 columns). No time of them has been measured.
+/// (244 and 284 for 16 and 32 columns; before NVFP4's two factors were one 260, 277, 319, 501 and 590 for 8, 16, 32,
+/// four times 16 and twice 64 columns).
 double promoted_bf16_instructions(const hopper::Tile& tile) {
     const bool steps = promotes_each_step(tile);
-    const double decoding = steps ? 240 : 228, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
+    const double decoding = steps ? 205 : 208, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
     const double n = tile.shape.n;
     return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
 }
 
-/// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 186 for MXFP4, 236
+/// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 173 for MXFP4, 199
 /// for NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, those of other blocks too.
 /// One H200, 2026-11-24, an earlier order of codes with 216 and 282 instructions: 1183, 1467 and 1633 clocks a k-block
 /// of 256 x 8, 48 and 64 with four warpgroups, NVFP4 1868 of 256x48: 1.23 clocks an instruction, and half of the tensor
 /// cores' time is hidden.
 double bf16_decode_issue(const hopper::Tile& tile, double tensor) {
-    constexpr double mxfp4 = 186, nvfp4 = 236, clocks = 1.23, exposed = 0.5;
+    constexpr double mxfp4 = 173, nvfp4 = 199, clocks = 1.23, exposed = 0.5;
     const double decoded = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
     const double each = scales_in_mainloop(tile) ? promoted_bf16_instructions(tile) : decoded;
     return std::max(0.0, clocks * each * tile.shape.m / hopper::wgmma_m - exposed * tensor);

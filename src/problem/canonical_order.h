@@ -3,6 +3,7 @@
 // docs/numerics.md has the reasons.
 #pragma once
 
+#include "formats/codec.h"
 #include "formats/row_exponents.h"
 
 #include <tilewright/problem.h>
@@ -55,7 +56,7 @@ struct CanonicalOrder {
     constexpr bool operator==(const CanonicalOrder&) const = default;
 };
 
-/// NVFP4 decodes its block scales into the values; every other scale is applied outside.
+/// NVFP4 decodes its block scales into the values (times `nvfp4_value_factor`); every other scale is applied outside.
 constexpr bool scaled_outside(Granularity granularity) {
     return granularity != Granularity::none && granularity != Granularity::block_1x16;
 }
@@ -98,9 +99,15 @@ constexpr double overflow_as_fp32(double product) {
 }
 constexpr double scale_product(double a_scale, double b_scale) { return overflow_as_fp32(a_scale * b_scale); }
 
+/// What the scale of a side's tensor is multiplied by.
+constexpr float tensor_factor(const OperandRecipe& side) { return is_nvfp4(side) ? formats::nvfp4_tensor_factor() : 1; }
+
 /// What a sum is multiplied by at the end: alpha and NVFP4's tensor scales.
-constexpr double output_factor(float alpha, double a_tensor_scale, double b_tensor_scale) {
-    return overflow_as_fp32(double{alpha} * scale_product(a_tensor_scale, b_tensor_scale));
+constexpr double output_factor(const Recipe& recipe, float alpha, double a_tensor_scale, double b_tensor_scale) {
+    const double of_a = tensor_factor(recipe.a), of_b = tensor_factor(recipe.b);
+    const double scales =
+        scale_product(overflow_as_fp32(of_a * a_tensor_scale), overflow_as_fp32(of_b * b_tensor_scale));
+    return overflow_as_fp32(double{alpha} * scales) / (of_a * of_b);
 }
 
 /// What the fp8 tensor core can take: fp8 itself, and MXFP4 as e4m3.

@@ -85,7 +85,9 @@ double packed_number(const Geometry& g, std::int64_t group, std::int64_t row, st
 /// What differs between a row and the expanded one. A scale of NaN makes the factor NaN, or without factors numbers of
 /// the row.
 std::string wrong_row(const Geometry& given, const OperandGeometry& b, std::int64_t group, std::int64_t row) {
-    const double factor = b.scales == nullptr ? 1 : formats::load(b.scales, Format::f32, scale_index(b, group, row, 0));
+    constexpr double of_nvfp4 = 256;  // docs/numerics.md
+    const double factor =
+        b.scales == nullptr ? of_nvfp4 : formats::load(b.scales, Format::f32, scale_index(b, group, row, 0));
     const std::int64_t at = group * b.value_strides.group + row * b.value_strides.row;
     const auto number = [&](std::int64_t k) { return formats::load(b.values, b.recipe.values, at + k); };
     bool is_nan = false, gives_nan = std::isnan(factor);

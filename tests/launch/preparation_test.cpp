@@ -78,6 +78,31 @@ TEST(PreparedLaunches, TheProductReadsTheCopy) {
     EXPECT_EQ(launch.b.base, g.b.values);
 }
 
+/// Layout nn, eight groups.
+bool copies_weights(const char* recipe, std::int64_t rows, std::int64_t n = 2048, std::int64_t expected_m = 0) {
+    Problem p = problem_of({.grouping = expected_m > 0 ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets,
+                            .recipe = parse_recipe(recipe).value(),
+                            .layout = Layout::nn,
+                            .m = expected_m > 0 ? rows : 8 * rows,
+                            .n = n,
+                            .k = 2048,
+                            .groups = 8});
+    p.expected_m = expected_m;
+    return preparation(geometry(p)).b.has_value();
+}
+
+TEST(PreparedLaunches, WeightsAlongTheirRowsAreCopiedForGroupsOfManyRows) {
+    EXPECT_TRUE(copies_weights("1x128:128x128", 1280));
+    EXPECT_FALSE(copies_weights("1x128:128x128", 1279));
+    EXPECT_TRUE(copies_weights("row:row", 4096));
+    EXPECT_FALSE(copies_weights("row:row", 4095));
+    EXPECT_TRUE(copies_weights("1x128:1x128", 512));
+    EXPECT_FALSE(copies_weights("1x128:1x128", 256, 256)) << "too few products for another launch";
+    EXPECT_FALSE(copies_weights("1x128:128x128", 1280, 128 * 1024)) << "2 GiB";
+    EXPECT_FALSE(copies_weights("1x128:128x128", 4096, 2048, 20)) << "room is not rows";
+    EXPECT_TRUE(copies_weights("1x128:128x128", 4096, 2048, 2000));
+}
+
 TEST(PreparedLaunches, GroupsOfKOneAfterAnotherAreNotSoOnceCopied) {
     Problem p = problem_of({.grouping = Grouping::k_grouped_flat,
                             .recipe = parse_recipe("row:row").value(),

@@ -84,9 +84,9 @@ TEST(Expansion, IsToBf16NextToBf16) {
     const auto aligned = [](std::int64_t size) { return (size + 127) / 128 * 128; };
     EXPECT_EQ(bytes(spec("bf16:mxfp4", 2048)), aligned(aligned(values) + factors));
     EXPECT_EQ(bytes(spec("bf16:mxfp4", 2047)), 0);
-    EXPECT_EQ(bytes(spec("bf16:nvfp4", 1024)), aligned(values));
-    EXPECT_EQ(bytes(spec("bf16:nvfp4", 1023)), 0);
-    EXPECT_EQ(bytes(spec("nvfp4:nvfp4", 1024)), 1024 * 16392 * 2 + aligned(values)) << "and decoded activations";
+    EXPECT_EQ(bytes(spec("bf16:nvfp4", 1280)), aligned(values));
+    EXPECT_EQ(bytes(spec("bf16:nvfp4", 1279)), 0);
+    EXPECT_EQ(bytes(spec("nvfp4:nvfp4", 1280)), 1280 * 16392 * 2 + aligned(values)) << "and decoded activations";
     EXPECT_EQ(bytes(spec("1x128:nvfp4", 4096)), 4096 * 16392 * 2) << "decoded, next to packed weights";
     EXPECT_EQ(bytes(spec("nvfp4:mxfp4", 2048)), 2048 * 16392 * 2 + aligned(aligned(values) + factors));
     Problem wide = with_packed_shape(sample_on_gpu(spec("bf16:mxfp4", 2048)), 0);

@@ -90,7 +90,7 @@ void copy_values(const OperandRange& range, const TileLayout& layout, float* out
     }
 }
 
-/// NVFP4: value times block scale, exact in bf16.
+/// NVFP4: value times block scale, relative to 2^8, exact in bf16.
 void apply_block_scales(const OperandRange& range, const TileLayout& layout, float* out) {
     const OperandGeometry& operand = range.operand;
     const int block = operand.k_block();
@@ -100,9 +100,10 @@ void apply_block_scales(const OperandRange& range, const TileLayout& layout, flo
             const auto scale =
                 static_cast<float>(formats::load(operand.scales, operand.recipe.scales,
                                                  scale_index(operand, range.group, range.row_begin + row, column)));
+            const float factor = scale * formats::nvfp4_value_factor();
             float* values = out + tile_index(layout, row) + k * layout.panel;
             const std::int64_t count = std::min<std::int64_t>(block, range.k_count - k);
-            for (std::int64_t i = 0; i < count; ++i) values[i * layout.panel] *= scale;
+            for (std::int64_t i = 0; i < count; ++i) values[i * layout.panel] *= factor;
         }
     }
 }

@@ -12,9 +12,11 @@
 namespace tilewright::cpu {
 namespace {
 
+/// As sums are multiplied by it, of NVFP4 that was decoded to bf16 too.
 float tensor_scale(const OperandGeometry& operand, std::int64_t group) {
     if (operand.tensor_scale == nullptr) return 1;
-    return static_cast<float>(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
+    const double scale = formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride);
+    return static_cast<float>(scale) * formats::nvfp4_tensor_factor();
 }
 
 template <class T>

@@ -2,16 +2,19 @@
 // it, call this and compute nothing themselves.
 #pragma once
 
+#include "formats/codec.h"
 #include "hopper/block/scale_view.h"
 #include "hopper/epilogue/accumulators.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
 
-/// The scales of NVFP4's tensors: of either side, or their product.
+/// The scales of NVFP4's tensors, as they multiply sums: of either side, or their product.
 template <Tile tile>
 TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile& work) {
-    const auto of_group = [&](const ScaleView& scales) { return scale_at(scales, work.group, 0, 0); };
+    const auto of_group = [&](const ScaleView& scales) {
+        return scale_at(scales, work.group, 0, 0) * formats::nvfp4_tensor_factor();
+    };
     if constexpr (tile.a.scaling != Scaling::alpha) return of_group(arguments.scales_b);
     if constexpr (!scales_alpha_of_b(tile)) return of_group(arguments.scales_a);
     return of_group(arguments.scales_a) * of_group(arguments.scales_b);

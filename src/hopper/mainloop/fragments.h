@@ -20,6 +20,16 @@ TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subti
     return c.mma_b_descriptor + (boxes * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
 }
 
+/// The same for the wgmmas of fragments; of bf16, which are many small ones, all of the descriptor (ptx.h).
+template <Tile tile>
+TILEWRIGHT_DEVICE auto fragments_mma_b(const Consumer<tile>& c, int subtile, int box = 0) {
+    if constexpr (multiplies_bf16(tile)) {
+        return whole(mma_b_rows(c, subtile, box));
+    } else {
+        return mma_b_rows(c, subtile, box);
+    }
+}
+
 /// mma A of a box of k, as wgmma takes it from registers.
 template <Tile tile>
 struct Fragments {
@@ -30,7 +40,7 @@ struct Fragments {
     TILEWRIGHT_DEVICE void issue_held(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
                                       bool accumulate, int box = 0) {
         wgmma_fence();
-        const MatrixDescriptor b = mma_b_rows(c, subtile, box);
+        const auto b = fragments_mma_b(c, subtile, box);
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
             wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(

@@ -113,7 +113,7 @@ struct StepFeed<tile, FeedKind::decoded_to_bf16> {
         if (subtile == 0) decode(c, box, in_box);
         pin(partial);
         wgmma_fence();
-        const MatrixDescriptor b = mma_b_rows(c, subtile, box);
+        const auto b = fragments_mma_b(c, subtile, box);
 #pragma unroll
         for (int i = 0; i < wgmmas; ++i) {
             const int at = (in_box * wgmmas + i) * (wgmma_k_bytes / descriptor_bytes);

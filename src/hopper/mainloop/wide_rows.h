@@ -72,7 +72,7 @@ private:
         Partial<tile> partial;
         pin(partial);
         wgmma_fence();
-        const MatrixDescriptor b = mma_b_rows(c_, subtile, box);
+        const auto b = fragments_mma_b(c_, subtile, box);
 #pragma unroll
         for (int step = first; step < first + 2; ++step) {
             wgmma<wgmma_n(tile), mma_a(tile).multiplied_as(), mma_b(tile).multiplied_as()>(

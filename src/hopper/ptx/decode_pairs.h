@@ -61,25 +61,26 @@ private:
     u32 factors_[2];  // of the lane's row and of the one eight further: a pair, of the box's two 32 of k
 };
 
-/// A ue4m3 number for 16 of k. Its bits four further up are the bf16 number 2^-120 times its value; no factor has room
-/// for what both are too small by, so codes and scales get theirs each. NaN, 0xFF, is the one byte with a top bit, and
-/// with copies of it a NaN of bf16 (which spoils the last bits of the scale next to it, of the same row).
+/// A ue4m3 number for 16 of k. Its bits four further up are the bf16 number 2^-120 times its value. It takes on what
+/// codes are too small by as well, but for 2^8, for which bf16 has no room next to the largest scale: that is part of
+/// alpha (docs/numerics.md). NaN, 0xFF, is the one byte with a top bit, and with copies of it a NaN of bf16 (which
+/// spoils the last bits of the scale next to it, of the same row).
 template <>
 struct Bf16Scales<Storage::packed_nvfp4_bf16> {
     TILEWRIGHT_DEVICE Bf16Scales(const ScaleWords& rows, int /*box*/) {
-        constexpr u32 of_scales = (120U + 127) << 7;
+        constexpr u32 of_scales = (120U + 127) << 7, of_codes = bf16_of_codes - (8U << 7);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const u32 word = rows.values[i / 2];
-            factors_[i / 2][i % 2] = multiply_bf16(two_signed_bytes(word, i % 2 * 2) << 4, of_scales * bf16_pair);
+            const u32 scales = multiply_bf16(two_signed_bytes(word, i % 2 * 2) << 4, of_scales * bf16_pair);
+            factors_[i / 2][i % 2] = multiply_bf16(scales, of_codes * bf16_pair);
         }
     }
 
     TILEWRIGHT_DEVICE void multiply(DecodedPairs& decoded, int below, int step) const {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const u32 codes = multiply_bf16(decoded.pairs[i], bf16_of_codes * bf16_pair);
-            decoded.pairs[i] = multiply_bf16(codes, both_halves(factors_[below][step], i / 2));
+            decoded.pairs[i] = multiply_bf16(decoded.pairs[i], both_halves(factors_[below][step], i / 2));
         }
     }
 

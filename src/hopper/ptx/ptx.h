@@ -152,6 +152,9 @@ void barrier_arrive_after_copies(Barrier& barrier);
 using MatrixDescriptor = u32;
 
 MatrixDescriptor matrix_descriptor(const void* shared);
+/// All of it. Where it takes part in additions the compiler keeps it in a pair of registers, in place of two copies for
+/// each wgmma: in loops that issue many small ones it is a twentieth of all instructions.
+TILEWRIGHT_DEVICE u64 whole(MatrixDescriptor low);
 
 void wgmma_fence();
 /// d = A B^T + (accumulate ? d : 0). d is undefined until `wgmma_wait`.
@@ -162,6 +165,8 @@ TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixD
 /// wrote them must precede `wgmma_fence`.
 template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate);
+template <int n, Storage a, Storage b>
+TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate);
 void wgmma_commit();
 /// What precedes it is executed before what follows: ptxas moves arithmetic past any wait, but past no branch, and this
 /// is one that is never taken. `not_negative`: a number of which the compiler does not know that.

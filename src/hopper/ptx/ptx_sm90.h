@@ -106,6 +106,10 @@ template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate) {
     Wgmma<n>::template multiply<a, b>(d, a_fragment, whole(b_rows), int(accumulate));
 }
+template <int n, Storage a, Storage b>
+TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate) {
+    Wgmma<n>::template multiply<a, b>(d, a_fragment, b_rows, int(accumulate));
+}
 template <int pending>
 TILEWRIGHT_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");

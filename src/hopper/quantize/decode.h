@@ -73,7 +73,7 @@ TILEWRIGHT_DEVICE float decode_e2m1(u32 word, int i) {
 }
 
 TILEWRIGHT_DEVICE void store_nvfp4(void* to, u32 word, u32 scale) {
-    const float factor = formats::decode_ue4m3(scale);
+    const float factor = formats::decode_ue4m3(scale) * formats::nvfp4_value_factor();
     IntQuad pairs;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -29,9 +29,10 @@ struct Line {
         const std::int64_t column = block == 0 ? 0 : origin.block + k / block;
         return float(formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, column)));
     }
+    /// As it multiplies sums: of values that are 2^-8 times what they are.
     float tensor_scale() const {
         if (operand.tensor_scale == nullptr) return 1;
-        return float(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
+        return 256 * float(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
     }
     bool is_nvfp4() const { return operand.recipe.granularity == Granularity::block_1x16; }
     bool is_fp8() const { return operand.recipe.values != Format::bf16 && !is_nvfp4(); }
@@ -118,7 +119,7 @@ struct Element {
         std::vector<std::byte> out(static_cast<std::size_t>((end - k) * width + 31) / 32 * 32);
         for (std::int64_t i = k; i < end; ++i) {
             const double factor = &line == folded() ? factors.at(i) : 1.0;
-            const double value = line.value(i) * (line.is_nvfp4() ? double{line.scale(i)} : factor);
+            const double value = line.value(i) * (line.is_nvfp4() ? double{line.scale(i)} / 256 : factor);
             const std::uint32_t code = formats::encode(formats::fields(format), value, formats::Overflow::propagate);
             for (int byte = 0; byte < width; ++byte) out[(i - k) * width + byte] = std::byte(code >> (8 * byte) & 255);
         }
