@@ -1,4 +1,4 @@
-// What the lanes of a warp find out together, each from a number of its own.
+// What the lanes of a warp find out together, each lane with a separate number.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
