@@ -34,9 +34,10 @@ def packed(rows: list[Row], recipes: tuple[str, ...] = PACKED) -> str:
 
 
 def pairs(rows: list[Row]) -> str:
-    """A line for each recipe that rows have, a column for each product."""
+    """A line for each recipe that rows have and the other tables do not, a column for each product."""
     cells: dict[str, dict[str, str]] = {}
-    for row in filter(lambda row: "floor_us" in row and "recipe" in row, rows):
+    others = (None, *PACKED, *SHORT_BLOCKS)
+    for row in filter(lambda row: "floor_us" in row and row.get("recipe") not in others, rows):
         cells.setdefault(row["recipe"], {})[product_of(row)] = cell_of(row)
     products = list(dict.fromkeys(product for of in cells.values() for product in of))
     return table(["", *products], [[recipe, *(of.get(product, "") for product in products)] for recipe, of in cells.items()])

@@ -245,7 +245,9 @@ def on_an_h100() -> str:
         blocks.append(layer_tables.quantisers(of, made_at(of), head="Quantisers. "))
     if has_record("h100_fp4"):
         of = newest(record("h100_fp4"))
-        blocks.append(f"MXFP8 and NVFP4 next to each other and to fp8. {made_at(of)} Microseconds, and over the time of the bytes:\n\n{fp4_tables.pairs(of)}")
+        blocks.append(f"FP4 weights, as in the tables for an H200; last MXFP8 and NVFP4 next to each other and to fp8. {made_at(of)} Microseconds, and over "
+                      "the time of the bytes:")  # fmt: skip
+        blocks += [fp4_tables.packed(of), fp4_tables.short_blocks(of), fp4_tables.pairs(of)]
     return "\n\n".join(blocks)
 
 
