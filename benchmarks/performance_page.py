@@ -248,7 +248,7 @@ def on_an_h100() -> str:
         blocks.append(f"FP4 weights, as in the tables for an H200; last MXFP8 and NVFP4 next to each other and to fp8. {made_at(of)} Microseconds, and over "
                       "the time of the bytes:")  # fmt: skip
         blocks += [fp4_tables.packed(of), fp4_tables.short_blocks(of), fp4_tables.pairs(of)]
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,

@@ -193,10 +193,8 @@ private:
         return formats::load(operand.tensor_scale, Format::f32, region_.gemm.group * operand.tensor_scale_stride);
     }
 
-    /// NVFP4's values in the sum are 2^-8 times what they are.
     float multiplied_tensor_scale(const OperandGeometry& operand) const {
-        const bool is_nvfp4 = operand.recipe.granularity == Granularity::block_1x16;
-        return static_cast<float>(tensor_scale(operand)) * (is_nvfp4 ? 256.0F : 1.0F);
+        return static_cast<float>(tensor_scale(operand)) / (is_nvfp4(operand.recipe) ? nvfp4_below : 1);
     }
 
     double c_at(std::int64_t i, std::int64_t j) const {

@@ -10,9 +10,6 @@
 namespace tilewright::check {
 namespace {
 
-/// What NVFP4's values are multiplied as, and its tensors' scales by (docs/numerics.md).
-constexpr float nvfp4_below = 0x1p-8F;
-
 /// All codes of a format of up to eight bits.
 struct Table {
     std::array<float, 256> numbers{};

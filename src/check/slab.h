@@ -12,6 +12,9 @@
 
 namespace tilewright::check {
 
+/// NVFP4's values are multiplied as this times what they are (docs/numerics.md).
+inline constexpr float nvfp4_below = 0x1p-8F;
+
 /// k that is decoded at a time: a multiple of every chain.
 inline constexpr std::int64_t slab_k = 512;
 /// Scales are kept for every 32 of k, which divides every chain.

@@ -19,7 +19,8 @@ namespace {
 /// Next to bf16 these are predictions, for of 4 x 8192 rows alone times were measured: bf16 is multiplied at 790
 /// TFLOP/s, and 2.53 bytes for each element go through memory at 3.96 TB/s. With the times of the kernels that decode
 /// (one H200, n 4096, k 7168 and n 7168, k 2048, 4 x 8192 rows) expanded MXFP4 takes as long at 1600 and 1300 rows of a
-/// group, NVFP4 at 730 and 690, when its kernels had a fifth more instructions; by the model now at some 1,150.
+/// group, NVFP4 at 730 and 690, when its kernels had a fifth more instructions; by the model now above
+/// 1,024 (tests/plan/expanded_test.cpp).
 std::int64_t least_expanded_rows(const Geometry& g) {
     if (is_multiplied_as_bf16(g.a.recipe)) return is_nvfp4(g.b.recipe) ? 1280 : 2048;
     const Granularity scales = g.a.recipe.granularity;

@@ -93,7 +93,7 @@ TEST(DecodeFp8, EveryCodeIsItsNumberInAnyOrder) {
 
 /// A matrix of each group, of 40 groups, whose counts are more than a warp reads at once; some are no counts.
 template <class Count>
-void expect_rows_of_counts(Format format) {
+void expect_rows_of_counts(Format format, int matrices_at_once) {
     constexpr std::int64_t groups = 40, room = 5, k = 16, behind = 64;
     std::vector<Count> counts(2 * groups);  // every second one
     const auto count_of = [&](std::int64_t group) { return static_cast<Count>(group % 9 - 1); };
@@ -109,8 +109,11 @@ void expect_rows_of_counts(Format format) {
         .k = k,
         .to = {.group = room * k, .row = k, .k = 1},
         .row_counts = {.data = counts.data(), .format = format, .shape = {groups}, .strides = {2}}};
-    run_on_emulator(
-        std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, numbers.data()).at(0)));
+    auto launch =
+        std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, numbers.data()).at(0));
+    EXPECT_EQ(launch.decoding.matrices_at_once, 32);
+    launch.decoding.matrices_at_once = matrices_at_once;
+    run_on_emulator(launch);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         const std::int64_t row = static_cast<std::int64_t>(i) / k, group = row / room;
         const bool is_there = group < groups && row % room < std::int64_t{count_of(group)};
@@ -119,8 +122,10 @@ void expect_rows_of_counts(Format format) {
 }
 
 TEST(DecodeFp8, OfAMaskedCallTheRowsThatThereAre) {
-    expect_rows_of_counts<std::int32_t>(Format::i32);
-    expect_rows_of_counts<std::int64_t>(Format::i64);
+    for (const int matrices_at_once : {32, 7, 1}) {  // fewer where int does not hold their rows
+        expect_rows_of_counts<std::int32_t>(Format::i32, matrices_at_once);
+        expect_rows_of_counts<std::int64_t>(Format::i64, matrices_at_once);
+    }
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ TEST(PreparedLaunches, WeightsAlongTheirRowsAreCopiedForGroupsOfManyRows) {
     EXPECT_FALSE(copies_weights("1x128:128x128", 1279));
     EXPECT_TRUE(copies_weights("row:row", 4096));
     EXPECT_FALSE(copies_weights("row:row", 4095));
-    EXPECT_TRUE(copies_weights("1x128:1x128", 512));
+    EXPECT_TRUE(copies_weights("1x128:1x128", 256, 4096));
+    EXPECT_FALSE(copies_weights("1x128:1x128", 255, 8192));
     EXPECT_FALSE(copies_weights("1x128:1x128", 256, 256)) << "too few products for another launch";
     EXPECT_FALSE(copies_weights("1x128:128x128", 1280, 128 * 1024)) << "2 GiB";
     EXPECT_FALSE(copies_weights("1x128:128x128", 4096, 2048, 20)) << "room is not rows";
