@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="needs torch 2.4 or newer: pip insta
 if not hasattr(torch.library, "register_autograd"):
     pytest.skip(f"needs torch 2.4 or newer; this is {torch.__version__}", allow_module_level=True)
 
-from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, _weights, grouped_linear  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_layers import normal, same, step  # noqa: E402
 
@@ -122,7 +122,7 @@ def test_requantised_weights_stay_in_the_graph():
         function(*given).backward(dy)
         return [tensor.grad for tensor in given]
 
-    call = lambda x, w: grouped_linear(x, w, ends, recipe="row", requantize=True)
+    call = lambda x, w: grouped_linear(x, w, ends, recipe="row", keep="weight")
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
     assert same(gradients(compiled), gradients(lambda x, w: grouped_linear(x, w, ends, recipe="row")))
 
@@ -141,21 +141,20 @@ def test_whoever_watches_operators_sees_them():
     with Watch():
         assert same(step_of(layer, layer, x, dy), expected)
     ours = [name.split(".")[1] for name in seen if name.startswith("tilewright")]
-    assert ours == ["linear_weights", "linear_weights", "linear", "linear_gradients"]
+    assert ours == ["linear_weights", "linear", "linear_gradients"]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_schemas_tell_the_truth(recipe):
     """main_grad is written, nothing else, and no result is an argument."""
     w, x, dy, ends = normal(3, N, K), normal(TOKENS, K), normal(TOKENS, N), torch.tensor(ENDS)
-    sides = (w, RECIPES[recipe].weights, False)
-    copies = OPERATORS.linear_weights(*sides)
-    given = (x, w, normal(3, N), ends, *copies, *copies, None, recipe, "e4m3", True, True, False)
+    how = (w, recipe, True, True)
+    copies = OPERATORS.linear_weights(*how)
+    given = (x, w, normal(3, N), ends, *copies[:2], *copies[:2], None, recipe, "e4m3", True, True, False, False, False)
     kept = OPERATORS.linear(*given)[1:]
-    backward = (dy, *kept, copies[0], copies[1].mT if RECIPES[recipe].weights == "128x128" else copies[1], ends)
-    if recipe == "row":
-        backward = (dy, *kept, *OPERATORS.linear_weights(w, "row", True), ends)
-    calls = [(OPERATORS.linear_weights, sides), (OPERATORS.linear, given)]
+    dgrad = copies[2:] if recipe == "row" else _weights.dgrad_of(copies[:2], recipe)
+    backward = (dy, *kept, *dgrad, ends)
+    calls = [(OPERATORS.linear_weights, how), (OPERATORS.linear, given)]
     for main_grad in (None, torch.zeros(3, N, K)):
         calls.append((OPERATORS.linear_gradients, (*backward, main_grad, recipe, "e4m3", True, [True] * 3, torch.float32)))
     for operator, arguments in calls:

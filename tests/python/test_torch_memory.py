@@ -12,17 +12,17 @@ from torch_layers import kept_of_w, kept_of_x, normal  # noqa: E402
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(("x_wants", "w_wants"), [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("requantize", [False, True])
-def test_bytes_that_are_kept(recipe, x_wants, w_wants, requantize):
+@pytest.mark.parametrize("keep", ["copy", "weight"])
+def test_bytes_that_are_kept(recipe, x_wants, w_wants, keep):
     """As docs/torch.md states them."""
     groups, tokens, n, k = 3, 300, 80, 160
     x, w = normal(tokens, k).requires_grad_(x_wants), normal(groups, n, k, seed=1).requires_grad_(w_wants)
     ends, kept = torch.tensor([100, 100, 300]), []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
-        y = grouped_linear(x, w, ends, recipe=recipe, requantize=requantize)
+        y = grouped_linear(x, w, ends, recipe=recipe, keep=keep)
     of_x, of_w = sum(kept_of_x(recipe, groups, tokens, k)), sum(kept_of_w(recipe, groups, n, k))
     expected = w_wants * of_x + x_wants * of_w + ends.numel() * 8
-    if requantize:
+    if keep == "weight":
         expected -= x_wants * of_w  # w itself, which is there anyhow
         assert sum(tensor is w for tensor in kept) == x_wants
     kept = [tensor for tensor in kept if tensor is not w]

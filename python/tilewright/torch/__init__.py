@@ -16,5 +16,6 @@ except ImportError as _error:
 from tilewright.torch._linear import grouped_linear, linear
 from tilewright.torch._modules import GroupedLinear, Linear
 from tilewright.torch._recipes import RECIPES, LayerRecipe
+from tilewright.torch._reuse import reuse_weights
 
-__all__ = ["RECIPES", "GroupedLinear", "LayerRecipe", "Linear", "grouped_linear", "linear"]
+__all__ = ["RECIPES", "GroupedLinear", "LayerRecipe", "Linear", "grouped_linear", "linear", "reuse_weights"]

@@ -15,7 +15,7 @@ def refuse(argument: str, given: object, expected: str, advice: str = "") -> NoR
     raise ValueError(f"{argument}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
 
 
-def check_recipe(name: str, gradient_format: str, promoted: bool) -> None:
+def check_recipe(name: str, gradient_format: str, promoted: bool, keep: str) -> None:
     if name not in RECIPES:
         refuse("recipe", repr(name), "one of " + ", ".join(RECIPES))
     if gradient_format not in GRADIENT_FORMATS:
@@ -25,6 +25,8 @@ def check_recipe(name: str, gradient_format: str, promoted: bool) -> None:
     if not promoted and name not in UNPROMOTED:
         advice = "scales of blocks are applied as the sum goes on; those of " + " and ".join(UNPROMOTED) + " can wait for its end"
         refuse("promoted", "False", f"True with recipe {name}", advice)
+    if keep not in ("copy", "weight"):
+        refuse("keep", repr(keep), "copy or weight")
 
 
 def is_shard(tensor: object) -> bool:

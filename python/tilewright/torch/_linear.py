@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from tilewright.torch import _checks
-from tilewright.torch._function import differentiable_linear
+from tilewright.torch._frozen import FrozenCopy
+from tilewright.torch._function import How, differentiable_linear
 from tilewright.torch._recipes import GradientFormat
-from tilewright.torch._weights import FrozenCopy, WeightCache
+
+Kept = Literal["copy", "weight"]
 
 
 def grouped_linear(
@@ -20,10 +24,11 @@ def grouped_linear(
     promoted: bool = True,
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
-    cache: WeightCache | FrozenCopy | None = None,
-    requantize: bool = False,
+    keep: Kept = "copy",
 ) -> torch.Tensor:
     """Rows of X through the weights of their group: Y[i] = X[i] W[g]^T + bias[g] for ends[g - 1] <= i < ends[g].
+
+    Every call quantises w as it is then, unless it is inside of `reuse_weights`.
 
     Args:
         x: [tokens, K] of float32, bfloat16 or float16.
@@ -36,8 +41,8 @@ def grouped_linear(
         bias: [groups, N] of float32 or bfloat16, added before the one rounding of Y.
         main_grad: float32 or bfloat16 [groups, N, K]: dW is added to it, `w.grad_added_to_main_grad` set to True, and the
             gradient that torch sees is zeros (Megatron-LM's convention).
-        cache: keeps the fp8 copies of w from call to call (`GroupedLinear` has one).
-        requantize: keep w itself for dgrad, not an fp8 copy, and quantise it again in backward: for FSDP, which frees w between.
+        keep: for dgrad, copy: the fp8 copy that the call makes. weight: w itself, which backward quantises again: for FSDP, which
+            frees w between. If w was changed in place meanwhile, backward raises torch's RuntimeError, as torch.nn.Linear's does.
 
     Returns:
         [tokens, N] in the dtype of x; tokens of no group are zeros. Results and gradients are deterministic.
@@ -45,16 +50,7 @@ def grouped_linear(
     Raises:
         ValueError: an argument is of no use here; the message names it and says what it must be.
     """
-    _checks.check_recipe(recipe, gradient_format, promoted)
-    _checks.check_weights(w, "groups, N, K")
-    _checks.check_activations(x, w.shape[2])
-    if x.dim() != 2:
-        _checks.refuse("x", list(x.shape), f"[tokens, {w.shape[2]}]")
-    _checks.check_devices(x, w)
-    _checks.check_ends(ends, x, w.shape[0])
-    _checks.check_bias(bias, w)
-    _checks.check_main_grad(main_grad, w)
-    return differentiable_linear(x, w, bias, ends, main_grad, recipe, gradient_format, promoted, requantize, cache)
+    return call_grouped(x, w, ends, bias, main_grad, How(recipe, gradient_format, promoted, keep), None)
 
 
 def linear(
@@ -66,16 +62,49 @@ def linear(
     promoted: bool = True,
     bias: torch.Tensor | None = None,
     main_grad: torch.Tensor | None = None,
-    cache: WeightCache | FrozenCopy | None = None,
-    requantize: bool = False,
+    keep: Kept = "copy",
 ) -> torch.Tensor:
     """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad [N, K]; the rest as `grouped_linear`."""
-    _checks.check_recipe(recipe, gradient_format, promoted)
+    return call_dense(x, w, bias, main_grad, How(recipe, gradient_format, promoted, keep), None)
+
+
+def call_grouped(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    ends: torch.Tensor,
+    bias: torch.Tensor | None,
+    main_grad: torch.Tensor | None,
+    how: How,
+    frozen: FrozenCopy | None,
+) -> torch.Tensor:
+    """`grouped_linear`, or with the copy of a layer that is frozen."""
+    _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
+    _checks.check_weights(w, "groups, N, K")
+    _checks.check_activations(x, w.shape[2])
+    if x.dim() != 2:
+        _checks.refuse("x", list(x.shape), f"[tokens, {w.shape[2]}]")
+    _checks.check_devices(x, w)
+    _checks.check_ends(ends, x, w.shape[0])
+    _checks.check_bias(bias, w)
+    _checks.check_main_grad(main_grad, w)
+    return differentiable_linear(x, w, bias, ends, main_grad, how, frozen)
+
+
+def call_dense(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    main_grad: torch.Tensor | None,
+    how: How,
+    frozen: FrozenCopy | None,
+) -> torch.Tensor:
+    """`linear`, or with the copy of a layer that is frozen."""
+    _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])
     _checks.check_devices(x, w)
     _checks.check_bias(bias, w)
     _checks.check_main_grad(main_grad, w)
-    rows = x.reshape(-1, w.shape[1])
-    y = differentiable_linear(rows, w, bias, None, main_grad, recipe, gradient_format, promoted, requantize, cache)
+    rows = x.reshape(x.shape[:-1].numel(), w.shape[1])
+    y = differentiable_linear(rows, w, bias, None, main_grad, how, frozen)
     return y.view(*x.shape[:-1], w.shape[0])

@@ -13,14 +13,15 @@ import torch
 from tilewright._arrays import torch_dtype
 from tilewright.torch import _products
 from tilewright.torch._passes import Wanted, backward_pass, forward_pass
+from tilewright.torch._frozen import copy_for
 from tilewright.torch._recipes import RECIPES
-from tilewright.torch._weights import Pair, copy_of
+from tilewright.torch._weights import Copies, Pair, in_one_pass, padded, quantized
 
 AVAILABLE = hasattr(torch.library, "register_autograd")
 
 _LINEAR = (
     "Tensor x, Tensor w, Tensor? bias, Tensor? ends, Tensor values, Tensor scales, Tensor? dgrad_values, Tensor? dgrad_scales, "
-    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes"
+    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes, bool frozen, bool checks"
 )
 _GRADIENTS = (
     "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
@@ -30,18 +31,28 @@ _SCALE_STEP = 4  # rows of scales begin at multiples of so many
 _BLOCK = 128
 
 
+def is_compiling() -> bool:
+    return AVAILABLE and bool(torch.compiler.is_compiling())
+
+
 def is_watched(*given: Any) -> bool:
-    """Whether a compiler, a tracer, a dispatch mode or a subclass of tensors sees which operators run."""
+    """Whether somebody sees which operators run, or tensors have no memory of their own for kernels to read.
+
+    A compiler, a tracer, a dispatch mode, a subclass of tensors, torch.func; the meta device.
+    """
     if not AVAILABLE:
         return False
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0:
+    if is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0:
         return True
-    return any(type(x) not in (torch.Tensor, torch.nn.Parameter, type(None)) for x in given)
+    if torch._C._are_functorch_transforms_active():
+        return True
+    return any(type(x) not in (torch.Tensor, torch.nn.Parameter, type(None)) or (x is not None and x.is_meta) for x in given)
 
 
-def watched_copy_of(w: torch.Tensor, side: str, transposed: bool) -> Pair:
-    values, scales = torch.ops.tilewright.linear_weights(w.detach(), side, transposed)
-    return values, scales
+def watched_quantizer(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> Copies:
+    made = torch.ops.tilewright.linear_weights(w.detach(), recipe, forward, dgrad)
+    separate = dgrad and RECIPES[recipe].backward_weights is not None
+    return Copies((made[0], made[1]) if forward else None, (made[2], made[3]) if separate else None)
 
 
 def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
@@ -80,7 +91,11 @@ def _linear(
     promoted: bool,
     keeps: bool,
     requantizes: bool,
+    frozen: bool,
+    checks: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    if frozen:
+        values, scales = copy_for(w, values, scales, recipe, checks)
     y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
     return (y, *(kept or (_nothing(x), _nothing(x))))
 
@@ -88,7 +103,7 @@ def _linear(
 def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[torch.Tensor, ...]:
     recipe, keeps = RECIPES[given[5]], given[8]
     y = x.new_empty(x.shape[0], w.shape[-2])
-    if not keeps:
+    if not keeps or w.numel() == 0:
         return y, _nothing(x), _nothing(x)
     if recipe.columns is None:
         return (y, *_fake_quantized(x, recipe.activations, x.shape))
@@ -116,9 +131,23 @@ def _fake_quantized(like: Any, side: str, shape: Any) -> Pair:
     return like.new_empty(shape, dtype=torch_dtype("e4m3")), like.new_empty(scales, dtype=torch.float32)
 
 
-def _fake_copy_of(w: Any, side: str, transposed: bool) -> Pair:
-    *groups, n, k = w.shape
-    return _fake_quantized(w, side, [*groups, k, n] if transposed else w.shape)
+def _linear_weights(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> tuple[torch.Tensor, ...]:
+    made = quantized(w, recipe, forward, dgrad)
+    parts = (*(made.forward or (None, None)), *(made.dgrad or (None, None)))
+    return tuple(_nothing(w) if part is None else part for part in parts)
+
+
+def _fake_weights(w: Any, recipe: str, forward: bool, dgrad: bool) -> tuple[torch.Tensor, ...]:
+    layer, (*groups, n, k) = RECIPES[recipe], w.shape
+    made = [_nothing(w) for _ in range(4)]
+    if forward:
+        made[:2] = _fake_quantized(w, layer.weights, w.shape)
+    if dgrad and layer.backward_weights is not None:
+        made[2:] = _fake_quantized(w, layer.backward_weights, [*groups, k, n])
+        if forward and groups and in_one_pass(w):
+            columns = (groups[0] * n + (_BLOCK - 1) * groups[0]) // _BLOCK * _BLOCK
+            made[2] = made[2].new_empty(k, columns).as_strided((groups[0], k, n), (padded(n), columns, 1))
+    return tuple(made)
 
 
 def _gradients(
@@ -155,17 +184,39 @@ def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
     return dx, dw, dbias
 
 
+def _entry_by_entry(operator: Any) -> Any:
+    """The rule of vmap: each entry of a batch is a call, as a scale may be of all that one has."""
+
+    def rule(info: Any, in_dims: Any, *given: Any) -> Any:
+        def entry(i: int) -> Any:
+            return [x.select(dim, i) if isinstance(dim, int) else x for x, dim in zip(given, in_dims)]
+
+        made = [operator(*entry(i)) for i in range(info.batch_size)]
+        stacked = tuple(map(torch.stack, zip(*made)))
+        return stacked, (0,) * len(stacked)
+
+    return rule
+
+
 def _define(library: Any, name: str, arguments: str, results: str, function: Any, fake: Any) -> None:
     exact = [getattr(torch.Tag, tag) for tag in ("needs_exact_strides", "needs_fixed_stride_order") if hasattr(torch.Tag, tag)]
     library.define(f"{name}({arguments}) -> ({results})", tags=exact[:1])
     library.impl(name, function, "CompositeExplicitAutograd")
     torch.library.register_fake(f"tilewright::{name}", fake, lib=library)
+    operator = getattr(torch.ops.tilewright, name)
+    if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
+        torch.library.register_vmap(f"tilewright::{name}", _entry_by_entry(operator), lib=library)
 
 
 if AVAILABLE:
     LIBRARY = torch.library.Library("tilewright", "FRAGMENT")
     _define(
-        LIBRARY, "linear_weights", "Tensor w, str side, bool transposed", "Tensor, Tensor", copy_of, _fake_copy_of
+        LIBRARY,
+        "linear_weights",
+        "Tensor w, str recipe, bool forward, bool dgrad",
+        "Tensor, Tensor, Tensor, Tensor",
+        _linear_weights,
+        _fake_weights,
     )
     _define(LIBRARY, "linear", _LINEAR, "Tensor, Tensor, Tensor", _linear, _fake_linear)
     _define(LIBRARY, "linear_gradients", _GRADIENTS, "Tensor, Tensor, Tensor", _gradients, _fake_gradients)

@@ -40,6 +40,8 @@ def forward_pass(
     _checks.check_memory("bias", bias)
     if ends is not None:
         _checks.check_values_of_ends(ends, x.shape[0])
+    if w[0].numel() == 0:
+        return _biases(x, w[0], bias, ends), None
     layer = RECIPES[recipe]
     rows, columns = quantize_tokens(
         x.detach(), _groups(ends, x), rows=layer.activations, columns=layer.columns if keeps else None
@@ -88,6 +90,17 @@ def backward_pass(
             ends_of_columns = _products.aligned_ends(groups, dy.shape[0])
             dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, promoted)
     return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
+
+
+def _biases(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, ends: torch.Tensor | None) -> torch.Tensor:
+    """Y of weights without elements, of no group, no input or no output: sums of nothing."""
+    y, tokens = x.new_zeros(x.shape[0], w.shape[-2]), x.shape[0]
+    if bias is None or bias.numel() == 0:
+        return y
+    if ends is None:
+        return y.copy_(bias)
+    of_none = bias.new_zeros(1, w.shape[-2])  # of tokens of no group
+    return y.copy_(torch.cat([bias.detach(), of_none])[_products.group_of_rows(ends, tokens)])
 
 
 def _columns_of_x(x: Pair, groups: torch.Tensor, layer: LayerRecipe) -> Quantized:

@@ -8,8 +8,8 @@ from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
 from tilewright._options import Accumulation, Layout
 from tilewright._quantize import Quantized
 from tilewright._quantize_tokens import transpose_codes
+from tilewright.torch._weights import ALIGNMENT
 
-ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
 UE8M0_ONE = 127  # the code of a scale of 1
 
 ACCUMULATIONS: dict[bool, Accumulation] = {True: "promoted", False: "unpromoted"}
@@ -100,8 +100,9 @@ def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
         return dy.sum(0, keepdim=True, dtype=torch.float64).float()
     # No product with the groups' masks, which torch may round to tf32 and in which a NaN of one group reaches all; no
     # index_add or cumsum, whose order differs from run to run on a GPU.
-    blocks = aligned_rows(dy, ends).view(-1, ALIGNMENT, dy.shape[1]).sum(1, dtype=torch.float64)
-    if blocks.shape[0] == 0:
+    columns = aligned_rows(dy, ends)
+    blocks = columns.view(columns.shape[0] // ALIGNMENT, ALIGNMENT, dy.shape[1]).sum(1, dtype=torch.float64)
+    if blocks.numel() == 0:
         return dy.new_zeros(ends.shape[0], dy.shape[1], dtype=torch.float32)
     sizes, begins = _sizes_and_begins(ends, dy.shape[0])
     group = group_of_rows((begins + sizes + ALIGNMENT - 1) // ALIGNMENT, blocks.shape[0])

@@ -1,4 +1,7 @@
-"""fp8 copies of a master weight, and when they are stale."""
+"""fp8 copies of a master weight: for forward and for dgrad, from one pass over it where both are wanted.
+
+Nothing here is kept: who calls decides for how long a copy serves (`_function`, `_reuse`, `_frozen`).
+"""
 
 from __future__ import annotations
 
@@ -6,103 +9,89 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from tilewright._quantize import quantize
+from tilewright._quantize_tokens import quantize_tokens
 from tilewright.torch import _checks
-from tilewright.torch._recipes import LayerRecipe
+from tilewright.torch._recipes import RECIPES
 
 Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 """Codes and scales."""
 
+ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
 
-def copy_of(w: torch.Tensor, side: str, transposed: bool) -> Pair:
-    """[..., N, K] along K, or, transposed, [..., K, N] along N."""
+
+class Copies(NamedTuple):
+    """What forward and dgrad read of W; None where it is not wanted."""
+
+    forward: Pair | None
+    dgrad: Pair | None
+
+
+Quantizer: TypeAlias = Callable[[torch.Tensor, str, bool, bool], Copies]
+"""`quantized`, or the operator of it."""
+
+
+def in_one_pass(w: torch.Tensor) -> bool:
+    """Whether rows and columns of all groups can be written together.
+
+    Groups have to follow each other in memory, as the rows of one matrix. In the columns each begins at a multiple of 128:
+    that may cost an eighth of the copy's memory, not more.
+    """
+    if w.numel() == 0 or w.dim() == 2:
+        return w.numel() > 0
+    groups, n, _ = w.shape
+    follow = groups == 1 or w.stride(0) == n * w.stride(1)
+    return bool(follow and 8 * (padded(n) - n) <= n)
+
+
+def padded(n: int) -> int:
+    return (n + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+def quantized(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> Copies:
+    """W [..., N, K] along K, and transposed, [..., K, N] along N, where dgrad has codes of its own."""
     _checks.check_memory("w", w)
-    w = w.detach()
-    quantized = quantize(w.transpose(-1, -2) if transposed else w, side)
-    return quantized.values, quantized.scales
+    layer, w = RECIPES[recipe], w.detach()
+    along_n = layer.backward_weights
+    if forward and dgrad and along_n is not None and in_one_pass(w):
+        return _rows_and_columns(w, layer.weights, along_n)
+    rows = quantize(w, layer.weights) if forward else None
+    columns = quantize(w.transpose(-1, -2), along_n) if dgrad and along_n is not None else None
+    return Copies(
+        None if rows is None else (rows.values, rows.scales),
+        None if columns is None else (columns.values, columns.scales),
+    )
 
 
-def forward_copy(w: torch.Tensor, recipe: LayerRecipe, copy: Callable[..., Pair] = copy_of) -> Pair:
-    return copy(w, recipe.weights, False)
+def _rows_and_columns(w: torch.Tensor, along_k: str, along_n: str) -> Copies:
+    n, k = w.shape[-2:]
+    ends = None if w.dim() == 2 else torch.arange(n, w.shape[0] * n + 1, n, device=w.device)
+    rows, columns = quantize_tokens(w.reshape(-1, k), ends, rows=along_k, columns=along_n)
+    assert rows is not None and columns is not None
+    if ends is None:
+        return Copies((rows.values, rows.scales), (columns.values, columns.scales))
+    transposed = columns.values.as_strided((w.shape[0], k, n), (padded(n), columns.values.stride(0), 1))
+    return Copies(
+        (rows.values.view(w.shape), rows.scales.view(w.shape[:-1])),
+        (transposed, columns.scales),
+    )
 
 
-def dgrad_copy(w: torch.Tensor, recipe: LayerRecipe, forward: Pair | None, copy: Callable[..., Pair] = copy_of) -> Pair:
-    """W as dgrad reads it, in `dgrad_layout`: forward's codes where they serve it, with the scales of the transposed operand.
+def copies_of(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool, quantizer: Quantizer = quantized) -> Copies:
+    """dgrad: as `dgrad_layout` says, forward's codes where they serve it, with the scales of the transposed operand.
 
     Where the recipe folds, the scales are those that dY is multiplied by.
     """
-    if recipe.backward_weights is not None:
-        return copy(w, recipe.backward_weights, True)
-    values, scales = forward_copy(w, recipe, copy) if forward is None else forward
-    return values, scales.transpose(-1, -2) if recipe.weights == "128x128" else scales
+    layer = RECIPES[recipe]
+    if layer.backward_weights is not None:
+        return quantizer(w, recipe, forward, dgrad)
+    rows = quantizer(w, recipe, True, False).forward
+    assert rows is not None
+    return Copies(rows if forward else None, dgrad_of(rows, recipe) if dgrad else None)
 
 
-class FrozenCopy(NamedTuple):
-    """W's copy of forward that calls take as it is, whatever W has become: of layers that are frozen."""
-
-    values: torch.Tensor
-    scales: torch.Tensor
-
-
-def is_captured(w: torch.Tensor) -> bool:
-    """Whether the calls of this moment go into a CUDA graph."""
-    return w.is_cuda and torch.cuda.is_current_stream_capturing()
-
-
-class WeightCache:
-    """The copies of one weight, made anew when its version counter, its address or its storage has changed.
-
-    A write that torch does not count (through `.data`, by another library, by a CUDA graph that is replayed) is not seen: call
-    `refresh()` after it. In a CUDA graph that is captured the copies are made at each call, so that each replay makes them of
-    what W is then; from then on calls outside of graphs make theirs anew each time too, as a replay may have written W.
-    """
-
-    def __init__(self) -> None:
-        self._was_captured = False
-        self.refresh()
-
-    def __reduce__(self) -> tuple[type[WeightCache], tuple[()]]:
-        """A copy of a layer has a weight of its own: nothing is copied."""
-        return type(self), ()
-
-    def refresh(self) -> None:
-        """The next call makes the copies anew."""
-        self._forward: Pair | None = None
-        self._dgrad: Pair | None = None
-        # The storage too: another tensor may get the address of one that is gone, and count from 0 as well.
-        self._made_of: tuple[int, int, StorageWeakRef, LayerRecipe] | None = None
-
-    def forward(self, w: torch.Tensor, recipe: LayerRecipe) -> Pair:
-        if not self._may_keep(w):
-            return forward_copy(w, recipe)
-        self._drop_stale(w, recipe)
-        if self._forward is None:
-            with torch.inference_mode(False):  # what is made in inference mode can't be kept for backward by a later call
-                self._forward = forward_copy(w, recipe)
-        return self._forward
-
-    def dgrad(self, w: torch.Tensor, recipe: LayerRecipe, forward: Pair | None = None) -> Pair:
-        """forward: what the same call got from `forward`."""
-        if not self._may_keep(w):
-            return dgrad_copy(w, recipe, forward)
-        self._drop_stale(w, recipe)
-        if self._dgrad is None:
-            with torch.inference_mode(False):
-                self._dgrad = dgrad_copy(w, recipe, self._forward)
-        return self._dgrad
-
-    def _may_keep(self, w: torch.Tensor) -> bool:
-        if is_captured(w):
-            self._was_captured = True
-        if self._was_captured or w.is_inference():  # a tensor of inference mode counts no versions
-            self.refresh()
-            return False
-        return True
-
-    def _drop_stale(self, w: torch.Tensor, recipe: LayerRecipe) -> None:
-        made_of = (w._version, w.data_ptr(), StorageWeakRef(_checks.storage(w)), recipe)
-        if made_of != self._made_of:
-            self.refresh()
-            self._made_of = made_of
+def dgrad_of(forward: Pair, recipe: str) -> Pair:
+    """Forward's codes, of a recipe in which they serve dgrad."""
+    values, scales = forward
+    return values, scales.transpose(-1, -2) if RECIPES[recipe].weights == "128x128" else scales

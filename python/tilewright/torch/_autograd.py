@@ -1,0 +1,97 @@
+"""Autograd of the layers: what is kept for backward, and the gradients; the same for eager calls and for the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from tilewright.torch import _operators
+from tilewright.torch._passes import Wanted, forward_pass
+from tilewright.torch._weights import Pair, copies_of, quantized
+
+_COUNT = 16  # inputs of the operator
+NOTHING = (None, None)
+
+
+def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, ...]) -> None:
+    """Saves X^T as fp8 with its scales where W wants a gradient, W's fp8 copy of dgrad where X does, or W, and ends."""
+    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, promoted, keeps, requantizes = inputs[: _COUNT - 2]
+    wants_dgrad, wants_wgrad = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(
+        *(output[1:] if keeps and wants_wgrad else NOTHING),
+        *((w, None) if wants_dgrad and requantizes else dgrad if wants_dgrad else NOTHING),
+        ends,
+    )
+    # Not saved: others may write it between forward and backward, which autograd refuses of what it saves.
+    ctx.main_grad = main_grad
+    ctx.weight = None if main_grad is None else w
+    ctx.recipe, ctx.gradient_format, ctx.promoted, ctx.requantizes = recipe, gradient_format, promoted, requantizes
+    ctx.w_shape, ctx.w_dtype = w.shape, w.dtype
+    ctx.bias_dtype = None if bias is None else bias.dtype
+    ctx.set_materialize_grads(False)
+
+
+def keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    keep(ctx, inputs, output)
+
+
+@once_differentiable
+def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
+    """Of each input of the operator."""
+    if dy is None:
+        return (None,) * _COUNT
+    x_values, x_scales, *of_w, ends = ctx.saved_tensors
+    wanted = Wanted(*ctx.needs_input_grad[:3])
+    x = (x_values, x_scales) if wanted.w else None
+    w = _dgrad_of(ctx, *of_w) if wanted.x else None
+    has_elements = ctx.w_shape.numel() > 0
+    main_grad = None if ctx.main_grad is None or not has_elements else ctx.main_grad.view(-1, *ctx.w_shape[-2:])
+    made = wanted if has_elements else Wanted(False, False, wanted.bias)
+    dx, dw, dbias = _operators.gradients(
+        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, ctx.promoted, made, ctx.w_dtype
+    )
+    if wanted.x and dx is None:  # of weights without elements
+        dx = dy.new_zeros(dy.shape[0], ctx.w_shape[-1])
+    if wanted.w:
+        if ctx.weight is not None:
+            ctx.weight.grad_added_to_main_grad = True
+        # What Megatron-LM's hooks look for where main_grad has it: that word, and a gradient that is there and says nothing.
+        dw = torch.zeros((), dtype=ctx.w_dtype, device=dy.device).expand(ctx.w_shape) if dw is None else dw.view(ctx.w_shape)
+    if dbias is not None:
+        dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
+    return (dx, dw, dbias, *(None,) * (_COUNT - 3))
+
+
+def _dgrad_of(ctx: Any, values: torch.Tensor, scales: torch.Tensor | None) -> Pair:
+    if not ctx.requantizes:
+        assert scales is not None
+        return values, scales
+    quantizer = _operators.watched_quantizer if _operators.is_watched(values) else quantized
+    copy = copies_of(values, ctx.recipe, False, True, quantizer).dgrad
+    assert copy is not None
+    return copy
+
+
+class QuantizedLinear(torch.autograd.Function):
+    """Eager calls."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]
+        x, _, bias, ends, values, scales = inputs[:6]
+        recipe, promoted, keeps = inputs[9], inputs[11], inputs[12]
+        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
+        keep(ctx, inputs, (y, *(kept or NOTHING)))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        return gradients(ctx, dy)
+
+
+if _operators.AVAILABLE:
+    torch.library.register_autograd(
+        "tilewright::linear", gradients, setup_context=keep_of_operator, lib=_operators.LIBRARY
+    )
