@@ -15,7 +15,7 @@ from tilewright.torch import _products
 from tilewright.torch._passes import Wanted, backward_pass, forward_pass
 from tilewright.torch._frozen import copy_for
 from tilewright.torch._recipes import RECIPES
-from tilewright.torch._weights import Copies, Pair, in_one_pass, padded, quantized
+from tilewright.torch._weights import Copies, Pair, columns_of_groups, in_one_pass, quantized, transposed_groups
 
 AVAILABLE = hasattr(torch.library, "register_autograd")
 
@@ -145,8 +145,7 @@ def _fake_weights(w: Any, recipe: str, forward: bool, dgrad: bool) -> tuple[torc
     if dgrad and layer.backward_weights is not None:
         made[2:] = _fake_quantized(w, layer.backward_weights, [*groups, k, n])
         if forward and groups and in_one_pass(w):
-            columns = (groups[0] * n + (_BLOCK - 1) * groups[0]) // _BLOCK * _BLOCK
-            made[2] = made[2].new_empty(k, columns).as_strided((groups[0], k, n), (padded(n), columns, 1))
+            made[2] = transposed_groups(made[2].new_empty(k, columns_of_groups(groups[0], n)), groups[0], n)
     return tuple(made)
 
 

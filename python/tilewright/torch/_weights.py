@@ -33,20 +33,27 @@ Quantizer: TypeAlias = Callable[[torch.Tensor, str, bool, bool], Copies]
 
 
 def in_one_pass(w: torch.Tensor) -> bool:
-    """Whether rows and columns of all groups can be written together.
+    """Whether rows and columns of all groups are written together.
 
-    Groups have to follow each other in memory, as the rows of one matrix. In the columns each begins at a multiple of 128:
-    that may cost an eighth of the copy's memory, not more.
+    Groups have to follow each other in memory, as the rows of one matrix. In the columns each begins at a multiple of 128: that
+    may cost an eighth of the copy's memory, not more.
     """
     if w.numel() == 0 or w.dim() == 2:
         return w.numel() > 0
     groups, n, _ = w.shape
     follow = groups == 1 or w.stride(0) == n * w.stride(1)
-    return bool(follow and 8 * (padded(n) - n) <= n)
+    return bool(follow and 8 * columns_of_groups(groups, n) <= 9 * groups * n)
 
 
-def padded(n: int) -> int:
-    return (n + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+def columns_of_groups(groups: int, n: int) -> int:
+    """That quantize_tokens allocates, which does not know that groups are alike."""
+    return (groups * n + (ALIGNMENT - 1) * groups) // ALIGNMENT * ALIGNMENT
+
+
+def transposed_groups(columns: torch.Tensor, groups: int, n: int) -> torch.Tensor:
+    """[groups, K, N] of those columns, [K, columns]."""
+    step = (n + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return columns.as_strided((groups, columns.shape[0], n), (step, columns.stride(0), 1))
 
 
 def quantized(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> Copies:
@@ -71,10 +78,9 @@ def _rows_and_columns(w: torch.Tensor, along_k: str, along_n: str) -> Copies:
     assert rows is not None and columns is not None
     if ends is None:
         return Copies((rows.values, rows.scales), (columns.values, columns.scales))
-    transposed = columns.values.as_strided((w.shape[0], k, n), (padded(n), columns.values.stride(0), 1))
     return Copies(
         (rows.values.view(w.shape), rows.scales.view(w.shape[:-1])),
-        (transposed, columns.scales),
+        (transposed_groups(columns.values, w.shape[0], n), columns.scales),
     )
 
 
