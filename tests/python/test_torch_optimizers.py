@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 
 from tilewright.torch import RECIPES, reuse_weights  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
-from torch_layers import DEVICES, normal  # noqa: E402
+from torch_layers import DEVICES, normal, one_thread  # noqa: E402, F401
 from torch_oracle import layers_of  # noqa: E402
 
-STEPS, TOKENS, K, N = 20, 48, 64, 96
+STEPS, TOKENS, K, N = 20, 40, 64, 96
 
 # torch.optim has all others too: a new one is tried without being named here.
 NOT_FOR_A_DENSE_GRADIENT = {"Optimizer", "SparseAdam"}
@@ -38,6 +38,8 @@ def test_every_optimizer_is_tried():
 
 def optimizer_of(name, form, parameters):
     options = {"lr": RATES.get(name, 0.02)}
+    if name in OWN_LOOP:
+        options["max_iter"] = 4
     if form is not None:
         options[form] = True
     elif any(given == (name, "foreach") for given in FORMS):
@@ -86,20 +88,24 @@ def check_equal(ours, oracle, made, expected, x, ends):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize(("name", "form"), [*FORMS, ("LBFGS", None)])
+@pytest.mark.parametrize(("name", "form"), [*FORMS, *((name, None) for name in OWN_LOOP)])
 def test_twenty_steps(name, form, grouped, device):
     """Dense layers in float32, groups in bfloat16."""
     if name in MATRICES and grouped:
         pytest.skip(f"{name} takes matrices")
     if form == "capturable" and device == "cpu":
         pytest.skip("capturable: on a GPU")
-    dtype = torch.bfloat16 if grouped and name not in OWN_LOOP else torch.float32
+    if device == "cpu" and grouped == (form == "foreach") and form != "fused" and name not in OWN_LOOP | MATRICES:
+        pytest.skip("for time: the forms that torch writes in Python differ in nothing that a layer sees; both on a GPU")
+    # torch's fused SGD on a CPU does not move weights of bfloat16 (2.11).
+    narrow = grouped and name not in OWN_LOOP and (name, form, device) != ("SGD", "fused", "cpu")
+    dtype = torch.bfloat16 if narrow else torch.float32
     ours, oracle = layers_of(grouped, dtype=dtype, device=device)
     begin = ours.weight.detach().clone()
     made = []
     for layer in (ours, oracle):
         parameters = [layer.weight] if name in MATRICES else list(layer.parameters())
-        data = batches(grouped, dtype, device, 5 if name in OWN_LOOP else STEPS)
+        data = batches(grouped, dtype, device)
         made.append(trained(layer, optimizer_of(name, form, parameters), data))
     x, _, ends = next(iter(batches(grouped, dtype, device)))
     check_equal(ours, oracle, *made, x, ends)
@@ -114,7 +120,8 @@ def test_every_recipe_follows_a_fused_optimizer(grouped, recipe, keep, device):
     ours, oracle = layers_of(grouped, recipe, device=device, keep=keep)
     made = []
     for layer in (ours, oracle):
-        made.append(trained(layer, optimizer_of("AdamW", "fused", layer.parameters()), batches(grouped, torch.float32, device)))
+        data = batches(grouped, torch.float32, device, 6)
+        made.append(trained(layer, optimizer_of("AdamW", "fused", layer.parameters()), data))
     x, _, ends = next(iter(batches(grouped, torch.float32, device)))
     check_equal(ours, oracle, *made, x, ends)
 

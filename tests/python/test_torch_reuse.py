@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _autograd, _function, _reuse, _weights  # noqa: E402
 from tilewright.torch import grouped_linear, linear, reuse_weights  # noqa: E402
-from torch_layers import normal, same, step  # noqa: E402
+from torch_layers import normal, one_thread, same, step  # noqa: E402, F401
 
 
 @pytest.fixture

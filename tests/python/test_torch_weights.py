@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 
 import tilewright as tw  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _weights, grouped_linear, linear, reuse_weights  # noqa: E402
-from torch_layers import DEVICES, normal, same, step  # noqa: E402
+from torch_layers import DEVICES, normal, one_thread, same, step  # noqa: E402, F401
 
 
 def written(layer, how):

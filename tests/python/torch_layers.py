@@ -1,10 +1,20 @@
 """Numbers, what the layers of tilewright.torch compute in float64, and the bytes that they keep."""
 
 import numpy as np
+import pytest
 import torch
 from tilewright.torch import GroupedLinear, Linear
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads of small products wait for each other most of the time, on a machine with other work."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
 
 
 def normal(*shape, seed=0, dtype=torch.float32, device="cpu"):
