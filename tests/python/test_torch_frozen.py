@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
 
-from tilewright.torch import RECIPES, GroupedLinear, Linear, _operators, _weights  # noqa: E402
-from torch_layers import DEVICES, normal, step  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, _operators, _weights, linear  # noqa: E402
+from torch_layers import DEVICES, normal, one_thread, step  # noqa: E402, F401
 
 compiles = pytest.mark.skipif(not _operators.AVAILABLE, reason="needs torch 2.4 or newer")
 
@@ -89,6 +89,94 @@ def test_whoever_wants_a_gradient_is_told(name):
     assert str(raised.value) == message
     layer.unfreeze()
     assert len(step(layer, x.detach(), normal(40, 144))) == 2 + (name != "x")
+
+
+def put_another(layer, how):
+    """Three times the weight in the place of the one that is frozen."""
+    other = layer.weight.detach() * 3
+    if how == "data":
+        layer.weight.data = other
+    elif how == "_parameters":
+        layer._parameters["weight"] = torch.nn.Parameter(other)
+    elif how == "set_":
+        layer.weight.set_(other)
+    elif how == "swap_tensors":
+        torch.utils.swap_tensors(layer.weight, torch.nn.Parameter(other))
+    elif how == "view of a flat buffer":
+        layer.weight.data = torch.cat([torch.zeros(7), other.flatten()])[7:].view_as(other)
+    elif how == "delattr":
+        del layer.weight
+        layer.register_parameter("weight", torch.nn.Parameter(other))
+    else:
+        layer.weight = torch.nn.Parameter(other)
+
+
+@compiles
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("how", ["data", "_parameters", "set_", "swap_tensors", "view of a flat buffer", "delattr", "attribute"])
+def test_freezing_ends_when_another_weight_is_there(how, compiled):
+    torch._dynamo.reset()
+    layer, x = layer_of(False), inputs(False)[0]
+    call = torch.compile(layer, backend="aot_eager", fullgraph=True) if compiled else layer
+    with torch.no_grad():
+        layer.freeze()
+        old, first = layer.weight.data, call(x)
+        put_another(layer, how)
+        expected = linear(x, layer.weight.clone(), bias=layer.bias)
+        assert not torch.equal(expected, first) and torch.equal(call(x), expected) and not layer.is_frozen
+        layer.weight.data.mul_(2)  # not frozen: it is quantised at each call
+        assert torch.equal(call(x), linear(x, layer.weight.clone(), bias=layer.bias))
+        layer.refresh()
+        assert layer.is_frozen == (how not in ("attribute",)), "made anew of what is there"
+        layer.weight.data = old
+        assert torch.equal(call(x), first)
+    layer.requires_grad_(True)
+    layer.unfreeze()
+    assert call(x).requires_grad
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_functional_call_on_a_frozen_layer(compiled):
+    torch._dynamo.reset()
+    layer, x = layer_of(False), inputs(False)[0]
+    layer.freeze()
+    run = lambda weight, x: torch.func.functional_call(layer, {"weight": weight}, (x,))
+    call = torch.compile(run, backend="aot_eager") if compiled else run
+    with torch.no_grad():
+        first = layer(x)
+        for factor in (2, 3):
+            weight = layer.weight * factor
+            assert torch.equal(call(weight, x), linear(x, weight, bias=layer.bias))
+            assert layer.is_frozen and torch.equal(layer(x), first)
+    weight = (layer.weight.detach() * 2).requires_grad_()
+    if not compiled:  # the frozen copy has no part in it, so that it may want a gradient
+        run(weight, x).sum().backward()
+        assert weight.grad.any()
+
+
+@compiles
+@pytest.mark.parametrize("compiled", [False, True])
+def test_copies_that_are_checked(compiled):
+    torch._dynamo.reset()
+    layer, x = layer_of(False), inputs(False)[0]
+    call = torch.compile(layer, backend="aot_eager", fullgraph=True) if compiled else layer
+    with torch.no_grad():
+        for write in (lambda w: w.mul_(2), lambda w: w.data.mul_(2), lambda w: w.view(-1)[5].neg_()):
+            layer.freeze(check=True)
+            before = call(x)
+            write(layer.weight)
+            with pytest.raises(ValueError, match=r"^w: a weight that was written since freeze\(\) given.*call refresh\(\)"):
+                call(x)
+            layer.refresh()
+            assert not torch.equal(call(x), before)
+        layer.weight.data.mul_(2)
+        layer.freeze()
+        layer.weight.data.mul_(2)
+        call(x)  # the caller's
+        layer.to(torch.bfloat16), layer.freeze(check=True), layer.to(torch.float32)
+        layer.weight.data.mul_(2)
+        with pytest.raises(ValueError, match="written since freeze"):
+            call(x)
 
 
 def test_copies_follow_what_is_loaded_converted_or_put_in_place():

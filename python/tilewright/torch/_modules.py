@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
+from tilewright._arrays import torch_dtype
 from tilewright.torch import _checks, _operators
 from tilewright.torch._frozen import FrozenCopy, forget, is_copy_of, remember
 from tilewright.torch._function import How
 from tilewright.torch._linear import Kept, call_dense, call_grouped
 from tilewright.torch._recipes import GradientFormat
 from tilewright.torch._weights import Pair, copies_of
+
+_FROZEN = ("frozen_values", "frozen_scales")
 
 
 class _QuantizedModule(torch.nn.Module):
@@ -40,8 +43,8 @@ class _QuantizedModule(torch.nn.Module):
         self.keep = keep
         self._is_sharded = False
         self._frozen_id, self._frozen_checks = 0, False
-        self.register_buffer("frozen_values", None, persistent=False)
-        self.register_buffer("frozen_scales", None, persistent=False)
+        for name in _FROZEN:
+            self.register_buffer(name, None, persistent=False)
         self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.register_parameter("bias", None)
         if bias_shape is not None:
@@ -137,14 +140,16 @@ class _QuantizedModule(torch.nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Of copies and pickles, which take a frozen copy along, if it is one of the weight that is there."""
         state = self.__dict__.copy()
-        if self.frozen_values is not None and not self.is_frozen:
-            state["_buffers"] = {**state["_buffers"], "frozen_values": None, "frozen_scales": None}
+        if self.frozen_values is not None:
+            # As bytes: pickle, unlike torch.save, can't write torch's fp8.
+            kept = {"frozen_values": self.frozen_values.view(torch.uint8)} if self.is_frozen else dict.fromkeys(_FROZEN)
+            state["_buffers"] = {**state["_buffers"], **kept}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.frozen_values is not None and self.frozen_scales is not None:
-            self._keep_frozen((self.frozen_values, self.frozen_scales))
+            self._keep_frozen((self.frozen_values.view(torch_dtype("e4m3")), self.frozen_scales))
 
     def _call(self, weight: torch.Tensor) -> tuple[torch.Tensor | None, How, FrozenCopy | None]:
         """main_grad, how, and the frozen copy. The weight is asked for once a call: a parametrization computes it each time."""
