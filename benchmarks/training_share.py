@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""What quantisers take of the GPU time of a training step of `tilewright.torch`: forward, backward and SGD, weights and tokens of bf16.
+
+    python benchmarks/training_share.py                      # a table; less than a minute
+    python benchmarks/training_share.py --recipes 1x128,row
+    python benchmarks/training_share.py --microbatches 4     # of a step, inside of reuse_weights()
+    python benchmarks/training_share.py --kernels            # and what each kernel takes, by its name
+
+Times are those of torch's profiler, summed by the kernels' names, of the last of a few steps without gaps on the host. `of W` is the part of
+the quantisers that a copy of the weight for forward and dgrad takes, measured on its own. `copies` are kernels that write codes of W or X in
+another order; `torch` is what torch runs: the optimizer, ends of groups, sums of biases.
+
+Exit code 1: quantisers take more than 20 % of a step; 2: there is no Hopper GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+TARGET = 0.20
+WARM, MEASURED = 3, 5
+
+# tokens, K, N of dense layers; groups, tokens of a group, K, N
+DENSE = ((8192, 4096, 14336), (8192, 14336, 4096), (8192, 8192, 8192), (2048, 4096, 4096))
+GROUPED = ((8, 2048, 7168, 4096), (8, 2048, 2048, 7168), (32, 512, 2048, 1536), (128, 256, 2048, 1536))
+
+# Mangled names have the length of a word before it.
+OURS = re.compile(r"hopper(?:::|\d+)([a-z_]+?)(?=[<(IEv]|$)")
+QUANTISERS = {"quantize", "measure", "clear_scales", "finish_scales", "finish_tensor_scales", "quantize_blocks"}
+COPIES = {"transpose_codes", "expand_weights", "decode_codes"}
+
+
+def kind_of(kernel: str) -> str:
+    found = OURS.search(kernel)
+    if found is None:
+        return "torch"
+    return "quantisers" if found[1] in QUANTISERS else "copies" if found[1] in COPIES else "products"
+
+
+def kernel_times(function: Callable[[], Any]) -> Counter[str]:
+    """Microseconds of each kernel, by its name, of one of some calls."""
+    import torch
+
+    for _ in range(WARM):
+        function()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as run:
+        for _ in range(MEASURED):
+            function()
+        torch.cuda.synchronize()
+    found: Counter[str] = Counter()
+    for event in run.profiler.kineto_results.events():
+        if event.device_type() == torch.autograd.DeviceType.CUDA:
+            found[event.name()] += event.duration_ns() / 1e3 / MEASURED
+    return found
+
+
+def by_kind(times: Counter[str]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for name, microseconds in times.items():
+        sums[kind_of(name)] += microseconds
+    return sums
+
+
+def ends_of(groups: int, tokens: int) -> Any:
+    """Uneven, multiples of 16, as a router would have them."""
+    import torch
+
+    torch.manual_seed(0)
+    sizes = torch.multinomial(torch.ones(groups), tokens, replacement=True).bincount(minlength=groups) // 16 * 16
+    sizes[-1] += tokens - sizes.sum()
+    return sizes.cumsum(0).int().cuda()
+
+
+def step_of(layer: Any, x: Any, given: list[Any], microbatches: int) -> Callable[[], None]:
+    import tilewright.torch
+    import torch
+
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-5, foreach=True)
+    with torch.no_grad():
+        dy = torch.randn_like(layer(x, *given))
+
+    def step() -> None:
+        with tilewright.torch.reuse_weights() if microbatches > 1 else contextlib.nullcontext():
+            for _ in range(microbatches):
+                layer(x, *given).backward(dy)
+        optimizer.step()
+        optimizer.zero_grad()
+        x.grad = None
+
+    return step
+
+
+def measured(shape: tuple[int, ...], recipe: str, microbatches: int) -> tuple[Counter[str], Counter[str]]:
+    """The kernels of a step, and those of the weight's copies."""
+    import tilewright.torch
+    import torch
+    from tilewright.torch._weights import copies_of
+
+    *groups, tokens, k, n = shape
+    options: dict[str, Any] = {"bias": False, "recipe": recipe, "device": "cuda", "dtype": torch.bfloat16}
+    if groups:
+        tokens *= groups[0]
+        layer: Any = tilewright.torch.GroupedLinear(groups[0], k, n, **options)
+    else:
+        layer = tilewright.torch.Linear(k, n, **options)
+    x = torch.randn(tokens, k, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    given = [ends_of(groups[0], tokens)] if groups else []
+    step = kernel_times(step_of(layer, x, given, microbatches))
+    return step, kernel_times(lambda: copies_of(layer.weight, recipe, True, True))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", default="1x128,row,tensor,fold")
+    parser.add_argument("--microbatches", type=int, default=1, help="of a step")
+    parser.add_argument("--kernels", action="store_true", help="the times of all kernels too")
+    chosen = parser.parse_args()
+    import torch
+
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
+        print("training_share: needs a Hopper GPU", file=sys.stderr)
+        return 2
+    print(f"{torch.cuda.get_device_name()}, {chosen.microbatches} microbatches a step, microseconds")
+    head = ("step", "products", "quantisers", "of W", "copies", "torch", "share")
+    print(f"{'':32}{'':8}" + "".join(f"{word:>12}" for word in head))
+    most = 0.0
+    for shape in (*DENSE, *GROUPED):
+        name = " x ".join(map(str, shape[:-1])) + f" -> {shape[-1]}"
+        for recipe in chosen.recipes.split(","):
+            kernels, of_weight = measured(shape, recipe, chosen.microbatches)
+            times, step = by_kind(kernels), sum(kernels.values())
+            share = times["quantisers"] / step
+            figures = (step, times["products"], times["quantisers"], by_kind(of_weight)["quantisers"], times["copies"], times["torch"])
+            print(f"{name:32}{recipe:8}" + "".join(f"{figure:12.0f}" for figure in figures) + f"{share:12.1%}", flush=True)
+            most = max(most, share)
+            for kernel, microseconds in kernels.most_common() if chosen.kernels else ():
+                print(f"    {microseconds:10.1f}  {kind_of(kernel):12}{kernel[:160]}")
+    print(f"at most {most:.1%} (target: {TARGET:.0%})")
+    return int(most > TARGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
