@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="needs torch 2.4 or newer: pip insta
 if not hasattr(torch.library, "register_autograd"):
     pytest.skip(f"needs torch 2.4 or newer; this is {torch.__version__}", allow_module_level=True)
 
-from tilewright.torch import RECIPES, GroupedLinear, Linear, _weights, grouped_linear  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, _reuse, _weights, grouped_linear, linear, reuse_weights  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_layers import normal, same, step  # noqa: E402
 
@@ -166,6 +166,35 @@ def test_schemas_tell_the_truth(recipe):
         assert sum(written) == any(tensor is main_grad for tensor in tensors)
         addresses = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         assert not any(result.untyped_storage().data_ptr() in addresses for result in results if result.numel())
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_contexts_of_reuse_are_compiled_and_surround_what_is_compiled(breaks):
+    """Compiled calls quantise at each call; the bits are those of eager ones."""
+    layer, x = Linear(K, K, recipe="row"), normal(8, K)
+
+    def call(x):
+        with reuse_weights():
+            x = layer(x)
+            if breaks:
+                torch._dynamo.graph_break()
+            return layer(x)
+
+    expected, compiled = call(x), torch.compile(call, backend="aot_eager", fullgraph=not breaks)
+    assert torch.equal(compiled(x), expected)
+    with reuse_weights():
+        assert torch.equal(compiled(x), expected)
+        layer.weight.data.mul_(2)
+        assert torch.equal(compiled(x), layer(layer(x)))
+        with torch.no_grad():
+            layer.weight.mul_(2)
+        assert torch.equal(compiled(x), call_anew(layer, x)) or breaks
+    assert torch.equal(compiled(x), call_anew(layer, x)) and not _reuse._STORES.get()
+
+
+def call_anew(layer, x):
+    w = layer.weight.detach().clone()
+    return linear(linear(x, w, bias=layer.bias, recipe="row"), w, bias=layer.bias, recipe="row")
 
 
 def test_gradients_of_gradients_are_refused():

@@ -12,7 +12,7 @@ if not hasattr(fsdp, "fully_shard"):
     pytest.skip(f"needs torch 2.6 or newer; this is {torch.__version__}", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-from tilewright.torch import RECIPES, GroupedLinear, Linear, linear  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, _reuse, linear, reuse_weights  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch_layers import normal  # noqa: E402
@@ -71,6 +71,25 @@ def test_training_is_what_it_is_without_fsdp(one_process, recipe, reshard):
     assert losses(model, 0) == losses(whole, 0)
     for ours, theirs in zip(model.parameters(), whole.parameters()):
         assert torch.equal(ours.full_tensor(), theirs)
+
+
+def test_a_context_of_reuse_keeps_nothing_of_shards(one_process):
+    """Each step in one: weights are freed and gathered inside, and written between two."""
+    model, whole = sharded("row", mesh=one_process), model_of("row")
+    found = []
+    for of in (model, whole):
+        optimizer = torch.optim.AdamW(of.parameters(), lr=0.02, fused=True)
+        for step in range(STEPS):
+            with reuse_weights():
+                for seed in range(2):
+                    loss = of(normal(TOKENS, WIDTH, seed=10 * step + seed)).square().mean()
+                    loss.backward()
+                    found.append(loss.item())
+                entries = [len(store._entries) for store in _reuse._STORES.get()]
+                assert entries == [0 if of is model else 4]
+            optimizer.step()
+            optimizer.zero_grad()
+    assert found[: 2 * STEPS] == found[2 * STEPS :]
 
 
 def test_nothing_of_a_weight_is_held_between_forward_and_backward(one_process):

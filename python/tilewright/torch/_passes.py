@@ -87,7 +87,8 @@ def backward_pass(
             dx = _products.dgrad(rows, weights, ends, dy.dtype, layer.dgrad_layout, promoted)
         if columns is not None and x is not None:
             operand = _columns_of_x(x, groups, layer)
-            ends_of_columns = _products.aligned_ends(groups, dy.shape[0])
+            # One group begins at 0: its end needs no computing on the device.
+            ends_of_columns = groups if ends is None else _products.aligned_ends(ends, dy.shape[0])
             dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, promoted)
     return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
 
