@@ -4,6 +4,8 @@
 cpus := $(shell nproc)
 python := build/venv/bin/python
 program := build/release/src/cli/tilewright
+# Whether the tests have torch, yes or no: make test torch=no
+torch := yes
 # The card that records name: make gpu-gradients card=h100
 card := h200
 gpu-record := --json benchmarks/results/$(card).jsonl
@@ -13,6 +15,10 @@ help:  ## this list
 
 setup:  ## install what building and testing need
 	@tools/setup
+
+.PHONY: setup-torch
+setup-torch:
+	@tools/setup torch=$(torch)
 
 build: setup  ## the library, the program, the tests
 ifndef built
@@ -26,7 +32,7 @@ run: build  ## the main job: check every operation and recipe, then run a real m
 	$(python) examples/minilm/minilm.py
 
 # built: two of CMake that write one folder at a time fail now and then.
-test: build test-cpp  ## everything that must pass
+test: setup-torch build test-cpp  ## everything that must pass; torch=no: without torch and the tests that need it
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line built=yes lint-then-build-sanitize test-packages
 	$(MAKE) --no-print-directory test-sanitize
 
@@ -51,11 +57,10 @@ build-sanitize: setup
 test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 30 seconds of fuzzing
 	ctest --preset sanitize -j $(cpus)
 
-test-python: setup python-package  ## the Python package and the examples (tests/lint is part of `make lint`)
+test-python: setup-torch python-package  ## the Python package and the examples (tests/lint is part of `make lint`); torch=no: as test
 	$(python) -m pytest -q tests --ignore=tests/lint --ignore=tests/wheel
-	tools/test-torch
 
-test-package: setup  ## the Python package compiled as `pip install` does, all of it, and its tests
+test-package: setup-torch  ## the Python package compiled as `pip install` does, all of it, and its tests
 	tools/python-package --whole
 	$(python) -m pytest -q tests/python
 

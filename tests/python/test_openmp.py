@@ -1,5 +1,6 @@
 """Where the system has no libgomp.so.1, torch's copy is taken; without torch the error names the way out."""
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -44,9 +45,11 @@ def test_programs_load_what_this_process_has(monkeypatch):
     assert _openmp.environment() == {**os.environ, "LD_PRELOAD": "/a.so /b.so /other.so"}
 
 
+@functools.cache
 def system_copy():
-    """The system's libgomp: this process has it loaded."""
-    lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    """The system's libgomp, which a process without torch loads; this one has torch's copy if torch came first."""
+    maps = "import tilewright; print(open('/proc/self/maps').read())"
+    lines = subprocess.run([sys.executable, "-c", maps], capture_output=True, text=True, check=True).stdout.splitlines()
     return next(pathlib.Path(line.split()[-1]) for line in lines if "/libgomp.so.1" in line and "tilewright" not in line)
 
 
