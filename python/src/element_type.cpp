@@ -32,10 +32,12 @@ std::optional<Format> named_format(nb::dlpack::dtype type) {
     }
 }
 
-/// Whether elements of this type are good as codes of `format`.
+/// Whether elements of this type are good as codes of `format`: unsigned ones, and for two e2m1 to a byte int8 too, as
+/// DeepGEMM and others have them.
 bool holds_codes(nb::dlpack::dtype type, Format format) {
     const int carrier_bits = format == Format::e2m1 ? 8 : bits(format);
-    return code_of(type) == Code::UInt && type.lanes == 1 && type.bits == carrier_bits && carrier_bits <= 16;
+    const bool is_integer = code_of(type) == Code::UInt || (format == Format::e2m1 && code_of(type) == Code::Int);
+    return is_integer && type.lanes == 1 && type.bits == carrier_bits && carrier_bits <= 16;
 }
 
 /// An element type that names one format also serves a format with the same codes.
@@ -45,6 +47,9 @@ bool serves(Format given, Format expected) {
 
 std::string advice_for(nb::handle array, const ArrayRole& role) {
     const std::string given = dtype_name(array);
+    if (role.format && bits(*role.format) <= 8 && (given == "int8" || given == "torch.int8")) {
+        return given == "int8" ? "view its bytes, x.view(numpy.uint8)" : "view its bytes, x.view(torch.uint8)";
+    }
     if (role.integers) {
         return given.find("torch") == std::string::npos ? "convert it, e.g. x.astype(numpy.int64)"
                                                         : "convert it, e.g. x.long()";
@@ -97,7 +102,7 @@ std::string expected_elements(const ArrayRole& role) {
         return "an array whose dtype is a float format, or its codes (uint8, uint16) with format=";
     if (!role.format || role.only_codes) return "bfloat16, float16 or float32";
     const std::string word(name(*role.format));
-    if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8";
+    if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8 or int8";
     const int size = bits(*role.format);
     return size <= 16 ? word + ", or its codes as uint" + std::to_string(size) : word;
 }

@@ -154,7 +154,7 @@ def register_ml_dtypes() -> None:
 
 
 def learn_dtypes(array: Array) -> None:
-    """Called for an array that could not be read: older versions of torch do not export fp8 by DLPack."""
+    """Called for an array that could not be read: older versions of torch do not export fp8 or fp4 by DLPack."""
     if not is_torch(array):
         return
     torch = sys.modules["torch"]
@@ -162,6 +162,8 @@ def learn_dtypes(array: Array) -> None:
         dtype = getattr(torch, _DTYPE_NAMES[format], None)
         if dtype is not None and carrier == "uint8":
             _core.register_dtype(dtype, format, torch.uint8)
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        _core.register_dtype(torch.float4_e2m1fn_x2, "e2m1", torch.uint8)
 
 
 register_ml_dtypes()

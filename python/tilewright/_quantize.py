@@ -20,8 +20,8 @@ class Quantized(_core.Operand):
 
     Args:
         values: [rows, k] or [groups, rows, k] (a transposed matrix for the layouts that say so), in any strides.
-            fp8 as ml_dtypes or torch float8, or its codes as uint8; e2m1 as uint8, two to a byte along the dimension of
-            stride 1, low nibble first, so [rows, k / 2].
+            fp8 as ml_dtypes or torch float8, or its codes as uint8; e2m1 as uint8, int8 or torch's float4_e2m1fn_x2,
+            two to a byte along the dimension of stride 1, low nibble first, so [rows, k / 2].
         recipe: what the arrays are: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats written out:
             e5m2.row, 1x128.ue8m0. bf16, f16 and f32 are values without scales, and so are e4m3 and e5m2, for a weight
             side whose scales were multiplied into the activation side before that was quantised.

@@ -29,3 +29,13 @@ def pytest_terminal_summary(terminalreporter):
 def rng(request):
     """Random numbers that depend on the test's name only."""
     return np.random.default_rng(list(request.node.name.encode()))
+
+
+@pytest.fixture
+def cublas_allowed():
+    """The names of tilewright.deep_gemm that go to cuBLAS on a GPU."""
+    from tilewright import deep_gemm
+
+    deep_gemm.allow_cublas()
+    yield
+    deep_gemm.allow_cublas(False)

@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 from deep_gemm_operands import BF16, F32, SENTINEL, bits_equal, integers, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
+pytestmark = pytest.mark.usefixtures("cublas_allowed")
+
 LAYOUTS = ("nt", "nn", "tn", "tt")
 M, N, K = 70, 144, 272  # neither a multiple of a block
 

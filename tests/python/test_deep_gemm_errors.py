@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 from deep_gemm_operands import BF16, F32, SENTINEL, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
+pytestmark = pytest.mark.usefixtures("cublas_allowed")
+
 INT = torch.int32
 M, N, K, G = 8, 136, 256, 2
 
@@ -115,26 +117,6 @@ def test_every_mistake_is_told(call):
     with pytest.raises(ValueError) as error:
         call(DENSE, a=(a[0], a[1][:3]), b=(b[0], b[1][:1]))
     assert [line.split(":")[0] for line in str(error.value).splitlines()] == ["a[1]", "b[1]"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["fp8_fp4_mqa_logits", "get_paged_mqa_logits_metadata", "fp8_fp4_paged_mqa_logits", "fp8_mqa_logits",
-     "fp8_paged_mqa_logits", "tf32_hc_prenorm_gemm", "SymmBuffer", "get_symm_buffer_for_mega_moe",
-     "transform_weights_for_mega_moe", "fp8_fp4_mega_moe", "bf16_mega_moe", "fp8_mega_moe",
-     "get_symm_buffer_for_sm90_mega_moe", "transform_weights_for_mega_moe_sm90", "k_grouped_fp4_gemm_nt_contiguous",
-     "cublaslt_nvfp4_gemm_nt", "batched_syrk", "batched_symm"],
-)  # fmt: skip
-def test_what_is_not_here_says_so(name):
-    with pytest.raises(NotImplementedError, match=f"^{name}: "):
-        getattr(deep_gemm, name)(torch.zeros(1), clean_logits=True)
-
-
-def test_modules_of_what_is_not_here():
-    for name in deep_gemm.mega.__all__:
-        assert getattr(deep_gemm.mega, name) is getattr(deep_gemm, name)
-    with pytest.raises(NotImplementedError, match=r"^deep_gemm\.legacy\.m_grouped_gemm"):
-        _ = deep_gemm.legacy.m_grouped_gemm
 
 
 def test_k_of_groups_from_nowhere(call):

@@ -1,18 +1,20 @@
 """FP4 on both sides through tilewright.deep_gemm: dense, in blocks of rows and masked, with factors in every form."""
 
 import pytest
+import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch tensors")
 
 from deep_gemm_operands import BF16, F32, SENTINEL, sentinel
 from tilewright import deep_gemm
 from tilewright.deep_gemm import _operands
+from tilewright.deep_gemm.utils import _fp4
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 INT = torch.int32
 M, N, K, G = 24, 40, 640, 3
 FORMS = [(32, False), (32, True), (128, False), (128, True)]
-DTYPES = [torch.int8, *(getattr(torch, name) for name in ("float4_e2m1fn_x2",) if hasattr(torch, name))]
+DTYPES = list(_fp4.FP4_DTYPES)
 
 
 def fp4(rng, rows, gran_k, packed):
@@ -40,6 +42,65 @@ def test_dense(rng, gran_k, packed, dtype):
         d = sentinel(M, N, dtype=F32)
         assert deep_gemm.fp4_gemm_nt(*sides, d, **recipe) is None
         assert deep_gemm.calc_diff(d, real_a @ real_b.T) < 1e-11
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bytes_of_any_dtype_in_every_product_and_helper(rng, dtype):
+    """Next to FP8, in groups, and where they are read back or turned: the same bits."""
+    (b, _), (experts_b, _), (a, _) = fp4(rng, N, 32, True), experts(rng, 32, True), fp4(rng, 256, 32, True)
+    fp8 = deep_gemm.per_token_cast_to_fp8(torch.from_numpy(rng.standard_normal((256, K))).float(), True)
+    groups, counts = torch.tensor([2] * 128 + [0] * 128, dtype=INT), torch.tensor([3, 0, 64], dtype=INT)
+
+    def products(dtype):
+        of_b, of_experts = (b[0].view(dtype), b[1]), (experts_b[0].view(dtype), experts_b[1])
+        masked = tuple(x[:192].unflatten(0, (G, 64)) for x in fp8)
+        d = sentinel(256, N), sentinel(256, N), sentinel(G, 64, N), sentinel(256, N)
+        deep_gemm.fp8_fp4_gemm_nt(fp8, of_b, d[0], recipe_a=(1, 128), recipe_b=(1, 32))
+        deep_gemm.m_grouped_fp8_fp4_gemm_nt_contiguous(fp8, of_experts, d[1], groups, recipe_a=(1, 128), recipe_b=(1, 32))
+        deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked(masked, of_experts, d[2], counts, 8, recipe_a=(1, 128), recipe_b=(1, 32))
+        deep_gemm.fp4_gemm_nt((a[0].view(dtype), a[1]), of_b, d[3], **recipes(32))
+        return d
+
+    for mine, theirs in zip(products(dtype), products(torch.int8), strict=True):
+        assert torch.equal(mine, theirs)
+    back = deep_gemm.cast_back_from_fp4(b[0].view(dtype), b[1], 32, True)
+    assert torch.equal(back, deep_gemm.cast_back_from_fp4(*b, 32, True))
+    turned = deep_gemm.utils.math.transpose_packed_fp4(b[0].view(dtype))
+    assert turned.dtype == dtype
+    assert torch.equal(turned.view(torch.int8), deep_gemm.utils.math.transpose_packed_fp4(b[0]))
+
+
+def test_other_bytes_are_refused(rng):
+    (b, _), (a, _) = fp4(rng, N, 32, True), fp4(rng, M, 32, True)
+    words = r"two FP4 to a byte as int8, uint8 or float4_e2m1fn_x2 expected"
+    with pytest.raises(ValueError, match=rf"^b\[0\]: torch.int16 given, .*{words}"):
+        deep_gemm.fp4_gemm_nt(a, (b[0].view(torch.int16), b[1]), sentinel(M, N), **recipes(32))
+    with pytest.raises(ValueError, match=r"^packed: .* of torch.int16 given"):
+        deep_gemm.cast_back_from_fp4(b[0].view(torch.int16), b[1], 32, True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quantized_takes_the_same_bytes(rng, dtype):
+    """tw.Quantized and what is packed from it."""
+    q = tw.quantize(torch.from_numpy(rng.standard_normal((N, K))).float(), "mxfp4")
+    for recipe, scales in (("mxfp4", q.scales), ("e2m1.1x32.ue8m0", q.scales.view(torch.uint8))):
+        same = tw.Quantized(q.values.view(dtype), recipe, scales)
+        assert torch.equal(same.dequantize(), q.dequantize())
+    x = torch.from_numpy(rng.standard_normal((M, K))).float()
+    d = [tw.gemm(tw.quantize(x, "1x128"), side, out_dtype="f32") for side in (tw.Quantized(q.values.view(dtype), "mxfp4", q.scales), q)]
+    assert torch.equal(*d)
+    packed = [tw.pack_weights(side, "fp8") for side in (tw.Quantized(q.values.view(dtype), "mxfp4", q.scales), q)]
+    assert torch.equal(*(tw.gemm(tw.quantize(x, "1x128"), side, out_dtype="f32") for side in packed))
+
+
+def test_int8_that_is_no_fp4_says_to_view_the_bytes():
+    values, ones = torch.zeros(2, 128, dtype=torch.int8), torch.ones(2, 1)
+    with pytest.raises(ValueError, match=r"^values: torch.int8 given, e4m3, or its codes as uint8 expected; view its bytes, x.view\(torch.uint8\)"):
+        tw.Quantized(values, "1x128", ones)
+    with pytest.raises(ValueError, match=r"^scales: torch.int8 given, .*view its bytes"):
+        tw.Quantized(values, "mxfp4", torch.zeros(2, 8, dtype=torch.int8))
+    with pytest.raises(ValueError, match=r"^values: int8 given, .*view its bytes, x.view\(numpy.uint8\)"):
+        tw.Quantized(values.numpy(), "e5m2.1x128", ones.numpy())
 
 
 @pytest.mark.parametrize("gran_k, packed", FORMS)

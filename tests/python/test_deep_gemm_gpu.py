@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 from deep_gemm_operands import BF16, F32, bits_equal, integers, launches, moved, rounded, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
+pytestmark = pytest.mark.usefixtures("cublas_allowed")
+
 if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 

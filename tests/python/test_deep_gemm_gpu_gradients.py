@@ -8,6 +8,8 @@ from deep_gemm_operands import BF16, F32, integers, moved, rounded, scaled, sent
 from tilewright import deep_gemm
 from tilewright.deep_gemm import _bf16
 
+pytestmark = pytest.mark.usefixtures("cublas_allowed")
+
 if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 

@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch", reason="tilewright.deep_gemm works on torch
 from deep_gemm_operands import BF16, F32, SENTINEL, scaled, sentinel, unscaled
 from tilewright import deep_gemm
 
+pytestmark = pytest.mark.usefixtures("cublas_allowed")
+
 M, N, KS = 8, 16, [128, 256]
 K, G = sum(KS), 2
 BLOCKS = K // 128

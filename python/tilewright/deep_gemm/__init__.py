@@ -3,7 +3,8 @@
     import tilewright.deep_gemm as deep_gemm
 
 docs/deep_gemm.md lists every difference. Products write into d and return nothing, on torch's current stream. A wrong
-call raises ValueError with the operand, what it is and what it must be; what is not here raises NotImplementedError.
+call raises ValueError with the operand, what it is and what it must be. Names of DeepGEMM that are not here are missing:
+`hasattr` answers False, and the AttributeError says why and what to use. `fall_back_to` forwards them to a real DeepGEMM.
 """
 
 try:
@@ -12,27 +13,11 @@ except ImportError as _error:
     raise ImportError("tilewright.deep_gemm works on torch tensors: install torch 2.8 or newer") from _error
 
 from tilewright.deep_gemm import legacy, mega, testing, utils
-from tilewright.deep_gemm._absent import (
-    SymmBuffer,
-    batched_symm,
-    batched_syrk,
-    bf16_mega_moe,
-    cublaslt_nvfp4_gemm_nt,
-    fp8_fp4_mega_moe,
-    fp8_fp4_mqa_logits,
-    fp8_fp4_paged_mqa_logits,
-    fp8_mega_moe,
-    fp8_mqa_logits,
-    fp8_paged_mqa_logits,
-    get_paged_mqa_logits_metadata,
-    get_symm_buffer_for_mega_moe,
-    get_symm_buffer_for_sm90_mega_moe,
-    k_grouped_fp4_gemm_nt_contiguous,
-    tf32_hc_prenorm_gemm,
-    transform_weights_for_mega_moe,
-    transform_weights_for_mega_moe_sm90,
-)
+from tilewright.deep_gemm._cublas import allow_cublas
+from tilewright.deep_gemm._fallback import fall_back_to
 from tilewright.deep_gemm._layout import transform_sf_into_required_layout
+from tilewright.deep_gemm._missing import getter as _getter
+from tilewright.deep_gemm._missing import lister as _lister
 from tilewright.deep_gemm._settings import (
     get_num_sms,
     get_pdl,
@@ -45,7 +30,6 @@ from tilewright.deep_gemm._settings import (
     use_deterministic_algorithms,
 )
 from tilewright.deep_gemm.dense import (
-    bf16_gemm_nn,
     bf16_gemm_nt,
     bf16_gemm_tn,
     bf16_gemm_tt,
@@ -69,11 +53,9 @@ from tilewright.deep_gemm.dense import (
 from tilewright.deep_gemm.grouped import (
     bf16_m_grouped_gemm_nt_masked,
     fp8_m_grouped_gemm_nt_masked,
-    k_grouped_bf16_gemm_tn_contiguous,
     k_grouped_fp8_gemm_nt_contiguous,
     k_grouped_fp8_gemm_tn_contiguous,
     m_grouped_bf16_gemm_nn_contiguous,
-    m_grouped_bf16_gemm_nt_contiguous,
     m_grouped_bf16_gemm_nt_masked,
     m_grouped_fp4_gemm_nt_contiguous,
     m_grouped_fp4_gemm_nt_masked,
@@ -93,10 +75,13 @@ from tilewright.deep_gemm.older import (
 )
 from tilewright.deep_gemm.testing import bench, bench_kineto, calc_diff
 from tilewright.deep_gemm.utils import *  # noqa: F403
-from tilewright.deep_gemm.utils import __all__ as _utils_names
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 __version__ = "2.6.1"
 """The version of DeepGEMM whose API this is."""
 
 get_col_major_tma_aligned_tensor = get_mn_major_tma_aligned_tensor
+
+__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in ("dense", "grouped", "older"))
+__getattr__ = _getter(__name__)
+__dir__ = _lister(__name__)

@@ -58,6 +58,12 @@ def check_unused(compiled_dims: str, *switches: bool) -> None:
             refuse("disable_ue8m0_cast, ensure_zero_padding, use_psum_layout", repr(switch), "True or False")
 
 
+def check_alpha(alpha: float) -> None:
+    """DeepGEMM 2.8.0's factor of the product, which it has on other GPUs than Hopper only."""
+    if alpha != 1.0:
+        refuse("alpha", repr(alpha), "None or 1 on Hopper", "multiply a scale factor or d by it")
+
+
 def whole_numbers(name: str, given: Sequence[int]) -> list[int]:
     """Integers of Python, numpy or torch; no bool, no float."""
     numbers = []

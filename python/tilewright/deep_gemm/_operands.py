@@ -15,6 +15,7 @@ from tilewright._multiply import validate
 from tilewright.deep_gemm._checks import refuse, shape_text, whole_numbers
 from tilewright.deep_gemm._settings import call_options
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents, no_powers_of_two
+from tilewright.deep_gemm.utils._fp4 import FP4_DTYPES, FP4_WORDS
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
@@ -24,10 +25,7 @@ Recipes = tuple[Sequence[int] | None, Sequence[int] | None, Sequence[int] | None
 """recipe, recipe_a and recipe_b, as DeepGEMM's functions take them."""
 
 _RECIPES = {(1, 128): "1x128", (128, 128): "128x128", (1, 32): "1x32"}
-# Two FP4 to a byte are int8 to DeepGEMM; newer torch has a dtype for them.
-_FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2", torch.int8: "e2m1"}
-if hasattr(torch, "float4_e2m1fn_x2"):
-    _FORMATS[torch.float4_e2m1fn_x2] = "e2m1"
+_FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"} | dict.fromkeys(FP4_DTYPES, "e2m1")
 # What the library takes as it is.
 _AS_GIVEN = {
     (values, torch.float32, granularity): f"{_FORMATS[values]}.{_RECIPES[granularity]}"
@@ -180,7 +178,7 @@ def _converted(
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
     """Values and factors as the library takes them, with their recipe."""
     if values.dtype not in _FORMATS:
-        refuse(f"{name}[0]", values.dtype, "torch.float8_e4m3fn (or int8, two FP4 to a byte)")
+        refuse(f"{name}[0]", values.dtype, f"torch.float8_e4m3fn, or two FP4 to a byte as {FP4_WORDS}")
     if granularity not in _RECIPES:
         refuse(f"the recipe of {name}", granularity, "(1, 128), (128, 128) or (1, 32)")
     if sf.dtype not in (torch.float32, torch.int32):

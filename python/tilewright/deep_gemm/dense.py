@@ -5,7 +5,7 @@ FP8: a = (e4m3 [m, k], float32 [m, ceil(k / 128)]), b = (e4m3 [n, k], float32 [c
 the transposed views. A GPU reads one operand along its rows, with a pitch of a multiple of 16 bytes; a call in which
 both are so, as in tn, copies the smaller one along k first, and any whose rows have another pitch, into memory of
 torch's allocator. compiled_dims (letters of m, n, k)
-and disable_ue8m0_cast (a bool) are checked and have no effect.
+and disable_ue8m0_cast (a bool) are checked and have no effect; alpha, of DeepGEMM 2.8.0, is None or 1 on Hopper.
 
 All raise InvalidCall, a ValueError, before anything is written.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from tilewright.deep_gemm import _operators, _packed
-from tilewright.deep_gemm._checks import check_unused, pair
+from tilewright.deep_gemm._checks import check_alpha, check_unused, pair
 
 Scaled = tuple[Tensor, Tensor]
 Recipe = Sequence[int] | None
@@ -26,51 +26,61 @@ Recipe = Sequence[int] | None
 def fp8_fp4_gemm_nt(
     a: Scaled, b: Scaled, d: Tensor, c: Tensor | None = None,
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
-    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
+    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
     """d = c + a @ b.T. b may be `tilewright.PackedWeights`; recipe_b is not read then.
 
-    b of FP4 (int8, recipe_b=(1, 32)) next to FP8, or its factors, is packed at each call on a GPU; PackedWeights are
+    b of FP4 (two to a byte, recipe_b=(1, 32)) next to FP8, or its factors, is packed at each call on a GPU; PackedWeights are
     faster.
     """
     if _packed.is_packed(b):
         check_unused(compiled_dims, disable_ue8m0_cast)
+        if alpha is not None:
+            check_alpha(alpha)
         return _packed.dense(a, b, d, c, recipe, recipe_a)
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.fp8_gemm(values_a, sf_a, values_b, sf_b, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_fp4_gemm_nn(
     a: Scaled, b: Scaled, d: Tensor, c: Tensor | None = None,
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
-    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
+    compiled_dims: str = "nk", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
     """d = c + a @ b, with b [k, n] and its factors [ceil(k / 128), ceil(n / 128)]."""
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.fp8_gemm(values_a, sf_a, values_b.T, sf_b.T, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_fp4_gemm_tn(
     a: Scaled, b: Scaled, d: Tensor, c: Tensor | None = None,
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
-    compiled_dims: str = "mn", disable_ue8m0_cast: bool = False,
+    compiled_dims: str = "mn", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
     """d = c + a.T @ b, with a [k, m], b [k, n] and their factors transposed likewise."""
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.fp8_gemm(values_a.T, sf_a.T, values_b.T, sf_b.T, d, c, recipe, recipe_a, recipe_b)
 
 
 def fp8_fp4_gemm_tt(
     a: Scaled, b: Scaled, d: Tensor, c: Tensor | None = None,
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
-    compiled_dims: str = "mn", disable_ue8m0_cast: bool = False,
+    compiled_dims: str = "mn", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
     """d = c + a.T @ b.T, with a [k, m] and its factors transposed likewise."""
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.fp8_gemm(values_a.T, sf_a.T, values_b, sf_b, d, c, recipe, recipe_a, recipe_b)
 
 
@@ -83,27 +93,43 @@ def fp8_gemm_nt_skip_head_mid(
     _operators.fp8_gemm_skip_head_mid(*pair("a", a), *pair("b", b), d, head_splits, recipe)
 
 
-def bf16_gemm_nt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "nk") -> None:
+def bf16_gemm_nt(
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "nk", alpha: float | None = None
+) -> None:
     """d = c + a @ b.T in bf16 with float32 sums; d of bf16 or f32."""
     check_unused(compiled_dims)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.bf16_gemm(a, b, d, c)
 
 
-def bf16_gemm_nn(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "nk") -> None:
+def bf16_gemm_nn(
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "nk", alpha: float | None = None
+) -> None:
     """d = c + a @ b."""
     check_unused(compiled_dims)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.bf16_gemm(a, b.T, d, c)
 
 
-def bf16_gemm_tn(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "mn") -> None:
+def bf16_gemm_tn(
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "mn", alpha: float | None = None
+) -> None:
     """d = c + a.T @ b."""
     check_unused(compiled_dims)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.bf16_gemm(a.T, b.T, d, c)
 
 
-def bf16_gemm_tt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "mn") -> None:
+def bf16_gemm_tt(
+    a: Tensor, b: Tensor, d: Tensor, c: Tensor | None = None, compiled_dims: str = "mn", alpha: float | None = None
+) -> None:
     """d = c + a.T @ b.T."""
     check_unused(compiled_dims)
+    if alpha is not None:
+        check_alpha(alpha)
     _operators.bf16_gemm(a.T, b, d, c)
 
 

@@ -38,7 +38,7 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     `set_mk_alignment_for_contiguous_layout` chose), and rows of -1 in an aligned block are computed with its first row;
     blocks whose first row is -1 are skipped. A block with rows of two groups is an error: here on the CPU, at a later
     call on a GPU. With use_psum_layout int32 [groups]: the row at which each group ends; the next starts at a multiple of
-    the alignment. b may be `tilewright.PackedWeights`; recipe_b is not read then. FP4 weights (int8), or their factors,
+    the alignment. b may be `tilewright.PackedWeights`; recipe_b is not read then. FP4 weights (two to a byte), or their factors,
     are packed at each call on a GPU.
     """
     check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)

@@ -1,11 +1,8 @@
-"""DeepGEMM's Triton kernels for A100: none of them is here, and each says so when it is looked up."""
+"""DeepGEMM's Triton kernels for A100: none of them is here."""
 
-from __future__ import annotations
+from tilewright.deep_gemm._missing import getter, lister
 
-from typing import NoReturn
-
-
-def __getattr__(name: str) -> NoReturn:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise NotImplementedError(f"deep_gemm.legacy.{name}: kernels for A100 are not part of Tilewright")
+__all__: list[str] = []
+__path__: list[str] = []  # of a package, so that `from deep_gemm.legacy import name` says why there is none
+__getattr__ = getter(__name__)
+__dir__ = lister(__name__)

@@ -1,23 +1,8 @@
-"""Fused mixture-of-experts kernels: the names are here and say that they are not part of Tilewright."""
+"""DeepGEMM's kernels of whole mixtures of experts: none of them is here."""
 
-from tilewright.deep_gemm._absent import (
-    SymmBuffer,
-    bf16_mega_moe,
-    fp8_fp4_mega_moe,
-    fp8_mega_moe,
-    get_symm_buffer_for_mega_moe,
-    get_symm_buffer_for_sm90_mega_moe,
-    transform_weights_for_mega_moe,
-    transform_weights_for_mega_moe_sm90,
-)
+from tilewright.deep_gemm._missing import getter, lister
 
-__all__ = [
-    "SymmBuffer",
-    "bf16_mega_moe",
-    "fp8_fp4_mega_moe",
-    "fp8_mega_moe",
-    "get_symm_buffer_for_mega_moe",
-    "get_symm_buffer_for_sm90_mega_moe",
-    "transform_weights_for_mega_moe",
-    "transform_weights_for_mega_moe_sm90",
-]
+__all__: list[str] = []
+__path__: list[str] = []  # of a package, so that `from deep_gemm.mega import name` says why there is none
+__getattr__ = getter(__name__)
+__dir__ = lister(__name__)

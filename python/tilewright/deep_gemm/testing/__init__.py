@@ -1,5 +1,6 @@
 """Timing, comparing and filtering, under DeepGEMM's names."""
 
+from tilewright.deep_gemm._missing import getter, lister
 from tilewright.deep_gemm.testing import numeric, utils
 from tilewright.deep_gemm.testing.bench import bench, bench_kineto
 from tilewright.deep_gemm.testing.numeric import assert_bitwise_equal, calc_diff, count_bytes
@@ -17,3 +18,6 @@ __all__ = [
     "test_filter",
     "utils",
 ]
+
+__getattr__ = getter(__name__)
+__dir__ = lister(__name__)

@@ -7,6 +7,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+FP4_DTYPES = (torch.int8, torch.uint8, *(getattr(torch, name) for name in ("float4_e2m1fn_x2",) if hasattr(torch, name)))
+"""Two FP4 to a byte: int8 to DeepGEMM, uint8 in checkpoints, and the dtype that newer torch has for them."""
+FP4_WORDS = "int8, uint8 or float4_e2m1fn_x2"
+
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _MIDPOINTS = tuple((low + high) / 2 for low, high in pairwise(_MAGNITUDES))
 
@@ -30,6 +34,6 @@ def join_nibbles(codes: Tensor) -> Tensor:
 
 
 def split_nibbles(packed: Tensor) -> Tensor:
-    """int8 [rows, n / 2] -> uint8 [rows, n]."""
-    both = packed.contiguous().view(torch.uint8)
+    """Two to a byte, [rows, n / 2], of any of FP4_DTYPES -> uint8 [rows, n]."""
+    both = packed.view(torch.uint8).contiguous()
     return torch.stack((both & 15, both >> 4), 2).flatten(1)

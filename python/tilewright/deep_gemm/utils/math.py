@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents, no_powers_of_two
-from tilewright.deep_gemm.utils._fp4 import decode_fp4, encode_fp4, join_nibbles, split_nibbles
+from tilewright.deep_gemm.utils._fp4 import FP4_DTYPES, FP4_WORDS, decode_fp4, encode_fp4, join_nibbles, split_nibbles
 
 __all__ = [
     "align",
@@ -141,14 +141,16 @@ def per_token_cast_to_fp4(
 
 
 def transpose_packed_fp4(a: Tensor) -> Tensor:
-    """int8 [m, n / 2] with two e2m1 each -> [n, m / 2] of the transposed matrix."""
-    if a.dtype != torch.int8 or a.dim() != 2 or a.shape[0] % 2 != 0:
-        raise ValueError(f"a: {list(a.shape)} of {a.dtype} given, int8 [even, columns] expected")
-    return join_nibbles(split_nibbles(a).T)
+    """[m, n / 2] with two e2m1 to a byte -> [n, m / 2] of the transposed matrix, of the same dtype."""
+    if a.dtype not in FP4_DTYPES or a.dim() != 2 or a.shape[0] % 2 != 0:
+        raise ValueError(f"a: {list(a.shape)} of {a.dtype} given, {FP4_WORDS} [even, columns] expected")
+    return join_nibbles(split_nibbles(a).T).view(a.dtype)
 
 
 def cast_back_from_fp4(packed: Tensor, sf: Tensor, gran_k: int = 128, use_packed_ue8m0: bool = False) -> Tensor:
-    """The float32 matrix [m, n] of e2m1 [m, n / 2] and their factors."""
+    """The float32 matrix [m, n] of two e2m1 to a byte, [m, n / 2], and their factors."""
+    if packed.dtype not in FP4_DTYPES or packed.dim() != 2:
+        raise ValueError(f"packed: {list(packed.shape)} of {packed.dtype} given, {FP4_WORDS} [m, n / 2] expected")
     factors = unpack_ue8m0_from_int(sf) if use_packed_ue8m0 else sf
     values = decode_fp4(split_nibbles(packed))
     return values * factors.repeat_interleave(gran_k, 1)[:, : values.shape[1]]

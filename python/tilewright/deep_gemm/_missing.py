@@ -1,0 +1,101 @@
+"""Names of DeepGEMM that this package does not have: they are missing, because engines ask by hasattr and getattr which
+kernels a library has and go on without those that it lacks. Whoever uses one reads why, and what to use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.deep_gemm import _fallback
+
+_ATTENTION = "Tilewright has no attention scores"
+_MEGA = "Tilewright has no kernels of whole mixtures of experts; use the grouped products"
+_HYPER = "Tilewright has no hyper-connections"
+_SYMMETRIC = "Tilewright has no symmetric products; use torch.bmm"
+_COMPILING = "it is of SGLang's DeepGEMM; nothing is compiled for a shape here: set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0"
+_CUBLAS = (
+    "on a GPU it goes to cuBLAS here, and engines take it for a kernel whose results do not depend on the batch; "
+    "tilewright.deep_gemm.allow_cublas() adds it"
+)
+
+CUBLAS_NAMES = ("bf16_gemm_nn", "k_grouped_bf16_gemm_tn_contiguous", "m_grouped_bf16_gemm_nt_contiguous")
+"""Those by which Megatron-LM decides that it has batch-invariant kernels."""
+
+REASONS = {
+    **dict.fromkeys(CUBLAS_NAMES, _CUBLAS),
+    "fp8_fp4_mqa_logits": _ATTENTION,
+    "fp8_fp4_paged_mqa_logits": _ATTENTION,
+    "fp8_fp4_paged_sparse_mqa_logits": _ATTENTION,
+    "fp8_fp4_sparse_mqa_logits": _ATTENTION,
+    "fp8_mqa_logits": _ATTENTION,
+    "fp8_paged_mqa_logits": _ATTENTION,
+    "get_mqa_logits_metadata": _ATTENTION,
+    "get_paged_mqa_logits_metadata": _ATTENTION,
+    "get_paged_sparse_mqa_logits_metadata": _ATTENTION,
+    "get_sparse_mqa_logits_metadata": _ATTENTION,
+    "mega_mhc": _HYPER,
+    "tf32_hc_prenorm_gemm": _HYPER,
+    "SymmBuffer": _MEGA,
+    "bf16_mega_gate": _MEGA,
+    "bf16_mega_moe": _MEGA,
+    "fp8_fp4_mega_moe": _MEGA,
+    "fp8_mega_moe": _MEGA,
+    "get_bf16_mega_gate_config": _MEGA,
+    "get_block_m_for_mega_moe": _MEGA,
+    "get_symm_buffer_for_mega_moe": _MEGA,
+    "get_symm_buffer_for_sm90_mega_moe": _MEGA,
+    "mega_moe_pre_dispatch": _MEGA,
+    "transform_weights_for_mega_moe": _MEGA,
+    "transform_weights_for_mega_moe_sm90": _MEGA,
+    "transform_weights_for_mega_moe_sm90_fp4": _MEGA,
+    "k_grouped_fp4_gemm_nt_contiguous": "FP4 in groups of k is for other GPUs than Hopper; use k_grouped_fp8_gemm_*",
+    "cublaslt_nvfp4_gemm_nt": "cuBLASLt has no NVFP4 on Hopper; use tilewright.gemm with recipe nvfp4",
+    "batched_syrk": _SYMMETRIC,
+    "batched_symm": _SYMMETRIC,
+    "get_compile_mode": _COMPILING,
+    "set_compile_mode": _COMPILING,
+    "_C": "Tilewright's functions are in Python; its own extension is tilewright._core",
+}
+"""Why a name of DeepGEMM up to 2.8.0 is not here, and what to use."""
+
+# Why nothing at all is in a part of the package.
+_REASONS_OF_PARTS = {"mega": _MEGA, "legacy": "Tilewright has no kernels for A100"}
+_FORWARDING = "tilewright.deep_gemm.fall_back_to(module) takes it from a real DeepGEMM"
+
+
+def _text(module: str, part: str, name: str) -> str:
+    reason = REASONS.get(name) or _REASONS_OF_PARTS.get(part)
+    text = f"module {module!r} has no attribute {name!r}"
+    return f"{text}: {reason}; {_FORWARDING}" if reason else text
+
+
+def getter(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of this package or of one of its parts."""
+    part = module.removeprefix(__package__).removeprefix(".")
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        there = _fallback.part(part)
+        if hasattr(there, name):
+            return getattr(there, name)
+        text = _text(module, part, name)
+        # `from module import name` would say no more than "cannot import name", and asks with this function first.
+        if part in _REASONS_OF_PARTS or name in REASONS:
+            if sys._getframe(1).f_code.co_name == "_handle_fromlist":
+                raise ImportError(text, name=module)
+        raise AttributeError(text, name=name)
+
+    return __getattr__
+
+
+def lister(module: str) -> Callable[[], list[str]]:
+    """The `__dir__` that goes with it."""
+    part = module.removeprefix(__package__).removeprefix(".")
+
+    def __dir__() -> list[str]:
+        there = (name for name in dir(_fallback.part(part)) if not name.startswith("_"))
+        return sorted({*vars(sys.modules[module]), *(there if _fallback.part(part) else ())})
+
+    return __dir__
