@@ -61,7 +61,7 @@ WRONG = {
     ),
     "unpacked e2m1": (
         lambda: tw.Quantized(A.astype(ml_dtypes.float4_e2m1fn), "mxfp4"),
-        "values: float4_e2m1fn given, e2m1, two to a byte of uint8 expected; pack",
+        "values: float4_e2m1fn given, e2m1, two to a byte of uint8 or int8 expected; pack",
     ),
     "gaps in packed e2m1": (
         lambda: tw.Quantized(np.zeros((4, 8), np.uint8)[:, ::2], "mxfp4"),
