@@ -58,7 +58,7 @@ test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and Undef
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup-torch python-package  ## the Python package and the examples (tests/lint is part of `make lint`); torch=no: as test
-	$(python) -m pytest -q tests --ignore=tests/lint --ignore=tests/wheel
+	$(python) -m pytest -q -rs tests --ignore=tests/lint --ignore=tests/wheel
 
 test-package: setup-torch  ## the Python package compiled as `pip install` does, all of it, and its tests
 	tools/python-package --whole
