@@ -35,8 +35,8 @@ def fall_back_to(module: ModuleType | str | None) -> None:
     """
     global _module, _named
     _module, _named = _checked(module), ""
-    for setter in _settings:
-        _set(setter)
+    for setter, value in _settings.items():
+        _set(setter, value)
 
 
 def _checked(module: ModuleType | str | None) -> ModuleType | None:
@@ -68,11 +68,11 @@ def part(name: str) -> Any:
 
 def tell(setter: str, value: Any) -> None:
     """Calls the function of this name there too, now and whenever another module is chosen."""
+    _set(setter, value)
     _settings[setter] = value
-    _set(setter)
 
 
-def _set(setter: str) -> None:
+def _set(setter: str, value: Any) -> None:
     function = getattr(_module, setter, None)
     if function is not None:
-        function(_settings[setter])
+        function(value)

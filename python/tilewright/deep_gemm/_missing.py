@@ -78,7 +78,7 @@ def getter(module: str) -> Callable[[str], Any]:
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         there = _fallback.part(part)
-        if hasattr(there, name):
+        if there is not None and hasattr(there, name):
             return getattr(there, name)
         text = _text(module, part, name)
         # `from module import name` would say no more than "cannot import name", and asks with this function first.
@@ -95,7 +95,8 @@ def lister(module: str) -> Callable[[], list[str]]:
     part = module.removeprefix(__package__).removeprefix(".")
 
     def __dir__() -> list[str]:
-        there = (name for name in dir(_fallback.part(part)) if not name.startswith("_"))
-        return sorted({*vars(sys.modules[module]), *(there if _fallback.part(part) else ())})
+        there = _fallback.part(part)
+        forwarded = () if there is None else (name for name in dir(there) if not name.startswith("_"))
+        return sorted({*vars(sys.modules[module]), *forwarded})
 
     return __dir__
