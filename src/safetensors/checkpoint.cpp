@@ -25,15 +25,23 @@ std::string text_of(const fs::path& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+/// The names of a folder's safetensors files.
+std::vector<std::string> safetensors_files(const fs::path& folder) {
+    std::vector<std::string> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        if (entry.path().extension() == ".safetensors") files.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(files);
+    return files;
+}
+
 /// The only safetensors file of a folder without an index.
 fs::path only_file(const fs::path& folder) {
-    std::vector<fs::path> files;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-        if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-    }
-    if (files.size() == 1) return files.front();
+    const std::vector<std::string> files = safetensors_files(folder);
+    if (files.size() == 1) return folder / files.front();
+    const std::string names = files.empty() ? "" : fmt::format(" ({})", fmt::join(files, ", "));
     throw SafetensorsError(
-        fmt::format("{}: has {} safetensors files and no {}", folder.string(), files.size(), index_name));
+        fmt::format("{}: has {} safetensors files{} and no {}", folder.string(), files.size(), names, index_name));
 }
 
 /// Tensor names and the files that have them.
@@ -66,7 +74,7 @@ Checkpoint::Checkpoint(const std::string& path) {
     if (file.extension() == ".json") {
         open_index(file.string());
     } else {
-        add_shard(file.filename().string());
+        add_shard(file.filename().string(), {});
     }
     const fs::path config = fs::path(folder_) / config_name;
     if (!fs::exists(config, error)) return;
@@ -80,7 +88,10 @@ void Checkpoint::open_index(const std::string& path) {
     const std::map<std::string, std::string> map = weight_map(path);
     std::set<std::string> files;
     for (const auto& [name, file] : map) files.insert(file);
-    for (const std::string& file : files) add_shard(file);
+    for (const std::string& file : files) add_shard(file, map);
+    for (const std::string& file : safetensors_files(folder_)) {
+        if (files.count(file) == 0) unlisted_.push_back(file);
+    }
     for (const auto& [name, file] : map) {
         const Tensor* const tensor = find(name);
         if (tensor == nullptr || shards_[tensor->shard].name != file) {
@@ -90,10 +101,17 @@ void Checkpoint::open_index(const std::string& path) {
     }
 }
 
-void Checkpoint::add_shard(const std::string& name) {
+/// A tensor that another file has too is the one of the file that the index names.
+void Checkpoint::add_shard(const std::string& name, const std::map<std::string, std::string>& map) {
     Shard shard{.name = name, .path = (fs::path(folder_) / name).string()};
     shard.reader = std::make_unique<SafetensorsReader>(shard.path);
     for (const StoredTensor& stored : shard.reader->header().tensors) {
+        const auto listed = map.find(stored.name);
+        if (listed != map.end() && listed->second != name) {
+            overridden_.push_back(
+                fmt::format("{} is in {} too; the index names {}", stored.name, name, listed->second));
+            continue;
+        }
         if (!tensors_.emplace(stored.name, Tensor{.stored = stored, .shard = shards_.size()}).second) {
             throw SafetensorsError(fmt::format("{}: tensor '{}' is in another file too", shard.path, stored.name));
         }

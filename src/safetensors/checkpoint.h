@@ -17,7 +17,8 @@ inline constexpr const char* config_name = "config.json";
 class Checkpoint {
 public:
     /// `path`: a safetensors file; a folder with an index or one safetensors file; or the index itself. Only headers
-    /// are read. Throws SafetensorsError for what is missing, there twice, or contradicts the index.
+    /// are read. Throws SafetensorsError for what is missing, there twice though no index says where, or contradicts
+    /// the index.
     explicit Checkpoint(const std::string& path);
 
     struct Shard {
@@ -42,6 +43,10 @@ public:
     bool has_index() const { return has_index_; }
     /// Where the files are; "." for a file named without one.
     const std::string& folder() const { return folder_; }
+    /// Safetensors files of the folder that the index does not name, and that are not read.
+    const std::vector<std::string>& unlisted() const { return unlisted_; }
+    /// "X is in a.safetensors too; the index names b.safetensors": the index decides.
+    const std::vector<std::string>& overridden() const { return overridden_; }
     /// All files that were read: the index, shards, config.json.
     const std::vector<std::string>& files() const { return files_; }
     /// The text of config.json; empty where there is none.
@@ -49,12 +54,14 @@ public:
 
 private:
     void open_index(const std::string& path);
-    void add_shard(const std::string& name);
+    void add_shard(const std::string& name, const std::map<std::string, std::string>& map);
 
     std::string folder_;
     bool is_folder_ = false;
     bool has_index_ = false;
     std::vector<std::string> files_;
+    std::vector<std::string> unlisted_;
+    std::vector<std::string> overridden_;
     std::vector<Shard> shards_;
     std::map<std::string, Tensor> tensors_;
     std::string config_;

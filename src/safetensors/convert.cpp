@@ -36,7 +36,7 @@ void write_matrix(Conversion& c, const StoredMatrix& matrix, SafetensorsWriter& 
         write(".scales", operand.scales);
         write(".tensor_scale", operand.tensor_scale);
     }
-    std::string from = matrix.packed ? name(matrix.recipe) + " packed" : name(matrix.recipe);
+    std::string from = matrix.format() + (matrix.packed ? " packed" : "");
     if (!matrix.experts.empty()) from += fmt::format(", {} experts", matrix.groups);
     c.result.matrices.push_back({.name = matrix.name, .from = from, .to = to, .error = weights.error});
     c.report(matrix.bytes(), matrix.name);

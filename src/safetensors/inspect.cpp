@@ -104,12 +104,27 @@ std::string name_pattern(const std::string& name) {
     return pattern;
 }
 
+std::string tensor_words(const StoredMatrix& matrix) {
+    if (matrix.scheme == "unquantised") return "";
+    const std::size_t module = matrix.name.rfind('.') + 1;  // 0 where there is none
+    std::string words;
+    for (const Checkpoint::Tensor* tensor : matrix.tensors()) {
+        words += (words.empty() ? "" : ", ") + tensor->stored.name.substr(module);
+    }
+    std::string others;
+    for (const Checkpoint::Tensor* tensor : matrix.companions) {
+        others += (others.empty() ? " (" : ", ") + tensor->stored.name.substr(module);
+    }
+    return others.empty() ? words : words + others + ")";
+}
+
 std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>& matrices) {
     using Key = std::tuple<std::string, std::string, std::string, std::string>;
     std::map<Key, InspectedClass> classes;
     for (const InspectedMatrix& inspected : matrices) {
         const StoredMatrix& matrix = inspected.matrix;
-        const Key key{name_pattern(matrix.name), matrix.scheme, name(matrix.recipe), to_string(matrix.shape())};
+        const Key key{name_pattern(matrix.name), matrix.scheme, matrix.format() + tensor_words(matrix),
+                      to_string(matrix.shape())};
         InspectedClass& one = classes[key];
         if (one.count == 0) one.first = inspected;
         one.pattern = std::get<0>(key);

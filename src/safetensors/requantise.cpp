@@ -45,9 +45,12 @@ bool has_scales_of_many_rows(const OperandRecipe& recipe) {
 }
 
 /// Whether numbers of `from` are numbers of `to` with the same scales.
-bool widens(const OperandRecipe& from, const OperandRecipe& to) {
-    const bool values = from.values == to.values || (from.values == Format::e2m1 && is_fp8(to.values));
-    const bool scales = from.scales == to.scales || (from.scales == Format::ue8m0 && to.scales == Format::f32);
+bool widens(const Operand& from, const OperandRecipe& to) {
+    if (!from.scales.given()) return false;
+    const Format code = from.values.format;
+    const bool values = code == to.values || (code == Format::e2m1 && is_fp8(to.values));
+    const bool scales =
+        from.scales.format == to.scales || (from.scales.format == Format::ue8m0 && to.scales == Format::f32);
     return from.granularity == to.granularity && values && scales;
 }
 
@@ -65,9 +68,9 @@ void recode(const Tensor& from, const Tensor& to) {
 }
 
 /// Rows of a stored matrix in another recipe.
-void requantise_rows(const Operand& before, const QuantizeOptions& options, const Operand& after, bool exactly,
+void requantise_rows(const Operand& before, const QuantizeOptions& options, const Operand& after,
                      Comparison& comparison) {
-    if (exactly) {
+    if (widens(before, options.recipe)) {
         recode(before.values, after.values);
         recode(before.scales, after.scales);
         recode(before.tensor_scale, after.tensor_scale);
@@ -86,7 +89,7 @@ void refuse_losses(const StoredMatrix& matrix, const OperandRecipe& recipe, cons
     throw std::runtime_error(
         fmt::format("{}: {} finite numbers of {} would become NaN or infinite{} as {} is made {}; --exclude leaves the "
                     "matrix as it is",
-                    matrix.name, comparison.lost, comparison.count, others, name(matrix.recipe), name(recipe)));
+                    matrix.name, comparison.lost, comparison.count, others, matrix.format(), name(recipe)));
 }
 
 }  // namespace
@@ -94,14 +97,13 @@ void refuse_losses(const StoredMatrix& matrix, const OperandRecipe& recipe, cons
 Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix, const OperandRecipe& recipe,
                         bool round_up) {
     Requantised result;
-    if (recipe == matrix.recipe) {
+    if (recipe == matrix.recipe && matrix.packed) {
         result.operand = load_matrix(checkpoint, matrix);
         return result;
     }
     result.operand = OwnedOperand(matrix.shape(), recipe);
     OwnedOperand whole;
     if (matrix.packed) whole = load_matrix(checkpoint, matrix);
-    const bool exactly = widens(matrix.recipe, recipe);
     Comparison comparison;
     const std::int64_t step = has_scales_of_many_rows(recipe) ? matrix.n : rows_at_once;
     for (std::int64_t group = 0; group < matrix.groups; ++group) {
@@ -109,7 +111,7 @@ Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix
             const std::int64_t rows = std::min(step, matrix.n - row);
             const auto convert_rows = [&](const Operand& before) {
                 requantise_rows(before, {.recipe = recipe, .round_up = round_up},
-                                rows_of(result.operand, group, row, rows), exactly, comparison);
+                                rows_of(result.operand, group, row, rows), comparison);
             };
             if (matrix.packed) {
                 convert_rows(rows_of(whole, group, row, rows));

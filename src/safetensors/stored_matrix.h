@@ -1,18 +1,26 @@
 // The matrices of a checkpoint, by the names and shapes that the people who published it gave their tensors.
 //
-//     scheme               values                                 scales                            tensor scale
-//     tilewright           X                                      X.scales                          X.tensor_scale
-//     gpt-oss              P_blocks U8 [g, n, k / 32, 16]         P_scales U8 [g, n, k / 32]
-//     deepseek             P.weight F8_E4M3 [n, k]                P.weight_scale_inv F32 128x128
-//     deepseek-v4          P.weight I8 [n, k / 2], F8_E4M3        P.scale F8_E8M0 1x32, 128x128
-//     compressed-tensors   P.weight_packed U8 [n, k / 2]          P.weight_scale F8_E4M3 1x16 P.weight_global_scale,
-//                                                                                                   its reciprocal
-//     modelopt             P.weight U8 [n, k / 2]                 P.weight_scale F8_E4M3 1x16       P.weight_scale_2
-//     unquantised          X BF16, F16 or F32 [n, k], [g, n, k]
-//     packed               X.packed U8
-// Bytes of e2m1 hold two codes, the even one in the low nibble. The names are those of the checkpoints of openai
-// (gpt-oss) and deepseek-ai (DeepSeek-V3, V4), and of the quantisers compressed-tensors (vllm-project) and
-// Model-Optimizer (NVIDIA).
+//     scheme              values                                  scales                         tensor scale
+//     tilewright          X                                       X.scales                       X.tensor_scale
+//     gpt-oss             P_blocks U8 [g, n, k / 32, 16]          P_scales U8 [g, n, k / 32]
+//     deepseek            X fp8 [n, k]                            X_scale_inv in blocks
+//     deepseek-v4         P.weight FP4 [n, k / 2] or fp8          P.scale F8_E8M0 1x32, 128x128
+//     compressed-tensors  X_packed FP4 [n, k / 2]                 X_scale 1x32, or 1x16 with    X_global_scale,
+//                                                                                                its reciprocal
+//     modelopt            X FP4 [n, k / 2]                        X_scale F8_E4M3 1x16           X_scale_2
+//     that of config.json X fp8 [n, k], FP4 [n, k / 2]            X_scale
+//     mistral             P.weight fp8                            P.qscale_weight
+//     comfyui             P.weight fp8                            P.scale_weight
+//     quark               P.weight fp8, FP4                       P.weight_quantizer.scale
+//     unquantised         X BF16, F16 or F32 [n, k], [g, n, k]
+//     packed              X.packed U8
+// X is P.weight, or of fused experts a parameter such as P.gate_up_proj, whose scales are also X_weight_scale,
+// X_weight_scale_2. Experts are [g, n, k], or [g, k, n] where shapes or config.json say so. fp8 is e4m3, e5m2 or one of
+// their fnuz kinds, scaled in blocks of any size, by row or as a whole, by f32, bf16, f16 or powers of two. FP4 is U8,
+// I8 or F4: two codes to a byte, the even one in the low nibble.
+//
+// The names are those of the checkpoints of openai (gpt-oss), deepseek-ai (DeepSeek-V3, V4) and mistralai, and of the
+// quantisers compressed-tensors (vllm-project), Model-Optimizer (NVIDIA) and Quark (AMD).
 #pragma once
 
 #include <tilewright/error.h>
@@ -22,12 +30,14 @@
 #include <vector>
 
 #include "safetensors/checkpoint.h"
+#include "safetensors/scale_blocks.h"
 
 namespace tilewright::safetensors {
 
 struct StoredMatrix {
     std::string name{};    // of what is written for it: "model.layers.0.mlp.experts.down_proj"
     std::string scheme{};  // as above
+    /// What holds the numbers exactly, and what rows are read as: where nothing else does, f32 without scales.
     OperandRecipe recipe{};
     bool grouped = false;
     std::int64_t groups = 1;
@@ -36,22 +46,30 @@ struct StoredMatrix {
     const Checkpoint::Tensor* values = nullptr;
     const Checkpoint::Tensor* scales = nullptr;
     const Checkpoint::Tensor* tensor_scale = nullptr;
-    bool divides = false;  // the tensor scale is a divisor
-    bool packed = false;   // `values` are packed weights
+    StoredScales stored_scales{};
+    bool transposed = false;  // the file has [k, n]
+    bool divides = false;     // the tensor scale is a divisor
+    bool packed = false;      // `values` are packed weights
     /// The groups of a stack, each [n, k]; the tensors above are those of its first.
     std::vector<StoredMatrix> experts{};
+    /// Others of the scheme, which are not read: scales of activations and the like.
+    std::vector<const Checkpoint::Tensor*> companions{};
 
     /// All that are there, of each expert.
     std::vector<const Checkpoint::Tensor*> tensors() const;
     std::uint64_t bytes() const;
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }
+    StoredShape stored_shape() const;
+    /// The format in the file's words: "128x128", "e4m3fnuz 128x128", "e4m3 64x64, [k, n]".
+    std::string format() const;
 };
 
-/// Named as a quantised matrix, but without its scales, with scales of another shape or dtype, or packed by another
-/// version of the library.
+/// Looks like a quantised matrix and is none that can be read: its scales are missing or of another shape or dtype, it
+/// is of integers, or packed by another version of the library.
 struct UnreadableMatrix {
     std::string name{};
     Finding finding{};
+    std::vector<const Checkpoint::Tensor*> tensors{};  // that belong to it
 };
 
 /// `matrices`: whose scales are there, of the right shape; unquantised ones too. `others`: all tensors that belong to
@@ -64,7 +82,8 @@ struct StoredMatrices {
 StoredMatrices stored_matrices(const Checkpoint& checkpoint);
 
 /// Rows `row` .. `row + rows` of one group as an operand [rows, k] (unquantised: values alone). Rows start at a
-/// multiple of 128. Not for packed ones.
+/// multiple of 128. Not for packed ones. An operand of f32 without scales where the recipe does not hold a number of
+/// an fnuz format. Throws std::runtime_error for numbers that f32 does not hold.
 class LoadedRows {
 public:
     LoadedRows(const Checkpoint& checkpoint, const StoredMatrix& matrix, std::int64_t group, std::int64_t row,
@@ -74,11 +93,13 @@ public:
 private:
     std::vector<std::byte> values_;
     std::vector<std::byte> scales_;
+    std::vector<float> numbers_;
     float tensor_scale_ = 1;
     Operand operand_;
 };
 
-/// All of a quantised matrix, [n, k] or [groups, n, k], in memory.
+/// All of a quantised matrix, [n, k] or [groups, n, k], in memory. Throws std::runtime_error where its recipe does not
+/// hold all numbers (fnuz).
 OwnedOperand load_matrix(const Checkpoint& checkpoint, const StoredMatrix& matrix);
 
 }  // namespace tilewright::safetensors

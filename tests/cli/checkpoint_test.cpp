@@ -49,7 +49,8 @@ TEST(ProgramCheckpoint, WarnsOfMatricesThatCannotBeRead) {
     auto tensors = safetensors::deepseek_v3();
     tensors.erase(tensors.begin() + 1);
     safetensors::write_shard(file, tensors);
-    const std::string expected = "down_proj.weight_scale_inv: nothing given, F32 or F8_E8M0 [2, 2] expected";
+    const std::string expected =
+        "down_proj.weight: F8_E4M3 [200, 130] without scales given, a tensor of scales next to it expected";
     const Outcome inspection = run_program({"inspect", file});
     EXPECT_EQ(inspection.exit_code, 0) << inspection.err;
     EXPECT_TRUE(contains(inspection.out, "warning: 1 matrices cannot be read") && contains(inspection.out, expected))

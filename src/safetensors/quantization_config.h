@@ -1,0 +1,26 @@
+// What config.json, or Model-Optimizer's hf_quant_config.json, says of how weights are quantised: for messages in its
+// own words, and where the shapes of tensors do not tell.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "safetensors/checkpoint.h"
+#include "safetensors/scale_blocks.h"
+
+namespace tilewright::safetensors {
+
+struct QuantizationConfig {
+    std::string method{};                 // quant_method
+    std::string words{};                  // "quant_method "fp8", weight_block_size [128, 128]"
+    std::optional<ScaleBlocks> blocks{};  // of rows and columns of a weight; nothing where several are said
+    std::set<std::int64_t> hidden{};      // sizes of what goes from layer to layer
+    std::set<std::int64_t> inner{};       // sizes inside a layer or an expert
+};
+
+/// Empty where there is none, or none that can be read.
+QuantizationConfig quantization_config(const Checkpoint& checkpoint);
+
+}  // namespace tilewright::safetensors
