@@ -57,10 +57,26 @@ std::string text_of(const Json& value) { return value.dump(-1, ' ', false, Json:
 
 /// What a publisher says of a scheme; lists of layers are left out.
 void add_words(const Json& object, std::string& words) {
-    for (const char* key :
-         {"quant_method", "quant_algo", "format", "fmt", "activation_scheme", "weight_block_size", "scale_fmt",
-          "num_bits", "bits", "w_bit", "type", "strategy", "group_size", "block_structure", "dtype", "qscheme",
-          "kv_cache_quant_algo", "load_in_4bit", "load_in_8bit"}) {
+    for (const char* key : {"quant_method",
+                            "quant_algo",
+                            "format",
+                            "fmt",
+                            "activation_scheme",
+                            "weight_block_size",
+                            "scale_fmt",
+                            "num_bits",
+                            "bits",
+                            "w_bit",
+                            "type",
+                            "strategy",
+                            "group_size",
+                            "block_structure",
+                            "dtype",
+                            "qscheme",
+                            "scale_format",
+                            "kv_cache_quant_algo",
+                            "load_in_4bit",
+                            "load_in_8bit"}) {
         const Json* const value = member(object, key);
         if (value == nullptr || value->is_null() || value->is_object()) continue;
         words += fmt::format("{}{} {}", words.empty() ? "" : ", ", key, text_of(*value));
@@ -99,15 +115,19 @@ void read_quantization(const Json& object, QuantizationConfig& config) {
         if (const auto block = block_of(value)) blocks.emplace(block->rows, block->columns);
     };
     add_block(member(object, "weight_block_size"));
+    const auto add_weights = [&](const std::string& name, const Json& group) {
+        const Json* const weights = member(group, group.contains("weights") ? "weights" : "weight");
+        if (weights == nullptr) return;
+        std::string words;
+        for (const Json& one : weights->is_array() ? *weights : Json::array({*weights})) add_words(one, words);
+        config.words += fmt::format("{}{}: weights {}", config.words.empty() ? "" : "; ", name, words);
+        add_block(member(*weights, "block_structure"));
+    };
     if (const Json* const groups = member(object, "config_groups"); groups != nullptr && groups->is_object()) {
-        for (const auto& [name, group] : groups->items()) {
-            const Json* const weights = member(group, "weights");
-            if (weights == nullptr) continue;
-            std::string words;
-            add_words(*weights, words);
-            config.words += fmt::format("{}{}: weights {}", config.words.empty() ? "" : "; ", name, words);
-            add_block(member(*weights, "block_structure"));
-        }
+        for (const auto& [name, group] : groups->items()) add_weights(name, group);
+    }
+    for (const char* name : {"global_quant_config", "layer_quant_config"}) {
+        if (const Json* const group = member(object, name)) add_weights(name, *group);
     }
     if (blocks.size() == 1) config.blocks = ScaleBlocks{blocks.begin()->first, blocks.begin()->second};
 }

@@ -128,8 +128,8 @@ StoredShape StoredMatrix::stored_shape() const {
 
 std::string StoredMatrix::format() const {
     std::string text = tilewright::name(recipe);
-    const bool plain = packed || scales == nullptr || recipe.values == Format::e2m1;
-    if (!plain) {
+    const bool same = packed || scales == nullptr || recipe.values == Format::e2m1;
+    if (!same) {
         const bool held = recipe.granularity != Granularity::none && text.find(blocks_text(*this)) != std::string::npos;
         const bool mx = recipe.granularity == Granularity::block_1x32 && stored_scales.blocks.columns == 32;
         const bool fnuz = fnuz_sibling(values->stored.dtype).has_value();
