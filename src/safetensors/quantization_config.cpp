@@ -29,7 +29,8 @@ std::string without_non_finite(std::string text) {
             quoted = !quoted;
         } else if (!quoted && (text[i] == 'N' || text[i] == 'I')) {
             for (const std::string_view word : {"NaN", "Infinity"}) {
-                if (text.compare(i, word.size(), word) == 0) text.replace(i, word.size(), word.size(), '0');
+                if (text.compare(i, word.size(), word) == 0)
+                    text.replace(i, word.size(), "0" + std::string(word.size() - 1, ' '));
             }
         }
     }
