@@ -28,7 +28,8 @@ constexpr std::array scale_names{ScaleName{"_scale_inv", nullptr, nullptr, "deep
                                  ScaleName{nullptr, ".scale", nullptr, "deepseek-v4", true},
                                  ScaleName{nullptr, ".qscale_weight", nullptr, "mistral", false},
                                  ScaleName{nullptr, ".scale_weight", nullptr, "comfyui", false},
-                                 ScaleName{nullptr, ".weight_quantizer.scale", nullptr, "quark", false}};
+                                 ScaleName{nullptr, ".weight_quantizer.scale", nullptr, "quark", false},
+                                 ScaleName{".scales", nullptr, ".tensor_scale", "tilewright", false}};
 
 /// F32, for the tensor or for each group.
 bool is_tensor_scale(const StoredMatrix& matrix) {
@@ -205,11 +206,28 @@ std::optional<Candidate> Schemes::named_scales(const std::string& name, const Na
     return scaled_matrix(found, config);
 }
 
+/// Zero points of fp8 are zeros, where there are any; others would be added to the codes.
+std::optional<Finding> Schemes::zero_point(const StoredMatrix& matrix) const {
+    const Named* const points = checkpoint.find(matrix.name + "_zero_point");
+    if (points == nullptr) return std::nullopt;
+    std::vector<char> bytes(points->stored.bytes());
+    checkpoint.read(*points, 0, bytes.data(), bytes.size());
+    if (std::ranges::all_of(bytes, [](char byte) { return byte == 0; })) return std::nullopt;
+    return Finding{points->stored.name, described(*points) + " other than zeros", "weights without zero points", ""};
+}
+
 std::optional<Candidate> Schemes::candidate(const std::string& name, const Named& values) const {
     if (values.stored.bytes() == 0) return std::nullopt;
+    if (is(&values, "F6_E2M3") || is(&values, "F6_E3M2")) {
+        return Candidate{.matrix = {.name = name, .values = &values},
+                         .finding = Finding{name, described(values), "fp8 or FP4 weights", ""}};
+    }
     for (const auto scheme : {&Schemes::gpt_oss, &Schemes::compressed_tensors, &Schemes::packed,
                               &Schemes::tilewright_names, &Schemes::named_scales}) {
-        if (auto found = (this->*scheme)(name, values)) return found;
+        auto found = (this->*scheme)(name, values);
+        if (!found) continue;
+        if (!found->finding) found->finding = zero_point(found->matrix);
+        return found;
     }
     return integer_weights(checkpoint, config, name, values);
 }

@@ -44,6 +44,7 @@ private:
     std::optional<Candidate> tilewright_names(const std::string& name, const Named& values) const;
     std::optional<Candidate> packed(const std::string& name, const Named& values) const;
     std::optional<Candidate> named_scales(const std::string& name, const Named& values) const;
+    std::optional<Finding> zero_point(const StoredMatrix& matrix) const;
 };
 
 /// From shapes and dtypes (scaled_matrix.cpp).

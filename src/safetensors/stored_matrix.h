@@ -12,6 +12,7 @@
 //     mistral             P.weight fp8                            P.qscale_weight
 //     comfyui             P.weight fp8                            P.scale_weight
 //     quark               P.weight fp8, FP4                       P.weight_quantizer.scale
+//     tilewright          X FP4, fnuz of other writers            X.scales                       X.tensor_scale
 //     unquantised         X BF16, F16 or F32 [n, k], [g, n, k]
 //     packed              X.packed U8
 // X is P.weight, or of fused experts a parameter such as P.gate_up_proj, whose scales are also X_weight_scale,

@@ -184,10 +184,12 @@ TEST(StoredFormats, Fp4BytesOfAnyDtype) {
         const std::vector<std::vector<FileTensor>> of_mx{{values("a.weight"), mx},
                                                          {values("a.weight_packed"), mx},
                                                          {values("a.weight"), e8m0},
-                                                         {{"x", dtype, stacked, codes.bytes}, e8m0_stack}};
+                                                         {{"x", dtype, stacked, codes.bytes}, e8m0_stack},
+                                                         {values("x"), {"x.scales", "F8_E8M0", mx.shape, mx.bytes}}};
         const std::vector<std::vector<FileTensor>> of_nv{
             {values("a.weight"), nv, floats("a.weight_scale_2", {}, {0.5F})},
-            {values("a.weight_packed"), nv, floats("a.weight_global_scale", {1}, {2.0F})}};
+            {values("a.weight_packed"), nv, floats("a.weight_global_scale", {1}, {2.0F})},
+            {values("x"), {"x.scales", "F8_E4M3", nv.shape, nv.bytes}, floats("x.tensor_scale", {1}, {0.5F})}};
         for (const auto& tensors : of_mx) {
             const Checkpoint checkpoint(folder_with(folder, tensors, ""));
             const std::vector<float> given = numbers(checkpoint, only(checkpoint));
@@ -431,6 +433,11 @@ TEST(StoredFormats, MessagesNameWhatIsThere) {
                        floats("a.experts.up_proj_weight_scale_2", {2, 2}, {1.0F})}),
               "a.experts.up_proj_weight_scale_2: F32 [2, 2] given, F32 [1] or [2] expected for a.experts.up_proj with "
               "U8 [2, 64, 32]\n");
+    EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_zero_point", {1}, {1.0F})}),
+              "a.weight_zero_point: F32 [1] other than zeros given, weights without zero points expected\n");
+    EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_zero_point", {1}, {0.0F})}), "");
+    EXPECT_EQ(message({{"a.weight", "F6_E2M3", {8, 4}, std::string(24, '\1')}}),
+              "a.weight: F6_E2M3 [8, 4] given, fp8 or FP4 weights expected\n");
     // Scales whose weights are in another file are no weights.
     EXPECT_EQ(message({random_bytes("a.weight_scale", "F8_E4M3", {8, 4}, 0, 120), floats("b", {2, 2}, {1.0F})}), "");
 }
