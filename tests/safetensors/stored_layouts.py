@@ -75,7 +75,8 @@ def one_fp8(layout, name, shape, *, scale=None, dtype=np.float32, scale_shape=()
 
 def row_fp8(layout, name, shape, *, dtype=BF16, flat=False):
     codes, s = fp8(*shape), scales(shape[0], 1, dtype=dtype)
-    tensors = {name: codes, name + "_scale": s.reshape(-1) if flat else s}
+    tensors = {
+    name : codes, name + "_scale" : s.reshape(-1) if flat else s}
     layout.matrix(name, "row", tensors, codes.astype(np.float64) * s.astype(np.float64))
 
 
@@ -126,9 +127,13 @@ def fp8_config(block=(128, 128), **more):
 
 
 def compressed(form, **weights):
-    groups = {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", **weights}}}
+    groups = {
+    "group_0" : {
+        "targets" : ["Linear"], "weights" : { "num_bits" : 8, "type" : "float", **weights }
+    }}
     return {"quant_method": "compressed-tensors", "format": form, "config_groups": groups, "ignore": ["lm_head"]}
 
 
 def moe(hidden, inner, **more):
-    return {"hidden_size": hidden, "moe_intermediate_size": inner, "num_experts": 2, **more}
+    return {
+    "hidden_size" : hidden, "moe_intermediate_size" : inner, "num_experts" : 2, **more}
