@@ -8,6 +8,7 @@
 
 #include "safetensors/comparison.h"
 #include "safetensors/convert.h"
+#include "safetensors/fnuz.h"
 
 namespace tilewright::safetensors {
 namespace {
@@ -69,11 +70,12 @@ void recode(const Tensor& from, const Tensor& to) {
 
 /// Rows of a stored matrix in another recipe.
 void requantise_rows(const Operand& before, const QuantizeOptions& options, const Operand& after,
-                     Comparison& comparison) {
+                     bool others_are_rounded, Comparison& comparison) {
     if (widens(before, options.recipe)) {
         recode(before.values, after.values);
         recode(before.scales, after.scales);
         recode(before.tensor_scale, after.tensor_scale);
+        if (others_are_rounded) comparison.add(before, numbers_of(before), before);
         return;
     }
     const std::vector<float> numbers = numbers_of(before);
@@ -104,6 +106,8 @@ Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix
     result.operand = OwnedOperand(matrix.shape(), recipe);
     OwnedOperand whole;
     if (matrix.packed) whole = load_matrix(checkpoint, matrix);
+    // Some rows of an fnuz format may be kept, and others not; the error is that of all.
+    const bool fnuz = fnuz_sibling(matrix.values->stored.dtype).has_value();
     Comparison comparison;
     const std::int64_t step = has_scales_of_many_rows(recipe) ? matrix.n : rows_at_once;
     for (std::int64_t group = 0; group < matrix.groups; ++group) {
@@ -111,7 +115,7 @@ Requantised requantised(const Checkpoint& checkpoint, const StoredMatrix& matrix
             const std::int64_t rows = std::min(step, matrix.n - row);
             const auto convert_rows = [&](const Operand& before) {
                 requantise_rows(before, {.recipe = recipe, .round_up = round_up},
-                                rows_of(result.operand, group, row, rows), comparison);
+                                rows_of(result.operand, group, row, rows), fnuz, comparison);
             };
             if (matrix.packed) {
                 convert_rows(rows_of(whole, group, row, rows));

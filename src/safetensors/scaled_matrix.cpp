@@ -87,22 +87,15 @@ void set_stored_shapes(Assembly& a) {
 
 bool is_exact(const ScaleFit& fit) { return fit.scales && !fit.scales->padded; }
 
-/// Scales that vary by row of n tell which sizes are n; one for a square of n and k does not.
-bool tells(const ScaleFit& fit, bool transposed) {
-    if (!is_exact(fit)) return false;
-    const ScaleBlocks& blocks = fit.scales->blocks;
-    return (transposed ? blocks.columns : blocks.rows) == 1;
-}
-
 std::string orientations(const Assembly& a) {
     return fmt::format("a config.json or scales that tell [experts, n, k] from [experts, k, n] for {} with {}",
                        a.matrix.values->stored.name, described(*a.matrix.values));
 }
 
-/// Whether an expert's weights are [k, n]; nothing where neither scales nor config.json nor the name say it.
+/// Whether an expert's weights are [k, n]; nothing where neither scales nor config.json nor the name say it. Scales by
+/// row, or for 16 or 32 of k, have the right shape one way only; one for a square of n and k has it both ways.
 std::optional<bool> way_round(const Assembly& a, const ScaleFit& straight, const ScaleFit& turned) {
     if (is_exact(straight) != is_exact(turned)) return is_exact(turned);
-    if (tells(straight, false) != tells(turned, true)) return tells(turned, true);
     if (const auto told = told_transposed(a.matrix.name, a.config, a.straight.rows, a.straight.columns)) return told;
     const bool neither = !straight.scales && !turned.scales;
     if (neither || a.matrix.name.ends_with("weight")) return false;

@@ -81,5 +81,29 @@ TEST(StoredFormats, FnuzIsReadWithHalfTheScaleOrAsItsNumbers) {
     }
 }
 
+/// Rows that keep their codes count in the error of a matrix as well.
+TEST(StoredFormats, FnuzErrorIsThatOfAllRows) {
+    const TemporaryFolder folder;
+    std::string bytes(static_cast<std::size_t>(2) * 32 * 64, '\x40');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(0x40 + i % 32);
+    bytes[0] = '\x7F';  // in the first expert, next to a number of which e4m3 has the double only
+    bytes[1] = '\x01';
+    const std::vector<FileTensor> tensors{{"a.weight", "F8_E4M3FNUZ", {2, 32, 64}, bytes},
+                                          floats("a.weight_scale", {2, 1, 1}, {1.0F})};
+    const Checkpoint before(folder_with(folder, tensors, ""));
+    const std::vector<float> old = by_ranges(before, only(before));
+    const ConvertResult result = convert(job(folder.file("model"), folder.file("out"), "tensor"));
+    const Checkpoint after(folder.file("out"));
+    const std::vector<float> made = numbers(after, only(after));
+    double errors = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < old.size(); ++i) {
+        errors += (double{made[i]} - old[i]) * (double{made[i]} - old[i]);
+        squares += double{old[i]} * old[i];
+    }
+    EXPECT_GT(errors, 0);
+    EXPECT_NEAR(result.matrices[0].error, std::sqrt(errors / squares), 1e-9);
+}
+
 }  // namespace
 }  // namespace tilewright::safetensors
