@@ -97,7 +97,7 @@ OutputFile::OutputFile(const std::string& path) : path_(behind_links(path)) {
     const std::string name = fmt::format(".{}.{}.tmp", target.filename().string(), getpid());
     temporary_ = (target.parent_path() / name).string();
     guard(temporary_);  // first: a signal that comes right after `open` finds it
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    descriptor_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
         const int error = errno;
         unguard();
@@ -131,6 +131,18 @@ void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t by
         from += written;
         offset += static_cast<std::uint64_t>(written);
         bytes -= static_cast<std::size_t>(written);
+    }
+}
+
+void OutputFile::read_at(std::uint64_t offset, void* to, std::size_t bytes) const {
+    auto* target = static_cast<char*>(to);
+    while (bytes > 0) {
+        const ssize_t got = pread(descriptor_, target, bytes, static_cast<off_t>(offset));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) fail(path_, "cannot be read back");
+        target += got;
+        offset += static_cast<std::uint64_t>(got);
+        bytes -= static_cast<std::size_t>(got);
     }
 }
 

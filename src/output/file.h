@@ -21,6 +21,8 @@ public:
 
     void write(const void* data, std::size_t bytes);
     void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
+    /// What was written there.
+    void read_at(std::uint64_t offset, void* to, std::size_t bytes) const;
     void commit();
 
 private:

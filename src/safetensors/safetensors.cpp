@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "output/digest.h"
+
 namespace tilewright::safetensors {
 namespace {
 
@@ -28,9 +30,15 @@ constexpr std::array pairs{Pair{Format::e4m3, "F8_E4M3"}, Pair{Format::ue4m3, "F
                            Pair{Format::f16, "F16"},      Pair{Format::f32, "F32"},
                            Pair{Format::i32, "I32"},      Pair{Format::i64, "I64"}};
 
+const std::string no_digest(16, '0');
+
+/// As it is in the text of a header.
+std::string digest_entry(const std::string& digest) { return fmt::format("\"{}\":\"{}\"", file_digest_key, digest); }
+
 std::string header_text(const std::vector<StoredTensor>& tensors, const Metadata& metadata) {
     nlohmann::ordered_json header = nlohmann::ordered_json::object();
     if (!metadata.empty()) header["__metadata__"] = metadata;
+    if (metadata.contains(file_digest_key)) header["__metadata__"][file_digest_key] = no_digest;
     for (const StoredTensor& tensor : tensors) {
         header[tensor.name] = {
             {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}};
@@ -54,6 +62,23 @@ void arrange(std::vector<StoredTensor>& tensors) {
         tensor.begin = position;
         tensor.end = position += *bytes;
     }
+}
+
+std::int64_t nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+/// The digest of a header, which has `no_digest` itself, and of `bytes` bytes that `read(position, to, bytes)` gives.
+template <class Read>
+std::string digest_of_file(const std::string& header, std::uint64_t bytes, const Read& read) {
+    constexpr std::uint64_t step = std::uint64_t{4} << 20;
+    output::Digest digest;
+    digest.add(header);
+    std::string part;
+    for (std::uint64_t at = 0; at < bytes; at += part.size()) {
+        part.resize(std::min(step, bytes - at));
+        read(at, part.data(), part.size());
+        digest.add(part);
+    }
+    return digest.text();
 }
 
 }  // namespace
@@ -93,6 +118,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path) {
         std::string json(header_bytes, '\0');
         read_at(length_bytes, json.data(), header_bytes);
         data_begin_ = length_bytes + header_bytes;
+        header_digest_ = output::digest_of(json);
         header_ = parse_header(json, file_bytes - data_begin_);
     } catch (const SafetensorsError& error) {
         if (descriptor_ >= 0) close(descriptor_);
@@ -109,6 +135,28 @@ void SafetensorsReader::read(const StoredTensor& tensor, std::uint64_t offset, v
     } catch (const SafetensorsError& error) {
         throw SafetensorsError(fmt::format("{}: tensor '{}': {}", path_, tensor.name, error.what()));
     }
+}
+
+FileIdentity SafetensorsReader::identity() const {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) throw SafetensorsError(path_ + ": " + std::strerror(errno));
+    return {.bytes = static_cast<std::uint64_t>(status.st_size),
+            .inode = status.st_ino,
+            .modified = nanoseconds(status.st_mtim),
+            .changed = nanoseconds(status.st_ctim)};
+}
+
+bool SafetensorsReader::is_as_written() const {
+    const auto expected = header_.metadata.find(file_digest_key);
+    if (expected == header_.metadata.end()) return false;
+    std::string header(data_begin_ - length_bytes, '\0');
+    read_at(length_bytes, header.data(), header.size());
+    const std::size_t begin = header.find(digest_entry(expected->second));
+    if (begin == std::string::npos || expected->second.size() != no_digest.size()) return false;
+    header.replace(begin, digest_entry(no_digest).size(), digest_entry(no_digest));
+    const std::uint64_t bytes = header_.tensors.empty() ? 0 : header_.tensors.back().end;
+    const auto read = [&](std::uint64_t at, void* to, std::uint64_t count) { read_at(data_begin_ + at, to, count); };
+    return digest_of_file(header, bytes, read) == expected->second;
 }
 
 void SafetensorsReader::read_at(std::uint64_t position, void* to, std::uint64_t bytes) const {
@@ -135,6 +183,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Stored
     file_.write_at(0, length.data(), length.size());
     file_.write_at(length_bytes, header.data(), header.size());
     data_begin_ = length_bytes + header.size();
+    if (metadata.contains(file_digest_key)) header_ = header;
     for (StoredTensor& tensor : tensors) {
         data_bytes_ = tensor.end;
         const std::string name = tensor.name;
@@ -151,6 +200,13 @@ void SafetensorsWriter::write(const std::string& name, std::uint64_t offset, con
 
 void SafetensorsWriter::commit() {
     if (written_bytes_ != data_bytes_) throw std::logic_error("a tensor was declared but not written");
+    if (!header_.empty()) {
+        const auto read = [&](std::uint64_t at, void* to, std::uint64_t bytes) {
+            file_.read_at(data_begin_ + at, to, bytes);
+        };
+        const std::string entry = digest_entry(digest_of_file(header_, data_bytes_, read));
+        file_.write_at(length_bytes + header_.find(digest_entry(no_digest)), entry.data(), entry.size());
+    }
     file_.commit();
 }
 

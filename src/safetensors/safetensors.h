@@ -58,6 +58,19 @@ std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vec
 /// name.
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes);
 
+/// Which file, as its file system knows it: another one, or one that was written to, differs.
+struct FileIdentity {
+    std::uint64_t bytes = 0;
+    std::uint64_t inode = 0;
+    std::int64_t modified = 0;  // nanoseconds, as st_mtim
+    std::int64_t changed = 0;   // as st_ctim, which no program can set
+
+    bool operator==(const FileIdentity&) const = default;
+};
+
+/// The metadata that has the digest of the file, where the writer was asked for it.
+inline constexpr const char* file_digest_key = "tilewright.digest";
+
 class SafetensorsReader {
 public:
     /// Throws SafetensorsError, also when the file cannot be opened.
@@ -67,6 +80,13 @@ public:
     SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
     const SafetensorsHeader& header() const { return header_; }
+    /// output::digest_of the header's text.
+    const std::string& header_digest() const { return header_digest_; }
+    /// The file is the one that is open, as it is now.
+    FileIdentity identity() const;
+
+    /// Reads all data. Whether the file is the one that was written, by `file_digest_key`; false where that is missing.
+    bool is_as_written() const;
 
     /// Copies `bytes` of the tensor's data, from `offset` on, to `to`.
     void read(const StoredTensor& tensor, std::uint64_t offset, void* to, std::uint64_t bytes) const;
@@ -78,9 +98,11 @@ private:
     int descriptor_ = -1;
     std::uint64_t data_begin_ = 0;
     SafetensorsHeader header_;
+    std::string header_digest_;
 };
 
 /// Writes a file whose tensors are all declared before; their data may come in any order. It gets its name by `commit`.
+/// Metadata with `file_digest_key`, whatever its value, gets the digest of the file then.
 class SafetensorsWriter {
 public:
     /// `begin` and `end` of the tensors are set here, those with wide elements first, so that all are aligned.
@@ -100,6 +122,7 @@ private:
     std::uint64_t data_begin_ = 0;
     std::uint64_t data_bytes_ = 0;
     std::uint64_t written_bytes_ = 0;
+    std::string header_;  // empty: no digest is asked for
 };
 
 }  // namespace tilewright::safetensors

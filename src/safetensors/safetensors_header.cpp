@@ -14,6 +14,7 @@ namespace tilewright::safetensors {
 namespace {
 
 constexpr std::size_t longest_name = 1024;
+constexpr const char* metadata_key = "__metadata__";
 
 struct Dtype {
     std::string_view name;
@@ -51,7 +52,7 @@ public:
     bool start_object(std::size_t) override {
         if (place_ == Place::before) {
             place_ = Place::top;
-        } else if (place_ == Place::top && tensor_.name == "__metadata__") {
+        } else if (place_ == Place::top && tensor_.name == metadata_key) {
             place_ = Place::metadata;
         } else if (place_ == Place::top) {
             place_ = Place::tensor;
@@ -129,7 +130,7 @@ public:
 
     bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
     bool number_float(number_float_t, const string_t& text) override { return unexpected("the number " + text); }
-    bool null() override { return unexpected("null"); }
+    bool null() override { return (place_ == Place::top && tensor_.name == metadata_key) || unexpected("null"); }
     bool boolean(bool) override { return unexpected("true or false"); }
     bool binary(binary_t&) override { return unexpected("binary data"); }
 
@@ -145,6 +146,9 @@ private:
             case Place::before:
             case Place::after: refuse("the header is no JSON object");
             case Place::top:
+                if (tensor_.name == metadata_key) {
+                    refuse(fmt::format("{} is {}, not an object with strings", metadata_key, what));
+                }
                 refuse(fmt::format("tensor {} is {}, not an object with dtype, shape and data_offsets",
                                    in_quotes(tensor_.name), what));
             case Place::metadata: refuse("__metadata__ has " + what + " for " + in_quotes(field_) + ", not a string");
@@ -228,9 +232,8 @@ std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vec
     if (!bits) return std::nullopt;
     constexpr std::uint64_t limit = std::numeric_limits<std::int64_t>::max();
     std::uint64_t total = static_cast<std::uint64_t>(*bits);
-    if (std::find(shape.begin(), shape.end(), 0U) != shape.end()) return 0;
-    for (std::uint64_t size : shape) {
-        if (size > limit / total) return std::nullopt;
+    for (std::uint64_t size : shape) {  // in order, as the format's own reader: an overflow before a 0 is one
+        if (total != 0 && size > limit / total) return std::nullopt;
         total *= size;
     }
     if (total % 8 != 0) return std::nullopt;
@@ -239,6 +242,11 @@ std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vec
 
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes) {
     if (json.empty() || json.front() != '{') refuse("the header is no JSON object");
+    // The JSON parser takes it for the end of its text, and would leave what follows unread.
+    if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
+        refuse(
+            fmt::format("the header is no valid JSON: byte {} of it is NUL; only spaces may follow the object", nul));
+    }
     HeaderHandler handler;
     nlohmann::json::sax_parse(json, &handler);
     std::vector<StoredTensor>& tensors = handler.header.tensors;

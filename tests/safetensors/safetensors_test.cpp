@@ -71,6 +71,13 @@ TEST(Safetensors, ReadsWhatTheFormatAllows) {
 
 TEST(Safetensors, ReadsAFileWithoutTensors) { EXPECT_EQ(header_refusal("{}", 0), ""); }
 
+TEST(Safetensors, ReadsWhatTheFormatsOwnReaderDoes) {
+    EXPECT_EQ(header_refusal("{} \t\r\n   ", 0), "");
+    EXPECT_EQ(header_refusal(R"({"__metadata__":null})", 0), "");
+    EXPECT_EQ(header_refusal(R"({"t":{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}})", 0), "");
+    EXPECT_EQ(header_refusal(R"({"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})", 1), "");
+}
+
 TEST(Safetensors, RefusesEveryTruncation) {
     const std::string bytes = file_of(good, 32);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -81,6 +88,8 @@ TEST(Safetensors, RefusesEveryTruncation) {
 }
 
 TEST(Safetensors, RefusesABadLength) {
+    EXPECT_EQ(refusal(""), "0 bytes are too few for a safetensors file");
+    EXPECT_EQ(refusal(length_prefix(0)), "the header is no JSON object");
     EXPECT_EQ(refusal("abc"), "3 bytes are too few for a safetensors file");
     EXPECT_NE(refusal(length_prefix(~std::uint64_t{0}) + "{}").find("claims a header of 18446744073709551615 bytes"),
               std::string::npos);
@@ -115,6 +124,20 @@ TEST(Safetensors, NamesWhatIsWrongInAHeader) {
         {" {}", 0, "the header is no JSON object"},
         {"{", 0, "no valid JSON"},
         {"{}{}", 0, "no valid JSON"},
+        {"{} {}", 0, "no valid JSON"},
+        {"{}x", 0, "no valid JSON"},
+        {"{}]", 0, "no valid JSON"},
+        {"{}\xa0", 0, "no valid JSON"},
+        {std::string("{}\0", 3), 0, "byte 2 of it is NUL"},
+        {std::string("{}  \0\0\0\0", 8), 0, "byte 4 of it is NUL"},
+        {std::string("{}\0{}", 5), 0, "byte 2 of it is NUL"},
+        {std::string("{\0}", 3), 0, "byte 1 of it is NUL"},
+        {std::string("{\"a\0\":1}", 8), 0, "byte 3 of it is NUL"},
+        {"{\"t\": /* a comment */ 1}", 0, "no valid JSON"},
+        {"{\"t\":NaN}", 0, "no valid JSON"},
+        {"{\"\\ud800\":1}", 0, "no valid JSON"},
+        {"{\"\xc0\x80\":1}", 0, "no valid JSON"},
+        {"\xef\xbb\xbf{}", 0, "the header is no JSON object"},
         {R"({"t":{"dtype":"F32",})", 0, "no valid JSON"},
         {"{\"\xff\":1}", 0, "no valid JSON"},
         {R"({"t":3})", 0, "tensor 't' is a number, not an object"},
@@ -122,7 +145,10 @@ TEST(Safetensors, NamesWhatIsWrongInAHeader) {
         {R"({"t":null})", 0, "tensor 't' is null"},
         {R"({"t":"x"})", 0, "tensor 't' is a string"},
         {R"({"t":true})", 0, "tensor 't' is true or false"},
-        {R"({"__metadata__":3})", 0, "tensor '__metadata__' is a number"},
+        {R"({"__metadata__":3})", 0, "__metadata__ is a number, not an object with strings"},
+        {R"({"__metadata__":["a"]})", 0, "__metadata__ is an array, not an object with strings"},
+        {R"({"__metadata__":{"a":null}})", 0, "__metadata__ has null for 'a'"},
+        {R"({"__metadata__":{"a":1.5}})", 0, "__metadata__ has the number 1.5 for 'a'"},
         {R"({"__metadata__":{"a":3}})", 0, "__metadata__ has a number for 'a', not a string"},
         {R"({"__metadata__":{"a":{}}})", 0, "__metadata__ has an object for 'a'"},
         {R"({"__metadata__":{"a":"b","a":"c"}})", 0, "__metadata__ has the key 'a' twice"},
@@ -150,6 +176,24 @@ TEST(Safetensors, NamesWhatIsWrongInAHeader) {
         {one(R"({"dtype":"F4","shape":[3],"data_offsets":[0,2]})"), 2, "shape [3] cannot have 2 bytes"},
         {one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})"), 0, "cannot have 0 bytes"},
         {one(R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]})"), 2, "begins at byte 1 of the data, leaving a hole"},
+        {one(R"({"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]})"), 0, "cannot have 0 bytes"},
+        {one(R"({"dtype":"F32","shape":[9223372036854775807],"data_offsets":[0,4]})"), 4, "cannot have 4 bytes"},
+        {one(R"({"dtype":"F32","shape":[-0],"data_offsets":[0,4]})"), 4, "in shape"},
+        {one(R"({"dtype":"F32","shape":[1e0],"data_offsets":[0,4]})"), 4, "the number 1e0 in shape"},
+        {one(R"({"dtype":"F32","shape":[true],"data_offsets":[0,4]})"), 4, "true or false in shape"},
+        {one(R"({"dtype":"F32","shape":null,"data_offsets":[0,4]})"), 4, "null in shape"},
+        {one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615]})"), 4, "may be truncated"},
+        {one(R"({"dtype":"F32","shape":[1],"data_offsets":[-4,0]})"), 4, "a negative number in data_offsets"},
+        {one(R"({"dtype":"F8_E3M4","shape":[1],"data_offsets":[0,1]})"), 1, "unknown dtype 'F8_E3M4'"},
+        {one(R"({"dtype":"","shape":[1],"data_offsets":[0,1]})"), 1, "unknown dtype ''"},
+        {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0074":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+         2, "tensor 't' is there twice"},
+        {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"u":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+         1, "overlapping"},
+        {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"u":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+         3, "leaving a hole"},
+        {one(R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})"), 2,
+         "the tensors end at byte 1 of the data, the file at 2"},
         {R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
          3, "tensor 'u' begins at byte 1 of the data, overlapping"},
         {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
@@ -203,49 +247,6 @@ TEST(Safetensors, SurvivesAnyBytes) {
         for (char& c : header) c = round % 2 == 0 ? words[random() % words.size()] : static_cast<char>(random());
         expect_sound_or_refused("{" + header, random() % 8);
     }
-}
-
-TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("out.safetensors");
-    SafetensorsWriter writer(path,
-                             {{.name = "bytes", .dtype = "U8", .shape = {3}},
-                              {.name = "wide", .dtype = "F32", .shape = {1, 2}},
-                              {.name = "a \"b\" \xc3\xa9", .dtype = "F4", .shape = {4}}},
-                             {{"who", "me"}});
-    writer.write("bytes", 0, "abc", 3);
-    writer.write("wide", 4, "5678", 4);  // in any order, in parts
-    writer.write("wide", 0, "1234", 4);
-    EXPECT_THROW(writer.commit(), std::logic_error);  // something is missing
-    EXPECT_FALSE(std::filesystem::exists(path));
-    EXPECT_THROW(writer.write("bytes", 2, "xx", 2), std::logic_error);
-    writer.write("a \"b\" \xc3\xa9", 0, "\x12\x34", 2);
-    writer.commit();
-    EXPECT_EQ(folder.entries(), 1U);  // no temporary file is left
-
-    const SafetensorsReader reader(path);
-    ASSERT_EQ(reader.header().tensors.size(), 3U);
-    EXPECT_EQ(reader.header().metadata.at("who"), "me");
-    EXPECT_EQ(reader.header().tensors[0].name, "wide");
-    std::string data(8, ' ');
-    reader.read(reader.header().tensors[0], 0, data.data(), 8);
-    EXPECT_EQ(data, "12345678");
-    EXPECT_EQ(reader.header().tensors[2].name, "a \"b\" \xc3\xa9");
-    EXPECT_EQ(std::filesystem::file_size(path) % 8, 13 % 8);  // header padded, data as long as it is
-}
-
-TEST(SafetensorsWriter, KeepsTheOldFileUntilTheNewOneIsComplete) {
-    const TemporaryFolder folder;
-    const std::string path = folder.file("out.safetensors");
-    test::write_file(path, "old");
-    {
-        SafetensorsWriter writer(path, {{.name = "x", .dtype = "U8", .shape = {1}}}, {});
-        EXPECT_EQ(folder.entries(), 2U);
-    }
-    EXPECT_EQ(folder.entries(), 1U);
-    EXPECT_EQ(test::read_file(path), "old");
-    EXPECT_THROW(SafetensorsWriter(folder.file("no/such/folder"), {}, {}), std::runtime_error);
-    EXPECT_THROW(SafetensorsWriter(folder.path().string(), {}, {}), std::runtime_error);
 }
 
 }  // namespace
