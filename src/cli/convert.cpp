@@ -37,6 +37,8 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
                                 .round_up = arguments.round_up,
                                 .stack_experts = arguments.stack_experts,
                                 .wanted = name_filter(arguments.include, arguments.exclude),
+                                .include = arguments.include,
+                                .exclude = arguments.exclude,
                                 .version = TILEWRIGHT_VERSION,
                                 .progress = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
                                     progress.set(done * 1000 / std::max<std::uint64_t>(total, 1), what);
@@ -50,14 +52,33 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
     return job;
 }
 
-void print(const ConvertArguments& arguments, const safetensors::ConvertResult& result, double seconds) {
+/// What happened to files, of an earlier run too.
+void print_files(const safetensors::ConvertResult& result) {
     for (const std::string& file : result.kept_files) fmt::print("{}: complete since an earlier run\n", file);
+    for (const auto& [file, reason] : result.made_again) fmt::print("{}: made again: {}\n", file, reason);
+    for (const std::string& file : result.removed_files) {
+        fmt::print("{}: removed: an earlier run wrote it, this one has no such file\n", file);
+    }
+    if (!result.copied_files.empty()) fmt::print("copied: {}\n", fmt::join(result.copied_files, ", "));
+    for (const auto& [file, reason] : result.files_not_copied) fmt::print("not copied: {}: {}\n", file, reason);
+}
+
+/// "kept as it is: experts.*.up_proj.weight (256): F8_E4M3 [64, 96], with experts.*.up_proj.weight_scale: not chosen"
+void print_kept(const safetensors::KeptTensors& kept) {
+    const std::string count = kept.count > 1 ? fmt::format(" ({})", kept.count) : "";
+    const std::string scales = kept.scales.empty() ? "" : fmt::format(", with {}", fmt::join(kept.scales, ", "));
+    fmt::print("kept as it is: {}{}: {}{}: {}\n", kept.name, count, kept.format, scales, kept.reason);
+}
+
+void print(const ConvertArguments& arguments, const safetensors::ConvertResult& result, double seconds) {
+    print_files(result);
     output::Table table({{.title = "matrix"}, {.title = "from"}, {.title = "to"}, {.title = "error", .right = true}});
     for (const safetensors::ConvertedMatrix& matrix : result.matrices) {
         table.add(
             {matrix.name, matrix.from, matrix.to, matrix.error == 0 ? "exact" : output::format_number(matrix.error)});
     }
     if (!result.matrices.empty()) fmt::print("{}", table.text());
+    for (const safetensors::KeptTensors& kept : result.kept) print_kept(kept);
     fmt::print("{}: {} matrices converted, {} tensors copied; {} -> {} in {}\n", arguments.output,
                result.matrices.size(), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
                output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(seconds));

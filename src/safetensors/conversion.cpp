@@ -1,12 +1,14 @@
 #include "safetensors/conversion.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
+#include "safetensors/config_text.h"
+#include "safetensors/conversion_record.h"
+#include "safetensors/kept_quantised.h"
 #include "safetensors/stack_experts.h"
 
 namespace tilewright::safetensors {
@@ -20,7 +22,7 @@ bool is_chosen(const Conversion& c, const StoredMatrix& matrix) {
 
 /// Why a matrix stays as it is; empty if it is converted.
 std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
-    if (!is_chosen(c, matrix)) return "not chosen";
+    if (!is_chosen(c, matrix)) return "not chosen by --include and --exclude";
     const OperandRecipe recipe = c.recipe_for(matrix);
     const bool fp4 = recipe.values == Format::e2m1;
     if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed; --to mxfp4 makes it such";
@@ -83,40 +85,6 @@ void declare(const Conversion& c, const StoredMatrix& matrix, std::vector<Stored
                        .shape = stored_shape(scale_shape(Granularity::tensor, shape))});
 }
 
-/// Equal for equal inputs and options, so that a file that is there already is known to be what would be written.
-std::string digest_of(const Conversion& c, const OutputShard& shard) {
-    std::string text = c.job.version + (c.job.round_up ? " round_up " : " ");
-    text += c.job.recipe ? name(*c.job.recipe) : "same";
-    text += c.job.pack ? " packed for " + std::string(name(*c.job.pack)) : "";
-    text += c.job.stack_experts ? " stacked" : "";
-    const auto add = [&](const Checkpoint::Tensor* tensor) {
-        const std::string& path = c.checkpoint.shards()[tensor->shard].path;
-        struct stat status {};
-        stat(path.c_str(), &status);
-        text += fmt::format("|{} {} {} {} {} {}", tensor->stored.name, tensor->stored.dtype, tensor->stored.begin,
-                            tensor->stored.end, status.st_size, status.st_mtim.tv_sec);
-    };
-    for (const StoredMatrix* matrix : shard.matrices) {
-        for (const auto* tensor : matrix->tensors()) add(tensor);
-    }
-    for (const auto* tensor : shard.copied) add(tensor);
-    std::uint64_t hash = 0xCBF2'9CE4'8422'2325U;  // FNV-1a
-    for (const char c_of : text) hash = (hash ^ static_cast<unsigned char>(c_of)) * 0x100'0000'01B3U;
-    return fmt::format("{:016x}", hash);
-}
-
-bool is_complete(const OutputShard& shard) {
-    std::error_code error;
-    if (!fs::is_regular_file(shard.path, error)) return false;
-    try {
-        const SafetensorsReader reader(shard.path);
-        const auto found = reader.header().metadata.find(digest_key);
-        return found != reader.header().metadata.end() && found->second == shard.digest;
-    } catch (const SafetensorsError&) {
-        return false;
-    }
-}
-
 void refuse_equal_names(const std::vector<OutputShard>& shards) {
     std::set<std::string> names;
     for (const OutputShard& shard : shards) {
@@ -132,8 +100,9 @@ void refuse_equal_names(const std::vector<OutputShard>& shards) {
 void declare_outputs(Conversion& c) {
     std::erase_if(c.shards, [](const OutputShard& shard) { return shard.matrices.empty() && shard.copied.empty(); });
     for (OutputShard& shard : c.shards) {
-        shard.digest = digest_of(c, shard);
-        shard.complete = is_complete(shard);
+        shard.record = conversion_record(c, shard);
+        shard.earlier = earlier_file(shard.path, shard.record);
+        shard.complete = shard.earlier.exists && shard.earlier.why_not.empty();
         if (shard.complete) {
             shard.outputs = SafetensorsReader(shard.path).header().tensors;
             continue;
@@ -141,17 +110,28 @@ void declare_outputs(Conversion& c) {
         for (const StoredMatrix* matrix : shard.matrices) declare(c, *matrix, shard.outputs);
         for (const auto* tensor : shard.copied) shard.outputs.push_back(tensor->stored);
     }
+    for (const OutputShard& shard : c.shards) c.result.output_bytes += shard.bytes();
+}
+
+/// An empty file is one that is broken, unlike one that is not there.
+bool has_config(const Checkpoint& checkpoint) {
+    return std::ranges::any_of(checkpoint.files(),
+                               [](const std::string& file) { return fs::path(file).filename() == config_name; });
 }
 
 }  // namespace
 
-std::string output_path(const Conversion& c, const std::string& file) {
-    return c.checkpoint.is_folder() ? (fs::path(c.job.output) / file).string() : c.job.output;
+Conversion::Conversion(const ConvertJob& given)
+    : job(given), checkpoint(given.input), found(stored_matrices(checkpoint)) {
+    wait_until_times_tell(checkpoint);
+    for (const Checkpoint::Shard& shard : checkpoint.shards()) identities.push_back(shard.reader->identity());
+    if (!checkpoint.is_folder()) return;
+    side = side_files(checkpoint);
+    result.files_not_copied = side.left;
 }
 
-bool has_index(const Conversion& c) {
-    std::error_code error;
-    return c.checkpoint.has_index() || fs::exists(fs::symlink_status(output_path(c, index_name), error));
+std::string output_path(const Conversion& c, const std::string& file) {
+    return c.checkpoint.is_folder() ? (fs::path(c.job.output) / file).string() : c.job.output;
 }
 
 void distribute(Conversion& c) {
@@ -174,6 +154,8 @@ void distribute(Conversion& c) {
         c.total_bytes += tensor.stored.bytes();
         if (consumed.count(&tensor) == 0) c.shards[tensor.shard].copied.push_back(&tensor);
     }
+    c.result.kept = kept_quantised(c, consumed, [&](const StoredMatrix& matrix) { return obstacle(c, matrix); });
+    if (c.checkpoint.is_folder() && has_config(c.checkpoint)) c.config = converted_config(c);
     declare_outputs(c);
     refuse_equal_names(c.shards);
 }

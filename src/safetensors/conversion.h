@@ -6,10 +6,17 @@
 #include <vector>
 
 #include "safetensors/convert.h"
+#include "safetensors/side_files.h"
 
 namespace tilewright::safetensors {
 
-inline constexpr const char* digest_key = "tilewright.conversion";
+/// A file of the output's name that is there before it is written.
+struct EarlierFile {
+    bool exists = false;
+    bool readable = false;  // as safetensors
+    std::string record{};   // empty: no conversion wrote it
+    std::string why_not{};  // kept; empty: it is what would be written
+};
 
 /// A file of the output: what goes into it.
 struct OutputShard {
@@ -18,7 +25,8 @@ struct OutputShard {
     std::vector<const StoredMatrix*> matrices{};
     std::vector<const Checkpoint::Tensor*> copied{};
     std::vector<StoredTensor> outputs{};
-    std::string digest{};
+    std::string record{};  // conversion_record.h
+    EarlierFile earlier{};
     bool complete = false;
 
     std::uint64_t bytes() const {
@@ -32,13 +40,15 @@ struct Conversion {
     const ConvertJob& job;
     Checkpoint checkpoint;
     StoredMatrices found;
+    std::vector<FileIdentity> identities{};  // of the input's files, from before their data are read
+    SideFiles side{};                        // of a folder
+    std::string config{};                    // the output's config.json; empty: there is none
     std::vector<OutputShard> shards{};
     ConvertResult result{};
     std::uint64_t total_bytes = 0;
     std::uint64_t done_bytes = 0;
 
-    explicit Conversion(const ConvertJob& given)
-        : job(given), checkpoint(given.input), found(stored_matrices(checkpoint)) {}
+    explicit Conversion(const ConvertJob& given);
 
     OperandRecipe recipe_for(const StoredMatrix& matrix) const { return job.recipe.value_or(matrix.recipe); }
     void report(std::uint64_t bytes, const std::string& what) {
@@ -50,10 +60,7 @@ struct Conversion {
 /// Where a file of the output is; `file` is its name in a folder.
 std::string output_path(const Conversion& conversion, const std::string& file);
 
-/// As the input has; one of an earlier run is written again.
-bool has_index(const Conversion& conversion);
-
-/// Which tensors are consumed by matrices that are converted and which are copied, to which files.
+/// Which tensors are consumed by matrices that are converted and which are copied, to which files; what of it is there.
 void distribute(Conversion& conversion);
 
 /// Before anything is written: throws std::runtime_error for an output of which any file is one of the input's, is no

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
-#include "output/file.h"
-#include "safetensors/conversion.h"
+#include "safetensors/conversion_record.h"
+#include "safetensors/output_folder.h"
 
 namespace tilewright::safetensors {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::uint64_t copy_bytes = std::uint64_t{32} << 20;
 
@@ -53,39 +50,42 @@ void copy(Conversion& c, const Checkpoint::Tensor& tensor, SafetensorsWriter& wr
     ++c.result.copied;
 }
 
+/// The file stays open, so that another one in its place changes nothing; writing into it does.
+void refuse_changed_input(const Conversion& c) {
+    for (std::size_t i = 0; i < c.identities.size(); ++i) {
+        const Checkpoint::Shard& shard = c.checkpoint.shards()[i];
+        const FileIdentity now = shard.reader->identity();
+        if (now.bytes == c.identities[i].bytes && now.modified == c.identities[i].modified) continue;
+        throw SafetensorsError(shard.path + ": changed while it was read; run again");
+    }
+}
+
+/// The input's, but for what this program or an earlier one says about how it was made.
+Metadata output_metadata(const Conversion& c, const OutputShard& shard) {
+    Metadata metadata{{"format", "pt"}};
+    for (const Checkpoint::Shard& input : c.checkpoint.shards()) {
+        if (input.name != shard.name) continue;
+        for (const auto& [key, value] : input.reader->header().metadata) {
+            if (!key.starts_with("tilewright.")) metadata[key] = value;
+        }
+    }
+    metadata["tilewright.version"] = c.job.version;
+    metadata[record_key] = shard.record;
+    metadata[file_digest_key] = "";
+    return metadata;
+}
+
 void write_shard(Conversion& c, const OutputShard& shard) {
     if (shard.complete) {
         c.result.kept_files.push_back(shard.name);
         return;
     }
-    SafetensorsWriter writer(shard.path, shard.outputs,
-                             {{"format", "pt"}, {"tilewright.version", c.job.version}, {digest_key, shard.digest}});
+    if (shard.earlier.exists) c.result.made_again.push_back({.name = shard.name, .reason = shard.earlier.why_not});
+    SafetensorsWriter writer(shard.path, shard.outputs, output_metadata(c, shard));
     for (const auto* tensor : shard.copied) copy(c, *tensor, writer);
     for (const StoredMatrix* matrix : shard.matrices) write_matrix(c, *matrix, writer);
+    refuse_changed_input(c);
     writer.commit();
-}
-
-void write_index(const Conversion& c) {
-    nlohmann::json map = nlohmann::json::object();  // by name: the same after a run that went on
-    for (const OutputShard& shard : c.shards) {
-        for (const StoredTensor& tensor : shard.outputs) map[tensor.name] = shard.name;
-    }
-    const nlohmann::json index{{"metadata", {{"total_size", c.result.output_bytes}}}, {"weight_map", map}};
-    output::write_text((fs::path(c.job.output) / index_name).string(), index.dump(2) + "\n");
-}
-
-/// config.json with the conversion in place of how the input was quantised.
-void write_config(const Conversion& c) {
-    if (c.checkpoint.config().empty()) return;
-    auto config = nlohmann::ordered_json::parse(c.checkpoint.config(), nullptr, false);
-    if (!config.is_object())
-        throw SafetensorsError((fs::path(c.checkpoint.folder()) / config_name).string() + ": is no JSON object");
-    nlohmann::ordered_json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
-    how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
-    if (c.job.pack) how["packed_for"] = name(*c.job.pack);
-    if (c.job.stack_experts) how["stacked_experts"] = true;
-    config["quantization_config"] = how;
-    output::write_text((fs::path(c.job.output) / config_name).string(), config.dump(2) + "\n");
 }
 
 }  // namespace
@@ -94,17 +94,14 @@ ConvertResult convert(const ConvertJob& job) {
     Conversion c(job);
     refuse_output(c);
     distribute(c);
-    if (c.checkpoint.is_folder()) fs::create_directories(job.output);
+    std::optional<OutputFolder> folder;
+    if (c.checkpoint.is_folder()) folder.emplace(c);
     refuse_full_disk(c);
+    if (folder) folder->begin();
     c.result.input_bytes = c.total_bytes;
-    for (const OutputShard& shard : c.shards) {
-        c.result.output_bytes += shard.bytes();
-        write_shard(c, shard);
-    }
-    if (c.checkpoint.is_folder()) {
-        write_config(c);
-        if (has_index(c)) write_index(c);
-    }
+    for (const OutputShard& shard : c.shards) write_shard(c, shard);
+    if (folder) folder->finish();
+    for (const SideFile& file : c.side.copied) c.result.copied_files.push_back(file.name);
     return std::move(c.result);
 }
 

@@ -2,8 +2,8 @@
 //
 // A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed; all other tensors are copied.
 // Each file of the output has what its namesake of the input has; scales go to their values' file, stacked experts to
-// that of the first. A file appears when it is complete, and is kept by the next run of the same conversion. In memory:
-// one matrix, or one stack.
+// that of the first. A file appears when it is complete, and is kept by the next run of the same conversion
+// (conversion_record.h). The other files of a folder are copied (side_files.h). In memory: one matrix, or one stack.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@ struct ConvertJob {
     bool round_up = false;
     bool stack_experts = false;                        // stack_experts.h
     std::function<bool(const std::string&)> wanted{};  // by name
+    std::string include{};                             // what `wanted` was made of, for the record of the output
+    std::string exclude{};
     std::string version{};
     std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> progress{};
 };
@@ -35,10 +37,29 @@ struct ConvertedMatrix {
     double error = 0;  // ||after - before|| / ||before||; 0: the same numbers
 };
 
+/// A quantised tensor that is copied as it is, or all `count` of a pattern (inspect.h).
+struct KeptTensors {
+    std::string name{};
+    std::uint64_t count = 1;
+    std::string format{};
+    std::vector<std::string> scales{};
+    std::string reason{};
+};
+
+struct FileAndReason {
+    std::string name{};
+    std::string reason{};
+};
+
 struct ConvertResult {
     std::vector<ConvertedMatrix> matrices{};
     std::uint64_t copied = 0;
-    std::vector<std::string> kept_files{};  // complete since an earlier run
+    std::vector<KeptTensors> kept{};           // of the copied ones
+    std::vector<std::string> kept_files{};     // complete since an earlier run
+    std::vector<FileAndReason> made_again{};   // of an earlier run, or of the same name
+    std::vector<std::string> removed_files{};  // of an earlier run; this one has no such files
+    std::vector<std::string> copied_files{};   // of the folder, no weights
+    std::vector<FileAndReason> files_not_copied{};
     std::uint64_t input_bytes = 0;
     std::uint64_t output_bytes = 0;
 };

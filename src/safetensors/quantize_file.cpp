@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "safetensors/quantised_tensors.h"
+
 namespace tilewright::safetensors {
 namespace {
 
@@ -53,6 +55,37 @@ bool is_matrix(const StoredTensor& tensor) {
     const bool real = tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16";
     return real && (tensor.shape.size() == 2 || tensor.shape.size() == 3);
 }
+
+/// What is quantised already and what scales it, which no quantiser takes for a matrix.
+class QuantisedAlready {
+public:
+    explicit QuantisedAlready(const std::vector<StoredTensor>& tensors) {
+        std::vector<const StoredTensor*> all;
+        for (const StoredTensor& tensor : tensors) all.push_back(&tensor);
+        for (const QuantisedTensor& one : quantised_tensors(all)) add(one);
+    }
+
+    bool has(const StoredTensor& tensor) const { return parts_.contains(&tensor); }
+    const std::vector<Kept>& kept() const { return kept_; }
+
+private:
+    void add(const QuantisedTensor& one) {
+        std::string scales;
+        for (const StoredTensor* scale : one.scales) {
+            parts_.insert(scale);
+            scales += (scales.empty() ? ", as its scales are: " : ", ") + scale->name;
+        }
+        if (one.values != nullptr) {
+            parts_.insert(one.values);
+            kept_.push_back({one.values->name, dtype_and_shape(*one.values) + ", is quantised already" + scales});
+        } else if (is_matrix(*one.scales.front())) {
+            kept_.push_back({one.scales.front()->name, "it is named as a scale"});
+        }
+    }
+
+    std::set<const StoredTensor*> parts_;
+    std::vector<Kept> kept_;
+};
 
 Matrices matrices_of(const StoredTensor& tensor) {
     const std::size_t rank = tensor.shape.size();
@@ -192,10 +225,20 @@ Metadata output_metadata(const QuantizeJob& job, const SafetensorsReader& reader
         throw std::runtime_error(fmt::format("{}: is quantised already, as {}; give the file it was made from",
                                              job.input, metadata.at("tilewright.recipe")));
     }
+    std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("tilewright."); });
     metadata["tilewright.recipe"] = name(job.options.recipe);
     metadata["tilewright.round_up"] = job.options.round_up ? "true" : "false";
     metadata["tilewright.version"] = job.version;
     return metadata;
+}
+
+[[noreturn]] void refuse_nothing(const QuantizeJob& job, const QuantizeResult& result) {
+    std::string first;
+    if (!result.kept.empty()) first = fmt::format("; {}: {}", result.kept[0].name, result.kept[0].reason);
+    throw std::runtime_error(job.input +
+                             ": no tensor to quantise: none is 2-D or 3-D, F32, BF16 or F16, not empty "
+                             "and chosen by --include and --exclude" +
+                             first);
 }
 
 }  // namespace
@@ -204,13 +247,14 @@ QuantizeResult quantize_file(const QuantizeJob& job) {
     refuse_same_file(job);
     const SafetensorsReader reader(job.input);
     const Metadata metadata = output_metadata(job, reader);
-    QuantizeResult result;
+    const QuantisedAlready quantised(reader.header().tensors);
+    QuantizeResult result{.kept = quantised.kept()};
     std::vector<Matrices> to_quantize;
     std::vector<const StoredTensor*> to_copy;
     std::vector<StoredTensor> outputs;
     for (const StoredTensor& tensor : reader.header().tensors) {
         result.input_bytes += tensor.bytes();
-        if (is_matrix(tensor) && job.wanted(tensor.name)) {
+        if (is_matrix(tensor) && job.wanted(tensor.name) && !quantised.has(tensor)) {
             const Matrices matrices = matrices_of(tensor);
             const std::string reason = obstacle(matrices, job.options.recipe);
             if (reason.empty()) {
@@ -223,11 +267,7 @@ QuantizeResult quantize_file(const QuantizeJob& job) {
         to_copy.push_back(&tensor);
         outputs.push_back(tensor);
     }
-    if (to_quantize.empty()) {
-        throw std::runtime_error(job.input +
-                                 ": no tensor to quantise: none is 2-D or 3-D, F32, BF16 or F16, not empty "
-                                 "and chosen by --include and --exclude");
-    }
+    if (to_quantize.empty()) refuse_nothing(job, result);
     refuse_equal_names(job.input, outputs);
 
     SafetensorsWriter writer(job.output, outputs, metadata);

@@ -17,13 +17,15 @@ std::vector<std::string> written_files(const Conversion& c) {
     std::vector<std::string> files;
     for (const Checkpoint::Shard& shard : c.checkpoint.shards()) files.push_back(output_path(c, shard.name));
     if (!c.checkpoint.is_folder()) return files;
-    if (has_index(c)) files.push_back(output_path(c, index_name));
-    if (!c.checkpoint.config().empty()) files.push_back(output_path(c, config_name));
+    for (const char* name : {index_name, config_name, record_name}) files.push_back(output_path(c, name));
+    for (const SideFile& file : c.side.copied) files.push_back(output_path(c, file.name));
     return files;
 }
 
 void refuse_input(const Conversion& c, const std::string& file) {
-    for (const std::string& input : c.checkpoint.files()) {
+    std::vector<std::string> inputs = c.checkpoint.files();
+    for (const SideFile& side : c.side.copied) inputs.push_back(side.path);
+    for (const std::string& input : inputs) {
         std::error_code error;
         if (!fs::equivalent(input, file, error)) continue;
         throw std::runtime_error(
@@ -74,9 +76,17 @@ void refuse_full_disk(const Conversion& c) {
     fs::path folder = c.checkpoint.is_folder() ? fs::path(c.job.output) : fs::path(c.job.output).parent_path();
     if (folder.empty()) folder = ".";
     std::error_code error;
+    while (!fs::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) {
+        folder = folder.parent_path();  // the output's is made once there is room
+    }
+    if (!fs::exists(folder, error)) folder = ".";
     const fs::space_info space = fs::space(folder, error);
     std::uint64_t needed = 0;
     for (const OutputShard& shard : c.shards) needed += shard.complete ? 0 : shard.bytes();
+    for (const SideFile& file : c.side.copied) {
+        std::error_code not_there;
+        needed += fs::exists(output_path(c, file.name), not_there) ? 0 : file.bytes;
+    }
     if (error || space.available >= needed) return;
     throw std::runtime_error(fmt::format("{}: {} bytes are needed, {} are free; nothing was written", folder.string(),
                                          needed, space.available));

@@ -3,6 +3,7 @@
 
 #include <tilewright/quantize.h>
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -46,6 +47,15 @@ inline ConvertJob job(const std::string& input, const std::string& output, const
         .input = input, .output = output, .wanted = [](const std::string&) { return true; }, .version = "test"};
     if (recipe != nullptr) made.recipe = parse_operand_recipe(recipe);
     return made;
+}
+
+/// The bytes of all regular files of a folder, by name.
+inline std::map<std::string, std::string> contents(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.is_regular_file()) files[entry.path().filename().string()] = test::read_file(entry.path().string());
+    }
+    return files;
 }
 
 /// What `convert` throws; empty where it does not.

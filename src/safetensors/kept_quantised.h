@@ -1,0 +1,18 @@
+// What of a checkpoint is quantised and stays as it is in a conversion, for people and for config.json.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "safetensors/conversion.h"
+
+namespace tilewright::safetensors {
+
+/// All quantised tensors that are copied, and scales of activations and caches. `reason_of` says why a matrix that
+/// `inspect` lists is not converted. Tensors that are alike are one entry where all of their pattern are; else each is.
+std::vector<KeptTensors> kept_quantised(const Conversion& conversion,
+                                        const std::set<const Checkpoint::Tensor*>& consumed,
+                                        const std::function<std::string(const StoredMatrix&)>& reason_of);
+
+}  // namespace tilewright::safetensors

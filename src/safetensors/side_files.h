@@ -1,0 +1,38 @@
+// The files of a checkpoint's folder that are no weights: a tokenizer's, a generation configuration, code, a licence.
+// They are copied to the folder of a conversion; what is not copied is named, with the reason.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "safetensors/convert.h"
+
+namespace tilewright::safetensors {
+
+struct SideFile {
+    std::string name{};
+    std::string path{};
+    std::uint64_t bytes = 0;
+    std::string digest{};  // output::digest_of its bytes
+};
+
+struct SideFiles {
+    std::vector<SideFile> copied{};
+    std::vector<FileAndReason> left{};
+    /// Left, because they say how the input is quantised, as config.json of the output does for the output.
+    std::vector<SideFile> quantisation{};
+};
+
+/// By name. Links are followed. Throws SafetensorsError for a file that cannot be read.
+SideFiles side_files(const Checkpoint& checkpoint);
+
+/// output::digest_of the bytes of a file. Throws SafetensorsError where it cannot be read.
+std::string file_digest(const std::string& path);
+
+/// Copies the bytes. Throws SafetensorsError where they are no longer those of the digest.
+void copy_side_file(const SideFile& file, const std::string& to);
+
+/// What a run leaves in the folder of its output to know its files by (output_folder.h).
+inline constexpr const char* record_name = "tilewright.conversion.json";
+
+}  // namespace tilewright::safetensors
