@@ -46,14 +46,18 @@ fs::path only_file(const fs::path& folder) {
 
 /// Tensor names and the files that have them.
 std::map<std::string, std::string> weight_map(const std::string& path) {
-    const nlohmann::json index = nlohmann::json::parse(text_of(path), nullptr, false);
-    if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    const std::string text = text_of(path);
+    const nlohmann::json index = nlohmann::json::parse(text, nullptr, false);
+    // The parser takes a NUL byte for the end of the text.
+    if (text.find('\0') != std::string::npos || !index.is_object() || !index.contains("weight_map") ||
+        !index["weight_map"].is_object()) {
         throw SafetensorsError(path + ": is no index: a JSON object with a weight_map is expected");
     }
     std::map<std::string, std::string> map;
     for (const auto& [name, file] : index["weight_map"].items()) {
-        const bool is_name =
-            file.is_string() && fs::path(file.get<std::string>()).filename() == file.get<std::string>();
+        const bool is_name = file.is_string() &&
+                             fs::path(file.get<std::string>()).filename() == file.get<std::string>() &&
+                             file.get<std::string>().find('\0') == std::string::npos;
         if (!is_name) throw SafetensorsError(fmt::format("{}: tensor '{}' has no file name", path, name));
         map.emplace(name, file.get<std::string>());
     }

@@ -70,7 +70,7 @@ Json kept_tensors(const Conversion& c) {
 }
 
 /// What a member of `spaces` spaces says; `before` is what the input's says, and stays byte for byte.
-std::string description(const Conversion& c, std::string_view before, std::optional<std::size_t> spaces) {
+std::string described_conversion(const Conversion& c, std::string_view before, std::optional<std::size_t> spaces) {
     Json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
     how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
     if (c.job.pack) how["packed_for"] = name(*c.job.pack);
@@ -83,30 +83,38 @@ std::string description(const Conversion& c, std::string_view before, std::optio
     return with_member(text, "kept", kept);
 }
 
-/// The members of one object that describe it; how many there were.
-std::pair<std::string, int> with_descriptions(const Conversion& c, std::string_view text) {
+bool is_description(const JsonMember& member) {
+    return std::ranges::find(description_keys, member.key) != description_keys.end();
+}
+
+/// The same for one object, without its parts; and how many values were there.
+std::pair<std::string, int> with_own_descriptions(std::string_view text, const Description& description) {
     int count = 0;
     std::string changed = with_values(text, [&](const JsonMember& member) -> std::optional<std::string> {
-        if (std::ranges::find(description_keys, member.key) == description_keys.end()) return std::nullopt;
+        if (!is_description(member)) return std::nullopt;
         ++count;
-        return description(c, member.value, spaces_of(text));
+        return description(member.value, spaces_of(text));
     });
     return {changed, count};
 }
 
 }  // namespace
 
+std::string with_description(std::string_view config, const Description& description) {
+    const std::string parts = with_values(config, [&](const JsonMember& member) -> std::optional<std::string> {
+        if (is_description(member) || member.value.front() != '{') return std::nullopt;
+        auto [changed, count] = with_own_descriptions(member.value, description);
+        return count == 0 ? std::nullopt : std::optional(changed);
+    });
+    const auto [changed, count] = with_own_descriptions(parts, description);
+    return count == 0 ? with_member(changed, usual_key, description("", spaces_of(changed))) : changed;
+}
+
 std::string converted_config(const Conversion& c) {
-    const std::string& config = c.checkpoint.config();
     try {
-        const std::string parts = with_values(config, [&](const JsonMember& member) -> std::optional<std::string> {
-            const bool is_described = std::ranges::find(description_keys, member.key) != description_keys.end();
-            if (is_described || member.value.front() != '{') return std::nullopt;
-            auto [changed, count] = with_descriptions(c, member.value);
-            return count == 0 ? std::nullopt : std::optional(changed);
+        return with_description(c.checkpoint.config(), [&](std::string_view before, std::optional<std::size_t> spaces) {
+            return described_conversion(c, before, spaces);
         });
-        auto [changed, count] = with_descriptions(c, parts);
-        return count == 0 ? with_member(changed, usual_key, description(c, "", spaces_of(changed))) : changed;
     } catch (const JsonTextError& error) {
         throw SafetensorsError(fmt::format("{}: is no JSON object as Python reads it: {}",
                                            (fs::path(c.checkpoint.folder()) / config_name).string(), error.what()));
