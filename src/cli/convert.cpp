@@ -98,10 +98,9 @@ void add_convert(CLI::App& program) {
     CLI::App* command = program.add_subcommand("convert", "A quantised checkpoint in, one of another format out");
     command->footer(
         "Quantised matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
-        "X.tensor_scale, "
-        "or\nX.packed. Everything else is copied. `error` is ||after - before|| / ||before||. A file appears when it "
-        "is "
-        "complete, and\nis kept by the next run of the same conversion.\n\n"
+        "X.tensor_scale,\nor X.packed. Everything else is copied, a folder's files that are no weights too. `error` is "
+        "||after - before|| /\n||before||. A file appears when it is complete, and is kept by the next run of the same "
+        "conversion.\n\n"
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
         "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts\n"
         "  tilewright convert DeepSeek-V4 DeepSeek-V4-packed --pack fp8 --include experts --stack-experts");

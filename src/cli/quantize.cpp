@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/name_filter.h"
 #include "cli/terminal.h"
 #include "output/table.h"
+#include "safetensors/inspect.h"
 #include "safetensors/quantize_file.h"
 
 namespace tilewright::cli {
@@ -28,6 +34,25 @@ bool is_quantised_recipe(const std::string& text) {
     return recipe && is_accepted(*recipe) && recipe->granularity != Granularity::none;
 }
 
+/// A line for each kind of tensor: those whose names differ in numbers only are one.
+std::vector<std::string> kept_lines(const std::vector<safetensors::Kept>& all) {
+    std::map<std::string, std::pair<std::string, int>> kinds;
+    for (const safetensors::Kept& kept : all) {
+        const std::string line = fmt::format("kept as it is: {}: {}", kept.name, kept.reason);
+        std::string kind;
+        std::istringstream words(line);
+        for (std::string word; words >> word;) kind += " " + safetensors::name_pattern(word);
+        auto& [first, count] = kinds[kind];
+        if (count++ == 0) first = line;
+    }
+    std::vector<std::string> lines;
+    for (const auto& [kind, line] : kinds) {
+        const auto& [first, count] = line;
+        lines.push_back(count == 1 ? first : fmt::format("{}, and so for {} more", first, count - 1));
+    }
+    return lines;
+}
+
 void quantize_command(const QuantizeArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
     Progress progress("quantising", 1000);
@@ -43,7 +68,7 @@ void quantize_command(const QuantizeArguments& arguments) {
     const safetensors::QuantizeResult result = safetensors::quantize_file(job);
     progress.clear();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    for (const safetensors::Kept& kept : result.kept) fmt::print("kept as it is: {}: {}\n", kept.name, kept.reason);
+    for (const std::string& line : kept_lines(result.kept)) fmt::print("{}\n", line);
     fmt::print("{}: {} tensors quantised ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
                name(job.options.recipe), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
                output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(time.count()));
@@ -55,8 +80,8 @@ void add_quantize(CLI::App& program) {
     CLI::App* command = program.add_subcommand("quantize", "A safetensors file in, a quantised safetensors file out");
     command->footer(
         "2-D and 3-D tensors of F32, BF16 and F16 are quantised along their last dimension: X becomes X (values),\n"
-        "X.scales and, for nvfp4, X.tensor_scale. Everything else is copied. The output appears when it is "
-        "complete.\n\n"
+        "X.scales and, for nvfp4, X.tensor_scale. Everything else is copied, what is quantised already with its scales "
+        "too.\nThe output appears when it is complete.\n\n"
         "Example:\n  tilewright quantize model.safetensors model-fp8.safetensors --recipe 128x128 "
         "--exclude 'embed|norm'");
     const auto arguments = std::make_shared<QuantizeArguments>();

@@ -61,6 +61,59 @@ TEST(ProgramCheckpoint, WarnsOfMatricesThatCannotBeRead) {
     EXPECT_FALSE(std::filesystem::exists(out));
 }
 
+TEST(ProgramCheckpoint, SaysWhatItKeptCopiedAndMadeAgain) {
+    const TemporaryFolder folder;
+    const std::string in = folder.file("in"), out = folder.file("out");
+    auto tensors = safetensors::deepseek_v3();
+    for (const std::string number : {"0", "1"}) {
+        tensors.push_back(safetensors::random_bytes("e." + number + ".w", "F8_E5M2", {8, 8}, 0, 100));
+        tensors.push_back(safetensors::floats("e." + number + ".w_scale", {1}, {0.5F}));
+    }
+    safetensors::write_checkpoint(in, {tensors});
+    test::write_file(in + "/config.json",
+                     "{\"limit\": Infinity, \"quantization_config\": {\"quant_method\": \"fp8\"}}");
+    test::write_file(in + "/tokenizer.json", "{}");
+    test::write_file(in + "/old.bin", "");
+    const Outcome first = run_program({"convert", in, out, "--to", "mxfp8"});
+    EXPECT_EQ(first.exit_code, 0) << first.err;
+    EXPECT_TRUE(contains(first.out, "copied: tokenizer.json\n") &&
+                contains(first.out, "not copied: old.bin: weights of another format\n") &&
+                contains(first.out,
+                         "kept as it is: e.*.w (2): F8_E5M2 [8, 8], with e.*.w_scale: in no format that "
+                         "`tilewright inspect` reads\n"))
+        << first.out;
+    const std::string config = test::read_file(out + "/config.json");
+    EXPECT_TRUE(contains(config, "{\"limit\": Infinity,") && contains(config, "{\"quant_method\": \"fp8\"}")) << config;
+    const std::string shard = "model-1-of-1.safetensors";
+    const Outcome second = run_program({"convert", in, out, "--to", "mxfp8", "--exclude", "nothing"});
+    EXPECT_TRUE(contains(second.out, shard + ": made again: --exclude is 'nothing', and was ''\n")) << second.out;
+    test::write_file(out + "/mine.safetensors", "");
+    const Outcome third = run_program({"convert", in, out, "--to", "mxfp8"});
+    EXPECT_EQ(third.exit_code, 1);
+    EXPECT_TRUE(contains(third.err, "mine.safetensors: is no file of this conversion")) << third.err;
+    test::write_file(in + "/config.json", "");
+    const Outcome broken = run_program({"convert", in, folder.file("none"), "--to", "mxfp8"});
+    EXPECT_EQ(broken.exit_code, 1);
+    EXPECT_TRUE(contains(broken.err, "config.json: is no JSON object as Python reads it: byte 0")) << broken.err;
+    EXPECT_FALSE(std::filesystem::exists(folder.file("none")));
+}
+
+TEST(ProgramCheckpoint, QuantizeKeepsScalesAndSaysSo) {
+    const TemporaryFolder folder;
+    const std::string file = folder.file("in.safetensors");
+    auto tensors = safetensors::deepseek_v3();
+    tensors.push_back(safetensors::floats("free.weight", {8, 8}, {1.0F}));
+    safetensors::write_shard(file, tensors);
+    const Outcome outcome = run_program({"quantize", file, folder.file("out"), "--recipe", "mxfp8"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(
+        contains(outcome.out,
+                 "kept as it is: model.layers.1.mlp.down_proj.weight: F8_E4M3 [200, 130], is quantised already, "
+                 "as its scales are: model.layers.1.mlp.down_proj.weight_scale_inv\n") &&
+        contains(outcome.out, "1 tensors quantised (mxfp8), 3 copied"))
+        << outcome.out;
+}
+
 TEST(ProgramCheckpoint, SaysWhatItNeeds) {
     const TemporaryFolder folder;
     const std::string model = write_model(folder, 8);
