@@ -54,7 +54,7 @@ build-sanitize: setup
 	cmake --preset sanitize
 	cmake --build --preset sanitize -j $(cpus)
 
-test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 30 seconds of fuzzing
+test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 90 seconds of fuzzing
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup-torch python-package  ## the Python package and the examples (tests/lint is part of `make lint`); torch=no: as test

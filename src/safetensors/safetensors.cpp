@@ -35,15 +35,17 @@ const std::string no_digest(16, '0');
 /// As it is in the text of a header.
 std::string digest_entry(const std::string& digest) { return fmt::format("\"{}\":\"{}\"", file_digest_key, digest); }
 
-std::string header_text(const std::vector<StoredTensor>& tensors, const Metadata& metadata) {
-    nlohmann::ordered_json header = nlohmann::ordered_json::object();
-    if (!metadata.empty()) header["__metadata__"] = metadata;
-    if (metadata.contains(file_digest_key)) header["__metadata__"][file_digest_key] = no_digest;
+std::string header_text(const std::vector<StoredTensor>& tensors, Metadata metadata) {
+    if (metadata.contains(file_digest_key)) metadata[file_digest_key] = no_digest;
+    // Member by member: an object of nlohmann::ordered_json looks for each key among all.
+    std::string text = "{";
+    if (!metadata.empty()) text += "\"__metadata__\":" + nlohmann::json(metadata).dump();
     for (const StoredTensor& tensor : tensors) {
-        header[tensor.name] = {
+        const nlohmann::ordered_json one{
             {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}};
+        text += (text.size() > 1 ? "," : "") + nlohmann::json(tensor.name).dump() + ":" + one.dump();
     }
-    std::string text = header.dump();
+    text += "}";
     text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data begins at a multiple of 8
     return text;
 }

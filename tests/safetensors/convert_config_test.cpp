@@ -67,6 +67,12 @@ TEST(ConvertConfig, FailsBeforeAnythingIsWritten) {
               std::string::npos);
     test::write_file(in + "/" + index_name, "{\"weight_map\": {\"x\": NaN}}");
     EXPECT_NE(refusal(job(in, folder.file("out"), "mxfp8")).find(index_name), std::string::npos);
+    const std::string map = "\"weight_map\": {\"model.norm.weight\": \"model-1-of-1.safetensors";
+    for (const std::string& index :
+         {"{" + map + "\"}}" + std::string("\0", 1), "{" + map + "\"}}{}", "{" + map + "\\u0000\"}}"}) {
+        test::write_file(in + "/" + index_name, index);
+        EXPECT_NE(refusal(job(in, folder.file("out"), "mxfp8")).find(index_name), std::string::npos) << index;
+    }
     EXPECT_FALSE(std::filesystem::exists(folder.file("out")));
     // A file on its own has no config.json.
     EXPECT_EQ(refusal(job(in + "/model-1-of-1.safetensors", folder.file("single"), "mxfp8")), "");
