@@ -157,6 +157,7 @@ void OutputFolder::begin() {
     }
     for (const std::string& name : stale_) {
         remove(name);
+        fs::remove(path(name));  // the link to it
         c_.result.removed_files.push_back(name);
     }
 }

@@ -25,15 +25,16 @@ bool matches(std::string_view name, const std::regex& form) {
 
 /// Scales by any means, without a look at other tensors.
 bool is_named_as_scale(std::string_view name) {
-    static const std::regex form(R"((^|_)(scales?|amax)(_inv|_inverse|_\d+)?$|^SCB$|(^|_)absmax$)",
-                                 std::regex::optimize);
+    static const std::regex form(
+        R"((^|_)(scales?|amax)(_inv|_inverse|_\d+)?$|^q?scale_(weight|input|output|act)$|^SCB$|(^|_)absmax$)",
+        std::regex::optimize);
     return matches(name, form);
 }
 
 /// What else quantisers write next to a matrix. Such a name says nothing where nothing quantised is near.
 bool is_named_as_companion(std::string_view name) {
     static const std::regex form(
-        R"((^|_)(zeros?|qzeros|zero_points?|g_idx|quant_map|codebooks?|shift|biases|qbias|meta)$|^weight_shape$|^bitsandbytes__)"
+        R"((^|_)(zeros?|qzeros|zero_points?|zp|g_idx|quant_map|codebooks?|shift|biases|qbias|meta)$|^weight_shape$|^bitsandbytes__)"
         R"(|(^|_)hadamard_matrix$)",
         std::regex::optimize);
     return matches(name, form);
@@ -57,6 +58,14 @@ bool is_named_as_weight(std::string_view name) {
                  {"weight", "qweight", "weight_packed", "q_weight", "W_q", "_data", "codes", "weight_data"});
 }
 
+/// Named as codes, whatever is near.
+bool is_named_as_packed(const StoredTensor& tensor) {
+    static const std::regex form(R"((^|_)(packed|blocks|qweight)$)", std::regex::optimize);
+    return is_container(tensor.dtype) && matches(tensor.name, form);
+}
+
+bool is_empty(const StoredTensor& tensor) { return std::ranges::find(tensor.shape, 0U) != tensor.shape.end(); }
+
 /// A name without the word for how it is packed, which the names of its scales do not have.
 std::string_view stem(std::string_view name) {
     for (const std::string_view suffix : {"_packed", "_blocks", ".blocks", "_qweight", "_quantized"}) {
@@ -76,8 +85,8 @@ public:
     std::vector<QuantisedTensor> found() const {
         std::vector<QuantisedTensor> all = lone_scales_;
         for (const auto& [name, one] : values_) {
-            const bool packed_by_us = one.values->dtype == "U8" && last_part(name) == "packed";
-            if (is_narrow(one.values->dtype) || scaled_.contains(one.values) || packed_by_us) all.push_back(one);
+            const bool by_itself = is_narrow(one.values->dtype) || is_named_as_packed(*one.values);
+            if (!is_empty(*one.values) && (by_itself || scaled_.contains(one.values))) all.push_back(one);
         }
         std::ranges::sort(all, {}, [](const QuantisedTensor& one) {
             return one.values != nullptr ? one.values->name : one.scales.front()->name;
@@ -138,7 +147,8 @@ std::vector<QuantisedTensor> quantised_tensors(const std::vector<const StoredTen
 
 bool scales_activations(std::string_view name) {
     static const std::regex form(
-        R"(^_?(input|output|act|activation|softmax|probs?|[qkv]|kv)(_global)?_scales?(_inv)?$)", std::regex::optimize);
+        R"(^_?(input|output|act|activation|softmax|probs?|[qkv]|kv)(_global)?_scales?(_inv)?$|^q?scale_(input|output|act)$)",
+        std::regex::optimize);
     return matches(name, form);
 }
 

@@ -61,6 +61,7 @@ class QuantisedAlready {
 public:
     explicit QuantisedAlready(const std::vector<StoredTensor>& tensors) {
         std::vector<const StoredTensor*> all;
+        all.reserve(tensors.size());
         for (const StoredTensor& tensor : tensors) all.push_back(&tensor);
         for (const QuantisedTensor& one : quantised_tensors(all)) add(one);
     }

@@ -65,6 +65,14 @@ TEST(QuantisedTensors, UnderTheNamesOfTheirQuantisers) {
     EXPECT_EQ(
         found({{"a.k_scale", "F32"}, {"a.v_scale", "F32"}, {"w_2", "F8_E5M2"}, {"w_2_scale", "F32"}, {"w", "F8_E5M2"}}),
         ": a.k_scale;: a.v_scale;w:;w_2: w_2_scale;");
+    EXPECT_EQ(found({{"P.weight", "F8_E4M3"}, {"P.qscale_weight", "F32"}, {"P.qscale_act", "F32"}}),
+              "P.weight: P.qscale_weight P.qscale_act;");
+    EXPECT_EQ(found({{"P.weight", "F8_E4M3"}, {"P.scale_weight", "F32"}, {"P.scale_input", "F32"}}),
+              "P.weight: P.scale_weight P.scale_input;");
+    EXPECT_EQ(found({{"P.weight", "U8"}, {"P.weight_quantizer.scale", "U8"}, {"P.input_quantizer._amax", "F32"}}),
+              ": P.input_quantizer._amax;P.weight: P.weight_quantizer.scale;");
+    EXPECT_EQ(found({{"P.weight_packed", "U8"}, {"Q.qweight", "I32"}, {"e.up_blocks", "U8"}}),
+              "P.weight_packed:;Q.qweight:;e.up_blocks:;");
 }
 
 TEST(QuantisedTensors, AreNotIntegersAndNorms) {
