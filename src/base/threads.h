@@ -1,4 +1,4 @@
-// How many threads a CPU call gets, and how its caller ends it early.
+// How many threads a CPU call gets, how its caller ends it early, and how an exception leaves its threads.
 #pragma once
 
 #include <atomic>
@@ -37,6 +37,30 @@ private:
     std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
     std::atomic<bool> requested_ = false;
     std::exception_ptr thrown_;
+};
+
+/// The first exception of a parallel region, which an exception must not leave: that would end the process.
+class FirstError {
+public:
+    /// For every thread, each work item. After an error nothing more is done.
+    template <class Work>
+    void keep(const Work& work) noexcept {
+        if (found_.load(std::memory_order_relaxed)) return;
+        try {
+            work();
+        } catch (...) {
+            if (!found_.exchange(true)) error_ = std::current_exception();
+        }
+    }
+
+    /// After the region.
+    void rethrow() const {
+        if (error_) std::rethrow_exception(error_);
+    }
+
+private:
+    std::atomic<bool> found_ = false;
+    std::exception_ptr error_;
 };
 
 }  // namespace tilewright

@@ -15,6 +15,7 @@
 #include "cli/words.h"
 #include "measure/blas_lt.h"
 #include "output/file.h"
+#include "output/streams.h"
 
 namespace tilewright::cli {
 namespace {
@@ -36,7 +37,7 @@ bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::Benc
     bench::GpuBench gpu(all.front().flush);
     const bool tables = arguments.json_path != "-";
     const auto records = [&](const std::string& lines) {
-        if (!tables) fmt::print("{}", lines);
+        if (!tables) output::print("{}", lines);
         if (tables && !arguments.json_path.empty()) output::append_text(arguments.json_path, lines);
     };
     Session session(
@@ -55,11 +56,11 @@ bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::Benc
         if (tables) {
             print_gpu_head(run, shapes, power_source);
         } else if (settings.sustained && !gpu.measures_power()) {
-            fmt::print(stderr, "tilewright: bench: power {}\n", power_source);
+            output::complain("tilewright: bench: power {}\n", power_source);
         }
         const std::vector<bench::Result> results = session.run({run});
         if (compares && run.reference_seconds) reference_seconds(gpu, run, records);  // the clock drifts
-        if (tables) fmt::print("\n{}", bench::summary(results, run));
+        if (tables) output::print("\n{}", bench::summary(results, run));
     }
     return !session.wrong();
 }
@@ -81,7 +82,7 @@ bool bench_on_cpu(const BenchArguments& arguments, const std::vector<bench::Benc
     const bool tables = arguments.json_path != "-";
     std::string text;
     const auto records = [&](const std::string& lines) {
-        if (!tables) fmt::print("{}", lines);
+        if (!tables) output::print("{}", lines);
         text += lines;
     };
     if (tables) print_cpu_head(runs.front());

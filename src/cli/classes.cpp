@@ -1,6 +1,4 @@
 // `tilewright classes`: the table of a record's speeds, class by class of shapes.
-#include <fmt/format.h>
-
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -8,6 +6,7 @@
 #include "bench/class_table.h"
 #include "cli/commands.h"
 #include "output/file.h"
+#include "output/streams.h"
 
 namespace tilewright::cli {
 namespace {
@@ -32,13 +31,13 @@ void classes_command(const ClassesArguments& arguments) {
     const bool tables = arguments.json_path != "-";
     if (!arguments.json_path.empty()) output::write_text(arguments.json_path, bench::class_records(table));
     if (tables) {
-        fmt::print(
+        output::print(
             "speeds: the other's time, scaled by cuBLASLt's of the two runs, over ours; median of the runs of a "
             "shape, geometric mean and worst of the shapes; slower: below 0.98\n\n{}",
             bench::class_table_text(table));
     }
-    for (const std::string& run : table.left_out) fmt::print(stderr, "tilewright: classes: left out: {}\n", run);
-    if (table.classes.empty()) fmt::print(stderr, "tilewright: classes: no shape of the peers' tables in the record\n");
+    for (const std::string& run : table.left_out) output::complain("tilewright: classes: left out: {}\n", run);
+    if (table.classes.empty()) output::complain("tilewright: classes: no shape of the peers' tables in the record\n");
     if (table.classes.empty() || !table.left_out.empty()) throw Reported{};
 }
 

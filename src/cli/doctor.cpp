@@ -16,6 +16,7 @@
 #include "cuda/kernel_pack.h"
 #include "cuda/probe.h"
 #include "output/file.h"
+#include "output/streams.h"
 #include "output/table.h"
 
 namespace tilewright::cli {
@@ -204,7 +205,7 @@ void print_report(const ordered_json& report) {
     add_library(table, "NVRTC", report.at("nvrtc"));
     add_kernels(table, report.at("kernel_pack"), report.at("cache"));
     add_backends(table, report.at("backends"));
-    fmt::print("{}", table.text());
+    output::print("{}", table.text());
 }
 
 }  // namespace

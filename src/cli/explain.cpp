@@ -1,6 +1,5 @@
 // `tilewright explain`: which kernel a Hopper GPU would be given for a problem, how long it should take, and why not
 // another one. Asks the planner only, so it needs no GPU.
-#include <fmt/format.h>
 #include <tilewright/run.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/explain_report.h"
 #include "cli/words.h"
+#include "output/streams.h"
 #include "output/table.h"
 #include "problem/packed_problem.h"
 #include "problem/preparation.h"
@@ -87,11 +87,11 @@ void explain_command(const ExplainArguments& arguments) {
                                      expands_weights(geometry(problem)),
                                      has_raw_codes(problem)};
     if (arguments.json) {
-        fmt::print("{}\n", explanation_json(explained).dump(2));
+        output::print("{}\n", explanation_json(explained).dump(2));
     } else {
-        fmt::print("{}", explanation_text(explained, arguments.all));
+        output::print("{}", explanation_text(explained, arguments.all));
         for (const Finding& finding : validate(problem, Backend::hopper, Check::shapes)) {
-            fmt::print("\nnot to be run yet: {}\n", finding.message());
+            output::print("\nnot to be run yet: {}\n", finding.message());
         }
     }
 }

@@ -1,26 +1,39 @@
 // The program `tilewright`: registers its commands, turns what they throw into one line on stderr and an exit code
 // (0 done, 1 something failed, 2 called in a way it does not know).
-#include <fmt/format.h>
-
+#include <csignal>
 #include <exception>
-#include <iostream>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/usage.h"
-#include "output/file.h"
+#include "output/streams.h"
 
 namespace tilewright::cli {
 namespace {
 
+constexpr int done = 0;
 constexpr int failed = 1;
 constexpr int misused = 2;
 
-/// What --help and --version ask for.
-int print_help(const CLI::App& program, const CLI::ParseError& error) {
-    program.exit(error);
-    if (std::cout.flush().good()) return 0;
-    fmt::print(stderr, "tilewright: stdout: cannot be written\n");
-    return failed;
+void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
+    try {
+        program.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() != 0) {
+            output::complain("{}\n", usage_message(program, error));
+            throw Reported{misused};
+        }
+        std::ostringstream text;  // what --help and --version ask for
+        program.exit(error, text, text);
+        output::print_text(text.str());
+    }
+}
+
+/// Where SIGPIPE is not ignored it has ended the program before; both ways look the same to the caller.
+int end_as_by_sigpipe() {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+    return failed;  // it is blocked
 }
 
 int run_program(int argc, const char* const* argv) {
@@ -38,27 +51,32 @@ int run_program(int argc, const char* const* argv) {
     add_quantize(program);
     add_inspect(program);
     add_convert(program);
+    parse_and_run(program, argc, argv);
+    output::close_stdout();
+    return done;
+}
 
+int exit_code(int argc, const char* const* argv) {
     try {
-        program.parse(argc, argv);
-        output::finish_stdout();
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return print_help(program, error);
-        fmt::print(stderr, "{}\n", usage_message(program, error));
-        return misused;
+        output::open_closed_streams();
+        // A write beyond `ulimit -f` is then an error like that of a full disk.
+        std::signal(SIGXFSZ, SIG_IGN);
+        return run_program(argc, argv);
     } catch (const UsageError& error) {
-        fmt::print(stderr, "tilewright: {}\n", error.what());
+        output::complain("tilewright: {}\n", error.what());
         return misused;
     } catch (const Reported& reported) {
         return reported.exit_code;
+    } catch (const output::StdoutError& error) {
+        if (error.reader_is_gone()) return end_as_by_sigpipe();
+        output::complain("tilewright: {}\n", error.what());
     } catch (const std::exception& error) {
-        fmt::print(stderr, "tilewright: {}\n", error.what());
-        return failed;
+        output::complain("tilewright: {}\n", error.what());
     }
-    return 0;
+    return failed;
 }
 
 }  // namespace
 }  // namespace tilewright::cli
 
-int main(int argc, char** argv) { return tilewright::cli::run_program(argc, argv); }
+int main(int argc, char** argv) { return tilewright::cli::exit_code(argc, argv); }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "output/streams.h"
 #include "output/table.h"
 
 namespace tilewright::cli {
@@ -43,15 +44,13 @@ void Progress::draw(const std::string& note) {
         line += fmt::format(", {} left", output::format_duration(elapsed * (1 - part) / part));
     if (!note.empty()) line += "  " + note;
     line.resize(std::min(line.size(), terminal_width() - 1));
-    fmt::print(stderr, "\r\x1b[K{}", line);
-    std::fflush(stderr);
+    output::complain("\r\x1b[K{}", line);
     drawn_ = true;
 }
 
 void Progress::clear() {
     if (!drawn_) return;
-    fmt::print(stderr, "\r\x1b[K");
-    std::fflush(stderr);
+    output::complain("\r\x1b[K");
     drawn_ = false;
 }
 

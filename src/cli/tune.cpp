@@ -11,6 +11,7 @@
 #include "cli/bench_arguments.h"
 #include "cli/commands.h"
 #include "output/file.h"
+#include "output/streams.h"
 
 namespace tilewright::cli {
 namespace {
@@ -42,22 +43,21 @@ bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const benc
     if (arguments.all) candidates.most = 0;
     const bench::TunedShape tuned = bench::tune_shape(bench, shape, run.settings, candidates);
     if (!tuned.failure.empty()) {
-        fmt::print(stderr, "tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
+        output::complain("tilewright: tune: {}: wrong result, not timed: {}\n", tuned.key, tuned.failure);
         return false;
     }
-    fmt::print("{}", bench::tried_text(tuned));
+    output::print("{}", bench::tried_text(tuned));
     if (!arguments.json_path.empty()) {
         output::append_text(arguments.json_path, bench::tune_records(tuned, run));
     }
     const double gain = tuned.tried.front().measured.seconds / tuned.best().measured.seconds;
     if (gain < worthwhile) {
-        fmt::print("the planner's choice stays\n\n");
+        output::print("the planner's choice stays\n\n");
     } else {
         const std::string row = bench::tuned_row(tuned, bench.description().name, run.date, run.command);
-        fmt::print("{:.1f} % faster than the planner's choice: {}\n", (gain - 1) * 100, row);
+        output::print("{:.1f} % faster than the planner's choice: {}\n", (gain - 1) * 100, row);
         if (!arguments.rows_path.empty()) output::append_text(arguments.rows_path, row);
     }
-    std::fflush(stdout);
     return true;
 }
 

@@ -8,11 +8,13 @@
 #include <optional>
 #include <regex>
 
+#include "base/threads.h"
 #include "cli/backends.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "output/file.h"
+#include "output/streams.h"
 #include "output/table.h"
 #include "verify/choices.h"
 #include "verify/quantizers.h"
@@ -39,6 +41,15 @@ struct Totals {
     std::int64_t refused = 0;
     std::int64_t unshipped = 0;
     std::int64_t failed = 0;
+
+    void add(const verify::RowResult& row) {
+        ++rows;
+        cases += row.cases;
+        combinations += row.combinations;
+        refused += row.refused;
+        unshipped += row.unshipped;
+        failed += row.failed;
+    }
 };
 
 /// A row of the table.
@@ -108,12 +119,11 @@ const output::Table& table() {
 }
 
 void print_row(const Row& which, const verify::RowResult& row) {
-    fmt::print("{}",
-               table().line({which.operation, which.recipe, std::to_string(row.cases), output::format_number(row.error),
-                             output::format_number(row.bound), fmt::format("{:.2f}", row.ratio), row.result(),
-                             output::format_duration(row.seconds), backends_text(row)}));
-    for (const std::string& failure : row.failures) fmt::print("    {}\n", failure);
-    std::fflush(stdout);
+    output::print(
+        "{}", table().line({which.operation, which.recipe, std::to_string(row.cases), output::format_number(row.error),
+                            output::format_number(row.bound), fmt::format("{:.2f}", row.ratio), row.result(),
+                            output::format_duration(row.seconds), backends_text(row)}));
+    for (const std::string& failure : row.failures) output::print("    {}\n", failure);
 }
 
 ordered_json row_report(const Row& which, const verify::RowResult& row) {
@@ -180,26 +190,25 @@ Totals run_rows(const std::vector<Row>& chosen, const verify::VerifySettings& se
 #pragma omp critical(tilewright_verify_progress)
         progress.advance(1, row.label());
     };
+    const auto show = [&](const Row& which, const verify::RowResult& row) {
+#pragma omp critical(tilewright_verify_progress)
+        progress.clear();
+        if (row.cases > 0 || row.failed > 0) print_row(which, row);
+        rows.push_back(row_report(which, row));
+        totals.add(row);
+    };
+    FirstError error;
     const auto count = static_cast<std::int64_t>(chosen.size());
     // Rows side by side, a thread each (one GPU: one thread); they are printed in their order.
 #pragma omp parallel for schedule(dynamic) ordered if (settings.gpu == nullptr)
     for (std::int64_t i = 0; i < count; ++i) {
         const Row& which = chosen[static_cast<std::size_t>(i)];
-        const verify::RowResult row = which.run([&] { one_more(which); });
+        verify::RowResult row;
+        error.keep([&] { row = which.run([&] { one_more(which); }); });
 #pragma omp ordered
-        {
-#pragma omp critical(tilewright_verify_progress)
-            progress.clear();
-            if (row.cases > 0 || row.failed > 0) print_row(which, row);
-            rows.push_back(row_report(which, row));
-            ++totals.rows;
-            totals.cases += row.cases;
-            totals.combinations += row.combinations;
-            totals.refused += row.refused;
-            totals.unshipped += row.unshipped;
-            totals.failed += row.failed;
-        }
+        error.keep([&] { show(which, row); });
     }
+    error.rethrow();
     return totals;
 }
 
@@ -218,17 +227,17 @@ void verify_command(const VerifyArguments& arguments) {
     }
     const std::vector<Row> chosen = chosen_rows(arguments.filter, settings);
 
-    fmt::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
+    output::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
     ordered_json rows = ordered_json::array();
     const Totals totals = run_rows(chosen, settings, rows);
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     const std::int64_t accepted =
         verify::accepted_combinations(settings.gpu == nullptr ? verify::all_arithmetics() : settings.arithmetics);
     const std::string coverage = coverage_text(totals, accepted, restriction(arguments));
-    fmt::print("\n{} cases, {} failed; {} rows in {}\n{}\n", totals.cases, totals.failed, totals.rows,
-               output::format_duration(time.count()), coverage);
+    output::print("\n{} cases, {} failed; {} rows in {}\n{}\n", totals.cases, totals.failed, totals.rows,
+                  output::format_duration(time.count()), coverage);
     if (totals.unshipped > 0) {
-        fmt::print(
+        output::print(
             "left out: {} cases, whose kernels are compiled when they are first called; without --quick they run\n",
             totals.unshipped);
     }

@@ -8,7 +8,6 @@
 
 #include <tilewright/quantize.h>
 
-#include <exception>
 #include <vector>
 
 namespace tilewright::formats {
@@ -51,18 +50,12 @@ template <class Item>
 void for_each_item(std::int64_t count, const ConversionOptions& how, Item item) {
     Cancellation cancellation(how.cancelled);
     const int threads = region_threads(how.threads, count / 4);
-    std::exception_ptr thrown;
+    FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (std::int64_t i = 0; i < count; ++i) {
-        if (cancellation.requested()) continue;
-        try {
-            item(i);
-        } catch (...) {  // must not leave the region
-#pragma omp critical
-            if (!thrown) thrown = std::current_exception();
-        }
+        if (!cancellation.requested()) error.keep([&] { item(i); });
     }
-    if (thrown) std::rethrow_exception(thrown);
+    error.rethrow();
     cancellation.check();
 }
 

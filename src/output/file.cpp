@@ -2,17 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
+
+#include "output/streams.h"
 
 namespace tilewright::output {
 namespace {
@@ -21,37 +24,76 @@ namespace {
     throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
 }
 
-// What the signal handler removes: static memory, because a handler may call no allocator. One file is written at a
-// time.
+/// Signals that end a program and are no fault of its code: a batch system sends SIGUSR1 before time is over, SIGXCPU
+/// after.
+constexpr std::array ending_signals{SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM,  SIGTERM,
+                                    SIGUSR1, SIGUSR2, SIGXCPU, SIGPROF, SIGVTALRM};
+
+// What the signal handler needs: static memory, because a handler may call no allocator. One file is written at a time.
 std::array<char, 4096> temporary_name{};
-volatile std::sig_atomic_t temporary_exists = 0;
+pthread_t writer{};
+std::array<struct sigaction, ending_signals.size()> former_actions{};
+struct sigaction former_file_size_action {};
 
-constexpr std::array ending_signals{SIGINT, SIGTERM, SIGHUP};
-
-void remove_and_die(int signal) {
-    if (temporary_exists != 0) unlink(temporary_name.data());
-    std::signal(signal, SIG_DFL);
-    raise(signal);
+void restore_actions() {
+    for (std::size_t i = 0; i < ending_signals.size(); ++i) sigaction(ending_signals[i], &former_actions[i], nullptr);
 }
+
+/// Runs on the thread that writes, whichever the kernel chose: only that one knows whether the file is there.
+void remove_and_die(int signal) {
+    if (pthread_equal(pthread_self(), writer) == 0) {
+        pthread_kill(writer, signal);
+        return;
+    }
+    unlink(temporary_name.data());
+    restore_actions();
+    raise(signal);  // arrives when this function returns
+}
+
+sigset_t ending_set() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : ending_signals) sigaddset(&set, signal);
+    return set;
+}
+
+/// While it lives no ending signal is handled by this thread.
+class SignalsWait {
+public:
+    SignalsWait() {
+        const sigset_t set = ending_set();
+        pthread_sigmask(SIG_BLOCK, &set, &before_);
+    }
+    ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    SignalsWait(const SignalsWait&) = delete;
+    SignalsWait& operator=(const SignalsWait&) = delete;
+
+private:
+    sigset_t before_{};
+};
 
 /// A signal that the caller ignores (nohup) stays ignored. SIGXFSZ is ignored meanwhile, so that a write beyond the
 /// limit of `ulimit -f` fails with EFBIG and the temporary file is removed as after any other error.
 void guard(const std::string& path) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    if (path.size() >= temporary_name.size()) return;
-    std::strncpy(temporary_name.data(), path.c_str(), temporary_name.size() - 1);
-    temporary_exists = 1;
-    for (int signal : ending_signals) {
-        if (std::signal(signal, remove_and_die) == SIG_IGN) std::signal(signal, SIG_IGN);
+    path.copy(temporary_name.data(), temporary_name.size() - 1);  // one that is longer cannot be opened
+    temporary_name[std::min(path.size(), temporary_name.size() - 1)] = '\0';
+    writer = pthread_self();
+    struct sigaction ignored {};
+    ignored.sa_handler = SIG_IGN;
+    sigaction(SIGXFSZ, &ignored, &former_file_size_action);
+    struct sigaction removing {};
+    removing.sa_handler = remove_and_die;
+    removing.sa_mask = ending_set();
+    removing.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < ending_signals.size(); ++i) {
+        sigaction(ending_signals[i], nullptr, &former_actions[i]);
+        if (former_actions[i].sa_handler != SIG_IGN) sigaction(ending_signals[i], &removing, nullptr);
     }
 }
 
 void unguard() {
-    temporary_exists = 0;
-    std::signal(SIGXFSZ, SIG_DFL);
-    for (int signal : ending_signals) {
-        if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
-    }
+    restore_actions();
+    sigaction(SIGXFSZ, &former_file_size_action, nullptr);
 }
 
 /// The rename itself is on the disk only when its folder is.
@@ -96,7 +138,8 @@ OutputFile::OutputFile(const std::string& path) : path_(behind_links(path)) {
     const std::filesystem::path target(path_);
     const std::string name = fmt::format(".{}.{}.tmp", target.filename().string(), getpid());
     temporary_ = (target.parent_path() / name).string();
-    guard(temporary_);  // first: a signal that comes right after `open` finds it
+    const SignalsWait until_both_are_done;
+    guard(temporary_);
     descriptor_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
         const int error = errno;
@@ -157,7 +200,7 @@ void OutputFile::commit() {
 
 void write_text(const std::string& path, std::string_view text) {
     if (path == "-") {
-        fmt::print("{}", text);
+        print_text(text);
         return;
     }
     OutputFile file(path);
@@ -166,17 +209,16 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void append_text(const std::string& path, const std::string& text) {
-    struct stat status {};
-    replaces_file(path, status);
-    std::FILE* file = std::fopen(path.c_str(), "ae");
-    if (file == nullptr) fail(path, "cannot be opened");
-    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (std::fclose(file) != 0 || !written) fail(path, "cannot be written");
-}
-
-void finish_stdout() {
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-    throw std::runtime_error(fmt::format("stdout: cannot be written: {}", std::strerror(errno)));
+    struct stat before {};
+    if (!replaces_file(path, before)) before.st_size = 0;
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor < 0) fail(path, "cannot be opened");
+    int error = write_all(descriptor, text);
+    // Half a line would spoil the file for its readers.
+    if (error != 0 && ftruncate(descriptor, before.st_size) != 0) error = errno;
+    if (close(descriptor) != 0 && error == 0) error = errno;
+    errno = error;
+    if (error != 0) fail(path, "cannot be written");
 }
 
 }  // namespace tilewright::output

@@ -8,7 +8,7 @@
 namespace tilewright::output {
 
 /// A file that gets its name only when it is complete: bytes go to a temporary file in the same folder, `commit`
-/// flushes them to the disk and renames. Without a commit, on an error or on SIGINT, SIGTERM or SIGHUP, the temporary
+/// flushes them to the disk and renames. Without a commit, on an error or when a signal ends the program, the temporary
 /// file is removed. A link is followed, and a file that is replaced keeps its mode, and its owner where that is
 /// allowed. All functions throw std::runtime_error with the path and the reason, the constructor also for a path that
 /// names anything but a regular file or nothing.
@@ -39,10 +39,7 @@ std::string behind_links(const std::string& path);
 /// A whole text file; "-" is stdout.
 void write_text(const std::string& path, std::string_view text);
 
-/// Adds to a regular file or makes a new one. Throws std::runtime_error where that is impossible.
+/// Adds all of it to a regular file or makes a new one. Throws std::runtime_error where that is impossible.
 void append_text(const std::string& path, const std::string& text);
-
-/// Writes what stdout still buffers. Throws std::runtime_error where not all of the output could be written.
-void finish_stdout();
 
 }  // namespace tilewright::output

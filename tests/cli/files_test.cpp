@@ -1,4 +1,4 @@
-// What the program does with files, links, pipes and a full disk, and with Ctrl-C.
+// What the program does with files, links and pipes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -15,17 +15,6 @@ using test::run_program;
 using test::Running;
 using test::TemporaryFolder;
 using test::write_model;
-
-TEST(ProgramFiles, OutputThatCannotBeWrittenIsAnError) {
-    const std::vector<std::vector<std::string>> cases{
-        {"doctor"}, {"explain", "--m", "64", "--n", "128", "--k", "128"}, {"--help"}, {"--version"}};
-    for (const std::vector<std::string>& arguments : cases) {
-        const TemporaryFolder folder;
-        const Outcome outcome = Running(folder, arguments, {}, "/dev/full").wait();
-        EXPECT_EQ(outcome.exit_code, 1) << arguments.front();
-        EXPECT_TRUE(contains(outcome.err, "tilewright: stdout: cannot be written")) << outcome.err;
-    }
-}
 
 TEST(ProgramFiles, AFifoIsNoInput) {
     const TemporaryFolder folder;
@@ -63,20 +52,6 @@ TEST(ProgramFiles, TheInputIsNotReplacedByTheOutput) {
         EXPECT_EQ(outcome.exit_code, 1) << output;
         EXPECT_TRUE(contains(outcome.err, output + ": is the input itself")) << outcome.err;
         EXPECT_EQ(read_file(input), before);
-    }
-}
-
-TEST(ProgramFiles, CtrlCEndsALongCallAtOnce) {
-    // Tens of seconds of work.
-    for (const char* arithmetic : {"bit_exact", "fast"}) {
-        const TemporaryFolder folder;
-        const Running program(folder, {"bench", "--backend", "cpu", "--arithmetic", arithmetic, "--m", "16384", "--n",
-                                       "16384", "--k", "4096"});
-        std::this_thread::sleep_for(std::chrono::seconds(2));
-        const auto begin = std::chrono::steady_clock::now();
-        program.kill(SIGINT);
-        EXPECT_EQ(program.wait().exit_code, -SIGINT);  // to a shell: 130
-        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500)) << arithmetic;
     }
 }
 

@@ -154,28 +154,6 @@ TEST(Program, RefusesABrokenFileAndLeavesNothing) {
     EXPECT_EQ(run_program({"quantize", folder.file("none"), folder.file("out")}).exit_code, 1);
 }
 
-/// Starts quantising a large file, kills the program as soon as it writes, and gives what is left in the folder.
-std::vector<std::string> left_after(int signal) {
-    const TemporaryFolder folder;
-    const TemporaryFolder logs;
-    const std::string input = write_model(folder, 16 * 1024);
-    const Running program(logs, {"quantize", input, folder.file("out.safetensors"), "--recipe", "nvfp4"});
-    while (folder.entries() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    program.kill(signal);
-    EXPECT_EQ(program.wait().exit_code, -signal);
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
-        if (entry.path() != input) names.push_back(entry.path().filename().string());
-    }
-    return names;
-}
-
-TEST(Program, AKilledQuantizeLeavesNoFileUnderTheFinalName) {
-    EXPECT_TRUE(left_after(SIGTERM).empty());
-    EXPECT_TRUE(left_after(SIGINT).empty());
-    for (const std::string& name : left_after(SIGKILL)) EXPECT_NE(name, "out.safetensors");
-}
-
 /// Under sanitizers three rows: tests/cpu runs the same arithmetic there.
 TEST(Program, VerifyPassesQuickly) {
     const std::string rows = TILEWRIGHT_FEW_ROWS ? "dense (row|mxfp8)" : "dense";

@@ -23,18 +23,28 @@ struct Outcome {
     std::string err{};
 };
 
+/// Where the standard streams go, when not to files of a folder, and which of them are closed.
+struct Streams {
+    std::string out{};
+    std::string err{};
+    std::vector<int> closed{};
+    int out_descriptor = -1;  // instead of `out`
+};
+
 class Running {
 public:
-    /// `out`: where stdout goes, when not to a file of the folder.
     Running(const TemporaryFolder& folder, std::vector<std::string> arguments,
-            std::vector<std::string> environment = {}, const std::string& out = "")
-        : out_(out.empty() ? folder.file("stdout") : out), err_(folder.file("stderr")) {
+            std::vector<std::string> environment = {}, const Streams& streams = {})
+        : out_(streams.out.empty() ? folder.file("stdout") : streams.out),
+          err_(streams.err.empty() ? folder.file("stderr") : streams.err) {
         arguments.insert(arguments.begin(), TILEWRIGHT_PROGRAM);
         for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
         posix_spawn_file_actions_t actions{};
         posix_spawn_file_actions_init(&actions);
         posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
         posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (streams.out_descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, streams.out_descriptor, 1);
+        for (const int stream : streams.closed) posix_spawn_file_actions_addclose(&actions, stream);
         const int error = posix_spawn(&process_, TILEWRIGHT_PROGRAM, &actions, nullptr, pointers(arguments).data(),
                                       pointers(environment).data());
         posix_spawn_file_actions_destroy(&actions);
@@ -52,11 +62,13 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
-                .out = out_.rfind("/dev/", 0) == 0 ? "" : read_file(out_),
-                .err = read_file(err_)};
+                .out = is_device(out_) ? "" : read_file(out_),
+                .err = is_device(err_) ? "" : read_file(err_)};
     }
 
 private:
+    static bool is_device(const std::string& path) { return path.rfind("/dev/", 0) == 0; }
+
     static std::vector<char*> pointers(std::vector<std::string>& words) {
         std::vector<char*> list;
         list.reserve(words.size() + 1);

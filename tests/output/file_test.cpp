@@ -5,8 +5,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <csignal>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "output/temporary_folder.h"
@@ -82,8 +84,14 @@ TEST(OutputFile, LeavesNothingBehindTheLimitOfFileSizes) {
     small.rlim_cur = 4096;
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
     EXPECT_THROW(write_text(folder.file("file"), std::string(8192, 'x')), std::runtime_error);
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_EQ(folder.entries(), 0U);
+    // Part of a line that is added would remain too.
+    append_text(folder.file("records"), "first\n");
+    auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+    EXPECT_THROW(append_text(folder.file("records"), std::string(8192, 'x')), std::runtime_error);
+    std::signal(SIGXFSZ, handler);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(read_file(folder.file("records")), "first\n");
 }
 
 TEST(OutputFile, ASignalThatIsIgnoredStaysIgnored) {
@@ -96,6 +104,19 @@ TEST(OutputFile, ASignalThatIsIgnoredStaysIgnored) {
     }
     raise(SIGHUP);
     EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
+}
+
+/// The kernel gives a signal of the process to any thread.
+TEST(OutputFile, IsRemovedWhenAnotherThreadGetsTheSignal) {
+    const TemporaryFolder folder;
+    EXPECT_EXIT(
+        {
+            const OutputFile file(folder.file("file"));
+            std::thread([] { raise(SIGTERM); }).join();
+            std::this_thread::sleep_for(std::chrono::seconds(10));
+        },
+        testing::KilledBySignal(SIGTERM), "");
+    EXPECT_EQ(folder.entries(), 0U);
 }
 
 }  // namespace
