@@ -1,8 +1,6 @@
 // `tilewright convert`: a quantised checkpoint in, one of another format out.
 #include "safetensors/convert.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/name_filter.h"
 #include "cli/terminal.h"
+#include "output/streams.h"
 #include "output/table.h"
 
 namespace tilewright::cli {
@@ -54,20 +53,20 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
 
 /// What happened to files, of an earlier run too.
 void print_files(const safetensors::ConvertResult& result) {
-    for (const std::string& file : result.kept_files) fmt::print("{}: complete since an earlier run\n", file);
-    for (const auto& [file, reason] : result.made_again) fmt::print("{}: made again: {}\n", file, reason);
+    for (const std::string& file : result.kept_files) output::print("{}: complete since an earlier run\n", file);
+    for (const auto& [file, reason] : result.made_again) output::print("{}: made again: {}\n", file, reason);
     for (const std::string& file : result.removed_files) {
-        fmt::print("{}: removed: an earlier run wrote it, this one has no such file\n", file);
+        output::print("{}: removed: an earlier run wrote it, this one has no such file\n", file);
     }
-    if (!result.copied_files.empty()) fmt::print("copied: {}\n", fmt::join(result.copied_files, ", "));
-    for (const auto& [file, reason] : result.files_not_copied) fmt::print("not copied: {}: {}\n", file, reason);
+    if (!result.copied_files.empty()) output::print("copied: {}\n", fmt::join(result.copied_files, ", "));
+    for (const auto& [file, reason] : result.files_not_copied) output::print("not copied: {}: {}\n", file, reason);
 }
 
 /// "kept as it is: experts.*.up_proj.weight (256): F8_E4M3 [64, 96], with experts.*.up_proj.weight_scale: not chosen"
 void print_kept(const safetensors::KeptTensors& kept) {
     const std::string count = kept.count > 1 ? fmt::format(" ({})", kept.count) : "";
     const std::string scales = kept.scales.empty() ? "" : fmt::format(", with {}", fmt::join(kept.scales, ", "));
-    fmt::print("kept as it is: {}{}: {}{}: {}\n", kept.name, count, kept.format, scales, kept.reason);
+    output::print("kept as it is: {}{}: {}{}: {}\n", kept.name, count, kept.format, scales, kept.reason);
 }
 
 void print(const ConvertArguments& arguments, const safetensors::ConvertResult& result, double seconds) {
@@ -77,11 +76,11 @@ void print(const ConvertArguments& arguments, const safetensors::ConvertResult& 
         table.add(
             {matrix.name, matrix.from, matrix.to, matrix.error == 0 ? "exact" : output::format_number(matrix.error)});
     }
-    if (!result.matrices.empty()) fmt::print("{}", table.text());
+    if (!result.matrices.empty()) output::print("{}", table.text());
     for (const safetensors::KeptTensors& kept : result.kept) print_kept(kept);
-    fmt::print("{}: {} matrices converted, {} tensors copied; {} -> {} in {}\n", arguments.output,
-               result.matrices.size(), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
-               output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(seconds));
+    output::print("{}: {} matrices converted, {} tensors copied; {} -> {} in {}\n", arguments.output,
+                  result.matrices.size(), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
+                  output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(seconds));
 }
 
 void convert_command(const ConvertArguments& arguments) {

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "output/streams.h"
 #include "output/table.h"
 #include "safetensors/quantization_config.h"
 
@@ -47,13 +48,13 @@ void add_line(const InspectedClass& one, output::Table& table) {
 void print_words(const Checkpoint& checkpoint, bool each) {
     constexpr std::size_t most_lines = 4;
     const std::string words = safetensors::quantization_config(checkpoint).words;
-    if (!words.empty()) fmt::print("quantization_config: {}\n", words);
+    if (!words.empty()) output::print("quantization_config: {}\n", words);
     for (const std::string& file : checkpoint.unlisted())
-        fmt::print("{}: not read, the index does not name it\n", file);
+        output::print("{}: not read, the index does not name it\n", file);
     const std::vector<std::string>& overridden = checkpoint.overridden();
     const std::size_t lines = each ? overridden.size() : std::min(overridden.size(), most_lines);
-    for (std::size_t i = 0; i < lines; ++i) fmt::print("{}\n", overridden[i]);
-    if (lines < overridden.size()) fmt::print("... and so for {} more tensors\n", overridden.size() - lines);
+    for (std::size_t i = 0; i < lines; ++i) output::print("{}\n", overridden[i]);
+    if (lines < overridden.size()) output::print("... and so for {} more tensors\n", overridden.size() - lines);
 }
 
 std::vector<InspectedClass> classes_of(const std::vector<InspectedMatrix>& matrices, bool each) {
@@ -94,12 +95,13 @@ void inspect_command(const InspectArguments& arguments) {
     for (const InspectedClass& one : classes_of(matrices, arguments.each)) add_line(one, table);
     std::uint64_t other_bytes = 0;
     for (const std::string& name : found.others) other_bytes += checkpoint.find(name)->stored.bytes();
-    fmt::print("{}\n{} files, {} matrices, {} other tensors ({})\n", table.text(), checkpoint.shards().size(),
-               matrices.size(), found.others.size(), output::format_bytes(static_cast<double>(other_bytes)));
+    output::print("{}\n{} files, {} matrices, {} other tensors ({})\n", table.text(), checkpoint.shards().size(),
+                  matrices.size(), found.others.size(), output::format_bytes(static_cast<double>(other_bytes)));
     print_words(checkpoint, arguments.each);
     if (found.unreadable.empty()) return;
-    fmt::print("\nwarning: {} matrices cannot be read; their tensors are among the others:\n", found.unreadable.size());
-    for (const std::string& line : unreadable_lines(found, arguments.each)) fmt::print("  {}\n", line);
+    output::print("\nwarning: {} matrices cannot be read; their tensors are among the others:\n",
+                  found.unreadable.size());
+    for (const std::string& line : unreadable_lines(found, arguments.each)) output::print("  {}\n", line);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // `tilewright quantize`: a safetensors file in, a quantised one out.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -13,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/name_filter.h"
 #include "cli/terminal.h"
+#include "output/streams.h"
 #include "output/table.h"
 #include "safetensors/inspect.h"
 #include "safetensors/quantize_file.h"
@@ -68,10 +67,11 @@ void quantize_command(const QuantizeArguments& arguments) {
     const safetensors::QuantizeResult result = safetensors::quantize_file(job);
     progress.clear();
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    for (const std::string& line : kept_lines(result.kept)) fmt::print("{}\n", line);
-    fmt::print("{}: {} tensors quantised ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
-               name(job.options.recipe), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
-               output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(time.count()));
+    for (const std::string& line : kept_lines(result.kept)) output::print("{}\n", line);
+    output::print(
+        "{}: {} tensors quantised ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
+        name(job.options.recipe), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
+        output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(time.count()));
 }
 
 }  // namespace

@@ -183,3 +183,12 @@ def test_a_long_function_is_found():
     body = ["    f();"] * 41
     assert list(long_functions(["int f(int x) const {", *body, "}"])) == [(1, 41)]
     assert not list(long_functions(["namespace a {", *body, "}", "void f() {", *body[1:], "}"]))
+
+
+@pytest.mark.parametrize(
+    "path", tracked("src/cli/*.cpp", "src/safetensors/*.cpp"), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_commands_print_through_output_streams(path):
+    """fmt::print throws where a stream is full or closed, within catch blocks and parallel regions too."""
+    found = re.findall(r"\b(?:fmt::print|std::cout|std::cerr|std::printf|std::fprintf)\b", path.read_text())
+    assert not found, f"{path.relative_to(ROOT)}: {found}: use output::print or output::complain"
