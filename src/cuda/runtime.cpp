@@ -80,7 +80,9 @@ Device& Runtime::device(int index) {
 }
 
 Runtime::ThreadCache& Runtime::thread_cache() const {
-    thread_local ThreadCache cache;
+    // 67 KiB, which as a thread_local object would be taken from the stack of every thread of a program.
+    thread_local const auto own = std::make_unique<ThreadCache>();
+    ThreadCache& cache = *own;
     if (cache.owner != id_) {
         cache.calls.clear();
         cache.kinds.clear();

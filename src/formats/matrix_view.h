@@ -46,7 +46,8 @@ struct Region {
     std::int64_t columns = 0;
 };
 
-/// A rectangle of numbers. Rows are padded, so that a column does not fall into one set of the cache.
+/// A rectangle of numbers, 132 KiB: never on a stack. Rows are padded, so that a column does not fall into one set of
+/// the cache.
 struct Tile {
     static constexpr std::int64_t max_rows = 128;
     static constexpr std::int64_t max_columns = 256;  // a multiple of every scale block

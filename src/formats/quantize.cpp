@@ -31,8 +31,7 @@ std::vector<Peak> row_peaks(const MatrixView& source, Runner& runner) {
     std::vector<Peak> peaks(static_cast<std::size_t>(source.groups * source.rows));
     const Regions regions(source, strip_rows(Granularity::row, source));
     const std::int64_t strips = regions.groups * regions.strips();
-    runner.for_each(strips, [&](std::int64_t strip) {
-        Tile tile;
+    runner.for_each<Tile>(strips, [&](std::int64_t strip, Tile& tile) {
         for (std::int64_t chunk = 0; chunk < regions.chunks(); ++chunk) {
             const Region region = regions[strip * regions.chunks() + chunk];
             load(source, region, tile);
@@ -179,10 +178,7 @@ void formats::quantize_on_cpu(const Tensor& source, const QuantizeOptions& optio
         write_tensor_scales(quantizer.source, quantizer.rule, out.tensor_scale, runner);
 
     const Regions regions(quantizer.source, strip_rows(granularity, quantizer.source));
-    runner.for_each(regions.count(), [&](std::int64_t i) {
-        Tile tile;
-        quantizer.quantize(regions[i], tile);
-    });
+    runner.for_each<Tile>(regions.count(), [&](std::int64_t i, Tile& tile) { quantizer.quantize(regions[i], tile); });
 }
 
 namespace {
@@ -216,8 +212,7 @@ void dequantize(const Operand& operand, const Tensor& out, const ConversionOptio
                                   .scales = ScaleView(operand.scales, operand.granularity),
                                   .tensor_scale = ScaleView(operand.tensor_scale, Granularity::tensor)};
     const Regions regions(dequantizer.values, strip_rows(operand.granularity, dequantizer.values));
-    Runner(dequantizer.values, how).for_each(regions.count(), [&](std::int64_t i) {
-        Tile tile;
+    Runner(dequantizer.values, how).for_each<Tile>(regions.count(), [&](std::int64_t i, Tile& tile) {
         dequantizer.dequantize(regions[i], tile);
     });
 }

@@ -47,8 +47,8 @@ public:
         }
     }
 
-    void include_peaks(const TokenStrip& strip, const Region& tile, const Tile& h) {
-        Tile own;
+    /// own: memory for the side's copy of h.
+    void include_peaks(const TokenStrip& strip, const Region& tile, const Tile& h, Tile& own) {
         const Place place = take(strip, tile, h, own);
         for (std::int64_t i = 0; i < place.region.rows; ++i) {
             Peak peak;
@@ -62,8 +62,7 @@ public:
         }
     }
 
-    void write(const TokenStrip& strip, const Region& tile, const Tile& h) const {
-        Tile own;
+    void write(const TokenStrip& strip, const Region& tile, const Tile& h, Tile& own) const {
         Place place = take(strip, tile, h, own);
         const std::int64_t rows = scales_.row_block == token_block ? place.region.rows : 1;
         for (std::int64_t i = 0; i < place.region.rows; i += rows) {
@@ -128,6 +127,12 @@ private:
     std::vector<std::int32_t> peaks_{};  // bits of the largest finite magnitudes
 };
 
+struct TokenTiles {
+    Tile h;
+    Tile own;
+    TokenReader::Scratch reading;
+};
+
 }  // namespace
 
 void formats::quantize_tokens_on_cpu(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
@@ -141,30 +146,29 @@ void formats::quantize_tokens_on_cpu(const TokenSource& source, const TokenOpera
     const std::int64_t tiles = ceil_div(reader.features(), token_block);
     Runner runner({.rows = reader.tokens(), .columns = reader.features()}, how);
     const auto for_each_tile = [&](auto use) {
-        runner.for_each(std::ssize(strips) * tiles, [&](std::int64_t item) {
+        runner.for_each<TokenTiles>(std::ssize(strips) * tiles, [&](std::int64_t item, TokenTiles& scratch) {
             const TokenStrip& strip = strips[static_cast<std::size_t>(item / tiles)];
             const std::int64_t first = item % tiles * token_block;
             const Region region{.row = strip.token,
                                 .column = first,
                                 .rows = strip.tokens,
                                 .columns = std::min(token_block, reader.features() - first)};
-            Tile h;
-            reader.load(region, h);
-            use(strip, region, h);
+            reader.load(region, scratch.h, scratch.reading);
+            use(strip, region, scratch.h, scratch.own);
         });
     };
     if (std::any_of(sides.begin(), sides.end(), [](const Side& side) { return side.needs_peaks(); })) {
-        for_each_tile([&](const TokenStrip& strip, const Region& region, const Tile& h) {
+        for_each_tile([&](const TokenStrip& strip, const Region& region, const Tile& h, Tile& own) {
             for (Side& side : sides) {
-                if (side.needs_peaks()) side.include_peaks(strip, region, h);
+                if (side.needs_peaks()) side.include_peaks(strip, region, h, own);
             }
         });
         for (const Side& side : sides) {
             if (side.needs_peaks()) side.write_scales();
         }
     }
-    for_each_tile([&](const TokenStrip& strip, const Region& region, const Tile& h) {
-        for (const Side& side : sides) side.write(strip, region, h);
+    for_each_tile([&](const TokenStrip& strip, const Region& region, const Tile& h, Tile& own) {
+        for (const Side& side : sides) side.write(strip, region, h, own);
     });
 }
 

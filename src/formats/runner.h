@@ -6,7 +6,10 @@
 
 #include <tilewright/quantize.h>
 
+#include <omp.h>
+
 #include <cstdint>
+#include <memory>
 
 namespace tilewright::formats {
 
@@ -17,11 +20,14 @@ public:
         : threads_(region_threads(how.threads, source.groups * source.rows * source.columns / elements_for_a_thread)),
           cancellation_(how.cancelled) {}
 
-    template <class Item>
+    /// item(i, scratch): a Scratch that holds anything and that no other thread uses. It is on the heap, because
+    /// threads may have small stacks: 128 KiB are usual in musl and in servers, and a tile alone takes 132.
+    template <class Scratch, class Item>
     void for_each(std::int64_t count, Item item) {
+        const std::unique_ptr<Scratch[]> scratch(new Scratch[static_cast<std::size_t>(threads_)]);
 #pragma omp parallel for schedule(static) num_threads(threads_) if (threads_ > 1)
         for (std::int64_t i = 0; i < count; ++i) {
-            if (!cancellation_.requested()) item(i);
+            if (!cancellation_.requested()) item(i, scratch[static_cast<std::size_t>(omp_get_thread_num())]);
         }
         cancellation_.check();
     }

@@ -41,22 +41,22 @@ void TokenReader::load_halves(const Region& features, Tile& gate, Tile& up) cons
     formats::load(up_, features, up);
 }
 
-void TokenReader::load(const Region& region, Tile& tile) const {
+void TokenReader::load(const Region& region, Tile& tile, Scratch& scratch) const {
     if (activation_ == Activation::none) return formats::load(x_, region, tile);
-    if (activation_ == Activation::swiglu_gradient) return load_gradient(region, tile);
-    Tile up;
+    if (activation_ == Activation::swiglu_gradient) return load_gradient(region, tile, scratch);
+    Tile& up = scratch.up;
     load_halves(region, tile, up);
     for (std::int64_t i = 0; i < region.rows; ++i) {
         for (std::int64_t j = 0; j < region.columns; ++j) tile.row(i)[j] = swiglu(tile.row(i)[j], up.row(i)[j], rule_);
     }
 }
 
-void TokenReader::load_gradient(const Region& region, Tile& tile) const {
+void TokenReader::load_gradient(const Region& region, Tile& tile, Scratch& scratch) const {
     const std::int64_t half = x_.columns / 2;
     const std::int64_t end = region.column + region.columns;
-    Tile gate;
-    Tile up;
-    Tile gradient;
+    Tile& gate = scratch.gate;
+    Tile& up = scratch.up;
+    Tile& gradient = scratch.gradient;
     // The features of swiglu whose gate, up or both are among the tile's columns: without turns two runs may be.
     const auto run = [&](std::int64_t first, std::int64_t last, bool gates, bool ups) {
         if (first >= last) return;

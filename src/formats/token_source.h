@@ -27,15 +27,22 @@ std::vector<TokenStrip> token_strips(const Tensor& ends, std::int64_t tokens);
 /// h of a source: [tokens, features of h].
 class TokenReader {
 public:
+    /// What `load` works on.
+    struct Scratch {
+        Tile gate;
+        Tile up;
+        Tile gradient;
+    };
+
     explicit TokenReader(const TokenSource& source);
 
     std::int64_t tokens() const { return x_.rows; }
     std::int64_t features() const { return features_; }
     /// h in the tile's upper left corner; at most 128 features, the first of them a multiple of 128.
-    void load(const Region& region, Tile& tile) const;
+    void load(const Region& region, Tile& tile, Scratch& scratch) const;
 
 private:
-    void load_gradient(const Region& region, Tile& tile) const;
+    void load_gradient(const Region& region, Tile& tile, Scratch& scratch) const;
     void load_halves(const Region& features, Tile& gate, Tile& up) const;
 
     MatrixView x_;

@@ -14,6 +14,12 @@ namespace {
 
 using namespace formats;
 
+/// Codes as numbers, and their transpose.
+struct TileAndTurned {
+    Tile tile;
+    Tile turned;
+};
+
 struct Transposition {
     MatrixView codes;
     ScaleView token_scales;
@@ -31,10 +37,9 @@ struct Transposition {
         return largest == 0 ? 1 : largest;
     }
 
-    void transpose(const TokenStrip& strip, const Region& region) const {
+    void transpose(const TokenStrip& strip, const Region& region, TileAndTurned& scratch) const {
         if (strip.column >= out.columns) return;
-        Tile tile;
-        Tile turned;
+        auto& [tile, turned] = scratch;
         load(codes, region, tile);
         const double scale = block_scale(region, tile);
         Region to{.row = region.column,
@@ -76,14 +81,16 @@ void formats::transpose_codes_on_cpu(const Operand& rows, const Tensor& ends, co
     const std::int64_t features = transposition.codes.columns;
     const std::vector<TokenStrip> strips = token_strips(ends, transposition.codes.rows);
     const std::int64_t tiles = ceil_div(features, token_block);
-    Runner(transposition.codes, how).for_each(std::ssize(strips) * tiles, [&](std::int64_t item) {
+    const auto transpose_tile = [&](std::int64_t item, TileAndTurned& scratch) {
         const TokenStrip& strip = strips[static_cast<std::size_t>(item / tiles)];
         const std::int64_t first = item % tiles * token_block;
-        transposition.transpose(strip, {.row = strip.token,
-                                        .column = first,
-                                        .rows = strip.tokens,
-                                        .columns = std::min(token_block, features - first)});
-    });
+        const Region region{.row = strip.token,
+                            .column = first,
+                            .rows = strip.tokens,
+                            .columns = std::min(token_block, features - first)};
+        transposition.transpose(strip, region, scratch);
+    };
+    Runner(transposition.codes, how).for_each<TileAndTurned>(std::ssize(strips) * tiles, transpose_tile);
 }
 
 }  // namespace tilewright

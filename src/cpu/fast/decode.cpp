@@ -83,12 +83,12 @@ private:
         return row(r + width - 1) == row(r) + width - 1;
     }
 
-    /// The address of each row's codes along k, without gaps: in place, or gathered into the buffer.
+    /// The address of each row's codes along k, without gaps: in place, or gathered into the scratch memory.
     void find_rows(int r, int rows, const std::byte** sources) {
         const bool in_place = job_.k_stride == 1 && whole_bytes(job_.row_stride) && whole_bytes(job_.base);
         for (int i = 0; i < rows; ++i) {
-            sources[i] = in_place ? address(index(r + i, 0)) : buffer_ + i * row_bytes;
-            if (!in_place) gather(r + i, buffer_ + i * row_bytes);
+            sources[i] = in_place ? address(index(r + i, 0)) : job_.scratch + i * row_bytes;
+            if (!in_place) gather(r + i, job_.scratch + i * row_bytes);
         }
     }
 
@@ -171,10 +171,10 @@ private:
     }
 
     static constexpr int row_bytes = decode_k_limit * Codec::bits / 8;
+    static_assert(width * row_bytes <= decode_scratch_bytes);
 
     DecodeJob job_;
     CodeTables tables_;
-    std::byte buffer_[width * row_bytes];
 };
 
 }  // namespace

@@ -4,12 +4,16 @@
 
 #include <tilewright/formats.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tilewright::cpu {
 
 /// Most k of one job.
 inline constexpr int decode_k_limit = 512;
+
+/// Memory that a job needs: the rows of the widest vector, of the widest format.
+inline constexpr int decode_scratch_bytes = 16 * decode_k_limit * 4;
 
 /// Rows (of a logical [rows, k] operand) x k_count, to be written to out[row * out_row_stride + k * out_k_stride].
 struct DecodeJob {
@@ -34,6 +38,8 @@ struct DecodeJob {
     float* out = nullptr;
     std::int64_t out_row_stride = 0;
     std::int64_t out_k_stride = 0;
+
+    std::byte* scratch = nullptr;  // decode_scratch_bytes, for rows with gaps along k; holds anything
 };
 
 /// The numbers that the codes of an 8-bit (256 codes) or 4-bit (16) format mean; null for others.

@@ -54,6 +54,7 @@ void pack_columns(const Call& call, const OperandBlock& block, TileView& view, T
     job.out = memory.columns.get();
     job.out_row_stride = stride;
     job.out_k_stride = 1;
+    job.scratch = memory.codes.get();
     call.kernels.decode(job);
 }
 
@@ -240,7 +241,8 @@ ThreadMemory::ThreadMemory(const FastKernels& kernels)
       sums(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
       lane_sums(new float[std::size_t{dot_micro_columns} * dot_rows_limit * static_cast<std::size_t>(kernels.width)]),
       products(new float[std::size_t{macro_columns_limit} * packed_rows_limit]),
-      wide(new double[wide_doubles(kernels)]) {}
+      wide(new double[wide_doubles(kernels)]),
+      codes(new std::byte[decode_scratch_bytes]) {}
 
 void multiply_tile(const Call& call, const MacroTile& tile, ThreadMemory& memory) {
     const PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(tile.block)];

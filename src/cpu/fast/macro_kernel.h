@@ -30,6 +30,7 @@ struct ThreadMemory {
     std::unique_ptr<float[]> lane_sums;     // dots: one for each lane
     std::unique_ptr<float[]> products;      // sgemm: of one block of k, before its scales
     std::unique_ptr<double[]> wide;         // see wide.cpp
+    std::unique_ptr<std::byte[]> codes;     // gathered by `decode`
 };
 
 /// Decodes rows into the buffer. Threads may pack rows of one block at the same time.

@@ -29,6 +29,7 @@ void pack_rows(const Call& call, const PackTask& task, ThreadMemory& memory) {
         job.out = panels ? out + k * call.kernels.lanes : out + k;
         job.out_row_stride = panels ? 1 : stride;
         job.out_k_stride = panels ? call.kernels.lanes : 1;
+        job.scratch = memory.codes.get();
         call.kernels.decode(job);
         if (!product.scaled) continue;
         const std::int64_t scale_stride = padded_rows(packed, call.kernels);

@@ -15,13 +15,14 @@ static_assert(scale_stride >= wide_columns);
 
 /// How ThreadMemory::wide is divided.
 struct WideMemory {
-    WideMemory(const FastKernels& kernels, double* memory)
-        : rows(memory),
+    WideMemory(const FastKernels& kernels, const ThreadMemory& memory)
+        : rows(memory.wide.get()),
           columns(rows + wide_k * kernels.lanes),
           sums(columns + wide_columns * wide_k),
           scales(sums + wide_columns * kernels.lanes),
           decoded(reinterpret_cast<float*>(scales + scale_columns_limit * scale_stride)),
-          gains(decoded + wide_k * std::max(kernels.lanes, wide_columns)) {}
+          gains(decoded + wide_k * std::max(kernels.lanes, wide_columns)),
+          codes(memory.codes.get()) {}
 
     double* rows;     // [k, lanes]
     double* columns;  // [columns, k]
@@ -29,6 +30,7 @@ struct WideMemory {
     double* scales;   // [scale columns, scale_stride]
     float* decoded;   // [k, lanes] or [columns, k]
     float* gains;     // [scale_stride]
+    std::byte* codes;
 };
 
 /// Decodes a block without its scales; `row_stride` 1 or k_stride 1.
@@ -41,6 +43,7 @@ void decode_unscaled(const FastKernels& kernels, const OperandBlock& block, cons
     job.out = memory.decoded;
     job.out_row_stride = along_rows ? 1 : wide_k;
     job.out_k_stride = along_rows ? kernels.lanes : 1;
+    job.scratch = memory.codes;
     kernels.decode(job);
 }
 
@@ -141,7 +144,7 @@ std::size_t wide_doubles(const FastKernels& kernels) {
 void write_wide(const Call& call, const MacroTile& tile, ThreadMemory& memory, const OutputJob& job) {
     const PackedBlock& packed = call.blocking.packed_blocks[static_cast<std::size_t>(tile.block)];
     const Product& product = call.blocking.products[static_cast<std::size_t>(packed.product)];
-    const WideMemory wide(call.kernels, memory.wide.get());
+    const WideMemory wide(call.kernels, memory);
     for (std::int64_t r = 0; r < packed.rows.count; r += call.kernels.lanes) {
         const Rows rows = packed.rows.slice(r, std::min<std::int64_t>(call.kernels.lanes, packed.rows.count - r));
         for (int c = 0; c < tile.columns; c += wide_columns) {

@@ -84,6 +84,7 @@ void expect_tile(Format format, cpu::Isa isa, const Strides2& layout, int rows, 
     for (const bool along_rows : {false, true}) {
         for (const bool listed : {false, true}) {
             std::vector<float> out(64 * 300, -1.0F);
+            std::vector<std::byte> scratch(cpu::decode_scratch_bytes);
             const cpu::DecodeJob job{.values = memory.data(),
                                      .format = format,
                                      .rows = listed ? list.data() : nullptr,
@@ -98,7 +99,8 @@ void expect_tile(Format format, cpu::Isa isa, const Strides2& layout, int rows, 
                                      .k_block = 32,
                                      .out = out.data(),
                                      .out_row_stride = along_rows ? 1 : 300,
-                                     .out_k_stride = along_rows ? 64 : 1};
+                                     .out_k_stride = along_rows ? 64 : 1,
+                                     .scratch = scratch.data()};
             kernels.decode(job);
             for (int r = 0; r < rows; ++r) {
                 for (int k = 0; k < k_count; ++k) {
