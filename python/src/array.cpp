@@ -113,6 +113,27 @@ nb::object called(nb::handle tensor, PyObject* method) {
     return result;
 }
 
+/// Throws Error where tilewright._arrays knows why the array is of no use, whatever its dtype.
+void refuse_known(nb::handle array, const ArrayRole& role) {
+    const nb::object reason = arrays_module().attr("reason_to_refuse")(array);
+    if (reason.is_none()) return;
+    const auto [given, expected, advice] = nb::cast<std::array<std::string, 3>>(reason);
+    refuse(role.operand, given, expected, advice);
+}
+
+/// The exact types torch.Tensor and torch.nn.Parameter. Subclasses may have no memory of their own, and some of them
+/// warn when they are asked for it.
+bool is_plain_tensor(nb::handle array) {
+    static PyObject* types = nullptr;  // a tuple, never released: the interpreter may be gone by then
+    if (types == nullptr) {
+        const nb::tuple known(arrays_module().attr("plain_tensor_types")());
+        if (known.size() == 0) return false;
+        types = known.inc_ref().ptr();
+    }
+    const auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(array.ptr()));
+    return type == PyTuple_GetItem(types, 0) || type == PyTuple_GetItem(types, 1);
+}
+
 /// Throws Error for what an array's memory alone does not say: a mask of numpy, torch's lazy negation, and a gradient
 /// that torch would compute, for which we have none. True for tensors of torch. Not asked of numpy's arrays, whose lack
 /// of the attribute would cost an exception a call.
@@ -124,11 +145,17 @@ bool refuse_state(nb::handle array, const ArrayRole& role) {
         if (!nb::cast<bool>(arrays_module().attr("is_masked")(array))) return false;
         refuse(role.operand, "a masked array", "an array without a mask", "pass x.filled(value), or x.data");
     }
-    if (!required.is(Py_False) && nb::cast<bool>(arrays_module().attr("wants_gradient")(array))) {
-        refuse(role.operand, "a tensor that requires a gradient", "one that does not",
-               "pass x.detach(), or call it under torch.no_grad()");
-    }
+    const bool is_followed = !required.is(Py_False) && nb::cast<bool>(arrays_module().attr("wants_gradient")(array));
+    if (is_followed || !is_plain_tensor(array)) refuse_known(array, role);
     return true;
+}
+
+/// Throws Error for a tensor of torch without memory: torch says nothing of it where it exports such a tensor.
+void refuse_null(nb::handle array, const Tensor& tensor, const ArrayRole& role) {
+    if (tensor.data != nullptr || std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0) return;
+    refuse_known(array, role);
+    refuse(role.operand, "a tensor whose storage was freed", "memory for " + to_string(tensor.shape),
+           "gather sharded parameters before the call, or resize the storage back");
 }
 
 /// Throws Error for torch's lazy negation, the imaginary part of a conjugate: its memory has the opposite signs. Such a
@@ -150,11 +177,7 @@ void refuse_negation(nb::handle array, const Tensor& tensor, const ArrayRole& ro
     if (role.writable && nb::try_cast(array, readable, false)) {
         refuse(role.operand, "a read-only array", "one that can be written");
     }
-    const nb::object reason = arrays_module().attr("reason_to_refuse")(array);
-    if (!reason.is_none()) {
-        const auto [given, expected, advice] = nb::cast<std::array<std::string, 3>>(reason);
-        refuse(role.operand, given, expected, advice);
-    }
+    refuse_known(array, role);
     if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_elements(role));
     const bool is_list = PyList_Check(array.ptr()) != 0 || PyTuple_Check(array.ptr()) != 0;
     refuse(role.operand, class_name(array), "an array with DLPack or the buffer protocol (numpy, torch, ...)",
@@ -223,7 +246,10 @@ ArrayView view(nb::handle array, const ArrayRole& role) {
     out.tensor = with_memory(out, role, [&](const auto& memory) {
         return described(memory, element_format(memory.dtype(), known, array, role), array, role);
     });
-    if (out.is_torch) refuse_negation(array, out.tensor, role);
+    if (out.is_torch) {
+        refuse_null(array, out.tensor, role);
+        refuse_negation(array, out.tensor, role);
+    }
     return out;
 }
 

@@ -63,13 +63,26 @@ std::vector<Finding> check(nb::handle a, nb::handle b, const nb::dict& group_key
 
 void bind_findings(nb::module_& m) {
     nb::class_<Finding>(m, "Finding", "One mistake in a call.")
+        .def(
+            "__init__",
+            [](Finding* self, const std::string& operand, const std::string& given, const std::string& expected,
+               const std::string& advice) {
+                new (self) Finding{operand, given, expected, advice};
+            },
+            nb::arg("operand"), nb::arg("given"), nb::arg("expected"), nb::arg("advice") = "")
         .def_ro("operand", &Finding::operand, "What is wrong: 'b.scales'.")
         .def_ro("given", &Finding::given, "What it is: '[56, 16]'.")
         .def_ro("expected", &Finding::expected, "What it must be.")
         .def_ro("advice", &Finding::advice, "What to do about it; may be empty.")
         .def("message", &Finding::message, "All of it in one sentence.")
         .def("__str__", &Finding::message)
-        .def("__repr__", [](const Finding& f) { return "<Finding: " + f.message() + ">"; });
+        .def("__repr__", [](const Finding& f) { return "<Finding: " + f.message() + ">"; })
+        .def(
+            "__reduce__",
+            [](const Finding& f) {
+                return nb::make_tuple(nb::type<Finding>(), nb::make_tuple(f.operand, f.given, f.expected, f.advice));
+            },
+            "For pickle: errors go from one process to another.");
 }
 
 nb::typed<nb::tuple, int, nb::ellipsis> shape_of(const PreparedOperand& operand) {

@@ -17,12 +17,6 @@ PreparedOperand* instance(nb::handle argument, bool& is_kept) {
 
 ArrayView view_kept(const nb::object& array, const std::string& operand, std::optional<Format> format) {
     ArrayView kept = view(array, {.operand = operand, .format = format});
-    bool is_empty = !kept.tensor.given();
-    for (const std::int64_t size : kept.tensor.shape) is_empty = is_empty || size == 0;
-    if (kept.is_torch && kept.tensor.data == nullptr && !is_empty) {
-        refuse(operand, "a tensor whose storage was freed", "memory for " + to_string(kept.tensor.shape),
-               "gather sharded parameters before the call, or resize the storage back");
-    }
     return kept;
 }
 

@@ -22,6 +22,11 @@ std::map<std::string, double> cost_terms(const Plan& plan) {
             {"overlap", cost.overlap},         {"reduction", cost.reduction}, {"seconds", cost.seconds}};
 }
 
+/// A function of tilewright._explanation, which makes text of an Explanation.
+nb::object in_words(const char* function, nb::handle explanation) {
+    return nb::module_::import_("tilewright._explanation").attr(function)(explanation);
+}
+
 }  // namespace
 
 Explanation explain_call(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords) {
@@ -66,13 +71,23 @@ void bind_plans(nb::module_& m) {
         .def_prop_ro(
             "tile", [](const RejectedTile& r) { return name(r.tile); }, "As Plan.tile.")
         .def_ro("rule", &RejectedTile::rule, "'shared memory', 'registers', ...")
-        .def_ro("reason", &RejectedTile::reason, "With its numbers.");
+        .def_ro("reason", &RejectedTile::reason, "With its numbers.")
+        .def("__repr__", [](const RejectedTile& r) { return "<RejectedTile " + name(r.tile) + ": " + r.reason + ">"; });
     nb::class_<Explanation>(m, "Explanation", "Everything behind the choice of a plan.")
         .def_ro("unavailable", &Explanation::unavailable, "Why no kernel serves the call; all else is empty then.")
         .def_ro("chosen", &Explanation::chosen, "The plan.")
         .def_ro("next_best", &Explanation::next_best, "The fastest that differs in more than its stages.")
         .def_ro("legal", &Explanation::legal, "Every plan that could be, fastest first.")
-        .def_ro("rejected", &Explanation::rejected, "What could not.");
+        .def_ro("rejected", &Explanation::rejected, "What could not.")
+        .def(
+            "__str__", [](nb::handle explanation) { return nb::cast<std::string>(in_words("text", explanation)); },
+            nb::sig("def __str__(self) -> str"))
+        .def(
+            "__repr__",
+            [](nb::handle explanation) {
+                return "<Explanation: " + nb::cast<std::string>(in_words("headline", explanation)) + ">";
+            },
+            nb::sig("def __repr__(self) -> str"));
 }
 
 }  // namespace tilewright::python

@@ -2,6 +2,8 @@
 
 #include "arguments.h"
 
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
@@ -83,8 +85,13 @@ void bind_raw_arrays(nb::module_& m) {
             },
             "Sizes in elements.")
         .def_prop_ro(
-            "format", [](const RawArray& array) { return std::string_view(name(array.tensor.format)); },
-            "e.g. 'e4m3'.");
+            "format", [](const RawArray& array) { return std::string_view(name(array.tensor.format)); }, "e.g. 'e4m3'.")
+        .def("__repr__", [](const RawArray& array) {
+            const Tensor& tensor = array.tensor;
+            const bool on_gpu = tensor.device.kind == DeviceId::Kind::cuda;
+            return fmt::format("<RawArray {} {} at {}{}>", name(tensor.format), to_string(tensor.shape),
+                               fmt::ptr(tensor.data), on_gpu ? " of cuda:" + std::to_string(tensor.device.index) : "");
+        });
 }
 
 }  // namespace tilewright::python

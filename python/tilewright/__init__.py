@@ -39,7 +39,8 @@ from tilewright._settings import (
 )
 
 __version__: str = _core.version
-__doc__ += "\n\n" + (_multiply.__doc__ or "")
+if __doc__ and _multiply.__doc__:  # python -OO removes them
+    __doc__ += "\n\n" + _multiply.__doc__
 
 __all__ = [
     "Array",

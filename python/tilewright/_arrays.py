@@ -27,6 +27,7 @@ _DTYPE_NAMES = {
     "f32": "float32",
 }
 _CARRIERS = {"e4m3": "uint8", "e5m2": "uint8", "ue8m0": "uint8", "bf16": "uint16"}
+_USUAL_DTYPES = frozenset(("float32", "float16", "int32", "int64", "uint8", *_DTYPE_NAMES.values()))
 _OTHER_BYTE_ORDER = ">" if sys.byteorder == "little" else "<"
 # Where a library has no dtype for a format, its codes travel in these.
 _CODES = {"bf16": "uint16"}
@@ -66,6 +67,12 @@ def wants_gradient(array: Array) -> bool:
     return is_torch(array) and bool(array.requires_grad) and bool(sys.modules["torch"].is_grad_enabled())
 
 
+def plain_tensor_types() -> tuple[type, ...]:
+    """Those whose memory may be asked for. Called for the first array that has `requires_grad`, torch's or not."""
+    torch = sys.modules.get("torch")
+    return (torch.Tensor, torch.nn.Parameter) if torch else ()
+
+
 def is_masked(array: Array) -> bool:
     return isinstance(array, np.ma.MaskedArray)
 
@@ -77,28 +84,99 @@ def strides(array: Array) -> tuple[int, ...] | None:
     return tuple(array.stride()) if is_torch(array) else None
 
 
-def reason_to_refuse(array: Array) -> tuple[str, str, str] | None:
-    """Why an array of a right dtype could not be read: what it is, what is expected, what to do. None: unknown."""
-    if isinstance(array, np.ndarray) and array.itemsize and any(stride % array.itemsize for stride in array.strides):
+Reason: TypeAlias = tuple[str, str, str]
+"""What an array is, what is expected, and what to do."""
+
+
+def reason_to_refuse(array: Array) -> Reason | None:
+    """Why an array cannot be read, whatever its dtype. None: unknown."""
+    if isinstance(array, np.ndarray):
+        return _reason_of_numpy(array)
+    reason = _reason_of_torch(array) if is_torch(array) else None
+    return reason or _reason_of_export(array)
+
+
+def _reason_of_numpy(array: np.ndarray) -> Reason | None:
+    dtype = array.dtype
+    if dtype.names:
+        return f"an array of records ({', '.join(dtype.names)})", "an array of numbers", f"pass x[{dtype.names[0]!r}]"
+    if dtype.kind == "O":
+        return "an array of Python objects", "an array of numbers", "convert it, e.g. x.astype(numpy.float32)"
+    if array.itemsize and any(stride % array.itemsize for stride in array.strides):
         given = f"strides of {list(array.strides)} bytes for elements of {array.itemsize}"
         return given, "strides that are multiples of the element size", "pass numpy.ascontiguousarray(x)"
-    if isinstance(array, np.ndarray) and array.dtype.byteorder == _OTHER_BYTE_ORDER:
-        return (
-            f"{array.dtype} in the other byte order",
-            "the machine's byte order",
-            "pass x.astype(x.dtype.newbyteorder())",
-        )
-    if not is_torch(array):
-        return None
+    if dtype.byteorder == _OTHER_BYTE_ORDER:
+        return f"{dtype} in the other byte order", "the machine's byte order", "pass x.astype(x.dtype.newbyteorder())"
+    return None
+
+
+def _reason_of_torch(tensor: Array) -> Reason | None:
+    return _reason_of_kind(tensor) or _reason_of_layout(tensor) or _reason_of_place(tensor)
+
+
+def _reason_of_kind(tensor: Array) -> Reason | None:
+    """What stands for numbers that are elsewhere."""
     torch = sys.modules["torch"]
-    if array.layout != torch.strided:
-        return f"a sparse tensor ({array.layout})", "a dense one", "pass x.to_dense()"
-    if array.device.type == "meta" or type(array).__name__ == "FakeTensor":
-        return "a tensor without memory (meta or fake)", "one with memory", "make it on the CPU or a GPU"
-    if torch._C._functorch.is_functorch_wrapped_tensor(array):
+    names = {kind.__name__ for kind in type(tensor).__mro__}
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         return "a tensor inside torch.func (vmap, grad)", "one with memory", "call it outside, with a batch of groups"
-    if array.device.type not in ("cpu", "cuda"):
-        return f"a tensor on {array.device}", "memory of the host or of a CUDA device", "copy it first, e.g. x.cpu()"
+    if "UninitializedTensorMixin" in names:
+        return "a parameter that has no shape yet", "one with memory", "run the lazy module once before"
+    if "DTensor" in names:
+        return "a DTensor", "a tensor of one process", "pass x.to_local(), or x.full_tensor()"
+    if "MaskedTensor" in names:
+        return "a masked tensor", "one without a mask", "pass x.to_tensor(value), or x.get_data()"
+    if "FunctionalTensor" in names:
+        return "a tensor that is being traced", "one with memory", "call it outside of the traced function"
+    if tensor.device.type == "meta" or "FakeTensor" in names:
+        return "a tensor without memory (meta or fake)", "one with memory", "make it on the CPU or a GPU"
+    return None
+
+
+def _reason_of_layout(tensor: Array) -> Reason | None:
+    torch = sys.modules["torch"]
+    if tensor.is_nested:
+        advice = "pass x.values() with x.offsets(), or torch.nested.to_padded_tensor(x, 0)"
+        return f"a nested tensor ({tensor.layout})", "one whose rows have one length", advice
+    if tensor.is_mkldnn:
+        return "a tensor in oneDNN's own order (torch._mkldnn)", "a dense one", "pass x.to_dense()"
+    if tensor.layout != torch.strided:
+        return f"a sparse tensor ({tensor.layout})", "a dense one", "pass x.to_dense()"
+    if tensor.is_quantized:
+        advice = "pass x.dequantize(); Quantized takes no zero points"
+        return f"a tensor that torch has quantised ({tensor.dtype})", "one of floating-point numbers", advice
+    return None
+
+
+def _reason_of_place(tensor: Array) -> Reason | None:
+    if tensor.device.type not in ("cpu", "cuda"):
+        return f"a tensor on {tensor.device}", "memory of the host or of a CUDA device", "copy it first, e.g. x.cpu()"
+    if wants_gradient(tensor):
+        advice = "pass x.detach(), or call it under torch.no_grad()"
+        return "a tensor that requires a gradient", "one that does not", advice
+    is_wrapper = type(tensor).__torch_dispatch__ != sys.modules["torch"].Tensor.__torch_dispatch__
+    if is_wrapper and not _has_memory(tensor):
+        name = type(tensor).__name__
+        return f"{name}, a tensor that has no memory of its own", "one with memory", f"pass what {name} wraps"
+    return None
+
+
+def _has_memory(tensor: Array) -> bool:
+    try:
+        return bool(tensor.numel() == 0 or tensor.data_ptr() != 0)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False
+
+
+def _reason_of_export(array: Array) -> Reason | None:
+    """Of a dtype that would do: why its library does not show the memory."""
+    if not hasattr(array, "__dlpack__") or str(getattr(array, "dtype", "")).rpartition(".")[2] not in _USUAL_DTYPES:
+        return None
+    try:
+        (array.detach() if is_torch(array) else array).__dlpack__()
+    except Exception as error:  # whatever the library raises
+        given = f"{type(array).__name__} of {array.dtype} whose memory cannot be had ({error})"
+        return given, "an array with DLPack or the buffer protocol", "copy it to an ordinary array first"
     return None
 
 

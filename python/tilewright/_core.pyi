@@ -7,6 +7,8 @@ from typing import NoReturn, overload
 class Finding:
     """One mistake in a call."""
 
+    def __init__(self, operand: str, given: str, expected: str, advice: str = '') -> None: ...
+
     @property
     def operand(self) -> str:
         """What is wrong: 'b.scales'."""
@@ -29,6 +31,9 @@ class Finding:
     def __str__(self) -> str: ...
 
     def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple:
+        """For pickle: errors go from one process to another."""
 
 def register_dtype(dtype: object, format: str, carrier: object | None) -> None:
     """
@@ -86,6 +91,8 @@ class RawArray:
     def format(self) -> str:
         """e.g. 'e4m3'."""
 
+    def __repr__(self) -> str: ...
+
 class Plan:
     """How a GPU would compute a call."""
 
@@ -142,6 +149,8 @@ class RejectedTile:
     def reason(self) -> str:
         """With its numbers."""
 
+    def __repr__(self) -> str: ...
+
 class Explanation:
     """Everything behind the choice of a plan."""
 
@@ -164,6 +173,10 @@ class Explanation:
     @property
     def rejected(self) -> list[RejectedTile]:
         """What could not."""
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
 
 def multiply(a: object | None, b: object | None, groups: dict, options: dict) -> object:
     """

@@ -14,7 +14,6 @@ import platform
 import secrets
 import shutil
 import subprocess
-import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright._openmp import environment
+from tilewright._program import run
 
 RECIPES = (("row", "row"), ("tensor", "tensor"), ("1x128", "128x128"), ("1x128", "1x128"), ("128x128", "128x128"),
            ("mxfp8", "mxfp8"), ("mxfp8", "mxfp4"), ("1x128", "mxfp4"), ("bf16", "mxfp4"), ("bf16", "bf16"))  # fmt: skip
@@ -145,4 +145,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

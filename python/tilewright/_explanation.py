@@ -1,0 +1,52 @@
+"""An explanation as text: `print(tilewright.explain(a, b))`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tilewright import _core
+
+# Terms of a predicted time, and the parts of `compute`.
+_TERMS = ("preparation", "launch", "memory", "compute", "overlap", "reduction")
+_PARTS = ("tensor", "promotion", "epilogue", "waves", "delivery")
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-6:
+        return f"{seconds * 1e9:.3g} ns"
+    return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
+def _terms(cost: dict[str, float], names: tuple[str, ...]) -> str:
+    return ", ".join(f"{name} {_time(cost[name])}" for name in names if cost[name] > 0)
+
+
+def headline(explanation: _core.Explanation) -> str:
+    """The choice in one line."""
+    plan = explanation.chosen
+    if plan is None:
+        return "no Hopper kernel: " + "; ".join(finding.message() for finding in explanation.unavailable)
+    if plan.grid == 0:
+        return "D is empty: nothing is launched"
+    return f"{plan.tile}, {plan.variant} kernel, {_time(plan.seconds)} predicted"
+
+
+def text(explanation: _core.Explanation) -> str:
+    """The choice, where its predicted time goes, the next best, and why the others could not be."""
+    plan = explanation.chosen
+    lines = [headline(explanation)]
+    if plan is None or plan.grid == 0:
+        return lines[0]
+    lines.append(
+        f"{plan.tiles} tiles on {plan.grid} blocks of {plan.threads} threads, {plan.waves:.2f} waves; "
+        f"{plan.shared_bytes / 1024:.0f} KiB of shared memory"
+    )
+    lines.append(f"time: {_terms(plan.cost, _TERMS)}; the longer of memory and compute counts")
+    lines.append(f"compute: {_terms(plan.cost, _PARTS)}")
+    if explanation.next_best is not None:
+        lines.append(f"next best: {explanation.next_best.tile}, {_time(explanation.next_best.seconds)}")
+    rejected = Counter(tile.rule for tile in explanation.rejected)
+    rules = ", ".join(f"{rule} {count}" for rule, count in rejected.items())
+    candidates = len(explanation.rejected) + len(explanation.legal)
+    lines.append(f"rejected: {len(explanation.rejected)} of {candidates} candidates" + (f" ({rules})" if rules else ""))
+    return "\n".join(lines)
