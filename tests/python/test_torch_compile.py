@@ -8,7 +8,7 @@ if not hasattr(torch.library, "register_autograd"):
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _reuse, _weights, grouped_linear, linear, reuse_weights  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch_layers import normal, same, step  # noqa: E402
+from torch_layers import normal, one_thread, same, step  # noqa: E402, F401
 
 N, K, TOKENS, ENDS = 144, 160, 300, [100, 100, 290]
 OPERATORS = torch.ops.tilewright

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear  # noqa: E402
-from torch_layers import DEVICES, error, normal  # noqa: E402
+from torch_layers import DEVICES, error, normal, one_thread  # noqa: E402, F401
 
 
 @pytest.mark.parametrize("device", DEVICES)

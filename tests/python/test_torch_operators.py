@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="needs torch: apt-get install python
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _operators, _products, _weights  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
-from torch_layers import normal, step  # noqa: E402
+from torch_layers import normal, one_thread, step  # noqa: E402, F401
 
 N, K, TOKENS = 144, 160, 300
 READS = {"item", "tolist", "numpy", "cpu", "nonzero", "argwhere", "equal", "allclose", "masked_select", "unique", "is_nonzero",
