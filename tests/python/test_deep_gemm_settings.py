@@ -1,6 +1,7 @@
-"""Settings of the process, timing and testing helpers, and that all of DeepGEMM's names are there."""
+"""Settings of the process, timing and testing helpers, and that the names of DeepGEMM that have a meaning here are there."""
 
 import os
+import socket
 
 import pytest
 import tilewright as tw
@@ -261,18 +262,21 @@ def test_on_several_processes(tmp_path):
     """Tensors of different sizes from two ranks over Gloo."""
     if torch.cuda.is_available():
         pytest.skip("ranks would share GPUs")
-    torch.multiprocessing.spawn(gather_on_rank, args=(2, str(tmp_path)), nprocs=2)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # a port that nobody has
+        port = server.getsockname()[1]
+    torch.multiprocessing.spawn(gather_on_rank, args=(2, str(tmp_path), port), nprocs=2)
     for rank in range(2):
         assert torch.load(tmp_path / f"{rank}.pt").tolist() == [[0.0], [1.0], [1.0]]
 
 
-def gather_on_rank(rank, ranks, folder):
-    os.environ["MASTER_PORT"] = "29417"
+def gather_on_rank(rank, ranks, folder, port):
+    os.environ["MASTER_PORT"] = str(port)
     me, size, group = utils.init_dist(rank, ranks)
     mine = torch.full((me + 1, 1), float(me))
     along_columns = utils.uneven_all_gather(mine.T.contiguous(), dim=1, group=group)
     assert size == 2 and torch.equal(along_columns.T, utils.uneven_all_gather(mine))
     torch.save(along_columns.T.contiguous(), os.path.join(folder, f"{rank}.pt"))
+    torch.distributed.barrier()  # a rank that leaves while the other still talks to it can end that one
     torch.distributed.destroy_process_group()
 
 
