@@ -38,12 +38,21 @@ std::vector<std::byte> read_window(const Checkpoint& checkpoint, const Checkpoin
     return out;
 }
 
+/// In squares that stay in the cache.
 std::vector<std::byte> turned(const std::vector<std::byte>& from, std::int64_t lines, std::int64_t columns) {
+    constexpr std::int64_t square = 64;
     std::vector<std::byte> out(from.size());
-    for (std::int64_t line = 0; line < lines; ++line) {
-        for (std::int64_t column = 0; column < columns; ++column) {
-            out[static_cast<std::size_t>(column * lines + line)] =
-                from[static_cast<std::size_t>(line * columns + column)];
+    const std::byte* const source = from.data();
+    std::byte* const target = out.data();
+    for (std::int64_t first_line = 0; first_line < lines; first_line += square) {
+        const std::int64_t line_end = std::min(lines, first_line + square);
+        for (std::int64_t first_column = 0; first_column < columns; first_column += square) {
+            const std::int64_t column_end = std::min(columns, first_column + square);
+            for (std::int64_t column = first_column; column < column_end; ++column) {
+                for (std::int64_t line = first_line; line < line_end; ++line) {
+                    target[column * lines + line] = source[line * columns + column];
+                }
+            }
         }
     }
     return out;
