@@ -62,11 +62,16 @@ OutputFolder::OutputFolder(Conversion& conversion) : c_(conversion), earlier_(re
 std::string OutputFolder::path(const std::string& name) const { return (fs::path(c_.job.output) / name).string(); }
 
 OutputFolder::Record OutputFolder::read_record() const {
+    Record record;
+    std::error_code error;
+    if (!fs::exists(path(record_name), error)) return record;
     std::ifstream file(path(record_name), std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    Record record;
-    if (!json.is_object() || !json.contains("files") || !json["files"].is_object()) return record;
+    if (!json.is_object() || !json.contains("files") || !json["files"].is_object()) {
+        throw std::runtime_error(path(record_name) +
+                                 ": is not what a run writes there; it would be lost. Move it, or name another output");
+    }
     for (const auto& [name, digests] : json["files"].items()) {
         if (!digests.is_array() || fs::path(name).filename() != name) continue;
         for (const auto& digest : digests) {

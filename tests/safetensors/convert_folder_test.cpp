@@ -112,6 +112,7 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
         {"mine.safetensors", other, "is no file of this conversion"},
         {"config.json", "{}", "is there with other contents"},
         {"tokenizer.json", "mine", "is there with other contents"},
+        {record_name, "mine", "is not what a run writes there"},
         {index_name, R"({"weight_map":{"gone":"gone.safetensors"}})", "is there with other contents"}};
     for (const bool after_a_run : {false, true}) {
         for (const auto& [name, bytes, said] : files) {
