@@ -123,10 +123,10 @@ void refuse_known(nb::handle array, const ArrayRole& role) {
 
 /// The exact types torch.Tensor and torch.nn.Parameter. Subclasses may have no memory of their own, and some of them
 /// warn when they are asked for it.
-bool is_plain_tensor(nb::handle array) {
+bool is_usual_tensor(nb::handle array) {
     static PyObject* types = nullptr;  // a tuple, never released: the interpreter may be gone by then
     if (types == nullptr) {
-        const nb::tuple known(arrays_module().attr("plain_tensor_types")());
+        const nb::tuple known(arrays_module().attr("usual_tensor_types")());
         if (known.size() == 0) return false;
         types = known.inc_ref().ptr();
     }
@@ -146,7 +146,7 @@ bool refuse_state(nb::handle array, const ArrayRole& role) {
         refuse(role.operand, "a masked array", "an array without a mask", "pass x.filled(value), or x.data");
     }
     const bool is_followed = !required.is(Py_False) && nb::cast<bool>(arrays_module().attr("wants_gradient")(array));
-    if (is_followed || !is_plain_tensor(array)) refuse_known(array, role);
+    if (is_followed || !is_usual_tensor(array)) refuse_known(array, role);
     return true;
 }
 

@@ -67,7 +67,7 @@ def wants_gradient(array: Array) -> bool:
     return is_torch(array) and bool(array.requires_grad) and bool(sys.modules["torch"].is_grad_enabled())
 
 
-def plain_tensor_types() -> tuple[type, ...]:
+def usual_tensor_types() -> tuple[type, ...]:
     """Those whose memory may be asked for. Called for the first array that has `requires_grad`, torch's or not."""
     torch = sys.modules.get("torch")
     return (torch.Tensor, torch.nn.Parameter) if torch else ()
@@ -115,7 +115,7 @@ def _reason_of_torch(tensor: Array) -> Reason | None:
 
 
 def _reason_of_kind(tensor: Array) -> Reason | None:
-    """What stands for numbers that are elsewhere."""
+    """What has its numbers elsewhere."""
     torch = sys.modules["torch"]
     names = {kind.__name__ for kind in type(tensor).__mro__}
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):

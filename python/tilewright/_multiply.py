@@ -19,9 +19,8 @@ arithmetic: of the CPU: "fast", in whatever order is fastest, or "bit_exact", th
 accumulation: how fp8 products are summed: "promoted" to float32 every 128, or "unpromoted".
 reproducibility: "repeatable", or "invariant": an element depends on its own row, column, scales and c (or bias) only. None: what
     `set_invariant` chose for the process, "repeatable" at first.
-threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call, with D written in part. After
-    os.fork() in a process that had computed on several threads, the child can use threads=1 only: threads do not
-    survive a fork. multiprocessing's "spawn" and "forkserver" start processes without this limit.
+threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call, with D written in part. Children
+    of os.fork() compute on several threads too, and threads may have stacks of 128 KiB.
 sm_limit: streaming multiprocessors of a GPU that the call may use; 0 = all.
 backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
 stream: of the GPU: an address, or a stream of torch, cupy or cuda.core; None: torch's current stream, for arrays of

@@ -3,31 +3,14 @@
 #include <tilewright/error.h>
 
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 namespace tilewright {
-namespace {
-
-/// The process that first had a region of several threads; 0: none yet. A forked child inherits the number.
-std::atomic<pid_t> process_with_threads = 0;
-
-}  // namespace
 
 int region_threads(int wanted, std::int64_t items) {
     const std::int64_t available = wanted > 0 ? wanted : omp_get_max_threads();
-    const auto threads = static_cast<int>(std::clamp<std::int64_t>(items, 1, available));
-    if (threads == 1) return 1;
-    pid_t owner = 0;
-    const pid_t self = getpid();
-    if (!process_with_threads.compare_exchange_strong(owner, self) && owner != self) {
-        throw Error(
-            "this process was forked from one that had computed on several threads, which a fork does not copy: more "
-            "than one thread would wait for them forever; pass threads=1, or start processes by spawn (Python: "
-            "multiprocessing.set_start_method(\"spawn\"))");
-    }
-    return threads;
+    return static_cast<int>(std::clamp<std::int64_t>(items, 1, available));
 }
 
 bool Cancellation::requested() {

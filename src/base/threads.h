@@ -11,10 +11,7 @@
 namespace tilewright {
 
 /// Threads for a parallel region: `wanted` (0: OpenMP's own choice), but no more than there are work items, and at
-/// least 1. A region of one thread must not be opened as a parallel one (`if (threads > 1)`).
-///
-/// Throws Error where the result is more than one and the process was forked from one in which this function had
-/// returned more than one: libgomp's threads do not survive a fork, and the child would wait for them forever.
+/// least 1. A region of one thread must not be opened as a parallel one (`if (threads > 1)`). `open_region` opens it.
 int region_threads(int wanted, std::int64_t items);
 
 /// One call that its caller may end early. The callback is called by the thread that made this object, not before

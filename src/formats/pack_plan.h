@@ -2,7 +2,7 @@
 // have, and where everything goes.
 #pragma once
 
-#include "base/threads.h"
+#include "base/region.h"
 #include "formats/packed_layout.h"
 #include "formats/packed_source.h"
 
@@ -51,10 +51,12 @@ void for_each_item(std::int64_t count, const ConversionOptions& how, Item item) 
     Cancellation cancellation(how.cancelled);
     const int threads = region_threads(how.threads, count / 4);
     FirstError error;
+    open_region(threads, cancellation, [&] {
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (std::int64_t i = 0; i < count; ++i) {
-        if (!cancellation.requested()) error.keep([&] { item(i); });
-    }
+        for (std::int64_t i = 0; i < count; ++i) {
+            if (!cancellation.requested()) error.keep([&] { item(i); });
+        }
+    });
     error.rethrow();
     cancellation.check();
 }

@@ -21,11 +21,11 @@ bool overlaps(const Tensor& tensor) {
     return false;
 }
 
-namespace {
-
 bool is_empty(const Dims& shape) {
     return std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size == 0; });
 }
+
+namespace {
 
 std::string words(std::initializer_list<Format> formats) {
     std::string text;

@@ -7,6 +7,8 @@
 
 namespace tilewright::formats {
 
+bool is_empty(const Dims& shape);
+
 /// Elements of a tensor that is written may share memory: its strides do not nest.
 bool overlaps(const Tensor& tensor);
 

@@ -11,10 +11,6 @@
 namespace tilewright::formats {
 namespace {
 
-bool is_empty(const Dims& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size == 0; });
-}
-
 std::string shown(const Tensor& tensor) { return tensor.given() ? to_string(tensor.shape) : "nothing"; }
 
 /// What one tensor of a call must be.

@@ -1,7 +1,7 @@
 // Runs the items of one conversion on the threads that the call may use, until its caller cancels it.
 #pragma once
 
-#include "base/threads.h"
+#include "base/region.h"
 #include "formats/matrix_view.h"
 
 #include <tilewright/quantize.h>
@@ -25,10 +25,12 @@ public:
     template <class Scratch, class Item>
     void for_each(std::int64_t count, Item item) {
         const std::unique_ptr<Scratch[]> scratch(new Scratch[static_cast<std::size_t>(threads_)]);
+        open_region(threads_, cancellation_, [&] {
 #pragma omp parallel for schedule(static) num_threads(threads_) if (threads_ > 1)
-        for (std::int64_t i = 0; i < count; ++i) {
-            if (!cancellation_.requested()) item(i, scratch[static_cast<std::size_t>(omp_get_thread_num())]);
-        }
+            for (std::int64_t i = 0; i < count; ++i) {
+                if (!cancellation_.requested()) item(i, scratch[static_cast<std::size_t>(omp_get_thread_num())]);
+            }
+        });
         cancellation_.check();
     }
 

@@ -1,6 +1,6 @@
 #include "cpu/exact/exact.h"
 
-#include "base/threads.h"
+#include "base/region.h"
 #include "cpu/exact/tile.h"
 #include "problem/canonical_order.h"
 
@@ -81,10 +81,12 @@ void run_exact(const Geometry& g, const ExactOptions& options) {
     const auto count = static_cast<std::int64_t>(tiles.size());
     const int threads = threads_for(list, g.n, count, options.threads);
     std::vector<TileWorkspace> workspaces(static_cast<std::size_t>(threads), TileWorkspace(call));
+    open_region(threads, cancellation, [&] {
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (std::int64_t i = 0; i < count; ++i) {
-        compute_tile(call, tiles[i], workspaces[static_cast<std::size_t>(omp_get_thread_num())]);
-    }
+        for (std::int64_t i = 0; i < count; ++i) {
+            compute_tile(call, tiles[i], workspaces[static_cast<std::size_t>(omp_get_thread_num())]);
+        }
+    });
     cancellation.check();
 }
 

@@ -1,6 +1,7 @@
 // The driver of the arithmetic `fast`: one parallel region for a call, however many groups it has.
 #include "cpu/fast/fast.h"
 
+#include "base/region.h"
 #include "cpu/blas.h"
 #include "cpu/fast/blocking.h"
 #include "cpu/fast/macro_kernel.h"
@@ -72,7 +73,7 @@ void run_fast(const Geometry& geometry, const FastOptions& options) {
     const Call call{geometry, kernels, blocking, buffer.get(), cancellation};
     const std::optional<SingleBlasThread> single =
         with_sgemm ? std::optional<SingleBlasThread>(std::in_place) : std::nullopt;
-    run_passes(call, threads, memories);
+    open_region(threads, cancellation, [&] { run_passes(call, threads, memories); });
     cancellation.check();
 }
 
