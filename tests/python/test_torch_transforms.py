@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 from tilewright.torch import RECIPES, GroupedLinear, Linear, linear, reuse_weights  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_layers import DEVICES, normal, one_thread  # noqa: E402, F401
 
 K, N, ENDS = 48, 32, [3, 8]
@@ -111,6 +112,42 @@ def test_no_second_derivatives():
     ):
         with pytest.raises(RuntimeError, match="a gradient of a layer's gradient was asked for, which is not there"):
             second()
+
+
+@pytest.mark.parametrize("kind", ["eager", "operator", "compiled"])
+def test_no_second_derivatives_by_autograd_either(kind):
+    """Also where torch would take a gradient that is None as zero: backward says at once that it is no node of a graph."""
+    torch._dynamo.reset()
+    w, x = normal(N, K, seed=1).requires_grad_(), normal(8, K).requires_grad_()
+    run = (lambda x: linear(x, w)) if kind != "compiled" else torch.compile(lambda x: linear(x, w), backend="eager", fullgraph=True)
+    with FakeWatcher() if kind == "operator" else torch.enable_grad():
+        for call in (
+            lambda: torch.autograd.grad(run(x).square().sum(), x, create_graph=True),
+            lambda: run(x).square().sum().backward(create_graph=True),
+            lambda: torch.autograd.functional.hessian(lambda x: run(x).square().sum(), x),
+            lambda: torch.autograd.functional.jvp(run, x.detach(), x.detach()),
+            lambda: torch.autograd.functional.vhp(lambda x: run(x).square().sum(), x.detach(), x.detach()),
+        ):
+            with pytest.raises(RuntimeError, match="differentiable once.*create_graph=True"):
+                call()
+        assert torch.autograd.grad(run(x).square().sum(), x)[0].any()
+
+
+class FakeWatcher(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def test_many_gradients_at_once_are_named():
+    x, layer = normal(8, K).requires_grad_(), layer_of(False)
+    y = layer(x)
+    for call in (
+        lambda: torch.autograd.grad(y, x, normal(3, 8, N), is_grads_batched=True),
+        lambda: torch.autograd.functional.jacobian(layer, x, vectorize=True),
+    ):
+        with pytest.raises(ValueError, match=r"^dy: a batch of gradients \(is_grads_batched=True, or vectorize=True\) given, one expected"):
+            call()
+    assert torch.autograd.functional.jacobian(layer, x).shape == (8, N, 8, K)
 
 
 def test_what_torch_func_has_no_place_for_is_named():

@@ -125,6 +125,19 @@ def test_copies_of_layers_have_weights_of_their_own(how):
     assert not other(x, ends).any() and torch.equal(layer(x, ends), first)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("n", [1000, 1024, 1040])
+def test_products_of_copies_of_one_pass(n, device):
+    """dgrad reads groups that are parts of one matrix; backward that quantises W again makes a matrix of each."""
+    made, ends = [], torch.tensor([3, 3, 30], device=device)
+    for keep in ("copy", "weight"):
+        torch.manual_seed(0)
+        layer = GroupedLinear(3, 96, n, recipe="row", keep=keep, device=device)
+        assert _weights.in_one_pass(layer.weight)
+        made.append(step(layer, normal(32, 96, device=device), normal(32, n, seed=1, device=device), ends))
+    assert same(*made)
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_weights_that_are_quantised_again_in_backward(recipe):
     """FSDP: freed after forward, there again, elsewhere perhaps, before backward. The bits are those of copies that are kept."""
@@ -170,6 +183,19 @@ def test_a_shard_is_named(name):
     given[name] = given[name].as_subclass(DTensor)
     with pytest.raises(ValueError, match=rf"^{name}: a DTensor, .* in shards given, a tensor that is whole and here expected; FSDP"):
         grouped_linear(**given)
+
+
+@pytest.mark.parametrize("name", ["x", "w", "bias", "main_grad"])
+def test_tensors_that_are_not_one_array_are_named(name):
+    given = {"x": normal(6, 32), "w": normal(16, 32), "bias": normal(16), "main_grad": torch.zeros(16, 32)}
+    dense = given[name]
+    for special, words in (
+        (dense.to_sparse(), "a tensor of layout sparse_coo"),
+        (dense.to_mkldnn(), "a tensor of layout mkldnn"),
+        (torch.nested.nested_tensor([dense, dense[1:]]), "a nested tensor"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: {words} given, (a|one) dense"):
+            linear(**{**given, name: special})
 
 
 def test_a_module_of_which_the_weight_was_sharded_keeps_no_copies_for_backward():

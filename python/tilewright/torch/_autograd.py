@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from tilewright.torch import _operators
+from tilewright.torch import _checks, _operators
 from tilewright.torch._passes import Wanted, forward_pass
 from tilewright.torch._weights import Pair, copies_of, quantized
 
 _COUNT = 16  # inputs of the operator
 NOTHING = (None, None)
+SECOND = (
+    "tilewright.torch: a gradient of a layer's gradient was asked for, which is not there: backward is differentiable once, "
+    "because its operands are rounded to fp8"
+)
 
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, ...]) -> None:
@@ -38,11 +41,19 @@ def keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tens
     keep(ctx, inputs, output)
 
 
-@once_differentiable
 def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
     """Of each input of the operator."""
     if dy is None:
         return (None,) * _COUNT
+    if _operators.is_legacy_batch(dy):
+        _checks.refuse(
+            "dy",
+            "a batch of gradients (is_grads_batched=True, or vectorize=True)",
+            "one",
+            "call backward for each, or torch.func.jacrev",
+        )
+    if torch.is_grad_enabled():  # Refused now: what is saved leads to no x, so that torch could take a later gradient as zero.
+        raise RuntimeError(f"{SECOND}; this backward has create_graph=True")
     x_values, x_scales, *of_w, ends = ctx.saved_tensors
     wanted = Wanted(*ctx.needs_input_grad[:3])
     x = (x_values, x_scales) if wanted.w else None

@@ -35,7 +35,15 @@ def is_shard(tensor: object) -> bool:
 
 
 def check_whole(argument: str, tensor: torch.Tensor | None) -> None:
-    if tensor is not None and is_shard(tensor):
+    """A tensor whose numbers are all here, in one array."""
+    if tensor is None:
+        return
+    if tensor.is_nested:
+        refuse(argument, "a nested tensor", "one dense tensor", "concatenate its parts along tokens: torch.cat(x.unbind())")
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
+        refuse(argument, f"a tensor of layout {kind}", "a dense one", f"pass {argument}.to_dense()")
+    if is_shard(tensor):
         refuse(
             argument,
             f"a DTensor, {list(tensor.shape)} in shards",

@@ -49,6 +49,11 @@ def is_watched(*given: Any) -> bool:
     return any(type(x) not in (torch.Tensor, torch.nn.Parameter, type(None)) or (x is not None and x.is_meta) for x in given)
 
 
+def is_legacy_batch(tensor: torch.Tensor) -> bool:
+    """Whether autograd asks for several gradients at once: by another vmap than torch.func's, which has no rules of operators."""
+    return AVAILABLE and not is_compiling() and bool(torch._C._functorch.is_legacy_batchedtensor(tensor))
+
+
 def watched_quantizer(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> Copies:
     made = torch.ops.tilewright.linear_weights(w.detach(), recipe, forward, dgrad)
     separate = dgrad and RECIPES[recipe].backward_weights is not None

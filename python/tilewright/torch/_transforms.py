@@ -9,11 +9,6 @@ import torch
 from tilewright.torch import _autograd, _checks, _operators
 from tilewright.torch._weights import copies_of
 
-_SECOND = (
-    "tilewright.torch: a gradient of a layer's gradient was asked for, which is not there: backward is differentiable once "
-    "(once_differentiable); its operands are rounded to fp8"
-)
-
 _FORWARD_MODE = "the layers have no forward-mode gradients; reverse mode has them: torch.func.vjp, jacrev"
 
 
@@ -115,7 +110,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> NoReturn:  # type: ignore[override]
-        raise RuntimeError(_SECOND)
+        raise RuntimeError(_autograd.SECOND)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> NoReturn:  # type: ignore[override]
