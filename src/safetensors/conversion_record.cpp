@@ -25,8 +25,9 @@ std::string tensors_digest(const Conversion& c, const OutputShard& shard) {
                                stored.dtype, fmt::join(stored.shape, ","), stored.begin, stored.end));
     };
     for (const StoredMatrix* matrix : shard.matrices) {
-        digest.add(fmt::format("{} {} {} {} {} {}:", matrix->name, matrix->scheme, name(matrix->recipe),
-                               to_string(matrix->shape()), matrix->divides, matrix->packed));
+        digest.add(fmt::format("{} {} {} {} {} {} {} {}:", matrix->name, matrix->scheme, name(matrix->recipe),
+                               matrix->format(), to_string(matrix->shape()), matrix->transposed, matrix->divides,
+                               matrix->packed));
         for (const auto* tensor : matrix->tensors()) add(tensor);
     }
     digest.add("copied:");

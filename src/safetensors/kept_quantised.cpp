@@ -67,7 +67,7 @@ private:
             if (tensor != matrix.values) scales.push_back(tensor->stored.name);
         }
         kept_.push_back({.name = matrix.values->stored.name,
-                         .format = fmt::format("{} {}{}", name(matrix.recipe), to_string(matrix.shape()),
+                         .format = fmt::format("{} {}{}", matrix.format(), to_string(matrix.shape()),
                                                matrix.packed ? " packed" : ""),
                          .scales = scales,
                          .reason = reason});

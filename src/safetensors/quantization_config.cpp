@@ -147,6 +147,22 @@ void read_sizes(const Json& object, QuantizationConfig& config) {
     }
 }
 
+/// A conversion (config_text.h) has its input's words for the tensors that it left as they were.
+const Json* words_for_kept(const Json* how) {
+    while (how != nullptr) {
+        const Json* const kept = member(*how, "kept");
+        if (kept == nullptr) break;
+        const Json* before = member(*kept, "quantization_config");
+        if (before == nullptr) {
+            const Json* const modelopt = member(*kept, modelopt_name);
+            before = modelopt == nullptr ? nullptr : member(*modelopt, "quantization");
+        }
+        if (before == nullptr) break;
+        how = before;
+    }
+    return how;
+}
+
 }  // namespace
 
 QuantizationConfig quantization_config(const Checkpoint& checkpoint) {
@@ -165,6 +181,7 @@ QuantizationConfig quantization_config(const Checkpoint& checkpoint) {
     }
     const Json modelopt = parsed_file(std::filesystem::path(checkpoint.folder()) / modelopt_name);
     if (how == nullptr) how = member(modelopt, "quantization");
+    how = words_for_kept(how);
     if (how != nullptr) read_quantization(*how, config);
     return config;
 }

@@ -197,5 +197,24 @@ TEST(ConvertConfig, HasWhatAnotherFileSaysOfTheQuantisation) {
     EXPECT_FALSE(std::filesystem::exists(folder.file("y")));
 }
 
+TEST(ConvertConfig, LeavesWhatStaysReadable) {
+    const TemporaryFolder folder;
+    std::vector<FileTensor> tensors = deepseek_v3();
+    tensors.push_back(random_bytes("P.weight", "F8_E4M3", {128, 128}, 0, 100));
+    tensors.push_back(floats("P.weight_scale_inv", {2, 2}, {0.5F, 1.0F, 2.0F, 4.0F}));
+    const std::string in = folder_of(folder, tensors, R"({"quantization_config": {"weight_block_size": [64, 64]}})");
+    const Checkpoint before(in);
+    const std::vector<float> x = numbers(before, find(stored_matrices(before), "P.weight"));
+    std::string input = in;
+    for (const std::string name : {"first", "second"}) {
+        ConvertJob some = job(input, folder.file(name), name == "first" ? "mxfp8" : "mxfp4");
+        some.wanted = [](const std::string& one) { return one.find("down_proj") != std::string::npos; };
+        convert(some);
+        input = some.output;
+        const Checkpoint after(input);
+        EXPECT_EQ(numbers(after, find(stored_matrices(after), "P.weight")), x) << name;
+    }
+}
+
 }  // namespace
 }  // namespace tilewright::safetensors
