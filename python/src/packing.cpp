@@ -48,7 +48,8 @@ nb::object pack(nb::handle weights, nb::handle activations_word, nb::handle thre
     ConversionOptions how = conversion(threads);
     const PackedFor activations = packed_for_word(activations_word);
     const PreparedOperand& operand = operand_argument(weights, "weights", "a Quantized");
-    const std::int64_t bytes = packed_bytes(operand.operand(), activations);
+    std::int64_t bytes = 0;
+    run_unlocked([&] { bytes = packed_bytes(operand.operand(), activations); }, as_they_are);
     const ArrayView out = new_bytes(operand.values(), bytes);
     how.stream = stream_of(out, stream);
     run_unlocked([&] { pack_weights(operand.operand(), activations, out.tensor.data, bytes, how); }, as_they_are);
