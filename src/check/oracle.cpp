@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 namespace tilewright::check {
 namespace {
@@ -40,6 +41,10 @@ public:
             add_exact(count);
             spoil_overflows(count);
             if (!order_) continue;
+            if (k == 0 && order_->defers) {
+                if (order_->a == ScaleUse::chains) defer(a_, region_.rows, a_deferred_);
+                if (order_->b == ScaleUse::chains) defer(b_, region_.columns, b_deferred_);
+            }
             if (!lines_.empty()) {
                 emulate_wide(k, count);
                 fold(lines_, order_->step, folds_a() ? a_ : b_);
@@ -181,20 +186,28 @@ private:
     float b_scale(ScaleUse use, const Position& at) const { return order_->b == use ? b_.scale(at.j, at.k) : 1; }
 
     ChainScales chain_scales(const Position& at) const {
-        return {.of_a = a_scale(ScaleUse::chains, at),
-                .of_b = b_scale(ScaleUse::chains, at),
+        return {.of_a = std::ldexp(a_scale(ScaleUse::chains, at), -deferred(a_deferred_, at.i)),
+                .of_b = std::ldexp(b_scale(ScaleUse::chains, at), -deferred(b_deferred_, at.j)),
                 .none = !order_->has(ScaleUse::chains),
                 .in_turn = options_.scales_in_turn,
                 .round_sum = options_.round_sums};
     }
 
+    /// The exponents that rows of scales leave to the end, from their first: how far that is beyond 2^-64 .. 2^64.
+    void defer(const Slab& slab, std::int64_t rows, std::vector<int>& exponents) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+            const float first = slab.scale(row, 0);
+            const int exponent = std::isnormal(first) ? std::ilogb(first) : 0;
+            exponents.push_back(exponent - std::clamp(exponent, -64, 64));
+        }
+    }
+    static int deferred(const std::vector<int>& exponents, std::int64_t row) {
+        return exponents.empty() ? 0 : exponents[static_cast<std::size_t>(row)];
+    }
+
     double tensor_scale(const OperandGeometry& operand) const {
         if (operand.tensor_scale == nullptr) return 1;
         return formats::load(operand.tensor_scale, Format::f32, region_.gemm.group * operand.tensor_scale_stride);
-    }
-
-    float multiplied_tensor_scale(const OperandGeometry& operand) const {
-        return static_cast<float>(tensor_scale(operand)) / (is_nvfp4(operand.recipe) ? nvfp4_below : 1);
     }
 
     double c_at(std::int64_t i, std::int64_t j) const {
@@ -204,8 +217,7 @@ private:
     }
 
     void finish() {
-        const double factor =
-            output_factor({g_.a.recipe, g_.b.recipe}, g_.alpha, tensor_scale(g_.a), tensor_scale(g_.b));
+        const double factor = output_factor(g_.alpha, tensor_scale(g_.a), tensor_scale(g_.b));
         out_.emulated = order_.has_value();
         out_.exact.resize(sums_.size());
         if (order_) {
@@ -226,26 +238,45 @@ private:
     void finish_emulated(std::int64_t i, std::int64_t j, std::size_t at) {
         Running& element = running_[at];
         float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
-        double end_factor = 1;
-        if (order_->has(ScaleUse::end) && !is_wide(i, j) && region_.gemm.k_count != 0) {
-            const float of_a = a_scale(ScaleUse::end, {.i = i, .j = j});
-            const float of_b = b_scale(ScaleUse::end, {.i = i, .j = j});
-            sum *= of_a * of_b;
-            end_factor = std::fabs(double{of_a} * of_b);
+        // What waits for the end of each side, and what values are too small or too large by.
+        float of_a = 1, of_b = 1, of_values = 1, alpha = g_.alpha;
+        if (region_.gemm.k_count != 0 && !is_wide(i, j)) {
+            of_a = std::ldexp(a_scale(ScaleUse::end, {.i = i, .j = j}), deferred(a_deferred_, i));
+            of_b = std::ldexp(b_scale(ScaleUse::end, {.i = i, .j = j}), deferred(b_deferred_, j));
         }
+        for (const OperandGeometry* side : {&g_.a, &g_.b}) of_values *= is_nvfp4(side->recipe) ? 1 / nvfp4_below : 1;
+        const auto a_tensor = static_cast<float>(tensor_scale(g_.a)), b_tensor = static_cast<float>(tensor_scale(g_.b));
+        const bool tensor_at_end = (is_nvfp4(g_.a.recipe) && scaled_outside(g_.b.recipe.granularity)) ||
+                                   (is_nvfp4(g_.b.recipe) && scaled_outside(g_.a.recipe.granularity));
+        if (tensor_at_end) {
+            of_a *= a_tensor;
+            of_b *= b_tensor;
+        } else {
+            const bool is_small = std::fabs(a_tensor * b_tensor) < 0x1p64F;
+            alpha *= a_tensor * b_tensor * (is_small ? std::exchange(of_values, 1.0F) : 1.0F);
+        }
+        bool apart = tensor_at_end || order_->defers;
         if (line(i, j) != nullptr && region_.gemm.k_count != 0) {
-            sum *= line(i, j)->end;
-            end_factor *= std::fabs(double{line(i, j)->end});
+            const float lift = order_->step == StepKind::fp8 && !is_wide(i, j) ? 64 : 1;
+            (folds_a() ? of_a : of_b) *= line(i, j)->end * lift;
+            of_values /= lift;
+            apart = true;
         }
-        const float a_tensor = multiplied_tensor_scale(g_.a), b_tensor = multiplied_tensor_scale(g_.b);
-        const float alpha = g_.alpha * (a_tensor * b_tensor);
+        sum *= of_values;
+        const float product = of_a * of_b;
+        const double end_factor = std::fabs(double{of_values} * of_a * of_b);
+        if (!apart || std::isnormal(product)) {
+            sum *= product;
+        } else {
+            sum = folds_a() ? sum * of_b * of_a : sum * of_a * of_b;
+        }
         const auto c = static_cast<float>(c_at(i, j));
         if (region_.gemm.k_count == 0) {
             out_.value[at] = c;
         } else {
             out_.value[at] = g_.c.data == nullptr ? alpha * sum : std::fma(alpha, sum, c);
         }
-        const double factor = std::fabs(double{g_.alpha} * a_tensor * b_tensor);
+        const double factor = std::fabs(double{alpha});
         const double after_sum = factor * end_factor;
         const auto roundings = static_cast<double>(2 * (is_wide(i, j) ? line(i, j)->chains : chains_) + 2 +
                                                    static_cast<std::int64_t>(options_.k_splits.size()));
@@ -264,6 +295,8 @@ private:
     std::vector<Running> running_;
     std::int64_t chains_ = 0;
     std::vector<FoldedLine> lines_;  // of the folded side
+    std::vector<int> a_deferred_;    // empty where scales leave nothing to the end
+    std::vector<int> b_deferred_;
     Expected out_;
 };
 

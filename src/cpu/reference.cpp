@@ -45,9 +45,7 @@ double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t 
         const Factor b = factor(g.b, gemm.b, gemm.group, column, k);
         sum += a.value * b.value * (apart ? a.scale * b.scale : scale_product(a.scale, b.scale));
     }
-    return c + output_factor({g.a.recipe, g.b.recipe}, g.alpha, tensor_scale(g.a, gemm.group),
-                             tensor_scale(g.b, gemm.group)) *
-                   sum;
+    return c + output_factor(g.alpha, tensor_scale(g.a, gemm.group), tensor_scale(g.b, gemm.group)) * sum;
 }
 
 void run_reference(const Geometry& g, const std::function<bool()>& cancelled) {

@@ -139,10 +139,35 @@ constexpr u32 encode_ue8m0(double value, Rounding rounding = Rounding::nearest,
 /// ue4m3: e4m3 without a sign, the top bit is ignored.
 constexpr float decode_ue4m3(u32 code) { return decode(e4m3_fields, code & 0x7FU); }
 
+/// The power of two that the scales of a row's chains leave to the end of the sum, from the row's first scale
+/// (src/problem/canonical_order.h): what that is beyond 2^-64 .. 2^64. 1 where it is no normal number.
+constexpr float deferred_power(float first) {
+    constexpr int kept = 64, bias = 127;
+    const int field = int(__builtin_bit_cast(u32, first) >> 23 & 255);
+    const int exponent = field == 0 || field == 255 ? 0 : field - bias;
+    return power_of_two(exponent > kept ? exponent - kept : exponent < -kept ? exponent + kept : 0);
+}
+
+/// 1 / a power of two that `deferred_power` gives.
+constexpr float inverse_power(float power) {
+    constexpr u32 one_twice = 254U << 23;
+    return __builtin_bit_cast(float, one_twice - __builtin_bit_cast(u32, power));
+}
+
+/// x * f * g, where f * g is a product of scales or of powers of two that stand for scales: by the product where it is
+/// a normal number, which x * f need not be; otherwise by one after the other.
+constexpr float multiply_by_both(float x, float f, float g) {
+    const float product = f * g;
+    const u32 field = __builtin_bit_cast(u32, product) >> 23 & 255;
+    return field == 0 || field == 255 ? x * f * g : x * product;
+}
+
 /// NVFP4's values are multiplied as 2^-8 times what they are and the tensor's scale as 2^8 times (docs/numerics.md):
 /// bf16's range then holds a factor for a block's scale and for what e2m1's bits are too small by.
 constexpr float nvfp4_value_factor() { return power_of_two(-8); }
 constexpr float nvfp4_tensor_factor() { return power_of_two(8); }
+/// Tensor scales this large leave that factor to the sum: their product could leave fp32.
+constexpr bool is_large_tensor_scale(float scale) { return scale >= power_of_two(64) || scale <= -power_of_two(64); }
 
 /// As e4m3; -0 is 0.
 constexpr u32 encode_ue4m3(double value, Overflow overflow = Overflow::saturate) {

@@ -11,7 +11,7 @@ namespace tilewright::planner {
 
 /// What a build on two cores has minutes for; tiles, quantisers and what packs weights.
 inline constexpr std::size_t most_kernels = 440;
-inline constexpr std::size_t most_pack_bytes = 32 << 20;
+inline constexpr std::size_t most_pack_bytes = 36'500'000;
 
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.
 std::vector<hopper::Tile> pack();

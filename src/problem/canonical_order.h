@@ -38,7 +38,12 @@ enum class ScaleUse : std::uint8_t {
 enum class Folded : std::uint8_t { none, a, b };
 
 /// After each chain acc = fma(p, s, acc), after the last acc * e: s and e are the products of the scales of their use,
-/// rounded to fp32. A use that no side has is left out: acc = acc + p. Then, of a folded side, acc * 2^reference.
+/// rounded to fp32. A use that no side has is left out: acc = acc + p. A folded side has 2^reference for its e, and
+/// NVFP4 next to scales its tensor's scale.
+///
+/// Where both a chain's scale and an e multiply, a sum could leave fp32 between the two although the result does not.
+/// So the scales of chains are divided by a power of two of their row, `formats::deferred_power`, which is 1 for scales
+/// of 2^-64 to 2^64, and is the e of their side.
 ///
 /// This is the order of rows of the folded side whose exponents are close (`fold_range`). For the others:
 /// `wide_order`; and in fp8 the chains of each 128 of k are done for each window of exponents
@@ -51,6 +56,7 @@ struct CanonicalOrder {
     ScaleUse a = ScaleUse::none;
     ScaleUse b = ScaleUse::none;
     Folded folded = Folded::none;
+    bool defers = false;  // scales of chains leave a power of two to the end
 
     constexpr bool has(ScaleUse use) const { return a == use || b == use; }
     constexpr bool operator==(const CanonicalOrder&) const = default;
@@ -89,6 +95,12 @@ constexpr bool scales_apart(const Recipe& recipe) {
     return scale_use(a, b, false) != scale_use(b, a, false);
 }
 
+/// Whether NVFP4's tensor scale is multiplied with what waits for the end of the other side, and not with alpha.
+constexpr bool tensor_scale_at_end(const Recipe& recipe) {
+    const auto& [a, b] = recipe;
+    return (is_nvfp4(a) && scaled_outside(b.granularity)) || (is_nvfp4(b) && scaled_outside(a.granularity));
+}
+
 /// A product of scales (or of alpha and tensor scales) in float64: infinite where fp32 overflows. Every arithmetic
 /// applies products of scales (but for `scales_apart`), not one scale after the other, so that this is a property of
 /// the call and not of the order.
@@ -99,15 +111,9 @@ constexpr double overflow_as_fp32(double product) {
 }
 constexpr double scale_product(double a_scale, double b_scale) { return overflow_as_fp32(a_scale * b_scale); }
 
-/// What the scale of a side's tensor is multiplied by.
-constexpr float tensor_factor(const OperandRecipe& side) { return is_nvfp4(side) ? formats::nvfp4_tensor_factor() : 1; }
-
 /// What a sum is multiplied by at the end: alpha and NVFP4's tensor scales.
-constexpr double output_factor(const Recipe& recipe, float alpha, double a_tensor_scale, double b_tensor_scale) {
-    const double of_a = tensor_factor(recipe.a), of_b = tensor_factor(recipe.b);
-    const double scales =
-        scale_product(overflow_as_fp32(of_a * a_tensor_scale), overflow_as_fp32(of_b * b_tensor_scale));
-    return overflow_as_fp32(double{alpha} * scales) / (of_a * of_b);
+constexpr double output_factor(float alpha, double a_tensor_scale, double b_tensor_scale) {
+    return overflow_as_fp32(double{alpha} * scale_product(a_tensor_scale, b_tensor_scale));
 }
 
 /// What the fp8 tensor core can take: fp8 itself, and MXFP4 as e4m3.
@@ -137,6 +143,7 @@ constexpr CanonicalOrder wide_order(CanonicalOrder order) {
     if (order.step == StepKind::fp8) {
         if (order.a == ScaleUse::end) order.a = ScaleUse::chains;
         if (order.b == ScaleUse::end) order.b = ScaleUse::chains;
+        order.defers = false;  // a window's factors are multiplied with the scales
         return order;
     }
     return {.step = order.step,
@@ -164,6 +171,8 @@ constexpr std::optional<CanonicalOrder> canonical_order(const Recipe& recipe, Ac
     }
     const bool promoted = order.step == StepKind::fp8 && accumulation == Accumulation::promoted;
     if (order.chain == 0 && promoted) order.chain = promotion_interval;
+    const bool others_wait = order.has(ScaleUse::end) || folds || tensor_scale_at_end(recipe);
+    order.defers = order.has(ScaleUse::chains) && others_wait;
     return order;
 }
 

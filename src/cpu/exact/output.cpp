@@ -12,11 +12,9 @@
 namespace tilewright::cpu {
 namespace {
 
-/// As sums are multiplied by it, of NVFP4 that was decoded to bf16 too.
 float tensor_scale(const OperandGeometry& operand, std::int64_t group) {
     if (operand.tensor_scale == nullptr) return 1;
-    const double scale = formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride);
-    return static_cast<float>(scale) * formats::nvfp4_tensor_factor();
+    return static_cast<float>(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
 }
 
 template <class T>
@@ -44,12 +42,55 @@ const FoldedRow* folded_row(const TileSums& tile, std::int64_t i, std::int64_t j
     return tile.folded.empty() ? nullptr : &tile.folded[static_cast<std::size_t>(tile.folded_is_a ? i : j)];
 }
 
+/// What multiplies the sums of a GEMM, but for the scales of its rows and columns.
+class End {
+public:
+    End(const TileSums& tile, const Geometry& g, std::int64_t group) : tile_(tile), alpha_(g.alpha) {
+        const float of_a = tensor_scale(g.a, group), of_b = tensor_scale(g.b, group);
+        float below = 1;  // what NVFP4's values are too small by
+        for (const OperandGeometry* side : {&g.a, &g.b}) {
+            if (is_nvfp4(side->recipe)) below *= formats::nvfp4_tensor_factor();
+        }
+        if (tensor_scale_at_end({g.a.recipe, g.b.recipe})) {
+            of_a_ = of_a;
+            of_b_ = of_b;
+            of_sum_ = below;
+        } else if (formats::is_large_tensor_scale(of_a * of_b)) {
+            of_sum_ = below;
+            alpha_ *= of_a * of_b;
+        } else {
+            alpha_ *= of_a * of_b * below;
+        }
+        apart_ =
+            tile.order.folded != Folded::none || tile.order.defers || tensor_scale_at_end({g.a.recipe, g.b.recipe});
+    }
+
+    float alpha() const { return alpha_; }
+
+    float scaled(float sum, std::int64_t i, std::int64_t j, const FoldedRow* folded) const {
+        const float of_a = tile_.a_scales[i] * of_a_, of_b = tile_.b_scales[j] * of_b_;
+        if (!apart_) return sum * of_sum_ * (of_a * of_b);
+        if (folded == nullptr) return formats::multiply_by_both(sum * of_sum_, of_a, of_b);
+        const float top = formats::power_of_two(folded->wide ? 0 : fold_top(tile_.order.step));
+        const float other = tile_.folded_is_a ? of_b : of_a;
+        return formats::multiply_by_both(sum / top * of_sum_, other, folded->end_factor * top);
+    }
+
+private:
+    const TileSums& tile_;
+    float alpha_;
+    float of_a_ = 1;
+    float of_b_ = 1;
+    float of_sum_ = 1;
+    bool apart_ = false;  // scales of the two sides, which no rule lets overflow together
+};
+
 }  // namespace
 
 void write_outputs(const TileSums& tile) {
     const Geometry& g = tile.geometry;
     const GroupGemm& gemm = tile.place.gemm;
-    const float alpha = g.alpha * (tensor_scale(g.a, gemm.group) * tensor_scale(g.b, gemm.group));
+    const End end(tile, g, gemm.group);
     for (std::int64_t i = 0; i < tile.place.rows; ++i) {
         const std::int64_t row = gemm.row_begin + tile.place.row + i;
         for (std::int64_t j = 0; j < tile.place.columns; ++j) {
@@ -57,13 +98,12 @@ void write_outputs(const TileSums& tile) {
             const FoldedRow* const folded = folded_row(tile, i, j);
             if (folded != nullptr && folded->wide != tile.wide) continue;
             float sum = tile.sums[(j / tile.panel * tile.place.rows + i) * tile.panel + j % tile.panel];
-            if (tile.a_scales != nullptr) sum *= tile.a_scales[i] * tile.b_scales[j];
-            if (folded != nullptr && tile.folded_end) sum *= folded->end_factor;
-            float value = alpha * sum;
+            sum = end.scaled(sum, i, j, folded);
+            float value = end.alpha() * sum;
             if (g.c.data != nullptr) {
                 const auto c =
                     static_cast<float>(formats::load(g.c.data, g.addend(), output_index(g.c, gemm.group, row, column)));
-                value = gemm.k_count == 0 ? c : std::fma(alpha, sum, c);
+                value = gemm.k_count == 0 ? c : std::fma(end.alpha(), sum, c);
             } else if (gemm.k_count == 0) {
                 value = 0;
             }

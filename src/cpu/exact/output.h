@@ -1,7 +1,8 @@
-// The end of a GEMM in the canonical order: the scales that do not vary along k, alpha and C, the one rounding.
+// The end of a GEMM in the canonical order: what waits for it of scales, alpha and C, the one rounding.
 #pragma once
 
 #include "cpu/exact/folded.h"
+#include "problem/canonical_order.h"
 #include "problem/geometry.h"
 
 #include <cstdint>
@@ -23,13 +24,14 @@ struct TileSums {
     const TilePlace& place;
     const float* sums = nullptr;  // [panels, rows, panel]
     int panel = 0;
-    const float* a_scales = nullptr;  // [rows]; null: no scale waits for the end
+    // What waits for the end of each side, 1 where nothing does: scales, or the powers of two that they left.
+    const float* a_scales = nullptr;  // [rows]
     const float* b_scales = nullptr;  // [columns]
+    const CanonicalOrder& order;      // of these rows
     // The rows of a folded side; only those are written that are wide, or not, as asked for.
     std::span<const FoldedRow> folded{};
     bool folded_is_a = false;
     bool wide = false;
-    bool folded_end = false;  // the sum is multiplied by the row's end factor
 };
 
 /// D = fma(alpha, sum, C) in fp32 (without C: alpha * sum), rounded to the output format. Without any k: C, or zeros.

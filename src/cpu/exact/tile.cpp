@@ -37,6 +37,8 @@ private:
     /// All rows, or those of the folded side that are wide, or that are not.
     void compute_pass() {
         const std::int64_t k = place_.gemm.k_count;
+        deferred_.clear();
+        if (order_.defers) find_deferred();
         std::int64_t begin = 0;
         for (const std::int64_t cut : call_.k_splits) {
             if (cut <= begin || cut >= k) continue;
@@ -45,18 +47,21 @@ private:
         }
         add_slice(begin, k);
         if (call_.cancellation.requested()) return;
-        const bool at_end = order_.has(ScaleUse::end);
-        if (at_end) load_scales(0, ScaleUse::end);
+        load_scales(0, ScaleUse::end);
+        if (order_.defers) {
+            if (order_.a == ScaleUse::chains) std::ranges::copy(deferred_, work_.a_scales.begin());
+            if (order_.b == ScaleUse::chains) std::ranges::copy(deferred_, work_.b_scales.begin());
+        }
         write_outputs({.geometry = call_.geometry,
                        .place = place_,
                        .sums = work_.total.data(),
                        .panel = call_.b_layout.panel,
-                       .a_scales = at_end ? work_.a_scales.data() : nullptr,
+                       .a_scales = work_.a_scales.data(),
                        .b_scales = work_.b_scales.data(),
+                       .order = order_,
                        .folded = folded_,
                        .folded_is_a = call_.order.folded == Folded::a,
-                       .wide = wide_,
-                       .folded_end = order_.folded != Folded::none});
+                       .wide = wide_});
     }
 
     void add_slice(std::int64_t begin, std::int64_t end) {
@@ -200,6 +205,19 @@ private:
         if (place_.gemm.k_count == 0) return;
         if (order_.a == use) cpu::load_scales(a_range(k, 0), work_.a_scales.data());
         if (order_.b == use) cpu::load_scales(b_range(k, 0), work_.b_scales.data());
+        if (use != ScaleUse::chains || !order_.defers) return;
+        std::vector<float>& scales = order_.a == use ? work_.a_scales : work_.b_scales;
+        for (std::size_t row = 0; row < deferred_.size(); ++row) scales[row] /= deferred_[row];
+    }
+
+    /// Of each row of the side whose scales go with the chains: the power of two that they leave to the end.
+    void find_deferred() {
+        const bool is_a = order_.a == ScaleUse::chains;
+        const OperandRange first = is_a ? a_range(0, 0) : b_range(0, 0);
+        deferred_.assign(static_cast<std::size_t>(first.rows), 1.0F);
+        if (place_.gemm.k_count == 0) return;
+        cpu::load_scales(first, deferred_.data());
+        for (float& scale : deferred_) scale = formats::deferred_power(scale);
     }
 
     const ExactCall& call_;
@@ -210,6 +228,7 @@ private:
     bool general_ = false;
     CanonicalOrder order_ = call_.order;  // of the current pass
     std::vector<FoldedRow> folded_;       // the rows of the folded side
+    std::vector<float> deferred_;         // what scales of chains leave to the end, by row
     bool wide_ = false;
     int window_ = 0;
 };

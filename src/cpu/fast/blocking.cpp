@@ -46,8 +46,7 @@ Product make_product(const Geometry& g, const GroupGemm& gemm, const std::vector
               .columns = {.count = g.n},
               .k_count = gemm.k_count};
     p.scaled = has_block_scales(p.row_operand) || has_block_scales(p.column_operand);
-    p.factor =
-        output_factor({g.a.recipe, g.b.recipe}, g.alpha, tensor_scale(p.row_operand), tensor_scale(p.column_operand));
+    p.factor = output_factor(g.alpha, tensor_scale(p.row_operand), tensor_scale(p.column_operand));
     if (!listed && p.columns.count < p.rows.count && p.columns.count <= dot_rows_limit) {
         std::swap(p.row_operand, p.column_operand);
         std::swap(p.rows, p.columns);

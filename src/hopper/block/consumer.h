@@ -59,6 +59,7 @@ struct Consumer {
     int budget = wait_budget;
     bool peers_ready = false;  // split k: their shared memory may be written to
     bool arrived = false;      // the full barrier of `ring` is known to be complete
+    bool defers = false;       // scales of the tile leave a power of two to the end (mainloop/deferred.h)
 
     TILEWRIGHT_DEVICE int first_row() const { return warpgroup * rows_per_warpgroup(tile); }
 

@@ -9,22 +9,38 @@
 
 namespace tilewright::hopper {
 
-/// The scales of NVFP4's tensors, as they multiply sums: of either side, or their product.
+/// The scales of NVFP4's tensors: of either side, or their product.
 template <Tile tile>
 TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile& work) {
-    const auto of_group = [&](const ScaleView& scales) {
-        return scale_at(scales, work.group, 0, 0) * formats::nvfp4_tensor_factor();
-    };
-    if constexpr (tile.a.scaling != Scaling::alpha) return of_group(arguments.scales_b);
-    if constexpr (!scales_alpha_of_b(tile)) return of_group(arguments.scales_a);
+    const auto of_group = [&](const ScaleView& scales) { return scale_at(scales, work.group, 0, 0); };
+    if constexpr (!is_nvfp4_a(tile)) return of_group(arguments.scales_b);
+    if constexpr (!is_nvfp4_b(tile)) return of_group(arguments.scales_a);
     return of_group(arguments.scales_a) * of_group(arguments.scales_b);
+}
+
+/// What NVFP4's values are too small by, on both sides.
+template <Tile tile>
+TILEWRIGHT_DEVICE float nvfp4_factor() {
+    constexpr float one = formats::nvfp4_tensor_factor();
+    return is_nvfp4_a(tile) && is_nvfp4_b(tile) ? one * one : one;
 }
 
 /// What multiplies a tile's sums. Those of a group without k nothing does: D is C, or zeros.
 template <Tile tile>
 TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& work) {
-    if constexpr (scales_alpha(tile)) return arguments.alpha * tensor_scales<tile>(arguments, work);
+    if constexpr (scales_alpha(tile)) {
+        const float scales = tensor_scales<tile>(arguments, work);
+        return arguments.alpha * (formats::is_large_tensor_scale(scales) ? scales : scales * nvfp4_factor<tile>());
+    }
     return is_k_grouped(tile) && k_of(work) == 0 ? 1 : arguments.alpha;
+}
+
+/// What multiplies them before, which `alpha_of` leaves out of a large one.
+template <Tile tile>
+TILEWRIGHT_DEVICE float before_alpha(const Arguments& arguments, const WorkTile& work) {
+    if constexpr (!scales_alpha(tile)) return 1;
+    const float scales = tensor_scales<tile>(arguments, work);
+    return formats::is_large_tensor_scale(scales) ? nvfp4_factor<tile>() : 1;
 }
 
 /// An element of C or of the bias. Without groups of k, whose matrices of C are those of D, and which have no bias,
@@ -44,6 +60,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE float number_of(const Arguments& arguments, const WorkTile& work, int row, int column, float sum) {
     const bool adds = arguments.addend.data != nullptr;
     const float alpha = alpha_of<tile>(arguments, work);
+    if constexpr (scales_alpha(tile)) sum *= before_alpha<tile>(arguments, work);
     if constexpr (is_k_grouped(tile)) sum = k_of(work) == 0 && adds ? -0.0F : sum;  // C keeps the sign of its zeros
     return adds ? fma(alpha, sum, load_addend<tile>(arguments, work, row, column)) : alpha * sum;
 }
@@ -52,16 +69,16 @@ TILEWRIGHT_DEVICE float number_of(const Arguments& arguments, const WorkTile& wo
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_by_alpha(Accumulators<tile>& accumulators, const Arguments& arguments,
                                          const WorkTile& work) {
-    const float alpha = alpha_of<tile>(arguments, work);
-    if (alpha != 1) {
+    const auto multiply = [&](float factor) {
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
 #pragma unroll
-            for (int i = 0; i < subtile_registers<tile>; ++i) {
-                accumulators[subtile][i] *= scales_alpha(tile) ? alpha : arguments.alpha;
-            }
+            for (int i = 0; i < subtile_registers<tile>; ++i) accumulators[subtile][i] *= factor;
         }
-    }
+    };
+    const float before = before_alpha<tile>(arguments, work), alpha = alpha_of<tile>(arguments, work);
+    if (scales_alpha(tile) && before != 1) multiply(before);
+    if (alpha != 1) multiply(scales_alpha(tile) ? alpha : arguments.alpha);
 }
 
 /// What multiplies the sums of a tile. Those of a group without k are 0, and -1 * 0 + C is C to the sign of its zeros.

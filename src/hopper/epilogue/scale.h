@@ -1,6 +1,7 @@
 // The epilogue's first phase, over all accumulators of a tile: the epilogue scales of their rows and columns.
 #pragma once
 
+#include "formats/codec.h"
 #include "hopper/epilogue/accumulators.h"
 
 namespace tilewright::hopper {
@@ -21,20 +22,30 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<tile>& c) {
     }
 }
 
-/// sum * (scale of the row * scale of the column). The factor of a row of MXFP4 weights is no scale to the canonical
-/// order: it multiplies what the tokens' scale has multiplied, in the mainloop if the row is wide, as the factor's sign
-/// tells.
+/// The sum times what waits for the end of its row and column, in the canonical order. MXFP4's factor has the sign of
+/// a wide row, whose tokens' scales were applied in the mainloop.
 template <Tile tile>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
-    if constexpr (has_windows(tile)) {
-        const u32 bits = __builtin_bit_cast(u32, row);
-        return sum * (bits >> 31 != 0 ? 1.0F : column) * __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
+    float of_a = tile.swap_ab ? column : row, of_b = tile.swap_ab ? row : column;
+    if constexpr (defers_scales_of_a(tile)) of_a = formats::inverse_power(of_a);
+    if constexpr (defers_scales_of_b(tile)) of_b = formats::inverse_power(of_b);
+    if constexpr (tile.b.scaling == Scaling::factor) {
+        const u32 bits = __builtin_bit_cast(u32, of_b);
+        const bool wide = has_windows(tile) && bits >> 31 != 0;
+        if constexpr (has_windows(tile) || has_wide_rows(tile)) of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
+        if (wide) of_a = 1;
+        if (!multiplies_bf16(tile) && !wide) {  // the factor is that much smaller than the row's scale
+            constexpr float top = formats::power_of_two(6);
+            of_b *= top;
+            sum *= 1 / top;
+        }
+        if constexpr (is_nvfp4_a(tile)) sum *= formats::nvfp4_tensor_factor();
+        return formats::multiply_by_both(sum, of_a, of_b);
     }
-    if constexpr (has_wide_rows(tile)) {  // the sign is the mainloop's
-        return sum * column * __builtin_bit_cast(float, __builtin_bit_cast(u32, row) & 0x7FFF'FFFF);
-    }
-    if constexpr (tile.b.scaling != Scaling::factor) return sum * (row * column);
-    return tile.swap_ab ? sum * column * row : sum * row * column;
+    if constexpr (ends_with_tensor_scale(tile)) sum *= formats::nvfp4_tensor_factor();
+    if constexpr (defers_scales(tile) || ends_with_tensor_scale(tile))
+        return formats::multiply_by_both(sum, of_a, of_b);
+    return sum * (of_a * of_b);
 }
 
 template <Tile tile>

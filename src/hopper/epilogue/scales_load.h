@@ -10,16 +10,26 @@ namespace tilewright::hopper {
 
 /// All loads are issued before the first result is stored: one after the other they would take a latency each.
 template <int count>
-TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, int first) {
+TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, int first, int k_block = 0) {
     constexpr int each = (count + warp_threads - 1) / warp_threads;
     float values[each];
     const int lane = lane_index();
 #pragma unroll
-    for (int i = 0; i < each; ++i) values[i] = scale_at(view, batch, first + i * warp_threads + lane, 0);
+    for (int i = 0; i < each; ++i) values[i] = scale_at(view, batch, first + i * warp_threads + lane, k_block);
 #pragma unroll
     for (int i = 0; i < each; ++i) {
         const int index = i * warp_threads + lane;
         if (index < count) store_shared(to[index], values[i]);
+    }
+}
+
+/// Of rows whose scales are in the mainloop: what these are multiplied by, 1 / the power of two that they leave to the
+/// end, from the first scale of each row.
+template <int count>
+TILEWRIGHT_DEVICE void load_deferred(float* to, const ScaleView& view, int batch, int first, int k_block) {
+    load_scales<count>(to, view, batch, first, k_block);
+    for (int index = lane_index(); index < count; index += warp_threads) {
+        store_shared(to[index], formats::inverse_power(formats::deferred_power(load_shared(to[index]))));
     }
 }
 
@@ -50,16 +60,24 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ones, 0, 0);
         load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ones, 0, 0);
     } else {
-        if constexpr (tile.a.scaling != Scaling::epilogue) {  // applied in the mainloop, or there is none
-            load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ScaleView{}, 0, 0);
-        } else {
-            load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, arguments.scales_a, work.batch, work.row);
+        float *const of_a = tile.swap_ab ? columns : rows, *const of_b = tile.swap_ab ? rows : columns;
+        const int group = is_k_grouped(tile) ? work.batch : work.group;
+        const int first_k_block = is_k_grouped(tile) ? first_k_block_of(work) : 0;
+        if constexpr (defers_scales_of_a(tile)) {
+            load_deferred<d_rows(tile)>(of_a, arguments.scales_a, work.batch, work.row, first_k_block);
+        } else if constexpr (is_nvfp4_a(tile)) {
+            load_scales<d_rows(tile)>(of_a, arguments.scales_a, work.group, work.row);
+        } else if constexpr (tile.a.scaling == Scaling::epilogue) {
+            load_scales<d_rows(tile)>(of_a, arguments.scales_a, work.batch, work.row);
+        } else {  // applied in the mainloop, or there is none
+            load_scales<d_rows(tile)>(of_a, ScaleView{}, 0, 0);
         }
-        if constexpr (tile.b.scaling == Scaling::none) {  // NVFP4's tensor scale is part of alpha
-            load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ScaleView{}, 0, 0);
+        if constexpr (defers_scales_of_b(tile)) {
+            load_deferred<d_columns(tile)>(of_b, arguments.scales_b, group, work.column, first_k_block);
+        } else if constexpr (tile.b.scaling == Scaling::none && !is_nvfp4_b(tile)) {
+            load_scales<d_columns(tile)>(of_b, ScaleView{}, 0, 0);
         } else {
-            load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, arguments.scales_b,
-                                         is_k_grouped(tile) ? work.batch : work.group, work.column);
+            load_scales<d_columns(tile)>(of_b, arguments.scales_b, group, work.column);
         }
         if constexpr (has_wide_rows(tile)) {
             sign_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);

@@ -39,7 +39,7 @@ constexpr int mma_register_budget(const Tile& tile) {
     const bool of_k_blocks = scales_in_mainloop(tile) && !promotes_each_step(tile);
     const bool of_steps = promotes_each_step(tile) && tile.b.storage == Storage::bf16;
     const int others = other_registers + (of_steps ? 8 : multiplies_bf16(tile) && of_k_blocks ? -8 : 0);
-    return consumer_registers(tile) - others - (has_epilogue_scales(tile) && !is_fast(tile) ? 16 : 0);
+    return consumer_registers(tile) - others - (scales_rows_at_end(tile) && !is_fast(tile) ? 16 : 0);
 }
 
 }  // namespace tilewright::hopper

@@ -100,9 +100,19 @@ constexpr bool scales_mma_rows(const Tile& tile) { return mma_a(tile).has_row_sc
 constexpr bool scales_mma_columns(const Tile& tile) { return mma_b(tile).has_row_scales(); }
 constexpr bool has_row_scales(const Tile& tile) { return scales_mma_rows(tile) || scales_mma_columns(tile); }
 constexpr bool has_block_scales(const Tile& tile) { return tile.b.scaling == Scaling::block_128x128; }
-constexpr bool has_epilogue_scales(const Tile& tile) {
+/// Scales of rows or of the tensor wait for the end, or the factors of MXFP4's rows.
+constexpr bool scales_rows_at_end(const Tile& tile) {
     return tile.a.scaling == Scaling::epilogue || tile.b.scaling == Scaling::epilogue ||
            tile.b.scaling == Scaling::factor;
+}
+/// Scales in the mainloop leave a power of two to the end, where other scales wait (`CanonicalOrder::defers`).
+constexpr bool defers_scales(const Tile& tile) {
+    return (scales_rows_at_end(tile) || ends_with_tensor_scale(tile)) && has_row_scales(tile);
+}
+constexpr bool defers_scales_of_a(const Tile& tile) { return defers_scales(tile) && operand_a(tile).has_row_scales(); }
+constexpr bool defers_scales_of_b(const Tile& tile) { return defers_scales(tile) && operand_b(tile).has_row_scales(); }
+constexpr bool has_epilogue_scales(const Tile& tile) {
+    return scales_rows_at_end(tile) || ends_with_tensor_scale(tile);
 }
 
 /// Columns of D that have one 128x128 scale wherever the tile begins: a power of two.

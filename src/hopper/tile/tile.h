@@ -29,7 +29,7 @@ enum class Scaling : unsigned char {
     epilogue,       // per tensor or per row: constant along k, so they multiply the finished accumulators once
     block_1x128,    // one f32 for each row and 128 of k, in the mainloop
     block_128x128,  // one f32 for 128 rows and 128 of k, in the mainloop
-    alpha,          // one f32 for each group, which is part of alpha: NVFP4's tensor scale, of what is bf16 here
+    alpha,          // one f32 for each group, NVFP4's tensor scale, of what is bf16 here: `ends_with_tensor_scale`
     block_1x32,     // one power of two for each row and 32 of k, in the mainloop
     factor,         // of MXFP4 weights: one power of two for each row, at the end, after the other side's scale
     repeated,       // of fp8 next to block_1x32, in the mainloop: scales of rows, the tensor, 1x128 or (of B) 128x128,
@@ -195,11 +195,20 @@ constexpr int windowed_tile_bytes(int windows) {
 }
 inline constexpr int raw_row_bytes = packed_tile_k / 2;  // of codes in a stage: the width of their swizzle
 inline constexpr int raw_tile_bytes = windowed_tile_bytes(most_windows) - packed_code_bytes;
-/// The scale of an NVFP4 tensor is part of alpha (docs/numerics.md).
-constexpr bool scales_alpha_of_b(const Tile& tile) {
+/// NVFP4, decoded to bf16 or packed.
+constexpr bool is_nvfp4_a(const Tile& tile) { return tile.a.scaling == Scaling::alpha; }
+constexpr bool is_nvfp4_b(const Tile& tile) {
     return tile.b.scaling == Scaling::alpha || tile.b.storage == Storage::packed_nvfp4_bf16;
 }
-constexpr bool scales_alpha(const Tile& tile) { return tile.a.scaling == Scaling::alpha || scales_alpha_of_b(tile); }
+constexpr bool scales_sums(Scaling scaling) { return scaling != Scaling::none && scaling != Scaling::alpha; }
+/// Where the scale of an NVFP4 tensor enters (docs/numerics.md): with the other side's scales, or else as part of
+/// alpha.
+constexpr bool ends_with_tensor_scale(const Tile& tile) {
+    return (is_nvfp4_a(tile) && scales_sums(tile.b.scaling)) || (is_nvfp4_b(tile) && scales_sums(tile.a.scaling));
+}
+constexpr bool scales_alpha(const Tile& tile) {
+    return (is_nvfp4_a(tile) || is_nvfp4_b(tile)) && !ends_with_tensor_scale(tile);
+}
 /// How packed weights are scaled outside the mainloop.
 constexpr Scaling packed_scaling(Storage storage) {
     return storage == Storage::packed_nvfp4_bf16 ? Scaling::none : Scaling::factor;

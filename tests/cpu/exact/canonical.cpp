@@ -29,10 +29,9 @@ struct Line {
         const std::int64_t column = block == 0 ? 0 : origin.block + k / block;
         return float(formats::load(operand.scales, operand.recipe.scales, scale_index(operand, group, row, column)));
     }
-    /// As it multiplies sums: of values that are 2^-8 times what they are.
     float tensor_scale() const {
         if (operand.tensor_scale == nullptr) return 1;
-        return 256 * float(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
+        return float(formats::load(operand.tensor_scale, Format::f32, group * operand.tensor_scale_stride));
     }
     bool is_nvfp4() const { return operand.recipe.granularity == Granularity::block_1x16; }
     bool is_fp8() const { return operand.recipe.values != Format::bf16 && !is_nvfp4(); }
@@ -96,8 +95,27 @@ struct Element {
         const bool mx = a.scale_period() == 32 || b.scale_period() == 32;
         return side.scale_period() == 0 && !mx;
     }
-    float chain_scale(const Line& side, std::int64_t k) const { return waits(side) ? 1 : side.outside_scale(k); }
-    float end_scale(const Line& side) const { return waits(side) ? side.outside_scale(0) : 1; }
+    float chain_scale(const Line& side, std::int64_t k) const {
+        return waits(side) ? 1 : side.outside_scale(k) / left(side);
+    }
+    float end_scale(const Line& side) const { return waits(side) ? side.outside_scale(0) : left(side); }
+
+    bool nvfp4_next_to_scales() const {
+        return (a.is_nvfp4() && b.operand.scales != nullptr && !b.is_nvfp4()) ||
+               (b.is_nvfp4() && a.operand.scales != nullptr && !a.is_nvfp4());
+    }
+    /// Something multiplies sums after the scales of chains have.
+    bool others_wait() const {
+        const bool scale = (waits(a) && a.outside_scale(0) != 1) || (waits(b) && b.outside_scale(0) != 1);
+        return scale || folded() != nullptr || nvfp4_next_to_scales();
+    }
+    /// The power of two that a side's scales of chains leave to the end.
+    float left(const Line& side) const {
+        const float first = side.outside_scale(0);
+        if (side.scale_period() == 0 || &side == folded() || !others_wait() || !std::isnormal(first)) return 1;
+        const int exponent = std::ilogb(first);
+        return std::ldexp(1.0F, exponent > 64 ? exponent - 64 : exponent < -64 ? exponent + 64 : 0);
+    }
 
     std::int64_t chain_length(std::int64_t all) const {
         std::int64_t length = fp8() && (promoted || scaled_along_k()) ? 128 : all;
@@ -155,7 +173,7 @@ struct Element {
                         const float other = unfolded().outside_scale(k);
                         sum = std::fma(std::ldexp(p, half), other * float(std::ldexp(1.0, top - 6 - half)), sum);
                     } else {
-                        sum = period == 0 ? sum + p : std::fma(p, unfolded().scale(k), sum);
+                        sum = period == 0 ? sum + p : std::fma(p, unfolded().scale(k) / left(unfolded()), sum);
                     }
                 }
             }
@@ -202,6 +220,12 @@ struct Element {
     }
 };
 
+/// By the product if it is a normal number.
+float by_both(float sum, float first, float second) {
+    const float product = first * second;
+    return std::isnormal(product) ? sum * product : sum * first * second;
+}
+
 std::uint32_t rounded(Format format, float value) {
     std::uint32_t code = 0;
     formats::store(&code, format, 0, value);
@@ -229,19 +253,39 @@ std::uint32_t canonical_bits(const Geometry& g, const GroupGemm& gemm, std::int6
     ends.push_back(gemm.k_count);
     float sum = element.slice(0, ends[0]);
     for (std::size_t i = 1; i < ends.size(); ++i) sum = sum + element.slice(ends[i - 1], ends[i]);
+    const bool nvfp4_waits = element.nvfp4_next_to_scales();
+    float of_values = (element.a.is_nvfp4() ? 256.0F : 1.0F) * (element.b.is_nvfp4() ? 256.0F : 1.0F);
+    float alpha = g.alpha;
+    if (!nvfp4_waits) {
+        const float tensors = element.a.tensor_scale() * element.b.tensor_scale();
+        alpha = alpha * (std::abs(tensors) >= 0x1p64F ? tensors : tensors * of_values);
+        if (!(std::abs(tensors) >= 0x1p64F)) of_values = 1;
+    }
+    const float tensor = nvfp4_waits ? element.a.tensor_scale() * element.b.tensor_scale() : 1;
     if (element.folded() != nullptr) {
         const Line& other = element.unfolded();
         const Folded folded(*element.folded(), gemm.k_count);
         const bool fp8 = element.fp8();
+        float of_other = tensor, of_folded = 1;
         if (!folded.wide(fp8)) {
-            if (other.scale_period() == 0) sum = sum * other.outside_scale(0);
-            sum = sum * float(std::ldexp(1.0, folded.reference() - (fp8 ? 6 : 0)));
+            of_other *= other.scale_period() == 0 ? other.outside_scale(0) : element.left(other);
+            of_folded = float(std::ldexp(1.0, folded.reference()));
+            if (fp8) of_values /= 64;
         }
-        if (folded.nan) sum = NAN;
+        if (folded.nan) of_folded = NAN;
+        sum = by_both(sum * of_values, of_other, of_folded);
     } else {
-        sum = sum * (element.end_scale(element.a) * element.end_scale(element.b));
+        const float of_a = element.end_scale(element.a), of_b = element.end_scale(element.b);
+        const bool apart = nvfp4_waits || (element.scaled_along_k() && element.others_wait());
+        sum = sum * of_values;
+        if (element.a.is_nvfp4() && nvfp4_waits) {
+            sum = by_both(sum, tensor, of_b);
+        } else if (nvfp4_waits) {
+            sum = by_both(sum, of_a, tensor);
+        } else {
+            sum = apart ? by_both(sum, of_a, of_b) : sum * (of_a * of_b);
+        }
     }
-    const float alpha = g.alpha * (element.a.tensor_scale() * element.b.tensor_scale());
     return rounded(g.output, with_c ? std::fma(alpha, sum, c) : alpha * sum);
 }
 
