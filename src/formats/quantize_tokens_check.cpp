@@ -196,6 +196,13 @@ std::vector<Finding> check_quantize_tokens(const TokenSource& source, const Toke
     if (!check_source(findings, source, sizes)) return findings.take();
     const bool has_rows = rows.operand.values.given();
     const bool has_columns = columns.operand.values.given();
+    const bool scaled_by_group =
+        columns.operand.granularity == Granularity::row || columns.operand.granularity == Granularity::tensor;
+    if (has_columns && source.ends.given() && sizes.groups == 0 && scaled_by_group) {
+        findings.add({"source.ends", "[0]", "at least one group, each of which has a scale",
+                      "leave ends out for the columns of one matrix"});
+        return findings.take();
+    }
     if (has_rows) check_side(findings, "rows", rows, sizes, false);
     if (has_columns) check_side(findings, "columns", columns, sizes, true);
     if (!has_rows && !has_columns) {

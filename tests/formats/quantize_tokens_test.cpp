@@ -198,6 +198,24 @@ TEST(QuantizeTokens, TransposedCodesHaveTheirValuesUnlessTheyBecomeSubnormal) {
     EXPECT_LT(scale_of(columns, 0, 0, 0), 1) << "a row of zeros has scale 1, which is not the block's";
 }
 
+/// Scales of no group have no place to be written to.
+TEST(QuantizeTokens, ScalesOfGroupsNeedAGroup) {
+    Matrix x(Format::bf16, {5, 128}), values(Format::e4m3, {128, 128}), scales(Format::f32, {1, 128});
+    const Tensor no_ends = row_major(static_cast<void*>(nullptr), Format::i32, {0});
+    for (const Granularity granularity : {Granularity::row, Granularity::tensor}) {
+        for (const Dims& shape : {Dims{0}, Dims{1}, Dims{0, 128}, Dims{128}}) {
+            Operand columns = operand(values, granularity, scales);
+            columns.scales.shape = shape;
+            try {
+                quantize_tokens({.x = x.tensor(), .ends = no_ends}, {}, {columns});
+                FAIL() << "taken: " << to_string(shape);
+            } catch (const Error& error) {
+                EXPECT_NE(std::string(error.what()).find("source.ends: [0] given"), std::string::npos) << error.what();
+            }
+        }
+    }
+}
+
 TEST(QuantizeTokens, NoTokensAndNoGroupsWriteNothing) {
     Matrix values(Format::e4m3, {128, 256}), scales(Format::f32, {128, 2}), row_scales(Format::f32, {3, 128});
     const Operand blocks = operand(values, Granularity::block_1x128, scales);
