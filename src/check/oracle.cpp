@@ -235,33 +235,47 @@ private:
         }
     }
 
-    void finish_emulated(std::int64_t i, std::int64_t j, std::size_t at) {
-        Running& element = running_[at];
-        float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
-        // What waits for the end of each side, and what values are too small or too large by.
-        float of_a = 1, of_b = 1, of_values = 1, alpha = g_.alpha;
-        if (region_.gemm.k_count != 0 && !is_wide(i, j)) {
-            of_a = std::ldexp(a_scale(ScaleUse::end, {.i = i, .j = j}), deferred(a_deferred_, i));
-            of_b = std::ldexp(b_scale(ScaleUse::end, {.i = i, .j = j}), deferred(b_deferred_, j));
+    /// What multiplies a sum at the end: what waits of each side, and what values are too small or too large by.
+    struct End {
+        float of_a = 1;
+        float of_b = 1;
+        float of_values = 1;
+        float alpha = 1;
+        bool apart = false;  // the two sides in turn where their product is not a normal number
+    };
+
+    End end_of(std::int64_t i, std::int64_t j) const {
+        End end{.alpha = g_.alpha};
+        if (region_.gemm.k_count == 0) return end;
+        if (!is_wide(i, j)) {
+            end.of_a = std::ldexp(a_scale(ScaleUse::end, {.i = i, .j = j}), deferred(a_deferred_, i));
+            end.of_b = std::ldexp(b_scale(ScaleUse::end, {.i = i, .j = j}), deferred(b_deferred_, j));
         }
-        for (const OperandGeometry* side : {&g_.a, &g_.b}) of_values *= is_nvfp4(side->recipe) ? 1 / nvfp4_below : 1;
+        for (const OperandGeometry* side : {&g_.a, &g_.b})
+            end.of_values *= is_nvfp4(side->recipe) ? 1 / nvfp4_below : 1;
         const auto a_tensor = static_cast<float>(tensor_scale(g_.a)), b_tensor = static_cast<float>(tensor_scale(g_.b));
         const bool tensor_at_end = (is_nvfp4(g_.a.recipe) && scaled_outside(g_.b.recipe.granularity)) ||
                                    (is_nvfp4(g_.b.recipe) && scaled_outside(g_.a.recipe.granularity));
         if (tensor_at_end) {
-            of_a *= a_tensor;
-            of_b *= b_tensor;
+            end.of_a *= a_tensor;
+            end.of_b *= b_tensor;
         } else {
             const bool is_small = std::fabs(a_tensor * b_tensor) < 0x1p64F;
-            alpha *= a_tensor * b_tensor * (is_small ? std::exchange(of_values, 1.0F) : 1.0F);
+            end.alpha *= a_tensor * b_tensor * (is_small ? std::exchange(end.of_values, 1.0F) : 1.0F);
         }
-        bool apart = tensor_at_end || order_->defers;
-        if (line(i, j) != nullptr && region_.gemm.k_count != 0) {
+        end.apart = tensor_at_end || order_->defers || line(i, j) != nullptr;
+        if (line(i, j) != nullptr) {
             const float lift = order_->step == StepKind::fp8 && !is_wide(i, j) ? 64 : 1;
-            (folds_a() ? of_a : of_b) *= line(i, j)->end * lift;
-            of_values /= lift;
-            apart = true;
+            (folds_a() ? end.of_a : end.of_b) *= line(i, j)->end * lift;
+            end.of_values /= lift;
         }
+        return end;
+    }
+
+    void finish_emulated(std::int64_t i, std::int64_t j, std::size_t at) {
+        Running& element = running_[at];
+        float sum = options_.k_splits.empty() ? element.slice : element.total + element.slice;
+        const auto [of_a, of_b, of_values, alpha, apart] = end_of(i, j);
         sum *= of_values;
         const float product = of_a * of_b;
         const double end_factor = std::fabs(double{of_values} * of_a * of_b);

@@ -154,8 +154,8 @@ constexpr float inverse_power(float power) {
     return __builtin_bit_cast(float, one_twice - __builtin_bit_cast(u32, power));
 }
 
-/// x * f * g, where f * g is a product of scales or of powers of two that stand for scales: by the product where it is
-/// a normal number, which x * f need not be; otherwise by one after the other.
+/// x * f * g, where f * g is a product of scales or of powers of two from scales. By the product where that is a normal
+/// number, because x * f need not be; otherwise by one after the other.
 constexpr float multiply_by_both(float x, float f, float g) {
     const float product = f * g;
     const u32 field = __builtin_bit_cast(u32, product) >> 23 & 255;

@@ -22,24 +22,38 @@ def operand(rows, recipe, seed):
     return numbers.bfloat16() if recipe == "bf16" else tw.quantize(numbers, recipe)
 
 
+def numbers_of(scales):
+    """In float64, those of one byte too."""
+    if scales.dtype == torch.float8_e8m0fnu:
+        return 2.0 ** (scales.view(torch.uint8).double() - 127)
+    return scales.double()
+
+
 def shifted(side, recipe, exponent):
     """The side times 2^exponent, by what of it has the range of fp32; None where that does not hold it."""
     if recipe == "bf16":
         return side if exponent == 0 else None
     tensor = side.tensor_scale if recipe == "nvfp4" else side.scales
-    if tensor.dtype == torch.uint8:
-        codes = tensor.to(torch.int32) + exponent
-        if int(codes.min()) < 1 or int(codes.max()) > 254:
-            return None
-        moved = codes.to(torch.uint8)
+    wide = numbers_of(tensor) * 2.0**exponent
+    if float(wide.min()) < 2.0**-126 or float(wide.max()) >= 2.0**127:
+        return None
+    if tensor.dtype == torch.float8_e8m0fnu:
+        moved = (tensor.view(torch.uint8).to(torch.int32) + exponent).to(torch.uint8)
     else:
-        wide = tensor.double() * 2.0**exponent
-        if float(wide.min()) < 2.0**-126 or float(wide.max()) >= 2.0**127:
-            return None
         moved = wide.float()
     if recipe == "nvfp4":
         return tw.Quantized(side.values, recipe, side.scales, moved)
     return tw.Quantized(side.values, recipe, moved)
+
+
+def ends_of_scales(side, recipe):
+    """The smallest and the largest number that the values of a side are multiplied by."""
+    if recipe == "bf16":
+        return 1.0, 1.0
+    scales = numbers_of(side.scales)
+    if recipe == "nvfp4":
+        scales = torch.cat([scales.flatten(), torch.ones(1)]) * float(side.tensor_scale)
+    return float(scales.min()), float(scales.max())
 
 
 def on_gpu(side):
@@ -53,9 +67,13 @@ def on_gpu(side):
 @pytest.mark.parametrize("recipes", PAIRS, ids=":".join)
 def test_the_cpus_bits_at_an_end(recipes, top):
     sides = [operand(rows, recipe, seed) for seed, (rows, recipe) in enumerate(zip((M, N), recipes, strict=True))]
-    plain = tw.gemm(*sides, out_dtype="f32", arithmetic="bit_exact", reproducibility="invariant")
-    largest, smallest = float(plain.max()), float(plain.min())
-    room = 125 - int(np.log2(largest)) if top else -121 - int(np.floor(np.log2(smallest)))
+    unshifted = tw.gemm(*sides, out_dtype="f32", arithmetic="bit_exact", reproducibility="invariant")
+    smallest, largest = (np.prod(ends) for ends in zip(*map(ends_of_scales, sides, recipes), strict=True))
+    # Products of scales are to be normal numbers too.
+    if top:
+        room = min(125 - int(np.ceil(np.log2(float(unshifted.max())))), 126 - int(np.ceil(np.log2(largest))))
+    else:
+        room = max(-121 - int(np.floor(np.log2(float(unshifted.min())))), -125 - int(np.floor(np.log2(smallest))))
     tried = 0
     for part in (0, room, room // 2, 60, -60, 100, -100, 118, -118):
         moved = [shifted(side, recipe, e) for side, recipe, e in zip(sides, recipes, (part, room - part), strict=True)]
@@ -64,6 +82,6 @@ def test_the_cpus_bits_at_an_end(recipes, top):
         cpu = tw.gemm(*moved, out_dtype="f32", arithmetic="bit_exact", reproducibility="invariant")
         gpu = tw.gemm(*map(on_gpu, moved), out_dtype="f32", reproducibility="invariant").cpu()
         assert torch.equal(cpu.view(torch.int32), gpu.view(torch.int32)), part
-        assert torch.equal(cpu.double(), plain.double() * 2.0**room), part
+        assert torch.equal(cpu.double(), unshifted.double() * 2.0**room), part
         tried += 1
     assert tried > 0

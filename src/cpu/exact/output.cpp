@@ -46,12 +46,17 @@ const FoldedRow* folded_row(const TileSums& tile, std::int64_t i, std::int64_t j
 class End {
 public:
     End(const TileSums& tile, const Geometry& g, std::int64_t group) : tile_(tile), alpha_(g.alpha) {
+        // NVFP4 that was decoded to bf16 has its tensor's scale too.
+        const auto waits = [](const OperandGeometry& nvfp4, const OperandGeometry& other) {
+            return nvfp4.tensor_scale != nullptr && scaled_outside(other.recipe.granularity);
+        };
         const float of_a = tensor_scale(g.a, group), of_b = tensor_scale(g.b, group);
+        const bool at_end = waits(g.a, g.b) || waits(g.b, g.a);
         float below = 1;  // what NVFP4's values are too small by
         for (const OperandGeometry* side : {&g.a, &g.b}) {
-            if (is_nvfp4(side->recipe)) below *= formats::nvfp4_tensor_factor();
+            if (side->tensor_scale != nullptr) below *= formats::nvfp4_tensor_factor();
         }
-        if (tensor_scale_at_end({g.a.recipe, g.b.recipe})) {
+        if (at_end) {
             of_a_ = of_a;
             of_b_ = of_b;
             of_sum_ = below;
@@ -61,8 +66,7 @@ public:
         } else {
             alpha_ *= of_a * of_b * below;
         }
-        apart_ =
-            tile.order.folded != Folded::none || tile.order.defers || tensor_scale_at_end({g.a.recipe, g.b.recipe});
+        apart_ = tile.order.folded != Folded::none || tile.order.defers || at_end;
     }
 
     float alpha() const { return alpha_; }

@@ -210,7 +210,7 @@ private:
         for (std::size_t row = 0; row < deferred_.size(); ++row) scales[row] /= deferred_[row];
     }
 
-    /// Of each row of the side whose scales go with the chains: the power of two that they leave to the end.
+    /// For each row of the side whose scales go with the chains: the power of two that they leave to the end.
     void find_deferred() {
         const bool is_a = order_.a == ScaleUse::chains;
         const OperandRange first = is_a ? a_range(0, 0) : b_range(0, 0);

@@ -23,8 +23,8 @@ TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, 
     }
 }
 
-/// Of rows whose scales are in the mainloop: what these are multiplied by, 1 / the power of two that they leave to the
-/// end, from the first scale of each row.
+/// For rows whose scales are in the mainloop: what multiplies these, 1 / the power of two that they leave to the end,
+/// from the first scale of each row.
 template <int count>
 TILEWRIGHT_DEVICE void load_deferred(float* to, const ScaleView& view, int batch, int first, int k_block) {
     load_scales<count>(to, view, batch, first, k_block);

@@ -137,7 +137,7 @@ struct PromotionScales {
         }
     }
 
-    /// Of a lane in the tile.
+    /// The first of a lane in the tile.
     TILEWRIGHT_DEVICE static int first_column(const Consumer<tile>& c, int subtile) {
         return subtile % subtiles_along_n<tile> * columns() + c.lane % 4 * 2;
     }
