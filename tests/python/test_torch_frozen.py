@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _operators, _weights, linear  # noqa: E402
 from torch_layers import DEVICES, normal, one_thread, step  # noqa: E402, F401

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
 from tilewright.torch import _operators, _products  # noqa: E402

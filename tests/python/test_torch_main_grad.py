@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear  # noqa: E402
 from torch_layers import DEVICES, error, normal, one_thread  # noqa: E402, F401

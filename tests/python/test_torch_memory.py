@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 from tilewright.torch import RECIPES, grouped_linear, linear  # noqa: E402
 from torch_layers import kept_of_w, kept_of_x, normal, one_thread  # noqa: E402, F401

@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: apt-get install python3-torch, or pip install torch")
+torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _operators, _products, _weights  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402

@@ -95,6 +95,8 @@ def test_twenty_steps(name, form, grouped, device):
         pytest.skip(f"{name} takes matrices")
     if form == "capturable" and device == "cpu":
         pytest.skip("capturable: on a GPU")
+    if (name, form, device) == ("Adagrad", "fused", "cuda"):
+        pytest.skip("torch has no fused Adagrad on a GPU (2.11)")
     if device == "cpu" and grouped == (form == "foreach") and form != "fused" and name not in OWN_LOOP | MATRICES:
         pytest.skip("for time: the forms that torch writes in Python differ in nothing that a layer sees; both on a GPU")
     # torch's fused SGD on a CPU does not move weights of bfloat16 (2.11).

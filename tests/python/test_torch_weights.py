@@ -126,7 +126,7 @@ def test_copies_of_layers_have_weights_of_their_own(how):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("n", [1000, 1024, 1040])
+@pytest.mark.parametrize("n", [1008, 1024, 1040])
 def test_products_of_copies_of_one_pass(n, device):
     """dgrad reads groups that are parts of one matrix; backward that quantises W again makes a matrix of each."""
     made, ends = [], torch.tensor([3, 3, 30], device=device)
