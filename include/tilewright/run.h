@@ -18,10 +18,10 @@ struct Workspace {
 
 /// Bytes of workspace that a call on a GPU needs beyond its operands: where no kernel reads an operand as it is,
 /// kernels of the same call write a copy of it there, packed weights, what the scales of MXFP4 weights are to a kernel
-/// that reads their codes as they are, or packed MXFP4 weights as e4m3 where a group has many rows (512 at least, and 1
-/// GiB at most). 0 for most calls, and for those in which `validate` finds something. Follows from the shapes, strides
-/// and `expected_m` alone, but for MXFP4 weights at an address that is no multiple of 16, which take more: all pointers
-/// may be null.
+/// that reads their codes as they are, or packed weights as e4m3 or bf16 where a group has many rows: at least 768 next
+/// to 1x128 and MXFP8, 1,280 next to other fp8, next to bf16 2,048 of MXFP4 and 1,280 of NVFP4, and 1 GiB at most. 0
+/// for most calls, and for those in which `validate` finds something. Follows from the shapes, strides and `expected_m`
+/// alone, but for MXFP4 weights at an address that is no multiple of 16, which take more: all pointers may be null.
 std::int64_t workspace_bytes(const Problem& problem);
 
 struct RunOptions {

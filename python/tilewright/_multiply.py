@@ -33,7 +33,8 @@ workspace: of a GPU: `workspace_bytes` of uint8, contiguous, at a multiple of 12
     need it where the call does: an operand that no kernel reads as it is (as in layout tn) is copied there first, and
     FP4 weights that are not `PackedWeights`, or their scales alone, are packed there at each call, which is slower than
     `pack_weights` once, and FP4 activations, fp8 ones next to NVFP4, and MXFP8 weights next to bf16 and NVFP4 decoded. Packed weights without wide rows are expanded there where a group has many
-    rows (768 at least, next to bf16 1,024, and 1 GiB at most).
+    rows: at least 768 next to 1x128 and MXFP8, 1,280 next to other fp8, next to bf16 2,048 of MXFP4 and 1,280 of NVFP4,
+    and 1 GiB at most.
 device: whose bits: where k is split follows from the plan, and the plan from the GPU. It is not where the call runs: that
     is where its arrays are. On the CPU, for bit-exact and
     invariant results, the GPU to follow: "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200". On a
