@@ -29,8 +29,6 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     float of_a = tile.swap_ab ? column : row, of_b = tile.swap_ab ? row : column;
     if constexpr (defers_scales_of_a(tile)) of_a = formats::inverse_power(of_a);
     if constexpr (defers_scales_of_b(tile)) of_b = formats::inverse_power(of_b);
-    // Two powers of two: a sum that the row's factor multiplies stays within fp32, and few instructions do.
-    if constexpr (tile.b.scaling == Scaling::factor && defers_scales_of_a(tile)) return sum * of_b * of_a;
     if constexpr (tile.b.scaling == Scaling::factor) {
         const u32 bits = __builtin_bit_cast(u32, of_b);
         const bool wide = has_windows(tile) && bits >> 31 != 0;

@@ -26,7 +26,7 @@ TILEWRIGHT_DEVICE void multiply_blocks(Consumer<tile>& c, Accumulators<tile>& ac
 /// The same where rows of weights may be wide: window by window if any of the warpgroup is.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    wait_epilogue_scales<tile>(c);
+    if constexpr (!defers_scales(tile)) wait_epilogue_scales<tile>(c);
     const WideRows<tile> wide(c);
     if (!wide.any) {
         multiply_blocks<tile>(c, accumulators);

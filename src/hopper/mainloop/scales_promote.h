@@ -89,11 +89,14 @@ struct PromotionScales {
         }
     }
 
+    /// Loops with windows take them as they are, for wide rows do, and leave to the end what other rows do where they
+    /// promote.
+    template <bool as_they_are = false>
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int subtile) {
         if constexpr (scales_mma_columns(tile)) {
             const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns();
             read_columns_from(first + c.lane % 4 * 2);
-            defer_columns(c, subtile);
+            if constexpr (!as_they_are) defer_columns(c, subtile);
         }
     }
 
@@ -123,6 +126,7 @@ struct PromotionScales {
     }
     TILEWRIGHT_DEVICE void defer_rows(const Consumer<tile>& c, int half) {
         if constexpr (defers_scales(tile)) {
+            if (!c.defers) return;
             const float* const first = &c.shared.row_scales[c.epilogue_scales.stage][c.row_in_tile + half * wgmma_m];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -153,7 +157,7 @@ struct PromotionScales {
         if (scales_mma_columns(tile) && half == 0) {
             const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) + part * columns();
             read_columns_from(first + c.lane % 4 * 2);
-            defer_columns(c, subtile);
+            if constexpr (!has_windows(tile)) defer_columns(c, subtile);
         }
     }
 

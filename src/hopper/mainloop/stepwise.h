@@ -164,7 +164,9 @@ struct StepPromotion<tile, true> {
     /// Waits for the scales of the tile's end.
     TILEWRIGHT_DEVICE explicit StepPromotion(Consumer<tile>& c) {
         wait_epilogue_scales<tile>(c);
-        any_wide_ = WideRows<tile>(c).in_warp(0);
+        const WideRows<tile> wide(c);
+        any_wide_ = wide.in_warp(0);
+        wide_rows_ = wide.of_lane[0];
     }
 
     /// The feed's window, while its stage is there.
@@ -177,19 +179,21 @@ struct StepPromotion<tile, true> {
                                       const Partial<tile>& partial, const PromotionScales<tile>& scales,
                                       int subtile) const {
         if (any_wide_) {
-            const TokenScales<tile> tokens(c, scales, subtile);
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
+                TokenScales<tile> tokens(c, scales, subtile);
+                tokens.leave_to_end_unless((wide_rows_ >> row & 1) != 0, c, subtile);
                 promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
             }
         } else if (counts_) {
-            promote<tile>(sums, partial, scales, subtile, {});
+            promote_close_rows<tile>(c, sums, partial, scales, subtile);
         }
         sync_warp();
     }
 
 private:
     bool any_wide_;       // of the warp's rows
+    u32 wide_rows_;       // of the lane's
     bool counts_ = true;  // rows that are not wide have the first window alone
     WindowExponents exponents_{};
 };

@@ -14,6 +14,13 @@
 
 namespace tilewright::hopper {
 
+/// What the i-th scale of a lane's columns is multiplied by where rows leave a power of two to the end.
+template <Tile tile>
+TILEWRIGHT_DEVICE float deferring_factor(const Consumer<tile>& c, int subtile, int i) {
+    const int first = PromotionScales<tile>::first_column(c, subtile);
+    return load_shared(c.shared.column_scales[c.epilogue_scales.stage][first + i / 2 * 8 + i % 2]);
+}
+
 /// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows
 /// wait for the end.
 template <Tile tile>
@@ -34,12 +41,21 @@ struct TokenScales {
         }
     }
 
-    /// They become 1 for a row that is not wide: by their bits, for predicates are few.
-    TILEWRIGHT_DEVICE void leave_out_unless(bool wide) {
-        const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
+    /// For a row that is not wide: without the power of two that waits for the end, or 1 where they wait as they are.
+    TILEWRIGHT_DEVICE void leave_to_end_unless(bool wide, const Consumer<tile>& c, int subtile) {
+        if constexpr (scales_mma_columns(tile)) {
+            if (!c.defers) return;
 #pragma unroll
-        for (float& scale : column) {
-            scale = __builtin_bit_cast(float, (__builtin_bit_cast(u32, scale) & mask) | (one & ~mask));
+            for (int i = 0; i < subtile_columns<tile> / 4; ++i) {
+                const float factor = deferring_factor(c, subtile, i);
+                column[i] *= wide ? 1.0F : factor;
+            }
+        } else {  // by their bits, because predicates are few
+            const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
+#pragma unroll
+            for (float& scale : column) {
+                scale = __builtin_bit_cast(float, (__builtin_bit_cast(u32, scale) & mask) | (one & ~mask));
+            }
         }
     }
 
@@ -58,6 +74,33 @@ TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<til
     }
 }
 
+/// accumulator += partial * scale in one of a lane's two rows, which is not wide.
+template <Tile tile>
+TILEWRIGHT_DEVICE void promote_close_row(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
+                                         const Partial<tile>& partial, const PromotionScales<tile>& scales, int subtile,
+                                         int row) {
+    if constexpr (defers_scales(tile)) {
+        if (c.defers) {
+#pragma unroll
+            for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
+                const int index = i / 2 * 4 + 2 * row + i % 2;
+                const float scale = scales.column[i] * deferring_factor(c, subtile, i);
+                accumulator[index] = fma(partial[index], scale, accumulator[index]);
+            }
+            return;
+        }
+    }
+    promote_row<tile>(accumulator, partial, scales, subtile, {}, row);
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void promote_close_rows(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
+                                          const Partial<tile>& partial, const PromotionScales<tile>& scales,
+                                          int subtile) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) promote_close_row<tile>(c, accumulator, partial, scales, subtile, row);
+}
+
 /// partial = the product of what the feed holds, which is waited for.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_held(Consumer<tile>& c, Feed<tile>& feed, Partial<tile>& partial, int subtile) {
@@ -74,6 +117,7 @@ template <Tile tile>
 class Windows {
 public:
     static constexpr bool reads_columns_first = true;  // for the windows before the last
+    static constexpr bool takes_scales_as_they_are = true;
 
     TILEWRIGHT_DEVICE explicit Windows(const WideRows<tile>& wide) : wide_(wide) {}
 
@@ -110,7 +154,7 @@ public:
 #pragma unroll
             for (int i = 0; i < along_n; ++i) {
                 const int subtile = half * along_n + i;
-                if (along_n > 1) scales.read_columns(c, subtile);
+                if (along_n > 1) scales.template read_columns<true>(c, subtile);
                 multiply_held<tile>(c, feed, partial, subtile);
                 promote(c, accumulators[subtile], partial, scales, subtile, false);
             }
@@ -138,18 +182,18 @@ private:
                                    bool is_last) const {
         const int half = subtile / subtiles_along_n<tile>;
         if (!wide_.in_warp(half)) {
-            if (is_last) hopper::promote<tile>(sums, partial, scales, subtile, {});
+            if (is_last) promote_close_rows<tile>(c, sums, partial, scales, subtile);
         } else {
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
                 if (wide_.in_rows[half][row]) {
                     TokenScales<tile> tokens(c, scales, subtile);
-                    if (!scales_mma_columns(tile) && !wide_.all_rows[half][row]) {
-                        tokens.leave_out_unless((wide_.of_lane[half] >> row & 1) != 0);
+                    if (!wide_.all_rows[half][row]) {
+                        tokens.leave_to_end_unless((wide_.of_lane[half] >> row & 1) != 0, c, subtile);
                     }
                     promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
                 } else if (is_last) {
-                    promote_row<tile>(sums, partial, scales, subtile, {}, row);
+                    promote_close_row<tile>(c, sums, partial, scales, subtile, row);
                 }
             }
         }
@@ -176,7 +220,7 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
 #pragma unroll 1
     for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
         c.wait_full();
-        if (along_n == 1) scales.read_columns(c, 0);
+        if (along_n == 1) scales.template read_columns<true>(c, 0);
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
             if (subtile % along_n == 0) {
@@ -191,7 +235,7 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
                 if (!wide.in_warp(half)) feed.decode_windows(c, half);
                 take(windows.last());
             }
-            if (along_n > 1) scales.read_columns(c, subtile);
+            if (along_n > 1) scales.template read_columns<true>(c, subtile);
             multiply_held<tile>(c, feed, partial, subtile);
             windows.promote_last(c, accumulators, partial, scales, subtile);
         }

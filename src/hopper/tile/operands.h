@@ -105,10 +105,9 @@ constexpr bool scales_rows_at_end(const Tile& tile) {
     return tile.a.scaling == Scaling::epilogue || tile.b.scaling == Scaling::epilogue ||
            tile.b.scaling == Scaling::factor;
 }
-/// Scales in the mainloop leave a power of two to the end, where other scales wait (`CanonicalOrder::defers`). Not in
-/// windows, whose loops took twice the time with it (docs/tried.md): their bits are the same where no sum leaves fp32.
+/// Scales in the mainloop leave a power of two to the end, where other scales wait (`CanonicalOrder::defers`).
 constexpr bool defers_scales(const Tile& tile) {
-    return (scales_rows_at_end(tile) || ends_with_tensor_scale(tile)) && has_row_scales(tile) && !has_windows(tile);
+    return (scales_rows_at_end(tile) || ends_with_tensor_scale(tile)) && has_row_scales(tile);
 }
 constexpr bool defers_scales_of_a(const Tile& tile) { return defers_scales(tile) && operand_a(tile).has_row_scales(); }
 constexpr bool defers_scales_of_b(const Tile& tile) { return defers_scales(tile) && operand_b(tile).has_row_scales(); }
