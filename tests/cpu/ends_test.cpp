@@ -1,5 +1,5 @@
-// Sums at both ends of fp32: where every scale, every product of two scales, the sum of the terms' magnitudes and the
-// result are normal fp32 numbers, D is finite and within its bound, however the exponents are shared by the two sides.
+// Sums at both ends of fp32, with the exponents shared between the two sides in several ways. D is finite and within
+// its bound where docs/numerics.md ("Both ends of fp32") says so.
 #include "check/case.h"
 #include "check/limits.h"
 #include "check/oracle.h"
