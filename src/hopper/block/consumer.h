@@ -59,7 +59,7 @@ struct Consumer {
     int budget = wait_budget;
     bool peers_ready = false;  // split k: their shared memory may be written to
     bool arrived = false;      // the full barrier of `ring` is known to be complete
-    bool defers = false;       // scales of the tile leave a power of two to the end (mainloop/deferred.h)
+    bool defers = false;       // scales of the tile left a power of two to the end (mainloop/deferred.h)
 
     TILEWRIGHT_DEVICE int first_row() const { return warpgroup * rows_per_warpgroup(tile); }
 
@@ -72,6 +72,12 @@ struct Consumer {
         if (!arrived) barrier_wait_watched(shared.full[stage], ring.phase, BarrierName::full, stage);
         arrived = false;
         stamp(Event::multiplies);
+    }
+
+    /// Before the mainloop waits for the same stage.
+    TILEWRIGHT_DEVICE void await_full() {
+        if (!arrived) barrier_wait_watched(shared.full[ring.stage], ring.phase, BarrierName::full, ring.stage);
+        arrived = true;
     }
 
     TILEWRIGHT_DEVICE void release(int stage) {

@@ -23,36 +23,39 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<tile>& c) {
 }
 
 /// The sum times what waits for the end of its row and column, in the canonical order. MXFP4's factor has the sign of
-/// a wide row, whose tokens' scales were applied in the mainloop.
-template <Tile tile>
+/// a wide row, whose tokens' scales were applied in the mainloop. `deferring`: scales there left powers of two, which
+/// else are 1.
+template <Tile tile, bool deferring>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     float of_a = tile.swap_ab ? column : row, of_b = tile.swap_ab ? row : column;
+    bool wide = false;
+    if constexpr (tile.b.scaling == Scaling::factor && (has_windows(tile) || has_wide_rows(tile))) {
+        const u32 bits = __builtin_bit_cast(u32, of_b);
+        wide = has_windows(tile) && bits >> 31 != 0;
+        of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
+    }
+    if constexpr (ends_with_tensor_scale(tile)) sum *= formats::nvfp4_tensor_factor();
+    if constexpr (defers_scales(tile) && !deferring) return sum * (defers_scales_of_a(tile) ? of_b : of_a);
     if constexpr (defers_scales_of_a(tile)) of_a = formats::inverse_power(of_a);
     if constexpr (defers_scales_of_b(tile)) of_b = formats::inverse_power(of_b);
-    if constexpr (tile.b.scaling == Scaling::factor) {
-        const u32 bits = __builtin_bit_cast(u32, of_b);
-        const bool wide = has_windows(tile) && bits >> 31 != 0;
-        if constexpr (has_windows(tile) || has_wide_rows(tile)) of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
-        if (wide) of_a = 1;
-        if (!multiplies_bf16(tile) && !wide) {  // the factor is that much smaller than the row's scale
+    if (wide) of_a = 1;
+    if constexpr (tile.b.scaling == Scaling::factor && !multiplies_bf16(tile)) {
+        if (!wide) {  // the factor is that much smaller than the row's scale
             constexpr float top = formats::power_of_two(6);
             of_b *= top;
             sum *= 1 / top;
         }
-        if constexpr (is_nvfp4_a(tile)) sum *= formats::nvfp4_tensor_factor();
-        return formats::multiply_by_both(sum, of_a, of_b);
     }
-    if constexpr (ends_with_tensor_scale(tile)) sum *= formats::nvfp4_tensor_factor();
-    if constexpr (defers_scales(tile) || ends_with_tensor_scale(tile))
+    if constexpr (tile.b.scaling == Scaling::factor || defers_scales(tile) || ends_with_tensor_scale(tile))
         return formats::multiply_by_both(sum, of_a, of_b);
     return sum * (of_a * of_b);
 }
 
-template <Tile tile>
-TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+/// All accumulators, `deferring` as above.
+template <Tile tile, bool deferring>
+TILEWRIGHT_DEVICE void scale_all(const Consumer<tile>& c, Accumulators<tile>& accumulators) {
     constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
     const int slot = c.epilogue_scales.stage;
-    wait_epilogue_scales<tile>(c);
     const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + fragment_row(tile, lane);
     constexpr int step = fragment_row_step(tile);
     float rows[halves][2];
@@ -69,9 +72,19 @@ TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>&
             float* value = fragment<tile>(accumulators, half, column);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                value[i] = scaled<tile>(value[i], rows[half][i / 2], i % 2 == 0 ? columns.x : columns.y);
+                value[i] = scaled<tile, deferring>(value[i], rows[half][i / 2], i % 2 == 0 ? columns.x : columns.y);
             }
         }
+    }
+}
+
+template <Tile tile>
+TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>& accumulators) {
+    wait_epilogue_scales<tile>(c);
+    if (defers_scales(tile) && c.defers) {
+        scale_all<tile, true>(c, accumulators);
+    } else {
+        scale_all<tile, false>(c, accumulators);
     }
     release_epilogue_scales(c);
 }
@@ -85,7 +98,9 @@ TILEWRIGHT_DEVICE void scale_fragment(const Consumer<tile>& c, Quad& values, int
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float row = load_shared(c.shared.row_scales[slot][m + i / 2 * fragment_row_step(tile)]);
-        values.values[i] = scaled<tile>(values.values[i], row, i % 2 == 0 ? columns.x : columns.y);
+        const float column = i % 2 == 0 ? columns.x : columns.y;
+        values.values[i] = defers_scales(tile) && c.defers ? scaled<tile, true>(values.values[i], row, column)
+                                                           : scaled<tile, false>(values.values[i], row, column);
     }
 }
 

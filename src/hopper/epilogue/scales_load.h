@@ -8,30 +8,31 @@
 
 namespace tilewright::hopper {
 
-/// All loads are issued before the first result is stored: one after the other they would take a latency each.
+/// The scales of a tile's rows or columns on their way to shared memory. Those of both sides are loaded before the
+/// first is stored: one after the other they would take a latency each.
 template <int count>
-TILEWRIGHT_DEVICE void load_scales(float* to, const ScaleView& view, int batch, int first, int k_block = 0) {
-    constexpr int each = (count + warp_threads - 1) / warp_threads;
-    float values[each];
-    const int lane = lane_index();
+struct LoadedScales {
+    TILEWRIGHT_DEVICE LoadedScales(const ScaleView& view, int batch, int first, int k_block = 0) {
 #pragma unroll
-    for (int i = 0; i < each; ++i) values[i] = scale_at(view, batch, first + i * warp_threads + lane, k_block);
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-        const int index = i * warp_threads + lane;
-        if (index < count) store_shared(to[index], values[i]);
+        for (int i = 0; i < each; ++i) {
+            values[i] = scale_at(view, batch, first + i * warp_threads + lane_index(), k_block);
+        }
     }
-}
 
-/// For rows whose scales are in the mainloop: what multiplies these, 1 / the power of two that they leave to the end,
-/// from the first scale of each row.
-template <int count>
-TILEWRIGHT_DEVICE void load_deferred(float* to, const ScaleView& view, int batch, int first, int k_block) {
-    load_scales<count>(to, view, batch, first, k_block);
-    for (int index = lane_index(); index < count; index += warp_threads) {
-        store_shared(to[index], formats::inverse_power(formats::deferred_power(load_shared(to[index]))));
+    /// `defers`: they are the first scales of rows whose scales are in the mainloop, and become what multiplies these,
+    /// 1 / the power of two that they leave to the end.
+    TILEWRIGHT_DEVICE void store(float* to, bool defers) const {
+#pragma unroll
+        for (int i = 0; i < each; ++i) {
+            const int index = i * warp_threads + lane_index();
+            const float scale = defers ? formats::inverse_power(formats::deferred_power(values[i])) : values[i];
+            if (index < count) store_shared(to[index], scale);
+        }
     }
-}
+
+    static constexpr int each = (count + warp_threads - 1) / warp_threads;
+    float values[each];
+};
 
 /// The factors of packed rows that have been loaded get a minus sign where their row is wide, as the word behind a
 /// factor says. (Those of weights for fp8 have it in memory.)
@@ -55,30 +56,25 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
     const int slot = state.stage;
     barrier_wait(shared.epilogue_scales_empty[slot], state.phase, {budget, BarrierName::epilogue_scales_empty, slot});
     float *rows = shared.row_scales[slot], *columns = shared.column_scales[slot];
+    float *const of_a = tile.swap_ab ? columns : rows, *const of_b = tile.swap_ab ? rows : columns;
     if (is_k_grouped(tile) && k_of(work) == 0) {  // a group without k: nothing is scaled
         constexpr ScaleView ones{};
-        load_scales<d_rows(tile)>(tile.swap_ab ? columns : rows, ones, 0, 0);
-        load_scales<d_columns(tile)>(tile.swap_ab ? rows : columns, ones, 0, 0);
+        LoadedScales<d_rows(tile)>(ones, 0, 0).store(of_a, false);
+        LoadedScales<d_columns(tile)>(ones, 0, 0).store(of_b, false);
     } else {
-        float *const of_a = tile.swap_ab ? columns : rows, *const of_b = tile.swap_ab ? rows : columns;
+        // Without one: those that are applied in the mainloop and leave nothing to the end are 1 here.
+        constexpr bool defers_a = defers_scales_of_a(tile), defers_b = defers_scales_of_b(tile);
+        constexpr bool has_a = defers_a || is_nvfp4_a(tile) || tile.a.scaling == Scaling::epilogue;
+        constexpr bool has_b = defers_b || is_nvfp4_b(tile) || tile.b.scaling != Scaling::none;
         const int group = is_k_grouped(tile) ? work.batch : work.group;
-        const int first_k_block = is_k_grouped(tile) ? first_k_block_of(work) : 0;
-        if constexpr (defers_scales_of_a(tile)) {
-            load_deferred<d_rows(tile)>(of_a, arguments.scales_a, work.batch, work.row, first_k_block);
-        } else if constexpr (is_nvfp4_a(tile)) {
-            load_scales<d_rows(tile)>(of_a, arguments.scales_a, work.group, work.row);
-        } else if constexpr (tile.a.scaling == Scaling::epilogue) {
-            load_scales<d_rows(tile)>(of_a, arguments.scales_a, work.batch, work.row);
-        } else {  // applied in the mainloop, or there is none
-            load_scales<d_rows(tile)>(of_a, ScaleView{}, 0, 0);
-        }
-        if constexpr (defers_scales_of_b(tile)) {
-            load_deferred<d_columns(tile)>(of_b, arguments.scales_b, group, work.column, first_k_block);
-        } else if constexpr (tile.b.scaling == Scaling::none && !is_nvfp4_b(tile)) {
-            load_scales<d_columns(tile)>(of_b, ScaleView{}, 0, 0);
-        } else {
-            load_scales<d_columns(tile)>(of_b, arguments.scales_b, group, work.column);
-        }
+        const int first_k_block = is_k_grouped(tile) && (defers_a || defers_b) ? first_k_block_of(work) : 0;
+        const LoadedScales<d_rows(tile)> a(has_a ? arguments.scales_a : ScaleView{},
+                                           is_nvfp4_a(tile) && !defers_a ? work.group : work.batch, work.row,
+                                           defers_a ? first_k_block : 0);
+        const LoadedScales<d_columns(tile)> b(has_b ? arguments.scales_b : ScaleView{}, defers_b ? group : work.group,
+                                              work.column, defers_b ? first_k_block : 0);
+        a.store(of_a, defers_a);
+        b.store(of_b, defers_b);
         if constexpr (has_wide_rows(tile)) {
             sign_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
         }

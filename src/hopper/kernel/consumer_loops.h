@@ -54,6 +54,26 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>
     }
 }
 
+/// The mainloop of a tile, during whose first k-block `store_last(subtile)` stages the last tile's D.
+template <Tile tile, class StoreLast>
+TILEWRIGHT_DEVICE void multiply_overlapped(Consumer<tile>& consumer, Accumulators<tile>& accumulators,
+                                           const StoreLast& store_last) {
+    if constexpr (defers_scales(tile)) {
+        if (any_row_defers<tile>(consumer)) {
+#pragma unroll
+            for (int subtile = 0; subtile < subtiles<tile>; ++subtile) store_last(subtile);
+            consumer.defers = true;
+            return multiply_deferring<tile>(consumer, accumulators);
+        }
+    }
+    if constexpr (partials_in_flight(tile) == 2) {
+        multiply_two_partials<tile>(consumer, accumulators, store_last);
+    } else {
+        multiply_after_first<tile>(consumer, accumulators, store_last);
+    }
+    consumer.defers = false;  // until here it was the last tile's
+}
+
 /// Dense: stages a tile's D during the first k-block of the next tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
@@ -74,11 +94,7 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<ti
             work = tiles.next(consumer.budget);
         } else {
             work = tiles.next(consumer.budget);
-            if constexpr (partials_in_flight(tile) == 2) {
-                multiply_two_partials<tile>(consumer, accumulators, store_last);
-            } else {
-                multiply_after_first<tile>(consumer, accumulators, store_last);
-            }
+            multiply_overlapped<tile>(consumer, accumulators, store_last);
             holds_last = true;
         }
         stay_uniform<tile>(consumer);

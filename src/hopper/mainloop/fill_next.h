@@ -39,7 +39,6 @@ TILEWRIGHT_DEVICE void behind_products() {
 template <Tile tile>
 struct NoWindows {
     static constexpr bool reads_columns_first = false;
-    static constexpr bool takes_scales_as_they_are = false;
 
     TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, Feed<tile>& feed, int half) {
         feed.fill(c, half * subtiles_along_n<tile>);
@@ -73,17 +72,14 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& 
         const bool fills = ends ? !last : begins && Order::halves == 2;
         Feed<tile>& feed = feeds[(Order::first_feed(odd) + half) % 2];
         Feed<tile>& next = feeds[(Order::first_feed(odd) + half + 1) % 2];
-        if (one_subtile && begins_columns && columns_first)
-            scales.template read_columns<Windows::takes_scales_as_they_are>(c, subtile);
+        if (one_subtile && begins_columns && columns_first) scales.read_columns(c, subtile);
         if (turn < Order::halves) windows.multiply_first(c, accumulators, feed, next, partial, scales, half);
-        if (!one_subtile && begins_columns && columns_first)
-            scales.template read_columns<Windows::takes_scales_as_they_are>(c, subtile);
+        if (!one_subtile && begins_columns && columns_first) scales.read_columns(c, subtile);
         pin(partial);
         feed.issue_held(c, partial, subtile, false);
         wgmma_commit();
         behind_products<tile>();
-        if (begins_columns && !columns_first)
-            scales.template read_columns<Windows::takes_scales_as_they_are>(c, subtile);
+        if (begins_columns && !columns_first) scales.read_columns(c, subtile);
         if (begins) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);

@@ -1,6 +1,7 @@
-// The mainloop of a tile: which of the seven runs, and what a warpgroup without rows does in its place.
+// The mainloop of a tile: which of the eight runs, and what a warpgroup without rows does in its place.
 #pragma once
 
+#include "hopper/mainloop/deferred.h"
 #include "hopper/mainloop/fill_next.h"
 #include "hopper/mainloop/promoted.h"
 #include "hopper/mainloop/stepwise.h"
@@ -26,14 +27,14 @@ TILEWRIGHT_DEVICE void multiply_blocks(Consumer<tile>& c, Accumulators<tile>& ac
 /// The same where rows of weights may be wide: window by window if any of the warpgroup is.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    if constexpr (!defers_scales(tile)) wait_epilogue_scales<tile>(c);
+    wait_epilogue_scales<tile>(c);
     const WideRows<tile> wide(c);
     if (!wide.any) {
         multiply_blocks<tile>(c, accumulators);
     } else if constexpr (fills_next_of_windows(tile)) {
         multiply_filling_next<tile>(c, accumulators, Windows<tile>(wide));
     } else {
-        multiply_windows_in_turn<tile>(c, accumulators, wide);
+        multiply_windows_in_turn<tile, false>(c, accumulators, wide);
     }
     sync_warp();
 }
@@ -41,7 +42,10 @@ TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& a
 /// The accumulators of one tile, before epilogue scales.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulators) {
-    begin_deferring<tile>(c);
+    if constexpr (defers_scales(tile)) {
+        c.defers = any_row_defers<tile>(c);
+        if (c.defers) return multiply_deferring<tile>(c, accumulators);
+    }
     if constexpr (promotes_each_step(tile)) {
         multiply_stepwise<tile>(c, accumulators);
     } else if constexpr (has_wide_rows(tile)) {

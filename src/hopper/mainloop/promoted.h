@@ -52,16 +52,11 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
     // Narrow wgmmas are complete before scales that are read after their issue would have arrived.
     constexpr bool rows_first = !by_four && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
     const int stage = c.ring.stage, k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
-    const auto read_first = [&](int subtile) {
-        scales.read_columns(c, subtile);
-        if constexpr (rows_first) scales.read_rows(c, stage, subtile);
-    };
     c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
-        // What scales leave to the end of this tile is there when the last tile's was used.
-        const bool waits = defers_scales(tile) && step.first && subtile == 0;
-        if (!waits) read_first(subtile);
+        scales.read_columns(c, subtile);
+        if constexpr (rows_first) scales.read_rows(c, stage, subtile);
         pin(partial);
         wgmma_fence();
         feed.issue(c, partial, subtile, false);
@@ -71,10 +66,6 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
             scales.read_blocks(c, k_block);
         }
         store_subtile(subtile);
-        if (waits) {
-            begin_deferring<tile>(c);
-            read_first(subtile);
-        }
         if (subtile == subtiles<tile> - 1) c.advance();
         if (!rows_first && k_block_in_copy == 0 && subtile % subtiles_along_n<tile> == 0)
             scales.read_rows(c, stage, subtile);

@@ -1,7 +1,7 @@
 // The scales that promote partial accumulators, from shared memory into a consumer thread's registers.
 #pragma once
 
-#include "hopper/mainloop/deferred.h"
+#include "hopper/block/consumer.h"
 
 namespace tilewright::hopper {
 
@@ -85,18 +85,13 @@ struct PromotionScales {
             const float* first = c.shared.mma_a_scales[stage] + (c.row_in_tile + half * wgmma_m) * k_blocks();
             load(row[2 * half], first);
             load(row[2 * half + 1], first + fragment_row_step(tile) * k_blocks());
-            defer_rows(c, half);
         }
     }
 
-    /// Loops with windows take them as they are, for wide rows do, and leave to the end what other rows do where they
-    /// promote.
-    template <bool as_they_are = false>
     TILEWRIGHT_DEVICE void read_columns(const Consumer<tile>& c, int subtile) {
         if constexpr (scales_mma_columns(tile)) {
             const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % subtiles_along_n<tile> * columns();
             read_columns_from(first + c.lane % 4 * 2);
-            if constexpr (!as_they_are) defer_columns(c, subtile);
         }
     }
 
@@ -111,10 +106,9 @@ struct PromotionScales {
         }
     }
 
-    /// Those of columns without the power of two that they leave to the end.
+    /// Those of columns without the power of two that they leave to the end (mainloop/deferred.h).
     TILEWRIGHT_DEVICE void defer_columns(const Consumer<tile>& c, int subtile) {
-        if constexpr (defers_scales(tile) && scales_mma_columns(tile)) {
-            if (!c.defers) return;
+        if constexpr (scales_mma_columns(tile)) {
             const float* const first = &c.shared.column_scales[c.epilogue_scales.stage][first_column(c, subtile)];
 #pragma unroll
             for (int j = 0; j < columns() / 8; ++j) {
@@ -124,9 +118,9 @@ struct PromotionScales {
             }
         }
     }
+    /// The same for the rows of a half of the warpgroup's.
     TILEWRIGHT_DEVICE void defer_rows(const Consumer<tile>& c, int half) {
-        if constexpr (defers_scales(tile)) {
-            if (!c.defers) return;
+        if constexpr (scales_mma_rows(tile)) {
             const float* const first = &c.shared.row_scales[c.epilogue_scales.stage][c.row_in_tile + half * wgmma_m];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -137,13 +131,24 @@ struct PromotionScales {
         }
     }
 
+    /// Those of rows that were read by four become those of the next k-block.
+    TILEWRIGHT_DEVICE void move_rows() {
+#pragma unroll
+        for (auto& scales : row) {
+#pragma unroll
+            for (int i = 1; i < k_blocks(); ++i) scales[i - 1] = scales[i];
+        }
+    }
+
     /// The first of a lane in the tile.
     TILEWRIGHT_DEVICE static int first_column(const Consumer<tile>& c, int subtile) {
         return subtile % subtiles_along_n<tile> * columns() + c.lane % 4 * 2;
     }
 
     /// Where each step is promoted: the scales of the `step`-th 32 of k of the k-block at `stage`. Of a step's subtiles
-    /// those of the same columns follow one another, and the first of them reads the scales of the columns.
+    /// those of the same columns follow one another, and the first of them reads the scales of the columns. Wide rows
+    /// take scales as they are, so that with windows those of columns are left to the end where they promote.
+    template <bool deferring>
     TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
         static_assert(promotes_each_step(tile));
         const int half = subtile / subtiles_along_n<tile>, part = subtile % subtiles_along_n<tile>;
@@ -152,12 +157,12 @@ struct PromotionScales {
                 c.shared.mma_a_scales[stage] + step * tile.shape.m + c.row_in_tile + half * wgmma_m;
             load(row[2 * half], of_rows);
             load(row[2 * half + 1], of_rows + fragment_row_step(tile));
-            defer_rows(c, half);
+            if constexpr (deferring) defer_rows(c, half);
         }
         if (scales_mma_columns(tile) && half == 0) {
             const float* first = c.shared.mma_b_scales[stage] + step * round_up(tile.shape.n, 32) + part * columns();
             read_columns_from(first + c.lane % 4 * 2);
-            if constexpr (!has_windows(tile)) defer_columns(c, subtile);
+            if constexpr (deferring && !has_windows(tile)) defer_columns(c, subtile);
         }
     }
 

@@ -146,7 +146,7 @@ private:
 };
 
 /// By what sums are promoted: those of wide rows also by the factors of a window, once it is known which that is.
-template <Tile tile, bool windowed = has_windows(tile)>
+template <Tile tile, bool deferring, bool windowed = has_windows(tile)>
 struct StepPromotion {
     TILEWRIGHT_DEVICE explicit StepPromotion(const Consumer<tile>& /*consumer*/) {}
 
@@ -159,8 +159,8 @@ struct StepPromotion {
     }
 };
 
-template <Tile tile>
-struct StepPromotion<tile, true> {
+template <Tile tile, bool deferring>
+struct StepPromotion<tile, deferring, true> {
     /// Waits for the scales of the tile's end.
     TILEWRIGHT_DEVICE explicit StepPromotion(Consumer<tile>& c) {
         wait_epilogue_scales<tile>(c);
@@ -178,15 +178,20 @@ struct StepPromotion<tile, true> {
     TILEWRIGHT_DEVICE void operator()(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
                                       const Partial<tile>& partial, const PromotionScales<tile>& scales,
                                       int subtile) const {
-        if (any_wide_) {
+        if (!any_wide_ && !counts_) return sync_warp();
+        if constexpr (deferring) {
+            const auto scale = [&](int i) { return scales.column[i]; };
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
-                TokenScales<tile> tokens(c, scales, subtile);
-                tokens.leave_to_end_unless((wide_rows_ >> row & 1) != 0, c, subtile);
-                promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
+                const WindowFactors factors = any_wide_ ? exponents_.of_row(row) : WindowFactors{true, 1, 1};
+                promote_deferring<tile>(c, sums, partial, factors, scale, subtile, row, (wide_rows_ >> row & 1) != 0);
             }
-        } else if (counts_) {
-            promote_close_rows<tile>(c, sums, partial, scales, subtile);
+        } else if (any_wide_) {
+            const TokenScales<tile> tokens(c, scales, subtile);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
+        } else {
+            promote<tile>(sums, partial, scales, subtile, {});
         }
         sync_warp();
     }
@@ -200,7 +205,8 @@ private:
 
 /// All k-blocks of a tile. The last step of a k-block (or of one of its windows) is promoted when the next one's first
 /// has been issued, but has been waited for: where a wgmma is under way at the end of a loop, ptxas serialises all.
-template <Tile tile>
+/// `deferring`: rows leave powers of two to the end (deferred.h).
+template <Tile tile, bool deferring>
 class StepwiseLoop {
 public:
     TILEWRIGHT_DEVICE StepwiseLoop(Consumer<tile>& c, Accumulators<tile>& accumulators)
@@ -269,10 +275,14 @@ private:
     template <int i, int pending>
     TILEWRIGHT_DEVICE void read_and_promote() {
         const PromotionScales<tile> before = scales_;
-        if (reads_scales_ahead(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+        if (reads_scales_ahead(tile)) read_scales<i>();
         wgmma_wait<pending>();
         promote_wgmma<i == 0 ? last : i - 1>(before);
-        if (!reads_scales_ahead(tile)) scales_.read_step(c_, c_.ring.stage, step_of(i), subtile_of(i));
+        if (!reads_scales_ahead(tile)) read_scales<i>();
+    }
+    template <int i>
+    TILEWRIGHT_DEVICE void read_scales() {
+        scales_.template read_step<deferring>(c_, c_.ring.stage, step_of(i), subtile_of(i));
     }
 
     /// The i-th, which is complete.
@@ -287,16 +297,16 @@ private:
     Consumer<tile>& c_;
     Accumulators<tile>& accumulators_;
     StepFeed<tile> feed_;
-    StepPromotion<tile> promotion_;
+    StepPromotion<tile, deferring> promotion_;
     PromotionScales<tile> scales_;
     Partial<tile> partials_[2];
 };
 
 /// All k-blocks of a tile.
-template <Tile tile>
+template <Tile tile, bool deferring = false>
 TILEWRIGHT_DEVICE void multiply_stepwise(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     clear<tile>(accumulators);
-    if (c.k_blocks > 0) StepwiseLoop<tile>(c, accumulators).run();
+    if (c.k_blocks > 0) StepwiseLoop<tile, deferring>(c, accumulators).run();
     sync_warp();
 }
 

@@ -65,7 +65,6 @@ TILEWRIGHT_DEVICE void multiply_two_partials(Consumer<tile>& c, Accumulators<til
     InFlight<tile> even(c), odd(c);
     issue<tile>(c, even);
     store_subtile(0);
-    begin_deferring<tile>(c);
     clear<tile>(accumulators);
     read_scales<tile>(c, even.scales, 0);
     const auto promote_last = [&](InFlight<tile>& block) {

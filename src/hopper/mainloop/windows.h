@@ -14,13 +14,6 @@
 
 namespace tilewright::hopper {
 
-/// What the i-th scale of a lane's columns is multiplied by where rows leave a power of two to the end.
-template <Tile tile>
-TILEWRIGHT_DEVICE float deferring_factor(const Consumer<tile>& c, int subtile, int i) {
-    const int first = PromotionScales<tile>::first_column(c, subtile);
-    return load_shared(c.shared.column_scales[c.epilogue_scales.stage][first + i / 2 * 8 + i % 2]);
-}
-
 /// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows
 /// wait for the end.
 template <Tile tile>
@@ -41,21 +34,12 @@ struct TokenScales {
         }
     }
 
-    /// For a row that is not wide: without the power of two that waits for the end, or 1 where they wait as they are.
-    TILEWRIGHT_DEVICE void leave_to_end_unless(bool wide, const Consumer<tile>& c, int subtile) {
-        if constexpr (scales_mma_columns(tile)) {
-            if (!c.defers) return;
+    /// They become 1 for a row that is not wide: by their bits, because predicates are few.
+    TILEWRIGHT_DEVICE void leave_out_unless(bool wide) {
+        const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
 #pragma unroll
-            for (int i = 0; i < subtile_columns<tile> / 4; ++i) {
-                const float factor = deferring_factor(c, subtile, i);
-                column[i] *= wide ? 1.0F : factor;
-            }
-        } else {  // by their bits, because predicates are few
-            const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
-#pragma unroll
-            for (float& scale : column) {
-                scale = __builtin_bit_cast(float, (__builtin_bit_cast(u32, scale) & mask) | (one & ~mask));
-            }
+        for (float& scale : column) {
+            scale = __builtin_bit_cast(float, (__builtin_bit_cast(u32, scale) & mask) | (one & ~mask));
         }
     }
 
@@ -74,31 +58,21 @@ TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<til
     }
 }
 
-/// accumulator += partial * scale in one of a lane's two rows, which is not wide.
-template <Tile tile>
-TILEWRIGHT_DEVICE void promote_close_row(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                         const Partial<tile>& partial, const PromotionScales<tile>& scales, int subtile,
-                                         int row) {
-    if constexpr (defers_scales(tile)) {
-        if (c.defers) {
+/// The same where rows of tokens leave powers of two to the end (deferred.h), which those of wide rows do not. The
+/// tokens' scales by `scale(i)`, of the lane's i-th column.
+template <Tile tile, class Scale>
+TILEWRIGHT_DEVICE void promote_deferring(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
+                                         const Partial<tile>& partial, const WindowFactors& factors, const Scale& scale,
+                                         int subtile, int row, bool wide) {
+    const int first = PromotionScales<tile>::first_column(c, subtile);
+    const float* const powers = &c.shared.column_scales[c.epilogue_scales.stage][first];
 #pragma unroll
-            for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
-                const int index = i / 2 * 4 + 2 * row + i % 2;
-                const float scale = scales.column[i] * deferring_factor(c, subtile, i);
-                accumulator[index] = fma(partial[index], scale, accumulator[index]);
-            }
-            return;
-        }
+    for (int i = 0; i < subtile_registers<tile> / 2; ++i) {
+        const int index = i / 2 * 4 + 2 * row + i % 2;
+        const float power = wide ? 1.0F : load_shared(powers[i / 2 * 8 + i % 2]);
+        float& sum = accumulator[index];
+        sum = factors.given ? fma(partial[index] * factors.of_sum, scale(i) * power * factors.of_scale, sum) : sum;
     }
-    promote_row<tile>(accumulator, partial, scales, subtile, {}, row);
-}
-
-template <Tile tile>
-TILEWRIGHT_DEVICE void promote_close_rows(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
-                                          const Partial<tile>& partial, const PromotionScales<tile>& scales,
-                                          int subtile) {
-#pragma unroll
-    for (int row = 0; row < 2; ++row) promote_close_row<tile>(c, accumulator, partial, scales, subtile, row);
 }
 
 /// partial = the product of what the feed holds, which is waited for.
@@ -112,12 +86,12 @@ TILEWRIGHT_DEVICE void multiply_held(Consumer<tile>& c, Feed<tile>& feed, Partia
     feed.complete();
 }
 
-/// What the loop of fill_next.h does besides in warpgroups with wide rows.
-template <Tile tile>
+/// What the loop of fill_next.h does besides in warpgroups with wide rows. `deferring`: rows of tokens leave powers of
+/// two to the end (deferred.h).
+template <Tile tile, bool deferring = false>
 class Windows {
 public:
     static constexpr bool reads_columns_first = true;  // for the windows before the last
-    static constexpr bool takes_scales_as_they_are = true;
 
     TILEWRIGHT_DEVICE explicit Windows(const WideRows<tile>& wide) : wide_(wide) {}
 
@@ -154,7 +128,7 @@ public:
 #pragma unroll
             for (int i = 0; i < along_n; ++i) {
                 const int subtile = half * along_n + i;
-                if (along_n > 1) scales.template read_columns<true>(c, subtile);
+                if (along_n > 1) scales.read_columns(c, subtile);
                 multiply_held<tile>(c, feed, partial, subtile);
                 promote(c, accumulators[subtile], partial, scales, subtile, false);
             }
@@ -181,23 +155,40 @@ private:
                                    const Partial<tile>& partial, const PromotionScales<tile>& scales, int subtile,
                                    bool is_last) const {
         const int half = subtile / subtiles_along_n<tile>;
-        if (!wide_.in_warp(half)) {
-            if (is_last) promote_close_rows<tile>(c, sums, partial, scales, subtile);
+        if constexpr (deferring) {
+            promote_deferring(c, sums, partial, subtile, is_last);
+        } else if (!wide_.in_warp(half)) {
+            if (is_last) hopper::promote<tile>(sums, partial, scales, subtile, {});
         } else {
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
                 if (wide_.in_rows[half][row]) {
                     TokenScales<tile> tokens(c, scales, subtile);
-                    if (!wide_.all_rows[half][row]) {
-                        tokens.leave_to_end_unless((wide_.of_lane[half] >> row & 1) != 0, c, subtile);
-                    }
+                    if (!scales_mma_columns(tile) && !wide_.all_rows[half][row])
+                        tokens.leave_out_unless((wide_.of_lane[half] >> row & 1) != 0);
                     promote_window<tile>(sums, partial, exponents_.of_row(row), tokens, row);
                 } else if (is_last) {
-                    promote_close_row<tile>(c, sums, partial, scales, subtile, row);
+                    promote_row<tile>(sums, partial, scales, subtile, {}, row);
                 }
             }
         }
         sync_warp();
+    }
+
+    /// Scales from the stage itself: there are no registers for them.
+    TILEWRIGHT_DEVICE void promote_deferring(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
+                                             const Partial<tile>& partial, int subtile, bool is_last) const {
+        const int half = subtile / subtiles_along_n<tile>, first = PromotionScales<tile>::first_column(c, subtile);
+        const float* const scales = c.shared.mma_b_scales[c.ring.stage] + first;
+        const auto scale = [&](int i) { return load_shared(scales[i / 2 * 8 + i % 2]); };
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const bool in_windows = wide_.in_rows[half][row];
+            if (!in_windows && !is_last) continue;
+            const WindowFactors factors = in_windows ? exponents_.of_row(row) : WindowFactors{true, 1, 1};
+            hopper::promote_deferring<tile>(c, sums, partial, factors, scale, subtile, row,
+                                            (wide_.of_lane[half] >> row & 1) != 0);
+        }
     }
 
     const WideRows<tile>& wide_;
@@ -208,11 +199,11 @@ private:
 
 /// All k-blocks of a tile, where there are no registers to decode ahead, nor for codes of one window next to those of
 /// all, which are decoded anew for each.
-template <Tile tile>
+template <Tile tile, bool deferring>
 TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                                 const WideRows<tile>& wide) {
     constexpr int along_n = subtiles_along_n<tile>;
-    Windows<tile> windows(wide);
+    Windows<tile, deferring> windows(wide);
     Feed<tile> feed(c);
     Partial<tile> partial;
     PromotionScales<tile> scales;
@@ -220,7 +211,7 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
 #pragma unroll 1
     for (int k_block = 0; k_block < c.k_blocks; ++k_block) {
         c.wait_full();
-        if (along_n == 1) scales.template read_columns<true>(c, 0);
+        if (along_n == 1) scales.read_columns(c, 0);
 #pragma unroll
         for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
             if (subtile % along_n == 0) {
@@ -235,7 +226,7 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<
                 if (!wide.in_warp(half)) feed.decode_windows(c, half);
                 take(windows.last());
             }
-            if (along_n > 1) scales.template read_columns<true>(c, subtile);
+            if (along_n > 1) scales.read_columns(c, subtile);
             multiply_held<tile>(c, feed, partial, subtile);
             windows.promote_last(c, accumulators, partial, scales, subtile);
         }
