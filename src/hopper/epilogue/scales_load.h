@@ -8,8 +8,8 @@
 
 namespace tilewright::hopper {
 
-/// The scales of a tile's rows or columns on their way to shared memory. Those of both sides are loaded before the
-/// first is stored: one after the other they would take a latency each.
+/// The scales of a tile's rows or columns on their way to shared memory. All loads are issued before the first result
+/// is stored, because one after the other they would take a latency each.
 template <int count>
 struct LoadedScales {
     TILEWRIGHT_DEVICE LoadedScales(const ScaleView& view, int batch, int first, int k_block = 0) {
@@ -71,9 +71,11 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         const LoadedScales<d_rows(tile)> a(has_a ? arguments.scales_a : ScaleView{},
                                            is_nvfp4_a(tile) && !defers_a ? work.group : work.batch, work.row,
                                            defers_a ? first_k_block : 0);
+        // Mainloops wait for scales that defer: there both sides' are loaded first. Other kernels would spill.
+        if constexpr (!defers_scales(tile)) a.store(of_a, false);
         const LoadedScales<d_columns(tile)> b(has_b ? arguments.scales_b : ScaleView{}, defers_b ? group : work.group,
                                               work.column, defers_b ? first_k_block : 0);
-        a.store(of_a, defers_a);
+        if constexpr (defers_scales(tile)) a.store(of_a, defers_a);
         b.store(of_b, defers_b);
         if constexpr (has_wide_rows(tile)) {
             sign_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
