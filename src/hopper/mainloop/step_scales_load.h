@@ -108,8 +108,8 @@ TILEWRIGHT_DEVICE void read_repeated(u32 (&values)[at_once][count], const ScaleV
 }
 
 /// Computes a word in which the top bit of each byte tells whether the byte of `codes` is the exponent of a normal
-/// number. All bytes except 0 and 255 are. They are the only bytes in which all adjacent bits are equal. Other bits of
-/// the result are undefined.
+/// number. The bytes 0 and 255 are not. They are the only bytes whose adjacent bits are all equal. Other bits of the
+/// result are undefined.
 TILEWRIGHT_DEVICE u32 bits_of_normal(u32 codes) {
     constexpr u32 low_bits = 0x7F7F'7F7F;
     return ((codes ^ codes >> 1) & low_bits) + low_bits;
