@@ -5,8 +5,9 @@
 
 namespace tilewright::hopper {
 
-inline constexpr int tile_alignment = 1024;  // Of swizzled shared memory.
-inline constexpr int raw_alignment = 512;    // Of unpacked weights read in place, whose swizzle is half as wide.
+inline constexpr int tile_alignment = 1024;  // Alignment of swizzled shared memory.
+inline constexpr int raw_alignment = 512;    // The same for unpacked weights read in place, whose swizzle is half as
+                                             // wide.
 inline constexpr int box_rows_limit = 256;   // Rows of one TMA box.
 inline constexpr int mn_major_box = 128;     // Rows of an MN-major operand in one TMA box: the width of the swizzle.
 

@@ -79,8 +79,7 @@ enum class Variant : unsigned char {
     fast_f32,
 };
 
-/// The dimensions m and n are those of the tensor core. m counts rows of mma A (64 per wgmma), n counts rows of mma B
-/// (8 to 256).
+/// The dimensions of the tensor core: m counts rows of mma A (64 per wgmma), n counts rows of mma B (8 to 256).
 struct Shape {
     int m = 128;
     int n = 128;
