@@ -152,11 +152,11 @@ void copy_async(float& to, const float* from);
 /// another arrival of the phase must still be missing.
 void barrier_arrive_after_copies(Barrier& barrier);
 
-// ---- wgmma: 64 x n products of 32 bytes of k, by a warpgroup together. In each 8 columns j, thread t of the warpgroup
-// holds
+// ---- wgmma: 64 x n products of 32 bytes of k, by a warpgroup together. Elements of d that thread t of the warpgroup
+// holds, for each 8 columns j:
 //
-// - d[4 j + 0, 1]: row 16 (t / 32) + t % 32 / 4, columns 8 j + 2 (t % 4) + 0, 1
-// - d[4 j + 2, 3]: row 16 (t / 32) + t % 32 / 4 + 8, the same columns
+// | d[4 j + 0, 1] | row 16 (t / 32) + t % 32 / 4     | columns 8 j + 2 (t % 4) + 0, 1 |
+// | d[4 j + 2, 3] | row 16 (t / 32) + t % 32 / 4 + 8 | the same columns               |
 
 /// An operand in swizzled rows of 128 bytes. This is the part of the 64-bit descriptor that varies (PTX ISA, "Matrix
 /// Descriptor Format"), start address / 16.
@@ -173,7 +173,7 @@ template <int n, Storage a, Storage b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate);
 /// The same with mma A's 64 x 32 bytes in registers:
 ///
-/// - a[0]: row 16 (t / 32) + t % 32 / 4, bytes 4 (t % 4) .. + 3 of k
+/// - a[0]: row 16 (t / 32) + t % 32 / 4, bytes 4 (t % 4) .. 4 (t % 4) + 3
 /// - a[2]: the bytes 16 further
 /// - a[1] and a[3]: the same of the row eight below
 ///

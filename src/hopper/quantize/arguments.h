@@ -90,7 +90,7 @@ struct DecodeArguments {
     i64 to_group_stride = 0;
     i64 to_row_stride = 0;
     int matrices = 0;
-    // Matrices whose rows a warp counts together: at most 32, with a total number of rows that fits in int.
+    // Matrices whose rows are counted together by a warp: at most 32, with a total number of rows that fits in int.
     int matrices_at_once = 1;
     int rows = 0;
     int k = 0;

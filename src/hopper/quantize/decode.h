@@ -68,7 +68,7 @@ TILEWRIGHT_DEVICE u32 load_block_scale(const DecodeArguments& a, const DecodedRo
     return k < a.k ? load_global(a.scales + row.scales + k / nvfp4_block * a.scale_k_stride) : 0U;
 }
 
-/// Value `i` of a word. If the bits of an e2m1 magnitude are shifted to f32's exponent and mantissa, they are the
+/// Value `i` of a word. The bits of an e2m1 magnitude are shifted to f32's exponent and mantissa. There they are the
 /// number 2^-126 times the value, with 0.5 as a subnormal.
 TILEWRIGHT_DEVICE float decode_e2m1(u32 word, int i) {
     const u32 code = word >> 4 * i;

@@ -13,8 +13,8 @@ namespace tilewright::hopper {
 
 inline constexpr float e2m1_shift = formats::power_of_two(-14);
 
-/// For numbers with more bits than f16 holds. (From 0.25 on, times 2^-14, the last place of f16 is bit 15 or lower of
-/// f32.) A lost bit is recorded in the last place that is kept, so that no number becomes the middle of two codes.
+/// For numbers with more bits than f16 holds. From 0.25 on, times 2^-14, the last place of f16 is bit 15 or lower of
+/// f32. A lost bit is recorded in the last place that is kept, so that no number becomes the middle of two codes.
 TILEWRIGHT_DEVICE float keep_inexact(float shifted) {
     constexpr u32 last_place = 0x8000;
     const u32 bits = __builtin_bit_cast(u32, shifted);

@@ -28,7 +28,7 @@ struct ExpandShared {
 static_assert(sizeof(ExpandShared<Storage::packed_e2m1>) == expand_shared_bytes(Storage::packed_e2m1));
 static_assert(sizeof(ExpandShared<Storage::packed_nvfp4_bf16>) == expand_shared_bytes(Storage::packed_nvfp4_bf16));
 
-/// A thread's part of a tile, for two rows that are 8 apart. It has eight values of each of two steps of 32 k-elements,
+/// A thread's part of a tile: two rows that are 8 apart. It has eight values of each of two steps of 32 k-elements,
 /// which are a box of bf16. It also has one word of scales per row: MXFP4's four, or NVFP4's of these steps.
 struct PackedFragment {
     IntQuad codes{};

@@ -1,7 +1,7 @@
 // Packs FP4 weights, a warp's work on a row. It reads values and scales once and writes them to shared memory, with
-// values in the order of packed weights. It also judges the row: it computes the row's data from its scales and from
-// which blocks are zeros, and writes them to the packed weights. The host gets one byte per row, from which it computes
-// the length of the packed weights.
+// values in the order of packed weights. It also judges the row: it computes the row's data from its scales and its
+// zero blocks, and writes them to the packed weights. The host gets one byte per row, from which it computes the length
+// of the packed weights.
 #pragma once
 
 #include "base/math.h"

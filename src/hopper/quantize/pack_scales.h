@@ -1,8 +1,8 @@
-// Writes the data that follow the values in packed tiles, for MXFP4 weights that are read in place: scale bytes,
-// windows, and the factors of rows. A block has the 64 rows of a row of tiles, four lanes per row.
+// Writes the data that follow the values in packed tiles: scale bytes, windows, and the factors of rows. It serves
+// MXFP4 weights that are read in place. A block has the 64 rows of a row of tiles, four lanes per row.
 //
 // Blocks of zeros do not count, whatever their scales (docs/numerics.md). This changes nothing if a row's scales are
-// close and a block with the largest scale has a nonzero value: the reference is then the largest scale, no block can
+// close and a block with the largest scale has a nonzero value. Then the reference is the largest scale, no block can
 // make the row wide, and 0 stays 0. So only one block of a row's values is read. All of them are read only if the row
 // would be wide or that block is zeros.
 #pragma once

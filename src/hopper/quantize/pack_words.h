@@ -1,5 +1,5 @@
-// The order of packed values in their words (packed_place in src/formats/packed_layout.h): 32 consecutive values of a
-// row along k, as the four words of a quad's lanes.
+// The order of packed values in their words (packed_place in src/formats/packed_layout.h). A row's 32 consecutive
+// values along k are the four words of a quad's lanes.
 #pragma once
 
 #include "hopper/ptx/ptx_numbers.h"
@@ -13,7 +13,7 @@ struct PackBlock {
     TILEWRIGHT_DEVICE bool any() const { return ((words[0] | words[1] | words[2] | words[3]) & 0x7777'7777U) != 0; }
 };
 
-/// The order for fp8: nibble j of lane t's word is the code of k = 4 t + j or 16 + 4 t + j - 4. Only the sign bit is
+/// The order for fp8. Nibble j of lane t's word is the code of k = 4 t + j or 16 + 4 t + j - 4. Only the sign bit is
 /// elsewhere, where the results of PRMT have their signs. The sign of nibble j is in byte j % 4, at bit 7 or, for the
 /// upper four nibbles, at bit 3.
 TILEWRIGHT_DEVICE PackBlock packed_for_fp8(const PackBlock& codes) {

@@ -1,9 +1,9 @@
 // The quantizers' kernels. `quantize` reads each number of a matrix once and writes one operand or two. Scales that
 // span more than a tile are computed first by clear_scales, measure and finish_scales, which read the matrix once more.
 //
-// A block has a tile (quantizer.h gives the reasons for its shape) in its registers, and waits only for the loads;
-// other blocks of the SM load at the same time. One operand of x takes about the time of its bytes. With two operands,
-// with factors and with SwiGLU, instructions count as much (docs/tried.md).
+// A block has a tile in its registers, and waits only for the loads; other blocks of the SM load at the same time. The
+// reasons for the tile's shape are in quantizer.h. One operand of x takes about the time of its bytes. With two
+// operands, with factors and with SwiGLU, instructions count as much (docs/tried.md).
 #pragma once
 
 #include "hopper/quantize/copy.h"

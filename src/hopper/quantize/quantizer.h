@@ -16,10 +16,10 @@ enum class Formula : unsigned char { x, swiglu, swiglu_gradient };
 
 /// The elements of h that share a scale.
 enum class ScaledBy : unsigned char {
-    none,           // no operand is written
-    all,            // all numbers of a group, or of the matrix
-    token,          // all features of a token
-    feature,        // all tokens of a group, one feature
+    none,           // No operand is written.
+    all,            // All numbers of a group, or of the matrix.
+    token,          // All features of a token.
+    feature,        // All tokens of a group, one feature.
     token_block,    // 128 features of a token
     feature_block,  // 128 tokens of a feature
     square,         // 128 tokens x 128 features
@@ -137,8 +137,8 @@ constexpr bool shares_codes(const Quantizer& q) {
 // A tile has 128 tokens x 128 features and 8 warps. A lane has 4 consecutive tokens, so that four values of a feature
 // are a word of the transposed operand. It has 16 features, so that it stores 16 bytes of a row, and 8 lanes store a
 // line. All loads of a tile, 32 KB (bf16), are in flight at once, and two blocks or more share an SM. Each of 132 SMs
-// needs 26 KB in flight for 4.3 TB/s at a latency of 800 ns. Kernels of 16 warps, with half the numbers and half the
-// registers each, spilled, because all other values take as many registers as in 8 warps.
+// needs 26 KB in flight for 4.3 TB/s at a latency of 800 ns. Kernels of 16 warps spilled. They have half the numbers
+// and half the registers each, but all other values take as many registers as in 8 warps.
 inline constexpr int quantize_block = 128;
 inline constexpr int quantize_threads = 256;
 inline constexpr int quantize_warps = quantize_threads / warp_threads;
@@ -146,15 +146,17 @@ inline constexpr int lane_tokens = 4;
 inline constexpr int lane_features = 16;
 inline constexpr int row_lanes = quantize_block / lane_features;
 inline constexpr int decoded_word = 8;   // values of a row that a lane decodes together
-inline constexpr int decoded_words = 4;  // words whose loads a lane has in flight
+inline constexpr int decoded_words = 4;  // words in flight per lane
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
 inline constexpr int expand_run_tiles = 8;            // tiles that a block expands one after another
 constexpr int expand_shared_bytes(Storage weights) {  // ExpandShared
     return 2 * packed_tile_rows * (packed_tile_k * element_bytes(weights) + 16);
 }
-inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared
-inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, on top
-inline constexpr int short_tile_k = warp_threads * lane_features;                             // of a row, by a warp
+inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared.
+inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, in
+                                                                                              // addition.
+inline constexpr int short_tile_k = warp_threads * lane_features;                             // Elements of a row per
+                                                                                              // warp.
 /// Rows of a warp, whose loads are in flight at once: half as many of f32 take as many registers.
 constexpr int short_rows(Number source) { return source == Number::f32 ? 2 : 4; }
 /// Their blocks per SM. Addresses of single elements take more registers.
@@ -185,8 +187,8 @@ constexpr bool is_prefetched(const Quantizer& q) {
     return q.vectors && is_packed(q) && (has_factors(q.rows) || has_factors(q.columns));
 }
 inline constexpr int prefetched_bytes = 128;
-/// The distance in blocks to the block whose tile is prefetched. It equals the number of blocks that an H100 or H200
-/// runs at a time, so that the other block starts about when this one ends.
+/// The distance in blocks to the block whose tile is prefetched: the number of blocks that an H100 or H200 runs at a
+/// time. That block starts about when this one ends.
 constexpr int later_blocks(const Quantizer& q) { return 132 * blocks_per_sm(q); }
 
 /// Values that are only moved need one load and one store, so more blocks have more of either in flight.

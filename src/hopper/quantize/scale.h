@@ -23,10 +23,10 @@ struct Denominator {
     float lift;     // a power of two
 };
 
-/// x / scale, rounded once, for every quotient that is not rounded to 0 afterwards, without the branch of the
-/// language's division. Two corrections follow the product with the inverse. The first leaves an error below a last
+/// x / scale, rounded once, without the branch of the language's division. It is exact for each quotient that is not
+/// rounded to 0 afterwards. Two corrections follow the product with the inverse. The first leaves an error below a last
 /// place. The remainder is then exact, and the second rounds as the exact quotient does. (Markstein, Computation of
-/// elementary functions on the IBM RISC System/6000 processor, 1990, theorem 5; the inverse is correctly rounded, as it
+/// elementary functions on the IBM RISC System/6000 processor, 1990, theorem 5. The inverse is correctly rounded, as it
 /// requires.) With these signs -0 stays -0.
 TILEWRIGHT_DEVICE float divide_exactly(float x, const Denominator& by) {
     const float lifted = x * by.lift;

@@ -10,12 +10,12 @@ namespace tilewright::hopper {
 /// A block's scale as stored, and the parameters that convert its numbers to codes.
 struct BlockScale {
     u32 code;
-    float inverse;   // the inverse of the divisor, for divisors that are powers of two
+    float inverse;   // the inverse of a divisor that is a power of two
     Denominator by;  // other divisors
 };
 
-/// The exponent field of a power of two: with `up` the smallest that is not below amax / 1.m 2^e, otherwise the largest
-/// that is not above amax / 2^e. Subnormal amax gives no more than 0.
+/// The exponent field of a power of two. With `up` it is the smallest that is not below amax / 1.m 2^e. Otherwise it is
+/// the largest that is not above amax / 2^e. Subnormal amax gives no more than 0.
 template <u32 largest_bits, bool up>
 TILEWRIGHT_DEVICE int quotient_exponent(u32 amax) {
     constexpr int exponent = int(largest_bits >> 23) - 127;

@@ -11,9 +11,10 @@ namespace tilewright::hopper {
 
 struct TokenTile {
     int group = 0;
-    int token = 0;   // the first
-    int tokens = 0;  // up to 128; 0: nothing to do
-    // Of the first token in a transposed operand. int, because calls with 2^31 columns are refused in advance.
+    int token = 0;   // The first token.
+    int tokens = 0;  // Up to 128; 0 if the block has nothing to do.
+    // The column of the first token in a transposed operand. int, because calls with 2^31 columns are refused in
+    // advance.
     int column = 0;
     int feature = 0;
 
