@@ -7,8 +7,8 @@
 HEAD = """\
 // Written by tools/generate_wgmma.py: wgmma for each n (PTX ISA, "wgmma.mma_async").
 //
-// d = A B^T + (accumulate ? d : 0), 64 x n, with k 32 (bf16: 16). mma A is in shared memory or in registers. scale-a and
-// scale-b are 1. bf16 operands are K-major: the last numbers state this for operands in shared memory.
+// d = A B^T + (accumulate ? d : 0), 64 x n, with k 32 (bf16: 16). The mma A is in shared memory or in registers. Both
+// scale-a and scale-b are 1. Operands in bf16 are K-major: the last numbers state this for operands in shared memory.
 #pragma once
 
 // clang-format off

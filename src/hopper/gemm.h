@@ -24,8 +24,8 @@
 // 4-11 | multiply                  | full, block_scales_full, stored | empty, block_scales_empty, staged, ended | 232
 //
 // The barriers and their arrivals per phase. `consumer warps`: the consumer warps of the block. `x cluster`: times the
-// blocks of a cluster that shares an operand or splits k. row_scales arrives at full only if TMA cannot load the 1x128
-// scales. If row_scales copies them, the copies of each lane add an arrival to the phase and make that arrival.
+// blocks of a cluster that shares an operand or splits k. The role row_scales arrives at full only if TMA cannot load
+// the 1x128 scales. If it copies them, the copies of each lane add an arrival to the phase and make that arrival.
 //
 // barrier               | who waits             | who arrives                       | arrivals
 // full                  | multiply              | load (with bytes), row_scales     | 1 + row scale warps
