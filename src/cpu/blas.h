@@ -29,7 +29,7 @@ struct BlasStatus {
 /// Searches the library on the first call. Thread-safe.
 const BlasStatus& blas_status();
 
-/// The value of blas_status().found.
+/// Whether the library was found (blas_status().found).
 bool blas_found();
 
 /// With OpenBLAS's own threads. Only if blas_found().

@@ -196,8 +196,8 @@ struct Arguments {
     TensorMap b;         // As a. Packed weights: PackedTiles. Unpacked weights read in place: (byte, row, batch).
     TensorMap d;         // (column, row, batch), if stored_by_tma.
     TensorMap a_scales;  // If scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row.
-    // The same, by row, for the last row of tiles. stores_f32: the map of C, if C is given; a separate member would
-    // change other kernels.
+    // The same, by row, for the last row of tiles. In stores_f32 kernels it is the map of C, if C is given; a separate
+    // member would change other kernels.
     TensorMap a_scales_last;
     // If scales_by_tma and B has row scales: (row and k block, 1, batch). Unpacked weights read in place: PackedTiles
     // of the bytes that follow the values in packed tiles.

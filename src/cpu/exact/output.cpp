@@ -86,7 +86,7 @@ private:
     float of_a_ = 1;
     float of_b_ = 1;
     float of_sum_ = 1;
-    bool apart_ = false;  // scales of the two sides, which no rule keeps from overflowing together
+    bool apart_ = false;  // the scales of the two sides multiply a sum one after the other
 };
 
 }  // namespace

@@ -24,7 +24,8 @@ struct TileSums {
     const TilePlace& place;
     const float* sums = nullptr;  // [panels, rows, panel]
     int panel = 0;
-    // The epilogue scales per side, 1 for a side without any: scales, or the powers of two that scales of chains left.
+    // The epilogue scales per side: scales, or the powers of two that scales of chains left. They are 1 for a side
+    // without any.
     const float* a_scales = nullptr;  // [rows]
     const float* b_scales = nullptr;  // [columns]
     const CanonicalOrder& order;      // of these rows

@@ -35,7 +35,8 @@ TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& wor
     return is_k_grouped(tile) && k_of(work) == 0 ? 1 : arguments.alpha;
 }
 
-/// A factor that multiplies the sums first. `alpha_of` leaves it out of a large factor.
+/// NVFP4's factor if the tensor scales are large: it multiplies the sums first, and `alpha_of` leaves it out.
+/// Otherwise 1.
 template <Tile tile>
 TILEWRIGHT_DEVICE float before_alpha(const Arguments& arguments, const WorkTile& work) {
     if constexpr (!scales_alpha(tile)) return 1;

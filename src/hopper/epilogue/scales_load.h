@@ -20,8 +20,8 @@ struct LoadedScales {
         }
     }
 
-    /// `defers`: these are the first scales of rows whose scales enter in the mainloop. The function stores 1 / the
-    /// power of two that they leave to the epilogue, which multiplies them.
+    /// `defers`: these are the first scales of rows whose scales enter in the mainloop. The function stores the factor
+    /// of these scales: 1 / the power of two that they leave to the epilogue.
     TILEWRIGHT_DEVICE void store(float* to, bool defers) const {
 #pragma unroll
         for (int i = 0; i < each; ++i) {
@@ -36,7 +36,7 @@ struct LoadedScales {
 };
 
 /// Gives the loaded factors of packed rows a minus sign if their row is wide. The word after a factor tells this.
-/// (Factors of weights for fp8 have the sign in memory.)
+/// (The factors of weights for fp8 have the sign in memory.)
 template <int count>
 TILEWRIGHT_DEVICE void sign_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
     constexpr u32 wide = 1U << 16, sign = 0x8000'0000U;
@@ -63,7 +63,7 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         LoadedScales<d_rows(tile)>(ones, 0, 0).store(of_a, false);
         LoadedScales<d_columns(tile)>(ones, 0, 0).store(of_b, false);
     } else {
-        // Sides without an epilogue scale get 1: their scales are applied in the mainloop and leave nothing to the
+        // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
         // epilogue.
         constexpr bool defers_a = defers_scales_of_a(tile), defers_b = defers_scales_of_b(tile);
         constexpr bool has_a = defers_a || is_nvfp4_a(tile) || tile.a.scaling == Scaling::epilogue;

@@ -13,8 +13,8 @@ TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
 }
 
 /// Swap-AB tiles whose lanes have adjacent rows of the accumulators, which are columns of D. A lane has two elements of
-/// each of its rows of D, in one word. Eight lanes write 32 bytes of a row; four of these lanes write every other row.
-/// So no two lanes share a bank.
+/// each of its rows of D, in one word. Eight lanes write 32 bytes of a row. The four groups of eight lanes write every
+/// other row, so that no two lanes share a bank.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_paired(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
                                     int begin, int count, int lane, bool as_bf16) {

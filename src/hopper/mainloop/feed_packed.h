@@ -46,8 +46,8 @@ private:
 };
 
 /// A lane's values of unpacked weights, read two bytes at a time without bank conflicts. The swizzle moves the 16 bytes
-/// of a step by one place in every second row. The first of all stages begins with a whole pattern of the swizzle, so
-/// that one register holds the place for all steps and stages.
+/// of a step by one place in every second row. The place is an offset from the first stage, which begins with a whole
+/// pattern of the swizzle. So one register serves all steps.
 template <>
 struct StagedCodes<true> {
     TILEWRIGHT_DEVICE StagedCodes(const u8* first, const u8* from, int warp, int lane)

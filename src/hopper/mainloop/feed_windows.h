@@ -43,7 +43,7 @@ struct WindowsOfRows {
     TILEWRIGHT_DEVICE static u32 count(const StagedWeights& rows) {
         return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(rows)))));
     }
-    /// Tiles after the last tile of B are not loaded, so that any bytes may be at their place.
+    /// Tiles after the last tile of B are not loaded. Their count may be anything, and is clamped.
     TILEWRIGHT_DEVICE static int last(u32 count) { return int(min(count - 1, u32(most_windows - 1))); }
 
     TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<tile>& c, const StagedWeights& rows, int window) {

@@ -122,7 +122,7 @@ public:
     }
 
 private:
-    /// Watches a consumer that waits for a stage until the stage has arrived.
+    /// Waits until the last stage has been read. Until then it watches a consumer that still waits for a stage.
     TILEWRIGHT_DEVICE void wait_for_last() {
         const int last = ring_.stage == 0 ? tile.stages - 1 : ring_.stage - 1;
         const u32 phase = ring_.stage == 0 ? ring_.phase : ring_.phase ^ 1;

@@ -49,7 +49,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
                                         Partial<tile>& partial, PromotionScales<tile>& scales, int k_block,
                                         const Step& step, const StoreSubtile& store_subtile) {
     constexpr bool by_four = loads_scales_by_four(tile);
-    // Narrow wgmmas complete sooner than scales arrive that are read after their issue.
+    // Narrow wgmmas complete before scales that are read after their issue arrive.
     constexpr bool rows_first = !by_four && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
     const int stage = c.ring.stage, k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
     c.wait_full();

@@ -29,9 +29,10 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
 /// along k, only the scale of A. Scales of 128x128 blocks differ by operand. Those of B differ between blocks of
 /// columns; with swap-AB they are the same for all that a warpgroup multiplies. Those of A are read like 1x128 scales.
 ///
-/// The time of reading matters more than the number of reads (docs/hopper_lessons.md). Work ahead of a subtile's wgmmas
-/// delays them, and the compiler moves multiplications between them, where they delay the rest. So scales that only one
-/// subtile needs are read after its wgmmas were issued. They are multiplied while the tensor core works.
+/// The time of reading matters more than the number of reads (docs/hopper_lessons.md). Instructions ahead of a
+/// subtile's wgmmas delay them, and the compiler moves multiplications between them, where they delay the rest. So
+/// scales that only one subtile needs are read after its wgmmas were issued. They are multiplied while the tensor core
+/// works.
 template <Tile tile>
 struct PromotionScales {
     // Functions, because NVRTC puts each constant of a class into the kernel, with a name as long as the tile's.

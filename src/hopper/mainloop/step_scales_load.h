@@ -132,7 +132,7 @@ TILEWRIGHT_DEVICE void store_normal_steps(float* scales, int step_rows, u32 word
     }
 }
 
-/// The same for any ue8m0 scales. From step `steps` on, after the end of k, the scales are the last argument.
+/// The same for any ue8m0 scales. From step `steps` on, after the end of k, each scale is the last argument.
 template <int codes>
 TILEWRIGHT_DEVICE void store_steps(float* scales, int step_rows, u32 word, int steps, float behind) {
 #pragma unroll

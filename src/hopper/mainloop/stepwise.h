@@ -145,8 +145,8 @@ private:
     u32 fragments_[steps][2][fragment_words];
 };
 
-/// The factors that promote sums. Sums of wide rows are also promoted by the factors of a window, once the window is
-/// known.
+/// The factors that promote sums. The sums of wide rows are also promoted by the factors of a window, once the window
+/// is known.
 template <Tile tile, bool deferring, bool windowed = has_windows(tile)>
 struct StepPromotion {
     TILEWRIGHT_DEVICE explicit StepPromotion(const Consumer<tile>& /*consumer*/) {}

@@ -15,7 +15,7 @@
 
 namespace tilewright::hopper {
 
-/// The scales of a lane's columns of tokens. Sums of wide rows are promoted by them even if the tokens' scales are
+/// The scales of a lane's columns of tokens. The sums of wide rows are promoted by them even if the tokens' scales are
 /// epilogue scales for other rows.
 template <Tile tile>
 struct TokenScales {

@@ -130,7 +130,7 @@ TILEWRIGHT_DEVICE PackBlock load_codes(const PackRow& row, int column) {
     return load_block<PackSpec{.vectors = true}>(row.codes + column * 16, 16);
 }
 
-/// Marks the scales of blocks that are zeros, or after the last block, as not counting.
+/// Sets the scales of blocks that are zeros, or after the last block, to a value that does not count.
 TILEWRIGHT_DEVICE void discount_zeros(const PackArguments& a, const PackRow& row, u32* words) {
     const int columns = ceil_div(a.k, pack_block);
     for (int i = lane_index() % scale_lanes; i < ceil_div(a.k, pack_k); i += scale_lanes) {

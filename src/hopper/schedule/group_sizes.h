@@ -54,7 +54,7 @@ TILEWRIGHT_DEVICE int entry_of(const SizeWindow& window, int part) {
 /// block is read, and "row" here means a block.
 class IndexRuns {
 public:
-    /// A run ends after `longest` rows and the next one begins. Work on a long run can thus begin before its end is
+    /// A run ends after `longest` rows and the next one begins. A long run's tiles can thus begin before its end is
     /// found.
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
