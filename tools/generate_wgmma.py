@@ -5,10 +5,10 @@
 """
 
 HEAD = """\
-// Written by tools/generate_wgmma.py. wgmma for each n, mma A in shared memory or in registers (PTX ISA,
-// "wgmma.mma_async").
-// d = A B^T + (accumulate ? d : 0), 64 x n, k 32, of bf16 16; scale-a and scale-b are 1. bf16 is along k, which the
-// last numbers say of what is in shared memory.
+// Written by tools/generate_wgmma.py: wgmma for each n (PTX ISA, "wgmma.mma_async").
+//
+// d = A B^T + (accumulate ? d : 0), 64 x n, with k 32 (bf16: 16). The mma A is in shared memory or in registers. Both
+// scale-a and scale-b are 1. Operands in bf16 are K-major: the last numbers state this for operands in shared memory.
 #pragma once
 
 // clang-format off

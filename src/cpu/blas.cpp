@@ -32,7 +32,7 @@ std::string file_of(const void* address, const char* fallback) {
     return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : fallback;
 }
 
-/// A library whose integers have 64 bits exports other names (cblas_sgemm64_) and is not taken for this one.
+/// A library whose integers have 64 bits exports other names (cblas_sgemm64_), so that it is not used by mistake.
 bool load(const char* name, Library& library) {
     void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;

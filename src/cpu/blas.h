@@ -5,7 +5,7 @@
 
 namespace tilewright::cpu {
 
-/// C[m, n] = A[m, k] B[n, k]^T + beta C, row-major, floats; strides are those of rows.
+/// C[m, n] = A[m, k] B[n, k]^T + beta C, row-major floats; the strides are row strides.
 struct SgemmArguments {
     int m = 0;
     int n = 0;
@@ -21,27 +21,27 @@ struct SgemmArguments {
 
 struct BlasStatus {
     bool found = false;
-    std::string file;    // "libopenblas.so.0", or its path where the system tells
-    std::string config;  // what the library says of itself: version, build, kernel
-    std::string advice;  // what to do when it is missing
+    std::string file;    // "libopenblas.so.0", or its path if the system gives it
+    std::string config;  // version, build and kernel, as the library reports them
+    std::string advice;  // the remedy if it is missing
 };
 
-/// Looks for the library on the first call. Thread-safe.
+/// Searches the library on the first call. Thread-safe.
 const BlasStatus& blas_status();
 
-/// False where blas_status().found is.
+/// Whether the library was found (blas_status().found).
 bool blas_found();
 
-/// With OpenBLAS's own threads. Only where blas_found().
+/// With OpenBLAS's own threads. Only if blas_found().
 void sgemm(const SgemmArguments& arguments);
 
-/// OpenBLAS's number of threads, for the whole process. 0 is returned where no library is found.
+/// OpenBLAS's number of threads, for the whole process. Returns 0 if no library is found.
 int blas_threads();
 void set_blas_threads(int threads);
 
-/// While one of these lives, OpenBLAS runs on the calling thread; when the last is gone, the number of threads is what
-/// it was before the first. (The setting is one for the process, and calls from several threads to a build of OpenBLAS
-/// with threads of its own wait for one another unless that number is 1.)
+/// While one of these exists, OpenBLAS runs on the calling thread. When the last one ends, the number of threads
+/// returns to its value ahead of the first. (This is a setting of the process. A build of OpenBLAS with its own threads
+/// makes calls from several threads wait for one another unless the number is 1.)
 class SingleBlasThread {
 public:
     SingleBlasThread();

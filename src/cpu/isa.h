@@ -1,5 +1,5 @@
-// Which vector instructions this CPU has. Hot files are compiled once for each level (tilewright_isa_sources in
-// src/cpu/CMakeLists.txt) into the namespace TILEWRIGHT_ISA, and called through a table that `best_isa` selects.
+// The vector instructions of this CPU. Hot files are compiled once per level (tilewright_isa_sources in
+// src/cpu/CMakeLists.txt) into the namespace TILEWRIGHT_ISA. Calls go through a table that `best_isa` selects.
 #pragma once
 
 namespace tilewright::cpu {

@@ -7,13 +7,13 @@
 namespace tilewright::cpu {
 namespace {
 
-/// a(m, k) or b(n, k), and the scale that is applied to the product of the two.
+/// a(m, k) or b(n, k), and the scale that multiplies the product of the two.
 struct Factor {
     double value;
     double scale;
 };
 
-/// `row` is the operand's; `k` counts from the GEMM's `k_begin`.
+/// `row` is the operand's row; `k` counts from the GEMM's `k_begin`.
 Factor factor(const OperandGeometry& operand, const Origin& origin, std::int64_t group, std::int64_t row,
               std::int64_t k) {
     const double value = formats::load(operand.values, operand.recipe.values, value_index(operand, origin, row, k));
@@ -36,7 +36,7 @@ double reference_element(const Geometry& g, const GroupGemm& gemm, std::int64_t 
     if (g.c.data != nullptr) {
         c = formats::load(g.c.data, g.addend(), output_index(g.c, gemm.group, a_row, column));
     }
-    if (gemm.k_count == 0) return c;  // also with infinite scales
+    if (gemm.k_count == 0) return c;  // even if scales are infinite
 
     const bool apart = scales_apart({g.a.recipe, g.b.recipe});
     double sum = 0;

@@ -7,11 +7,11 @@
 
 namespace tilewright::cpu {
 
-/// Computes D of a validated problem in double and rounds once to the output format.
-/// On one thread. `cancelled` as in RunOptions.
+/// Computes D of a validated problem in double and rounds once to the output format. Runs on one thread. `cancelled` as
+/// in RunOptions.
 void run_reference(const Geometry& geometry, const std::function<bool()>& cancelled = {});
 
-/// One element in double, before the rounding: row and column count from the GEMM's beginning.
+/// One element in double, without the rounding. Row and column count from the GEMM's beginning.
 double reference_element(const Geometry& geometry, const GroupGemm& gemm, std::int64_t row, std::int64_t column);
 
 }  // namespace tilewright::cpu

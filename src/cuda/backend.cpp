@@ -9,7 +9,7 @@
 namespace tilewright::cuda {
 namespace {
 
-// A process that never ran anything on a GPU does not open the driver to learn that nothing can be repeated.
+// A process that has never run anything on a GPU does not open the driver only to learn that nothing can be repeated.
 std::atomic<bool> has_run{false};
 
 StreamHandle handle(void* stream) { return static_cast<StreamHandle>(stream); }

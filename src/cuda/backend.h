@@ -1,4 +1,5 @@
-// The Hopper backend: on the GPU that holds the tensors, on the caller's stream (a CUstream; null: the default one).
+// The Hopper backend. It runs on the GPU that holds the tensors and on the caller's stream (a CUstream; null: the
+// default stream).
 #pragma once
 
 #include <tilewright/run.h>
@@ -9,27 +10,30 @@
 
 namespace tilewright::cuda {
 
-/// What this thread's last calls say of a problem.
+/// The relation of a problem to this thread's last calls.
 enum class Known : unsigned char {
-    launched,  // but for an alpha other than 1, it is one of them, and was launched again: nothing is left to do
-    kind,      // one of them differs in addresses and alpha only, so that its shapes need no second validation
+    // The problem equals one of them, except for an alpha other than 1. It was launched again and is done.
+    launched,
+    // It differs from one of them only in addresses and alpha, so that its shapes need no second validation.
+    kind,
     nothing,
 };
 
 /// Launches a repetition at once: no allocation, no lock, no validation.
 Known repeat(const Problem& problem, const RunOptions& options);
 
-/// For a problem in which `validate` and `check_workspace` find nothing for the backend hopper. Throws Error where the
+/// For a problem without findings of `validate` and `check_workspace` for the backend hopper. Throws Error if the
 /// machine fails.
 void run(const Problem& problem, const RunOptions& options);
 
-/// This very tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
+/// Runs exactly this tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
 void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream, const Workspace& workspace = {});
 
-/// A quantiser's launches, one after another; no allocation and no wait on the host once the kernels are loaded.
+/// Runs a quantizer's launches, one after another. No allocation and no wait on the host once the kernels are loaded.
 void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream);
 
-/// GPU 0 if the driver can be opened and it is a Hopper, the H200 otherwise. Decided at the first call; no context.
+/// GPU 0 if the driver can be opened and it is a Hopper GPU, otherwise the H200. Decided at the first call; creates no
+/// context.
 const DeviceDescription& present_device();
 
 }  // namespace tilewright::cuda

@@ -1,6 +1,6 @@
-// Builds the kernel pack while the library is built: compiles the tiles of plan/pack.h and the quantisers of
-// launch/quantize.h with NVRTC, on all cores, and fails if a kernel spills or is serialised. Kernels that did not
-// change come from the cache folder.
+// Builds the kernel pack while the library is built. It compiles the tiles of plan/pack.h and the quantizers of
+// launch/quantize.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels that did not change
+// are read from the cache folder.
 //
 //   tilewright_build_pack <libnvrtc.so> <cache folder> <output file> [<step>]
 //
@@ -68,7 +68,7 @@ int usable_cores() {
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
 }
 
-/// Whether the kernel may ship; only those that may are kept in the cache.
+/// Compiles a kernel and returns whether it may ship. Only kernels that may ship are kept in the cache.
 bool compile(const Compiler& compiler, const DiskCache& cache, const Shipped& shipped) {
     const std::string key = compiler.key(shipped.source);
     if (cache.load(key)) return true;
@@ -82,8 +82,8 @@ bool compile(const Compiler& compiler, const DiskCache& cache, const Shipped& sh
     return objections.empty();
 }
 
-/// Every `step`-th kernel from `first` on. NVRTC compiles one kernel of a process at a time, so each share is a
-/// process.
+/// Compiles every `step`-th kernel from `first` on. NVRTC compiles one kernel of a process at a time, so each share is
+/// a process.
 int compile_share(const Inputs& inputs, std::size_t first, std::size_t step) try {
     const Compiler compiler({inputs.nvrtc});
     const DiskCache cache(inputs.cache);

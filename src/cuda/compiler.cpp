@@ -12,7 +12,7 @@ namespace {
 constexpr int success = 0;
 using ProgramHandle = struct NvrtcProgram*;
 
-/// One function of NVRTC by its name, as in NVIDIA's "NVRTC" manual; nvrtcResult is an int.
+/// One function of NVRTC by its name in NVIDIA's "NVRTC" manual. nvrtcResult is an int.
 template <class... Arguments>
 auto function(const OpenLibrary& library, const char* name) {
     auto* found = library.function<int(Arguments...)>(name);

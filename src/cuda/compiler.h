@@ -1,4 +1,4 @@
-// NVRTC, opened at run time: a kernel's source becomes machine code for sm_90a.
+// NVRTC, opened at run time: compiles a kernel's source to machine code for sm_90a.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@ struct CompiledKernel {
 
 struct Compilation {
     CompiledKernel kernel;
-    std::string log;  // warnings, and what ptxas says
+    std::string log;  // warnings, and the messages of ptxas
 };
 
-/// What one kernel is made of, besides the device headers.
+/// The inputs of one kernel, in addition to the device headers.
 struct KernelSource {
     std::string text;
     std::string expression;  // the instantiation, e.g. "gemm<Tile{...}>"
 };
 
-/// As all kernels are compiled; ptxas reports registers and spills in the log.
+/// The options of all kernels. With them ptxas reports registers and spills in the log.
 const std::vector<std::string>& compile_options();
 
 class Compiler {
@@ -37,7 +37,7 @@ public:
     /// Throws Error with the compiler's log.
     Compilation compile(const KernelSource& source) const;
 
-    /// What the result depends on: device headers, source, options, version.
+    /// Covers everything that the result depends on: device headers, source, options, version.
     std::string key(const KernelSource& source) const;
 
 private:

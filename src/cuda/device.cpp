@@ -21,7 +21,7 @@ constexpr int attribute_clock_kilohertz = 13;
 constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
-constexpr int attribute_shared_carveout = 9;  // percent of what an SM has
+constexpr int attribute_shared_carveout = 9;  // percent of an SM's memory
 constexpr unsigned portable_and_mapped = 1 | 2;
 
 int handle_of(const Driver& driver, int index) {
@@ -99,7 +99,7 @@ KernelHandle Device::load(const KernelSource& source, int shared_bytes) {
     driver_.require(
         driver_.call.kernel_set_attribute(attribute_max_dynamic_shared_bytes, shared_bytes, kernel, handle_),
         "cuKernelSetAttribute", index_);
-    // Loads it now: a lazy load in the middle of a capture would be an error.
+    // Loads it now, because a lazy load in the middle of a capture would be an error.
     driver_.require(driver_.call.kernel_function(&function, kernel), "cuKernelGetFunction", index_);
     return kernel;
 }
@@ -154,7 +154,7 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
                       .threads = launch.threads,
                       .shared_bytes = launch.shared_bytes};
     if (launch.blocks == 0) return ready;
-    const ContextScope scope(driver_, handle_, context_);  // which the maps' encoder asks for
+    const ContextScope scope(driver_, handle_, context_);  // the encoder of maps needs it
     hopper::Arguments& arguments = ready.arguments;
     encode(driver_, index_, launch.a, "a.values", arguments.a);
     if (!launch.maps_groups) arguments.a_last = arguments.a;

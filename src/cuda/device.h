@@ -1,4 +1,4 @@
-// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that went wrong.
+// One GPU as this process uses it: its kernels, loaded once each, and the report of a kernel that failed.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -17,13 +17,13 @@
 
 namespace tilewright::cuda {
 
-/// A kernel before the product, loaded.
+/// A loaded kernel that runs ahead of the product.
 struct ReadyStep {
     KernelHandle kernel = nullptr;
     launch::PreparationLaunch launch{};
 };
 
-/// A launch with its tensor maps encoded: ready for any stream of its device.
+/// A launch with encoded tensor maps: ready for any stream of its device.
 struct ReadyLaunch {
     std::vector<ReadyStep> before{};  // in this order; they write the workspace
     KernelHandle kernel = nullptr;
@@ -34,12 +34,13 @@ struct ReadyLaunch {
     int shared_bytes = 0;
 };
 
-/// What the planner is told of this GPU, without a context on it. Throws Error if there is no such GPU, or no Hopper.
+/// The planner's description of this GPU, made without a context on it. Throws Error if the GPU does not exist or is
+/// not a Hopper GPU.
 DeviceDescription describe_device(const Driver& driver, int index);
 
 class Device {
 public:
-    /// Throws Error if there is no such GPU, or if it is no Hopper. Driver and store outlive the device.
+    /// Throws Error if the GPU does not exist or is not a Hopper GPU. Driver and store must outlive the device.
     Device(const Driver& driver, KernelStore& store, int index);
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
@@ -48,25 +49,26 @@ public:
     /// For the planner (planner::recognise).
     const DeviceDescription& description() const { return description_; }
 
-    /// Compiles and loads it on first use. Any thread may call, also while one of its streams is being captured.
+    /// Compiles and loads the kernel on first use. Any thread may call, also while one of its streams is being
+    /// captured.
     KernelHandle kernel(const hopper::Tile& tile);
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
     /// Loads the kernels on first use.
     std::vector<ReadyStep> ready(const std::vector<launch::PreparationLaunch>& launches);
 
-    /// Throws Error if the driver refuses, or if an earlier kernel on this device left a report.
-    /// No allocation, no lock. What runs before the product does not overlap what is ahead of it: it may overwrite what
-    /// that still reads.
+    /// Throws Error if the driver refuses, or if an earlier kernel on this device left a report. No allocation, no
+    /// lock. The preparation does not overlap earlier work of the stream, because it may overwrite data that this work
+    /// still reads.
     void launch(ReadyLaunch& ready, const InStream& order);
 
-    /// The same for a kernel of the quantisers, which leave no report.
+    /// The same for a kernel of the quantizers, which leaves no report.
     void launch(const launch::QuantizeLaunch& launch, const InStream& order);
 
-    /// And for one that packs weights.
+    /// The same for a kernel that packs weights.
     void launch(const launch::PackLaunch& launch, const InStream& order);
 
-    /// Makes a context of this device the thread's current one, for as long as it lives.
+    /// Makes a context of this device the thread's current one while the returned object exists.
     ContextScope context() const { return {driver_, handle_, context_}; }
 
     /// Throws the report of an earlier kernel, once.
@@ -77,7 +79,7 @@ private:
     [[noreturn]] void throw_report();
     KernelHandle load(const hopper::Tile& tile);
     KernelHandle load(const KernelSource& source, int shared_bytes);
-    /// Blocks of the kernel find all of an SM's shared memory, so that as many as possible share one.
+    /// Makes all of an SM's shared memory available to blocks of the kernel, so that as many as possible share an SM.
     void share_most(KernelHandle kernel);
     KernelHandle kernel(const launch::QuantizeKernel& wanted);
     KernelHandle kernel(const launch::PackKernel& wanted);

@@ -1,4 +1,4 @@
-// FNV-1a with 128 bits: names compiled kernels by what they were made of, and finds damaged files. Not for secrets.
+// FNV-1a with 128 bits. It names compiled kernels by their inputs, and finds damaged files. Not for secrets.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ public:
         for (const char byte : bytes) step(static_cast<unsigned char>(byte));
         return *this;
     }
-    /// A text and where it ends, so that "ab", "c" differs from "a", "bc".
+    /// Adds a text with its length, so that "ab", "c" differs from "a", "bc".
     Digest& add_text(std::string_view text) { return add(std::to_string(text.size())).add(":").add(text); }
 
     /// 32 hexadecimal digits.

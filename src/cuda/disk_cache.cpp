@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file: this line, the digest of the rest, a line with the function's name, the machine code.
+// The form of a file: this line, the digest of the rest, a line with the function's name, the machine code.
 constexpr std::string_view first_line = "tilewright kernel 1\n";
 constexpr std::size_t digest_length = 32;
 
@@ -61,7 +61,7 @@ void DiskCache::store(const std::string& key, const CompiledKernel& kernel) cons
     std::ofstream file(part, std::ios::binary);
     file.write(text.data(), static_cast<std::streamsize>(text.size()));
     file.close();
-    // Readers see the old file or the whole new one.
+    // Readers see either the old file or the whole new one.
     if (file.good()) fs::rename(part, path(key), error);
     if (!file.good() || error) fs::remove(part, error);
 } catch (...) {

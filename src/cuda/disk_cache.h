@@ -1,4 +1,4 @@
-// Compiled kernels in a folder, one file each. Many processes may read and write it at once; a file that is damaged
+// Compiled kernels in a folder, one file each. Many processes may read and write the folder at once. A damaged file
 // counts as absent.
 #pragma once
 
@@ -12,12 +12,12 @@ namespace tilewright::cuda {
 
 class DiskCache {
 public:
-    /// An empty folder name: nothing is kept.
+    /// With an empty folder name nothing is kept.
     explicit DiskCache(std::string folder) : folder_(std::move(folder)) {}
 
     std::optional<CompiledKernel> load(const std::string& key) const;
 
-    /// Never throws: a cache that cannot be written is slow, not wrong.
+    /// Never throws: a cache that cannot be written costs time, not correctness.
     void store(const std::string& key, const CompiledKernel& kernel) const noexcept;
 
     struct Contents {

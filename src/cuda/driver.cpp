@@ -16,7 +16,7 @@ std::string describe(const DriverCalls& call, int result) {
     return fmt::format("{} ({})", words, name);
 }
 
-// What users can do about the commonest errors.
+// Advice for the commonest errors.
 constexpr int out_of_memory = 2;
 constexpr int illegal_address = 700;
 constexpr int launch_failed = 719;

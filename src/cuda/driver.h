@@ -1,4 +1,4 @@
-// The CUDA driver, opened at run time: the entry points that Tilewright uses, typed, in one table, and their errors.
+// The CUDA driver, opened at run time: one typed table of the entry points that Tilewright uses, and their errors.
 // Names and values are those of NVIDIA's "CUDA Driver API"; its enumerations and CUdevice are ints.
 #pragma once
 
@@ -20,11 +20,11 @@ using GraphHandle = struct DriverGraph*;
 using GraphExecutionHandle = struct DriverGraphExecution*;
 using DeviceAddress = std::uint64_t;
 
-// What src/measure asks for too.
+// Attributes that src/measure queries too.
 inline constexpr int attribute_multiprocessor_count = 16;     // CUdevice_attribute
 inline constexpr int attribute_max_dynamic_shared_bytes = 8;  // CUfunction_attribute
 
-/// CUlaunchAttribute, as far as it is used; the value is a union of 64 bytes.
+/// The used part of CUlaunchAttribute; the value is a union of 64 bytes.
 struct LaunchAttribute {
     static constexpr int cluster_dimension = 4;
     static constexpr int programmatic_stream_serialization = 6;  // x: 1 if allowed
@@ -103,10 +103,10 @@ struct DriverCalls {
 
 class Driver {
 public:
-    /// Opens and initialises it; throws Error that says what is missing and what to do.
+    /// Opens and initialises the driver. Throws Error that names the missing part and the remedy.
     explicit Driver(const std::string& library);
 
-    /// Throws Error naming call and device, with the driver's own words, unless `result` is success.
+    /// Unless `result` is success, throws Error with the call, the device and the driver's own text.
     void require(int result, const char* what, int device) const {
         if (result != 0) fail(result, what, device);
     }

@@ -1,4 +1,4 @@
-// The pack that embedded_pack.S put into this library.
+// The pack that embedded_pack.S puts into this library.
 #include "cuda/kernel_pack.h"
 
 extern "C" {

@@ -6,10 +6,10 @@
 namespace tilewright::cuda {
 namespace {
 
-// A pack: this line; "<kernels>\n"; for each kernel a line "<bytes> <name> <expression>"; then all machine code.
+// The form of a pack: this line; "<kernels>\n"; per kernel a line "<bytes> <name> <expression>"; then all machine code.
 constexpr std::string_view first_line = "tilewright pack 1\n";
 
-/// Takes what comes before `end` off the text; nothing if it does not occur.
+/// Removes the text up to `end` from the front and returns it; nothing if `end` does not occur.
 std::optional<std::string_view> take(std::string_view& text, char end) {
     const std::size_t length = text.find(end);
     if (length == std::string_view::npos) return std::nullopt;

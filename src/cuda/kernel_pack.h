@@ -1,4 +1,4 @@
-// The kernels that are embedded in the library: machine code found by the expression that it is an instantiation of.
+// The kernels that are embedded in the library: machine code, found by the expression of its instantiation.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct PackedKernel {
 
 class KernelPack {
 public:
-    /// `bytes` outlive the pack; what is no pack holds no kernels.
+    /// `bytes` must outlive the pack. Bytes that are not a pack hold no kernels.
     explicit KernelPack(std::string_view bytes);
 
     std::optional<PackedKernel> find(std::string_view expression) const;

@@ -1,4 +1,4 @@
-// Where a kernel's machine code comes from: the pack, the cache on disk, the compiler, in this order.
+// The sources of a kernel's machine code: the pack, the cache on disk, the compiler, in this order.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@ namespace tilewright::cuda {
 
 class KernelStore {
 public:
-    /// The compiler is looked for when it is first needed. `pack` outlives the store.
+    /// The compiler is searched when it is first needed. `pack` must outlive the store.
     KernelStore(const KernelPack& pack, DiskCache cache, std::vector<std::string> compilers)
         : pack_(pack), cache_(std::move(cache)), compilers_(std::move(compilers)) {}
 
-    /// Throws Error where it must be compiled and cannot be. Any thread may call.
+    /// Throws Error if the kernel must be compiled and cannot be. Any thread may call.
     CompiledKernel get(const KernelSource& source);
 
 private:

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Entries of a folder whose names begin with `prefix`, the highest version first; nothing if it cannot be read.
+/// Entries of a folder whose names begin with `prefix`, the highest version first; none if the folder cannot be read.
 std::vector<fs::path> entries(const fs::path& folder, const std::string& prefix) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -34,7 +34,7 @@ void add_libraries(const fs::path& folder, Search& search) {
     for (const fs::path& file : entries(folder, search.file)) search.candidates.push_back(file.string());
 }
 
-/// The PyPI packages put them into site-packages/nvidia/cu13/lib (CUDA 13) or, e.g., nvidia/cuda_nvrtc/lib (CUDA 12).
+/// The PyPI packages install them in site-packages/nvidia/cu13/lib (CUDA 13) or, e.g., nvidia/cuda_nvrtc/lib (CUDA 12).
 void add_python(const fs::path& library_folder, Search& search) {
     for (const fs::path& python : entries(library_folder, "python3")) {
         for (const char* packages : {"site-packages", "dist-packages"}) {
@@ -45,7 +45,7 @@ void add_python(const fs::path& library_folder, Search& search) {
     }
 }
 
-/// The file that this code was loaded from: the program, or the Python extension.
+/// The file of this code: the program, or the Python extension.
 fs::path own_file() {
     Dl_info info{};
     std::error_code error;
@@ -62,7 +62,7 @@ OpenLibrary::OpenLibrary(const std::vector<std::string>& candidates) {
         handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle_ == nullptr) continue;
         path_ = candidate;
-        link_map* loaded = nullptr;  // knows which file a bare name led to
+        link_map* loaded = nullptr;  // names the file that a bare name led to
         if (dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) == 0 && loaded != nullptr) path_ = loaded->l_name;
         return;
     }

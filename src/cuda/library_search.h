@@ -1,5 +1,4 @@
-// Opening shared libraries at run time, and where those of CUDA may be: the loader's path, a toolkit, the PyPI
-// packages.
+// Opens shared libraries at run time, and finds those of CUDA: in the loader's path, a toolkit, the PyPI packages.
 #pragma once
 
 #include <string>
@@ -7,8 +6,8 @@
 
 namespace tilewright::cuda {
 
-/// The first of some candidates that can be opened. It stays open: what NVRTC's own C++ runtime allocates when it is
-/// loaded would be lost if it were closed.
+/// The first of some candidates that can be opened. It stays open, because closing it would lose the memory that
+/// NVRTC's own C++ runtime allocates when it is loaded.
 class OpenLibrary {
 public:
     OpenLibrary() = default;
@@ -17,7 +16,7 @@ public:
     bool is_open() const { return handle_ != nullptr; }
     const std::string& path() const { return path_; }
 
-    /// Null when the library has no such symbol.
+    /// Null if the library does not have the symbol.
     template <typename Signature>
     Signature* function(const char* name) const {
         return reinterpret_cast<Signature*>(symbol(name));
@@ -30,13 +29,18 @@ private:
     std::string path_;
 };
 
-/// Best first: names for the loader, then files of a toolkit, of a virtual environment, of the Python that this library
-/// is installed in, of the system's Python.
+/// Candidates in this order:
+///
+/// - names for the loader
+/// - files of a toolkit
+/// - files of a virtual environment
+/// - files of the Python that this library is installed in
+/// - files of the system's Python
 std::vector<std::string> library_candidates(const std::string& name);  // "libcupti"
 std::vector<std::string> nvrtc_candidates();
 
 /// The library that NVRTC opens by its bare name at the first compilation. PyPI's NVRTC has no run path, so that the
-/// loader does not find the file in NVRTC's own folder; it finds a library of that name that is already open.
+/// loader does not search NVRTC's own folder. It finds a library of that name that is already open.
 std::string nvrtc_builtins(const std::string& nvrtc_path, const std::string& version);
 
 }  // namespace tilewright::cuda

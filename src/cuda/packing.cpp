@@ -16,7 +16,7 @@
 namespace tilewright::cuda {
 namespace {
 
-/// Memory of the current device, for a few calls.
+/// Memory of the current device, used for a few calls.
 class Scratch {
 public:
     Scratch(int device, std::size_t bytes) {
@@ -49,7 +49,7 @@ public:
           order_{static_cast<StreamHandle>(stream), false},
           judgements_(index_, rows_of(weights)) {}
 
-    /// Judges each row; where `out` is not null, writes rows and tiles.
+    /// Judges each row. Unless `out` is null, writes rows and tiles.
     void write_tiles(const formats::PackedSections& sections, void* out) const {
         for (const launch::PackLaunch& each :
              launch::lower_tiles(weights_, activations_, sections, judgements_.data(), out)) {
@@ -57,7 +57,7 @@ public:
         }
     }
 
-    /// What follows from the judgements.
+    /// The plan that the judgements give.
     launch::PackedPlan plan() const {
         std::vector<std::uint8_t> judgements(rows_of(weights_));
         wait();
@@ -115,8 +115,8 @@ PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* 
                       .advice = {}}});
     }
     const Packing packing(weights, activations, stream);
-    // Most weights have no row with windows: their tiles are written before the host knows. Memory that is too short
-    // for them gets nothing, and what is wrong is said with the length that is right.
+    // Most weights have no row with windows, so their tiles are written while the host does not know yet. Memory that
+    // is too short for these tiles is not written, and the error states the right length.
     const formats::PackedSource source(weights);
     const bool has_room = out != nullptr && bytes >= source.sections().kept_at();
     packing.write_tiles(source.sections(), has_room ? out : nullptr);

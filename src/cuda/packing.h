@@ -1,5 +1,5 @@
-// Packing FP4 weights that are in memory of a GPU: two rounds of kernels with a look of the host at each row between
-// them, for how long the packed weights are follows from the weights.
+// Packs FP4 weights in memory of a GPU. There are two rounds of kernels. In between, the host reads a byte per row,
+// because the length of the packed weights depends on the weights.
 #pragma once
 
 #include <tilewright/packed.h>
@@ -7,11 +7,11 @@
 
 namespace tilewright::cuda {
 
-/// For weights in which `check_packable` finds nothing. Waits for all work of the device before.
+/// For weights without findings of `check_packable`. First waits for all work of the device.
 std::int64_t packed_bytes(const Operand& weights, PackedFor activations);
 
-/// Into memory of the same GPU, aligned to 128 bytes; throws Error if it is not as long as the packed weights. Returns
-/// when they are written.
+/// Packs into memory of the same GPU, aligned to 128 bytes. Throws Error if its length is not that of the packed
+/// weights. Returns when they are written.
 PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes, void* stream);
 
 }  // namespace tilewright::cuda

@@ -9,7 +9,8 @@
 namespace tilewright::cuda {
 namespace {
 
-// The driver API's names, as in NVIDIA's "CUDA Driver API"; CUdevice and CUresult are ints, CUdevice_attribute an enum.
+// The driver API's names, as in NVIDIA's "CUDA Driver API". CUdevice and CUresult are ints, CUdevice_attribute is an
+// enum.
 constexpr int success = 0;
 constexpr int attribute_multiprocessor_count = 16;
 constexpr int attribute_capability_major = 75;

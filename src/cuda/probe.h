@@ -1,5 +1,5 @@
-// What of CUDA this machine has: driver, GPUs, NVRTC. Opened at run time, so that the same binary runs without any.
-// Probing allocates nothing on a GPU and creates no context.
+// The CUDA parts of this machine: driver, GPUs, NVRTC. They are opened at run time, so that one binary also runs on
+// machines without them. Probing allocates nothing on a GPU and creates no context.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace tilewright::cuda {
 
-/// A library that was looked for.
+/// A library that was searched.
 struct Library {
     bool usable = false;
-    std::string path{};     // what was opened; empty if nothing was
-    std::string version{};  // "13.0"
-    std::string problem{};  // why it is not usable, and ...
-    std::string advice{};   // ... what to do about it
+    std::string path{};     // The opened file; empty if none was opened.
+    std::string version{};  // For example "13.0".
+    std::string problem{};  // The reason that it is not usable.
+    std::string advice{};   // The remedy.
 };
 
 struct Gpu {
@@ -25,7 +25,7 @@ struct Gpu {
     int multiprocessors = 0;
     std::uint64_t memory_bytes = 0;
 
-    /// Kernels for sm_90a run on compute capability 9.0 and on nothing else.
+    /// Kernels for sm_90a run only on compute capability 9.0.
     bool is_hopper() const { return major == 9 && minor == 0; }
 };
 
@@ -35,7 +35,7 @@ struct Probe {
     Library nvrtc;  // libnvrtc.so.*
 };
 
-/// Never throws for lack of a driver, a GPU or a library.
+/// Never throws because a driver, a GPU or a library is missing.
 Probe probe();
 
 }  // namespace tilewright::cuda

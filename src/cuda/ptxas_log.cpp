@@ -6,7 +6,7 @@
 namespace tilewright::cuda {
 namespace {
 
-/// The number in front of `words` in a line; -1 if there is none.
+/// The number ahead of `words` in a line; -1 if there is none.
 int number_before(std::string_view line, std::string_view words) {
     const std::size_t at = line.find(words);
     if (at == std::string_view::npos) return -1;

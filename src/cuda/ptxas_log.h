@@ -1,4 +1,4 @@
-// What ptxas says about a kernel, and what of it a kernel that ships must not have.
+// Reads the log of ptxas about a kernel, and finds entries that a shipped kernel must not have.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace tilewright::cuda {
 
-/// Spills, local memory, a stack, and advisories C75xx (serialised wgmma, ignored setmaxnreg), each as ptxas words it;
-/// also a log that says nothing of spills, because then the compiler did not look.
+/// Spills, local memory, a stack, and advisories C75xx (serialised wgmma, ignored setmaxnreg), each in the words of
+/// ptxas. A log without any line on spills is an objection too, because the compiler then did not look.
 std::vector<std::string> ptxas_objections(std::string_view log);
 
-/// Registers that ptxas gave a thread; 0 if the log does not say.
+/// Registers per thread that ptxas allocated; 0 if the log does not state it.
 int ptxas_registers(std::string_view log);
 
 }  // namespace tilewright::cuda

@@ -19,10 +19,10 @@ namespace {
 
 std::atomic<std::uint64_t> runtimes{0};
 
-// Kinds of calls that are remembered, of all threads: some megabytes.
+// Remembered kinds of calls, of all threads: some megabytes.
 constexpr std::size_t kind_limit = 8192;
 
-/// A few entries, the oldest of which makes room.
+/// A few entries; a new one replaces the oldest.
 template <class Entry, int capacity>
 class Recent {
 public:
@@ -93,12 +93,12 @@ Runtime::ThreadCache& Runtime::thread_cache() const {
 
 bool Runtime::repeat(const Problem& problem, const InStream& order, const Workspace& workspace) {
     Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
-        // The fast variant knows no alpha.
+        // The fast variant does not apply alpha.
         return same_addresses(call.problem, problem) && same_kind(call.problem, problem) &&
                (call.problem.alpha == 1) == (problem.alpha == 1) && serves(workspace, call.workspace);
     });
     if (known == nullptr) return false;
-    if (known->ready.arguments.k > 0) known->ready.arguments.alpha = problem.alpha;  // else D is C, or zeros
+    if (known->ready.arguments.k > 0) known->ready.arguments.alpha = problem.alpha;  // otherwise D is C, or zeros
     known->device->launch(known->ready, order);
     return true;
 }

@@ -1,5 +1,5 @@
-// From a validated problem to a launch: the tile is chosen once for each kind of call, and a call that a thread makes
-// again is launched without looking at it twice.
+// Turns a validated problem into a launch. The tile is chosen once per kind of call. A call that a thread makes again
+// is launched without a second look.
 #pragma once
 
 #include <tilewright/run.h>
@@ -15,7 +15,7 @@
 
 namespace tilewright::cuda {
 
-/// Where a tile is to run.
+/// The target of a launch.
 struct Target {
     int device = 0;
     StreamHandle stream = nullptr;
@@ -28,26 +28,26 @@ class Runtime {
 public:
     Runtime(const Driver& driver, const KernelPack& pack, DiskCache cache, std::vector<std::string> compilers);
 
-    /// Launches a problem that is, but for an alpha other than 1, one of the last that this thread ran; false if it is
-    /// none of them. No allocation, no lock.
+    /// Launches a problem that equals one of the last problems of this thread, except for an alpha other than 1.
+    /// Returns false if it equals none of them. No allocation, no lock.
     bool repeat(const Problem& problem, const InStream& order, const Workspace& workspace = {});
 
-    /// Whether this thread ran a problem lately that differs from this one in addresses and alpha only.
+    /// Whether this thread recently ran a problem that differs from this one only in addresses and alpha.
     bool knows_kind(const Problem& problem) const;
 
-    /// For a problem in which `validate` finds nothing for the backend hopper, and a workspace that it needs or none.
-    /// After the first call of its kind by a thread, no allocation and no lock, but for calls with a workspace.
+    /// For a problem without findings of `validate` for the backend hopper, with the workspace that it needs, if any.
+    /// After the first call of its kind by a thread, no allocation and no lock, except for calls with a workspace.
     void run(const Problem& problem, const InStream& order, const Workspace& workspace = {});
 
-    /// As the planner would on another device, planned anew at each call: for its bits.
+    /// Runs the problem as the planner would on another device, to get that device's bits. Each call is planned again.
     void run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order,
                 const Workspace& workspace = {});
 
-    /// This very tile, legal for the problem, in the variant that serves it: for tuning, benchmarks and tests.
+    /// Runs exactly this tile, legal for the problem, in the variant that serves it: for tuning, benchmarks and tests.
     /// `geometry` is not prepared.
     void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);
 
-    /// A quantiser's launches, one after another.
+    /// Runs a quantizer's launches, one after another.
     void quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target);
 
     /// Opened on first use.
@@ -58,19 +58,21 @@ private:
         hopper::Tile tile;
         KernelHandle kernel = nullptr;
     };
-    /// What calls of one kind run: a tile, and those of its variants that were needed so far.
+    /// The choice for one kind of calls: a tile, and the variants of it that were needed so far.
     struct Chosen {
         Problem problem;
         Device* device = nullptr;
         hopper::Tile tile;
-        std::array<LoadedKernel, 6> kernels{};  // of raw codes and packed ones, which addresses decide too
+        // Addresses also decide between kernels for weights read in place and for packed weights.
+        std::array<LoadedKernel, 6> kernels{};
 
         /// Loaded when first needed.
         KernelHandle kernel(const hopper::Tile& variant);
     };
     struct Repeatable {
         Problem problem;
-        Workspace workspace;  // as much as is needed; none where no address of it is in the launches
+        // As much as is needed; empty if the launches contain no address of it.
+        Workspace workspace;
         Device* device = nullptr;
         ReadyLaunch ready;
     };
@@ -82,7 +84,8 @@ private:
 
     const Driver& driver_;
     KernelStore store_;
-    std::uint64_t id_;  // of this runtime, never used again: thread caches outlive it
+    // The runtime's number, which is never used again, because thread caches outlive the runtime.
+    std::uint64_t id_;
     static constexpr int device_limit = 64;
     std::array<std::atomic<Device*>, device_limit> opened_{};
     std::mutex mutex_;

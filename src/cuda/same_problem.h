@@ -1,4 +1,4 @@
-// When two calls are the same, and when they can share a tile.
+// Decides whether two calls are equal, and whether they can share a tile.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -25,7 +25,7 @@ inline bool same_kind(const Operand& x, const Operand& y) {
            same_kind(x.tensor_scale, y.tensor_scale) && same_kind(x.packed, y.packed);
 }
 
-/// All but the addresses and alpha.
+/// Everything except the addresses and alpha.
 inline bool same_kind(const Problem& x, const Problem& y) {
     return same_kind(x.a, y.a) && same_kind(x.b, y.b) && same_kind(x.d, y.d) && same_kind(x.c, y.c) &&
            same_kind(x.bias, y.bias) && x.layout == y.layout && x.groups.grouping == y.groups.grouping &&

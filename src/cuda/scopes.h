@@ -1,11 +1,11 @@
-// States of the driver that hold for a few lines: which context is current, what a capture allows.
+// States of the driver that hold for a few lines: the current context, and the actions that a capture allows.
 #pragma once
 
 #include "cuda/driver.h"
 
 namespace tilewright::cuda {
 
-/// Any context of the device serves: the caller's own where one is current, the primary one otherwise.
+/// Any context of the device serves: the caller's if one is current, otherwise the primary context.
 class ContextScope {
 public:
     ContextScope(const Driver& driver, int device, ContextHandle primary) : driver_(driver) {
@@ -26,7 +26,7 @@ private:
     bool pushed_ = false;
 };
 
-/// Loading a kernel and allocating do not end a capture that this thread has under way.
+/// Makes kernel loads and allocations safe while this thread captures: they do not end the capture.
 class RelaxedCapture {
 public:
     explicit RelaxedCapture(const Driver& driver) : driver_(driver) { driver_.call.exchange_capture_mode(&mode_); }
@@ -36,7 +36,8 @@ public:
 
 private:
     const Driver& driver_;
-    int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; after the exchange, what it was before
+    // CU_STREAM_CAPTURE_MODE_RELAXED; after the exchange, the previous mode.
+    int mode_ = 2;
 };
 
 }  // namespace tilewright::cuda

@@ -6,7 +6,7 @@
 namespace tilewright::cuda {
 
 struct SourceFile {
-    const char* name;  // as it is included: "hopper/tile/tile.h"
+    const char* name;  // the name in includes: "hopper/tile/tile.h"
     const char* text;
 };
 

@@ -7,7 +7,7 @@
 namespace tilewright::cuda {
 namespace {
 
-// CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion. Elements are only moved, so integers will do.
+// CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion. Elements are only moved, so integers suffice.
 constexpr int unsigned_8 = 0;
 constexpr int unsigned_16 = 1;
 constexpr int unsigned_32 = 2;

@@ -51,7 +51,7 @@ private:
     const hopper::Waiting* limited_;
 };
 
-/// After arrivals or bytes: is the phase complete?
+/// Completes the phase, if it is complete, after arrivals or bytes.
 void settle(const Thread& user, BarrierState& state) {
     if (state.pending != 0) return;
     if (state.bytes < 0) {
@@ -175,7 +175,7 @@ using namespace emulator;
 
 void sync_block() { synchronise(me().block->sync_point, "sync_block", 0, machine().options().threads); }
 void sync_warp() { synchronise(me().own_warp().sync_point, "sync_warp", 0, warp_threads); }
-/// No kernel is ahead or behind.
+/// The emulated stream has only this kernel.
 void wait_for_earlier_kernels() {}
 void let_next_kernel_start() {}
 void pause(int nanoseconds) {

@@ -1,4 +1,4 @@
-// cp.async: copies of 4 bytes that each thread starts for itself, and the arrivals that wait for them; cp.async.bulk:
+// cp.async: copies of 4 bytes that each thread starts for itself, and the arrivals that wait for them. cp.async.bulk:
 // runs of bytes.
 #include "emulator/machine.h"
 #include "emulator/race.h"
@@ -11,10 +11,10 @@
 namespace tilewright::emulator {
 namespace {
 
-/// What a copy writes may change from its start to its end.
+/// The destination of a copy may change from its start to its end.
 constexpr u32 undefined = 0xFFFF'FFFF;
 
-/// Makes the thread's copies before the `end`-th.
+/// Makes the thread's copies that precede the `end`-th one.
 void finish_copies(Thread& thread, u64 end, u32 barrier) {
     u8* const shared = thread.block->shared;
     if (end <= thread.copied) return;

@@ -26,7 +26,7 @@
 namespace tilewright::emulator {
 namespace {
 
-// Memory is taken only where a stack is touched; the lowest page cannot be.
+// Memory is used only where a stack is touched; the lowest page cannot be touched.
 constexpr std::size_t stack_bytes = 512 << 10;
 constexpr std::size_t guard_bytes = 4096;
 
@@ -39,12 +39,12 @@ thread_local std::size_t outside_bytes = 0;
 
 }  // namespace
 
-// ---- The switch: leaves a context in *from and continues at `to`
+// ---- The switch: stores a context in *from and continues at `to`
 
 #if defined(__x86_64__)
 
 extern "C" void tilewright_switch_stack(void** from, void* to);
-// System V ABI: these registers belong to the caller; all others are free once a function is called.
+// System V ABI: the callee preserves these registers; all others are free once a function is called.
 asm(R"(
 .text
 .globl tilewright_switch_stack
@@ -104,7 +104,7 @@ void tilewright_switch_stack(void** from, void* to) {
 
 #endif
 
-// ---- Sanitizers know one stack for each thread unless they are told
+// ---- Sanitizers assume one stack per thread unless they are told otherwise
 
 void Fiber::switch_in() {
 #ifdef TILEWRIGHT_EMULATOR_RACES
@@ -155,7 +155,7 @@ Fiber::~Fiber() {
 void Fiber::start(std::function<void()> body) {
 #ifdef TILEWRIGHT_EMULATOR_RACES
     if (sanitizer_fiber_ != nullptr && !ended_) {
-        // What the abandoned body did happens before all that follows.
+        // The abandoned body's actions happen before all that follow.
         void* const thread = __tsan_get_current_fiber();
         __tsan_switch_to_fiber(sanitizer_fiber_, 1);
         race::release(this);
@@ -167,7 +167,7 @@ void Fiber::start(std::function<void()> body) {
     if (sanitizer_fiber_ == nullptr) sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
 #ifdef TILEWRIGHT_ASAN
-    // An abandoned body has left its frames' poison.
+    // An abandoned body has left the poison of its frames.
     ASAN_UNPOISON_MEMORY_REGION(stack_ + guard_bytes, stack_bytes - guard_bytes);
     fake_stack_ = nullptr;
 #endif

@@ -1,4 +1,4 @@
-// A fiber: a function with a separate stack, that runs until it suspends itself.
+// A fiber: a function with a separate stack that runs until it suspends itself.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ public:
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
 
-    /// The next `resume` begins `body`, which must not throw. What ran before and did not end is forgotten.
+    /// Makes the next `resume` begin `body`, which must not throw. An earlier body that did not end is forgotten.
     void start(std::function<void()> body);
-    /// Runs the body until it suspends or ends. Not from inside a fiber.
+    /// Runs the body until it suspends or ends. Must not be called from inside a fiber.
     void resume();
     bool ended() const { return ended_; }
-    /// Back to whoever resumed this fiber.
+    /// Returns to the caller of `resume`.
     static void suspend();
 
 private:
@@ -29,9 +29,10 @@ private:
     std::byte* stack_ = nullptr;
     std::function<void()> body_;
     bool ended_ = true;
-    void* context_ = nullptr;                           // where the body continues: a stack pointer, or a ucontext_t
-    [[maybe_unused]] void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's idea of this fiber
-    void* fake_stack_ = nullptr;                        // AddressSanitizer's
+    // The place where the body continues: a stack pointer, or a ucontext_t.
+    void* context_ = nullptr;
+    [[maybe_unused]] void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's handle of this fiber
+    void* fake_stack_ = nullptr;                        // AddressSanitizer's handle
 };
 
 }  // namespace tilewright::emulator

@@ -16,11 +16,12 @@ namespace tilewright::emulator {
 namespace {
 
 constexpr u32 one_turn_lost_of = 8;
-constexpr u32 one_sleep_of = 8;       // lost turns
-constexpr u32 longest_sleep = 64;     // rounds
-constexpr int idle_rounds_limit = 8;  // in which no thread went on but those that pause
+constexpr u32 one_sleep_of = 8;    // Turns per lost turn.
+constexpr u32 longest_sleep = 64;  // Rounds.
+// Rounds in which only pausing threads continued.
+constexpr int idle_rounds_limit = 8;
 
-/// Fibers are kept from launch to launch: their stacks are costly to make.
+/// Fibers are kept from launch to launch, because creating their stacks is expensive.
 Fiber* fiber(std::size_t index) {
     thread_local std::vector<std::unique_ptr<Fiber>> fibers;
     while (fibers.size() <= index) fibers.push_back(std::make_unique<Fiber>());
@@ -43,7 +44,7 @@ void check(const Launch& launch) {
                        launch.threads, hopper::registers_per_sm));
 }
 
-/// The largest count that fits, in steps of 8; 248 because 255 is the most a thread can name.
+/// The largest count that fits, in steps of 8. At most 248, because a thread can address 255 at most.
 int default_registers(int threads) { return std::min(hopper::registers_per_sm / threads / 8 * 8, 248); }
 
 class Turn final : public Wait {
@@ -103,7 +104,7 @@ void Machine::run_cluster(int first_block) {
     if (options_.lost_load < 0) check_cluster_end();
 }
 
-/// Gives every thread that can go on a turn. Whether anything may change by another round.
+/// Gives a turn to every thread that can continue. Returns whether another round may change anything.
 bool Machine::run_round() {
     order_.insert(order_.end(), woken_.begin(), woken_.end());
     woken_.clear();
@@ -115,7 +116,7 @@ bool Machine::run_round() {
     bool progress = false;
     bool sleeping = false;
     bool pauses_only = true;
-    for (std::size_t i = 0; i < order_.size(); ++i) {  // it grows: `wake`
+    for (std::size_t i = 0; i < order_.size(); ++i) {  // `wake` makes it grow
         Thread* const thread = order_[i];
         if (thread->asleep_until > round_) {
             sleeping = true;
@@ -183,7 +184,7 @@ void Machine::resume(Thread& thread) {
     if (failure_) std::rethrow_exception(failure_);
 }
 
-/// False: it has ended, or waits to be woken.
+/// False: the thread has ended, or waits to be woken.
 bool Machine::takes_turns(Thread& thread) const {
     if (thread.fiber->ended()) return false;
     if (thread.wait == nullptr || thread.waiters == nullptr || thread.wait->ready()) return true;
@@ -214,7 +215,7 @@ void Machine::run_or_delay(std::function<void()> work) {
     } else {
         put_in_flight(std::move(work));
     }
-    work = nullptr;  // a fiber that never goes on is not unwound
+    work = nullptr;  // a fiber that never continues is not unwound
     maybe_lose_turn();
 }
 
@@ -238,7 +239,7 @@ void Machine::pause() {
     current_->pausing = false;
 }
 
-/// The waits that have a limit, where a load was lost: those of the warps that produce stages first.
+/// Times out the waits that have a limit, if a load was lost: first the waits of the warps that produce stages.
 bool Machine::time_out() {
     if (options_.lost_load < 0) return false;
     bool any = false;
@@ -255,7 +256,7 @@ bool Machine::time_out() {
 
 bool Machine::finish_something() {
     if (in_flight_.empty()) return false;
-    // In constant time: where blocks split k, thousands are in flight.
+    // In constant time, because with split-K thousands are in flight.
     if (options_.seed != 0) std::swap(in_flight_.front(), in_flight_[random(static_cast<u32>(in_flight_.size()))]);
     const std::function<void()> work = std::move(in_flight_.front());
     in_flight_.pop_front();

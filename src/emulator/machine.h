@@ -1,5 +1,5 @@
-// What a running cluster consists of: threads, blocks with their shared memory and barriers, and the work in flight.
-// The primitives of ptx.h (barriers.cpp, tma.cpp, wgmma.cpp, memory.cpp) act on it for the thread that calls them.
+// The parts of a running cluster: threads, blocks with their shared memory and barriers, and the work in flight. The
+// primitives of ptx.h (barriers.cpp, tma.cpp, wgmma.cpp, memory.cpp) act on it for the thread that calls them.
 #pragma once
 
 #include "emulator/emulator.h"
@@ -24,14 +24,15 @@ using hopper::u64;
 using hopper::u8;
 
 inline constexpr int poison = 0xFF;       // NaN in e4m3, bf16, f16 and f32
-inline constexpr int spare_bytes = 1024;  // behind a block's shared memory, to find writes beyond it
+inline constexpr int spare_bytes = 1024;  // after a block's shared memory, to find writes beyond it
 
-/// What a suspended thread waits for.
+/// The condition that a suspended thread waits for.
 class Wait {
 public:
     virtual bool ready() = 0;
     virtual std::string what() const = 0;
-    /// Whether the wait has a limit, which is exceeded now. Not `all`: only if it is one for an empty stage.
+    /// If the wait has a limit: exceeds it now. Unless `all`, only for waits for an empty stage. Returns whether it
+    /// did.
     virtual bool time_out(bool /*all*/) { return false; }
 
 protected:
@@ -40,10 +41,10 @@ protected:
 
 struct Thread;
 
-/// Threads that wait for a change of one thing. They take no turns before `Machine::wake`.
+/// Threads that wait for a change of one thing. They take no turns until `Machine::wake` is called.
 using Waiters = std::vector<Thread*>;
 
-/// Threads that go on together. All must call the same primitive with the same operand.
+/// Threads that continue together. All must call the same primitive with the same operand.
 struct SyncPoint {
     const char* primitive = "";
     int operand = 0;
@@ -55,41 +56,43 @@ struct SyncPoint {
 
 struct BarrierState {
     int expected = 0;
-    int pending = 0;        // arrivals that this phase still lacks
-    long long bytes = 0;    // expected and not yet delivered
-    u32 phase = 0;          // parity of the phase under way
-    bool fenced = false;    // by barrier_init_fence
-    bool reset = false;     // what arrives late is not counted
-    std::string name{};     // as the first wait called it,
-    bool is_named = false;  // if there was one
+    int pending = 0;        // Arrivals that this phase still lacks.
+    long long bytes = 0;    // Bytes expected and not yet delivered.
+    u32 phase = 0;          // Parity of the current phase.
+    bool fenced = false;    // By barrier_init_fence.
+    bool reset = false;     // Late arrivals are not counted.
+    std::string name{};     // The name in the first wait.
+    bool is_named = false;  // Whether there was a wait.
     Waiters waiters{};
 };
 
 /// One wgmma of a warpgroup.
 struct Product {
     WgmmaCall call{};
-    const Thread* caller = nullptr;  // one of the warpgroup
-    int issued = 0;                  // threads that have called it
+    const Thread* caller = nullptr;  // One thread of the warpgroup.
+    int issued = 0;                  // Threads that have called it.
     std::array<float*, hopper::warpgroup_threads> d{};
-    std::vector<u8> a{};  // mma A from registers: [64, 32]
-    /// Late: what each d held before; of the threads that had issued it then, put there by the product before.
+    std::vector<u8> a{};  // Late timing: the old contents of each d. For threads that have already issued this product,
+                          // the previous product writes its result here.
+    /// Late timing: the old contents of each d. For threads that had issued the previous product then, that product
+    /// writes them here.
     std::vector<float> before{};
 };
 
 struct Warpgroup {
-    int registers_called = 0;        // the operand of the register handover under way,
-    int warps_called = 0;            // and how many warps have come to it
-    std::deque<Product> products{};  // that are not done
-    u64 done = 0;                    // products before those
-    u64 wanted = 0;                  // some thread waits for the products before this one
-    u64 queued = 0;                  // of these, in flight
-    Waiters waiters{};               // for products
+    int registers_called = 0;        // The operand of the current register handover.
+    int warps_called = 0;            // The number of warps that have reached it.
+    std::deque<Product> products{};  // Products that are not done.
+    u64 done = 0;                    // Products that precede them.
+    u64 wanted = 0;                  // Some thread waits for the products below this number.
+    u64 queued = 0;                  // The number of these that are in flight.
+    Waiters waiters{};               // Threads that wait for products.
 };
 
 struct Warp {
     SyncPoint sync_point{};
-    int registers = 0;  // of each thread
-    // For this call and the one before: no lane can be two calls ahead of another.
+    int registers = 0;  // Per thread.
+    // For this call and the previous one, because no lane can be two calls ahead of another.
     std::array<std::array<u8*, hopper::warp_threads>, 2> matrix_rows{};
     std::array<int, 2> first_value{};
     std::array<std::array<int, hopper::warp_threads>, 2> values{};
@@ -106,12 +109,12 @@ struct Block {
     std::vector<Warp> warps{};
     std::vector<Warpgroup> warpgroups{};
     int free_registers = 0;
-    /// For each 4 bytes of shared memory: 1 + the thread whose write TMA and wgmma may not see yet; 0: none.
+    /// Per 4 bytes of shared memory: 1 + the thread whose write TMA and wgmma may not see yet; 0: none.
     std::vector<u16> writers{};
-    int unseen = 0;  // such words
+    int unseen = 0;  // the number of such words
 };
 
-/// A TMA store: what is copied where. Shared memory is read and global memory written in one go.
+/// A TMA store: its source and destination. Shared memory is read and global memory written in one step.
 struct Store {
     hopper::TensorMapDescription map{};
     u32 from = 0;
@@ -120,16 +123,16 @@ struct Store {
     bool done = false;
 };
 
-/// A cp.async: where its 4 bytes go and come from.
+/// A cp.async: the destination and the source of its 4 bytes.
 struct Copy {
     u32 to = 0;
     const float* from = nullptr;
 };
 
-/// Registers of mma A that a wgmma reads until it is complete, and what they held when it was issued.
+/// Registers of mma A that a wgmma reads until it is complete, and their contents at its issue.
 struct ReadRegisters {
     const u32* from = nullptr;
-    u64 product = 0;  // which of the thread's
+    u64 product = 0;  // the number of the thread's product
     std::array<u32, 4> held{};
 };
 
@@ -138,24 +141,27 @@ struct Thread {
     Block* block = nullptr;
     int index = 0;
     Wait* wait = nullptr;
-    Waiters* waiters = nullptr;  // where it is woken; else it asks at each of its turns
-    u32 asleep_until = 0;        // round of turns
-    u32 last_turn = 0;           // likewise
+    // The thing that wakes it; null: the thread checks at each of its turns.
+    Waiters* waiters = nullptr;
+    u32 asleep_until = 0;  // a round of turns
+    u32 last_turn = 0;     // a round of turns
     bool pausing = false;
     std::vector<u32> unseen_writes{};  // words of shared memory
-    // Vectors and a list: thousands of threads are made anew, and an empty deque has memory.
-    std::list<Store> stores{};             // which work in flight refers to
-    std::vector<Copy> copies{};            // cp.async that are not complete,
-    u64 copied = 0;                        // those before them,
-    u64 awaited = 0;                       // and how many of all an arrival waits for
-    u64 issued = 0;                        // wgmmas
-    u64 complete = 0;                      // of these, known to be by a wait
-    std::vector<const float*> writing{};   // d of those that are not,
-    std::vector<ReadRegisters> reading{};  // and their mma A
-    std::vector<u64> committed{};          // `issued` at each commit that no wait has covered
+    // Vectors and a list, because thousands of threads are created again and an empty deque owns memory.
+    std::list<Store> stores{};             // A list, because work in flight refers to its elements.
+    std::vector<Copy> copies{};            // Incomplete cp.async copies.
+    u64 copied = 0;                        // The number of copies that precede them.
+    u64 awaited = 0;                       // The number of copies that an arrival waits for.
+    u64 issued = 0;                        // Issued wgmmas.
+    u64 complete = 0;                      // wgmmas that a wait has completed.
+    std::vector<const float*> writing{};   // d of the incomplete ones.
+    std::vector<ReadRegisters> reading{};  // mma A of the incomplete ones.
+    // `issued` at each commit that no wait has covered.
+    std::vector<u64> committed{};
     bool accumulators_fenced = false;
-    bool fragments_fenced = true;  // false: wgmma_fence must follow what has written registers of mma A
-    u32 cluster_generation = 0;    // of its last arrive_cluster
+    // false: wgmma_fence must follow the writes to registers of mma A.
+    bool fragments_fenced = true;
+    u32 cluster_generation = 0;  // of its last arrive_cluster
 
     int warp() const { return index / hopper::warp_threads; }
     int lane() const { return index % hopper::warp_threads; }
@@ -178,23 +184,24 @@ public:
     int cluster_size() const { return options_.cluster; }
     SyncPoint& cluster_sync_point() { return cluster_sync_point_; }
 
-    /// Suspends the current thread until the wait is over: a change of what has these waiters, or of anything.
+    /// Suspends the current thread until the wait is over. It is checked after a change of the object with these
+    /// waiters, or after any change.
     void wait_for(Wait& wait, Waiters* waiters = nullptr);
-    /// After a change: those whose wait is over take turns again, one a round.
+    /// Called after a change. Threads whose wait is over take turns again, one per round.
     void wake(Waiters& waiters);
-    /// With a seed, now and then: others go first, sometimes a long way.
+    /// With a seed, now and then: lets other threads run first, sometimes for long.
     void maybe_lose_turn();
-    /// Where a load was lost, others go first. Else nothing: time is steps of fibers.
+    /// If a load was lost, lets other threads run first. Otherwise it does nothing, because time is steps of fibers.
     void pause();
     /// A clock that only moves when it is read.
     u64 tick() { return ++ticks_; }
     /// Whether the TMA load that is issued now is the one that never arrives.
     bool loses_load() { return loads_++ == options_.lost_load; }
-    /// Work that is done once no thread can go on without.
+    /// Queues work that is done when no thread can continue without it.
     void put_in_flight(std::function<void()> work) { in_flight_.push_back(std::move(work)); }
-    /// How many TMA loads on their way use the map at this address.
+    /// The number of TMA loads in flight that use the map at this address.
     int& loads_of(const void* map) { return loads_of_map_[map]; }
-    /// What a copy engine does: now, or put in flight.
+    /// Does a copy engine's work now, or queues it.
     void run_or_delay(std::function<void()> work);
 
     std::string who(const Thread& thread) const;
@@ -220,8 +227,8 @@ private:
     const std::function<void()>& kernel_;
     std::vector<Block> blocks_;
     std::vector<Thread> threads_;
-    std::vector<Thread*> order_;  // those that take turns
-    std::vector<Thread*> woken_;  // those that do so from the next round on
+    std::vector<Thread*> order_;  // threads that take turns
+    std::vector<Thread*> woken_;  // threads that take turns from the next round on
     int running_ = 0;             // threads that have not ended
     SyncPoint cluster_sync_point_;
     std::deque<std::function<void()>> in_flight_;
@@ -246,7 +253,7 @@ inline Machine& machine() {
 }
 inline Thread& me() { return machine().current(); }
 
-/// Throws an Error that begins with who did it.
+/// Throws an Error that begins with the thread that caused it.
 [[noreturn]] void fail(const Thread& thread, const std::string& text);
 [[noreturn]] void fail(const std::string& text);
 
@@ -260,19 +267,20 @@ void note_wait(u32 offset, hopper::BarrierName name);
 /// The barrier at this place of a block.
 BarrierState& barrier_state(const Thread& user, Block& block, u32 offset);
 void deliver(const Thread& user, Block& block, u32 barrier_offset, long long bytes);
-/// One arrival more than the phase has, and that arrival.
+/// Adds an arrival to the phase, and delivers that arrival.
 void add_arrival(const Thread& user, Block& block, u32 barrier_offset);
 void deliver_arrival(const Thread& user, Block& block, u32 barrier_offset);
 
-/// The current thread has written there what TMA and wgmma see only after its fence_async_proxy.
+/// The current thread has written bytes that TMA and wgmma see only after its fence_async_proxy.
 void hide_from_engines(u32 offset, u32 bytes);
-/// Fails if the copy engines might not see what was written there.
+/// Fails if the copy engines might not see the bytes that were written there.
 void check_visible(const Thread& reader, const char* primitive, u32 offset, u32 bytes);
 
-/// Counts the current thread; what `wait_for_others` waits for. `orders`: what was written before is visible after.
+/// Counts the current thread; returns the generation that `wait_for_others` takes. `orders`: earlier writes are visible
+/// afterwards.
 u32 arrive_at(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders = true);
 void wait_for_others(SyncPoint& sync_point, u32 generation, bool orders = true);
-/// Both.
+/// Arrives and waits.
 void synchronise(SyncPoint& sync_point, const char* primitive, int operand, int expected, bool orders = true);
 
 /// d = A B^T + d in the tensor core's arithmetic, over [64, n] in rows of n.

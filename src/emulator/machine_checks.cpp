@@ -1,4 +1,4 @@
-// What must hold when a thread or a cluster ends, and messages that say who waits for what.
+// Conditions that must hold when a thread or a cluster ends, and messages that list the waiting threads.
 #include "emulator/machine.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ std::string Machine::who(const Thread& thread) const {
     return text;
 }
 
-/// Who waits where: a line for each role and thing that its threads wait for.
+/// The waiting threads: a line per role and awaited thing.
 std::string Machine::deadlock() const {
     struct Waiters {
         const Thread* first;

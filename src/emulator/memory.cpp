@@ -28,7 +28,7 @@ T read(const T& from) {
     return from;
 }
 
-/// The addresses that the lanes of a warp give, together.
+/// The addresses that the lanes of a warp pass, together.
 const std::array<u8*, hopper::warp_threads>& rows_of_lanes(const char* primitive, void* row) {
     const u32 offset = shared_offset(*me().block, row, 16);
     if (offset % 16 != 0) fail(fmt::format("{}: offset {} is no multiple of 16", primitive, offset));

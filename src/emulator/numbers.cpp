@@ -1,4 +1,4 @@
-// The primitives of hopper/ptx/ptx_numbers.h: conversions of fp8, bytes, and what moves them.
+// The primitives of hopper/ptx/ptx_numbers.h: conversions of fp8, bytes, and functions that move them.
 #include "hopper/ptx/ptx_numbers.h"
 
 #include "emulator/machine.h"
@@ -23,7 +23,7 @@ void write(T& to, const T& value) {
     hide_from_engines(offset, sizeof value);
 }
 
-/// The worst that the hardware could do with what is not a number: codes that are easily taken for numbers.
+/// The worst result that the hardware could give for NaN or infinity: a code that is easily taken for a number.
 u32 code(const formats::Fields& fields, float value) {
     return std::isfinite(value) ? formats::encode(fields, value, formats::Overflow::saturate) : 1;
 }

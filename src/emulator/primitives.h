@@ -1,5 +1,5 @@
-// The primitives of hopper/ptx/ptx.h that are templates; the others are compiled once, in the emulator's library.
-// Included after a kernel's header.
+// The primitives of hopper/ptx/ptx.h that are templates. The others are compiled once, in the emulator's library. A
+// kernel's header is included first, then this file.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -11,7 +11,7 @@ struct WgmmaCall {
     int n;
     hopper::Storage a;
     hopper::Storage b;
-    hopper::MatrixDescriptor a_rows;  // nothing where mma A is in registers
+    hopper::MatrixDescriptor a_rows;  // unused if mma A is in registers
     hopper::MatrixDescriptor b_rows;
     bool accumulate;
     bool a_in_registers;
@@ -19,7 +19,7 @@ struct WgmmaCall {
     bool operator==(const WgmmaCall&) const = default;
 };
 
-/// `a_fragment`: the thread's registers of mma A, four of them; null where it is in shared memory.
+/// `a_fragment` has the thread's four registers of mma A; it is null if mma A is in shared memory.
 void start_wgmma(float* d, const WgmmaCall& call, const hopper::u32* a_fragment);
 void finish_wgmma(int pending);
 void give_registers(int registers);

@@ -1,6 +1,7 @@
-// What ThreadSanitizer is told: which fibers synchronise through which address, and what primitives read and write.
-// The emulator itself is not instrumented, or its own bookkeeping would be taken for races; in the variant for
-// ThreadSanitizer, TILEWRIGHT_EMULATOR_RACES is defined and kernels are instrumented. Otherwise all of this is nothing.
+// Information for ThreadSanitizer: the fibers that synchronise through an address, and the memory that primitives read
+// and write. The emulator itself is not instrumented, because its own bookkeeping would be reported as races. In the
+// variant for ThreadSanitizer, TILEWRIGHT_EMULATOR_RACES is defined and kernels are instrumented. Otherwise all
+// functions are empty.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ inline void release(const void* address) { __tsan_release(address_of(address)); 
 inline void reads(const void* address, std::size_t bytes) { __tsan_read_range(address_of(address), bytes); }
 inline void writes(const void* address, std::size_t bytes) { __tsan_write_range(address_of(address), bytes); }
 
-/// What a copy engine writes it writes as a separate thread, after the thread that started it, before `barrier`
-/// completes.
+/// A copy engine writes as a separate thread. Its writes follow the thread that started it and precede the completion
+/// of `barrier`.
 inline void engine_writes(const void* address, std::size_t bytes, const void* barrier) {
     static void* const engine = __tsan_create_fiber(0);
     static const char started = 0;

@@ -23,7 +23,7 @@ private:
     int registers_;
 };
 
-/// A warp's call of setmaxnreg; those of a warpgroup must agree.
+/// A warp's call of setmaxnreg. The calls of a warpgroup must agree.
 void synchronise_for_registers(const char* primitive, int registers) {
     const Thread& thread = me();
     synchronise(thread.own_warp().sync_point, primitive, registers, hopper::warp_threads, false);

@@ -1,4 +1,4 @@
-// The product itself: operands read through their descriptors, multiplied by the CPU's kernels of the arithmetic
+// The product itself. Operands are read through their descriptors and multiplied by the CPU's kernels of the arithmetic
 // `bit_exact`, so that results have the GPU's bits.
 #include "cpu/exact/tensor_core.h"
 #include "base/math.h"
@@ -53,8 +53,8 @@ std::vector<float> values_of(const std::vector<u8>& bytes, hopper::Storage stora
     return values;
 }
 
-/// The bytes [count, 32] that a descriptor means: groups of 8 rows of 128 bytes, in which 16-byte chunks are exchanged
-/// by address (PTX ISA, "Shared Memory Matrix Layout", 128-byte swizzling).
+/// The bytes [count, 32] that a descriptor selects. They are in groups of 8 rows of 128 bytes, in which 16-byte chunks
+/// are exchanged by address (PTX ISA, "Shared Memory Matrix Layout", 128-byte swizzling).
 std::vector<u8> read_rows(const Thread& reader, hopper::MatrixDescriptor descriptor, int count) {
     const u32 start = descriptor * 16;
     const u32 end = start / row_bytes * row_bytes + count * row_bytes;
@@ -76,11 +76,12 @@ std::vector<u8> read_rows(const Thread& reader, hopper::MatrixDescriptor descrip
     return bytes;
 }
 
-/// An operand as the kernels take it: panels of rows, k by k; a panel of one row is a row.
+/// An operand in the form that the kernels take: panels of rows, k by k. A panel of one row is a row.
 struct Decoded {
     std::vector<float> values;
     std::vector<u32> codes;
-    bool usual;  // fp8: finite; bf16: far from the ends of fp32's range, too
+    // fp8: finite; bf16: also far from the ends of fp32's range.
+    bool usual;
 };
 
 bool is_usual(const cpu::Extent& extent, hopper::Storage storage) {
@@ -113,7 +114,8 @@ Decoded decode(const std::vector<u8>& bytes, hopper::Storage storage, int panel,
     return result;
 }
 
-/// The kernels of fp8 take an accumulator that is a sum of products: a multiple of what the smallest may leave.
+/// The kernels of fp8 take an accumulator that is a sum of products. Such a sum is a multiple of the smallest product's
+/// last place.
 bool is_sum_of_fp8(float x) {
     if (std::abs(x) >= 0x1p-18F || x == 0 || std::isnan(x)) return true;
     const float units = x * 0x1p41F;
@@ -141,7 +143,7 @@ void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std:
     }
 }
 
-/// Whether each row has a NaN; those rows become zeros.
+/// Whether each row has a NaN; rows with a NaN become zeros.
 std::vector<bool> take_out_nan_rows(std::vector<u8>& bytes, hopper::Storage storage) {
     const std::vector<float> values = values_of(bytes, storage);
     std::vector<bool> has_nan(bytes.size() / step);
@@ -183,8 +185,8 @@ void multiply_numbers(const WgmmaCall& call, const std::vector<u8>& a_bytes, con
 
 }  // namespace
 
-/// NaN follows from NaN alone and is kept from the kernels, which take three times as long with special numbers: most
-/// of a small group's tile is poison.
+/// Rows with NaN are handled separately, because only NaN gives NaN. The kernels take three times as long with special
+/// numbers, and most of a small group's tile is poison.
 void multiply(const Product& product, float* d) {
     const WgmmaCall& call = product.call;
     std::vector<u8> a = call.a_in_registers ? product.a : read_rows(*product.caller, call.a_rows, rows);

@@ -14,8 +14,8 @@ namespace {
 using hopper::TensorMap;
 using hopper::TensorMapDescription;
 
-constexpr u64 encoded_here = 0x7469'6C65'6D61'7000;  // the last word of our maps
-constexpr u64 unfenced = 1;                          // the first word of padding of a written one
+constexpr u64 encoded_here = 0x7469'6C65'6D61'7000;  // the last word of maps that the emulator encodes
+constexpr u64 unfenced = 1;                          // the first word of padding of a map that a kernel has written
 constexpr int swizzle_row_bytes = 128;
 constexpr int chunk_bytes = 16;
 
@@ -35,7 +35,7 @@ TensorMapDescription decode(const char* primitive, const TensorMap& map) {
 
 int map_row_bytes(const TensorMapDescription& map) { return static_cast<int>(map.box[0]) * map.element_bytes; }
 
-/// Chunks of 16 bytes change places within a row of the box.
+/// Exchanges chunks of 16 bytes within a row of the box.
 u32 swizzled(u32 offset, int row_bytes) {
     return offset ^ (offset >> 7 & static_cast<u32>(row_bytes / chunk_bytes - 1)) << 4;
 }
@@ -44,8 +44,8 @@ int box_bytes(const TensorMapDescription& map) {
     return map_row_bytes(map) * static_cast<int>(map.box[1] * map.box[2]);
 }
 
-/// Calls visit(bytes in shared memory, bytes in the tensor or null where the box hangs over, count) for each run of
-/// bytes that is contiguous in both.
+/// Calls visit(bytes in shared memory, bytes in the tensor, count) for each run of bytes that is contiguous in both.
+/// The second argument is null if the box extends beyond the tensor there.
 template <class Visit>
 void for_each_run(const TensorMapDescription& map, u8* shared, u32 offset, const std::array<int, 3>& at, Visit visit) {
     const int bytes = map_row_bytes(map);

@@ -1,5 +1,5 @@
-// wgmma as threads see it: products of a warpgroup, done when all its threads have called (early) or when one of them
-// waits and nothing else can go on (late). Until then a late product's accumulators are NaN.
+// wgmma as threads see it: products of a warpgroup. Early: a product is done when all its threads have called it. Late:
+// it is done when a thread waits for it and no thread can continue; until then its accumulators are NaN.
 #include "emulator/machine.h"
 #include "emulator/race.h"
 
@@ -17,7 +17,7 @@ constexpr int rows = hopper::wgmma_m;
 constexpr int group_threads = hopper::warpgroup_threads;
 constexpr u32 undefined = 0x7FC0'DEAD;  // a NaN that no kernel writes
 
-/// Row and column of d[i] of a thread of the warpgroup.
+/// The row and column of d[i] of a thread of the warpgroup.
 int row_of(int thread, int i) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
 int column_of(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
@@ -25,7 +25,7 @@ bool is_late() { return machine().options().wgmma == Timing::late; }
 
 Product& product(Warpgroup& group, u64 index) { return group.products[index - group.done]; }
 
-/// The first product from `begin` on that a thread has issued for this d; null: none.
+/// The first product from `begin` on that a thread has issued for this d; null if there is none.
 Product* find(Warpgroup& group, u64 begin, int thread, const float* d) {
     for (u64 i = std::max(begin, group.done); i < group.done + group.products.size(); ++i) {
         if (product(group, i).d[thread] == d) return &product(group, i);
@@ -33,7 +33,7 @@ Product* find(Warpgroup& group, u64 begin, int thread, const float* d) {
     return nullptr;
 }
 
-/// A thread's part of what d held before a late product.
+/// A thread's part of the old contents of d, for a late product.
 float* before(Product& p, int thread) {
     const std::size_t count = p.call.n / 2;
     p.before.resize(group_threads * count);
@@ -47,7 +47,7 @@ void check_untouched(const Product& p, int thread) {
     }
 }
 
-/// d of all threads as one matrix, before the product.
+/// d of all threads as one matrix, with the contents ahead of the product.
 std::vector<float> gather(Product& p) {
     const int n = p.call.n;
     std::vector<float> d(static_cast<std::size_t>(rows) * n);
@@ -68,7 +68,7 @@ void run_next(Warpgroup& group) {
     std::vector<float> d = gather(p);
     multiply(p, d.data());
     for (int thread = 0; thread < group_threads; ++thread) {
-        // Where a later product is to change the same d, d stays undefined.
+        // If a later product will change the same d, d stays undefined.
         Product* const next = is_late() ? find(group, group.done, thread, p.d[thread]) : nullptr;
         float* const to = next != nullptr ? before(*next, thread) : p.d[thread];
         for (int i = 0; i < n / 2; ++i) to[i] = d[row_of(thread, i) * n + column_of(thread, i)];
@@ -80,7 +80,7 @@ bool is_issued(Warpgroup& group, u64 index) {
     return index < group.done + group.products.size() && product(group, index).issued == group_threads;
 }
 
-/// Late: products that someone waits for and that all have issued go in flight.
+/// Late: queues products that a thread waits for and that all threads have issued.
 void queue_wanted(Warpgroup& group) {
     for (; group.queued < group.wanted && is_issued(group, group.queued); ++group.queued) {
         machine().put_in_flight([&group] { run_next(group); });
@@ -103,7 +103,8 @@ private:
     int pending_;
 };
 
-/// Keeps what d holds, unless a product is under way that will say so, and makes it undefined.
+/// Saves the contents of d and makes d undefined. If an earlier product is still in flight, that product will provide
+/// the contents.
 void take_accumulators(Warpgroup& group, Product& p, int thread, float* d) {
     if (find(group, group.done, thread, d) == nullptr) std::copy_n(d, p.call.n / 2, before(p, thread));
     std::fill_n(d, p.call.n / 2, std::bit_cast<float>(undefined));
@@ -119,7 +120,7 @@ void take_fragment(Product& p, int thread, const std::array<u32, 4>& fragment) {
     }
 }
 
-/// Registers of mma A must hold what they held until their wgmmas are known to be complete.
+/// Checks that registers of mma A keep their contents until their wgmmas are known to be complete.
 void check_fragments(Thread& thread, u64 complete) {
     auto read = thread.reading.begin();
     for (; read != thread.reading.end() && read->product < complete; ++read) {
@@ -147,7 +148,7 @@ void start_wgmma(float* d, const WgmmaCall& call, const u32* a_fragment) {
         fail("wgmma: not in a warpgroup of 128 threads");
     }
     Warpgroup& group = thread.own_warpgroup();
-    race::release(&thread.own_warp());  // a warp's lanes issue it together, after all they did before
+    race::release(&thread.own_warp());  // a warp's lanes issue it together, after all their earlier actions
     const int lane = thread.index % group_threads;
     const u64 index = thread.issued++;
     const bool continues = std::find(thread.writing.begin(), thread.writing.end(), d) != thread.writing.end();
@@ -182,7 +183,7 @@ void start_wgmma(float* d, const WgmmaCall& call, const u32* a_fragment) {
 }
 
 void finish_wgmma(int pending) {
-    // `.sync.aligned`: no lane continues before all lanes of its warp have arrived and have completed their earlier
+    // `.sync.aligned`: no lane continues until all lanes of its warp have arrived and have completed their earlier
     // reads.
     synchronise(me().own_warp().sync_point, "wgmma_wait", pending, hopper::warp_threads);
     Thread& thread = me();

@@ -1,4 +1,4 @@
-// The parameter of a kernel: the same struct for the GPU, the host that fills it in and the emulator.
+// The parameter of a kernel. The GPU, the host that fills it in, and the emulator use this one struct.
 #pragma once
 
 #include "hopper/ptx/types.h"
@@ -9,24 +9,25 @@ namespace tilewright::hopper {
 /// A tensor map before the driver (or the emulator) encodes it. Dimension 0 is the contiguous one.
 struct TensorMapDescription {
     const void* base;
-    int element_bytes;  // 1, 2 or 4
-    u64 sizes[3];       // elements
-    u64 strides[2];     // bytes from one index of dimensions 1 and 2 to the next
-    u32 box[3];         // elements that one copy moves
-    bool swizzled;      // as wide as rows of the box: of 128 B, byte address bits 4..6 are XORed with bits 7..9; of
-                        // 64 B, bits 4..5 with bits 7..8
+    int element_bytes;  // 1, 2 or 4.
+    u64 sizes[3];       // Elements.
+    u64 strides[2];     // Bytes between consecutive indices of dimensions 1 and 2.
+    u32 box[3];         // Elements that one copy moves.
+    // The swizzle is as wide as a row of the box. 128 B: byte address bits 4..6 are XORed with bits 7..9. 64 B: bits
+    // 4..5 are XORed with bits 7..8.
+    bool swizzled;
 };
 
 enum class ScaleFormat : u8 { f32, ue8m0 };
 
-/// Scale factors of one operand. Index (row block, k block), strides in elements.
+/// Scale factors of one operand. The index is (row block, k block); strides count elements.
 struct ScaleView {
     const void* data;  // null: every scale is 1
     i64 batch_stride;
     i64 row_stride;
     i64 k_stride;
     int rows;      // row blocks
-    int k_blocks;  // along k; 1 where scales do not vary along k
+    int k_blocks;  // along k; 1 if scales do not vary along k
     ScaleFormat format;
 };
 
@@ -34,34 +35,35 @@ enum class OutputFormat : u8 { bf16, f16, f32 };
 constexpr int element_bytes(OutputFormat format) { return format == OutputFormat::f32 ? 4 : 2; }
 
 struct OutputView {
-    void* data;  // null: neither C nor a bias is given
+    void* data;  // null: the call has neither C nor a bias
     i64 batch_stride;
     i64 row_stride;
     i64 column_stride;
 };
 
-/// A thread whose waits took too long, in one word; zero: there is none.
+/// A thread whose waits timed out, packed in one word. A word of zero means no thread.
 struct Timeout {
     u64 word;
 
-    /// `budget`: what is left of the thread's wait budget.
+    /// `budget` is the rest of the thread's wait budget.
     static constexpr u64 pack(u32 block, u32 thread, int budget) {
         return u64(1) << 63 | u64(budget >> 24 & 0x7F) << 48 | u64(block) << 16 | (thread & 0xFFFF);
     }
     constexpr u32 block() const { return u32(word >> 16); }
     constexpr int thread() const { return int(word & 0xFFFF); }
-    /// `none` where the wait did not record it.
+    /// `none` if the wait did not record its barrier.
     constexpr BarrierName barrier() const {
         const u32 recorded = u32(word >> 48 & 0x7F);
         return recorded == 0x7F ? BarrierName::none : BarrierName(recorded);
     }
 };
 
-/// A row whose index breaks the promise of GroupSizes::alignment, in one word; zero: there is none.
+/// A row whose index breaks the promise of GroupSizes::alignment, packed in one word. A word of zero means no row.
 struct MixedRow {
     u64 word;
 
-    /// `first_group`: of the first row of its block. Groups beyond the last that fits are reported as that one.
+    /// `first_group` is the group of the first row of the block. A group number that does not fit is reported as the
+    /// largest number that does.
     static constexpr u64 pack(int row, int group, int first_group) {
         return u64(1) << 63 | u64(row) << 32 | u64(field(group)) << 16 | field(first_group);
     }
@@ -74,73 +76,76 @@ private:
     static constexpr u32 field(int group) { return u32(min(group, 0xFFFE) + 1); }
 };
 
-/// The last producer and the last consumer that timed out, and the last bad row index. In host memory, so that the host
-/// reads it without a copy.
+/// The last producer and the last consumer that timed out, and the last bad row index. The report is in host memory, so
+/// that the host reads it without a copy.
 struct KernelReport {
     Timeout producer;
     Timeout consumer;
     MixedRow mixed;
 };
 
-/// What a warp of a kernel with stamps came to.
+/// An event of a warp, in kernels that record stamps.
 enum class Event : u8 {
     none,
-    waits_empty,  // load: for a stage of the ring
-    loads,        // it has one
-    waits_full,   // multiply: for a k-block
-    multiplies,   // it is there
-    released,     // its products are in the partial accumulator; what follows promotes them
-    epilogue,     // multiply: D leaves the registers; for each part of D that leaves separately
-    staged,       // it is in shared memory
+    waits_empty,  // Load: starts to wait for an empty stage.
+    loads,        // Load: has an empty stage.
+    waits_full,   // Multiply: starts to wait for a k-block.
+    multiplies,   // Multiply: the k-block has arrived.
+    released,     // Multiply: the k-block's products are in the partial accumulator; promotion follows.
+    epilogue,     // Multiply: starts to store D; one event per separately stored part of D.
+    staged,       // Multiply: the part is in shared memory.
 };
 
-/// In one word, of the SM's clock when it came to it. Behind the report each warp of each block has `per_warp` of them,
-/// in the order of time; the first of no event ends them.
+/// An event and the SM's clock at that event, packed in one word. After the report, each warp of each block has
+/// `per_warp` stamps in order of time. The first stamp without an event ends the list.
 struct Stamp {
     u64 word;
 
-    /// (A variable would move those of kernels that write tensor maps.)
+    /// (A function, because a variable would move the variables of kernels that write tensor maps.)
     static constexpr int per_warp() { return 512; }
     static constexpr Stamp pack(Event event, u64 clock) { return {u64(event) << 56 | (clock & ~u64(0) >> 8)}; }
     constexpr Event event() const { return Event(word >> 56); }
     constexpr u64 clock() const { return word & ~u64(0) >> 8; }
 };
 
-/// What the entries of GroupSizes mean.
+/// The meaning of the entries of GroupSizes.
 enum class SizeKind : u8 {
-    ends,     // the row at which each group ends; the next begins there, rounded up to the alignment
-    counts,   // rows of each group, which has a separate matrix
-    indices,  // the group of each row
+    ends,     // The row at which each group ends. The next group begins there, rounded up to the alignment.
+    counts,   // Rows of each group; each group has its own matrix.
+    indices,  // The group of each row.
 };
 
-/// The rows of groups, in the device's memory. They are clamped wherever they are read.
+/// The rows of groups, in the device's memory. Kernels clamp the entries wherever they read them.
 struct GroupSizes {
     const void* data;
-    i64 stride;      // elements from one size to the next; of indices: from that of a block of rows to the next block's
-    i64 row_stride;  // of indices: from that of a row to the next row's
-    int alignment;   // rows, 1 or more. Ends: where groups begin. Indices: of a block, which has one group
-    int blocks;      // of indices
+    i64 stride;      // elements between consecutive sizes; indices: between consecutive blocks of rows
+    i64 row_stride;  // indices: elements between consecutive rows
+    // Rows, at least 1. Ends: groups begin at multiples of it. Indices: rows of a block, which all have one group.
+    int alignment;
+    int blocks;  // indices: the number of blocks of rows
     SizeKind kind;
     bool is_64_bit;
 };
 
-/// k_mapped: an operand whose groups begin where only the device knows.
+/// k_mapped: an operand whose groups begin at positions that only the device knows.
 struct GroupedOperand {
     const u8* values;
-    i64 stride;  // bytes from a row to the next
-    bool flat;   // a group's matrix follows that of the group before; the stride of a row is its k
+    i64 stride;  // bytes between consecutive rows
+    // The groups' matrices follow one another in memory; the stride of a group's row is the group's k.
+    bool flat;
 
-    /// The first of `rows` rows of a group that `begin` of k are before.
+    /// The address of the first of `rows` rows of a group; the groups before it have `begin` k-elements.
     constexpr const u8* at(i64 begin, int rows) const { return values + (flat ? begin * rows : begin); }
     constexpr i64 stride_of(i64 k) const { return flat ? k : stride; }
 };
 
-/// Both, from which the maps of groups are made. They are passed as a map that such kernels do not need (a_last): a
-/// separate member, or a union, changes the machine code of other kernels.
+/// Both operands, from which the kernel makes the maps of groups. They take the place of a_last, which such kernels do
+/// not need. A separate member, or a union, changes the machine code of other kernels.
 struct GroupValues {
     GroupedOperand a;
     GroupedOperand b;
-    int columns;  // of the operands' scales along k: groups that need more lose the k beyond
+    // Columns of the operands' scales along k. A group that needs more columns loses the k after the last column.
+    int columns;
 
     constexpr bool any_flat() const { return a.flat || b.flat; }
 
@@ -156,20 +161,20 @@ struct GroupValues {
     }
 };
 
-/// Where packed weights have their tiles. Passed in place of the map of B.
+/// The location of the tiles of packed weights. It is passed in place of the map of B.
 struct PackedTiles {
-    const u8* first;  // of group 0
-    int row_tiles;    // of 64 rows, of a group
+    const u8* first;  // the tiles of group 0
+    int row_tiles;    // row tiles (64 rows each) per group
     int k_blocks;
-    int tile_bytes;  // what the kernel knows, but for weights with wide rows
+    int tile_bytes;  // known to the kernel, except for weights with wide rows
 
-    /// The tile of rows 64 `row_tile`, next to that of the other half of their 128 rows.
+    /// The tile of row tile `row_tile`. The two row tiles of 128 rows are adjacent in memory.
     const u8* at(int group, int row_tile, int k_block, int bytes) const {
         const int pair = row_tile / 2 * 2;
         const i64 tile = (i64(group) * row_tiles + pair) * k_blocks + k_block * together(pair) + row_tile % 2;
         return first + tile * bytes;
     }
-    /// Tiles that are next to each other, from that of an even number on.
+    /// Row tiles that are adjacent in memory, counted from an even `row_tile`.
     int together(int row_tile) const { return min(row_tiles - row_tile, 2); }
 
     TensorMap as_map() const {
@@ -183,25 +188,28 @@ struct PackedTiles {
     }
 };
 
-/// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices; grouped: for rows of A that follow from
-/// `sizes`, each group with a matrix of B.
+/// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices. Grouped: for ranges of rows of A,
+/// computed from `sizes`; each group has its own matrix of B.
 struct Arguments {
-    TensorMap a;              // (k, row, batch), or (row, k, batch) if it is mn-major
-    TensorMap a_last;         // dense: in boxes for the last row of tiles; k_mapped: GroupValues
-    TensorMap b;              // the same; packed weights: PackedTiles; raw codes: (byte, row, batch)
-    TensorMap d;              // (column, row, batch), if stored_by_tma
-    TensorMap a_scales;       // if scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row
-    TensorMap a_scales_last;  // the same, by row; stores_f32: C, if given, for a separate member changes other kernels
-    TensorMap b_scales;       // (row and k block, 1, batch), if scales_by_tma and B has scales of rows; raw codes:
-                              // PackedTiles of what follows them
+    TensorMap a;         // (k, row, batch), or (row, k, batch) if A is MN-major.
+    TensorMap a_last;    // Dense: boxes for the last row of tiles; k_mapped: GroupValues.
+    TensorMap b;         // As a. Packed weights: PackedTiles. Unpacked weights read in place: (byte, row, batch).
+    TensorMap d;         // (column, row, batch), if stored_by_tma.
+    TensorMap a_scales;  // If scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row.
+    // The same, by row, for the last row of tiles. In stores_f32 kernels it is the map of C, if C is given; a separate
+    // member would change other kernels.
+    TensorMap a_scales_last;
+    // If scales_by_tma and B has row scales: (row and k block, 1, batch). Unpacked weights read in place: PackedTiles
+    // of the bytes that follow the values in packed tiles.
+    TensorMap b_scales;
     ScaleView scales_a;
     ScaleView scales_b;
     OutputView output;
-    OutputView addend;  // C, or the bias, whose row stride is 0; its matrices are those of B
+    OutputView addend;  // C, or the bias with a row stride of 0; one matrix per matrix of B
     OutputFormat format;
     bool stored_by_tma;
     bool scales_by_tma;
-    OutputFormat addend_format;  // here, where no other member moves for it
+    OutputFormat addend_format;  // at this place it moves no other member
     float alpha;
     int m;
     int n;

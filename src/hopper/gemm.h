@@ -1,15 +1,19 @@
-// The kernel: D = C + alpha * (A scales_a) (B scales_b)^T. Persistent: as many blocks as fit on the GPU, each computes
-// its list of tiles. In a block one warpgroup moves data and the others multiply; rings in shared memory connect them,
-// so that the next tile is loaded and the last one stored while this one is computed. tests/emulator/table_test.cpp
-// holds both tables against roles.h and budget.h, which compute them, barrier_users_test.cpp against what kernels do.
+// The kernel: D = C + alpha * (A scales_a) (B scales_b)^T. It is persistent: as many blocks as fit on the GPU run, and
+// each computes its list of tiles. In a block, one warpgroup moves data and the others multiply. Rings in shared memory
+// connect them, so that loads of the next tile and stores of the last tile overlap the current tile.
 //
-// Warps of the tile 256x128x128 with 1x128 : 128x128 scales. In grouped kernels warp 1 is the scheduler: it also
-// produces the work tiles (signals work_full, waits for work_empty), which all others wait for, and warp 2 looks for
-// blocks of row indices with two groups. Kernels for groups of k have such a scheduler too, and in them row_scales
-// clears what follows the end of a group, or loads groups that TMA cannot: a k-block in which one ends, or of such a
-// group, arrives at landed, and row_scales makes load's arrival at full. With epilogue scales their barriers are in the
-// place of those of the block scales. D of f32 leaves from stages of the ring (epilogue/f32_store.h): `staged` is
-// theirs, with the arrivals of all consumer warps, and the store warp signals `empty` instead of them, and no `stored`.
+// The tables below show the warps and barriers of the tile 256x128x128 with 1x128 : 128x128 scales. Two tests check the
+// tables. tests/emulator/table_test.cpp compares them with roles.h and budget.h, which compute them.
+// barrier_users_test.cpp compares them with the behaviour of kernels. Other kernels differ as follows:
+//
+// - Grouped: warp 1 is the scheduler. It also produces the work tiles (signals work_full, waits for work_empty), for
+//   which all other warps wait. Warp 2 looks for blocks of row indices with two groups.
+// - k-grouped: warp 1 is the scheduler too. row_scales clears the bytes after the end of a group, or loads groups that
+//   TMA cannot load. The bytes of these k-blocks arrive at `landed`, and row_scales then makes load's arrival at
+//   `full`.
+// - Epilogue scales: their barriers take the place of the block scales' barriers.
+// - D of f32 is stored from stages of the ring (epilogue/f32_store.h). `staged` belongs to these stages and counts the
+//   arrivals of all consumer warps. The store warp, not the consumers, signals `empty`; nothing signals `stored`.
 // clang-format off
 //
 // warp | role                      | waits for                       | signals                                  | registers
@@ -19,9 +23,9 @@
 // 3    | store                     | staged                          | stored                                   | 40
 // 4-11 | multiply                  | full, block_scales_full, stored | empty, block_scales_empty, staged, ended | 232
 //
-// Barriers. "consumer warps" are those of the block, "x cluster" of all blocks of a cluster that shares an operand or
-// splits k. row_scales arrives at full only where TMA cannot load 1x128 scales; where it copies them, each lane's copies
-// add an arrival and make it.
+// The barriers and their arrivals per phase. `consumer warps`: the consumer warps of the block. `x cluster`: times the
+// blocks of a cluster that shares an operand or splits k. The role row_scales arrives at full only if TMA cannot load
+// the 1x128 scales. If it copies them, the copies of each lane add an arrival to the phase and make that arrival.
 //
 // barrier               | who waits             | who arrives                       | arrivals
 // full                  | multiply              | load (with bytes), row_scales     | 1 + row scale warps
@@ -62,7 +66,7 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
     sync_warp();
     WorkTiles<tile> tiles(shared, arguments);
     tiles.prepare();
-    // So far nothing was read but the arguments.
+    // Up to this line the kernel has read only its arguments.
     wait_for_earlier_kernels();
     let_next_kernel_start();
 
@@ -79,7 +83,7 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
         Timeout& timeout = warp < producer_warps ? arguments.report->producer : arguments.report->consumer;
         store_global(&timeout.word, Timeout::pack(u32(block_index()), u32(thread_index()), budget));
     }
-    // Warps of a peer may still signal this block's barriers. (Split k: none does.)
+    // Warps of a peer may still signal this block's barriers. (Split-K: no warp does.)
     if constexpr (shares_operand(tile)) sync_cluster();
 }
 

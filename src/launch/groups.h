@@ -1,4 +1,4 @@
-// Groups as a launch sees them: where their sizes are, and how many tiles they can have.
+// Groups as a launch sees them: the place of their sizes, and the largest number of their tiles.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -7,13 +7,13 @@
 
 namespace tilewright::launch {
 
-/// For the kernel, which alone reads them; nothing where there are none.
+/// For the kernel, which is the only reader of the sizes; empty for calls without groups.
 hopper::GroupSizes group_sizes(const Geometry& geometry);
 
-/// At most what is enough for any GPU; three such counts multiply without overflow.
+/// Limits a count to a number that is enough for any GPU. The product of three such counts does not overflow.
 std::int64_t clamp_count(std::int64_t count);
 
-/// Row tiles of all groups together, at most; in a cluster along the rows, in pairs.
+/// The largest number of row tiles of all groups together. In a cluster along the rows they are counted in pairs.
 std::int64_t row_tiles(const Geometry& geometry, int rows);
 
 }  // namespace tilewright::launch

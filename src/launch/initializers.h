@@ -1,4 +1,4 @@
-// Template parameters of kernels as C++ source: designated initializers, from the fields that a visitor is shown.
+// Template parameters of kernels as C++ source: designated initializers, from the fields that a visitor receives.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ constexpr const char* type_name(hopper::Formula) { return "Formula"; }
 constexpr const char* type_name(hopper::ScaledBy) { return "ScaledBy"; }
 constexpr const char* type_name(hopper::BlockFormat) { return "BlockFormat"; }
 
-/// Enumerators by value: their order is part of the headers that every compiled kernel's key covers.
+/// Enumerators are written as numbers: their order is part of the headers, which every compiled kernel's key covers.
 class Initializers {
 public:
     void field(const char* name, std::integral auto value) { add(name, fmt::format("{}", value)); }

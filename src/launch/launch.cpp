@@ -28,13 +28,13 @@ hopper::OutputFormat output_format(Format format) {
 }
 
 hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, std::int64_t k) {
-    // Without any k there is nothing to scale: D is C, or zeros, even where a scale is NaN.
+    // Without any k there is nothing to scale: D is C, or zeros, even if a scale is NaN.
     return {
         .data = k == 0 ? nullptr : operand.scales,
         .batch_stride = operand.scale_strides.group,
         .row_stride = operand.scale_strides.row,
         .k_stride = operand.scale_strides.k,
-        // A scale of all rows has a stride of zero, so that any row finds it.
+        // A scale of all rows has a row stride of zero, so that every row finds it.
         .rows = static_cast<int>(operand.row_block() == 0 ? rows : ceil_div<std::int64_t>(rows, operand.row_block())),
         .k_blocks = static_cast<int>(planner::scale_columns(operand, k)),
         .format = operand.recipe.scales == Format::ue8m0 ? hopper::ScaleFormat::ue8m0 : hopper::ScaleFormat::f32};
@@ -60,7 +60,7 @@ hopper::ScaleView packed_row_factors(const Geometry& g) {
             .format = hopper::ScaleFormat::f32};
 }
 
-/// The scales of NVFP4's tensors, of all rows of a group.
+/// The tensor scales of NVFP4, which all rows of a group share.
 hopper::ScaleView tensor_scales(const void* scales, std::int64_t stride, std::int64_t rows, std::int64_t k) {
     return {.data = k == 0 ? nullptr : scales,
             .batch_stride = stride,
@@ -123,7 +123,7 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.addend = output_view(g.c);
     result.format = output_format(g.output);
     result.addend_format = output_format(g.addend());
-    // Without any k the sums are 0, and -1 * 0 + C is C to the sign of its zeros.
+    // Without any k the sums are 0, and -1 * 0 + C is C including the sign of its zeros.
     result.alpha = g.k > 0 ? g.alpha : g.c.data != nullptr ? -1.0F : 1.0F;
     result.m = static_cast<int>(g.m);
     result.n = static_cast<int>(g.n);
@@ -150,7 +150,7 @@ void add_scale_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch)
     }
 }
 
-/// Smaller boxes for the last row of tiles, where it loads fewer rows of A.
+/// Smaller boxes for the last row of tiles, if it loads fewer rows of A.
 void add_last_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch) {
     const int rows = rows_of_a(tile, static_cast<int>(g.m % d_rows(tile)));
     if (is_grouped(tile) || maps_groups(tile) || rows % d_rows(tile) == 0) return;
@@ -161,7 +161,7 @@ void add_last_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch) 
     launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);
 }
 
-/// The kernel writes maps with other addresses, sizes and strides, which mean nothing here.
+/// The kernel writes maps with other addresses, sizes and strides, so that these values are placeholders here.
 void make_templates(const Geometry& g, Launch& launch) {
     launch.maps_groups = true;
     for (hopper::TensorMapDescription* map : {&launch.a, &launch.b}) {
@@ -174,10 +174,10 @@ void make_templates(const Geometry& g, Launch& launch) {
 }  // namespace
 
 int raster_width(const Geometry& g, const hopper::Tile& tile) {
-    // So that the rows of A and the columns of B that are multiplied at the same time stay in L2.
+    // Keeps the rows of A and the columns of B that are multiplied at the same time in L2.
     constexpr int square = 8;
-    // D of f32 with C is traffic with memory above all, which is faster along D's rows. Between 17 and 29 MB of B this
-    // turns from 2 % faster to 3 % slower (docs/tried.md).
+    // D of f32 with C is mostly memory traffic, which is faster along D's rows. Between 17 and 29 MB of B this turns
+    // from 2 % faster to 3 % slower (docs/tried.md).
     constexpr int along_rows = 2;
     constexpr std::int64_t bytes_that_stay = 20'000'000;
     const std::int64_t k = is_k_grouped(g.grouping.grouping) ? ceil_div<std::int64_t>(g.k, g.groups) : g.k;
@@ -205,7 +205,7 @@ Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
         result.b = value_map(g.b, of_b, tile, operand_b(tile));
     }
     if (maps_groups(tile)) make_templates(g, result);
-    // Without any k the operands are never read, and may have no memory; a tensor map needs an address all the same.
+    // Without any k the operands are never read, and may have no memory. A tensor map still needs an address.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
     if (result.arguments.stored_by_tma) result.d = output_map(g, g.d, tile);
     if (stores_f32(tile) && g.c.data != nullptr) result.a_scales_last = output_map(g, g.c, tile);

@@ -1,4 +1,4 @@
-// What a kernel is launched with: a tile that the planner decided on, lowered to arguments, tensor maps and a grid. No
+// The parameters of a kernel launch: a tile that the planner chose, lowered to arguments, tensor maps and a grid. No
 // CUDA: the GPU and the emulator each encode the tensor maps in their own way.
 #pragma once
 
@@ -14,25 +14,28 @@ namespace tilewright::launch {
 int raster_width(const Geometry& geometry, const hopper::Tile& tile);
 
 struct Launch {
-    hopper::Arguments arguments{};  // tensor maps and the report are filled in by who launches
+    hopper::Arguments arguments{};  // The launcher fills in the tensor maps and the report.
     hopper::TensorMapDescription a{};
     hopper::TensorMapDescription b{};
-    std::optional<hopper::TensorMapDescription> a_last{};    // for the last row of tiles, if it loads fewer rows
-    std::optional<hopper::TensorMapDescription> d{};         // if stored_by_tma
-    std::optional<hopper::TensorMapDescription> a_scales{};  // if scales_by_tma and A has scales of rows in the loop
-    std::optional<hopper::TensorMapDescription> a_scales_last{};  // the same, of scales by row; stores_f32: C
-    std::optional<hopper::TensorMapDescription> b_scales{};       // the same of B
-    bool has_packed_weights = false;                              // arguments.b has them, and no map
-    bool maps_groups = false;  // the kernel writes maps of A and B itself, from these and what a_last holds
-    int blocks = 0;            // persistent; 0: nothing to launch
+    // The last row of tiles, if it loads fewer rows.
+    std::optional<hopper::TensorMapDescription> a_last{};
+    std::optional<hopper::TensorMapDescription> d{};         // If stored_by_tma.
+    std::optional<hopper::TensorMapDescription> a_scales{};  // If scales_by_tma and A has row scales in the loop.
+    // The same for the last row of tiles and scales by row. stores_f32: C.
+    std::optional<hopper::TensorMapDescription> a_scales_last{};
+    std::optional<hopper::TensorMapDescription> b_scales{};  // If scales_by_tma and B has row scales in the loop.
+    bool has_packed_weights = false;                         // Arguments::b has them, not a map.
+    // The kernel itself writes maps of A and B, from these maps and the contents of a_last.
+    bool maps_groups = false;
+    int blocks = 0;  // persistent; 0: nothing to launch
     int cluster = 1;
     int threads = 0;
     int shared_bytes = 0;
 };
 
-/// For a problem in which `validate` finds nothing for the backend hopper, the tile in a variant that serves it
-/// (planner::variant), and as many SMs as the call may use. Throws std::logic_error where the variant contradicts the
-/// call.
+/// For a problem without findings of `validate` for the backend hopper. `tile` is in a variant that serves the problem
+/// (planner::variant), and `sms` is the number of SMs that the call may use. Throws std::logic_error if the variant
+/// contradicts the call.
 Launch lower(const Geometry& geometry, const hopper::Tile& tile, int sms);
 
 /// Thread blocks of that launch.

@@ -11,10 +11,10 @@ namespace {
 using planner::OperandSizes;
 using planner::tma_alignment;
 
-/// Empty dimensions are never copied, but cannot be described either.
+/// Empty dimensions are never copied, but TMA cannot describe them either.
 hopper::u64 size(std::int64_t elements) { return static_cast<hopper::u64>(std::max<std::int64_t>(elements, 1)); }
 
-/// The stride of a dimension of one index means nothing; TMA wants it aligned all the same.
+/// The stride of a dimension of one index has no effect. TMA still requires it to be aligned.
 hopper::u64 map_stride(std::int64_t elements, std::int64_t count, int element_bytes) {
     return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : tma_alignment);
 }

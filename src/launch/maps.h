@@ -1,4 +1,4 @@
-// Tensor maps of the copies that TMA makes, where plan/tma.h says that it can.
+// Tensor maps for TMA copies of operands; plan/tma.h decides which operands TMA can copy.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -9,20 +9,20 @@
 
 namespace tilewright::launch {
 
-/// Values as (k, row, batch), mn-major ones as (row, k, batch), swizzled.
+/// Values as (k, row, batch), MN-major ones as (row, k, batch), swizzled.
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                        const hopper::Tile& tile, const hopper::OperandTile& side);
 
-/// Codes of weights that stay where they are, as (byte along k, row, batch), swizzled.
+/// Unpacked weights read in place, as (byte along k, row, batch), swizzled.
 hopper::TensorMapDescription code_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                       const hopper::Tile& tile);
 
-/// 1x128 scales whose rows are neighbours, as (k block * stride + row, 1, batch). One dimension for both: a box that
-/// reaches beyond the rows of a k block takes longer where it leaves the tensor.
+/// 1x128 scales with adjacent rows, as (k block * stride + row, 1, batch). Rows and k blocks share one dimension: a box
+/// that exceeds the rows of a k block takes longer if it leaves the tensor.
 hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                                int tile_rows);
 
-/// 1x128 scales whose k blocks are neighbours, as (k block, row, batch), `k_blocks_at_once` of them a row.
+/// 1x128 scales with adjacent k blocks, as (k block, row, batch), with `k_blocks_at_once` of them per row.
 hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
                                                int tile_rows, int k_blocks_at_once);
 

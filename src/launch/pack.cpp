@@ -15,7 +15,7 @@ using namespace formats;
 using hopper::PackArguments;
 using hopper::PackSpec;
 
-// As hopper/quantize/pack_rows.h has them for the GPU.
+// As in hopper/quantize/pack_rows.h for the GPU.
 constexpr std::uint8_t judged_kept = 128;
 constexpr int k_of_vector = 32;
 

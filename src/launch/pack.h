@@ -1,5 +1,5 @@
-// What packing FP4 weights on a GPU launches: a kernel that judges rows and writes their tiles, then, when the host
-// knows how long the packed weights are, one that writes the rest. No CUDA.
+// The launches that pack FP4 weights on a GPU. The first kernel judges rows and writes their tiles. The host then
+// computes the length of the packed weights, and a second kernel writes the rest. No CUDA.
 #pragma once
 
 #include <tilewright/packed.h>
@@ -18,7 +18,7 @@ namespace tilewright::launch {
 
 enum class PackStep : std::uint8_t { pack_tiles, pack_heads, pack_rest, pack_scales };
 
-/// What names a kernel.
+/// The parameters that name a kernel.
 struct PackKernel {
     PackStep step = PackStep::pack_tiles;
     hopper::PackSpec spec{};
@@ -33,39 +33,40 @@ struct PackLaunch {
     int shared_bytes = 0;
 };
 
-/// What the host has learnt of the weights.
+/// The host's knowledge about the weights after the first kernel.
 struct PackedPlan {
     formats::PackedSections sections{};
     std::vector<std::int64_t> kept_rows{};
     std::int64_t bytes = 0;
 };
 
-/// Whether kernels serve the weights, in which `check_packable` finds nothing: what they do not serve in words.
+/// For weights without findings of `check_packable`: the reason that kernels do not serve them, in words; empty if they
+/// do.
 std::string unserved_by_packing(const Operand& weights);
 
-/// Judges rows: `judgements` is a byte for each row of all groups, in memory of the GPU. Writes rows and tiles where
-/// `sections` has them, with room for its windows, unless `out` is null.
+/// Judges rows: `judgements` has a byte per row of all groups, in memory of the GPU. Unless `out` is null, writes rows
+/// and tiles to the places in `sections`, with memory for its windows.
 std::vector<PackLaunch> lower_tiles(const Operand& weights, PackedFor activations,
                                     const formats::PackedSections& sections, void* judgements, void* out);
 
-/// What follows the codes in tiles, of MXFP4 weights for fp8 whose codes stay where they are, and the rows, with room
-/// for the most windows.
+/// Writes the rows, and the data that follow the values in tiles, with memory for the most windows. For MXFP4 weights
+/// for fp8 that are read in place.
 PackLaunch lower_scales(const Operand& weights, const formats::PackedSections& sections, void* out);
 
 PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<const std::uint8_t> judgements);
 
-/// What neither rows nor tiles are. `kept_rows`: the plan's, in memory of the GPU.
+/// Writes everything except rows and tiles. `kept_rows`: the plan's, in memory of the GPU.
 PackLaunch lower_rest(const Operand& weights, PackedFor activations, const PackedPlan& plan,
                       const std::int64_t* kept_rows, void* out);
 
 /// "tilewright::hopper::pack_tiles<tilewright::hopper::PackSpec{...}>"
 std::string kernel_expression(const PackKernel& kernel);
-/// The most that a launch gives it.
+/// The largest shared memory of its launches.
 int most_shared_bytes(const PackKernel& kernel);
-/// What the kernel pack holds: MXFP4 for fp8.
+/// The packing kernels of the kernel pack: MXFP4 for fp8.
 std::vector<PackKernel> shipped_packers();
 
-/// The program that these expressions are instantiations of.
+/// The program of which these expressions are instantiations.
 inline constexpr const char* pack_source =
     "#include \"hopper/quantize/pack_rest.h\"\n#include \"hopper/quantize/pack_scales.h\"\n#include "
     "\"hopper/ptx/ptx_numbers_sm90.h\"\n";

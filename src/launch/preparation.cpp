@@ -12,12 +12,12 @@
 namespace tilewright::launch {
 namespace {
 
-/// Tokens are k, features the operand's rows.
+/// Tokens are k, and features are the operand's rows.
 QuantizeLaunch copy(const CopyAlongK& from, void* workspace) {
     using hopper::quantize_block;
     QuantizeLaunch launch{.kernel = {.step = QuantizeStep::transpose_codes, .transposition = copy_spec}};
     hopper::TransposeArguments& arguments = launch.transposition;
-    // The strides of dimensions of one index mean nothing.
+    // The strides of dimensions of one index have no effect.
     const Strides& strides = from.from.value_strides;
     arguments.codes = {.data = from.from.values,
                        .group_stride = from.matrices > 1 ? strides.group : 0,
@@ -50,12 +50,12 @@ int matrices_at_once(std::int64_t rows) {
 }
 
 QuantizeLaunch decode(const DecodedOperand& from, void* workspace) {
-    // More strips are taken in turns. Of a masked call's room most rows may be missing, and blocks without a strip cost
+    // Further strips are taken in turns. Most of a masked call's rows may be missing, and blocks without a strip cost
     // time too.
     const bool masked = from.row_counts.data != nullptr;
     const std::int64_t most_blocks = std::int64_t{1} << (masked ? 9 : 16);
     const OperandGeometry& codes = from.from;
-    // The strides of dimensions of one index mean nothing.
+    // The strides of dimensions of one index have no effect.
     const Strides values{.group = from.matrices > 1 ? codes.value_strides.group : 0,
                          .row = from.rows > 1 ? codes.value_strides.row : 0,
                          .k = from.k > 1 ? codes.value_strides.k : 1};
@@ -113,7 +113,7 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
     return launch;
 }
 
-/// Rows, and tiles with room for the most windows: the host need not know how many there are.
+/// Packs rows, and tiles with memory for the most windows, so that the host need not know the number of windows.
 void add_packing(const WeightPacking& packing, void* workspace, std::vector<PreparationLaunch>& launches) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
     const formats::PackedSections sections = packed_sections(packing);

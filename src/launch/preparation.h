@@ -1,4 +1,4 @@
-// What is launched before a product, to write its workspace. No CUDA.
+// The launches ahead of a product that write its workspace. No CUDA.
 #pragma once
 
 #include <variant>
@@ -10,13 +10,13 @@
 
 namespace tilewright::launch {
 
-/// The kernel of every copy along k, of either fp8 format and in any strides: codes stay as they are.
+/// The kernel of every K-major copy, for either fp8 format and any strides: values stay unchanged.
 inline constexpr hopper::TransposeSpec copy_spec{.shifted = false};
 
 using PreparationLaunch = std::variant<QuantizeLaunch, PackLaunch>;
 
-/// In the order in which they run, one after another, before the product that `prepared` describes. Writes all of the
-/// rows of a copy, with zeros behind k, and of packed weights what kernels read.
+/// The launches in their order, one after another, ahead of the product that `prepared` describes. They write all rows
+/// of a copy, with zeros after the end of k, and the parts of packed weights that kernels read.
 std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation, void* workspace);
 
 }  // namespace tilewright::launch

@@ -22,7 +22,7 @@ bool takes_vectors(const CopyArguments& to, bool transposed) {
     return is_aligned(to.codes) && adjacent == 1 && other % vector_bytes == 0 && to.group_stride % vector_bytes == 0;
 }
 
-/// An operand as it is in the matrix of tokens and features.
+/// An operand in terms of the matrix of tokens and features.
 class CopyBuilder {
 public:
     /// `turned`: the operand's rows are features.
@@ -54,7 +54,7 @@ public:
         arguments.factors.feature_group_stride = stride(given.feature_factors, 1);
     }
 
-    /// The scales that are measured, of an operand with so many groups.
+    /// The measured scales of an operand with this number of groups.
     MeasuredScales measured(int tokens, int features) const {
         return {.scales = arguments.scales,
                 .groups = scale_groups,
@@ -99,13 +99,13 @@ void set_ends(const Tensor& ends, QuantizeArguments& arguments) {
     arguments.groups = static_cast<int>(ends.shape[0]);
 }
 
-/// Tiles of all groups: with ends, as many as there could be.
+/// Tiles of all groups; with ends, the largest possible number.
 int count_blocks(const QuantizeArguments& arguments, bool grouped) {
     const std::int64_t limit = column_limit(arguments.tokens, arguments.groups) / quantize_block;
     return arguments.feature_tiles * (grouped ? static_cast<int>(limit) : arguments.groups * arguments.strips);
 }
 
-/// What `measure` needs of an operand: kernels that differ in codes alone measure alike.
+/// The fields that `measure` needs of an operand: kernels that differ only in value formats measure alike.
 CopySpec measured_spec(const CopySpec& copy) {
     if (!is_measured(copy)) return {};
     return {.scaled = copy.scaled,
@@ -114,8 +114,8 @@ CopySpec measured_spec(const CopySpec& copy) {
             .feature_factors = copy.feature_factors};
 }
 
-/// The sigmoids of a tile of gates are those of a tile of ups, if these begin a tile. Scales that are measured, and
-/// factors, for which h is computed anew, are left out.
+/// Whether a block computes a tile of gates and a tile of ups, which share their sigmoids. The ups must begin a tile.
+/// Excluded are measured scales and factors, because h is computed again for them.
 bool is_paired(const QuantizeLaunch& call, const std::vector<CopyBuilder>& copies) {
     const Quantizer& q = call.kernel.quantizer;
     if (q.formula != Formula::swiglu_gradient || q.interleaved || !q.vectors) return false;

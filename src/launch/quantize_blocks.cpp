@@ -14,7 +14,7 @@ using namespace hopper;
 using formats::matrix_view;
 using formats::MatrixView;
 
-constexpr std::int64_t most_indices = std::int64_t{1} << 30;  // of rows, of columns, of tiles
+constexpr std::int64_t most_indices = std::int64_t{1} << 30;  // rows, columns, and tiles
 
 BlockFormat block_format(const Operand& out) {
     if (out.granularity == Granularity::block_1x16) return BlockFormat::nvfp4;
@@ -22,14 +22,14 @@ BlockFormat block_format(const Operand& out) {
     return out.values.format == Format::e5m2 ? BlockFormat::mxfp8_e5m2 : BlockFormat::mxfp8_e4m3;
 }
 
-/// 16 codes are stored at once, of e2m1 in 8 bytes.
+/// Whether 16 values are stored at once; e2m1 in 8 bytes.
 bool stores_vectors(const CopyArguments& to, bool is_fp4) {
     constexpr std::int64_t codes = lane_features;
     return is_aligned(to.codes, is_fp4 ? codes / 2 : codes) && to.feature_stride == 1 && to.token_stride % codes == 0 &&
            to.group_stride % codes == 0;
 }
 
-/// The operand, whose scales are [rows, blocks of k] or [groups, rows, blocks of k].
+/// The operand. Its scales are [rows, blocks of k] or [groups, rows, blocks of k].
 CopyArguments operand(const Operand& out) {
     const MatrixView values = matrix_view(out.values);
     return {.codes = reinterpret_cast<u8*>(values.data),
@@ -44,7 +44,7 @@ CopyArguments operand(const Operand& out) {
             .factors = {}};
 }
 
-/// What all matrices have in common; of dimensions with one index the strides mean nothing.
+/// The fields that all matrices share. The strides of dimensions of one index have no effect.
 QuantizeArguments grid(MatrixView x) {
     if (x.groups == 1) x.group_stride = 0;
     if (x.rows == 1) x.row_stride = 0;
@@ -73,7 +73,7 @@ QuantizeLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool rou
     arguments.tensor_scales = {.data = out.tensor_scale.data, .group_stride = stride(out.tensor_scale, 0)};
     CopyArguments& to = arguments.grid.rows;
     if (x.groups == 1) to.group_stride = 0;
-    // Where both dimensions could be packed, it is k.
+    // If both dimensions could be packed, it is k.
     arguments.pairs_of_rows = is_fp4(spec) && (to.feature_stride != 1 || x.columns % 2 != 0);
     if (x.rows == 1) to.token_stride = 0;
     spec.vectors = is_aligned(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
@@ -82,9 +82,9 @@ QuantizeLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool rou
     return launch;
 }
 
-/// The largest magnitude of each tensor, by the kernel that finds those of per-tensor scales.
+/// Finds the largest magnitude of each tensor, by the kernel that finds those of per-tensor scales.
 QuantizeLaunch measure(MatrixView x, const ScaleMatrix& scales) {
-    if (x.row_stride == 1 && x.column_stride != 1) {  // features are what is adjacent in memory
+    if (x.row_stride == 1 && x.column_stride != 1) {  // features are adjacent in memory
         std::swap(x.rows, x.columns);
         std::swap(x.row_stride, x.column_stride);
     }
@@ -128,7 +128,7 @@ std::string unserved_short_blocks(const Tensor& source) {
     if (x.rows > most_indices || x.columns > most_indices || tiles(x) > most_indices) {
         return "at most 2^30 rows and columns and 2^30 tiles of 16 x 512";
     }
-    return unserved(source, std::int64_t{0});  // of the kernel that measures
+    return unserved(source, std::int64_t{0});  // the measuring kernel's
 }
 
 }  // namespace tilewright::launch

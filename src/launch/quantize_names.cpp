@@ -1,4 +1,4 @@
-// The kernels of quantisers and of packing: their names, and those that ship.
+// The kernels of quantizers and of packing: their names, and the kernels that ship.
 #include "launch/initializers.h"
 #include "launch/pack.h"
 #include "launch/preparation.h"
@@ -18,7 +18,7 @@ CopySpec rows_of_powers(ScaledBy scaled, bool ue8m0 = false) {
 
 CopySpec columns(ScaledBy scaled) { return {.scaled = scaled, .transposed = true}; }
 
-/// The kernel that writes the operands, and before it the one that measures their scales, if these need that.
+/// Adds the kernel that writes the operands, and the kernel that measures their scales first, if they need one.
 void add(std::vector<QuantizeKernel>& list, const Quantizer& quantizer) {
     if (is_measured(quantizer.rows) || is_measured(quantizer.columns)) {
         list.push_back({.step = QuantizeStep::measure, .quantizer = quantizer});
@@ -29,17 +29,18 @@ void add(std::vector<QuantizeKernel>& list, const Quantizer& quantizer) {
 }  // namespace
 
 std::vector<QuantizeKernel> shipped_quantizers() {
-    // As `lower` names them: of clear_scales all alike, of finish_scales the format of the codes.
+    // With the names that `lower` gives. All kernels of clear_scales are alike; for finish_scales the value format
+    // matters.
     std::vector<QuantizeKernel> list{{.step = QuantizeStep::clear_scales},
                                      {.step = QuantizeStep::finish_scales, .copy = rows(ScaledBy::all)}};
-    // Activations and weights, a matrix at a time.
+    // Activations and weights, one matrix at a time.
     for (const CopySpec& copy : {rows(ScaledBy::token_block), rows_of_powers(ScaledBy::token_block),
                                  rows_of_powers(ScaledBy::token_block, true), rows(ScaledBy::square),
                                  rows_of_powers(ScaledBy::square), rows(ScaledBy::token), rows(ScaledBy::all)}) {
         add(list, {.rows = copy});
     }
-    // Both operands of a training step, of one matrix and of groups; SwiGLU before the second product, its gradient
-    // after.
+    // Both operands of a training step, of one matrix and of groups; SwiGLU precedes the second product, its gradient
+    // follows.
     for (const bool grouped : {false, true}) {
         add(list,
             {.grouped = grouped, .rows = rows(ScaledBy::token_block), .columns = columns(ScaledBy::feature_block)});

@@ -1,4 +1,4 @@
-// Tensors as the quantisers' kernels are given them.
+// Tensors in the form that the quantizers' kernels take.
 #pragma once
 
 #include <tilewright/tensor.h>
@@ -28,7 +28,7 @@ inline hopper::Number number(Format format) {
                                     : hopper::Number::f16;
 }
 
-/// The last strides of a tensor, which may have fewer dimensions than are asked for.
+/// A stride counted from the tensor's last dimension; the tensor may have fewer dimensions.
 inline std::int64_t stride(const Tensor& tensor, int from_last) {
     const int dim = tensor.shape.rank() - 1 - from_last;
     return dim >= 0 && tensor.shape[dim] > 1 ? tensor.strides[dim] : 0;

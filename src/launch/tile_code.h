@@ -13,7 +13,7 @@ std::string kernel_expression(const hopper::Tile& tile);
 /// For people: "256x128x128 stages=4 cluster=2 multicast=b, e4m3 x e4m3, 1x128 x 128x128, fast".
 std::string describe(const hopper::Tile& tile);
 
-/// The program that this expression is an instantiation of.
+/// The program of which this expression is an instantiation.
 inline constexpr const char* kernel_source = "#include \"hopper/gemm.h\"\n#include \"hopper/ptx/ptx_sm90.h\"\n";
 
 }  // namespace tilewright::launch

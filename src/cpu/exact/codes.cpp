@@ -1,5 +1,4 @@
-// The exponents of decoded operands, as the codes that these kernels read. Compiled once for each instruction
-// level.
+// The exponents of decoded operands, as the codes that these kernels read. Compiled once per instruction level.
 #include "cpu/exact/kinds.h"
 #include "cpu/exact/vector.h"
 
@@ -8,7 +7,7 @@ namespace {
 
 using namespace vector;
 
-/// Extents in every lane.
+/// Extents per lane.
 struct Extents {
     Ints largest{};
     Ints smallest = all(0x7FFF'FFFF);

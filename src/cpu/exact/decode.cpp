@@ -56,7 +56,7 @@ void copy(const OperandRange& range, const TileLayout& layout, Read read, float*
     const std::int64_t row_stride = range.origin.row_stride, k_stride = range.operand.value_strides.k;
     const std::int64_t begin = value_index(range.operand, range.origin, range.row_begin, range.k);
     if (k_stride == 1) {
-        // In short runs of k, so that the lines of cache that one row writes are still there for the next.
+        // In short runs of k, so that the cache lines that one row writes are still in the cache for the next row.
         constexpr std::int64_t run = 16;
         for (std::int64_t k_begin = 0; k_begin < range.k_count; k_begin += run) {
             const std::int64_t k_end = std::min(k_begin + run, range.k_count);
@@ -108,7 +108,7 @@ void apply_block_scales(const OperandRange& range, const TileLayout& layout, flo
     }
 }
 
-/// NaN and infinities; in bf16 also what leads out of fp32's range.
+/// Whether the operand has NaN or infinities, or, in bf16, values that lead out of fp32's range.
 bool needs_general_kernel(const Extent& extent, StepKind step) {
     constexpr auto infinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
     constexpr auto above = std::bit_cast<std::int32_t>(formats::power_of_two(bf16_range_exponent + 1));
@@ -154,7 +154,7 @@ void decode_tile(const OperandRange& range, const TileLayout& layout, const Fold
         tile.windows = fold_values(range, layout, *fold, tile.values.data(), tile.tops.data());
     }
 
-    // fp8 subnormals count with their format's smallest exponent in the fp8 tensor core, but are normal in bf16.
+    // In the fp8 tensor core, fp8 subnormals count with their format's smallest exponent. In bf16 they are normal.
     const Format multiplied = multiplied_format(range.operand.recipe.values, layout.step);
     const Extent extent = write_codes(layout, {.values = tile.values.data(),
                                                .codes = tile.codes.data(),

@@ -15,7 +15,7 @@
 namespace tilewright::cpu {
 namespace {
 
-/// Multiply-adds below which a second thread costs more time than it saves.
+/// With fewer multiply-adds, a second thread costs more time than it saves.
 constexpr std::int64_t products_for_threads = 1 << 20;
 
 std::vector<TilePlace> tiles_of(const std::vector<GroupGemm>& list, std::int64_t n) {

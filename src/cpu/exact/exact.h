@@ -1,4 +1,4 @@
-// The CPU arithmetic `bit_exact`: bit for bit what a Hopper GPU returns (docs/numerics.md).
+// The CPU arithmetic `bit_exact`: bit for bit the results of a Hopper GPU (docs/numerics.md).
 #pragma once
 
 #include "cpu/isa.h"
@@ -12,12 +12,13 @@
 namespace tilewright::cpu {
 
 struct ExactOptions {
-    int threads = 0;                    // 0: OpenMP's own choice
-    std::function<bool()> cancelled{};  // as in RunOptions
-    /// Where the GPU's plan splits k: ascending multiples of 128, counted from the beginning of each GEMM; those
-    /// beyond its end have no effect. Each slice is summed from zero; the sums are added in ascending k.
+    int threads = 0;                    // 0: OpenMP's choice.
+    std::function<bool()> cancelled{};  // As in RunOptions.
+    /// The positions at which the GPU's plan splits k: ascending multiples of 128, counted from the beginning of each
+    /// GEMM. Positions beyond a GEMM's end have no effect. Each slice is summed from zero; the sums are added in
+    /// ascending k.
     std::span<const std::int64_t> k_splits{};
-    /// For tests: the instruction level; without one the best this CPU has. All levels return the same bits.
+    /// For tests: the instruction level; if empty, the best of this CPU. All levels return the same bits.
     std::optional<Isa> isa{};
 };
 

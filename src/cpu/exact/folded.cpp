@@ -72,7 +72,7 @@ std::array<int, BlockWindows::blocks> exponents_of(const OperandRange& range, st
     return exponents;
 }
 
-/// One row of the pass. Returns how many windows it has here.
+/// Folds one row of the pass. Returns its number of windows here.
 int fold_row(const OperandRange& range, std::int64_t row, const FoldPass& pass, StepKind step, const Row& values,
              int* top_of_row) {
     const FoldedRow& folded = pass.rows[static_cast<std::size_t>(row)];

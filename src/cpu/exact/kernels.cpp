@@ -9,10 +9,10 @@ namespace {
 
 using namespace vector;
 
-/// Rows that one pass over a panel serves: their sums stay in registers.
+/// Rows that one pass over a panel serves. Their sums stay in registers.
 constexpr int block_rows = 4;
 
-/// The largest code of a product for each column, packed as the panel's codes are.
+/// The largest code of a product per column, packed as the panel's codes are.
 template <class Kind, int rows>
 inline void largest_codes(const StepArguments& s, std::int64_t row, Words (&largest)[rows]) {
     using Code = typename Kind::Code;
@@ -48,7 +48,8 @@ inline SignedWords add_with_sign(Words products, Words c) {
     return {(total ^ (Words)negative) - (Words)negative, (Words)negative & 0x8000'0000U};
 }
 
-/// 24 significant bits, toward zero. Clearing the highest bit that fp32 has no room for makes rounding go down.
+/// 24 significant bits, toward zero. Clearing the highest bit that does not fit into fp32 makes the conversion round
+/// down.
 inline Floats to_float_toward_zero(Words magnitude) { return to_float(magnitude & ~(magnitude >> 24)); }
 
 inline Floats cut_sum(Bf16, Words products, Words c) {
@@ -63,11 +64,11 @@ inline void add_products(const StepArguments& s, std::int64_t row, int group, co
     constexpr int bias = Kind::codes.bias;
     Ints top[rows];
     Words cut_c[rows];
-    Words sum[rows];  // unsigned: what NaN and infinities leave there may wrap around before it is replaced
+    Words sum[rows];  // unsigned: sums with NaN and infinities may wrap around until they are replaced
     Floats scale[rows];
     for (int r = 0; r < rows; ++r) {
         const Floats c = load<Floats>(s.c + (row + r) * panel + group * lanes);
-        // Without products c stays as it is: it is a multiple of what the smallest possible product allows.
+        // Without products c does not change: it is a multiple of the unit that the smallest possible product allows.
         top[r] = larger(larger(unpack<Kind>(largest[r], group) - 2 * bias, exponent(c)),
                         all(Kind::codes.smallest_of_result));
         scale[r] = power_of_two(Kind::kept_below - top[r]);
@@ -102,14 +103,14 @@ void step(const StepArguments& s) {
 
 // Any operands, one row at a time.
 
-/// NaN and infinities as they are, other numbers only by their sign: -1, 0 or 1.
+/// NaN and infinities unchanged; other numbers as their sign: -1, 0 or 1.
 inline Floats special_or_sign(Floats v) {
     const Words one = ((Words)v & 0x8000'0000U) | 0x3F80'0000U;
     const Floats sign = v != 0 ? (Floats)one : Floats{};
     return exponent(v) == 128 ? v : sign;
 }
 
-/// `result`, or what NaN and infinities among the addends make of it.
+/// `result`, or the result of NaN and infinities among the addends.
 template <class Kind>
 inline Floats with_specials(const StepArguments& s, std::int64_t row, int group, Floats c, Floats result) {
     Floats specials = exponent(c) == 128 ? c : Floats{};
@@ -121,22 +122,22 @@ inline Floats with_specials(const StepArguments& s, std::int64_t row, int group,
     return ((Ints)kept & 0x7FFF'FFFF) > 0x7F80'0000 ? (Floats)all(0x7FFF'FFFFU) : kept;
 }
 
-/// The significand in [1, 2), a bf16 subnormal's below 1; 0 for 0.
+/// The significand in [1, 2), for a bf16 subnormal below 1; 0 for 0.
 inline Floats significand(Floats v) {
     const Floats subnormal = v * power_of_two(all(126));
     const Words normal = ((Words)v & 0x807F'FFFFU) | 0x3F80'0000U;
     return exponent(v) == -127 ? subnormal : (Floats)normal;
 }
 
-/// v * 2^exponent for |exponent| <= 378, in two steps that do not round where the result is a normal number.
+/// v * 2^exponent for |exponent| <= 378, in two steps that do not round if the result is a normal number.
 inline Floats scaled(Floats v, Ints exponent) {
     const Ints first = larger(smaller(exponent, all(126)), all(-126));
     const Ints second = larger(smaller(exponent - first, all(126)), all(-126));
     return v * power_of_two(first) * power_of_two(second);
 }
 
-/// The sum in units of 2^unit as fp32: cut to 24 significant bits and to multiples of 2^-149. A sum that is cut to zero
-/// is +0.
+/// The sum in units of 2^unit as fp32, truncated to 24 significant bits and to multiples of 2^-149. A sum that is
+/// truncated to zero is +0.
 inline Floats cut_sum_to_fp32(const SignedWords& sum, Ints unit) {
     const Ints drop = larger(-149 - unit, Ints{});
     const Words shifted = sum.magnitude >> (Words)drop;
@@ -145,7 +146,7 @@ inline Floats cut_sum_to_fp32(const SignedWords& sum, Ints unit) {
     return (Floats)((Words)magnitude | sign);
 }
 
-/// bf16 products may be far outside fp32's range: significands and exponents are computed apart.
+/// bf16 products may be far outside of fp32's range, so that significands and exponents are computed separately.
 inline Floats add_wide_products(const StepArguments& s, std::int64_t row, int group, Floats c, Words largest) {
     constexpr int none = -1000;
     constexpr int bias = 2 * bf16_codes.bias;
@@ -186,7 +187,7 @@ void general_step(const StepArguments& s) {
     }
 }
 
-/// Where nothing is truncated, fp32 holds the sum of a step exactly, in any order.
+/// If nothing is truncated, fp32 holds the sum of a step exactly, in any order.
 template <int rows>
 inline void exact_rows(const StepArguments& s, std::int64_t row) {
     constexpr int panel = Fp8::panel;

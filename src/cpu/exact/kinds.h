@@ -1,4 +1,4 @@
-// What the two kinds of tensor-core step are to the kernels of one instruction level.
+// The two kinds of tensor-core step, as parameters of the kernels of one instruction level.
 #pragma once
 
 #include "cpu/exact/kernels.h"

@@ -37,22 +37,22 @@ void store(void* data, Format format, std::int64_t index, float value) {
     }
 }
 
-/// Null where no side is folded.
+/// Null if no side is folded.
 const FoldedRow* folded_row(const TileSums& tile, std::int64_t i, std::int64_t j) {
     return tile.folded.empty() ? nullptr : &tile.folded[static_cast<std::size_t>(tile.folded_is_a ? i : j)];
 }
 
-/// What multiplies the sums of a GEMM, but for the scales of its rows and columns.
+/// The factors of a GEMM's sums, except the scales of its rows and columns.
 class End {
 public:
     End(const TileSums& tile, const Geometry& g, std::int64_t group) : tile_(tile), alpha_(g.alpha) {
-        // NVFP4 that was decoded to bf16 has its tensor's scale too.
+        // NVFP4 that was decoded to bf16 also has its tensor scale.
         const auto waits = [](const OperandGeometry& nvfp4, const OperandGeometry& other) {
             return nvfp4.tensor_scale != nullptr && scaled_outside(other.recipe.granularity);
         };
         const float of_a = tensor_scale(g.a, group), of_b = tensor_scale(g.b, group);
         const bool at_end = waits(g.a, g.b) || waits(g.b, g.a);
-        float below = 1;  // what NVFP4's values are too small by
+        float below = 1;  // the factor that NVFP4's values lack
         for (const OperandGeometry* side : {&g.a, &g.b}) {
             if (side->tensor_scale != nullptr) below *= formats::nvfp4_tensor_factor();
         }
@@ -86,7 +86,7 @@ private:
     float of_a_ = 1;
     float of_b_ = 1;
     float of_sum_ = 1;
-    bool apart_ = false;  // scales of the two sides, which no rule lets overflow together
+    bool apart_ = false;  // the scales of the two sides multiply a sum one after the other
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The end of a GEMM in the canonical order: what waits for it of scales, alpha and C, the one rounding.
+// The end of a GEMM in the canonical order: epilogue scales, alpha and C, and the one rounding.
 #pragma once
 
 #include "cpu/exact/folded.h"
@@ -24,11 +24,12 @@ struct TileSums {
     const TilePlace& place;
     const float* sums = nullptr;  // [panels, rows, panel]
     int panel = 0;
-    // What waits for the end of each side, 1 where nothing does: scales, or the powers of two that they left.
+    // The epilogue scales per side: scales, or the powers of two that scales of chains left. They are 1 for a side
+    // without any.
     const float* a_scales = nullptr;  // [rows]
     const float* b_scales = nullptr;  // [columns]
     const CanonicalOrder& order;      // of these rows
-    // The rows of a folded side; only those are written that are wide, or not, as asked for.
+    // The rows of a folded side. Only wide rows, or only the others, are written, as requested.
     std::span<const FoldedRow> folded{};
     bool folded_is_a = false;
     bool wide = false;

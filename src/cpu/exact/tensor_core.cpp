@@ -43,7 +43,7 @@ Number product(const Number& a, const Number& b) {
             a.negative != b.negative};
 }
 
-/// The number in units of 2^unit, cut toward zero. (A zero's exponent may be far above the largest.)
+/// The number in units of 2^unit, truncated toward zero. (A zero's exponent may be far above the largest.)
 std::int64_t cut(const Number& x, int unit) {
     const int drop = unit - (x.exponent - x.fraction_bits);
     const std::int64_t magnitude =
@@ -61,7 +61,7 @@ float add(std::span<const Number> addends, const Adder& adder) {
     std::int64_t sum = 0;
     for (const Number& x : addends) sum += cut(x, unit);
 
-    // Toward zero once more: to the accumulator's significant bits, and to fp32's smallest subnormal, 2^-149.
+    // Truncated toward zero once more: to the accumulator's significant bits, and to fp32's smallest subnormal, 2^-149.
     const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
     const int drop = std::max({static_cast<int>(std::bit_width(magnitude)) - adder.kept_of_result, -149 - unit, 0});
     const double value = std::ldexp(static_cast<double>(magnitude >> drop << drop), unit);

@@ -34,7 +34,7 @@ public:
     }
 
 private:
-    /// All rows, or those of the folded side that are wide, or that are not.
+    /// One pass: all rows, or only the wide rows of the folded side, or only its other rows.
     void compute_pass() {
         const std::int64_t k = place_.gemm.k_count;
         deferred_.clear();
@@ -99,7 +99,7 @@ private:
                 .k_count = k_count};
     }
 
-    /// All chains and parts of chains in k .. k + count, at most tile_k; of wide rows in fp8 window by window.
+    /// All chains and parts of chains in k .. k + count, at most tile_k; wide rows in fp8 window by window.
     void multiply(std::int64_t k, std::int64_t count, std::int64_t slice_end) {
         int windows = 1;
         for (window_ = 0; window_ < windows; ++window_) {
@@ -147,7 +147,7 @@ private:
         (call_.exact_products ? call_.kernels.fp8_exact : call_.kernels.fp8)(arguments);
     }
 
-    /// The chain that began at k of the GEMM joins the slice's sum.
+    /// The chain that began at k of the GEMM is added to the slice's sum.
     void end_chain(std::int64_t k) {
         const int panel = call_.b_layout.panel;
         const bool scaled = order_.has(ScaleUse::chains) || has_windows();
@@ -165,7 +165,7 @@ private:
         if (window_ > 0) restore_rows_without_window();
     }
 
-    /// Half of each factor goes to the chain, which is exact, and half to the scales.
+    /// Half of each factor is applied to the chain, which is exact, and half to the scales.
     void apply_window_factors() {
         const bool is_a = order_.folded == Folded::a;
         float* const scales = is_a ? work_.a_scales.data() : work_.b_scales.data();
@@ -187,7 +187,7 @@ private:
         return static_cast<std::size_t>((j / panel * place_.rows + i) * panel + j % panel);
     }
 
-    /// Rows without this window take no part: adding 0 times an infinite scale would.
+    /// Rows without this window take no part, because adding 0 times an infinite scale would change them.
     void restore_rows_without_window() {
         const bool is_a = order_.folded == Folded::a;
         for (std::int64_t i = 0; i < place_.rows; ++i) {
@@ -198,7 +198,7 @@ private:
         }
     }
 
-    /// The scales of this use of the blocks at k of the GEMM; 1 where a side has none.
+    /// The scales of this use, for the blocks at k of the GEMM; 1 for a side without any.
     void load_scales(std::int64_t k, ScaleUse use) {
         std::ranges::fill(work_.a_scales, 1.0F);
         std::ranges::fill(work_.b_scales, 1.0F);
@@ -210,7 +210,7 @@ private:
         for (std::size_t row = 0; row < deferred_.size(); ++row) scales[row] /= deferred_[row];
     }
 
-    /// For each row of the side whose scales go with the chains: the power of two that they leave to the end.
+    /// Per row of the side whose scales are applied to the chains: the power of two that they leave to the epilogue.
     void find_deferred() {
         const bool is_a = order_.a == ScaleUse::chains;
         const OperandRange first = is_a ? a_range(0, 0) : b_range(0, 0);
@@ -224,11 +224,11 @@ private:
     const TilePlace& place_;
     TileWorkspace& work_;
     std::int64_t panels_;
-    std::int64_t sums_;  // accumulators, columns beyond n included
+    std::int64_t sums_;  // accumulators, including columns beyond n
     bool general_ = false;
     CanonicalOrder order_ = call_.order;  // of the current pass
     std::vector<FoldedRow> folded_;       // the rows of the folded side
-    std::vector<float> deferred_;         // what scales of chains leave to the end, by row
+    std::vector<float> deferred_;         // per row: what scales of chains leave to the epilogue
     bool wide_ = false;
     int window_ = 0;
 };

@@ -1,4 +1,4 @@
-// One tile of D in the canonical order: what run_exact's threads compute.
+// One tile of D in the canonical order: the work of a thread of run_exact.
 #pragma once
 
 #include "base/threads.h"
@@ -18,7 +18,7 @@ namespace tilewright::cpu {
 inline constexpr std::int64_t tile_rows = 128;
 inline constexpr std::int64_t tile_columns = 128;
 
-/// What all tiles of a call share.
+/// The data that all tiles of a call share.
 struct ExactCall {
     const Geometry& geometry;
     const ExactKernels& kernels;
@@ -26,7 +26,7 @@ struct ExactCall {
     CanonicalOrder order;
     TileLayout a_layout;
     TileLayout b_layout;
-    bool exact_products;  // no product of a step is ever cut
+    bool exact_products;  // no product of a step is ever truncated
     Cancellation& cancellation;
 };
 
@@ -34,10 +34,10 @@ struct ExactCall {
 struct TileWorkspace {
     DecodedTile a;
     DecodedTile b;
-    std::vector<float> chain;  // the tensor core's
-    std::vector<float> slice;  // the sum of chains
-    std::vector<float> total;  // the sum of slices
-    std::vector<float> kept;   // the sum of chains before a window that some rows do not have
+    std::vector<float> chain;  // The tensor core's accumulators.
+    std::vector<float> slice;  // The sum of chains.
+    std::vector<float> total;  // The sum of slices.
+    std::vector<float> kept;   // The sum of chains ahead of a window that some rows do not have.
     std::vector<float> a_scales;
     std::vector<float> b_scales;
 

@@ -1,5 +1,5 @@
-// Vectors of one instruction level, in GCC's vector extension: the few operations these kernels need. Everything
-// is in the level's own namespace: the linker must not give one level's function to another.
+// Vectors of one instruction level, in GCC's vector extension: the few operations that these kernels need. Everything
+// is in the level's own namespace, because the linker must not use one level's function for another.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ inline Words all(std::uint32_t value) { return Words{} + value; }
 
 inline Floats to_float(Ints v) { return __builtin_convertvector(v, Floats); }
 inline Floats to_float(Words v) { return __builtin_convertvector(v, Floats); }
-/// Toward zero.
+/// Rounds toward zero.
 inline Ints to_int(Floats v) { return __builtin_convertvector(v, Ints); }
 
 template <class Vector>

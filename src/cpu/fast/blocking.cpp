@@ -15,7 +15,7 @@ constexpr std::int64_t buffer_limit = std::int64_t{4} << 20;
 constexpr int dot_macro_columns = 32;
 constexpr int sgemm_macro_columns = 128;
 
-/// The GEMMs of one group (its rows may be in many places) become one, so that its weights are decoded once.
+/// Merges the GEMMs of one group (its rows may be in many places) into one, so that its weights are decoded once.
 std::vector<GroupGemm> merged_gemms(const Geometry& g, std::vector<std::int64_t>& row_numbers) {
     std::vector<GroupGemm> list = group_gemms(g);
     const auto by_group = [](const GroupGemm& x, const GroupGemm& y) { return x.group < y.group; };
@@ -60,14 +60,14 @@ int macro_columns(const Product& product, const FastKernels& kernels) {
         case Method::none: return 128;
         case Method::dots: return dot_macro_columns;
         case Method::sgemm: return sgemm_macro_columns;
-        // Fewer columns where there are few rows, so that a narrow product still feeds many cores.
+        // Fewer columns if there are few rows, so that a narrow product still uses many cores.
         case Method::panels:
             return (product.rows.count <= 64 ? 56 : 112) / kernels.panel_columns * kernels.panel_columns;
     }
     return 1;
 }
 
-/// Rows of a packed block: whole panels, as many as fit the buffer.
+/// Rows of a packed block: whole panels, as many as fit into the buffer.
 std::int64_t packed_rows(const Product& product, const FastKernels& kernels) {
     const std::int64_t fitting = buffer_limit / std::max<std::int64_t>(row_floats(product, kernels), 1);
     return std::clamp<std::int64_t>(fitting / kernels.lanes * kernels.lanes, kernels.lanes, packed_rows_limit);

@@ -1,7 +1,11 @@
-// The blocking of a call, in the words of BLIS: each GEMM is a product; blocks of its rows are packed (decoded into
-// micro-panels and kept); macro-tiles are a packed block times some columns, and what one thread computes at a time. A
-// pass packs as many blocks as the buffer holds, then computes their macro-tiles. Nothing here depends on the number of
-// threads, and so no result does.
+// The blocking of a call, in the terms of BLIS:
+//
+// - Each GEMM is a product.
+// - Blocks of its rows are packed: decoded into micro-panels and kept.
+// - A macro-tile is a packed block times some columns. One thread computes one macro-tile at a time.
+// - A pass packs as many blocks as the buffer holds, then computes their macro-tiles.
+//
+// Nothing here depends on the number of threads, so no result does.
 #pragma once
 
 #include "cpu/fast/micro_kernels.h"
@@ -12,13 +16,13 @@
 namespace tilewright::cpu {
 
 enum class Method : std::uint8_t {
-    none,    // no k: D is C, or zeros
-    dots,    // few rows: rows and columns both along k
-    panels,  // the built-in micro-kernel: rows in panels of `lanes`
-    sgemm,   // OpenBLAS: rows and columns both along k
+    none,    // No k: D is C, or zeros.
+    dots,    // Few rows: rows and columns both K-major.
+    panels,  // The built-in micro-kernel: rows in panels of `lanes`.
+    sgemm,   // OpenBLAS: rows and columns both K-major.
 };
 
-/// One GEMM. Rows are those of A and columns those of B; exchanged where B has few.
+/// One GEMM. Rows are rows of A and columns are rows of B, or the reverse if B has few.
 struct Product {
     OperandSlice row_operand;
     OperandSlice column_operand;
@@ -31,13 +35,15 @@ struct Product {
     double factor = 1;    // alpha and tensor scales
 };
 
-/// Rows of a product whose decoded values, all of k, are in the buffer.
+/// Rows of a product whose decoded values, for all of k, are in the buffer.
 struct PackedBlock {
     int product = 0;
     Rows rows;
-    std::int64_t offset = 0;        // of its decoded rows, in floats from the buffer's beginning
-    std::int64_t scale_offset = 0;  // of their block scales, [blocks of k, rows up to a multiple of lanes]
-    bool extreme = false;           // has a scale that is not moderate; set while packing
+    // The place of its decoded rows, in floats from the buffer's beginning.
+    std::int64_t offset = 0;
+    // The place of their block scales, [blocks of k, rows up to a multiple of lanes].
+    std::int64_t scale_offset = 0;
+    bool extreme = false;  // has a scale that is not moderate; set while packing
 };
 
 /// Rows of a block that one thread packs.
@@ -62,7 +68,7 @@ struct Pass {
 };
 
 struct Blocking {
-    std::vector<std::int64_t> row_numbers;  // of products whose rows are not neighbours
+    std::vector<std::int64_t> row_numbers;  // of products whose rows are not adjacent
     std::vector<Product> products;
     std::vector<PackedBlock> packed_blocks;
     std::vector<Pass> passes;
@@ -71,10 +77,10 @@ struct Blocking {
     std::int64_t tile_count() const;
 };
 
-/// `large` is what multiplies products of more than a few rows.
+/// `large` is the method for products of more than a few rows.
 Blocking plan_blocking(const Geometry& geometry, const FastKernels& kernels, Method large);
 
-/// Floats between the decoded rows (dots, sgemm) of a product.
+/// Floats from one decoded row of a product to the next (dots, sgemm).
 std::int64_t row_floats(const Product& product, const FastKernels& kernels);
 
 /// Rows of a packed block, up to whole panels.

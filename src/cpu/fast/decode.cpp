@@ -1,5 +1,5 @@
-// Compiled once for each instruction level. Reads whole vectors only where that many codes are there; tails go through
-// a zeroed buffer, so that nothing beyond an operand is touched.
+// Compiled once per instruction level. Reads whole vectors only if that many codes exist. Tails go through a zeroed
+// buffer, so that no byte beyond an operand is touched.
 #include "cpu/fast/decode.h"
 
 #include "cpu/fast/vector.h"

@@ -1,5 +1,5 @@
-// Codes of any format into tiles of floats, each times its scale: the first half of every fast product. A tile is
-// stored along k or along the rows, whatever the layout of the codes.
+// Decodes values of any format into tiles of floats, each times its scale: the first half of every fast product. A tile
+// is stored along k or along the rows, whatever the layout of the operand.
 #pragma once
 
 #include <tilewright/formats.h>
@@ -9,10 +9,10 @@
 
 namespace tilewright::cpu {
 
-/// Most k of one job.
+/// The largest k of one job.
 inline constexpr int decode_k_limit = 512;
 
-/// Memory that a job needs: the rows of the widest vector, of the widest format.
+/// Memory that a job needs: the rows of the widest vector, in the widest format.
 inline constexpr int decode_scratch_bytes = 16 * decode_k_limit * 4;
 
 /// Rows (of a logical [rows, k] operand) x k_count, to be written to out[row * out_row_stride + k * out_k_stride].
@@ -27,26 +27,27 @@ struct DecodeJob {
     std::int64_t k_stride = 0;
     int k_count = 0;  // at most decode_k_limit
 
-    /// The scale of the tile's row r and k is scales[r + k / k_block * scale_stride]; it carries the level's gain for
-    /// the format. The first k begins a block, which is a multiple of 16; k_block 0: one scale for all k.
+    /// The scale of the tile's row r and k is scales[r + k / k_block * scale_stride]. It includes the level's gain for
+    /// the format. The first k begins a block, whose length is a multiple of 16. k_block 0: one scale for all k.
     const float* scales = nullptr;
     int scale_stride = 0;
     int k_block = 0;
 
-    /// One of the strides is 1. Along the rows, whole vectors are written: rows up to the next multiple of the level's
-    /// vector, zeros in those beyond row_count.
+    /// One of the strides is 1. Along the rows, whole vectors are written: up to the next multiple of the level's
+    /// vector, with zeros in rows beyond row_count.
     float* out = nullptr;
     std::int64_t out_row_stride = 0;
     std::int64_t out_k_stride = 0;
 
-    std::byte* scratch = nullptr;  // decode_scratch_bytes, for rows with gaps along k; holds anything
+    // decode_scratch_bytes, for rows with gaps along k; its contents may be anything.
+    std::byte* scratch = nullptr;
 };
 
-/// The numbers that the codes of an 8-bit (256 codes) or 4-bit (16) format mean; null for others.
+/// The numbers of all codes of an 8-bit (256 codes) or 4-bit (16) format; null for others.
 const float* code_values(Format format);
 
-// One definition for each instruction level. What decode writes is the number times its scale divided by the gain of
-// the format: `decode_gain` belongs into the scale.
+// One definition per instruction level. The function decode writes the number times its scale, divided by the gain of
+// the format, so that `decode_gain` must be part of the scale.
 namespace baseline {
 void decode(const DecodeJob& job);
 float decode_gain(Format format);

@@ -1,4 +1,4 @@
-// The values of all codes of the formats of eight bits or fewer, for the decoders that look them up.
+// The values of all codes of formats with eight bits or fewer, for decoders that look them up.
 #include "cpu/fast/decode.h"
 #include "formats/codec.h"
 #include "formats/element.h"

@@ -1,4 +1,4 @@
-// The driver of the arithmetic `fast`: one parallel region for a call, however many groups it has.
+// The driver of the arithmetic `fast`: one parallel region per call, however many groups it has.
 #include "cpu/fast/fast.h"
 
 #include "base/region.h"
@@ -23,10 +23,10 @@ const FastKernels& kernels_of(Isa isa) {
     return baseline::fast_kernels();
 }
 
-/// Measured: the panel kernels beat sgemm on tiles where we have vector kernels (benchmarks/cpu_gemm.cpp).
+/// Measured: the panel kernels are faster than sgemm on tiles of levels with vector kernels (benchmarks/cpu_gemm.cpp).
 Multiplier usual_multiplier(Isa isa) { return isa == Isa::baseline ? Multiplier::openblas : Multiplier::built_in; }
 
-/// Below this many multiply-adds a parallel region costs more than it saves.
+/// With fewer multiply-adds, a parallel region costs more than it saves.
 int useful_threads(const Blocking& blocking, const Geometry& g, int wanted) {
     const double products = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
     return products < 32'768 ? 1 : region_threads(wanted, blocking.tile_count());

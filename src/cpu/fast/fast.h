@@ -1,4 +1,4 @@
-// The CPU arithmetic `fast`: fp32, in whatever order is fastest. Every operation, every recipe.
+// The CPU arithmetic `fast`: fp32, in whatever order is fastest. It supports every operation and every recipe.
 #pragma once
 
 #include "cpu/isa.h"
@@ -10,18 +10,19 @@
 
 namespace tilewright::cpu {
 
-/// What multiplies the decoded tiles of products with more than a few rows.
+/// The kernel that multiplies the decoded tiles of products with more than a few rows.
 enum class Multiplier : std::uint8_t {
     built_in,  // the panel kernel of micro_kernels.h
-    openblas,  // sgemm on one thread for each tile; falls back to built_in where no library is found
+    // sgemm on one thread per tile; falls back to built_in if no library is found.
+    openblas,
 };
 
 struct FastOptions {
-    int threads = 0;                    // 0: OpenMP's own choice; the bits do not depend on it
-    std::function<bool()> cancelled{};  // as in RunOptions
+    int threads = 0;                    // 0: OpenMP's choice; the bits do not depend on it.
+    std::function<bool()> cancelled{};  // As in RunOptions.
     // For tests and benchmarks.
-    std::optional<Isa> isa{};                // without one the best this CPU has
-    std::optional<Multiplier> multiplier{};  // without one the faster for the level
+    std::optional<Isa> isa{};                // If empty, the best of this CPU.
+    std::optional<Multiplier> multiplier{};  // If empty, the faster one for the level.
 };
 
 void run_fast(const Geometry& geometry, const FastOptions& options = {});

@@ -9,15 +9,15 @@
 namespace tilewright::cpu {
 namespace {
 
-/// k of the columns that are packed at a time. Between two packed columns are `gap` floats, so that they do not share
-/// cache sets.
+/// k of the columns that are packed at a time. There are `gap` floats between two packed columns, so that they do not
+/// share cache sets.
 constexpr int panel_k = 256;
 constexpr int dot_k = 512;
 constexpr int gap = 16;
 constexpr int dot_micro_columns = 8;
 constexpr int scale_floats = output_columns * (decode_k_limit / 16);
 
-/// A macro-tile with everything it refers to, and its sums.
+/// A macro-tile with everything that it refers to, and its sums.
 struct TileView {
     const Product& product;
     const PackedBlock& packed;
@@ -185,7 +185,7 @@ bool all_finite(const TileView& view) {
     return largest < 0x7F80'0000U;
 }
 
-/// Whether a scale of a row (or column) may overflow with a scale of a block of the other slice.
+/// Whether a scale of a row (or column) may overflow with a block scale of the other slice.
 bool may_overflow(const Product& product, const double* scales, std::int64_t count) {
     if (!varies_along_k(product.row_operand) && !varies_along_k(product.column_operand)) return false;
     return std::any_of(scales, scales + count, [](double scale) { return std::fabs(scale) > largest_row_scale; });
@@ -199,7 +199,7 @@ OutputPlace place(const OutputGeometry& output, const Product& product) {
     return {output.data, base, output.row_stride, output.column_stride};
 }
 
-/// D from the sums: the scales that are left, alpha and C.
+/// Computes D from the sums: the remaining scales, alpha and C.
 void write_tile(const Call& call, const MacroTile& tile, TileView& view, ThreadMemory& memory) {
     const PackedBlock& packed = view.packed;
     const Product& product = view.product;

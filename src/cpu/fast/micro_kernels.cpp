@@ -1,4 +1,4 @@
-// Compiled once for each instruction level; see the rule in vector.h.
+// Compiled once per instruction level; see the rule in vector.h.
 #include "cpu/fast/micro_kernels.h"
 
 #include "cpu/fast/vector.h"
@@ -6,7 +6,7 @@
 namespace tilewright::cpu::TILEWRIGHT_ISA {
 namespace {
 
-// Accumulators, two vectors of rows and a broadcast fill the registers: 32 of them with AVX-512, 16 otherwise.
+// Accumulators, two vectors of rows and a broadcast fill the registers: 32 registers with AVX-512, otherwise 16.
 constexpr int panel_vectors = 2;
 constexpr int panel_columns = width == 16 ? 14 : 6;
 constexpr int lanes = panel_vectors * width;
@@ -16,7 +16,7 @@ constexpr int dot_rows = 4;
 template <int vectors>
 using Sums = Vector[panel_columns][vectors];
 
-/// Adds the finished sums to those in memory.
+/// Adds the finished sums to the sums in memory.
 template <int vectors>
 void add_panel(const PanelJob& job, int row, int column, const Sums<vectors>& sum) {
     for (int c = 0; c < panel_columns; ++c) {
@@ -69,7 +69,7 @@ void multiply_panels(const PanelJob& job) {
     }
 }
 
-/// Sums of one block of k, from zero.
+/// Sums of one block of k, beginning with zero.
 template <int rows>
 void sum_block(const DotJob& job, const float* a, const float* b, int k_count, Vector (&sum)[dot_columns][rows]) {
     for (int c = 0; c < dot_columns; ++c) {

@@ -1,7 +1,9 @@
-// The inner loops of the arithmetic `fast`, on tiles that decode.h has made: compiled once for each instruction level.
+// The inner loops of the arithmetic `fast`, on tiles that decode.h has made. They are compiled once per instruction
+// level.
 //
-// The two operands of a product are called rows (decoded once, kept; the side with fewer) and columns (decoded tile by
-// tile, when they are needed). All sums of one output run in ascending k, whatever tile it is in.
+// The two operands of a product are called rows and columns. Rows are the side with fewer; they are decoded once and
+// kept. Columns are decoded tile by tile, when they are needed. All sums of one output run in ascending k, whatever
+// tile it is in.
 #pragma once
 
 #include "cpu/fast/decode.h"
@@ -11,8 +13,8 @@
 
 namespace tilewright::cpu {
 
-/// sums[column][row] += the sum from zero of panels[panel of row][k][lane] * columns[column][k], times the scale of the
-/// row times that of the column.
+/// sums[column][row] += the sum from zero of panels[panel of row][k][lane] * columns[column][k], times the scales of
+/// the row and the column.
 struct PanelJob {
     const float* panels = nullptr;  // each [k, lanes], `panel_stride` apart
     std::int64_t panel_stride = 0;
@@ -28,8 +30,8 @@ struct PanelJob {
     bool first = false;  // sums hold nothing yet
 };
 
-/// sums[column][row][lane] += the sum from zero over k = lane, lane + width, ... of rows[row][k] * columns[column][k];
-/// with scales, block by block of k, each block times the scale of the row times that of the column.
+/// sums[column][row][lane] += the sum of rows[row][k] * columns[column][k], from zero over k = lane, lane + width, ...
+/// With scales it is computed block by block of k. Each block is multiplied by the scales of the row and the column.
 struct DotJob {
     const float* rows = nullptr;
     std::int64_t row_stride = 0;
@@ -57,10 +59,10 @@ struct WideJob {
 inline constexpr int scale_k = 128;  // k of one block of a DotJob with scales
 
 struct FastKernels {
-    int width;          // floats in a vector
-    int lanes;          // rows of a panel
-    int panel_columns;  // columns that the panel kernel takes at a time
-    int dot_columns;    // columns that the dot kernel takes at a time
+    int width;          // Floats in a vector.
+    int lanes;          // Rows of a panel.
+    int panel_columns;  // Columns that the panel kernel takes at a time.
+    int dot_columns;    // Columns that the dot kernel takes at a time.
     void (*decode)(const DecodeJob&);
     float (*decode_gain)(Format);
     void (*multiply_panels)(const PanelJob&);

@@ -20,7 +20,7 @@ float scale_at(const OperandGeometry& operand, std::int64_t index) {
     return code_values(operand.recipe.scales)[static_cast<const std::uint8_t*>(operand.scales)[index]];
 }
 
-/// The one scale of a row; 1 where there are none.
+/// The scale of a row, if it has only one; 1 if there are none.
 float row_scale(const OperandSlice& slice, std::int64_t row) {
     const OperandGeometry& operand = *slice.operand;
     return operand.scales == nullptr ? 1 : scale_at(operand, scale_index(operand, slice.group, row, 0));
@@ -45,7 +45,7 @@ bool is_zero(const OperandBlock& block, std::int64_t row, int k_begin, int k_end
     return true;
 }
 
-/// Scales that vary along k, by format: `at(index)` reads one.
+/// Folds scales that vary along k, of one format; `at(index)` reads a scale.
 template <class At>
 bool fold_blocks(const OperandBlock& block, float gain, float* out, int stride, At at) {
     const OperandGeometry& operand = *block.slice.operand;

@@ -1,13 +1,14 @@
-// One operand of a product as the fast backend reads it: which rows, which k, and what becomes of its scales.
+// One operand of a product as the fast backend reads it: its rows, its k, and the use of its scales.
 //
-// Where each scale goes, so that fp32 rounds no more often than the canonical order does (docs/numerics.md):
+// The use of each scale keeps fp32 from rounding more often than the canonical order does (docs/numerics.md):
 // - ue8m0 and ue4m3 are folded into the decoded floats, which stay short numbers: nothing is rounded;
-// - f32 scales of blocks multiply the sum of a block of 128 k;
+// - f32 block scales multiply the sum of a block of 128 k;
 // - one scale for a whole row multiplies the final sum, in double.
-// The first two are right while scales are moderate: then no decoded value, no product of scales and no sum leaves
-// fp32's normal range that need not. A block with a scale outside of that is reported, unless the scale is small and
-// all values of the block are zero, and its tile is computed in double. A scale that is infinite or NaN is always
-// folded in: 0 * Inf is NaN, whatever the other products of the block are.
+//
+// The first two are correct while scales are moderate. Then decoded values, products of scales and sums leave fp32's
+// normal range only if they must. A block with a scale outside of that range is reported, and its tile is computed in
+// double. The exception is a small scale of a block whose values are all zero. A scale that is infinite or NaN is
+// always folded in, because 0 * Inf is NaN, whatever the other products of the block are.
 #pragma once
 
 #include "cpu/fast/decode.h"
@@ -17,10 +18,10 @@
 
 namespace tilewright::cpu {
 
-/// Moderate scales are between the inverse of these and them.
+/// Moderate scales are between the inverse of these limits and the limits.
 inline constexpr float largest_folded_scale = 0x1p38F;
 inline constexpr float largest_block_scale = 0x1p60F;
-/// The largest scale of a row, where the other operand has a scale for each block: no product of the two overflows.
+/// The largest scale of a row if the other operand has block scales: no product of the two overflows.
 inline constexpr double largest_row_scale = 0x1p67;
 
 /// Row numbers: a list in ascending order, or `first`, `first + 1`, ...
@@ -50,29 +51,29 @@ struct OperandBlock {
     int k_count = 0;
 };
 
-/// Scale columns that `block` touches; 1 where scales do not vary along k.
+/// The number of scale columns that `block` touches; 1 if scales do not vary along k.
 int scale_columns(const OperandBlock& block);
 
 /// Whether each block of k has a scale, of whatever format.
 bool varies_along_k(const OperandSlice& slice);
 
-/// Whether the sums of blocks are to be multiplied by `block_scales`.
+/// Whether the sums of blocks must be multiplied by `block_scales`.
 bool has_block_scales(const OperandSlice& slice);
 
-/// out[r + c * stride] = the scale of row r and the c-th 128 of k; 1 if the operand has none.
+/// out[r + c * stride] = the scale of row r and the c-th 128 k-elements; 1 if the operand has none.
 void block_scales(const OperandBlock& block, float* out, int stride);
 
-/// For each row r and scale column c: out[r + c * stride] = gain times the scale that the decoder folds in. False if
-/// the block has a scale, of whatever kind, that is not moderate.
+/// For each row r and scale column c: out[r + c * stride] = gain times the scale that the decoder folds in. Returns
+/// false if the block has a scale, of whatever kind, that is not moderate.
 bool fold_scales(const OperandBlock& block, float gain, float* out, int stride);
 
-/// out[r + c * stride] = the whole scale of row r (but the tensor scale of NVFP4), which the double path folds in.
+/// out[r + c * stride] = the whole scale of row r (without the tensor scale of NVFP4), which the double path folds in.
 void exact_scales(const OperandBlock& block, double* out, int stride);
 
-/// The scale of a row that is left for the end.
+/// The scale of a row that remains for the end.
 double remaining_scale(const OperandSlice& slice, std::int64_t row);
 
-/// NVFP4's scale of the whole tensor; 1 for others.
+/// NVFP4's tensor scale; 1 for others.
 double tensor_scale(const OperandSlice& slice);
 
 /// The decoder's view of the block, without scales and output.

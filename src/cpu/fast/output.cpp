@@ -9,8 +9,9 @@
 namespace tilewright::cpu {
 namespace {
 
-/// To f32 for a second rounding to fewer bits: an inexact result gets an odd last bit, which keeps the second rounding
-/// from taking it for a tie. Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+/// Rounds to f32 ahead of a second rounding to fewer bits. An inexact result gets an odd last bit, which keeps the
+/// second rounding from taking it for a tie. Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded
+/// sums", 2008.
 float round_to_odd(double value) {
     const auto nearest = static_cast<float>(value);
     const auto bits = __builtin_bit_cast(std::uint32_t, nearest);
@@ -48,7 +49,7 @@ void write_d(const OutputJob& job, std::int64_t row, const float* values) {
     }
 }
 
-/// The sums of row `r` with every scale but the factor.
+/// The sums of row `r` with every scale except the factor.
 void scaled_sums(const OutputJob& job, std::int64_t r, double* values) {
     float sums[output_columns];
     for (int i = 0; i < job.columns; ++i) sums[i] = job.sums[r * job.row_stride + i * job.column_stride];

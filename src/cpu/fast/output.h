@@ -1,4 +1,4 @@
-// The end of a fast product: remaining scales, alpha and C in double, one rounding to the output format.
+// The end of a fast product: remaining scales, alpha and C in double, and one rounding to the output format.
 #pragma once
 
 #include "cpu/fast/operand.h"
@@ -7,7 +7,7 @@
 
 namespace tilewright::cpu {
 
-inline constexpr int output_columns = 128;  // most columns of one OutputJob
+inline constexpr int output_columns = 128;  // the most columns of one OutputJob
 
 /// The place of element (row, column) of a product in D, C or the bias.
 struct OutputPlace {
@@ -20,7 +20,8 @@ struct OutputPlace {
 struct OutputJob {
     Format format = Format::bf16;
     OutputPlace d;
-    OutputPlace c;                 // or the bias; data null: neither is given
+    // C or the bias; data is null if neither is given.
+    OutputPlace c;
     Format addend = Format::bf16;  // of c
     Rows rows;                     // numbers that row_stride counts
     std::int64_t first_column = 0;
@@ -33,8 +34,8 @@ struct OutputJob {
     const double* column_scales = nullptr;
     double factor = 1;
 
-    /// Sums in double with all scales in them, [columns, wide_stride]. They take the place of all sums, or only of
-    /// those that are infinite or NaN in fp32.
+    /// Sums in double that include all scales, [columns, wide_stride]. They replace all sums, or only the sums that are
+    /// infinite or NaN in fp32.
     const double* wide = nullptr;
     std::int64_t wide_stride = 0;
     bool all_wide = false;

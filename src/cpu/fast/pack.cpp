@@ -1,4 +1,4 @@
-// Packing: the rows of a block are decoded into micro-panels (or rows along k), their block scales next to them.
+// Packing: decodes the rows of a block into micro-panels (or rows along k), and stores their block scales with them.
 #include "cpu/fast/macro_kernel.h"
 
 #include <algorithm>

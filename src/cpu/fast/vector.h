@@ -1,8 +1,8 @@
-// One vector of floats at each instruction level, and the codes of every format decoded into it. Included only by
-// sources that tilewright_isa_sources compiles.
+// One vector of floats per instruction level, and decoders of every format into it. Included only by sources that
+// tilewright_isa_sources compiles.
 //
-// Rule for those sources: no inline function from outside this namespace (no std::, no project headers with code).
-// The linker keeps one copy of such a function, and it could be the one with AVX-512 in it.
+// Rule for those sources: no inline function from outside of this namespace (no std::, no project headers with code).
+// The linker keeps one copy of such a function, and this could be the one with AVX-512 in it.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +62,7 @@ inline Vector decode_bf16(const std::byte* from) {
 }
 inline Words load_words(const std::byte* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
 
-/// Rows become columns.
+/// Transposes rows to columns.
 inline void transpose(Vector* r) {
     Vector t[16];
     for (int i = 0; i < 16; i += 2) {
@@ -137,7 +137,7 @@ inline Vector decode_bf16(const std::byte* from) {
 }
 inline Words load_words(const std::byte* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 
-/// Rows become columns.
+/// Transposes rows to columns.
 inline void transpose(Vector* r) {
     Vector t[8];
     for (int i = 0; i < 8; i += 2) {
@@ -180,7 +180,8 @@ inline std::uint32_t code16(const std::byte* from, int i) {
     __builtin_memcpy(&code, from + 2 * i, sizeof(code));
     return code;
 }
-/// The bits of an f16 read as f32 are the number times 2^-112; a subnormal becomes one of f32, so nothing is lost.
+/// The bits of an f16 read as f32 are the number times 2^-112. A subnormal becomes an f32 subnormal, so nothing is
+/// lost.
 inline float decode_half(std::uint32_t code) {
     const float magnitude = from_bits((code & 0x7FFFU) << 13);
     const bool special = (code & 0x7C00U) == 0x7C00U;
@@ -192,7 +193,7 @@ inline Vector decode_bf16(const std::byte* from) {
                   from_bits(code16(from, 3) << 16)};
 }
 
-/// Rows become columns.
+/// Transposes rows to columns.
 inline void transpose(Vector* r) {
     const Vector t[4] = {r[0], r[1], r[2], r[3]};
     for (int c = 0; c < 4; ++c) r[c] = Vector{t[0][c], t[1][c], t[2][c], t[3][c]};
@@ -202,8 +203,8 @@ inline void transpose(Vector* r) {
 
 #if defined(__AVX2__)
 
-// fp8 by way of f16. The bits of e5m2 are the upper byte of an f16; those of e4m3, shifted to the f16's fields, are
-// the number times 2^-8 (the biases differ by 8), subnormals included.
+// fp8 is converted by way of f16. The bits of e5m2 are the upper byte of an f16. The bits of e4m3, shifted to the f16's
+// fields, are the number times 2^-8, subnormals included, because the biases differ by 8.
 inline constexpr float e4m3_gain = 256;
 inline Vector decode_e4m3(const std::byte* from, const CodeTables&) {
     const Words code = both(shifted_left(signed_bytes(from), 7), words(0xBFFF));

@@ -1,5 +1,5 @@
-// Products in double: for scales that fp32 cannot carry, and for sums that overflowed in fp32 although the result may
-// not. Small blocks, decoded without scales.
+// Products in double, in small blocks that are decoded without scales. They serve scales that fp32 cannot hold, and
+// sums that overflowed in fp32 although the result may not.
 #include "cpu/fast/macro_kernel.h"
 #include "problem/canonical_order.h"
 
@@ -13,7 +13,7 @@ constexpr int scale_columns_limit = wide_k / 16;
 constexpr int scale_stride = 32;  // at least the lanes of any level, and wide_columns
 static_assert(scale_stride >= wide_columns);
 
-/// How ThreadMemory::wide is divided.
+/// The parts of ThreadMemory::wide.
 struct WideMemory {
     WideMemory(const FastKernels& kernels, const ThreadMemory& memory)
         : rows(memory.wide.get()),
@@ -33,7 +33,7 @@ struct WideMemory {
     std::byte* codes;
 };
 
-/// Decodes a block without its scales; `row_stride` 1 or k_stride 1.
+/// Decodes a block without its scales; `row_stride` or k_stride is 1.
 void decode_unscaled(const FastKernels& kernels, const OperandBlock& block, const WideMemory& memory, bool along_rows) {
     const float gain = kernels.decode_gain(block.slice.operand->recipe.values);
     std::fill_n(memory.gains, scale_stride, gain);
@@ -75,7 +75,7 @@ void widen_columns(const FastKernels& kernels, const OperandBlock& block, const 
     }
 }
 
-/// The scales that are applied outside of the values, for every 32 of k.
+/// The scales that are applied outside of the values, per 32 k-elements.
 struct OutsideScales {
     static constexpr int step = 32;
 
@@ -96,7 +96,7 @@ struct OutsideScales {
     double largest = 0;
 };
 
-/// NaN for the sums in which a product of scales overflows fp32 (a sum that is not zero may as well be infinite).
+/// Sets sums to NaN if a product of scales overflows fp32. (A nonzero sum may be infinite as well.)
 void spoil_overflows(const OperandBlock& rows, const OperandBlock& columns, int lanes, double* sums) {
     if (scales_apart({rows.slice.operand->recipe, columns.slice.operand->recipe})) return;
     const OutsideScales row_scales(rows);

@@ -1,7 +1,7 @@
-// The state of a consumer warp, which the mainloop and the epilogue share.
+// The state of a consumer warp, shared by the mainloop and the epilogue.
 //
-// A warpgroup's share of the tile is cut into subtiles of 64 rows and wgmma_n columns, one wgmma each. With promotion
-// each subtile in turn passes through a partial accumulator (128 products deep), whose values are scaled and added to
+// A warpgroup's share of the tile is divided into subtiles of 64 rows and wgmma_n columns, one wgmma each. With
+// promotion, the subtiles take turns in a partial accumulator (128 products deep). Its values are scaled and added to
 // the accumulators. While one warpgroup promotes, the tensor core multiplies for the others.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tilewright::hopper {
 
-// Constants of the tile by name: the emulator's compiler would call the functions at each use.
+// Constants of the tile by name, because the emulator's compiler would call the functions at each use.
 template <Tile tile>
 constexpr int subtiles = subtiles_per_warpgroup(tile);
 
@@ -26,11 +26,12 @@ constexpr int subtile_columns = wgmma_n(tile);
 template <Tile tile>
 constexpr int subtile_registers = wgmma_n(tile) / 2;
 
-/// Runs of 64 rows whose mma A is held at once.
+/// Runs of 64 rows whose mma A is held in registers at once.
 template <Tile tile>
 constexpr int held_halves = held_rows(tile) / wgmma_m;
 
-/// A thread's share of the tile: subtile (64 rows, then wgmmas along n), fragment as in ptx.h.
+/// A thread's share of the tile. The index is the subtile (64 rows, then wgmmas along n) and the fragment register
+/// (ptx.h).
 template <Tile tile>
 using Accumulators = float[subtiles<tile>][subtile_registers<tile>];
 
@@ -42,13 +43,14 @@ template <Tile tile>
 struct Consumer {
     Shared<tile>& shared;
     const Arguments& arguments;
-    [[no_unique_address]] Stamps<tile> stamp{arguments};  // at the end it would move instructions of two kernels
+    // Here, because at the end of the struct it would move instructions of two kernels.
+    [[no_unique_address]] Stamps<tile> stamp{arguments};
     int warpgroup;
     int warp;  // in the warpgroup
     int lane;
     int row_in_tile;  // of this thread's first fragment row
     int k_blocks;
-    MatrixDescriptor mma_a_descriptor;  // of the first stage
+    MatrixDescriptor mma_a_descriptor;  // of the ring's first stage
     MatrixDescriptor mma_b_descriptor;
     bool by_tma;  // D is stored by TMA
     PipelineState<tile.stages> ring{};
@@ -57,15 +59,16 @@ struct Consumer {
     PipelineState<1> staged{.phase = 1};
     PipelineState<1> slices{};
     int budget = wait_budget;
-    bool peers_ready = false;  // split k: their shared memory may be written to
-    bool arrived = false;      // the full barrier of `ring` is known to be complete
-    bool defers = false;       // scales of the tile left a power of two to the end (mainloop/deferred.h)
+    bool peers_ready = false;  // Split-K: the peers' shared memory may be written to.
+    bool arrived = false;      // The full barrier of `ring` is known to be complete.
+    bool defers = false;       // Scales of the tile left a power of two to the epilogue (mainloop/deferred.h).
 
     TILEWRIGHT_DEVICE int first_row() const { return warpgroup * rows_per_warpgroup(tile); }
 
     // ---- Stages
 
-    /// Without a limit, which would cost 1 to 8 % (docs/tried.md): the load warp watches (kernel/watch.h).
+    /// Without a limit, because a limit would cost 1 to 8 % (docs/tried.md). The load warp watches this wait
+    /// (kernel/watch.h).
     TILEWRIGHT_DEVICE void wait_full() {
         const int stage = ring.stage;
         stamp(Event::waits_full);
@@ -74,7 +77,7 @@ struct Consumer {
         stamp(Event::multiplies);
     }
 
-    /// Before the mainloop waits for the same stage.
+    /// Waits for the stage ahead of the mainloop's own wait for it.
     TILEWRIGHT_DEVICE void await_full() {
         if (!arrived) barrier_wait_watched(shared.full[ring.stage], ring.phase, BarrierName::full, ring.stage);
         arrived = true;
@@ -91,17 +94,17 @@ struct Consumer {
 
     TILEWRIGHT_DEVICE int before(int stage) const { return stage == 0 ? tile.stages - 1 : stage - 1; }
 
-    /// The stage before `ring`, whose last wgmma has completed.
+    /// The stage that precedes `ring`, whose last wgmma has completed.
     TILEWRIGHT_DEVICE void release_previous() { release(before(ring.stage)); }
 
-    /// All wgmmas of the stage are issued: on to the next.
+    /// All wgmmas of the stage are issued; continues with the next stage.
     TILEWRIGHT_DEVICE void advance() {
         ring.advance();
         arrived = barrier_test(shared.full[ring.stage], ring.phase);
     }
 };
 
-/// Until those of the consumer's tile are loaded; they are until it releases them.
+/// Waits until the epilogue scales of the consumer's tile are loaded. They stay valid until the consumer releases them.
 template <Tile tile>
 TILEWRIGHT_DEVICE void wait_epilogue_scales(Consumer<tile>& c) {
     const int slot = c.epilogue_scales.stage;

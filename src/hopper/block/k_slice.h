@@ -1,4 +1,4 @@
-// The k-blocks that a block multiplies of each of its tiles: all, or its slice where k is split. (Groups of k:
+// The k-blocks of each tile that a block multiplies: all of them, or with split-K its slice. (k-grouped:
 // schedule/k_grouped.h.)
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where a kernel of packed weights finds their tiles: in its arguments in place of a tensor map.
+// The location of the tiles of packed weights: in the kernel's arguments, in place of a tensor map.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -12,7 +12,8 @@ TILEWRIGHT_DEVICE PackedTiles packed_tiles_of(const Arguments& arguments) {
     return PackedTiles::from_map(has_raw_codes(tile) ? arguments.b_scales : arguments.b);
 }
 
-/// Bytes of a tile. How many windows those of weights that were packed before have is known at run time.
+/// Bytes of a tile. If the weights may have exponent windows, the number of windows of weights packed in advance is
+/// known at run time.
 template <Tile tile>
 TILEWRIGHT_DEVICE int loaded_tile_bytes(const Arguments& arguments) {
     if constexpr (has_raw_codes(tile)) return raw_tile_bytes;

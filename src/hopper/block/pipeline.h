@@ -6,7 +6,7 @@
 namespace tilewright::hopper {
 
 /// A stage and the phase in which its barriers are waited for (CUTLASS's PipelineState). A producer starts in phase 1,
-/// because every stage is empty at first; a consumer in phase 0.
+/// because every stage is empty at first. A consumer starts in phase 0.
 template <int stages>
 struct PipelineState {
     int stage = 0;

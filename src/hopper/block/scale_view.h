@@ -12,7 +12,7 @@ TILEWRIGHT_DEVICE float load_scale(const ScaleView& view, i64 index) {
     return formats::decode_ue8m0(load_global(static_cast<const u8*>(view.data) + index));
 }
 
-/// The scale of a row block and a k-block; 0 outside. Without scales, 1.
+/// The scale of a row block and a k block: 0 outside of the operand, 1 for an operand without scales.
 TILEWRIGHT_DEVICE float scale_at(const ScaleView& view, int batch, int row, int k_block) {
     if (view.data == nullptr) return 1;
     if (row >= view.rows || k_block >= view.k_blocks) return 0;

@@ -6,8 +6,8 @@
 
 namespace tilewright::hopper {
 
-/// k-grouped: what TMA loaded of a k-block in which a group ends has landed, and waits for what follows the end to be
-/// cleared. Other kernels have none.
+/// k-grouped: TMA has loaded a k-block in which a group ends, and the bytes after the group's end are still to be
+/// cleared. Other kernels have no such barriers.
 template <int count>
 struct LandedBarriers {
     Barrier barriers[count];
@@ -17,11 +17,12 @@ struct LandedBarriers<0> {};
 
 template <Tile tile>
 struct Shared {
-    // The ring of k-blocks: values in swizzled rows of 128 bytes, box of k by box, then 1x128 scales. K-major scales of
-    // A: those of four k-blocks for each row, in the stage of the first.
+    // The ring of k-blocks: values in swizzled rows of 128 bytes, one box along k after another, then 1x128 scales.
+    // K-major scales of A: each row's scales of four k-blocks, in the stage of the first k-block.
     alignas(tile_alignment) u8 mma_a_values[tile.stages][mma_a(tile).value_bytes()];
     alignas(tile_alignment) u8 mma_b_values[tile.stages][mma_b(tile).value_bytes()];
-    // D between the consumers and the store warp; f32: in stages of the ring. Split k: fragments from all slices.
+    // D between the consumers and the store warp. D of f32 is in stages of the ring instead. Split-K: fragments from
+    // all slices.
     alignas(tile_alignment) u8 d[tile.shape.warpgroups][staging_bytes(tile)];
     alignas(128) float mma_a_scales[tile.stages][mma_a_scales_per_stage(tile)];
     alignas(128) float mma_b_scales[tile.stages][mma_b_scales_per_stage(tile)];
@@ -29,11 +30,11 @@ struct Shared {
     // Chunks of 128x128 scales, for each 128x128 block of B that the tile covers.
     alignas(16) float block_scales[scale_chunk_slots][scale_chunk_rows(tile)][scale_chunk_columns(tile)];
 
-    // Epilogue scales of the accumulators' rows and columns, for this tile and the next.
+    // Epilogue scales of the accumulators' rows and columns, for the current tile and the next.
     float row_scales[epilogue_scale_slots][epilogue_row_scales(tile)];
     alignas(8) float column_scales[epilogue_scale_slots][epilogue_column_scales(tile)];
 
-    // One of each for a warpgroup's D; f32: `staged` for each stage, and no one waits for `stored`.
+    // One of each per warpgroup's D. D of f32: one `staged` per stage, and no thread waits for `stored`.
     Barrier staged[staged_barriers(tile)];
     Barrier stored[tile.shape.warpgroups];
     Barrier full[tile.stages];
@@ -44,12 +45,12 @@ struct Shared {
     Barrier block_scales_full[scale_chunk_slots];
     Barrier block_scales_empty[scale_chunk_slots];
 
-    // Work tiles from the scheduler warp, of grouped kernels.
+    // Grouped kernels: work tiles from the scheduler warp.
     Barrier work_full[work_slots(tile)];
     Barrier work_empty[work_slots(tile)];
     int work[work_slots(tile)][work_tile_words];
 
-    // Split k.
+    // Split-K.
     Barrier slices_full;
     Barrier slices_read;
 

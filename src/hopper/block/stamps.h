@@ -1,5 +1,5 @@
-// What each warp came to and when, of kernels that are compiled for it (Debug::stamps; benchmarks/kernel_timeline.cpp).
-// In all others this is empty.
+// Events of each warp with their times, in kernels that are compiled with stamps (Debug::stamps;
+// benchmarks/kernel_timeline.cpp). In all other kernels the class is empty.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -22,18 +22,18 @@ public:
         : next_(reinterpret_cast<u64*>(arguments.report + 1) +
                 (block_index() * (block_threads(tile) / warp_threads) + warp_index()) * Stamp::per_warp()) {}
 
-    /// What does not fit is left out.
+    /// Events that do not fit are dropped.
     TILEWRIGHT_DEVICE void operator()(Event event) {
         if (count_ == Stamp::per_warp()) return;
         if (lane_index() == 0) store_global(next_ + count_, Stamp::pack(event, sm_clock()).word);
         ++count_;
-        sync_warp();  // wgmma and stmatrix take whole warps
+        sync_warp();  // wgmma and stmatrix need whole warps
     }
 
 private:
     u64* next_;
-    /// 64 bits, for a member in the padding behind it loses its initialiser in Consumer, where this has no address of
-    /// its own (NVRTC 13.0: the wait budget became 0).
+    /// 64 bits, which leave no padding. In Consumer this object has no unique address, and a member in its padding
+    /// would lose its initialiser (NVRTC 13.0: the wait budget became 0).
     i64 count_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// The epilogue of split k: each block of a cluster multiplies a slice of k of the same tile. The fragments of the
-// accumulators are distributed over the blocks: each block receives its fragments from all slices, sent from registers
-// into its shared memory, adds them in ascending k, and stores them.
+// The epilogue of split-K: each block of a cluster multiplies a slice of k of one tile. The fragments of the
+// accumulators are distributed over the blocks. Each block receives its fragments of all slices, adds them in ascending
+// k, and stores them. Fragments are sent from registers into the receiver's shared memory.
 #pragma once
 
 #include "hopper/epilogue/element_store.h"
@@ -8,7 +8,7 @@
 
 namespace tilewright::hopper {
 
-/// This thread's part of the `index`-th fragment of a block, from slice `slice`, in shared memory.
+/// This thread's part of a block's `index`-th fragment of slice `slice`, in shared memory.
 template <Tile tile>
 TILEWRIGHT_DEVICE Quad& slice_place(const Consumer<tile>& c, int slice, int index) {
     const int thread = c.warp * warp_threads + c.lane;
@@ -57,8 +57,8 @@ TILEWRIGHT_DEVICE Quad add_slices(const Consumer<tile>& c, int index) {
     return total;
 }
 
-/// Stores a fragment: elements 0, 1 have the tensor core's row `m` and columns `n` and n + 1; 2, 3 the lane's
-/// second row.
+/// Stores a fragment. Elements 0 and 1 are in the tensor core's row `m`, columns `n` and n + 1. Elements 2 and 3 are in
+/// the lane's second row.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const WorkTile& work, const Quad& values, int m, int n) {
     constexpr int step = fragment_row_step(tile);
@@ -87,7 +87,8 @@ TILEWRIGHT_DEVICE void store_fragment(const Consumer<tile>& c, const WorkTile& w
     }
 }
 
-/// `more`: another tile follows. After the last one no peer writes to this block's shared memory, so that it may end.
+/// `more`: another tile follows. After the last tile no peer writes to this block's shared memory, so that the block
+/// may end.
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_slices(Consumer<tile>& c, const Accumulators<tile>& accumulators, const WorkTile& work,
                                     bool more) {

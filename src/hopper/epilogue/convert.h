@@ -1,5 +1,5 @@
-// The epilogue's second phase, number by number: D = C + alpha * sum, rounded once. The files that store D, or stage
-// it, call this and compute nothing themselves.
+// The epilogue's second phase, element by element: D = C + alpha * sum, rounded once. The files that store or stage D
+// call these functions and compute nothing themselves.
 #pragma once
 
 #include "formats/codec.h"
@@ -9,7 +9,7 @@
 
 namespace tilewright::hopper {
 
-/// The scales of NVFP4's tensors: of either side, or their product.
+/// The NVFP4 tensor scales: that of one side, or the product of both.
 template <Tile tile>
 TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile& work) {
     const auto of_group = [&](const ScaleView& scales) { return scale_at(scales, work.group, 0, 0); };
@@ -18,14 +18,14 @@ TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile
     return of_group(arguments.scales_a) * of_group(arguments.scales_b);
 }
 
-/// What NVFP4's values are too small by, on both sides.
+/// The factor that NVFP4's values on both sides lack.
 template <Tile tile>
 TILEWRIGHT_DEVICE float nvfp4_factor() {
     constexpr float one = formats::nvfp4_tensor_factor();
     return is_nvfp4_a(tile) && is_nvfp4_b(tile) ? one * one : one;
 }
 
-/// What multiplies a tile's sums. Those of a group without k nothing does: D is C, or zeros.
+/// The factor of a tile's sums. For a group without k, D is C, or zeros.
 template <Tile tile>
 TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& work) {
     if constexpr (scales_alpha(tile)) {
@@ -35,7 +35,8 @@ TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTile& wor
     return is_k_grouped(tile) && k_of(work) == 0 ? 1 : arguments.alpha;
 }
 
-/// What multiplies them before, which `alpha_of` leaves out of a large one.
+/// NVFP4's factor if the tensor scales are large: it multiplies the sums first, and `alpha_of` leaves it out.
+/// Otherwise 1.
 template <Tile tile>
 TILEWRIGHT_DEVICE float before_alpha(const Arguments& arguments, const WorkTile& work) {
     if constexpr (!scales_alpha(tile)) return 1;
@@ -43,8 +44,8 @@ TILEWRIGHT_DEVICE float before_alpha(const Arguments& arguments, const WorkTile&
     return formats::is_large_tensor_scale(scales) ? nvfp4_factor<tile>() : 1;
 }
 
-/// An element of C or of the bias. Without groups of k, whose matrices of C are those of D, and which have no bias,
-/// they are those of B: C of a matrix of D that groups share has a batch stride of 0.
+/// An element of C or of the bias. k-grouped: C has one matrix per matrix of D, and a bias is not supported. Otherwise
+/// C has one matrix per matrix of B; if groups share a matrix of D, its C has a batch stride of 0.
 template <Tile tile>
 TILEWRIGHT_DEVICE float load_addend(const Arguments& arguments, const WorkTile& work, int row, int column) {
     const OutputView& c = arguments.addend;
@@ -55,7 +56,7 @@ TILEWRIGHT_DEVICE float load_addend(const Arguments& arguments, const WorkTile& 
     return arguments.addend_format == OutputFormat::bf16 ? from_bf16(code) : from_f16(code);
 }
 
-/// alpha * sum, and what is added to it.
+/// alpha * sum, plus C or the bias.
 template <Tile tile>
 TILEWRIGHT_DEVICE float number_of(const Arguments& arguments, const WorkTile& work, int row, int column, float sum) {
     const bool adds = arguments.addend.data != nullptr;
@@ -65,7 +66,7 @@ TILEWRIGHT_DEVICE float number_of(const Arguments& arguments, const WorkTile& wo
     return adds ? fma(alpha, sum, load_addend<tile>(arguments, work, row, column)) : alpha * sum;
 }
 
-/// alpha times all accumulators, where D is staged without C.
+/// Multiplies all accumulators by alpha, if D is staged without C.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_by_alpha(Accumulators<tile>& accumulators, const Arguments& arguments,
                                          const WorkTile& work) {
@@ -81,30 +82,31 @@ TILEWRIGHT_DEVICE void multiply_by_alpha(Accumulators<tile>& accumulators, const
     if (alpha != 1) multiply(scales_alpha(tile) ? alpha : arguments.alpha);
 }
 
-/// What multiplies the sums of a tile. Those of a group without k are 0, and -1 * 0 + C is C to the sign of its zeros.
+/// The factor of a tile's sums. The sums of a group without k are 0, and -1 * 0 + C is C including the sign of its
+/// zeros.
 template <Tile tile>
 TILEWRIGHT_DEVICE float f32_alpha_of(const Arguments& arguments, const WorkTile& work) {
     if (!is_k_grouped(tile) || k_of(work) != 0) return arguments.alpha;
     return arguments.addend.data == nullptr ? 1.0F : -1.0F;
 }
 
-/// Two neighbours of D of f32.
+/// Two adjacent elements of D of f32.
 TILEWRIGHT_DEVICE Pair f32_pair(const float* sums, const Pair& addend, float alpha, bool adds) {
     return adds ? Pair{fma(alpha, sums[0], addend.x), fma(alpha, sums[1], addend.y)}
                 : Pair{alpha * sums[0], alpha * sums[1]};
 }
 
-/// A 16-bit code of D.
+/// An element of D in 16 bits.
 TILEWRIGHT_DEVICE u16 code_of(float number, OutputFormat format) {
     return format == OutputFormat::bf16 ? to_bf16(number) : to_f16(number);
 }
 
-/// Those of two numbers that are neighbours in D.
+/// Two adjacent elements of D in 16 bits each.
 TILEWRIGHT_DEVICE u32 pack_16_bit(float low, float high, bool as_bf16) {
     return as_bf16 ? pack_bf16(low, high) : pack_f16(low, high);
 }
 
-/// The same for two accumulators.
+/// Two accumulators as 16-bit elements.
 TILEWRIGHT_DEVICE u32 pack_16_bit(const float* pair, bool as_bf16) {
     return as_bf16 ? pack_bf16(pair[0], pair[1]) : pack_f16(pair[0], pair[1]);
 }

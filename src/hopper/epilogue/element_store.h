@@ -1,4 +1,4 @@
-// D element by element, with C or a bias, in any strides and formats: where TMA cannot store it.
+// Stores D element by element, with C or a bias, in any strides and formats, if TMA cannot store it.
 #pragma once
 
 #include "hopper/epilogue/stage.h"
@@ -17,8 +17,8 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const WorkTile&
     store_global(static_cast<u16*>(d.data) + to, code_of(number, arguments.format));
 }
 
-/// Any D: 16 rows and 32 columns of accumulators at a time pass through the warp's scratch memory, so that neighbouring
-/// lanes store neighbouring columns of D (swapped: rows of the scratch memory).
+/// Stores any D. The warp's scratch memory holds 16 rows and 32 columns of accumulators at a time, so that adjacent
+/// lanes store adjacent columns of D. (Swap-AB: rows of the scratch memory.)
 template <Tile tile>
 TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Accumulators<tile>& accumulators,
                                         const WorkTile& work) {
@@ -38,7 +38,7 @@ TILEWRIGHT_DEVICE void store_by_element(Consumer<tile>& c, const Accumulators<ti
             sync_warp();
             const int row_in_tile = tile.swap_ab ? begin : first, column_in_tile = tile.swap_ab ? first : begin;
             const int column = work.column + column_in_tile + lane_column;
-            // Dense: row_end is m, but would occupy a register during the mainloop.
+            // Dense: row_end is m, but it would occupy a register during the mainloop.
             const int rows = (is_grouped(tile) ? work.row_end : c.arguments.m) - work.row - row_in_tile;
             const int rows_here = tile.swap_ab ? min(columns, tile.shape.n - begin) : warp_rows;
             const bool inside = (tile.swap_ab || begin + lane < tile.shape.n) && column < c.arguments.n;

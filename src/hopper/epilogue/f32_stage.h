@@ -1,4 +1,5 @@
-// D of f32 from the accumulators, part by part in the memory where TMA has put C, for the store warp (f32_store.h).
+// Writes D of f32 from the accumulators to the memory where TMA has put C, part by part, for the store warp
+// (f32_store.h).
 #pragma once
 
 #include "hopper/epilogue/convert.h"
@@ -6,14 +7,14 @@
 
 namespace tilewright::hopper {
 
-/// C + alpha * sum, or alpha * sum, in place of C: a warp's 16 rows of a part, whose first row and column of the
-/// warpgroup's accumulators are given.
+/// Replaces C by C + alpha * sum, or by alpha * sum, in a warp's 16 rows of a part. `half` and `column` locate the
+/// part's first row and column in the warpgroup's accumulators.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<tile>& accumulators, u8* rows, int half, int column, int lane,
                                       float alpha, bool adds) {
     constexpr int fragments = f32_part_columns() / 8;
     const int row = fragment_row(tile, lane);
-    static_assert(fragment_row_step(tile) == 8);  // so that a lane's two rows are swizzled alike
+    static_assert(fragment_row_step(tile) == 8);  // a lane's two rows have one swizzle
     const auto place = [&](int fragment, int below) -> Pair& {
         const int chunk = fragment * 2 + lane % 4 / 2;
         return *reinterpret_cast<Pair*>(rows + (row + below * 8) * row_bytes + (chunk ^ row % 8) * 16 + lane % 2 * 8);
@@ -31,8 +32,8 @@ TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<tile>& accumulators, u8
     }
 }
 
-/// The warpgroup's parts of the `index`-th stage behind a tile's k-blocks, and those of the stages behind it: each in
-/// separate code, for accumulators have no addresses.
+/// The warpgroup's parts of the `index`-th stage after a tile's k-blocks, and of the stages after it. Each stage has
+/// separate code, because accumulators have no addresses.
 template <Tile tile, int index>
 TILEWRIGHT_DEVICE void stage_f32_from(Consumer<tile>& c, const Accumulators<tile>& accumulators, float alpha,
                                       bool adds) {
@@ -59,7 +60,7 @@ TILEWRIGHT_DEVICE void stage_f32(Consumer<tile>& c, const Accumulators<tile>& ac
     stage_f32_from<tile, 0>(c, accumulators, alpha, c.arguments.addend.data != nullptr);
 }
 
-/// The same where the warpgroup has no rows.
+/// The same for a warpgroup without rows.
 template <Tile tile>
 TILEWRIGHT_DEVICE void skip_f32(Consumer<tile>& c) {
     for (int index = 0; index < output_stages(tile); ++index) {

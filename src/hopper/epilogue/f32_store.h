@@ -1,5 +1,5 @@
-// The store warp of kernels for D of f32: from the stages of the ring behind a tile's k-blocks, where the load warp put
-// C and the consumers made D of it (f32_stage.h). It gives such a stage back to the load warp.
+// The store warp of kernels for D of f32. It stores from the stages that follow a tile's k-blocks in the ring. The load
+// warp put C there, and the consumers made D of it (f32_stage.h). Then this warp returns the stage to the load warp.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -14,7 +14,7 @@ public:
     TILEWRIGHT_DEVICE F32Store(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
         : shared_(shared), arguments_(arguments), tiles_(tiles) {}
 
-    /// Returns the wait budget that is left.
+    /// Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
         int stage = 0;
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
@@ -59,7 +59,7 @@ private:
     const Arguments& arguments_;
     WorkTiles<tile> tiles_;
     int budget_ = wait_budget;
-    u32 phases_ = 0;  // a bit for each stage
+    u32 phases_ = 0;  // one bit per stage
 };
 
 }  // namespace tilewright::hopper

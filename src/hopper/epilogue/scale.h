@@ -1,4 +1,5 @@
-// The epilogue's first phase, over all accumulators of a tile: the epilogue scales of their rows and columns.
+// The epilogue's first phase: all accumulators of a tile are multiplied by the epilogue scales of their rows and
+// columns.
 #pragma once
 
 #include "formats/codec.h"
@@ -22,9 +23,9 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<tile>& c) {
     }
 }
 
-/// The sum times what waits for the end of its row and column, in the canonical order. MXFP4's factor has the sign of
-/// a wide row, whose tokens' scales were applied in the mainloop. `deferring`: scales there left powers of two, which
-/// else are 1.
+/// The sum times the epilogue scales of its row and column, in the canonical order. The sign of MXFP4's factor tells
+/// that the row is wide; the tokens' scales of a wide row were applied in the mainloop. `deferring`: scales in the
+/// mainloop left powers of two, which are 1 otherwise.
 template <Tile tile, bool deferring>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     float of_a = tile.swap_ab ? column : row, of_b = tile.swap_ab ? row : column;
@@ -40,7 +41,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     if constexpr (defers_scales_of_b(tile)) of_b = formats::inverse_power(of_b);
     if (wide) of_a = 1;
     if constexpr (tile.b.scaling == Scaling::factor && !multiplies_bf16(tile)) {
-        if (!wide) {  // the factor is that much smaller than the row's scale
+        if (!wide) {  // the factor is smaller than the row's scale by this amount
             constexpr float top = formats::power_of_two(6);
             of_b *= top;
             sum *= 1 / top;
@@ -51,7 +52,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     return sum * (of_a * of_b);
 }
 
-/// All accumulators, `deferring` as above.
+/// Scales all accumulators; `deferring` as in `scaled`.
 template <Tile tile, bool deferring>
 TILEWRIGHT_DEVICE void scale_all(const Consumer<tile>& c, Accumulators<tile>& accumulators) {
     constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
@@ -89,8 +90,8 @@ TILEWRIGHT_DEVICE void scale_accumulators(Consumer<tile>& c, Accumulators<tile>&
     release_epilogue_scales(c);
 }
 
-/// The same for one fragment: elements 0, 1 have the tensor core's row `m` and columns `n` and n + 1; 2, 3 the
-/// lane's second row.
+/// The same for one fragment. Elements 0 and 1 are in the tensor core's row `m`, columns `n` and n + 1. Elements 2 and
+/// 3 are in the lane's second row.
 template <Tile tile>
 TILEWRIGHT_DEVICE void scale_fragment(const Consumer<tile>& c, Quad& values, int m, int n) {
     const int slot = c.epilogue_scales.stage;

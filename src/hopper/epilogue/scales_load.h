@@ -1,4 +1,5 @@
-// Epilogue scales by ordinary loads: those of each row and column of a tile, which multiply its finished accumulators.
+// Loads epilogue scales by ordinary loads: one per row and per column of a tile. They multiply the finished
+// accumulators.
 #pragma once
 
 #include "hopper/block/pipeline.h"
@@ -9,7 +10,7 @@
 namespace tilewright::hopper {
 
 /// The scales of a tile's rows or columns on their way to shared memory. All loads are issued before the first result
-/// is stored, because one after the other they would take a latency each.
+/// is stored. If each were stored before the next load, each would take a latency.
 template <int count>
 struct LoadedScales {
     TILEWRIGHT_DEVICE LoadedScales(const ScaleView& view, int batch, int first, int k_block = 0) {
@@ -19,8 +20,8 @@ struct LoadedScales {
         }
     }
 
-    /// `defers`: they are the first scales of rows whose scales are in the mainloop, and become what multiplies these,
-    /// 1 / the power of two that they leave to the end.
+    /// `defers`: these are the first scales of rows whose scales enter in the mainloop. The function stores the factor
+    /// of these scales: 1 / the power of two that they leave to the epilogue.
     TILEWRIGHT_DEVICE void store(float* to, bool defers) const {
 #pragma unroll
         for (int i = 0; i < each; ++i) {
@@ -34,8 +35,8 @@ struct LoadedScales {
     float values[each];
 };
 
-/// The factors of packed rows that have been loaded get a minus sign where their row is wide, as the word behind a
-/// factor says. (Those of weights for fp8 have it in memory.)
+/// Gives the loaded factors of packed rows a minus sign if their row is wide. The word after a factor tells this.
+/// (The factors of weights for fp8 have the sign in memory.)
 template <int count>
 TILEWRIGHT_DEVICE void sign_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
     constexpr u32 wide = 1U << 16, sign = 0x8000'0000U;
@@ -62,7 +63,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         LoadedScales<d_rows(tile)>(ones, 0, 0).store(of_a, false);
         LoadedScales<d_columns(tile)>(ones, 0, 0).store(of_b, false);
     } else {
-        // Without one: those that are applied in the mainloop and leave nothing to the end are 1 here.
+        // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
+        // epilogue.
         constexpr bool defers_a = defers_scales_of_a(tile), defers_b = defers_scales_of_b(tile);
         constexpr bool has_a = defers_a || is_nvfp4_a(tile) || tile.a.scaling == Scaling::epilogue;
         constexpr bool has_b = defers_b || is_nvfp4_b(tile) || tile.b.scaling != Scaling::none;

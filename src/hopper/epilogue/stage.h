@@ -1,4 +1,4 @@
-// Accumulators to D's staging in shared memory, as 16-bit or f32 elements, by consumer warps.
+// Consumer warps write accumulators to D's staging memory, as 16-bit or f32 elements.
 #pragma once
 
 #include "hopper/epilogue/convert.h"
@@ -6,15 +6,15 @@
 
 namespace tilewright::hopper {
 
-/// Row `row` of the warpgroup's share, in store `index` of those that are staged together.
+/// Row `row` of the warpgroup's share, in store `index` of the stores that are staged together.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE u8* staged_row(const Consumer<tile>& c, int index, int row) {
     return c.shared.d[c.warpgroup] + (index * share_rows(tile) + row) * store_pitch(tile, bytes);
 }
 
-/// Swapped tiles whose lanes have neighbouring rows of the accumulators, which are columns of D: a lane has two of each
-/// of its rows of D, in one word. Eight lanes write 32 bytes of a row, four of them every other row: no two in one
-/// bank.
+/// Swap-AB tiles whose lanes have adjacent rows of the accumulators, which are columns of D. A lane has two elements of
+/// each of its rows of D, in one word. Eight lanes write 32 bytes of a row. The four groups of eight lanes write every
+/// other row, so that no two lanes share a bank.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_paired(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
                                     int begin, int count, int lane, bool as_bf16) {
@@ -32,7 +32,8 @@ TILEWRIGHT_DEVICE void stage_paired(const Consumer<tile>& c, const Accumulators<
     }
 }
 
-/// Swapped tiles: the 16 rows of the accumulators are columns of D, their `count` columns from `begin` on rows of D.
+/// Swap-AB tiles: the 16 rows of the accumulators are columns of D. Their `count` columns from `begin` on are rows of
+/// D.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
                                         int begin, int count, int lane, bool as_bf16) {
@@ -42,7 +43,8 @@ TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Accumulat
     const int chunk = c.warp * 2 + lane / 8 % 2;  // of 16 bytes
 #pragma unroll
     for (int column = begin; column < begin + count; column += 16) {
-        const bool is_pair = column + 8 < begin + count;  // the last of an odd number of 8 columns is written twice
+        const bool is_pair = column + 8 < begin + count;  // if the number of 8-column groups is odd, the last is
+                                                          // written twice
         const float* low = fragment<tile>(accumulators, half, column);
         const float* high = is_pair ? fragment<tile>(accumulators, half, column + 8) : low;
         const int row = column + lane % 8 + (is_pair ? lane / 16 * 8 : 0);
@@ -52,12 +54,13 @@ TILEWRIGHT_DEVICE void stage_transposed(const Consumer<tile>& c, const Accumulat
     }
 }
 
-/// The row of a warp's 16 whose address stmatrix takes from a lane: first those of the lanes' first rows.
+/// The row of a warp's 16 whose address a lane gives to stmatrix. The rows that are first rows of the lanes precede the
+/// others.
 constexpr int staged_fragment_row(const Tile& tile, int lane) {
     return pairs_rows(tile) ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
 }
 
-/// Stages a warp's 16 rows of `half` in `count` columns from `begin` on, as bf16 or f16.
+/// Stages a warp's 16 rows of `half`, `count` columns from `begin` on, as bf16 or f16.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Accumulators<tile>& accumulators, int half,
                                     int begin, int count, int lane, bool as_bf16) {
@@ -70,7 +73,7 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<tile>& c, const Accumulators<
     for (int column = begin; column < begin + count; column += 16) {
         const float* low = fragment<tile>(accumulators, half, column);
         const float* high = fragment<tile>(accumulators, half, column + 8);
-        // Lanes 0 .. 15 have the addresses of the rows in the first 8 columns, the others in the second.
+        // Lanes 0 .. 15 have the addresses of the rows in the first 8 columns, the other lanes in the second 8.
         u8* place = staged_row<tile, 2>(c, column / columns, row);
         int chunk = column % columns / 8 + lane / 16;
         if (column / columns != (column + 8) / columns && lane >= 16) {
@@ -92,7 +95,7 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Accumulators<tile>& accumulators, u8* 
         const int swizzle = pairs_rows(tile) ? row % 8 : row;
         u8* place = to + row * row_bytes + (chunk ^ swizzle) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
-        // Rows that are 8 apart have the same swizzle, those of a pair differ in its lowest bit.
+        // Rows that are 8 apart have one swizzle. The swizzles of a pair of rows differ in the lowest bit.
         if constexpr (pairs_rows(tile)) place = to + row * row_bytes + (chunk ^ swizzle ^ 1) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place + fragment_row_step(tile) * row_bytes), {value[2], value[3]});
     }

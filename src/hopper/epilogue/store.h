@@ -1,4 +1,4 @@
-// The epilogue of a tile whose k is not split: scales, alpha, and one of the ways to memory.
+// The epilogue of a tile without split-K: epilogue scales, alpha, and one of several ways to store D.
 #pragma once
 
 #include "hopper/epilogue/element_store.h"

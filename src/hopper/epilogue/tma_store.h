@@ -1,7 +1,7 @@
-// The store warp: D, which the consumers staged in shared memory, to global memory by TMA.
+// The store warp: it copies D, which the consumers staged in shared memory, to global memory by TMA.
 //
-// All stores of a tile at once would delay the loads of the next tile, in all blocks at the same time. So they are
-// paced over the time that the next tile takes.
+// All stores of a tile at once would delay the loads of the next tile, in all blocks at the same time. So the stores
+// are paced over the time that the next tile takes.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -10,8 +10,8 @@
 
 namespace tilewright::hopper {
 
-/// A warpgroup's staged stores from `begin` on, row by row: rows after row_end belong to the next group. Eight lanes
-/// take a row, 16 bytes each; two rows are read before the first is written.
+/// Stores a warpgroup's staged stores from `begin` on row by row, because rows after row_end belong to the next group.
+/// Eight lanes store a row, 16 bytes each. Two rows are read before the first is written.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void store_tail_rows(const Shared<tile>& shared, const Arguments& arguments, const WorkTile& work,
                                        int warpgroup, int begin, int stores) {
@@ -36,7 +36,8 @@ TILEWRIGHT_DEVICE void store_tail_rows(const Shared<tile>& shared, const Argumen
             Quad values[in_flight];
 #pragma unroll
             for (int i = 0; i < in_flight; ++i) {
-                const int at = row + i * rows_at_once;  // in the warpgroup's share, if not in the group
+                const int at = row + i * rows_at_once;  // the row in the warpgroup's share; it may be outside of the
+                                                        // group
                 const int swizzled = store_swizzled(tile, bytes) ? chunk ^ at % 8 : chunk;
                 values[i] = load_shared(
                     *reinterpret_cast<const Quad*>(from + at * store_pitch(tile, bytes) + swizzled * chunk_bytes));
@@ -50,7 +51,8 @@ TILEWRIGHT_DEVICE void store_tail_rows(const Shared<tile>& shared, const Argumen
     sync_warp();
 }
 
-/// A warpgroup's staged stores from `begin` on by TMA, `pace` nanoseconds apart while another tile follows (`more`).
+/// Stores a warpgroup's staged stores from `begin` on by TMA. While another tile follows (`more`), they are `pace`
+/// nanoseconds apart.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE void store_share(const Shared<tile>& shared, const Arguments& arguments, const WorkTile& work,
                                    int warpgroup, int begin, int stores, bool issues, bool more, int pace) {
@@ -75,14 +77,14 @@ constexpr int pace_over(int k_blocks) {
     return k_blocks * tensor_clocks(tile) * 3 / 10 / stores_in_all;
 }
 
-/// Returns the wait budget that is left.
+/// Returns the rest of the wait budget.
 template <Tile tile, int bytes>
 TILEWRIGHT_DEVICE int store_tiles(Shared<tile>& shared, const Arguments& arguments, WorkTiles<tile> tiles) {
     constexpr int at_once = stores_at_once(tile, bytes);
     int pace = pace_over<tile, bytes>(k_slice_of<tile>(arguments).count);
     const bool issues = lane_index() == 0;
     int budget = wait_budget;
-    u32 phases = 0;  // a bit for each warpgroup
+    u32 phases = 0;  // one bit per warpgroup
     WorkTile work = tiles.first(budget);
     while (work.exists != 0) {
         const WorkTile next = tiles.next(budget);
@@ -106,7 +108,7 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<tile>& shared, const Arguments& argumen
                                          pace);
             }
             if (issues) tma_store_wait_read();
-            sync_warp();  // a lane that still waited for `staged` would miss its phase once the share is staged again
+            sync_warp();  // a lane that still waited for `staged` would miss its phase when the share is staged again
             for (int warpgroup = 0; warpgroup < tile.shape.warpgroups; ++warpgroup) {
                 if (rows_of(warpgroup) <= 0) continue;
                 if (issues) barrier_arrive(shared.stored[warpgroup]);

@@ -1,4 +1,4 @@
-// The initialisation of a block's barriers, and who synchronises with it. gemm.h has the barriers as a table.
+// Initialises a block's barriers and synchronises the warps that use them. gemm.h shows the barriers as a table.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -7,8 +7,8 @@
 
 namespace tilewright::hopper {
 
-/// By one thread, in straight code: mbarrier.init takes its address from a uniform register, so that for a barrier per
-/// lane the compiler emits a loop over the lanes.
+/// Runs on one thread, in straight code. The instruction mbarrier.init takes its address from a uniform register. With
+/// one barrier per lane the compiler would emit a loop over the lanes.
 template <Tile tile>
 TILEWRIGHT_DEVICE void init_full(Shared<tile>& shared, const Arguments& arguments) {
     const int arrivals = full_arrivals(tile, arguments.scales_by_tma);
@@ -17,7 +17,7 @@ TILEWRIGHT_DEVICE void init_full(Shared<tile>& shared, const Arguments& argument
     barrier_init_fence();
 }
 
-/// All but `full`.
+/// All barriers except `full`.
 template <Tile tile>
 TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& arguments) {
     const auto init = [](auto& barriers, int arrivals) {
@@ -48,8 +48,9 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
     barrier_init_fence();
 }
 
-/// Where warps wait for initialised barriers. The load warp initialises them and only arrives, which synccheck does not
-/// accept at a barrier of the full block: it demands that every thread waits there. So there are two named barriers.
+/// Two named barriers at which warps wait for initialised mbarriers. The load warp initialises the mbarriers and only
+/// arrives. The tool synccheck rejects this at a barrier of the full block, because it demands that every thread waits
+/// there.
 enum class NamedBarrier : u8 { producers = 1, consumers = 2 };
 
 template <Tile tile>
@@ -59,7 +60,8 @@ constexpr int threads_of(NamedBarrier barrier) {
 
 template <Tile tile>
 TILEWRIGHT_DEVICE void sync_peers() {
-    // Split k: only warps that send fragments need initialised peers, and wait later (epilogue/cluster_reduce.h).
+    // Split-K: only warps that send fragments need the peers' initialised barriers, and they wait later
+    // (epilogue/cluster_reduce.h).
     if constexpr (tile.cluster.size > 1) arrive_cluster_relaxed();
     if constexpr (shares_operand(tile)) wait_cluster();
 }

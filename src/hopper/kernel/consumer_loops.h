@@ -1,4 +1,4 @@
-// The consumer warps: a tile's mainloop and epilogue in turn, or the epilogue during the next tile's mainloop.
+// The consumer warps: each tile's mainloop and then its epilogue, or the epilogue during the next tile's mainloop.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -9,17 +9,17 @@
 
 namespace tilewright::hopper {
 
-/// Whether the tile has rows of this warpgroup before the end of D or of its group.
+/// Whether the tile has rows of this warpgroup ahead of the end of D or of the group.
 template <Tile tile>
 TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const WorkTile& work) {
-    // Dense: row_end is m, but would occupy a register during the mainloop.
+    // Dense: row_end is m, but it would occupy a register during the mainloop.
     const int row_end = is_grouped(tile) ? work.row_end : consumer.arguments.m;
     return !skips_rows(tile) || work.row + consumer.first_row() < row_end;
 }
 
-/// At the end of a tile the lanes of a warp are together again. The compiler keeps the loop's state, and with it the
-/// descriptors of wgmma, in uniform registers only if it knows this; after stores that branch it must also be told that
-/// the stage is the same in all lanes.
+/// The lanes of a warp converge at the end of a tile. Only if the compiler knows this does it keep the loop's state,
+/// and with it the descriptors of wgmma, in uniform registers. After stores that branch it must also be told that the
+/// stage is the same in all lanes.
 template <Tile tile>
 TILEWRIGHT_DEVICE void stay_uniform(Consumer<tile>& consumer) {
     sync_warp();
@@ -54,7 +54,7 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>
     }
 }
 
-/// The mainloop of a tile, during whose first k-block `store_last(subtile)` stages the last tile's D.
+/// The mainloop of a tile. During its first k-block, `store_last(subtile)` stages the last tile's D.
 template <Tile tile, class StoreLast>
 TILEWRIGHT_DEVICE void multiply_overlapped(Consumer<tile>& consumer, Accumulators<tile>& accumulators,
                                            const StoreLast& store_last) {
@@ -71,7 +71,7 @@ TILEWRIGHT_DEVICE void multiply_overlapped(Consumer<tile>& consumer, Accumulator
     } else {
         multiply_after_first<tile>(consumer, accumulators, store_last);
     }
-    consumer.defers = false;  // until here it was the last tile's
+    consumer.defers = false;  // up to here it was the last tile's
 }
 
 /// Dense: stages a tile's D during the first k-block of the next tile.
@@ -79,7 +79,7 @@ template <Tile tile>
 TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
     Accumulators<tile> accumulators;
     WorkTile work = tiles.first(consumer.budget);
-    bool holds_last = false;  // the accumulators of the last tile
+    bool holds_last = false;  // the accumulators of the last tile are not stored yet
     const auto store_last = [&](int subtile) {
         if (holds_last) store_subtile<tile>(consumer, accumulators, subtile);
     };
@@ -101,7 +101,7 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<ti
     }
 }
 
-/// Returns the wait budget that is left.
+/// Returns the rest of the wait budget.
 template <Tile tile>
 TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, WorkTiles<tile> tiles, int warp) {
     const int warpgroup = warp / 4;

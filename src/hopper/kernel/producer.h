@@ -1,4 +1,4 @@
-// The producer warps: what each role runs. All return the wait budget that is left.
+// The producer warps: what each role runs. All functions return the rest of the wait budget.
 #pragma once
 
 #include "hopper/epilogue/f32_store.h"
@@ -28,15 +28,15 @@ TILEWRIGHT_DEVICE int load(Shared<tile>& shared, const Arguments& arguments, con
     return budget;
 }
 
-/// Loads the scales that serve a whole tile or many of its k-blocks, ahead of the tile. As the scheduler it also
-/// produces the work tiles, which it is the first to know.
+/// Loads, ahead of a tile, the scales that serve the whole tile or many of its k-blocks. As the scheduler it also
+/// produces the work tiles, because it is the first to know them.
 template <Tile tile>
 class SchedulerAndScales {
 public:
     TILEWRIGHT_DEVICE SchedulerAndScales(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments), tiles_(shared, arguments), block_scales_(shared, arguments) {}
 
-    /// What does not need the block's barriers.
+    /// The part of the work that does not need the block's barriers.
     TILEWRIGHT_DEVICE void begin() {
         tiles_.prepare();
         if constexpr (!has_scheduler(tile)) {
@@ -65,7 +65,7 @@ private:
     BlockScales<tile> block_scales_;
 };
 
-/// Groups of k: what TMA does not do of their k-blocks.
+/// k-grouped: completes k-blocks that TMA loads only in part, or not at all.
 template <Tile tile>
 TILEWRIGHT_DEVICE int finish_k_blocks(Shared<tile>& shared, const Arguments& arguments) {
     const WorkTiles<tile> tiles(shared, arguments);
@@ -76,8 +76,8 @@ TILEWRIGHT_DEVICE int finish_k_blocks(Shared<tile>& shared, const Arguments& arg
     }
 }
 
-/// 1x128 scales without TMA. Warp 2 of grouped kernels, which has little to do where TMA loads all scales, looks for
-/// rows of two groups besides.
+/// Loads 1x128 scales without TMA. In grouped kernels warp 2 has little to do if TMA loads all scales, so that it also
+/// looks for rows of two groups.
 template <Tile tile, bool copies = copies_row_scales(tile)>
 class RowScaleWarp {
 public:
@@ -104,7 +104,7 @@ private:
     const Arguments& arguments_;
 };
 
-/// The same in kernels that copy them.
+/// The same role in kernels that copy these scales.
 template <Tile tile>
 class RowScaleWarp<tile, true> {
 public:
@@ -160,7 +160,7 @@ TILEWRIGHT_DEVICE int produce(Shared<tile>& shared, const Arguments& arguments, 
     RowScaleWarp<tile> row_scales(shared, arguments, tiles);
     if (schedules) scheduler.begin();
     if (role == Role::row_scales) row_scales.begin();
-    // One instruction for all warps: synccheck takes those that wait at different ones for divergent.
+    // One instruction for all warps, because synccheck reports warps that wait at different instructions as divergent.
     sync_initialised<tile>(NamedBarrier::producers);
     if (schedules) return scheduler.run();
     if (role == Role::row_scales) return row_scales.run();

@@ -1,7 +1,8 @@
-// Groups of k: zeros behind a group's end in its last k-block, which TMA loads to its end. The bytes there are those of
-// the next group or of no one, NaN maybe, and NaN times zero is NaN: so both operands are cleared. By a warp that has
-// little else to do, between the arrival of the bytes and that at `full`: the mainloop sees whole k-blocks alone.
-// (Groups that begin anywhere have a tensor map each, whose extent ends with them: group_maps.h.)
+// k-grouped: writes zeros after a group's end in its last k-block. TMA loads the k-block completely, so that these
+// bytes belong to the next group or to none. They may be NaN, and NaN times zero is NaN, so both operands are cleared.
+// A warp with little else to do clears them after the bytes have arrived and then arrives at `full`. The mainloop
+// therefore sees only whole k-blocks. (Groups that begin anywhere have a tensor map each, which ends with the group:
+// group_maps.h.)
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -11,20 +12,20 @@
 
 namespace tilewright::hopper {
 
-/// Bytes that swizzling moves as a whole.
+/// The number of bytes that the swizzle moves as a whole.
 constexpr int chunk_bytes() { return 16; }
 
 TILEWRIGHT_DEVICE WordQuad& chunk_at(u8* values, int row, int chunk) {
     return *reinterpret_cast<WordQuad*>(values + row * row_bytes + (chunk ^ row % 8) * chunk_bytes());
 }
 
-/// Clears the chunks from `first` on of all rows: a store of the warp has those of four rows, 512 bytes that are
-/// adjacent.
+/// Clears the chunks from `first` on in all rows. One store of the warp covers four rows, 512 adjacent bytes.
 TILEWRIGHT_DEVICE void clear_chunks(u8* values, int rows, int first, int lane) {
     constexpr int chunks = row_bytes / chunk_bytes(), swizzled_rows = 8;
     const int chunk = lane % chunks, row = lane / chunks;
     if (chunk < first) return;
-    // Rows r and r + 4 of eight have other places for a chunk; those of the next eight follow at a constant distance.
+    // Rows r and r + 4 of eight have different places for a chunk. The places of the next eight rows follow at a
+    // constant distance.
     u8* const upper = reinterpret_cast<u8*>(&chunk_at(values, row, chunk));
     u8* const lower = reinterpret_cast<u8*>(&chunk_at(values, row + 4, chunk));
 #pragma unroll 4
@@ -34,7 +35,7 @@ TILEWRIGHT_DEVICE void clear_chunks(u8* values, int rows, int first, int lane) {
     }
 }
 
-/// Clears what follows the first `kept` bytes of a chunk in all rows, of which a lane has one in 32.
+/// Clears the bytes after the first `kept` bytes of a chunk in all rows. A lane clears one row in 32.
 TILEWRIGHT_DEVICE void clear_rest_of_chunk(u8* values, int rows, int chunk, int kept, int lane) {
     constexpr int words = chunk_bytes() / 4;
     u32 masks[words];
@@ -53,16 +54,17 @@ TILEWRIGHT_DEVICE void clear_rest_of_chunk(u8* values, int rows, int chunk, int 
     }
 }
 
-/// Clears the bytes from `begin` on of `rows` swizzled rows, a multiple of eight, by a warp. The mainloop waits for it
-/// if the ring has run dry, so stores are as wide as they can be and none waits for a load where a group ends between
-/// chunks: with a word for each lane of one row after another a tile of 256x128 took 8 us longer (docs/tried.md).
+/// Clears the bytes from `begin` on of `rows` swizzled rows, a multiple of eight; called by a whole warp. The mainloop
+/// waits for this if the ring has run dry. So stores are as wide as possible, and if a group ends between chunks no
+/// store waits for a load. One word per lane, one row after another, made a tile of 256x128 8 us slower
+/// (docs/tried.md).
 TILEWRIGHT_DEVICE void clear_columns(u8* values, int rows, int begin, int lane) {
     const int chunk = begin / chunk_bytes(), kept = begin % chunk_bytes();
     if (kept != 0) clear_rest_of_chunk(values, rows, chunk, kept, lane);
     clear_chunks(values, rows, kept == 0 ? chunk : chunk + 1, lane);
 }
 
-/// The k-blocks in which groups end, one after the other.
+/// Clears the k-blocks in which groups end, one after the other.
 template <Tile tile, bool clears = clears_rests(tile)>
 class RestOfGroups {
 public:
@@ -74,13 +76,14 @@ class RestOfGroups<tile, true> {
 public:
     TILEWRIGHT_DEVICE explicit RestOfGroups(Shared<tile>& shared) : shared_(shared) {}
 
-    /// The k-block at `stage`, of whose k the group has `last_k`. In place of the load warp's arrival at `full`.
+    /// Clears the k-block at `stage`, of which the group has `last_k` k-elements. Then arrives at `full` in place of
+    /// the load warp.
     TILEWRIGHT_DEVICE void clear(int stage, int last_k, int& budget) {
         const int lane = lane_index();
         barrier_wait(shared_.landed.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
         phases_ ^= 1U << stage;
 #pragma unroll 1
-        for (int side = 0; side < 2; ++side) {  // one loop: its code is in each kernel of groups
+        for (int side = 0; side < 2; ++side) {  // a loop, because its code is in every k-grouped kernel
             clear_columns(side == 0 ? shared_.mma_a_values[stage] : shared_.mma_b_values[stage],
                           side == 0 ? tile.shape.m : tile.shape.n, last_k, lane);
         }
@@ -92,10 +95,10 @@ public:
 
 private:
     Shared<tile>& shared_;
-    u32 phases_ = 0;  // a bit for each stage
+    u32 phases_ = 0;  // one bit per stage
 };
 
-/// Where nothing else is to be done for a stage. Returns the wait budget that is left.
+/// For kernels in which the warp has no other work for a stage. Returns the rest of the wait budget.
 template <Tile tile>
 TILEWRIGHT_DEVICE int clear_rests(Shared<tile>& shared, WorkTiles<tile> tiles) {
     RestOfGroups<tile> rest(shared);

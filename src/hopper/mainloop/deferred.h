@@ -1,5 +1,5 @@
-// Tiles of which a row's scales leave a power of two to the end (docs/numerics.md). Those of real models leave 1, so
-// that such a tile has a loop of its own, in which nothing overlaps, and the fast loops know nothing of it.
+// The mainloop of tiles in which a row's scales leave a power of two to the epilogue (docs/numerics.md). Scales of real
+// models leave 1. So these tiles have a separate loop, without overlap, and the fast loops do not handle them.
 #pragma once
 
 #include "hopper/mainloop/promoted.h"
@@ -8,8 +8,8 @@
 
 namespace tilewright::hopper {
 
-/// Whether any row of the tile that `c` begins leaves one: the same answer in all warps. The first k-block has what the
-/// epilogue's scales would tell, so that only slices of k that begin later wait for these.
+/// Whether any row of the tile that `c` begins leaves a power of two; all warps get the same answer. The first k-block
+/// has the same information as the epilogue scales. So only slices of k that begin later wait for the epilogue scales.
 template <Tile tile>
 TILEWRIGHT_DEVICE bool any_row_defers(Consumer<tile>& c) {
     static_assert(defers_scales(tile) && scales_mma_rows(tile) != scales_mma_columns(tile));
@@ -30,7 +30,7 @@ TILEWRIGHT_DEVICE bool any_row_defers(Consumer<tile>& c) {
     return ballot(any) != 0;
 }
 
-/// All k-blocks, of which there is at least one, of partial sums of 128 of k.
+/// All k-blocks, at least one, with a partial sum per k-block of 128 k-elements.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_deferring_blocks(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     static_assert(!has_block_scales(tile));

@@ -1,6 +1,5 @@
-// Operand feeds: how the two sides of a k-block reach the tensor core. A mainloop asks its feed to `issue` the wgmmas
-// of a subtile, and calls `complete` once it has waited for them, up to where what the feed holds in registers must
-// last.
+// Operand feeds: they move the two operands of a k-block to the tensor core. A mainloop asks its feed to `issue` the
+// wgmmas of a subtile. It calls `complete` after it has waited for them; until then the feed must keep its registers.
 #pragma once
 
 #include "hopper/mainloop/feed_bf16.h"
@@ -10,7 +9,8 @@
 
 namespace tilewright::hopper {
 
-/// Both operands from shared memory: d (+)= the subtile's rows of mma A times its rows of mma B, of the stage `c.ring`.
+/// Both operands from shared memory. d (+)= the subtile's rows of mma A times its rows of mma B, from the stage
+/// `c.ring`.
 template <Tile tile>
 TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {
     static_assert(!feeds_registers(tile));
@@ -37,14 +37,15 @@ struct Feed<tile, FeedKind::shared> {
     TILEWRIGHT_DEVICE void complete() {}
 };
 
-/// mma A is mn-major: a stage has 128 bytes of its rows for each k, in the swizzle of all rows of 128 bytes. ldmatrix
-/// gives a lane pairs of neighbouring rows for two k at a time; two permutes make four k of each row out of two pairs.
+/// mma A is MN-major. A stage has 128 bytes of mma A's rows per k, in the swizzle of all rows of 128 bytes. The
+/// instruction ldmatrix gives a lane pairs of adjacent rows for two k at a time. Two permutes turn two pairs into four
+/// k of each row.
 template <Tile tile>
 struct Feed<tile, FeedKind::transposed> : Fragments<tile> {
     static_assert(tile.shape.m % mn_major_box == 0);
 
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<tile>& c) : place_(place(c)) {
-        // Lanes 2 and 3 of four have the later pair of k in the matrix of the earlier one, see `k_of_address`.
+        // Lanes 2 and 3 of four find the later pair of k in the matrix of the earlier one, see `k_of_address`.
         const bool exchanged = c.lane % 4 >= 2;
         first_row_ = exchanged ? 0x2064 : 0x6420;
         second_row_ = exchanged ? 0x3175 : 0x7531;
@@ -55,8 +56,8 @@ struct Feed<tile, FeedKind::transposed> : Fragments<tile> {
         this->issue_held(c, d, subtile, accumulate);
     }
 
-    /// The warp's 16 rows of the subtile's 64. (With 128 rows a warpgroup begins with a box, so that the second 64 are
-    /// four chunks further, which is one bit of the swizzled address.)
+    /// Loads the warp's 16 rows of the subtile's 64. (A warpgroup of 128 rows begins with a box, so that its second 64
+    /// rows are four chunks further. This is one bit of the swizzled address.)
     TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, int subtile) {
         const int half = subtile / subtiles_along_n<tile>;
         const u8* const from = c.shared.mma_a_values[c.ring.stage] + (place_ ^ half * wgmma_m);
@@ -76,9 +77,10 @@ struct Feed<tile, FeedKind::transposed> : Fragments<tile> {
     }
 
 private:
-    /// Which of the 32 k of a step a lane's address is for: rows 2 i and 2 i + 1 of a matrix are for the lanes i of
-    /// four, which need k 4 i .. 4 i + 3 (in matrices 2 and 3: 16 more) from two matrices. Eight rows of a matrix must
-    /// differ modulo 8, or they share banks: so the last two lanes take their pairs the other way round.
+    /// The k within a step's 32 for which a lane gives an address. Rows 2 i and 2 i + 1 of a matrix are for lane i of
+    /// four. This lane needs k 4 i .. 4 i + 3 (16 more in matrices 2 and 3), from two matrices. The eight rows of a
+    /// matrix must differ modulo 8, because otherwise they share banks. So the last two lanes take their pairs in the
+    /// other order.
     TILEWRIGHT_DEVICE static int k_of_address(int lane) {
         const int of_four = lane / 2 % 4, matrix = lane / 8;
         return matrix / 2 * 16 + of_four * 4 + (matrix % 2 ^ of_four / 2) * 2 + lane % 2;
@@ -92,7 +94,7 @@ private:
     }
 
     int place_;
-    u32 first_row_;  // selectors of the bytes of a lane's two rows
+    u32 first_row_;  // byte selectors for a lane's two rows
     u32 second_row_;
 };
 

@@ -1,5 +1,5 @@
-// The operand feed of weights that are packed for bf16: a lane's codes are decoded to bf16 in its registers, a box of k
-// at a time (ptx/decode_pairs.h).
+// The operand feed of weights that are packed for bf16. A lane decodes its FP4 values to bf16 in registers, one box of
+// k at a time (ptx/decode_pairs.h).
 #pragma once
 
 #include "hopper/mainloop/fragments.h"
@@ -7,7 +7,7 @@
 
 namespace tilewright::hopper {
 
-/// The scales of a lane's two rows in a tile, from those of all its rows.
+/// The scales of a lane's two rows, selected from the scales of all rows of a tile.
 template <Storage storage>
 struct TileScales : Bf16Scales<storage> {
     TILEWRIGHT_DEVICE TileScales(const u8* from, int pair, int box)
@@ -24,7 +24,7 @@ struct TileScales : Bf16Scales<storage> {
     }
 };
 
-/// Codes as numbers, without their scales.
+/// Decodes FP4 values without their scales.
 struct NoBf16Scales {
     TILEWRIGHT_DEVICE NoBf16Scales(const u8* /*from*/, int /*pair*/, int /*box*/) {}
 
@@ -34,32 +34,32 @@ struct NoBf16Scales {
     }
 };
 
-/// Where the stage `c.ring` has the tile of the subtile's rows.
+/// The tile of the subtile's rows, in the stage `c.ring`.
 template <Tile tile>
 TILEWRIGHT_DEVICE const u8* staged_bf16_tile(const Consumer<tile>& c, int subtile) {
     const int row = c.first_row() + subtile / subtiles_along_n<tile> * wgmma_m;
     return c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(tile.b.storage);
 }
 
-/// A lane's codes of a box of k of such a tile.
+/// A lane's FP4 values of a box of k of such a tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE WordQuad codes_of_box(const Consumer<tile>& c, const u8* from, int box) {
     const WordQuad* const codes = reinterpret_cast<const WordQuad*>(from) + c.warp * (2 * warp_threads) + c.lane;
     return load_shared(codes[box * warp_threads]);
 }
 
-/// The pair of a tile's rows that a lane has.
+/// The index of a lane's pair of rows in a tile.
 template <Tile tile>
 TILEWRIGHT_DEVICE int pair_of_rows(const Consumer<tile>& c) {
     return c.warp * (warp_rows / 2) + c.lane / 4;
 }
 
-/// The fragments of both wgmmas of the `step`-th 32 of a box.
+/// The fragments of both wgmmas of the box's `step`-th 32 k-elements.
 template <class Scales>
 TILEWRIGHT_DEVICE void decode_step_to_bf16(u32 (*fragments)[fragment_words], const WordQuad& codes,
                                            const Scales& scales, int step) {
 #pragma unroll
-    for (int below = 0; below < 2; ++below) {  // the lane's row, and the one eight further
+    for (int below = 0; below < 2; ++below) {  // the lane's row, and the row eight below
         DecodedPairs decoded = decode_pairs(codes.values[2 * step + below]);
         scales.multiply(decoded, below, step);
 #pragma unroll
@@ -80,10 +80,10 @@ struct Feed<tile, FeedKind::decoded_to_bf16> : Fragments<tile> {
         this->issue_held(c, d, subtile, accumulate, box);
     }
 
-    /// Decodes the subtile's rows, one box of k.
+    /// Decodes the subtile's rows of one box of k.
     template <class Scales = TileScales<tile.b.storage>>
     TILEWRIGHT_DEVICE void load(const Consumer<tile>& c, int subtile, int box) {
-        constexpr int steps = wgmma_steps / 2;  // of 32 of k
+        constexpr int steps = wgmma_steps / 2;  // steps of 32 k-elements
         const u8* const from = staged_bf16_tile(c, subtile);
         const WordQuad codes = codes_of_box(c, from, box);
         const Scales scales(from + packed_code_bytes, pair_of_rows(c), box);

@@ -1,6 +1,7 @@
-// The operand feed of MXFP4 weights: a lane's codes are decoded to e4m3 in its registers (ptx/decode_word.h).
-// src/formats/packed_layout.h has the order of codes and scales of packed ones. Raw codes are in swizzled rows of 64
-// bytes, of all rows of a stage; what follows the codes in packed tiles is behind them.
+// The operand feed of MXFP4 weights. A lane decodes its values to e4m3 in registers (ptx/decode_word.h).
+// src/formats/packed_layout.h defines the order of values and scales in packed weights. Unpacked weights read in place
+// have the values of all rows of a stage in swizzled rows of 64 bytes. The scale data that follow the values in packed
+// tiles are stored after these rows.
 #pragma once
 
 #include "hopper/block/packed_view.h"
@@ -9,13 +10,13 @@
 
 namespace tilewright::hopper {
 
-/// 64 rows of weights in a stage: their codes, and what follows these in a packed tile.
+/// 64 rows of weights in a stage: their values, and the data that follow the values in a packed tile.
 struct StagedWeights {
     const u8* codes = nullptr;
     const u8* scales = nullptr;
 };
 
-/// The `half`-th 64 rows of the warpgroup, at the stage `c.ring`.
+/// The warpgroup's `half`-th 64 rows, in the stage `c.ring`.
 template <Tile tile>
 TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<tile>& c, int half) {
     const int row = c.first_row() + half * wgmma_m;
@@ -28,7 +29,7 @@ TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<tile>& c, int half
     return {from, from + packed_code_bytes};
 }
 
-/// A lane's codes of 64 x 128 weights: packed ones.
+/// A lane's values of 64 x 128 packed weights.
 template <bool raw>
 struct StagedCodes {
     StagedCodes() = default;
@@ -37,16 +38,16 @@ struct StagedCodes {
         halves_[0] = load_shared(codes[0]);
         halves_[1] = load_shared(codes[warp_threads]);
     }
-    /// Eight codes of a step of 32 of k; `row`: the lane's row, or the one eight further.
+    /// Eight values of a step of 32 k-elements; `row`: 0 for the lane's row, 1 for the row eight below.
     TILEWRIGHT_DEVICE u32 operator()(int step, int row) const { return halves_[step / 2].values[step % 2 * 2 + row]; }
 
 private:
     WordQuad halves_[2];
 };
 
-/// Raw ones, two bytes at a time, without bank conflicts: the swizzle moves the 16 bytes of a step by a place with
-/// every second row. A place in all stages, of which the first begins with a whole pattern of the swizzle, is one
-/// register for all steps.
+/// A lane's values of unpacked weights, read two bytes at a time without bank conflicts. The swizzle moves the 16 bytes
+/// of a step by one place in every second row. The place is an offset from the first stage, which begins with a whole
+/// pattern of the swizzle. So one register serves all steps.
 template <>
 struct StagedCodes<true> {
     TILEWRIGHT_DEVICE StagedCodes(const u8* first, const u8* from, int warp, int lane)
@@ -71,7 +72,7 @@ TILEWRIGHT_DEVICE StagedCodes<has_raw_codes(tile)> staged_codes(const Consumer<t
     return {c.shared.mma_a_values[0], from.codes, c.warp, c.lane};
 }
 
-/// The scales of a lane's two rows in 64 rows: a byte for each step.
+/// The scales of a lane's two rows in 64 rows: one byte per step.
 struct CodeScales {
     template <Tile tile>
     TILEWRIGHT_DEVICE static CodeScales load(const Consumer<tile>& c, const StagedWeights& from) {
@@ -90,18 +91,18 @@ struct CodeScales {
     u32 rows[2];
 };
 
-/// mma A's words of 32 of k.
+/// mma A's words of 32 k-elements.
 template <class Codes, class Scales>
 TILEWRIGHT_DEVICE void decode_step(u32 (&words)[fragment_words], const Codes& codes, const Scales& scales, int step) {
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {  // the lane's row, and the one eight further
+    for (int row = 0; row < 2; ++row) {  // the lane's row, and the row eight below
         const DecodedWord decoded = scales.decode(codes(step, row), row, step);
         words[row] = decoded.values[0];
         words[2 + row] = decoded.values[1];
     }
 }
 
-/// mma A as decoded codes. Where rows may be wide, for warpgroups that have none.
+/// Decoded values as mma A. If rows may be wide, this feed serves the warpgroups without wide rows.
 template <Tile tile>
 struct PackedFeed : Fragments<tile> {
     TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile, bool accumulate) {

@@ -1,14 +1,14 @@
-// The mainloop with one partial accumulator of tiles whose mma A is made in registers: while the tensor core multiplies
-// 64 rows, the fragments of the next 64 are made in other registers, those of a warpgroup's second half or of the next
-// k-block. Only then is the product waited for and promoted.
+// The mainloop with one partial accumulator, used by tiles whose mma A is made in registers. While the tensor core
+// multiplies 64 rows, the warps make the fragments of the next 64 rows in other registers. These are the warpgroup's
+// second half or the first half of the next k-block. Only then do they wait for the product and promote it.
 #pragma once
 
 #include "hopper/mainloop/promoted.h"
 
 namespace tilewright::hopper {
 
-/// The order of a k-block's wgmmas. Those of the same columns follow one another, so that scales of columns are read
-/// once for a warpgroup's 128 rows, and the half that was multiplied last is the first of the next columns.
+/// The order of a k-block's wgmmas. Those with the same columns follow one another, so that the column scales are read
+/// once for a warpgroup's 128 rows. The half that was multiplied last is the first one of the next columns.
 template <Tile tile>
 struct FillOrder {
     static constexpr int halves = rows_per_warpgroup(tile) / wgmma_m;
@@ -18,24 +18,26 @@ struct FillOrder {
     static constexpr int subtile(int turn) { return half(turn) * subtiles_along_n<tile> + turn / halves; }
     static constexpr bool begins_columns(int turn) { return turn % halves == 0; }
 
-    /// Which feed has the first 64 rows: of the next k-block the one that the last wgmma of this one does not need.
+    /// The feed that has the first 64 rows. For the next k-block it is the feed that this k-block's last wgmma does not
+    /// need.
     static constexpr int first_feed(bool odd) { return odd && half(last) == 0 ? 1 : 0; }
 };
 
-/// Whether what a warp does while products are under way stays there. Left alone, ptxas puts ldmatrix and permutes
-/// between two wgmmas, and what multiplies scales behind the wait for the last one. Kernels are up to 14 % faster so
-/// (docs/tried.md), but for mn-major 128 rows of a warpgroup with scales in the loop there are too few registers then.
+/// Whether work that a warp does during its products is kept there. Without this, ptxas moves ldmatrix and permutes
+/// between two wgmmas, and multiplications of scales after the wait for the last wgmma. Kernels are up to 14 % faster
+/// in the order of ptxas (docs/tried.md). The exception is MN-major with 128 rows per warpgroup and scales in the loop,
+/// for which the order of ptxas needs too many registers.
 template <Tile tile>
 constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed&& scales_in_mainloop(tile) &&
                              rows_per_warpgroup(tile) > wgmma_m;
 
-/// Loads that follow are issued behind all wgmmas and loads before: this wait leaves one group under way.
+/// Makes the following loads start after all earlier wgmmas and loads: the wait leaves one group in flight.
 template <Tile tile>
 TILEWRIGHT_DEVICE void behind_products() {
     if constexpr (keeps_order<tile>) wgmma_wait<1>();
 }
 
-/// What a loop does besides for wide rows (windows.h): nothing where the warpgroup has none.
+/// The loop's extra work for wide rows (windows.h): nothing in warpgroups without wide rows.
 template <Tile tile>
 struct NoWindows {
     static constexpr bool reads_columns_first = false;
@@ -55,14 +57,15 @@ struct NoWindows {
     }
 };
 
-/// One k-block, whose first 64 rows are made. Behind it those of the next one are, unless it is the `last`.
+/// One k-block whose first 64 rows are already made. It also makes those of the next k-block, unless this is the `last`
+/// one.
 template <Tile tile, bool odd, bool last, class Windows>
 TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile> (&feeds)[2],
                                          Partial<tile>& partial, PromotionScales<tile>& scales, Windows& windows,
                                          int k_block) {
     using Order = FillOrder<tile>;
     constexpr bool one_subtile = subtiles_along_n<tile> == 1;
-    // Those of narrow products arrive behind them.
+    // The column scales of narrow products would arrive after the products.
     constexpr bool columns_first = !keeps_order<tile> || wgmma_n(tile) < 64 || Windows::reads_columns_first;
     const int stage = c.ring.stage;
 #pragma unroll

@@ -1,18 +1,18 @@
-// What all operand feeds have in common: mma B in shared memory, and for those that hold mma A in registers its
-// fragments.
+// The common part of all operand feeds: mma B in shared memory, and the fragments of feeds that hold mma A in
+// registers.
 #pragma once
 
 #include "hopper/block/consumer.h"
 
 namespace tilewright::hopper {
 
-/// How the two sides of a k-block reach the tensor core (feed.h).
+/// Moves the two operands of a k-block to the tensor core (feed.h).
 template <Tile tile, FeedKind kind = feed_of(tile)>
 struct Feed;
 
 inline constexpr int descriptor_bytes = 16;
 
-/// The subtile's rows of mma B, at the stage `c.ring`: of one box of k.
+/// The subtile's rows of mma B, for one box of k, in the stage `c.ring`.
 template <Tile tile>
 TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subtile, int box = 0) {
     const int columns = subtile % subtiles_along_n<tile> * subtile_columns<tile>;
@@ -20,7 +20,7 @@ TILEWRIGHT_DEVICE MatrixDescriptor mma_b_rows(const Consumer<tile>& c, int subti
     return c.mma_b_descriptor + (boxes * tile.shape.n + columns) * (row_bytes / descriptor_bytes);
 }
 
-/// The same for the wgmmas of fragments; of bf16, which are many small ones, all of the descriptor (ptx.h).
+/// The same for wgmmas with fragments. bf16 issues many small wgmmas, which take the whole descriptor (ptx.h).
 template <Tile tile>
 TILEWRIGHT_DEVICE auto fragments_mma_b(const Consumer<tile>& c, int subtile, int box = 0) {
     if constexpr (multiplies_bf16(tile)) {
@@ -30,13 +30,13 @@ TILEWRIGHT_DEVICE auto fragments_mma_b(const Consumer<tile>& c, int subtile, int
     }
 }
 
-/// mma A of a box of k, as wgmma takes it from registers.
+/// mma A of a box of k, in the form that wgmma takes from registers.
 template <Tile tile>
 struct Fragments {
-    /// Where a subtile's rows are held.
+    /// The index of a subtile's rows among the held ones.
     static constexpr int held(int subtile) { return subtile / subtiles_along_n<tile> % held_halves<tile>; }
 
-    /// d (+)= the subtile's rows, which are held, times its rows of mma B.
+    /// d (+)= the subtile's rows of mma A, which are held, times its rows of mma B.
     TILEWRIGHT_DEVICE void issue_held(Consumer<tile>& c, float (&d)[subtile_registers<tile>], int subtile,
                                       bool accumulate, int box = 0) {
         wgmma_fence();
@@ -48,7 +48,7 @@ struct Fragments {
         }
     }
 
-    /// They must last up to here.
+    /// The registers must keep their values up to this call.
     TILEWRIGHT_DEVICE void complete() {
 #pragma unroll
         for (int i = 0; i < wgmma_steps * held_halves<tile>; ++i) {

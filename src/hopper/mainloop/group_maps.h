@@ -1,6 +1,6 @@
-// Groups of k that begin anywhere, or are one matrix after another: a tensor map for each group and operand, with the
-// address, the row stride and the k of the group, which only the device knows. TMA then reads zeros behind a group's
-// end. The load warp writes the maps of a group ahead of its first tile; a map in use is never overwritten.
+// k-grouped, groups that begin anywhere or are one matrix after another: each group and operand has its own tensor map.
+// It holds the group's address, row stride and k, which only the device knows. TMA then reads zeros after a group's
+// end. The load warp writes a group's maps ahead of the group's first tile; a map in use is never overwritten.
 #pragma once
 
 #include "hopper/block/shared_memory.h"
@@ -13,8 +13,8 @@ struct alignas(128) GroupMap {
     TensorMap map;
 };
 
-/// The maps of groups that a block's loads may still be using, and of the next. Each stage holds a k-block that is on
-/// its way, and each group with maps has at least one k-block.
+/// The maps of groups that a block's loads may still use, and the maps of the next group. Each stage holds a k-block in
+/// flight, and each group with maps has at least one k-block.
 template <Tile tile>
 struct BlockMaps {
     static constexpr int groups = tile.stages + 1;
@@ -22,8 +22,9 @@ struct BlockMaps {
     GroupMap b[groups];
 };
 
-/// In the kernel's module, so that a call needs no workspace. Each block that runs has one entry, which it claims: more
-/// than two for each SM, for launches of the kernel may run at once, and one that times out keeps its own.
+/// In the kernel's module, so that a call needs no workspace. Each running block claims one entry. There are more than
+/// two entries per SM, because several launches of the kernel may run at once. A launch that times out keeps its
+/// entries.
 inline constexpr int map_entries = 512;
 template <Tile tile>
 struct MapsOfBlocks {
@@ -38,7 +39,7 @@ template <Tile tile>
 inline MapsOfBlocks<tile> maps_of_blocks;
 #endif
 
-/// The maps that the load warp loads with. The thread that writes them is the one that uses them.
+/// The maps that the load warp uses. One thread writes and uses them.
 template <Tile tile, bool maps = maps_groups(tile)>
 class GroupMaps {};
 
@@ -50,12 +51,12 @@ public:
         if (lane_index() == 0) entry = claim(maps_of_blocks<tile>.claimed, map_entries);
         entry_ = same_in_warp(entry);
     }
-    /// Once all loads have arrived.
+    /// Called after all loads have arrived.
     TILEWRIGHT_DEVICE void release_entry() {
         if (lane_index() == 0) release(maps_of_blocks<tile>.claimed[entry_]);
     }
 
-    /// Before the loads of a tile.
+    /// Called ahead of the loads of a tile.
     TILEWRIGHT_DEVICE void take(const Arguments& arguments, const WorkTile& work, const GroupOrigin& origin) {
         const GroupValues values = GroupValues::unpacked(arguments.a_last);
         loads_ = tma_takes(origin, values.any_flat());
@@ -72,7 +73,7 @@ public:
         sync_warp();
     }
 
-    /// Whether TMA loads the tile's values; else another warp does (odd_groups.h).
+    /// Whether TMA loads the tile's values; if not, another warp does (odd_groups.h).
     TILEWRIGHT_DEVICE bool loads() const { return loads_; }
     TILEWRIGHT_DEVICE TensorMap& map_of_a() const { return maps_of_blocks<tile>.maps[entry_].a[slot_].map; }
     TILEWRIGHT_DEVICE TensorMap& map_of_b() const { return maps_of_blocks<tile>.maps[entry_].b[slot_].map; }
@@ -80,7 +81,7 @@ public:
 private:
     int entry_ = 0;
     int slot_ = 0;
-    int group_ = -1;  // that the maps at slot_ are of
+    int group_ = -1;  // the group of the maps at slot_
     bool loads_ = true;
 };
 

@@ -1,4 +1,4 @@
-// The load warp: operands, and 1x128 scales where TMA can load them, from global memory into the ring.
+// The load warp: it loads operands, and 1x128 scales that TMA can load, from global memory into the ring.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -12,8 +12,8 @@
 
 namespace tilewright::hopper {
 
-/// A TMA box of 128 bytes along k, from element `k` of row `row + first` on. That of an operand which the cluster
-/// shares is multicast to all.
+/// Loads a TMA box of 128 bytes along k, from element `k` of row `row + first` on. A box of an operand that the cluster
+/// shares is multicast to all blocks.
 template <Tile tile, OperandTile operand>
 TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int k, int row, int first, int batch) {
     u8* place = to + first * row_bytes;
@@ -24,7 +24,7 @@ TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int
     }
 }
 
-/// The same of an mn-major operand, whose boxes have 128 bytes along the rows for each k.
+/// The same for an MN-major operand, whose boxes have 128 bytes along the rows per k.
 template <OperandTile operand>
 TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
     static_assert(operand.rows % mn_major_box == 0 && !operand.shared);
@@ -34,8 +34,8 @@ TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full
     }
 }
 
-/// Loads rows [row, row + wanted) of one operand in boxes; those past `wanted` are skipped. Of an operand that the
-/// cluster shares each block loads an equal part.
+/// Loads rows [row, row + wanted) of one operand in boxes; boxes after `wanted` are skipped. If the cluster shares the
+/// operand, each block loads an equal part.
 template <Tile tile, OperandTile operand>
 TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
                                  int wanted = operand.rows) {
@@ -48,8 +48,8 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
     }
 }
 
-/// Rows of A that a tile loads. Grouped: whole boxes. Where blocks share B one may have no row; it loads B all the
-/// same.
+/// The rows of A that a tile loads. Grouped: whole boxes. If blocks share B, a block without rows of A still loads its
+/// part of B.
 template <Tile tile>
 TILEWRIGHT_DEVICE int rows_of_a(const Arguments& arguments, const WorkTile& work) {
     if constexpr (maps_groups(tile)) return d_rows(tile);
@@ -62,17 +62,18 @@ TILEWRIGHT_DEVICE int rows_of_a(const Arguments& arguments, const WorkTile& work
     return min(tiles_along(work.row_end - work.row, box) * box, d_rows(tile));
 }
 
-/// The coordinate of a k-block's scales from `row` on, in the one dimension of their map.
+/// The coordinate of a k-block's scales from `row` on. Their map has one dimension.
 TILEWRIGHT_DEVICE int scale_coordinate(const ScaleView& scales, int row, int k_block) {
     return k_block * int(scales.k_stride) + row;
 }
 
-/// Whether the first k-block can be loaded before the block's warps have synchronised: it needs no barrier of a peer
-/// and no work tile.
+/// Whether the first k-block can be loaded ahead of the block's synchronisation: it needs no barrier of a peer and no
+/// work tile.
 template <Tile tile>
 constexpr bool loads_early = !has_scheduler(tile) && !shares_operand(tile);
 
-/// The matrix of A or B that a tile of batch or group `index` reads. All groups of k share one.
+/// The index of the matrix of A or B that a tile of batch member or group `index` reads. k-grouped: all groups share
+/// one matrix.
 template <Tile tile>
 TILEWRIGHT_DEVICE int matrix_of(int index) {
     return is_k_grouped(tile) ? 0 : index;
@@ -86,7 +87,8 @@ public:
     TILEWRIGHT_DEVICE Loader(Shared<tile>& shared, const Arguments& arguments, const WorkTiles<tile>& tiles)
         : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(k_slice_of<tile>(arguments)) {}
 
-    /// Loads the first k-block as soon as its barrier is initialised: a cold start takes as long as some products.
+    /// Loads the first k-block as soon as its barrier is initialised, because a cold start takes as long as some
+    /// products.
     TILEWRIGHT_DEVICE void begin() {
         const WorkTile work = tiles_.first(budget_);
         if (work.exists == 0 || slice_.count == 0) return;
@@ -94,7 +96,7 @@ public:
         done_ = 1;
     }
 
-    /// Loads all other k-blocks, and waits until all are read. Returns the wait budget that is left.
+    /// Loads all other k-blocks, and waits until all are read. Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
         if constexpr (maps_groups(tile)) this->claim_entry();
         for (WorkTile work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
@@ -120,25 +122,25 @@ public:
     }
 
 private:
-    /// A consumer that waits for a stage is watched until it has it.
+    /// Waits until the last stage has been read. Until then it watches a consumer that still waits for a stage.
     TILEWRIGHT_DEVICE void wait_for_last() {
         const int last = ring_.stage == 0 ? tile.stages - 1 : ring_.stage - 1;
         const u32 phase = ring_.stage == 0 ? ring_.phase : ring_.phase ^ 1;
         barrier_wait(shared_.empty[last], phase, {budget_, BarrierName::empty, last});
     }
 
-    /// A full barrier's bytes without scales.
+    /// The bytes that a full barrier waits for, without scales.
     TILEWRIGHT_DEVICE static int value_bytes(int rows) {
         return value_bytes_per_stage(tile) - (d_rows(tile) - rows) * operand_a(tile).stage_row_bytes();
     }
 
-    /// Tiles of packed weights before the end of B, of those that a tile of D has.
+    /// The number of a D tile's packed tiles that are ahead of the end of B.
     TILEWRIGHT_DEVICE int packed_tiles(const WorkTile& work) {
         const int left = packed_tiles_of<tile>(arguments_).row_tiles - work.column / packed_tile_rows;
         return min(left, d_columns(tile) / packed_tile_rows);
     }
 
-    /// What `value_bytes` counts and is not there.
+    /// The bytes that `value_bytes` counts although they do not exist.
     TILEWRIGHT_DEVICE int missing_packed_bytes(const WorkTile& work) {
         if constexpr (tile.b.storage == Storage::windowed_e2m1) {
             return operand_b(tile).loaded_bytes() - packed_tiles(work) * loaded_tile_bytes<tile>(arguments_);
@@ -147,8 +149,8 @@ private:
         }
     }
 
-    /// The two tiles of 128 rows are next to each other in memory too. Those with windows have more bytes. Raw codes
-    /// are a box of rows, and zeros behind the last.
+    /// The two tiles of 128 rows are adjacent in memory too. Tiles with windows have more bytes. For unpacked weights
+    /// read in place, the values are a box of rows, with zeros after the last row.
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTile& work, int k_block) {
         const PackedTiles packed = packed_tiles_of<tile>(arguments_);
         const int bytes = loaded_tile_bytes<tile>(arguments_);
@@ -166,7 +168,7 @@ private:
         }
     }
 
-    /// Rows of one box of k, which begins at element `k`.
+    /// Loads rows of one box of k, which begins at element `k`.
     TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTile& work, u8* to, int k, int rows) {
         constexpr OperandTile a = operand_a(tile);
         if constexpr (is_grouped(tile) || a.is_mn_major()) {
@@ -198,9 +200,9 @@ private:
         }
     }
 
-    /// What a k-block's bytes arrive at: `full`, or, where its group ends within it or TMA cannot load it, what the
-    /// warp waits for that clears what follows the end (clear_rest.h), or loads all values (odd_groups.h), and then
-    /// makes this thread's arrival at `full`.
+    /// The barrier at which a k-block's bytes arrive: usually `full`. It is `landed` if a group ends within the k-block
+    /// or TMA cannot load the group. Then another warp waits at `landed`, clears the bytes after the end (clear_rest.h)
+    /// or loads all values (odd_groups.h), and makes this thread's arrival at `full`.
     TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTile& work, int k_block) {
         if constexpr (maps_groups(tile)) {
             if (!this->loads()) return shared_.landed.barriers[stage];
@@ -218,7 +220,7 @@ private:
         load_rows<tile, operand_b(tile)>(shared_.values_of_b(stage), this->map_of_b(), full, k, work.column, 0);
     }
 
-    /// `rows` of A.
+    /// Loads a k-block with `rows` rows of A.
     TILEWRIGHT_DEVICE void fill(const WorkTile& work, int k_block, int rows) {
         constexpr bool has_a_scales = operand_a(tile).has_row_scales(), has_b_scales = operand_b(tile).has_row_scales();
         const bool has_rows = tile.cluster.use != ClusterUse::share_b || rows > 0;
@@ -228,8 +230,8 @@ private:
         const int stage = ring_.stage;
         stamp_(Event::loads);
         Barrier& full = arrival_of(stage, work, k_block);
-        // After a time-out no stage is filled: the consumers' waits are ended (kernel/watch.h). Asked here, because
-        // lanes could take a way out of the loop one by one.
+        // After a time-out no stage is filled, because the consumers' waits are ended (kernel/watch.h). The check is
+        // here, because lanes could take an exit from the loop one by one.
         if (is_elected() && budget_ >= 0) {
             int bytes = value_bytes(rows);
             if (a_scales) bytes += a_scale_copy_bytes(tile, rows);
@@ -260,7 +262,7 @@ private:
         ring_.advance();
     }
 
-    /// D of f32: C to the tile's `index`-th stage behind its k-blocks, if there is a C.
+    /// D of f32: loads C, if it is given, into the tile's `index`-th stage after its k-blocks.
     TILEWRIGHT_DEVICE void fill_with_c(const WorkTile& work, int index) {
         const int stage = ring_.stage;
         barrier_wait(shared_.empty[stage], ring_.phase, {budget_, BarrierName::empty, stage});

@@ -1,4 +1,4 @@
-// The mainloop of a tile: which of the eight runs, and what a warpgroup without rows does in its place.
+// The mainloop of a tile: it selects one of eight loops, and the work of a warpgroup without rows.
 #pragma once
 
 #include "hopper/mainloop/deferred.h"
@@ -12,7 +12,7 @@
 
 namespace tilewright::hopper {
 
-/// The loops of partial sums of 128 of k, of which there is at least one.
+/// The loops with partial sums of 128 k-elements; at least one k-block.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_blocks(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     if constexpr (partials_in_flight(tile) == 2) {
@@ -24,7 +24,7 @@ TILEWRIGHT_DEVICE void multiply_blocks(Consumer<tile>& c, Accumulators<tile>& ac
     }
 }
 
-/// The same where rows of weights may be wide: window by window if any of the warpgroup is.
+/// The same if rows of weights may be wide. If any row of the warpgroup is wide, it multiplies window by window.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     wait_epilogue_scales<tile>(c);
@@ -39,7 +39,7 @@ TILEWRIGHT_DEVICE void multiply_windows(Consumer<tile>& c, Accumulators<tile>& a
     sync_warp();
 }
 
-/// The accumulators of one tile, before epilogue scales.
+/// Computes the accumulators of one tile, without epilogue scales.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     if constexpr (defers_scales(tile)) {
@@ -61,7 +61,7 @@ TILEWRIGHT_DEVICE void multiply(Consumer<tile>& c, Accumulators<tile>& accumulat
     }
 }
 
-/// A tile in which this warpgroup has no row: its stages are released unread.
+/// A tile in which this warpgroup has no row: it releases the stages unread.
 template <Tile tile>
 TILEWRIGHT_DEVICE void skip_tile(Consumer<tile>& c) {
     for (int k_block = 0; k_block < c.k_blocks; ++k_block) {

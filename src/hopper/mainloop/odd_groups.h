@@ -1,13 +1,14 @@
-// Groups of k that TMA cannot load, because their rows begin at addresses or have strides that are no multiples of 16
-// bytes: a warp that has little else to do loads their values byte by byte, to where TMA would put them. Right, not
-// fast: groups of tokens are padded to 16 where time matters.
+// k-grouped, groups that TMA cannot load, because the addresses or strides of their rows are not multiples of 16 bytes.
+// A warp with little else to do loads their values byte by byte to the places where TMA would put them. This is correct
+// but slow: if time matters, pad groups of tokens to 16.
 #pragma once
 
 #include "hopper/mainloop/clear_rest.h"
 
 namespace tilewright::hopper {
 
-/// A k-block of an operand: `rows` rows from row `first` of those before `end` on, 128 of the group's k from k on.
+/// A k-block of an operand: `rows` rows from row `first` on, 128 of the group's k-elements from k on. Rows from `end`
+/// on do not exist.
 struct OddRows {
     const u8* values;  // of the group
     i64 stride;
@@ -17,7 +18,7 @@ struct OddRows {
     int k_end;
 };
 
-/// A lane has four bytes of each row.
+/// A lane loads four bytes of each row.
 TILEWRIGHT_DEVICE void load_odd_rows(u8* to, int rows, const OddRows& from, int lane) {
     constexpr int word_bytes = 4;
     const int k = from.k + lane * word_bytes;
@@ -35,8 +36,8 @@ TILEWRIGHT_DEVICE void load_odd_rows(u8* to, int rows, const OddRows& from, int 
     }
 }
 
-/// The k-blocks of such groups, one after the other. The load warp's arrival for each, with the scales that TMA loads,
-/// is at `landed`; this warp makes that at `full`.
+/// Loads the k-blocks of such groups, one after the other. The load warp arrives at `landed`, together with the scales
+/// that TMA loads. This warp makes the arrival at `full`.
 template <Tile tile, bool maps = maps_groups(tile)>
 class OddGroups {
 public:
@@ -49,7 +50,7 @@ public:
     TILEWRIGHT_DEVICE OddGroups(Shared<tile>& shared, const Arguments& arguments)
         : shared_(shared), arguments_(arguments) {}
 
-    /// The tile's i-th k-block, at `stage`.
+    /// Loads the tile's i-th k-block into `stage`.
     TILEWRIGHT_DEVICE void load(int stage, int i, const WorkTile& work, const GroupOrigin& origin, int& budget) {
         const GroupValues values = GroupValues::unpacked(arguments_.a_last);
         const int lane = lane_index(), k = i * tile.shape.k;
@@ -80,10 +81,10 @@ public:
 private:
     Shared<tile>& shared_;
     const Arguments& arguments_;
-    u32 phases_ = 0;  // a bit for each stage
+    u32 phases_ = 0;  // one bit per stage
 };
 
-/// Where nothing else is to be done for a stage. Returns the wait budget that is left.
+/// For kernels in which the warp has no other work for a stage. Returns the rest of the wait budget.
 template <Tile tile>
 TILEWRIGHT_DEVICE int load_odd_groups(Shared<tile>& shared, const Arguments& arguments, WorkTiles<tile> tiles) {
     OddGroups<tile> odd(shared, arguments);

@@ -1,6 +1,6 @@
-// The mainloop with one partial accumulator: a warpgroup multiplies k-block by k-block, subtile by subtile, and
-// promotes each. Two loops: `multiply_after_first`, which may stage the last tile's D meanwhile, and for one subtile
-// `multiply_in_fours`, which gives that up for fours of k-blocks without an exit.
+// The mainloop with one partial accumulator: a warpgroup multiplies k-block by k-block and subtile by subtile, and
+// promotes each product. There are two loops. `multiply_after_first` can stage the last tile's D at the same time.
+// `multiply_in_fours`, for one subtile, cannot; it takes k-blocks in fours without an exit.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -9,7 +9,7 @@
 
 namespace tilewright::hopper {
 
-/// Which k-block of its tile it is, as a compile-time constant.
+/// The position of a k-block in its tile, as a compile-time constant.
 struct Step {
     bool first = false;
     int in_four = 0;  // k-block % 4
@@ -33,8 +33,8 @@ TILEWRIGHT_DEVICE void promote_row(float (&accumulator)[subtile_registers<tile>]
     }
 }
 
-/// Rows in turn, so that the two rows' scales need not be read from registers again for each instruction, where the
-/// tensor core's reads and writes use the same register banks.
+/// Promotes the rows in turn, so that the scales of both rows are not read from registers again for each instruction.
+/// The tensor core's reads and writes use the same register banks.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
                                const PromotionScales<tile>& scales, int subtile, const Step& step) {
@@ -42,14 +42,14 @@ TILEWRIGHT_DEVICE void promote(float (&accumulator)[subtile_registers<tile>], co
     for (int row = 0; row < 2; ++row) promote_row<tile>(accumulator, partial, scales, subtile, step, row);
 }
 
-/// One k-block through all subtiles. `store_subtile(subtile)` stores what the last tile left in the subtile's
-/// accumulators, while the first wgmmas of this tile run.
+/// Multiplies one k-block, through all subtiles. While this tile's first wgmmas run, `store_subtile(subtile)` stores
+/// the last tile's values from the subtile's accumulators.
 template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                         Partial<tile>& partial, PromotionScales<tile>& scales, int k_block,
                                         const Step& step, const StoreSubtile& store_subtile) {
     constexpr bool by_four = loads_scales_by_four(tile);
-    // Narrow wgmmas are complete before scales that are read after their issue would have arrived.
+    // Narrow wgmmas complete before scales that are read after their issue arrive.
     constexpr bool rows_first = !by_four && (scales_mma_columns(tile) || wgmma_n(tile) < 64);
     const int stage = c.ring.stage, k_block_in_copy = step.in_four % k_blocks_per_scale_copy(tile);
     c.wait_full();
@@ -73,7 +73,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
         wgmma_wait<0>();
         pin(partial);
         feed.complete();
-        // Before the promotion: the stage's refill starts that much earlier.
+        // Ahead of the promotion, so that the stage's refill starts earlier.
         if (subtile == subtiles<tile> - 1) c.release_previous();
         promote<tile>(accumulators[subtile], partial, scales, subtile, step);
     }
@@ -83,8 +83,8 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<tile>& c, Accumulators<tile>& a
     }
 }
 
-/// All k-blocks of a tile; `store_subtile` is as for `multiply_k_block`. Unrolled, so that what surrounds a k-block
-/// overlaps the promotion of the one before.
+/// All k-blocks of a tile; `store_subtile` as in `multiply_k_block`. The loop is unrolled, so that the work around a
+/// k-block overlaps the previous k-block's promotion.
 template <Tile tile, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                             const StoreSubtile& store_subtile) {
@@ -104,12 +104,13 @@ TILEWRIGHT_DEVICE void multiply_after_first(Consumer<tile>& c, Accumulators<tile
     release_block_scales(c);
 }
 
-/// One k-block of a tile with one subtile. All that the next k-block's wgmmas wait for precedes this one's promotion.
+/// One k-block of a tile with one subtile. All work that the next k-block's wgmmas wait for precedes this k-block's
+/// promotion.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                             Partial<tile>& partial, PromotionScales<tile>& scales, int k_block,
                                             bool ends_four) {
-    static_assert(!tile.swap_ab);  // which needs this k-block's 128x128 scale until the end
+    static_assert(!tile.swap_ab);  // it needs this k-block's 128x128 scale until the end
     const int stage = c.ring.stage;
     c.wait_full();
     scales.read_columns(c, 0);
@@ -125,12 +126,12 @@ TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<tile>& c, Accumulators<tile
     c.release(stage);
     c.ring.advance();
     if (ends_four && k_block + 1 < c.k_blocks) next_block_scales(c, k_block + 1);
-    scales.read_blocks(c, k_block + 1);  // past the end of k: read and not used
+    scales.read_blocks(c, k_block + 1);  // after the end of k: read but not used
     promote<tile>(accumulators[0], partial, scales, 0, {});
 }
 
-/// All k-blocks of a tile with one subtile, in fours without an exit: between two of them ptxas moves the wait and the
-/// address arithmetic of the second into the promotion of the first, but not past a branch.
+/// All k-blocks of a tile with one subtile, in fours without an exit. Within a four, ptxas moves the next k-block's
+/// wait and address arithmetic into the current promotion. It does not move them across a branch.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_in_fours(Consumer<tile>& c, Accumulators<tile>& accumulators) {
     constexpr int four = 4;

@@ -1,7 +1,7 @@
-// 1x128 scales that TMA cannot load, in the kernels of K-major scales: f32 in any strides. A warp copies them into the
-// place and order that TMA would give them, so that consumers cannot tell. By cp.async, 4 bytes at a time, as soon as a
-// stage is empty: loads through registers would be late (their latency is waited for) or few (a producer has 32 or 40
-// registers, four k-blocks of 256 rows are 32 for each lane).
+// Copies 1x128 scales that TMA cannot load, in kernels of K-major scales: f32 scales in any strides. A warp copies them
+// to the place and in the order that TMA would use, so that consumers see no difference. It uses cp.async, 4 bytes at a
+// time, as soon as a stage is empty. Loads through registers would be late, because their latency is waited for, or
+// few. (A producer has 32 or 40 registers; four k-blocks of 256 rows are 32 scales per lane.)
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -14,13 +14,14 @@
 
 namespace tilewright::hopper {
 
-/// A lane's part of the scales of one operand's tile, of `size` rows: `k_blocks` at a time, of 32 rows or, with four
-/// k-blocks, of eight (few sectors where scales are adjacent along k, and few where they are along m).
+/// A lane's part of the scales of one operand's tile of `size` rows. `k_blocks` k-blocks are copied at a time: one
+/// k-block of 32 rows, or four k-blocks of eight rows. The latter touches few sectors both for scales adjacent along k
+/// and for scales adjacent along m.
 template <int size, int k_blocks>
 class ScaleCopies {
 public:
     ScaleCopies() = default;
-    /// Rows from `end` on are left as they are, for nothing reads their sums.
+    /// Rows from `end` on are not written, because nothing reads their sums.
     TILEWRIGHT_DEVICE ScaleCopies(const ScaleView& view, int batch, int row, int end, int k_block, int k_end, int lane)
         : rows_(min(end - row, size) - lane / k_blocks), k_blocks_(k_end - k_block - lane % k_blocks) {
         const i64 index = batch * view.batch_stride + (row + lane / k_blocks) * view.row_stride +
@@ -28,7 +29,7 @@ public:
         from_ = static_cast<const float*>(view.data) + index;
     }
 
-    /// Those of the next k-blocks. The lane's first place is `first`, and a row is `step` floats.
+    /// Starts the copies of the next k-blocks. The lane's first place is `first`, and a row has `step` floats.
     template <int step>
     TILEWRIGHT_DEVICE void start(float* to, const ScaleView& view, int first) {
         constexpr int rows_at_once = warp_threads / k_blocks;
@@ -44,8 +45,8 @@ public:
 
 private:
     const float* from_ = nullptr;
-    int rows_ = 0;      // from the lane's first on
-    int k_blocks_ = 0;  // the same
+    int rows_ = 0;      // rows from the lane's first one on
+    int k_blocks_ = 0;  // k-blocks from the lane's first one on
 };
 
 template <Tile tile>
@@ -59,7 +60,8 @@ public:
           tiles_(tiles),
           slice_(k_slice_of<tile>(arguments)) {}
 
-    /// Starts the first k-block's copies before the block's barriers are initialised, when its values are asked for.
+    /// Starts the first k-block's copies ahead of the initialisation of the block's barriers, when its values are
+    /// requested.
     TILEWRIGHT_DEVICE void begin() {
         const WorkTile work = tiles_.first(budget_);
         if (work.exists == 0 || slice_.count == 0) return;
@@ -72,7 +74,7 @@ public:
         has_first_ = true;
     }
 
-    /// All others. Returns the wait budget that is left.
+    /// Copies the scales of all other k-blocks. Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
         static_assert(has_row_scales(tile));
         if constexpr (at_once > 1) return run_in_fours();
@@ -87,7 +89,7 @@ public:
                 if (!has_copies) barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
                 const bool goes_on = budget_ >= 0;  // after a time-out the phase has all of its arrivals
                 if (goes_on && !has_copies) start(stage, i, lane);
-                // The phase lacks the arrival below until all lanes have added theirs.
+                // Until all lanes have added their arrivals, the phase lacks the arrival below.
                 if (goes_on && (copies_a(i) || copies_b)) barrier_arrive_after_copies(shared_.full[stage]);
                 sync_warp();
                 if (goes_on) warp_arrives<tile>(shared_.full[stage], lane);
@@ -108,10 +110,10 @@ public:
 
 private:
     static constexpr bool copies_b = operand_b(tile).has_row_scales();
-    /// k-blocks whose stages are filled together, where the ring is at least twice as deep. Four at once are a quarter
-    /// of the places in memory where scales are adjacent along k, and a copy takes some 6 clocks for each
-    /// (docs/tried.md): swapped tiles become up to 14 % faster, others with one warpgroup 4 % slower, for they start
-    /// later.
+    /// k-blocks whose stages are filled together, if the ring is at least twice as deep. If scales are adjacent along
+    /// k, four k-blocks at once touch a quarter of the places in memory. A copy takes some 6 clocks per place
+    /// (docs/tried.md). Swap-AB tiles become up to 14 % faster. Other tiles with one warpgroup become 4 % slower,
+    /// because their copies start later.
     static constexpr int at_once =
         tile.swap_ab && tile.stages >= 8 && !is_k_grouped(tile) && !copies_b && has_k_major_scales(tile) ? 4 : 1;
     TILEWRIGHT_DEVICE static bool copies_a(int i) { return i % k_blocks_per_scale_copy(tile) == 0; }
@@ -124,14 +126,15 @@ private:
         if constexpr (copies_b) b_ = {b, work.group, work.column, b.rows, slice_.begin, b.k_blocks, lane};
     }
 
-    /// The copies of what is loaded with the slice's i-th k-block.
+    /// Starts the copies for the slice's i-th k-block.
     TILEWRIGHT_DEVICE void start(int stage, int i, int lane) {
         constexpr int step = k_blocks_per_scale_copy(tile);
         if (copies_a(i)) a_.template start<step>(shared_.scales_of_a(stage), arguments_.scales_a, lane);
         if constexpr (copies_b) b_.template start<1>(shared_.scales_of_b(stage), arguments_.scales_b, lane);
     }
 
-    /// The copies of the next four k-blocks, whose stages are empty: each lane's into the stage of its k-block.
+    /// Starts the copies of the next four k-blocks, whose stages are empty. Each lane copies into the stage of its
+    /// k-block.
     TILEWRIGHT_DEVICE void start_four() {
         const int lane = lane_index();
         int stage = fours_.stage + lane % at_once;
@@ -161,7 +164,7 @@ private:
         return budget_;
     }
 
-    /// The stages of the next `count` k-blocks.
+    /// Waits for the stages of the next `count` k-blocks.
     TILEWRIGHT_DEVICE void wait_empty(int count) {
         PipelineState<tile.stages> ring = fours_;
         for (int i = 0; i < count; ++i, ring.advance()) {
@@ -175,8 +178,8 @@ private:
     KSlice slice_;
     ScaleCopies<d_rows(tile), max(k_blocks_per_scale_copy(tile), at_once)> a_;
     ScaleCopies<d_columns(tile), 1> b_;
-    PipelineState<tile.stages> fours_{.phase = 1};  // where `run_in_fours` is
-    bool has_first_ = false;                        // `begin` has started the first tile's first
+    PipelineState<tile.stages> fours_{.phase = 1};  // the position of `run_in_fours`
+    bool has_first_ = false;                        // `begin` has started the copies of the first tile's first k-blocks
     int budget_ = wait_budget;
 };
 

@@ -1,6 +1,6 @@
-// Scales of the mainloop by ordinary loads, where TMA cannot load them: 1x128 scales into their k-block's stage
-// (kernels of K-major scales: scales_copy.h), as are 128x128 scales of A, once for each row; 128x128 scales of B into a
-// ring of chunks.
+// Loads scales of the mainloop by ordinary loads, if TMA cannot load them. The stage of a k-block gets its 1x128 scales
+// (kernels of K-major scales: scales_copy.h). It also gets the 128x128 scales of A, once per row. The 128x128 scales of
+// B go to a ring of chunks.
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -15,7 +15,7 @@
 
 namespace tilewright::hopper {
 
-/// What a thread holds of a row's scales of a k-block: one, or the codes of four.
+/// A thread's scales of a row and a k-block: one scale, or four ue8m0 scales in a word.
 template <bool each_step>
 struct HeldScales {
     using Type = float;
@@ -33,7 +33,7 @@ constexpr int steps_at_once(const Tile& tile) {
 }
 
 /// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
-/// sectors, while the stages before them are still multiplied.
+/// sectors, while the earlier stages are still multiplied.
 template <Tile tile>
 class RowScales : RestOfGroups<tile>, OddGroups<tile> {
 public:
@@ -46,7 +46,7 @@ public:
     TILEWRIGHT_DEVICE RowScales(Shared<tile>& shared, const Arguments& arguments)
         : RestOfGroups<tile>(shared), OddGroups<tile>(shared, arguments), shared_(shared), arguments_(arguments) {}
 
-    /// Returns the wait budget that is left.
+    /// Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
         KSlice slice = k_slice_of<tile>(arguments_);
         int end = slice.begin + slice.count;
@@ -88,12 +88,12 @@ private:
     static_assert(mma_a_rows % threads == 0);
     using Scales = typename HeldScales<promotes_each_step(tile)>::Type;
 
-    // Scales of 1x32, if any.
+    // 1x32 scales, if the operand has them.
     static constexpr int codes = steps_in_stage(tile);
     static constexpr bool a_has_codes = tile.a.scaling == Scaling::block_1x32;
     static constexpr bool b_has_codes = tile.b.scaling == Scaling::block_1x32;
 
-    /// The smaller one of the operands that have 1x32 scales.
+    /// The smaller alignment of the operands that have 1x32 scales.
     TILEWRIGHT_DEVICE int common_alignment() const {
         if constexpr (!promotes_each_step(tile)) return 1;
         const int k_block = k_slice_of<tile>(arguments_).begin;
@@ -126,7 +126,7 @@ private:
         }
     }
 
-    /// One operand has 1x32 scales, or those that steps repeat.
+    /// Reads one operand's 1x32 scales, or the scales that all steps share.
     template <bool has_codes, int offset, int rows>
     TILEWRIGHT_DEVICE void read_steps(const ScaleView& view, int all_rows, int batch, int row, int begin) {
         if constexpr (has_codes) {
@@ -136,7 +136,8 @@ private:
         }
     }
 
-    /// Where 128 rows have a scale: those of the operand, whatever group they are of.
+    /// Reads 128x128 scales of A by row: the scale of the operand's block that contains the row, whatever the row's
+    /// group is.
     template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_spread(const ScaleView& view, int batch, int row, int begin) {
         constexpr int block_rows = 128;
@@ -153,7 +154,7 @@ private:
         }
     }
 
-    /// `rows` rows of one operand, every 32nd from `row` on, into the values from `offset` on.
+    /// Reads the scales of `rows` rows of one operand, every 32nd row from `row` on, into the values from `offset` on.
     template <int offset, int rows>
     TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
         const i64 first = batch * view.batch_stride + row * view.row_stride + begin * view.k_stride;
@@ -190,7 +191,7 @@ private:
             }
         }
         sync_warp();
-        // Not after a time-out, in which case the phase has all of its arrivals (kernel/watch.h).
+        // Not after a time-out, because the phase then has all of its arrivals (kernel/watch.h).
         if (budget_ >= 0) warp_arrives<tile>(shared_.full[stage], lane_index());
         ring.advance();
     }
@@ -200,8 +201,8 @@ private:
         return (r * threads < mma_a_rows) != tile.swap_ab ? a_has_codes : b_has_codes;
     }
 
-    /// Behind the end of k the scales of A (of B, where A has none) are -0 and others 1: -0 times a sum of nothing
-    /// leaves an accumulator as it is, whatever its sign.
+    /// Writes scales of steps. After the end of k, the scales of A (of B, if A has none) are -0 and the others 1. The
+    /// product of -0 and an empty sum leaves an accumulator unchanged, whatever its sign.
     TILEWRIGHT_DEVICE void write_steps(int stage, int lane, int k_block, const u32 (&words)[at_least_one(rows_each)]) {
         const int steps = (a_has_codes ? arguments_.scales_a : arguments_.scales_b).k_blocks - k_block * codes;
         u32 normal = ~0U;
@@ -245,8 +246,8 @@ private:
     Scales values_[k_blocks_at_once][at_least_one(rows_each)];
 };
 
-/// The 128x128 scales of B of one tile, chunk by chunk. A chunk is read before its slot is waited for; the first one
-/// may be read before the block's barriers are initialised, so that it arrives with the first k-block's values.
+/// The 128x128 scales of B of one tile, chunk by chunk. A chunk is read ahead of the wait for its slot. The first chunk
+/// can be read ahead of the initialisation of the block's barriers, so that it arrives with the first k-block's values.
 template <Tile tile>
 class BlockScales {
 public:
@@ -268,7 +269,7 @@ public:
         if (work.exists != 0 && slice_.count > 0) read(work, slice_.begin);
     }
 
-    /// Loads a tile's. `has_first`: its first chunk has been read.
+    /// Loads the scales of a tile. `has_first`: the first chunk has already been read.
     TILEWRIGHT_DEVICE void load(const WorkTile& work, bool has_first, int& budget) {
         if constexpr (is_k_grouped(tile)) slice_ = k_slice_of<tile>(work);
         for (int begin = slice_.begin; begin < slice_.begin + slice_.count; begin += scale_chunk_k_blocks) {

@@ -1,4 +1,4 @@
-// The scales that promote partial accumulators, from shared memory into a consumer thread's registers.
+// Reads the scales that promote partial accumulators from shared memory into a consumer thread's registers.
 #pragma once
 
 #include "hopper/block/consumer.h"
@@ -25,34 +25,35 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<tile>& c, int k_block) {
     }
 }
 
-/// The scales of a subtile: scale of A times scale of B, each product rounded once, or A's alone where B's does not
-/// vary along k. 128x128 scales of B differ between blocks of columns or, swapped, are the same for all that a
-/// warpgroup multiplies; those of A are read as 1x128 scales are.
+/// The scales of a subtile: the scale of A times the scale of B, each product rounded once. If B's scale does not vary
+/// along k, only the scale of A. Scales of 128x128 blocks differ by operand. Those of B differ between blocks of
+/// columns; with swap-AB they are the same for all that a warpgroup multiplies. Those of A are read like 1x128 scales.
 ///
-/// When they are read matters more than how often (docs/hopper_lessons.md): what precedes a subtile's wgmmas delays
-/// them, and the compiler moves multiplications between them, where they delay the rest. So what a subtile alone needs
-/// is read after its wgmmas were issued, and is multiplied while the tensor core works.
+/// The time of reading matters more than the number of reads (docs/hopper_lessons.md). Instructions ahead of a
+/// subtile's wgmmas delay them, and the compiler moves multiplications between them, where they delay the rest. So
+/// scales that only one subtile needs are read after its wgmmas were issued. They are multiplied while the tensor core
+/// works.
 template <Tile tile>
 struct PromotionScales {
-    // Functions: NVRTC puts each constant of a class into the kernel, with a name as long as the tile's.
+    // Functions, because NVRTC puts each constant of a class into the kernel, with a name as long as the tile's.
     static constexpr int columns() { return wgmma_n(tile); }
     static constexpr int block_columns() { return columns_per_block_scale(tile); }
     static constexpr int blocks() {
         return has_block_scales(tile) && !tile.swap_ab ? block_scales_per_k_block(tile) : 1;
     }
-    static constexpr int rows() { return rows_per_warpgroup(tile) / 32; }  // of a thread: two in each 64
+    static constexpr int rows() { return rows_per_warpgroup(tile) / 32; }  // of a thread: two per 64 rows
     static constexpr bool hides_uniform_blocks() {
         return !is_grouped(tile) && !loads_scales_by_four(tile) && !tile.swap_ab && tile.shape.n > 128;
     }
     static constexpr int k_blocks() { return k_blocks_per_scale_copy(tile); }
-    /// Column scales become products, once for all rows of a warpgroup (mainloop/fill_next.h).
+    /// Whether column scales become products, once for all rows of a warpgroup (mainloop/fill_next.h).
     static constexpr bool multiplies_columns() { return tile.swap_ab && has_block_scales(tile) && fills_next(tile); }
     using OfKBlocks = float[k_blocks()];
 
     OfKBlocks row[scales_mma_rows(tile) ? rows() : 1];
     OfKBlocks block[blocks()];
     float product[2][blocks()];
-    float column[scales_mma_columns(tile) ? columns() / 4 : 1];  // of each column of the fragment
+    float column[scales_mma_columns(tile) ? columns() / 4 : 1];  // one per column of the fragment
 
     TILEWRIGHT_DEVICE static void load(OfKBlocks& to, const float* from) {
         if constexpr (k_blocks() == 4) {
@@ -66,8 +67,8 @@ struct PromotionScales {
 
     TILEWRIGHT_DEVICE void read_blocks(const Consumer<tile>& c, int k_block) {
         if constexpr (has_block_scales(tile)) {
-            // Zero, but not to the compiler: scales that it knows to be the same in all lanes it may move to uniform
-            // registers (R2UR between wgmmas), each behind a wait for its read.
+            // Zero, but the compiler does not know it. It might move scales that are the same in all lanes to uniform
+            // registers (R2UR between wgmmas), each after a wait for its read.
             const int none = hides_uniform_blocks() ? c.row_in_tile >> 9 : 0;
             const int first = tile.swap_ab ? c.first_row() / block_columns() : none;
 #pragma unroll
@@ -78,7 +79,8 @@ struct PromotionScales {
         }
     }
 
-    /// For the subtile's rows, of the k-block at `stage` (by four: of those that begin there).
+    /// Reads the scales of the subtile's rows for the k-block at `stage`. By four: for the four k-blocks that begin
+    /// there.
     TILEWRIGHT_DEVICE void read_rows(const Consumer<tile>& c, int stage, int subtile) {
         if constexpr (scales_mma_rows(tile)) {
             const int half = subtile / subtiles_along_n<tile>;
@@ -95,7 +97,7 @@ struct PromotionScales {
         }
     }
 
-    /// `first`: that of the lane's first column.
+    /// `first`: the scale of the lane's first column.
     TILEWRIGHT_DEVICE void read_columns_from(const float* first) {
         constexpr int pairs = columns() / 8;
 #pragma unroll
@@ -106,7 +108,7 @@ struct PromotionScales {
         }
     }
 
-    /// Those of columns without the power of two that they leave to the end (mainloop/deferred.h).
+    /// Removes from column scales the power of two that they leave to the epilogue (mainloop/deferred.h).
     TILEWRIGHT_DEVICE void defer_columns(const Consumer<tile>& c, int subtile) {
         if constexpr (scales_mma_columns(tile)) {
             const float* const first = &c.shared.column_scales[c.epilogue_scales.stage][first_column(c, subtile)];
@@ -118,7 +120,7 @@ struct PromotionScales {
             }
         }
     }
-    /// The same for the rows of a half of the warpgroup's.
+    /// The same for the rows of one half of the warpgroup.
     TILEWRIGHT_DEVICE void defer_rows(const Consumer<tile>& c, int half) {
         if constexpr (scales_mma_rows(tile)) {
             const float* const first = &c.shared.row_scales[c.epilogue_scales.stage][c.row_in_tile + half * wgmma_m];
@@ -131,7 +133,7 @@ struct PromotionScales {
         }
     }
 
-    /// Those of rows that were read by four become those of the next k-block.
+    /// Row scales that were read by four: moves on to the next k-block.
     TILEWRIGHT_DEVICE void move_rows() {
 #pragma unroll
         for (auto& scales : row) {
@@ -140,14 +142,14 @@ struct PromotionScales {
         }
     }
 
-    /// The first of a lane in the tile.
+    /// The lane's first column in the tile.
     TILEWRIGHT_DEVICE static int first_column(const Consumer<tile>& c, int subtile) {
         return subtile % subtiles_along_n<tile> * columns() + c.lane % 4 * 2;
     }
 
-    /// Where each step is promoted: the scales of the `step`-th 32 of k of the k-block at `stage`. Of a step's subtiles
-    /// those of the same columns follow one another, and the first of them reads the scales of the columns. Wide rows
-    /// take scales as they are, so that with windows those of columns are left to the end where they promote.
+    /// For promotion per step: reads the scales of the `step`-th 32 k-elements of the k-block at `stage`. Within a
+    /// step, subtiles with the same columns follow one another, and the first of them reads the column scales. Wide
+    /// rows use scales without deferral, so that with windows the column scales are deferred only at promotion.
     template <bool deferring>
     TILEWRIGHT_DEVICE void read_step(const Consumer<tile>& c, int stage, int step, int subtile) {
         static_assert(promotes_each_step(tile));
@@ -176,7 +178,7 @@ struct PromotionScales {
         }
     }
 
-    /// Those of columns, by the 128x128 scale of all that a warpgroup multiplies.
+    /// Multiplies the column scales by the 128x128 scale of all that a warpgroup multiplies.
     TILEWRIGHT_DEVICE void multiply_columns() {
         if constexpr (multiplies_columns()) {
 #pragma unroll
@@ -184,7 +186,7 @@ struct PromotionScales {
         }
     }
 
-    /// For element `i` (0 .. 3) of the subtile's j-th 8 columns.
+    /// The scale of element `i` (0 .. 3) of the subtile's j-th 8 columns.
     TILEWRIGHT_DEVICE float for_element(int subtile, int k_block_in_copy, int j, int i) const {
         if constexpr (multiplies_columns()) {
             return column[2 * j + i % 2];

@@ -1,7 +1,7 @@
-// 1x32 scales of an operand by ordinary loads: a row's codes of a k-block, four, or two of bf16, are a word, which
-// becomes as many numbers in the k-block's stage. Codes that are adjacent along k, as quantisers write them, are loaded
-// as words, those of all rows before any is used; others one by one. Scales that every step has again are loaded once
-// for a k-block.
+// Loads an operand's 1x32 scales by ordinary loads. A row's ue8m0 scales of a k-block, four (bf16: two), form a word,
+// which becomes as many f32 numbers in the k-block's stage. Scales adjacent along k, as quantizers write them, are
+// loaded as words, and all rows are loaded ahead of the first use. Scales in other strides are loaded one by one.
+// Scales that all steps share are loaded once per k-block.
 #pragma once
 
 #include "hopper/block/scale_view.h"
@@ -9,8 +9,8 @@
 
 namespace tilewright::hopper {
 
-/// What all codes of the view are multiples of in memory, up to 16 bytes, from a k-block on; 1 where a k-block's are no
-/// word, or there are none behind the last.
+/// The alignment in memory of all ue8m0 scales of the view from a k-block on, up to 16 bytes. It is 1 if scales are not
+/// adjacent along k, or if the last k-block does not have all of its scales.
 template <int codes>
 TILEWRIGHT_DEVICE int code_alignment(const ScaleView& view, int k_block) {
     if (view.k_stride != 1 || view.k_blocks % codes != 0) return 1;
@@ -20,14 +20,14 @@ TILEWRIGHT_DEVICE int code_alignment(const ScaleView& view, int k_block) {
     return int(places & (~places + 1));
 }
 
-/// One k-block's word. Bits beyond its codes are any.
+/// One k-block's word. Bits above its scales are undefined.
 template <int codes>
 TILEWRIGHT_DEVICE u32 load_word(const u8* from) {
     if constexpr (codes == 2) return load_global(reinterpret_cast<const u16*>(from));
     return u32(load_global(reinterpret_cast<const int*>(from)));
 }
 
-/// A row's words of the next `at_once` k-blocks by one load.
+/// Loads a row's words of the next `at_once` k-blocks by one load.
 template <int codes, int at_once, int count>
 TILEWRIGHT_DEVICE void load_words(const u8* from, u32 (&values)[at_once][count], int index) {
     if constexpr (at_once * codes == 16) {
@@ -45,7 +45,7 @@ TILEWRIGHT_DEVICE void load_words(const u8* from, u32 (&values)[at_once][count],
     }
 }
 
-/// A row's word of one k-block, code by code: those before the end of k, from which `steps` are left.
+/// A row's word of one k-block, loaded scale by scale up to the end of k, which is `steps` steps away.
 template <int codes>
 TILEWRIGHT_DEVICE u32 gather_word(const u8* from, i64 k_stride, int steps) {
     u32 word = 0;
@@ -56,9 +56,10 @@ TILEWRIGHT_DEVICE u32 gather_word(const u8* from, i64 k_stride, int steps) {
     return word;
 }
 
-/// The words of some of one operand's rows, every 32nd from `row` on, of the k-blocks from `k_block` on: of `at_once`,
-/// or of one where the alignment is 1. Into the values from `offset` on. Behind the last row are those of the last,
-/// whose products nothing reads; behind the end of k any, which `store_steps` knows.
+/// Reads the words of some rows of one operand, every 32nd row from `row` on, into the values from `offset` on. They
+/// are the words of `at_once` k-blocks from `k_block` on, or of one k-block if the alignment is 1. Rows after the last
+/// one read the last row's words; nothing reads their products. Words after the end of k are undefined; `store_steps`
+/// handles them.
 template <int codes, int offset, int rows, int at_once, int count>
 TILEWRIGHT_DEVICE void read_codes(u32 (&values)[at_once][count], const ScaleView& view, int alignment, int batch,
                                   int row, int k_block) {
@@ -88,8 +89,8 @@ TILEWRIGHT_DEVICE void read_codes(u32 (&values)[at_once][count], const ScaleView
     }
 }
 
-/// The same of scales that steps repeat, in f32: one for each row and k-block, of rows, the tensor, 1x128 or 128x128,
-/// whose rows of blocks are fewer than the operand's `all_rows`.
+/// The same for f32 scales that all steps share: one per row and k-block. They are scales of rows, the tensor, 1x128 or
+/// 128x128; 128x128 scales have fewer rows of blocks than the operand's `all_rows`.
 template <int offset, int rows, int at_once, int count>
 TILEWRIGHT_DEVICE void read_repeated(u32 (&values)[at_once][count], const ScaleView& view, int all_rows, int batch,
                                      int row, int k_block) {
@@ -106,8 +107,9 @@ TILEWRIGHT_DEVICE void read_repeated(u32 (&values)[at_once][count], const ScaleV
     }
 }
 
-/// The top bit of each byte that is the exponent of a normal number: of all codes but 0 and 255, the only ones without
-/// two neighbouring bits that differ. Other bits are any.
+/// Computes a word in which the top bit of each byte tells whether the byte of `codes` is the exponent of a normal
+/// number. The bytes 0 and 255 are not. They are the only bytes whose adjacent bits are all equal. Other bits of the
+/// result are undefined.
 TILEWRIGHT_DEVICE u32 bits_of_normal(u32 codes) {
     constexpr u32 low_bits = 0x7F7F'7F7F;
     return ((codes ^ codes >> 1) & low_bits) + low_bits;
@@ -118,8 +120,8 @@ TILEWRIGHT_DEVICE bool are_all_normal(u32 bits) {
     return (bits & top_bits) == top_bits;
 }
 
-/// A row's scales of a k-block's steps, of which those of all rows follow one another: `step_rows` numbers from step to
-/// step.
+/// Stores a row's scales of a k-block's steps. A step has the scales of all rows, and consecutive steps are `step_rows`
+/// numbers apart.
 template <int codes>
 TILEWRIGHT_DEVICE void store_normal_steps(float* scales, int step_rows, u32 word) {
     constexpr u32 exponent = 0x7F80'0000;
@@ -130,7 +132,7 @@ TILEWRIGHT_DEVICE void store_normal_steps(float* scales, int step_rows, u32 word
     }
 }
 
-/// The same of any codes. From step `steps` on, behind the end of k, they are `behind`.
+/// The same for any ue8m0 scales. From step `steps` on, after the end of k, each scale is the last argument.
 template <int codes>
 TILEWRIGHT_DEVICE void store_steps(float* scales, int step_rows, u32 word, int steps, float behind) {
 #pragma unroll
@@ -140,7 +142,7 @@ TILEWRIGHT_DEVICE void store_steps(float* scales, int step_rows, u32 word, int s
     }
 }
 
-/// The same of a scale that all of them have.
+/// The same for one scale that all steps share.
 template <int codes>
 TILEWRIGHT_DEVICE void store_repeated(float* scales, int step_rows, u32 scale, int steps, float behind) {
 #pragma unroll

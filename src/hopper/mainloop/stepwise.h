@@ -1,8 +1,8 @@
-// The mainloop of scales that change with each step, every 32 of k, which is one wgmma of fp8 and two of bf16: two
-// partial accumulators, so that the tensor core multiplies the next step while this one is promoted. Weights with wide
-// rows take each k-block window by window (windows.h), the four steps of a window one after the other. A warpgroup has
-// 64 rows of mma A, of packed weights decoded step by step, or 128 of an operand in shared memory, and its columns in
-// one subtile or several.
+// The mainloop of scales that change with each step of 32 k-elements, which is one wgmma of fp8 or two of bf16. It has
+// two partial accumulators, so that the tensor core multiplies the next step while this step is promoted. Weights with
+// wide rows take each k-block window by window (windows.h), and the four steps of a window one after the other. A
+// warpgroup has 64 rows of mma A that are packed weights, decoded step by step, or 128 rows in shared memory. Its
+// columns form one subtile or several.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -10,7 +10,7 @@
 
 namespace tilewright::hopper {
 
-/// Scales of codes, those of one window: others become 0.
+/// Scales for decoding the values of one window; other values become 0.
 struct WindowScales {
     TILEWRIGHT_DEVICE DecodedWord decode(u32 word, int row, int step) const {
         const u32 mask = top_bit_mask(steps_in_window(scales.rows[row], window), step);
@@ -21,12 +21,12 @@ struct WindowScales {
     int window;
 };
 
-/// What a loop asks of its feed. Packed weights: the codes of a k-block, and the fragments of two of its steps.
+/// The feed of the loop. Packed weights: the values of a k-block, and the fragments of two of its steps.
 template <Tile tile, FeedKind kind = feed_of(tile)>
 struct StepFeed {
     static constexpr bool windowed = has_windows(tile);
 
-    /// Those of the stage `c.ring`.
+    /// Loads the values of the stage `c.ring`.
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& c) {
         rows = staged_weights(c, 0);
         if constexpr (windowed) last_window_ = WindowsOfRows<tile>::last(WindowsOfRows<tile>::count(rows));
@@ -35,7 +35,7 @@ struct StepFeed {
         scales_ = CodeScales::load(c, rows);
     }
 
-    /// Before the first k-block there is none.
+    /// False ahead of the first k-block.
     TILEWRIGHT_DEVICE bool has_further_window() const { return windowed && window < last_window_; }
     TILEWRIGHT_DEVICE void begin_window() { ++window; }
 
@@ -51,7 +51,7 @@ struct StepFeed {
         wgmma_commit();
     }
 
-    /// A step has been multiplied: up to here its fragment lasts.
+    /// A step has been multiplied. Its fragment must keep its value up to this call.
     TILEWRIGHT_DEVICE void complete(int step) { pin(fragments_[step % 2]); }
 
     StagedWeights rows;
@@ -100,7 +100,7 @@ struct StepFeed<tile, FeedKind::shared> {
     TILEWRIGHT_DEVICE void complete(int /*step*/) {}
 };
 
-/// Weights that are packed for bf16: the codes of a box of k, and the fragments of its two steps.
+/// Weights that are packed for bf16: the values of a box of k, and the fragments of its two steps.
 template <Tile tile>
 struct StepFeed<tile, FeedKind::decoded_to_bf16> {
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<tile>& /*consumer*/) {}
@@ -145,7 +145,8 @@ private:
     u32 fragments_[steps][2][fragment_words];
 };
 
-/// By what sums are promoted: those of wide rows also by the factors of a window, once it is known which that is.
+/// The factors that promote sums. The sums of wide rows are also promoted by the factors of a window, once the window
+/// is known.
 template <Tile tile, bool deferring, bool windowed = has_windows(tile)>
 struct StepPromotion {
     TILEWRIGHT_DEVICE explicit StepPromotion(const Consumer<tile>& /*consumer*/) {}
@@ -161,7 +162,7 @@ struct StepPromotion {
 
 template <Tile tile, bool deferring>
 struct StepPromotion<tile, deferring, true> {
-    /// Waits for the scales of the tile's end.
+    /// Waits for the epilogue scales.
     TILEWRIGHT_DEVICE explicit StepPromotion(Consumer<tile>& c) {
         wait_epilogue_scales<tile>(c);
         const WideRows<tile> wide(c);
@@ -169,7 +170,7 @@ struct StepPromotion<tile, deferring, true> {
         wide_rows_ = wide.of_lane[0];
     }
 
-    /// The feed's window, while its stage is there.
+    /// Takes the feed's window while its stage is still in the ring.
     TILEWRIGHT_DEVICE void take(const Consumer<tile>& c, const StepFeed<tile>& feed) {
         counts_ = any_wide_ || feed.window == 0;
         if (any_wide_) exponents_ = WindowsOfRows<tile>::exponents(c, feed.rows, feed.window);
@@ -199,13 +200,13 @@ struct StepPromotion<tile, deferring, true> {
 private:
     bool any_wide_;       // of the warp's rows
     u32 wide_rows_;       // of the lane's
-    bool counts_ = true;  // rows that are not wide have the first window alone
+    bool counts_ = true;  // rows that are not wide have only the first window
     WindowExponents exponents_{};
 };
 
-/// All k-blocks of a tile. The last step of a k-block (or of one of its windows) is promoted when the next one's first
-/// has been issued, but has been waited for: where a wgmma is under way at the end of a loop, ptxas serialises all.
-/// `deferring`: rows leave powers of two to the end (deferred.h).
+/// All k-blocks of a tile. The last step of a k-block (or of one of its windows) is promoted after the next k-block's
+/// first step has been issued. It has been waited for earlier, because ptxas serialises all wgmmas if one is in flight
+/// at the end of a loop. `deferring`: rows leave powers of two to the epilogue (deferred.h).
 template <Tile tile, bool deferring>
 class StepwiseLoop {
 public:
@@ -236,8 +237,9 @@ public:
     }
 
 private:
-    /// The products of a subtile and step, one commit group each, are numbered in their order in a k-block: of each
-    /// step all subtiles, and of those the two that have the same columns of 128 rows one after the other.
+    /// The products of a subtile and step, one commit group each, are numbered in their order in a k-block. The order
+    /// is step by step, with all subtiles of a step. The two subtiles of 128 rows that have the same columns follow
+    /// each other.
     static constexpr int last = steps_in_stage(tile) * subtiles<tile> - 1;
     static constexpr int step_of(int i) { return i / subtiles<tile>; }
     static constexpr int subtile_of(int i) {
@@ -245,7 +247,7 @@ private:
         return i % halves * subtiles_along_n<tile> + i % subtiles<tile> / halves;
     }
 
-    /// The first time there is nothing to promote: zeros.
+    /// At first there is nothing to promote, so it promotes zeros.
     TILEWRIGHT_DEVICE void begin_with_nothing() {
 #pragma unroll
         for (float& sum : partials_[last % 2]) sum = 0;
@@ -260,7 +262,7 @@ private:
         feed_.template issue<step_of(i)>(c_, partials_[i % 2], subtile_of(i));
     }
 
-    /// Issues the i-th and promotes the one before, and so on.
+    /// Issues the i-th product and promotes the one that precedes it, and so on.
     template <int i>
     TILEWRIGHT_DEVICE void finish_from() {
         if constexpr (i <= last) {
@@ -270,8 +272,8 @@ private:
         }
     }
 
-    /// Reads the scales of the i-th and promotes the one before meanwhile, or first where there are too few registers.
-    /// At most `pending` wgmmas then run on.
+    /// Reads the i-th product's scales and promotes the preceding product at the same time, or first if there are too
+    /// few registers. At most `pending` wgmmas then stay in flight.
     template <int i, int pending>
     TILEWRIGHT_DEVICE void read_and_promote() {
         const PromotionScales<tile> before = scales_;
@@ -285,7 +287,7 @@ private:
         scales_.template read_step<deferring>(c_, c_.ring.stage, step_of(i), subtile_of(i));
     }
 
-    /// The i-th, which is complete.
+    /// Promotes the i-th product, which is complete.
     template <int i>
     TILEWRIGHT_DEVICE void promote_wgmma(const PromotionScales<tile>& scales) {
         constexpr int subtile = subtile_of(i);

@@ -1,6 +1,6 @@
-// The mainloop of a tile with one subtile for each warpgroup: two partial accumulators, so that the tensor core works
-// on the next k-block while this one is promoted. (Larger tiles have no registers for a second one; there the
-// warpgroups and subtiles fill each other's pauses, promoted.h.)
+// The mainloop of a tile with one subtile per warpgroup. It has two partial accumulators, so that the tensor core works
+// on the next k-block while this one is promoted. (Larger tiles have no registers for a second one; their warpgroups
+// and subtiles fill each other's pauses, promoted.h.)
 #pragma once
 
 #include "hopper/mainloop/promoted.h"
@@ -8,7 +8,7 @@
 
 namespace tilewright::hopper {
 
-/// A k-block whose wgmmas are issued, and what promotes it.
+/// A k-block whose wgmmas are issued, and the scales that promote it.
 template <Tile tile>
 struct InFlight {
     TILEWRIGHT_DEVICE explicit InFlight(const Consumer<tile>& c) : feed(c) {}
@@ -27,7 +27,7 @@ TILEWRIGHT_DEVICE void issue(Consumer<tile>& c, InFlight<tile>& block) {
     wgmma_commit();
 }
 
-/// The scales of the k-block in `c.ring`.
+/// Reads the scales of the k-block in `c.ring`.
 template <Tile tile>
 TILEWRIGHT_DEVICE void read_scales(Consumer<tile>& c, PromotionScales<tile>& scales, int k_block) {
     static_assert(!loads_scales_by_four(tile));
@@ -45,7 +45,7 @@ TILEWRIGHT_DEVICE void promote(Accumulators<tile>& accumulators, InFlight<tile>&
     promote<tile>(accumulators[0], block.partial, block.scales, 0, {});
 }
 
-/// Issues `k_block`, then promotes the one before it.
+/// Issues `k_block`, then promotes the k-block that precedes it.
 template <Tile tile>
 TILEWRIGHT_DEVICE void step(Consumer<tile>& c, Accumulators<tile>& accumulators, InFlight<tile>& block,
                             InFlight<tile>& before, int k_block) {

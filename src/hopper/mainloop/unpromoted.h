@@ -14,14 +14,14 @@ TILEWRIGHT_DEVICE void clear(Accumulators<tile>& accumulators) {
     }
 }
 
-/// Issues the wgmmas of a k-block, or of one of its boxes of k, then waits for those before them.
+/// Issues the wgmmas of a k-block, or of one of its boxes of k, then waits for all earlier wgmmas.
 template <Tile tile, int box = 0>
 TILEWRIGHT_DEVICE void multiply_unpromoted(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                            int k_block) {
     if constexpr (box == 0) c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) pin(accumulators[subtile]);
-    if constexpr (k_boxes(tile) == 1) wgmma_fence();  // the others' feed has one behind what it writes
+    if constexpr (k_boxes(tile) == 1) wgmma_fence();  // other feeds have a fence after their register writes
 #pragma unroll
     for (int subtile = 0; subtile < subtiles<tile>; ++subtile) {
         if constexpr (k_boxes(tile) > 1) {

@@ -1,5 +1,5 @@
-// Which rows of a warpgroup are wide, as the signs of their factors tell: for the loops that multiply wide rows apart
-// (wide_rows.h) or window by window (windows.h). The scales of the tile's end have arrived.
+// The wide rows of a warpgroup, read from the signs of their factors. The loops that multiply wide rows separately
+// (wide_rows.h) or window by window (windows.h) use them. The epilogue scales have arrived.
 #pragma once
 
 #include "hopper/block/consumer.h"
@@ -30,17 +30,17 @@ struct WideRows {
         }
     }
 
-    /// Whether any of the warp's rows is.
+    /// Whether any of the warp's rows is wide.
     TILEWRIGHT_DEVICE bool in_warp(int half) const { return in_rows[half][0] || in_rows[half][1]; }
 
-    /// Whether element `i` of a lane's share of a subtile is of a wide row.
+    /// Whether element `i` of a lane's share of a subtile belongs to a wide row.
     TILEWRIGHT_DEVICE bool has(int half, int i) const { return (of_lane[half] >> i % 4 / 2 & 1) != 0; }
 
     bool any = false;
-    bool in_half[halves];     // of the warpgroup's 64 rows, as all of its warps see it
-    bool in_rows[halves][2];  // of the warp's 16 of them: of the lanes' first and of their second rows
+    bool in_half[halves];     // of the warpgroup's 64 rows, the same in all of its warps
+    bool in_rows[halves][2];  // of the warp's 16 rows: the lanes' first rows, and their second rows
     bool all_rows[halves][2];
-    u32 of_lane[halves];  // bits 0, 1: the lane's first and second row
+    u32 of_lane[halves];  // bits 0 and 1: the lane's first and second row
 };
 
 }  // namespace tilewright::hopper

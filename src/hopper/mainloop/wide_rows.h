@@ -1,7 +1,7 @@
-// The mainloop of weights for bf16 with wide rows (docs/numerics.md). The tensor core adds all of k for all other rows;
-// wide ones have a partial accumulator for each 32 of k, which is promoted by its scale. A wgmma has 64 rows of either
-// kind: it runs once for the one and once for the other, and what it does to rows of the other kind is undone.
-// Warpgroups without a wide row in a tile take the loop that all others take. Nothing overlaps in this one.
+// The mainloop of weights for bf16 with wide rows (docs/numerics.md). The tensor core adds all of k for all other rows.
+// Wide rows have a partial accumulator per 32 k-elements, which is promoted by its scale. The 64 rows of a wgmma are of
+// both kinds. So it runs once for each kind, and its effect on rows of the other kind is undone. Warpgroups without a
+// wide row in a tile take the usual loop. Nothing overlaps in this one.
 #pragma once
 
 #include "formats/codec.h"
@@ -35,7 +35,7 @@ public:
 private:
     static constexpr int half_of(int subtile) { return subtile / subtiles_along_n<tile>; }
 
-    /// A k-block of a subtile.
+    /// Multiplies one k-block of a subtile.
     TILEWRIGHT_DEVICE void multiply(int subtile, int blocks_left) {
         float(&sums)[subtile_registers<tile>] = accumulators_[subtile];
         Partial<tile> before;
@@ -56,7 +56,7 @@ private:
         multiply_blocks<1>(sums, subtile, blocks_left);
     }
 
-    /// The two blocks of a box, which end with k.
+    /// Multiplies the two blocks of a box, as far as k goes.
     template <int box>
     TILEWRIGHT_DEVICE void multiply_blocks(float (&sums)[subtile_registers<tile>], int subtile, int blocks_left) {
         if (2 * box >= blocks_left) return;
@@ -65,7 +65,7 @@ private:
         if (2 * box + 1 < blocks_left) multiply_block<2 * box + 1>(sums, subtile);
     }
 
-    /// Adds to wide rows: fma(products of 32 of k, their scale, sum).
+    /// Adds to wide rows: fma(products of 32 k-elements, their scale, sum).
     template <int block>
     TILEWRIGHT_DEVICE void multiply_block(float (&sums)[subtile_registers<tile>], int subtile) {
         constexpr int box = block / 2, first = block % 2 * 2;  // of the box's wgmmas
@@ -96,7 +96,7 @@ private:
         feed_.complete();
     }
 
-    /// A lane's two rows have them for 32 of k. Wide rows have their scales' own codes in a tile.
+    /// The scales of a lane's two rows for 32 k-elements. A tile stores the ue8m0 scales of wide rows unchanged.
     TILEWRIGHT_DEVICE Pair scales_of(int half, int block) const {
         const int row = c_.first_row() + half * wgmma_m;
         const u8* const from = c_.shared.mma_a_values[c_.ring.stage] +

@@ -1,10 +1,11 @@
-// The mainloop of packed weights for warpgroups with wide rows: a k-block is multiplied window by window, and each
-// partial accumulator is promoted by factors of its rows (docs/numerics.md). Rows that are not wide have one window and
-// factors of 1, which leave their bits as every other kernel has them.
+// The mainloop of packed weights for warpgroups with wide rows. It multiplies a k-block window by window, and promotes
+// each partial accumulator by factors of its rows (docs/numerics.md). Rows that are not wide have one window and
+// factors of 1, so that their bits are the same as in every other kernel.
 //
-// A k-block's codes are decoded once, and the last window goes through the loop of fill_next.h. Those before it are
-// multiplied first, from what is left of the codes if those of other windows are made 0. Warps without a wide row take
-// no part in them: the tensor core multiplies whatever they have in registers, and they promote nothing.
+// The values of a k-block are decoded once, and the last window goes through the loop of fill_next.h. The earlier
+// windows are multiplied first, from copies of the values in which values of other windows are 0. Warps without a wide
+// row take no part in the earlier windows: the tensor core multiplies whatever their registers hold, and they promote
+// nothing.
 #pragma once
 
 #include "hopper/mainloop/feed.h"
@@ -14,8 +15,8 @@
 
 namespace tilewright::hopper {
 
-/// The scales of a lane's columns of tokens, which sums of wide rows are promoted by also where those of other rows
-/// wait for the end.
+/// The scales of a lane's columns of tokens. The sums of wide rows are promoted by them even if the tokens' scales are
+/// epilogue scales for other rows.
 template <Tile tile>
 struct TokenScales {
     TILEWRIGHT_DEVICE TokenScales(const Consumer<tile>& c, const PromotionScales<tile>& scales, int subtile) {
@@ -34,7 +35,7 @@ struct TokenScales {
         }
     }
 
-    /// They become 1 for a row that is not wide: by their bits, because predicates are few.
+    /// Replaces them by 1 for a row that is not wide. It works on bits, because predicates are few.
     TILEWRIGHT_DEVICE void leave_out_unless(bool wide) {
         const u32 mask = wide ? ~0U : 0, one = __builtin_bit_cast(u32, 1.0F);
 #pragma unroll
@@ -46,7 +47,8 @@ struct TokenScales {
     float column[subtile_columns<tile> / 4];
 };
 
-/// accumulator = fma(partial * factor, scale * factor, accumulator) in one of a lane's two rows, if it has the window.
+/// accumulator = fma(partial * factor, scale * factor, accumulator) in one of a lane's two rows, if the row has the
+/// window.
 template <Tile tile>
 TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<tile>], const Partial<tile>& partial,
                                       const WindowFactors& factors, const TokenScales<tile>& tokens, int row) {
@@ -58,8 +60,8 @@ TILEWRIGHT_DEVICE void promote_window(float (&accumulator)[subtile_registers<til
     }
 }
 
-/// The same where rows of tokens leave powers of two to the end (deferred.h), which those of wide rows do not. The
-/// tokens' scales by `scale(i)`, of the lane's i-th column.
+/// The same if rows of tokens leave powers of two to the epilogue (deferred.h). Scales for wide rows leave none.
+/// `scale(i)` is the token scale of the lane's i-th column.
 template <Tile tile, class Scale>
 TILEWRIGHT_DEVICE void promote_deferring(const Consumer<tile>& c, float (&accumulator)[subtile_registers<tile>],
                                          const Partial<tile>& partial, const WindowFactors& factors, const Scale& scale,
@@ -75,7 +77,7 @@ TILEWRIGHT_DEVICE void promote_deferring(const Consumer<tile>& c, float (&accumu
     }
 }
 
-/// partial = the product of what the feed holds, which is waited for.
+/// partial = the product of the values that the feed holds; waits for it.
 template <Tile tile>
 TILEWRIGHT_DEVICE void multiply_held(Consumer<tile>& c, Feed<tile>& feed, Partial<tile>& partial, int subtile) {
     pin(partial);
@@ -86,16 +88,16 @@ TILEWRIGHT_DEVICE void multiply_held(Consumer<tile>& c, Feed<tile>& feed, Partia
     feed.complete();
 }
 
-/// What the loop of fill_next.h does besides in warpgroups with wide rows. `deferring`: rows of tokens leave powers of
-/// two to the end (deferred.h).
+/// The extra work of fill_next.h's loop in warpgroups with wide rows. `deferring`: rows of tokens leave powers of two
+/// to the epilogue (deferred.h).
 template <Tile tile, bool deferring = false>
 class Windows {
 public:
-    static constexpr bool reads_columns_first = true;  // for the windows before the last
+    static constexpr bool reads_columns_first = true;  // for the windows that precede the last one
 
     TILEWRIGHT_DEVICE explicit Windows(const WideRows<tile>& wide) : wide_(wide) {}
 
-    /// The codes of 64 rows at the stage `c.ring`, those of all windows.
+    /// Decodes the values of 64 rows in the stage `c.ring`, for all windows.
     TILEWRIGHT_DEVICE void fill(const Consumer<tile>& c, Feed<tile>& feed, int half) {
         feed.decode_windows(c, half);
         begin(c, half);
@@ -104,7 +106,7 @@ public:
         count_ = WindowsOfRows<tile>::count(staged_weights(c, half));
     }
 
-    /// Multiplies and promotes all windows but the last, whose codes alone `feed` has then in place of those of all.
+    /// Multiplies and promotes all windows except the last. `feed` then holds only the values of the last window.
     TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                           Feed<tile>& spare, Partial<tile>& partial, PromotionScales<tile>& scales,
                                           int half) {
@@ -114,7 +116,7 @@ public:
         multiply_first(c, accumulators, spare, partial, scales, half, take);
     }
 
-    /// The same by the feed that `take` fills.
+    /// The same with the feed that `take` fills.
     template <class Take>
     TILEWRIGHT_DEVICE void multiply_first(Consumer<tile>& c, Accumulators<tile>& accumulators, Feed<tile>& feed,
                                           Partial<tile>& partial, PromotionScales<tile>& scales, int half,
@@ -142,7 +144,7 @@ public:
         promote(c, accumulators[subtile], partial, scales, subtile, true);
     }
 
-    /// The number of the last window of the rows that are multiplied.
+    /// The number of the last window of the rows that are being multiplied.
     TILEWRIGHT_DEVICE int last() const { return last_; }
 
 private:
@@ -150,7 +152,7 @@ private:
         if (wide_.in_warp(half)) exponents_ = WindowsOfRows<tile>::exponents(c, staged_weights(c, half), window);
     }
 
-    /// Rows of which none is wide have one window: it is the last of the 64 rows.
+    /// Rows that are not wide have one window, which is the last one of the 64 rows.
     TILEWRIGHT_DEVICE void promote(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
                                    const Partial<tile>& partial, const PromotionScales<tile>& scales, int subtile,
                                    bool is_last) const {
@@ -175,7 +177,7 @@ private:
         sync_warp();
     }
 
-    /// Scales from the stage itself: there are no registers for them.
+    /// Reads scales from the stage itself, because too few registers are free to hold them.
     TILEWRIGHT_DEVICE void promote_deferring(const Consumer<tile>& c, float (&sums)[subtile_registers<tile>],
                                              const Partial<tile>& partial, int subtile, bool is_last) const {
         const int half = subtile / subtiles_along_n<tile>, first = PromotionScales<tile>::first_column(c, subtile);
@@ -192,13 +194,13 @@ private:
     }
 
     const WideRows<tile>& wide_;
-    u32 count_ = 0;                // as it is behind codes that are decoded
-    int last_ = 0;                 // of the windows of those that are multiplied
-    WindowExponents exponents_{};  // of the window under way
+    u32 count_ = 0;                // as stored after the values that are decoded
+    int last_ = 0;                 // the last window of the values that are multiplied
+    WindowExponents exponents_{};  // of the current window
 };
 
-/// All k-blocks of a tile, where there are no registers to decode ahead, nor for codes of one window next to those of
-/// all, which are decoded anew for each.
+/// All k-blocks of a tile, for tiles without registers to decode ahead or to hold one window's values in addition to
+/// all values. The values are decoded again for each window.
 template <Tile tile, bool deferring>
 TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<tile>& c, Accumulators<tile>& accumulators,
                                                 const WideRows<tile>& wide) {

@@ -1,11 +1,11 @@
-// What the lanes of a warp find out together, each lane with a separate number.
+// Functions of a warp's lanes together, in which each lane has a separate number.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {
 
-/// The sum over this lane and all before it.
+/// The sum over this lane and all earlier lanes.
 TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
     const int lane = lane_index();
 #pragma unroll
@@ -16,7 +16,7 @@ TILEWRIGHT_DEVICE int sum_of_lanes(int value) {
     return value;
 }
 
-/// The largest of this lane and all before it.
+/// The maximum over this lane and all earlier lanes.
 TILEWRIGHT_DEVICE int largest_of_lanes(int value) {
     const int lane = lane_index();
 #pragma unroll

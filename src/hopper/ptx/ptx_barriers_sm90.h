@@ -1,4 +1,4 @@
-// The mbarriers of ptx.h for Hopper, in PTX, and what keeps ptxas from moving code across waits.
+// The mbarriers of ptx.h for Hopper, in PTX, and code that keeps ptxas from moving code across waits.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -14,8 +14,8 @@ TILEWRIGHT_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.
 TILEWRIGHT_DEVICE void barrier_arrive(Barrier& barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
-// Without .release.cluster: with it multicast loops ran at half their rate, and the arrival only says that this warp
-// has read its stage, which nothing written before it depends on.
+// Without .release.cluster, with which multicast loops ran at half their rate. The arrival only signals that this warp
+// has read its stage, and no earlier write depends on that.
 TILEWRIGHT_DEVICE void barrier_arrive_peer(Barrier& barrier, int rank) {
     asm volatile(
         "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
@@ -48,9 +48,9 @@ TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
         : "memory");
     return complete != 0;
 }
-// What follows the first try is as short as it can be: code that looks at a clock or writes a report in the middle
-// of the main loop costs time though it never runs (docs/hopper_lessons.md). An exit here makes ptxas serialise wgmma
-// (C7518), a call would spill what is live.
+// The code after the first try is as short as possible. Code that looks at a clock or writes a report in the middle of
+// the main loop costs time even if it never runs (docs/hopper_lessons.md). An exit here makes ptxas serialise wgmma
+// (C7518), and a call would spill live registers.
 TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
     if (barrier_try(barrier, parity)) return;
 #pragma unroll 1
@@ -63,8 +63,8 @@ TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting&
         }
     }
 }
-// Nothing but the loop: ptxas moves it into the arithmetic that precedes it, which it does not do with one that has
-// another way out (docs/hopper_lessons.md).
+// Only the loop: ptxas moves it into the arithmetic that precedes it. It does not move a loop that has another exit
+// (docs/hopper_lessons.md).
 TILEWRIGHT_DEVICE void barrier_wait_watched(Barrier& barrier, u32 parity, BarrierName /*name*/, int /*stage*/) {
     while (!barrier_try(barrier, parity)) {
     }
@@ -75,7 +75,7 @@ TILEWRIGHT_DEVICE void barrier_reset(Barrier& barrier, int arrivals) {
 }
 
 TILEWRIGHT_DEVICE void keep_order(int not_negative) {
-    // As if it were changed: of numbers that it knows the compiler keeps the first branch alone.
+    // Looks like a change of the number. The compiler keeps only the first branch for a number that it knows.
     asm volatile("" : "+r"(not_negative)::"memory");
     while (not_negative < 0) pause(0);
 }

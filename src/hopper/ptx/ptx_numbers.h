@@ -1,35 +1,35 @@
-// Instructions that the quantisers use and the matrix products do not: conversions of fp8, bytes, 16 bytes at a time.
-// As in ptx.h: ptx_numbers_sm90.h defines them for the GPU, src/emulator/numbers.cpp for the host.
+// Instructions that the quantizers use and the matrix products do not: conversions of fp8, bytes, 16 bytes at a time.
+// As in ptx.h, ptx_numbers_sm90.h defines them for the GPU, src/emulator/numbers.cpp for the host.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {
 
-/// max.NaN: NaN where one of them is.
+/// max.NaN: NaN if either is NaN.
 float larger(float a, float b);
 float magnitude(float value);
-/// The larger of each two halves of 16 bits, as integers without sign.
+/// The larger (or smaller) of each two 16-bit halves, as unsigned integers.
 u32 larger_halves(u32 a, u32 b);
 u32 smaller_halves(u32 a, u32 b);
-/// lop3: bits of `a` where the mask has ones, of `b` elsewhere.
+/// lop3: bits of `a` in places where the mask has ones, of `b` elsewhere.
 u32 choose_bits(u32 mask, u32 a, u32 b);
 float from_lane(float value, int lane);
 
-/// Two finite numbers to codes, `low` in the low byte: to nearest even, beyond the largest the largest. What becomes of
-/// infinity and NaN is not relied on.
+/// Converts two finite numbers to fp8, `low` in the low byte: round to nearest even; saturate. Callers do not rely on
+/// the results for infinity and NaN.
 u32 pack_e4m3(float low, float high);
 u32 pack_e5m2(float low, float high);
-/// The same of four, the first in the low byte.
+/// The same for four numbers, the first in the low byte.
 u32 pack_e4m3(const float (&numbers)[4]);
 u32 pack_e5m2(const float (&numbers)[4]);
-/// Two finite numbers to f16, towards zero.
+/// Two finite numbers to f16, rounded towards zero.
 u32 truncate_f16(float low, float high);
-/// Two codes to f16, exactly; NaN stays NaN.
+/// Two fp8 numbers to f16, exactly; NaN stays NaN.
 u32 f16_from_e4m3(u32 codes);
 u32 f16_from_e5m2(u32 codes);
 
-/// Keeps the compiler from moving what makes or uses it across this point; no instruction.
+/// Keeps the compiler from moving code that makes or uses the value across this point; no instruction.
 void pin(u32& word);
 void pin(float& number);
 
@@ -37,7 +37,7 @@ u32 load_global(const u32* from);
 u64 load_global(const u64* from);
 void store_global(u8* to, u8 value);
 void store_global(IntQuad* to, IntQuad value);
-/// The larger of the two is there afterwards, whatever other threads do.
+/// Atomically stores the larger of the two values.
 void raise_global(u32* to, u32 value);
 
 void store_shared(u8& to, u8 value);

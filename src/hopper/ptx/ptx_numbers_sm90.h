@@ -8,8 +8,8 @@
 namespace tilewright::formats {
 
 TILEWRIGHT_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-// What the compiler makes of 1 / x, without the branch to a function for subnormal numbers, around which it spills.
-// rcp.approx is off by one last place at most.
+// The code that the compiler makes of 1 / x, without the branch to a function for subnormal numbers, around which it
+// spills. The error of rcp.approx is one last place at most.
 TILEWRIGHT_DEVICE float reciprocal(float x) {
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
@@ -70,7 +70,7 @@ TILEWRIGHT_DEVICE u32 pack_e5m2(float low, float high) {
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
     return codes;
 }
-// The second conversion takes the first one's codes along.
+// The second conversion keeps the first one's results in the other half.
 TILEWRIGHT_DEVICE u32 pack_e4m3(const float (&x)[4]) {
     u32 codes;
     asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "

@@ -1,4 +1,5 @@
-// The primitives of ptx.h that packed weights take, in PTX: copies of whole runs of bytes, and what decodes them.
+// The primitives of ptx.h that packed weights use, in PTX: copies of runs of bytes, and instructions that decode
+// values.
 #pragma once
 
 #include "hopper/ptx/ptx_barriers_sm90.h"
@@ -31,7 +32,7 @@ TILEWRIGHT_DEVICE WordQuad load_shared(const WordQuad& from) {
                  : "r"(shared_address(&from)));
     return quad;
 }
-// Lane 0's: what depends on the lane is no constant to the compiler.
+// Lane 0's value: the compiler does not treat a value that depends on the lane as a constant.
 TILEWRIGHT_DEVICE u32 held_constant(u32 value) { return u32(from_lane(int(value) + lane_index(), 0)); }
 TILEWRIGHT_DEVICE u32 two_signed_bytes(u32 word, int first) {
     u32 bytes;

@@ -1,6 +1,6 @@
-// The primitives of ptx.h for Hopper, in PTX, with those in ptx_barriers_sm90.h, ptx_tma_sm90.h and
-// ptx_packed_sm90.h: the only assembly of the products' kernels. Each function is the instruction that its comment
-// names, from the PTX ISA, where the operands are explained.
+// The primitives of ptx.h for Hopper, in PTX. With ptx_barriers_sm90.h, ptx_tma_sm90.h and ptx_packed_sm90.h, this is
+// the only assembly of the matrix-product kernels. Each function is the instruction that its comment names. The PTX ISA
+// explains the operands.
 #pragma once
 
 #include "hopper/ptx/ptx_barriers_sm90.h"
@@ -13,7 +13,7 @@ namespace tilewright::hopper {
 // ---- Who am I
 
 TILEWRIGHT_DEVICE int thread_index() { return int(threadIdx.x); }
-// The shuffle tells the compiler that all lanes agree, so that what follows from it stays in uniform registers.
+// The shuffle tells the compiler that all lanes agree, so that values derived from it stay in uniform registers.
 TILEWRIGHT_DEVICE int same_in_warp(int value) { return __shfl_sync(~0U, value, 0); }
 template <class Shared>
 TILEWRIGHT_DEVICE Shared& known_address(Shared& shared) {
@@ -25,7 +25,7 @@ TILEWRIGHT_DEVICE u32 ballot(bool yes) { return __ballot_sync(~0U, yes); }
 TILEWRIGHT_DEVICE int lowest_bit(u32 bits) { return __ffs(int(bits)) - 1; }
 TILEWRIGHT_DEVICE int highest_bit(u32 bits) { return 31 - __clz(int(bits)); }
 TILEWRIGHT_DEVICE int warp_index() { return same_in_warp(int(threadIdx.x) / warp_threads); }
-// Volatile: read again where it is needed, or what follows from it would hold registers through the main loop.
+// Volatile: it is read again at each use. Otherwise values derived from it would hold registers through the main loop.
 TILEWRIGHT_DEVICE int lane_index() {
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
@@ -64,7 +64,7 @@ TILEWRIGHT_DEVICE u64 sm_clock() {
 TILEWRIGHT_DEVICE void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 TILEWRIGHT_DEVICE void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TILEWRIGHT_DEVICE void arrive_cluster() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
-// Without release: what the peers must see, initialised mbarriers, has its fence.
+// Without release: the peers must see only initialised mbarriers, which have their own fence.
 TILEWRIGHT_DEVICE void arrive_cluster_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -76,21 +76,25 @@ TILEWRIGHT_DEVICE void sync_cluster() {
 
 // ---- cp.async
 
-// Through L1 (.ca), which .cg does not offer for 4 bytes: the neighbours in a sector are copied next.
+// Through L1 (.ca), because the neighbours in a sector are copied next. (.cg does not support 4 bytes.)
 TILEWRIGHT_DEVICE void copy_async(float& to, const float* from) {
     asm volatile("cp.async.ca.shared::cta.global [%0], [%1], 4;" ::"r"(shared_address(&to)),
                  "l"(__cvta_generic_to_global(from))
                  : "memory");
 }
-// Without .noinc: the barrier counts this arrival in addition to those that it was initialised for.
+// Without .noinc: the barrier counts this arrival in addition to the arrivals that it was initialised for.
 TILEWRIGHT_DEVICE void barrier_arrive_after_copies(Barrier& barrier) {
     asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
 // ---- wgmma
 
-// PTX ISA, "Matrix Descriptor Format": address / 16 in bits 0..13; 1 in bits 16.. (the leading dimension's stride, not
-// used by this layout); 8 rows of 128 bytes / 16 = 64 in bits 32..; 1 in bits 62..63: 128-byte swizzle.
+// PTX ISA, "Matrix Descriptor Format":
+//
+// - bits 0..13: address / 16
+// - bits 16..: 1 (the leading dimension's stride, not used by this layout)
+// - bits 32..: 8 rows of 128 bytes / 16 = 64
+// - bits 62..63: 1, the 128-byte swizzle
 TILEWRIGHT_DEVICE MatrixDescriptor matrix_descriptor(const void* shared) {
     return (shared_address(shared) & 0x3FFFF) >> 4 | 1U << 16;
 }
@@ -201,7 +205,7 @@ TILEWRIGHT_DEVICE void load_matrix_transposed(u32 (&values)[4], const void* row)
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                  : "r"(shared_address(row)));
 }
-// From the flag of the SM on, which is free where each SM has one block of the kernel.
+// Begins at the flag of the SM, which is free if each SM has one block of the kernel.
 TILEWRIGHT_DEVICE int claim(u32* flags, int count) {
     int at;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(at));
@@ -231,8 +235,8 @@ TILEWRIGHT_DEVICE void store_global(Quad* to, Quad value) { *to = value; }
 
 // ---- Arithmetic
 
-// Assembly, because of the builtin the compiler knows which bits of the selector count: of one whose two halves serve
-// two permutes it masks each half by itself.
+// Assembly, because with the builtin the compiler knows which bits of the selector count. If the two halves of a
+// selector serve two permutes, it masks each half separately.
 TILEWRIGHT_DEVICE u32 permute_bytes(u32 low, u32 high, u32 selector) {
     u32 bytes;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));

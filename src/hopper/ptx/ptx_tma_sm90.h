@@ -15,9 +15,9 @@ TILEWRIGHT_DEVICE void tma_load(void* to, const TensorMap& map, Barrier& barrier
         "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z)
         : "memory");
 }
-/// The cache policy of what is read or written once, for L2 to give away first: all of an access `L2::evict_first`, as
-/// createpolicy.fractional encodes it (CUTLASS: TMA::CacheHintSm90::EVICT_FIRST). A function, for NVRTC puts each
-/// constant of a namespace into every kernel.
+/// The cache policy of data that is read or written once, which L2 evicts first. It is `L2::evict_first` for all of an
+/// access, as createpolicy.fractional encodes it (CUTLASS: TMA::CacheHintSm90::EVICT_FIRST). A function, because NVRTC
+/// puts each constant of a namespace into every kernel.
 constexpr u64 evict_first() { return 0x12F0000000000000; }
 TILEWRIGHT_DEVICE void tma_load_once(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
     asm volatile(
@@ -46,7 +46,7 @@ TILEWRIGHT_DEVICE void tma_store_once(const TensorMap& map, const void* from, in
         "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "l"(evict_first())
         : "memory");
 }
-// tensormap.replace, on a copy in global memory; PTX ISA, "tensormap.replace": strides in bytes.
+// tensormap.replace, on a copy in global memory. Strides are in bytes (PTX ISA, "tensormap.replace").
 TILEWRIGHT_DEVICE void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) to.words[i] = from.words[i];

@@ -1,4 +1,4 @@
-// Integer types and what instructions are given beyond numbers: shared by device code, the host and the emulator.
+// Integer types and the opaque parameters of instructions, shared by device code, the host and the emulator.
 #pragma once
 
 namespace tilewright::hopper {
@@ -52,8 +52,8 @@ constexpr const char* name_of(BarrierName name) {
     return "barrier";
 }
 
-/// Whether a wait that times out records the barrier: those for which producers alone wait. More code in the consumers'
-/// waits made calls up to 6.7 % slower though it never ran (docs/tried.md).
+/// Whether a wait that times out records the barrier. This holds for barriers at which only producers wait. More code
+/// in the consumers' waits made calls up to 6.7 % slower even if it never ran (docs/tried.md).
 constexpr bool is_recorded(BarrierName barrier) {
     switch (barrier) {
         case BarrierName::staged:
@@ -65,8 +65,8 @@ constexpr bool is_recorded(BarrierName barrier) {
     }
 }
 
-/// The value of a thread's wait budget after a time-out at a recorded barrier: negative, and still with the name after
-/// 16 million more tries. Otherwise it is -1 and less.
+/// The value of a thread's wait budget after a time-out at a recorded barrier. It is negative, and still has the name
+/// after 16 million more tries. After other time-outs the budget is -1 and less.
 constexpr int timed_out_at(BarrierName barrier) { return int(1U << 31 | u32(barrier) << 24 | 0xFFFFFF); }
 
 }  // namespace tilewright::hopper

@@ -1,4 +1,4 @@
-// SwiGLU, or its gradient, of what a lane loads.
+// SwiGLU, or its gradient, of the numbers that a lane loads.
 #pragma once
 
 #include "formats/swiglu.h"
@@ -7,8 +7,8 @@
 
 namespace tilewright::hopper {
 
-/// What 16 features of h of a token are computed from, as it is in memory. `halves`: the gates, then the ups, or both
-/// in turns.
+/// The inputs of 16 features of h of a token, as they are in memory. `halves`: the gates and then the ups, or both
+/// interleaved.
 template <Quantizer q>
 struct Activated {
     static constexpr bool is_gradient = q.formula == Formula::swiglu_gradient;
@@ -24,7 +24,7 @@ TILEWRIGHT_DEVICE bool are_ups(const QuantizeArguments& arguments, int feature) 
     return q.formula == Formula::swiglu_gradient && !q.interleaved && !q.paired && feature >= arguments.features / 2;
 }
 
-/// Features of a lane, whose number and half are multiples of 16.
+/// Loads a lane's features. Their number and half of it are multiples of 16.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int group, int token, int feature,
                                       Activated<q>& to) {
@@ -69,7 +69,7 @@ TILEWRIGHT_DEVICE void activate(const Activated<q>& from, const formats::SwiGluR
     }
 }
 
-/// The j-th token's gates; ups go to shared memory.
+/// Computes the j-th token's gates; the ups go to shared memory.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::SwiGluRule& rule, int j,
                                       u32 (&h)[lane_features]) {
@@ -90,7 +90,7 @@ TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::S
     }
 }
 
-/// Some tokens. Most rules have no limit, and then alpha is 1: a fifth of the instructions less.
+/// Computes some tokens. Most rules have no limit, and then alpha is 1, which saves a fifth of the instructions.
 template <Quantizer q, bool ups, int count>
 TILEWRIGHT_DEVICE void activate(const QuantizeArguments& arguments, const Activated<q> (&from)[count], int first,
                                 Numbers<q>& h) {
@@ -112,7 +112,7 @@ TILEWRIGHT_DEVICE void activate(const QuantizeArguments& arguments, const Activa
     }
 }
 
-/// 0 for tokens that do not exist. `has(j)`: the j-th does.
+/// Sets the features of tokens that do not exist to 0. `has(j)`: whether the j-th token exists.
 template <Quantizer q, class Has>
 TILEWRIGHT_DEVICE void clear_missing(Has has, Numbers<q>& h) {
 #pragma unroll
@@ -127,7 +127,7 @@ TILEWRIGHT_DEVICE void clear_missing(Has has, Numbers<q>& h) {
 template <Quantizer q, class Has>
 TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int group, int token, int feature, bool whole,
                                       Has has, Numbers<q>& h) {
-    constexpr int together = q.source == Number::f32 ? 1 : q.paired ? 2 : lane_tokens;  // as registers hold
+    constexpr int together = q.source == Number::f32 ? 1 : q.paired ? 2 : lane_tokens;  // as many as the registers hold
 #pragma unroll
     for (int first = 0; first < lane_tokens; first += together) {
         Activated<q> from[together];
@@ -151,7 +151,7 @@ TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int gr
     if (!whole) clear_missing(has, h);
 }
 
-/// The ups of the gates that were loaded before.
+/// Loads the ups of the gates that were loaded earlier.
 template <Quantizer q, class Has>
 TILEWRIGHT_DEVICE void load_ups(Has has, Numbers<q>& h) {
     const auto& shared = shared_memory<PairedShared>();

@@ -1,11 +1,11 @@
-// What the quantisers' kernels are given. Strides count elements.
+// The parameters of the quantizers' kernels. Strides count elements.
 #pragma once
 
 #include "hopper/ptx/types.h"
 
 namespace tilewright::hopper {
 
-/// A matrix of a source.
+/// A matrix that is read.
 struct SourceMatrix {
     const void* data = nullptr;
     i64 group_stride = 0;
@@ -22,7 +22,7 @@ struct FoldFactors {
     i64 feature_group_stride = 0;
 };
 
-/// Scales by what they are shared by: of group g, token t (the block of 128 tokens), feature f (the block).
+/// Scales, indexed by the elements that share them: group g, token t (or block of 128 tokens), feature f (or block).
 struct ScaleMatrix {
     void* data = nullptr;
     i64 group_stride = 0;
@@ -35,7 +35,7 @@ struct CopyArguments {
     i64 group_stride = 0;
     i64 token_stride = 0;
     i64 feature_stride = 0;
-    i64 columns = 0;  // transposed: how many there are
+    i64 columns = 0;  // transposed: the number of columns
     ScaleMatrix scales{};
     FoldFactors factors{};
 };
@@ -47,12 +47,12 @@ struct QuantizeArguments {
     const void* ends = nullptr;
     int ends_stride = 1;
     bool ends_are_wide = false;  // int64
-    int groups = 1;              // of tokens that share memory (ends), or matrices one after another
-    int tokens = 0;              // of all groups with ends, of each without
+    int groups = 1;              // groups of tokens that share memory (ends), or matrices one after another
+    int tokens = 0;              // with ends: of all groups; otherwise of each group
     int features = 0;            // of h
     int feature_tiles = 0;
-    int strips = 0;        // without ends: of 128 tokens, in a group
-    int later_tokens = 0;  // from a tile to the one that L2 is asked for meanwhile (prefetch.h)
+    int strips = 0;        // without ends: strips of 128 tokens per group
+    int later_tokens = 0;  // tokens from a tile to the tile that is prefetched into L2 (prefetch.h)
     int later_features = 0;
     float alpha = 1;
     float beta = 0;
@@ -68,37 +68,38 @@ struct TransposeArguments {
     QuantizeArguments grid{};  // groups, tokens and features; no matrices
 };
 
-/// Matrices whose blocks are short (short_blocks.h), rows being tokens and k the features. Strides of e2m1 count codes.
+/// Matrices with short scale blocks (short_blocks.h). Rows are tokens and k is features. Strides of e2m1 count values.
 struct BlockArguments {
     QuantizeArguments grid{};  // x, the matrices and `rows`, the operand
     int row_tiles = 0;         // of a matrix
     ScaleMatrix tensor_scales{};
-    bool pairs_of_rows = false;  // share a byte of e2m1; otherwise those of k do
+    bool pairs_of_rows = false;  // two rows share a byte of e2m1; otherwise two k-elements do
 };
 
-/// Codes that are decoded (decode.h). Strides count codes, scales and results.
+/// Quantized values that are decoded (decode.h). Strides count values, scales and results.
 struct DecodeArguments {
     const u8* codes = nullptr;
     i64 group_stride = 0;
     i64 row_stride = 0;
     i64 k_stride = 1;
-    const u8* scales = nullptr;  // NVFP4's of blocks
+    const u8* scales = nullptr;  // NVFP4: block scales
     i64 scale_group_stride = 0;
     i64 scale_row_stride = 0;
     i64 scale_k_stride = 0;
-    u8* to = nullptr;  // rows along k, of multiples of 16 bytes
+    u8* to = nullptr;  // K-major rows, in multiples of 16 bytes
     i64 to_group_stride = 0;
     i64 to_row_stride = 0;
     int matrices = 0;
-    int matrices_at_once = 1;  // whose rows a warp counts together: 32 or less, of which int holds all rows
+    // Matrices whose rows are counted together by a warp: at most 32, with a total number of rows that fits in int.
+    int matrices_at_once = 1;
     int rows = 0;
     int k = 0;
-    const void* row_counts = nullptr;  // int or i64, of each matrix; null: all rows are there
+    const void* row_counts = nullptr;  // int or i64, one per matrix; null: all rows exist
     i64 row_counts_stride = 0;
     bool row_counts_are_64_bit = false;
 };
 
-/// Packed weights that are expanded (expand.h): the sections of rows and of tiles, and what is written.
+/// Packed weights that are expanded (expand.h): the sections of rows and of tiles, and the output.
 struct ExpandArguments {
     const u8* rows = nullptr;
     const u8* tiles = nullptr;
@@ -111,7 +112,8 @@ struct ExpandArguments {
     int k = 0;
 };
 
-/// Measured scales: how many there are. Before: bits of 0; between: bits of the largest finite magnitude.
+/// Measured scales and their number. At first their bits are 0; in between they are the bits of the largest finite
+/// magnitude.
 struct MeasuredScales {
     ScaleMatrix scales{};
     int groups = 1;
@@ -119,7 +121,7 @@ struct MeasuredScales {
     int features = 1;
 };
 
-/// Weights that are packed, and where the sections of the packed ones are (src/formats/packed_layout.h). In bytes.
+/// Weights to be packed, and the places of the sections of the packed weights (src/formats/packed_layout.h), in bytes.
 struct PackArguments {
     const u8* codes = nullptr;
     i64 code_group_stride = 0;
@@ -135,7 +137,7 @@ struct PackArguments {
     int n = 0;
     int k = 0;
     int part = 0;              // k-blocks that are in shared memory at a time
-    u8* judgements = nullptr;  // [groups * n], for the host: pack_rows.h
+    u8* judgements = nullptr;  // [groups * n], read by the host: pack_rows.h
     u8* out = nullptr;
     i64 rows_at = 0;
     i64 tiles_at = 0;

@@ -1,11 +1,11 @@
-// The stores of one operand's codes, in rows or through shared memory in columns.
+// Stores one operand's quantized values, in rows or through shared memory in columns.
 #pragma once
 
 #include "hopper/quantize/encode.h"
 
 namespace tilewright::hopper {
 
-/// Those of the 16 codes that exist, one by one.
+/// Stores the existing ones of 16 values one by one.
 TILEWRIGHT_DEVICE void store_each(u8* to, i64 stride, const IntQuad& codes, int count) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
@@ -30,7 +30,7 @@ TILEWRIGHT_DEVICE void store_rows(const CopyArguments& to, const TokenTile& tile
     }
 }
 
-/// Four words of four features become four words of four tokens each.
+/// Transposes four words of four features to four words of four tokens each.
 TILEWRIGHT_DEVICE void transpose_bytes(const u32 (&tokens)[4], u32 (&features)[4]) {
     const u32 low01 = permute_bytes(tokens[0], tokens[1], 0x5140), low23 = permute_bytes(tokens[2], tokens[3], 0x5140);
     const u32 high01 = permute_bytes(tokens[0], tokens[1], 0x7362),
@@ -41,11 +41,11 @@ TILEWRIGHT_DEVICE void transpose_bytes(const u32 (&tokens)[4], u32 (&features)[4
     features[3] = permute_bytes(high01, high23, 0x7632);
 }
 
-/// Chunks of 16 bytes of a feature's 128 in shared memory are exchanged by the lane that has the feature, so that
-/// neither the words nor the chunks that a warp accesses share a bank.
+/// The lane that has a feature exchanges the 16-byte chunks of the feature's 128 bytes in shared memory. Neither the
+/// words nor the chunks that a warp accesses then share a bank.
 TILEWRIGHT_DEVICE int swizzle(int feature) { return feature / lane_features * 4; }
 
-/// Through shared memory. Together.
+/// Stores through shared memory. Together.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void store_columns(const CopyArguments& to, const TokenTile& tile, int features, const Codes& codes,
                                      QuantizeShared& shared) {
@@ -93,7 +93,7 @@ TILEWRIGHT_DEVICE void store_operand(const CopyArguments& to, const TokenTile& t
     }
 }
 
-/// An operand without memory for the tile's columns is left as it is.
+/// Whether the operand has memory for the tile's columns. If not, it is left unchanged.
 template <CopySpec copy>
 TILEWRIGHT_DEVICE bool has_room(const CopyArguments& to, const TokenTile& tile) {
     return !copy.transposed || tile.column < to.columns;

@@ -1,6 +1,10 @@
-// Decoding of an operand before a product: NVFP4's codes times their block scales and fp8 to bf16, MXFP4's codes to
-// e4m3. Both formats hold the results exactly. A word is eight codes of a row, a strip four words of each lane: what a
-// warp has in flight.
+// Decodes an operand ahead of a product, without rounding:
+//
+// - NVFP4 values times their block scales, to bf16
+// - fp8, to bf16
+// - MXFP4 values, to e4m3
+//
+// A word is eight values of a row. A strip is four words per lane: the loads that a warp has in flight.
 #pragma once
 
 #include "base/math.h"
@@ -12,7 +16,7 @@ namespace tilewright::hopper {
 
 inline constexpr int nvfp4_block = 16;
 
-/// Where a row of a matrix begins, in codes, scales and results.
+/// The place of a row of a matrix in values, scales and results.
 struct DecodedRow {
     i64 codes;
     i64 scales;
@@ -25,7 +29,7 @@ TILEWRIGHT_DEVICE DecodedRow decoded_row(const DecodeArguments& a, int matrix, i
             .to = matrix * a.to_group_stride + row * a.to_row_stride};
 }
 
-/// Eight codes.
+/// Eight quantized values.
 template <bool fp4>
 struct CodeWord {
     using Type = u32;
@@ -37,7 +41,7 @@ struct CodeWord<false> {
 template <DecodeSpec spec>
 using Word = typename CodeWord<decodes_fp4(spec.codes)>::Type;
 
-/// Codes k .. k + 7 of a row, with zeros behind its end.
+/// Loads values k .. k + 7 of a row, with zeros after its end.
 template <DecodeSpec spec>
 TILEWRIGHT_DEVICE Word<spec> load_word(const DecodeArguments& a, const DecodedRow& row, int k) {
     constexpr bool fp4 = decodes_fp4(spec.codes);
@@ -64,8 +68,8 @@ TILEWRIGHT_DEVICE u32 load_block_scale(const DecodeArguments& a, const DecodedRo
     return k < a.k ? load_global(a.scales + row.scales + k / nvfp4_block * a.scale_k_stride) : 0U;
 }
 
-/// Code `i` of a word. The bits of a magnitude, where f32 has its exponent and mantissa, are the number 2^-126 times
-/// the code's value, 0.5 as a subnormal.
+/// Value `i` of a word. The bits of an e2m1 magnitude are shifted to f32's exponent and mantissa. There they are the
+/// number 2^-126 times the value, with 0.5 as a subnormal.
 TILEWRIGHT_DEVICE float decode_e2m1(u32 word, int i) {
     const u32 code = word >> 4 * i;
     const float magnitude = from_bits((code & 7U) << 22) * formats::power_of_two(126);
@@ -82,7 +86,7 @@ TILEWRIGHT_DEVICE void store_nvfp4(void* to, u32 word, u32 scale) {
     store_global(static_cast<IntQuad*>(to), pairs);
 }
 
-/// By way of f16, which holds fp8 too.
+/// Converts by way of f16, which also holds every fp8 number.
 template <Decoding codes>
 TILEWRIGHT_DEVICE void store_fp8(void* to, u64 word) {
     IntQuad pairs;
@@ -95,7 +99,7 @@ TILEWRIGHT_DEVICE void store_fp8(void* to, u64 word) {
     store_global(static_cast<IntQuad*>(to), pairs);
 }
 
-/// Four codes as e4m3: a permute looks the magnitudes up in the eight that there are.
+/// Four values as e4m3: a permute looks up the magnitudes in the table of all eight.
 TILEWRIGHT_DEVICE u32 four_as_e4m3(u32 codes) {
     constexpr u32 small = 0x3C38'3000, large = 0x4C48'4440;  // 0, 0.5, 1, 1.5; 2, 3, 4, 6
     const u32 signs = (codes & 0x8U) << 4 | (codes & 0x80U) << 8 | (codes & 0x800U) << 12 | (codes & 0x8000U) << 16;
@@ -132,7 +136,7 @@ TILEWRIGHT_DEVICE void decode_strip(const DecodeArguments& a, const DecodedRow& 
     }
 }
 
-/// How many rows of matrix `index` there are.
+/// The number of rows of matrix `index`.
 TILEWRIGHT_DEVICE int row_count(const DecodeArguments& a, int index) {
     if (a.row_counts == nullptr) return a.rows;
     const i64 at = index * a.row_counts_stride;
@@ -141,8 +145,8 @@ TILEWRIGHT_DEVICE int row_count(const DecodeArguments& a, int index) {
     return int(max(i64(0), min(count, i64(a.rows))));
 }
 
-/// A warp has a strip of a row at a time: of the rows that there are, one matrix after another, of which each lane
-/// knows one's.
+/// A warp decodes one strip of a row at a time, through the existing rows of one matrix after another. Each lane holds
+/// the row count of one matrix.
 template <DecodeSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) decode_codes(const __grid_constant__ DecodeArguments a) {
     const int lane = lane_index(), strips = ceil_div(a.k, decoded_strip);

@@ -1,8 +1,9 @@
-// Rounding to e2m1, which Hopper has no instruction for: two numbers at a time as f16, in integers, the CPU's codes.
+// Rounds to e2m1, for which Hopper has no instruction: two numbers at a time as f16, in integers, with the CPU's
+// results.
 //
-// Numbers are given times 2^-14, so that f16 has its subnormal numbers where e2m1 has: below 1. Bits 9 .. 11 of a half
-// are then the code of the magnitude, rounded down, and what is below them is what rounds it: half to even is an
-// addition.
+// The numbers are first multiplied by 2^-14, so that f16 has its subnormal numbers where e2m1 has: below 1. Bits 9 ..
+// 11 of a half are then the code of the magnitude, rounded down. The bits below them determine the rounding, so that
+// round-half-to-even is an addition.
 #pragma once
 
 #include "formats/codec.h"
@@ -12,15 +13,15 @@ namespace tilewright::hopper {
 
 inline constexpr float e2m1_shift = formats::power_of_two(-14);
 
-/// For numbers with more bits than f16 holds (the last place of those from 0.25 on, times 2^-14, is bit 15 or lower of
-/// f32): what is cut off is noted in the last place that is kept, so that no number becomes the middle of two codes.
+/// For numbers with more bits than f16 holds. From 0.25 on, times 2^-14, the last place of f16 is bit 15 or lower of
+/// f32. A lost bit is recorded in the last place that is kept, so that no number becomes the middle of two codes.
 TILEWRIGHT_DEVICE float keep_inexact(float shifted) {
     constexpr u32 last_place = 0x8000;
     const u32 bits = __builtin_bit_cast(u32, shifted);
     return __builtin_bit_cast(float, bits | (((bits & (last_place - 1)) + (last_place - 1)) & last_place));
 }
 
-/// Codes with their signs in bits 9 .. 12 of each half; other bits are of no use.
+/// The codes with their signs in bits 9 .. 12 of each half; other bits are undefined.
 TILEWRIGHT_DEVICE u32 round_e2m1(u32 halves) {
     constexpr u32 largest = 0x0E00'0E00, below_half = 0x00FF'00FF, last_places = 0x0001'0001;
     constexpr u32 signs = 0x1000'1000;
@@ -29,8 +30,8 @@ TILEWRIGHT_DEVICE u32 round_e2m1(u32 halves) {
     return (rounded & ~signs) | (halves >> 3 & signs);
 }
 
-/// Eight numbers times 2^-14 to eight codes, the first in the lowest bits. With the numbers i and i + 4 in a pair, the
-/// pairs' codes are those of the word but for a shift.
+/// Converts eight numbers times 2^-14 to eight codes, the first in the lowest bits. A pair has numbers i and i + 4, so
+/// that the pairs' codes form the word after one shift each.
 TILEWRIGHT_DEVICE u32 encode_e2m1(const float (&shifted)[8]) {
     constexpr u32 code = 0x000F'000F;
     u32 pairs[4];

@@ -1,11 +1,11 @@
-// One operand of a tile: its scales, and the codes of what a lane has.
+// One operand of a tile: its scales, and the quantized values of a lane.
 #pragma once
 
 #include "hopper/quantize/reduce.h"
 
 namespace tilewright::hopper {
 
-/// Codes of a lane: for each of 4 tokens 16 features, four to a word.
+/// Quantized values of a lane: 16 features for each of 4 tokens, four values per word.
 using Codes = u32[lane_tokens][lane_features / 4];
 
 constexpr bool is_by_token(ScaledBy scaled) { return scaled == ScaledBy::token || scaled == ScaledBy::token_block; }
@@ -13,13 +13,13 @@ constexpr bool is_by_feature(ScaledBy scaled) {
     return scaled == ScaledBy::feature || scaled == ScaledBy::feature_block;
 }
 
-/// The tile's first token where the operand has it.
+/// The place of the tile's first token in the operand.
 template <CopySpec copy>
 TILEWRIGHT_DEVICE int first_token(const TokenTile& tile) {
     return copy.transposed ? tile.column : tile.token;
 }
 
-/// Where the scale of a token or a feature of the tile is; blocks of 128 begin with the tile.
+/// The index of the scale of a token or a feature of the tile. Blocks of 128 begin with the tile.
 template <CopySpec copy>
 TILEWRIGHT_DEVICE i64 scale_index(const CopyArguments& to, const TokenTile& tile, int token, int feature) {
     const bool squares = copy.scaled == ScaledBy::square;
@@ -30,13 +30,15 @@ TILEWRIGHT_DEVICE i64 scale_index(const CopyArguments& to, const TokenTile& tile
                        copy.scaled == ScaledBy::token ? 0 : f);
 }
 
-/// What a warp divides by.
+/// The scales by which a warp divides.
 struct LaneScales {
-    float own;     // the tile's, or the own token's; those of features are in shared memory
-    bool regular;  // all numbers of the warp are finite, and all its scales `is_regular`
+    // The tile's scale, or the scale of the lane's own token. Scales of features are in shared memory.
+    float own;
+    // All numbers of the warp are finite, and all its scales are regular (`is_regular`).
+    bool regular;
 };
 
-/// A scale of tokens, or of the tile, in the lanes that own it.
+/// Computes a scale of tokens, or of the tile, in the lanes that own it.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE float find_own_scale(const CopyArguments& to, const TokenTile& tile,
                                        const Peaks<q, copy, true>& peaks, QuantizeShared& shared) {
@@ -58,7 +60,7 @@ TILEWRIGHT_DEVICE float find_own_scale(const CopyArguments& to, const TokenTile&
     }
 }
 
-/// Scales of tokens, or of the tile. Together.
+/// Computes scales of tokens, or of the tile. Together.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE LaneScales find_token_scales(const CopyArguments& to, const TokenTile& tile,
                                                const Folded<q, copy>& numbers, QuantizeShared& shared) {
@@ -69,7 +71,7 @@ TILEWRIGHT_DEVICE LaneScales find_token_scales(const CopyArguments& to, const To
     return {.own = own, .regular = all_finite && all_regular};
 }
 
-/// The scale of a feature, by its thread.
+/// Stores the scale of a feature; called by the feature's thread.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void share_feature_scale(float scale, FeatureScales& shared) {
     const int place = feature_place(thread_index());
@@ -83,7 +85,7 @@ TILEWRIGHT_DEVICE void share_feature_scale(float scale, FeatureScales& shared) {
     if (lane_index() == 0) store_shared(shared.irregular.values[warp], int(irregular));
 }
 
-/// Scales of features, to shared memory. Together.
+/// Computes scales of features into shared memory. Together.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE LaneScales find_feature_scales(const CopyArguments& to, const TokenTile& tile, int features,
                                                  const Folded<q, copy>& numbers, QuantizeShared& shared) {
@@ -110,7 +112,7 @@ TILEWRIGHT_DEVICE LaneScales find_feature_scales(const CopyArguments& to, const 
     return {.own = 1, .regular = regular};
 }
 
-/// Four features of a token; `inverse(i)` is that of the i-th one's scale.
+/// Encodes four features of a token; `inverse(i)` is the inverse of the i-th feature's scale.
 template <Quantizer q, CopySpec copy, class Find>
 TILEWRIGHT_DEVICE u32 encode_four(const Folded<q, copy>& numbers, int j, int quad, Find inverse) {
     float four[4];
@@ -157,7 +159,7 @@ TILEWRIGHT_DEVICE void encode_one(const Folded<q, copy>& numbers, int j, int i, 
     codes[j][i / 4] = i % 4 == 0 ? code : codes[j][i / 4] | code;
 }
 
-/// Any scales and numbers, in few registers and many instructions. By a warp together.
+/// Handles any scales and numbers, with few registers and many instructions. By a warp together.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void encode_any(const Folded<q, copy>& numbers, float own_scale, const FeatureScales& shared,
                                   Codes& codes) {

@@ -1,10 +1,10 @@
-// Packed weights along k as the tensor core multiplies them, before products whose groups have many rows: MXFP4 as e4m3
-// or bf16 and a factor of each row, NVFP4 as bf16, the same numbers as the mainloop of packed weights has in registers
-// (src/formats/packed_layout.h has their order).
+// Expands packed weights to K-major operands of the tensor core, ahead of products whose groups have many rows. MXFP4
+// becomes e4m3 or bf16 with a factor per row; NVFP4 becomes bf16. The numbers equal those in the registers of the
+// mainloop for packed weights (src/formats/packed_layout.h has their order).
 //
-// Bound by memory: a block takes tiles of 64 rows x 128 k, a thread the 16 bytes of one mma fragment, whose results go
-// through shared memory so that neighbouring threads store a row. The next tile is loaded meanwhile, and
-// two tiles of shared memory make one wait for a tile.
+// The kernel is bound by memory. A block expands tiles of 64 rows x 128 k, a thread the 16 bytes of one mma fragment.
+// Results go through shared memory, so that adjacent threads store a row. The next tile is loaded at the same time, and
+// with two tiles of shared memory there is one wait per tile.
 #pragma once
 
 #include "hopper/ptx/decode_pairs.h"
@@ -15,7 +15,7 @@
 
 namespace tilewright::hopper {
 
-/// Words of a row: without bank conflicts.
+/// Words from row to row, without bank conflicts.
 constexpr int expand_pitch(Storage weights) { return packed_order_k * element_bytes(weights) / 4 + 4; }
 /// Threads that store a row.
 constexpr int expand_lanes(Storage weights) { return packed_order_k * element_bytes(weights) / 16; }
@@ -28,18 +28,18 @@ struct ExpandShared {
 static_assert(sizeof(ExpandShared<Storage::packed_e2m1>) == expand_shared_bytes(Storage::packed_e2m1));
 static_assert(sizeof(ExpandShared<Storage::packed_nvfp4_bf16>) == expand_shared_bytes(Storage::packed_nvfp4_bf16));
 
-/// What a thread has of a tile: of two rows that are 8 apart, eight codes of each of two steps of 32 of k, which are a
-/// box of bf16, and a word of the scales of either row: MXFP4's four, NVFP4's of these steps.
+/// A thread's part of a tile: two rows that are 8 apart. It has eight values of each of two steps of 32 k-elements,
+/// which are a box of bf16. It also has one word of scales per row: MXFP4's four, or NVFP4's of these steps.
 struct PackedFragment {
     IntQuad codes{};
     ScaleWords scales{};
 };
 
-/// `run_tiles` of one row tile, which a block expands one after another.
+/// `run_tiles` k-blocks of one row tile, which a block expands one after another.
 struct ExpandRun {
     int group = 0;
     int row_tile = 0;
-    int begin = 0;  // k-blocks
+    int begin = 0;  // first k-block
     int end = 0;
 };
 
@@ -64,7 +64,7 @@ TILEWRIGHT_DEVICE PackedFragment load_fragment(const ExpandArguments& a, const E
     if (k_block >= run.end) return fragment;
     const u8* const tile = a.tiles + packed_tile_index(a.n, a.k, run.group, run.row_tile, k_block) * a.tile_bytes;
     fragment.codes = load_global(reinterpret_cast<const IntQuad*>(tile) + thread_index());
-    constexpr int words = packed_scales(weights) / 4;  // of a row
+    constexpr int words = packed_scales(weights) / 4;  // per row
     const int box = words == 1 ? 0 : fragment_step() / 2;
     const u32* const scales =
         reinterpret_cast<const u32*>(tile + packed_order_codes) + row_place(fragment_row()) * words + box;
@@ -102,7 +102,7 @@ TILEWRIGHT_DEVICE void decode_to_bf16(const PackedFragment& fragment, u32* value
     }
 }
 
-/// The rows of the matrix alone, and of k what the rows have room for: zeros behind its end.
+/// Stores only rows that the matrix has, with as many k-elements as the rows have memory for: zeros after the end of k.
 template <Storage weights>
 TILEWRIGHT_DEVICE void store_rows(const ExpandArguments& a, const ExpandRun& run, int k_block, const u32* values) {
     constexpr int lanes = expand_lanes(weights), rows = quantize_threads / lanes;
@@ -119,7 +119,7 @@ TILEWRIGHT_DEVICE void store_rows(const ExpandArguments& a, const ExpandRun& run
     }
 }
 
-/// By the blocks of the first k.
+/// Called by the blocks that expand the first k-blocks.
 TILEWRIGHT_DEVICE void store_factors(const ExpandArguments& a, const ExpandRun& run) {
     const int row = run.row_tile * packed_order_rows + thread_index();
     if (run.begin != 0 || thread_index() >= packed_order_rows || row >= a.n) return;

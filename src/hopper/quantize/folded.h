@@ -1,4 +1,4 @@
-// h with an operand's factors, of tokens or of features, or of both.
+// h times an operand's factors per token, per feature, or both.
 #pragma once
 
 #include "hopper/quantize/load.h"
@@ -20,7 +20,7 @@ struct Folded {
     }
 };
 
-/// A lane loads the factor of the token that it owns for all 8 lanes that have it. By a warp together.
+/// Each lane loads the factor of the token that it owns, for all 8 lanes that have the token. By a warp together.
 TILEWRIGHT_DEVICE void load_token_factors(const FoldFactors& factors, const TokenTile& tile, float (&to)[lane_tokens]) {
     const int token = TokenTile::lane_token() + own_token();
     const i64 index = (tile.token + token) * factors.token_stride;
@@ -29,7 +29,7 @@ TILEWRIGHT_DEVICE void load_token_factors(const FoldFactors& factors, const Toke
     for (int j = 0; j < lane_tokens; ++j) to[j] = from_lane(own, owner_of(j));
 }
 
-/// A thread loads the factor of a feature for all. Together.
+/// Each thread loads the factor of one feature for all threads. Together.
 TILEWRIGHT_DEVICE void load_feature_factors(const FoldFactors& factors, const TokenTile& tile, int features,
                                             float (&to)[lane_features], FeatureScales& shared) {
     sync_block();
@@ -48,7 +48,7 @@ TILEWRIGHT_DEVICE void load_feature_factors(const FoldFactors& factors, const To
     }
 }
 
-/// h with all factors of the operand, for which there are registers where h is packed; otherwise h is multiplied.
+/// h with all factors of the operand. If h is packed, registers hold the factors; otherwise h itself is multiplied.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE auto fold(Numbers<q>& h, const FoldFactors& factors, const TokenTile& tile, int features,
                             QuantizeShared& shared) {

@@ -1,11 +1,11 @@
-// h into registers: x as it is in memory, or SwiGLU of it, or SwiGLU's gradient.
+// Loads h into registers: x as it is in memory, or SwiGLU of it, or SwiGLU's gradient.
 #pragma once
 
 #include "hopper/quantize/activation.h"
 
 namespace tilewright::hopper {
 
-/// One number of h, for matrices of any strides and sizes.
+/// One number of h, from matrices of any strides and sizes.
 template <Quantizer q>
 TILEWRIGHT_DEVICE float load_feature(const QuantizeArguments& arguments, int group, int token, int feature) {
     const auto load = [&](const SourceMatrix& matrix, int column) {
@@ -24,7 +24,7 @@ TILEWRIGHT_DEVICE float load_feature(const QuantizeArguments& arguments, int gro
     return ups ? both.up : both.gate;
 }
 
-/// Features of a token, for matrices of any strides and sizes; 0 where there is none.
+/// Features of a token, from matrices of any strides and sizes; 0 for features that do not exist.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_any(const QuantizeArguments& arguments, int group, int token, int feature,
                                 u32 (&to)[Numbers<q>::words]) {
@@ -41,7 +41,7 @@ TILEWRIGHT_DEVICE void load_any(const QuantizeArguments& arguments, int group, i
     }
 }
 
-/// The lane's features of one token of x, by whichever way the matrix allows.
+/// Loads the lane's features of one token of x, in the way that the matrix allows.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_token(const QuantizeArguments& arguments, int group, int token, int feature,
                                   u32 (&to)[Numbers<q>::words]) {
@@ -49,7 +49,7 @@ TILEWRIGHT_DEVICE void load_token(const QuantizeArguments& arguments, int group,
     load_words<q>(arguments.x, row_of(arguments.x, group, token) + feature, to);
 }
 
-/// The lane's part of a tile that has 128 tokens and 128 features, as it is.
+/// Loads the lane's part of a tile with all of its 128 tokens and 128 features.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_whole(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h) {
     const int token = tile.token + TokenTile::lane_token();
@@ -60,14 +60,14 @@ TILEWRIGHT_DEVICE void load_whole(const QuantizeArguments& arguments, const Toke
     }
 }
 
-/// Whether the tile has the j-th of the lane's tokens, and the lane's features.
+/// Whether the tile has the lane's j-th token and the lane's features.
 TILEWRIGHT_DEVICE auto lane_has(const QuantizeArguments& arguments, const TokenTile& tile) {
     const int tokens = tile.feature + TokenTile::lane_feature() < arguments.features ? tile.tokens : 0;
     return [=](int j) { return TokenTile::lane_token() + j < tokens; };
 }
 
-/// The lane's part of the tile; 0 where there is no token or no feature. Most tiles are whole: their loads need no
-/// predicates.
+/// Loads the lane's part of the tile; 0 for tokens and features that do not exist. Most tiles are whole, and their
+/// loads need no predicates.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void load_tile(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h) {
     const int token = TokenTile::lane_token(), feature = tile.feature + TokenTile::lane_feature();

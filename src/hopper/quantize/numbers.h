@@ -1,4 +1,4 @@
-// Numbers in registers: x as it is in memory, or what is computed of it, in f32; 4 tokens x 16 features a lane.
+// Numbers in registers: x as it is in memory, or f32 results computed from it; 4 tokens x 16 features per lane.
 #pragma once
 
 #include "hopper/quantize/token_tile.h"
@@ -12,7 +12,7 @@ TILEWRIGHT_DEVICE float half(u32 pair, int index) {
     return q.source == Number::bf16 ? from_bf16(code) : from_f16(code);
 }
 
-/// One of a run of numbers as they are in memory.
+/// One of a run of numbers in their memory format.
 template <Quantizer q, int words>
 TILEWRIGHT_DEVICE float number_of(const u32 (&run)[words], int i) {
     if constexpr (q.source == Number::f32) return __builtin_bit_cast(float, run[i]);
@@ -28,7 +28,7 @@ struct Numbers {
         if constexpr (!is_packed(q)) return __builtin_bit_cast(float, held[j][i]);
         return number_of<q>(held[j], i);
     }
-    /// What was made of the numbers before is made again after: kept, it would take registers.
+    /// Makes the compiler compute derived values again after this point, because keeping them would take registers.
     TILEWRIGHT_DEVICE void forget() {
 #pragma unroll
         for (int i = 0; i < lane_tokens * words; ++i) pin(held[i / words][i % words]);
@@ -42,12 +42,12 @@ TILEWRIGHT_DEVICE float load_number(const void* data, i64 index) {
     return q.source == Number::bf16 ? from_bf16(code) : from_f16(code);
 }
 
-/// The first of the numbers of a token.
+/// The index of a token's first number.
 TILEWRIGHT_DEVICE i64 row_of(const SourceMatrix& matrix, int group, int token) {
     return group * matrix.group_stride + token * matrix.token_stride;
 }
 
-/// 16 bytes at a time, as they are.
+/// Loads 16 bytes at a time, without conversion.
 template <Quantizer q, int words>
 TILEWRIGHT_DEVICE void load_words(const SourceMatrix& matrix, i64 first, u32 (&to)[words]) {
     constexpr int bytes = q.source == Number::f32 ? 4 : 2;

@@ -1,4 +1,4 @@
-// Packing FP4 weights, the kernels after pack_tiles.h: the heads of tiles' windows, and what is left: the header, the
+// Packs FP4 weights, the kernels that follow pack_tiles.h. They write the heads of tiles' windows, the header, the
 // scales of rows that are kept, and zeros between sections.
 #pragma once
 
@@ -6,14 +6,15 @@
 
 namespace tilewright::hopper {
 
-/// A lane's bit for each of 32 rows of a tile that is wide: those 16 w + g, or 8 below. By a warp together.
+/// A bit per lane: whether its row is wide, for 32 rows of a tile. These are rows 16 w + g, or 8 below. By a warp
+/// together.
 TILEWRIGHT_DEVICE u32 wide_rows(const PackArguments& a, i64 first_row, int below) {
     const int row = lane_index() / 8 * pack_strip_rows + lane_index() % 8 + below;
     const u32* const rows = reinterpret_cast<const u32*>(a.out + a.rows_at);
     return ballot((load_global(rows + (first_row + row) * 2 + 1) >> 16 & pack_wide) != 0);
 }
 
-/// The windows of the row of a tile that has most, of rows 16 w + g or 8 below.
+/// The largest number of windows of a tile's rows 16 w + g, or 8 below.
 TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, const u8* exponents, u32 wide, int below) {
     int most = 1;
     for (u32 left = wide; left != 0; left &= left - 1) {
@@ -25,7 +26,7 @@ TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, const u8* exponent
     return most;
 }
 
-/// A block has the tiles of 64 rows. What they have of windows was written before.
+/// One block handles the row of tiles of 64 rows. The windows' data of its tiles are already written.
 template <PackSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) pack_heads(const __grid_constant__ PackArguments a) {
     const int row_tiles = ceil_div(a.n, pack_rows), group = block_index() / row_tiles;
@@ -41,12 +42,13 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_heads(const __grid_c
     }
 }
 
-/// All of the first block's threads: bytes [begin, end) become zeros.
+/// All threads of the first block write zeros to bytes [begin, end).
 TILEWRIGHT_DEVICE void clear(u8* out, i64 begin, i64 end) {
     for (i64 i = begin + thread_index(); i < end; i += quantize_threads) store_global(out + i, u8{0});
 }
 
-/// The first block: the header and what is between sections. Each other one: the scales of a row that is kept.
+/// The first block writes the header and the bytes between sections. Each other block writes the scales of one row that
+/// is kept.
 template <PackSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) pack_rest(const __grid_constant__ PackArguments a) {
     if (block_index() > 0) {

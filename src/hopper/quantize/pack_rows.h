@@ -1,7 +1,7 @@
-// Packing FP4 weights, what a warp does with a row: codes and scales are read once and go to shared memory, codes in
-// the order of packed weights, and the row is judged: what follows from its scales and from which of its blocks are
-// zeros is written where the packed weights have it. The host gets a byte of each row, from which it knows how long the
-// packed weights are.
+// Packs FP4 weights, a warp's work on a row. It reads values and scales once and writes them to shared memory, with
+// values in the order of packed weights. It also judges the row: it computes the row's data from its scales and its
+// zero blocks, and writes them to the packed weights. The host gets one byte per row, from which it computes the length
+// of the packed weights.
 #pragma once
 
 #include "base/math.h"
@@ -11,10 +11,10 @@
 
 namespace tilewright::hopper {
 
-// As src/formats/row_exponents.h and packed_layout.h have them; tests/emulator/pack_weights_test.cpp compares.
+// As in src/formats/row_exponents.h and packed_layout.h; tests/emulator/pack_weights_test.cpp compares.
 inline constexpr int pack_rows = packed_order_rows;
 inline constexpr int pack_k = packed_order_k;
-inline constexpr int pack_block = 32;  // codes that a lane reads at a time
+inline constexpr int pack_block = 32;  // values that a lane reads at a time
 inline constexpr int pack_blocks = pack_k / pack_block;
 inline constexpr int pack_range_fp8 = 11;
 inline constexpr int pack_range_bf16 = 120;
@@ -24,7 +24,8 @@ inline constexpr int pack_no_window = -128;
 inline constexpr int pack_window_head = 16;  // bytes of PackedWindows
 inline constexpr u32 pack_wide = 1;
 inline constexpr u32 pack_kept = 2;
-inline constexpr u8 judged_kept = 128;  // of a judgement's byte; the others: the windows of a wide row, for bf16 1
+// A flag in a judgement's byte. The other bits are the number of windows of a wide row; for bf16 it is 1.
+inline constexpr u8 judged_kept = 128;
 
 /// k-blocks of rows that are in shared memory at a time.
 struct PackPart {
@@ -36,15 +37,15 @@ struct PackPart {
 struct PackRow {
     const u8* codes = nullptr;
     const u8* scales = nullptr;
-    bool exists = false;  // not behind n
+    bool exists = false;  // not after n
     u8* staged = nullptr;
 };
 
-/// Bytes of scales in 128 of k.
+/// Bytes of scales per 128 k-elements.
 template <PackSpec spec>
 inline constexpr int pack_scale_bytes = spec.mxfp4 ? pack_blocks : 2 * pack_blocks;
 
-/// Where a row has its scales in shared memory, behind the codes. Those of MXFP4 are NaN for blocks that do not count.
+/// The place of a row's scales in shared memory, after the values. MXFP4 scales of blocks that do not count are NaN.
 TILEWRIGHT_DEVICE u8* staged_scales(u8* row, PackPart part) { return row + part.k_blocks * (pack_k / 2); }
 
 TILEWRIGHT_DEVICE u32 load_staged(const u8* from) { return u32(load_shared(reinterpret_cast<const int&>(*from))); }
@@ -65,13 +66,13 @@ TILEWRIGHT_DEVICE PackBlock load_block(const u8* from, int bytes) {
     return block;
 }
 
-/// What a tile has for a scale of NVFP4.
+/// The form of an NVFP4 scale in a tile.
 TILEWRIGHT_DEVICE int packed_nvfp4_scale(int ue4m3_code) {
     const int number = ue4m3_code & 0x7F;
     return number == ue4m3_nan ? 0xFF : number;
 }
 
-/// The windows of the four blocks of 128 of k, from the largest exponent down.
+/// The windows of the four blocks of 128 k-elements, in descending order of the largest exponent.
 struct PackWindows {
     int count = 1;
     int top[pack_blocks] = {pack_no_exponent, pack_no_exponent, pack_no_exponent, pack_no_exponent};
@@ -108,13 +109,16 @@ TILEWRIGHT_DEVICE void exponents_of(u32 scales, int (&exponents)[pack_blocks]) {
     }
 }
 
-/// What a lane has seen of a row, then the warp.
+/// A lane's findings about a row, then the warp's.
 struct JudgedRow {
-    int largest = 0;           // of the scales that count, 1 more than their codes; 0: none counts
-    int smallest = ue8m0_nan;  // of their codes
-    int highest = 0;           // of all scales: NaN is above any number
-    int differing = 0;         // bits in which scales of zeros are not 1, of NVFP4 scales not what their tile has
-    int windows = 1;           // the most in 128 of k
+    // 1 more than the largest code of the scales that count; 0: no scale counts.
+    int largest = 0;
+    int smallest = ue8m0_nan;  // The smallest code of the scales that count.
+    // The largest code of all scales; NaN is above any number.
+    int highest = 0;
+    // Bits that differ from the tile: scales of zeros that are not 1, and NVFP4 scales unlike their form in the tile.
+    int differing = 0;
+    int windows = 1;  // The largest number of windows per 128 k-elements.
 
     TILEWRIGHT_DEVICE bool empty() const { return largest == 0; }
     TILEWRIGHT_DEVICE bool nan() const { return highest == ue8m0_nan; }
@@ -122,13 +126,13 @@ struct JudgedRow {
     TILEWRIGHT_DEVICE bool wide(int range) const { return !empty() && largest - 1 - smallest > range; }
 };
 
-/// Where a row has the scale of a block, of NVFP4 the first of two; 32 codes a column.
+/// The place of a block's scale in a row; NVFP4: of the first of two. A column is 32 values.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE const u8* scales_at(const PackArguments& a, const PackRow& row, int column) {
     return row.scales + (spec.mxfp4 ? 1 : 2) * column * a.scale_column_stride;
 }
 
-/// The largest of all lanes, in either half of a word.
+/// The largest value over all lanes, in each half of a word.
 TILEWRIGHT_DEVICE u32 largest_in_warp(u32 halves) {
 #pragma unroll
     for (int step = 1; step < warp_threads; step *= 2) {
@@ -137,14 +141,14 @@ TILEWRIGHT_DEVICE u32 largest_in_warp(u32 halves) {
     return halves;
 }
 
-/// What the warp has seen.
+/// Combines the lanes' findings.
 TILEWRIGHT_DEVICE void join_range(JudgedRow& judged) {
     const u32 range = largest_in_warp(u32(judged.largest) | u32(ue8m0_nan - judged.smallest) << 16);
     judged.largest = int(range & 0xFFFFU);
     judged.smallest = ue8m0_nan - int(range >> 16);
 }
 
-/// The scale of a block, as it is; of NVFP4 two of them.
+/// The scale of a block, unchanged; NVFP4: two scales.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE int load_scales(const PackArguments& a, const u8* from, int column) {
     int scales = load_global(from);
@@ -154,7 +158,7 @@ TILEWRIGHT_DEVICE int load_scales(const PackArguments& a, const u8* from, int co
     return scales;
 }
 
-/// Puts a block where the row has it in shared memory, and its scales.
+/// Writes a block and its scales to the row's place in shared memory.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void stage_block(const PackBlock& codes, int scales, u8* to, u8* scales_to, JudgedRow& judged) {
     store_shared(reinterpret_cast<Quad&>(*to), __builtin_bit_cast(Quad, packed_words<spec>(codes)));
@@ -174,10 +178,11 @@ TILEWRIGHT_DEVICE void stage_block(const PackBlock& codes, int scales, u8* to, u
     }
 }
 
-/// By a warp together, a lane for each block. Behind the weights are zeros.
+/// By a warp together, one lane per block. Zeros follow the weights.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void stage_row(const PackArguments& a, const PackRow& row, PackPart part, JudgedRow& judged) {
-    constexpr int at_once = spec.vectors ? 8 : 2;  // blocks of a lane whose loads are under way
+    // Blocks of a lane with loads in flight.
+    constexpr int at_once = spec.vectors ? 8 : 2;
     constexpr int scale_bytes = pack_scale_bytes<spec> / pack_blocks;
     const int blocks = part.k_blocks * pack_blocks, first_column = part.begin * pack_blocks;
     const int columns = row.exists ? min(blocks, ceil_div(a.k, pack_block) - first_column) : 0;
@@ -192,7 +197,7 @@ TILEWRIGHT_DEVICE void stage_row(const PackArguments& a, const PackRow& row, Pac
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int column = first_column + first + i * warp_threads;
-            scales[i] = spec.mxfp4 ? ue8m0_bias : 0;  // with zeros nothing
+            scales[i] = spec.mxfp4 ? ue8m0_bias : 0;  // zero blocks do not count
             if (i * warp_threads >= columns - first) continue;
             codes[i] =
                 load_block<spec>(codes_from + i * warp_threads * 16, min(pack_block, a.k - column * pack_block) / 2);
@@ -211,7 +216,7 @@ TILEWRIGHT_DEVICE void stage_row(const PackArguments& a, const PackRow& row, Pac
     }
 }
 
-/// The most windows that 128 of k of a row's part have. By a warp together, a lane for each 128.
+/// The largest number of windows per 128 k-elements of a row's part. By a warp together, one lane per 128 k-elements.
 TILEWRIGHT_DEVICE int windows_of_row(u8* row, PackPart part) {
     int most = 1;
     sync_warp();
@@ -224,7 +229,7 @@ TILEWRIGHT_DEVICE int windows_of_row(u8* row, PackPart part) {
     return int(largest_in_warp(u32(most)));
 }
 
-/// A row, part after part, goes to shared memory, where the last one stays. By a warp together.
+/// Moves a row to shared memory, part after part; the last part stays there. By a warp together.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, const PackRow& row) {
     JudgedRow judged;
@@ -234,7 +239,7 @@ TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, const PackRow& row
         stage_row<spec>(a, row, part, judged);
         if constexpr (!spec.mxfp4) continue;
         join_range(judged);
-        // More than one window make a row wide: parts before have none.
+        // A row with more than one window is wide. Earlier parts that were not wide have one window.
         if (spec.for_fp8 && judged.wide(pack_range_fp8)) {
             judged.windows = max(judged.windows, windows_of_row(row.staged, part));
         }
@@ -249,7 +254,7 @@ TILEWRIGHT_DEVICE u32 power_bits(int exponent) {
     return exponent >= -126 ? u32(exponent + 127) << 23 : 1U << (exponent + 149);
 }
 
-/// PackedRow, as two words, of a row that is not behind n.
+/// Stores PackedRow, as two words, of a row that is not after n.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void store_row(u32* to, const JudgedRow& judged, bool wide, bool kept) {
     const int reference = wide || !spec.mxfp4 ? 0 : judged.top() - ue8m0_bias;

@@ -1,9 +1,9 @@
-// What packed tiles have behind their codes, of MXFP4 weights whose codes stay where they are: bytes of scales and
-// windows, and the factors of rows. A block has the 64 rows of a row of tiles, four lanes each of them.
+// Writes the data that follow the values in packed tiles: scale bytes, windows, and the factors of rows. It serves
+// MXFP4 weights that are read in place. A block has the 64 rows of a row of tiles, four lanes per row.
 //
-// Blocks of zeros do not count, whatever their scales (docs/numerics.md). Where a row's scales are close and a block
-// with the largest of them has a code that is not zero, that changes nothing: the reference is the largest one, no
-// block can make the row wide, and 0 stays 0. So a row's codes are read in one block, and in all only where the row
+// Blocks of zeros do not count, whatever their scales (docs/numerics.md). This changes nothing if a row's scales are
+// close and a block with the largest scale has a nonzero value. Then the reference is the largest scale, no block can
+// make the row wide, and 0 stays 0. So only one block of a row's values is read. All of them are read only if the row
 // would be wide or that block is zeros.
 #pragma once
 
@@ -11,17 +11,18 @@
 
 namespace tilewright::hopper {
 
-inline constexpr int scale_lanes = 4;  // that have a row, each every fourth word of its scales
+// Lanes per row. Each lane has every fourth word of the row's scales.
+inline constexpr int scale_lanes = 4;
 inline constexpr int rows_of_warp = warp_threads / scale_lanes;
 static_assert(quantize_warps * rows_of_warp == pack_rows);
 inline constexpr u32 uncounted_scales = 0xFFFF'FFFFU;
 
 struct ScalesShared {
-    int tops[pack_rows];  // as PackShared has them
+    int tops[pack_rows];  // as in PackShared
 };
 static_assert(sizeof(ScalesShared) == scales_shared_head);
 
-/// The 64 rows of a block, with the four scales of each 128 of k as a word in shared memory.
+/// The 64 rows of a block. The four scales of each 128 k-elements are a word in shared memory.
 struct ScaleRows {
     int group = 0;
     int row_tile = 0;
@@ -40,7 +41,8 @@ struct ScaleRows {
 
 TILEWRIGHT_DEVICE u32 load_word(const u32* from) { return load_staged(reinterpret_cast<const u8*>(from)); }
 
-/// The four scales of 128 of k, of which the row has `left` and more. Behind the last is the first one again.
+/// The four scales of 128 k-elements; `left` scales of the row remain. Scales after the row's last one repeat the
+/// word's first scale.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE u32 load_four_scales(const PackArguments& a, const u8* from, int left) {
     if constexpr (spec.vectors) return load_global(reinterpret_cast<const u32*>(from));
@@ -52,7 +54,7 @@ TILEWRIGHT_DEVICE u32 load_four_scales(const PackArguments& a, const u8* from, i
     return word;
 }
 
-/// By a warp, for its rows together, so that many loads are under way.
+/// By a warp, for all its rows together, so that many loads are in flight.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void stage_scales(const PackArguments& a, const ScaleRows& rows, int first_row) {
     const PackRow first = rows.at(a, first_row);
@@ -72,8 +74,8 @@ TILEWRIGHT_DEVICE void stage_scales(const PackArguments& a, const ScaleRows& row
     sync_warp();
 }
 
-/// What a row's lanes have seen together: the largest scale, as 1 more than its code or, with all scales numbers, its
-/// code, and in the upper half 255 less the smallest code.
+/// The findings of a row's lanes together. The lower half has the largest scale's code if all scales are numbers,
+/// otherwise 1 more. The upper half has 255 minus the smallest code.
 template <bool all_numbers>
 TILEWRIGHT_DEVICE u32 range_of(const u32* words, int k_blocks) {
     constexpr u32 bytes = 0x00FF'00FFU;
@@ -96,7 +98,7 @@ TILEWRIGHT_DEVICE u32 range_of(const u32* words, int k_blocks) {
     return range;
 }
 
-/// A row, by its lanes. NaN does not count, and is rare: it is looked for among the largest codes.
+/// Judges a row, by its lanes. NaN does not count. It is rare, so that it is only looked for among the largest codes.
 TILEWRIGHT_DEVICE JudgedRow judge_staged(const u32* words, int k_blocks) {
     u32 range = range_of<true>(words, k_blocks) + 1;
     const bool nan = (range & 0xFFFFU) > ue8m0_nan;
@@ -108,7 +110,7 @@ TILEWRIGHT_DEVICE JudgedRow judge_staged(const u32* words, int k_blocks) {
     return judged;
 }
 
-/// A block of the row whose scale is the largest: the last of those that its lanes find first.
+/// The column of a block whose scale is the largest: the last of the blocks that the row's lanes find first.
 TILEWRIGHT_DEVICE int column_of_largest(const u32* words, int k_blocks, const JudgedRow& judged) {
     const u32 wanted = u32(judged.largest - 1) * 0x0101'0101U;
     int column = 0;
@@ -128,7 +130,7 @@ TILEWRIGHT_DEVICE PackBlock load_codes(const PackRow& row, int column) {
     return load_block<PackSpec{.vectors = true}>(row.codes + column * 16, 16);
 }
 
-/// The scales of blocks that are zeros, or behind the last, no longer count.
+/// Sets the scales of blocks that are zeros, or after the last block, to a value that does not count.
 TILEWRIGHT_DEVICE void discount_zeros(const PackArguments& a, const PackRow& row, u32* words) {
     const int columns = ceil_div(a.k, pack_block);
     for (int i = lane_index() % scale_lanes; i < ceil_div(a.k, pack_k); i += scale_lanes) {
@@ -147,7 +149,7 @@ TILEWRIGHT_DEVICE void discount_zeros(const PackArguments& a, const PackRow& row
     }
 }
 
-/// A row, by four lanes; the others of the warp have others.
+/// Judges a row, by four lanes; the other lanes of the warp judge other rows.
 TILEWRIGHT_DEVICE JudgedRow judge_scales(const PackArguments& a, const PackRow& row, u32* words) {
     const int k_blocks = ceil_div(a.k, pack_k);
     const JudgedRow judged = judge_staged(words, k_blocks);
@@ -162,7 +164,7 @@ TILEWRIGHT_DEVICE JudgedRow judge_scales(const PackArguments& a, const PackRow& 
     return counted;
 }
 
-/// By a lane for each row.
+/// One lane per row.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void store_judged(const PackArguments& a, const ScaleRows& rows, int row, const JudgedRow& judged,
                                     ScalesShared& shared) {
@@ -177,11 +179,11 @@ TILEWRIGHT_DEVICE void store_judged(const PackArguments& a, const ScaleRows& row
     }
 }
 
-/// What a lane has of all tiles of a block: a row and the one eight further, which are next to each other there.
+/// A lane's part of all tiles of a block: a row and the row eight below, which are adjacent in a tile.
 struct TileRows {
     const u32* words[2];
     int tops[2];
-    u32 wide[2];  // a bit for each lane
+    u32 wide[2];  // one bit per lane
 
     TILEWRIGHT_DEVICE TileRows(const ScaleRows& rows, const ScalesShared& shared) {
         const int first = lane_index() / 8 * pack_strip_rows + lane_index() % 8;
@@ -195,10 +197,10 @@ struct TileRows {
     TILEWRIGHT_DEVICE bool any_wide() const { return (wide[0] | wide[1]) != 0; }
 };
 
-/// Where a tile has its PackedWindows.
+/// The place of PackedWindows in a tile.
 inline constexpr int pack_head_at = pack_rows * pack_blocks;
 
-/// A tile without wide rows, by a warp. Exponents of windows that no row has are not written.
+/// Writes a tile without wide rows, by a warp. Exponents of windows that no row has are not written.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void write_tile(const TileRows& rows, int k_block, u8* to) {
     u32 bytes[2];
@@ -210,7 +212,7 @@ TILEWRIGHT_DEVICE void write_tile(const TileRows& rows, int k_block, u8* to) {
     if (lane_index() == 0) store_global(reinterpret_cast<IntQuad*>(to + pack_head_at), IntQuad{{1, 0, 0, 0}});
 }
 
-/// The same of a row that may be wide: how many windows it has.
+/// The same for a row that may be wide. Returns its number of windows.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE int write_row(u32 scales, int top, u8* scales_to, u8* exponents_to) {
     const bool wide = top == wide_top;
@@ -239,7 +241,7 @@ TILEWRIGHT_DEVICE void write_windowed_tile(const TileRows& rows, int k_block, u8
     if (lane_index() == 0) store_global(reinterpret_cast<IntQuad*>(to + pack_head_at), head);
 }
 
-/// The tiles of a block, by its warps in turn.
+/// Writes the tiles of a block, by its warps in turn.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void write_tiles(const PackArguments& a, const ScaleRows& rows, const ScalesShared& shared) {
     const TileRows of_lane(rows, shared);

@@ -1,6 +1,6 @@
-// Packing FP4 weights: a block has 16 rows of a tile, which it judges and puts into shared memory (pack_rows.h), then
-// writes. Rows of up to 26,000 codes or so are read once; what is longer is judged in parts, which are read again.
-// Without `out` rows are judged alone.
+// Packs FP4 weights. A block judges 16 rows of a tile, puts them into shared memory (pack_rows.h), and then writes
+// them. Rows of up to about 26,000 values are read once. Longer rows are judged in parts, which are read again. Without
+// `out`, rows are only judged.
 #pragma once
 
 #include "hopper/quantize/pack_rows.h"
@@ -8,12 +8,13 @@
 namespace tilewright::hopper {
 
 struct PackShared {
-    int tops[pack_strip_rows];  // the largest scale's code; of wide rows `wide_top`
+    // The code of the largest scale; wide rows: `wide_top`.
+    int tops[pack_strip_rows];
 };
 static_assert(sizeof(PackShared) == pack_shared_head && pack_shared_head % 16 == 0);
 inline constexpr int wide_top = -1;
 
-/// The rows of a block: those of one warp of wgmma in a tile.
+/// The rows of a block: the rows of one warp of wgmma in a tile.
 struct PackStrip {
     int group = 0;
     int row_tile = 0;
@@ -37,7 +38,7 @@ TILEWRIGHT_DEVICE PackRow pack_row(const PackArguments& a, const PackStrip& stri
             .staged = staged + in_strip * pack_pitch(a.part, spec.mxfp4)};
 }
 
-/// A row and what the host gets of it; what its scales are relative to goes to shared memory.
+/// Judges a row and writes the host's byte. The reference of its scales goes to shared memory.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void judge(const PackArguments& a, const PackStrip& strip, int in_strip, u8* staged,
                              PackShared& shared) {
@@ -62,7 +63,7 @@ TILEWRIGHT_DEVICE void judge(const PackArguments& a, const PackStrip& strip, int
     store_global(a.judgements + i64(strip.group) * a.n + in_group, u8(windows | (kept ? judged_kept : 0)));
 }
 
-/// Where a part's tiles are: those that follow one another along k are the same number of bytes apart.
+/// The tiles of a part. Consecutive tiles along k are the same number of bytes apart.
 struct PackTiles {
     u8* first = nullptr;
     i64 step = 0;
@@ -75,7 +76,8 @@ TILEWRIGHT_DEVICE PackTiles tiles_of(const PackArguments& a, const PackStrip& st
     return {.first = a.out + a.tiles_at + at(part.begin), .step = at(1) - at(0)};
 }
 
-/// A warp has a tile, a lane 16 bytes of each of its halves: two rows that are 8 apart, two steps of 32 of k.
+/// A warp writes a tile. A lane has 16 bytes of each of the tile's halves: two rows that are 8 apart, two steps of 32
+/// k-elements.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& strip, PackPart part,
                                    const PackTiles& tiles, const u8* staged) {
@@ -97,22 +99,22 @@ TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& stri
     }
 }
 
-/// Bytes that are all ones, as masks.
+/// A mask of the bytes that are all ones.
 TILEWRIGHT_DEVICE u32 full_bytes(u32 word) {
     const u32 top_bits = ((word & 0x7F7F'7F7FU) + 0x0101'0101U) & word & 0x8080'8080U;
     return (top_bits >> 7) * 0xFFU;
 }
 
-/// The bytes of the four scales of a row that is not wide, from the staged ones. `top`: the largest one's code, whose
-/// byte those that do not count have. None is above it, and no byte of the difference is below zero: it is one
-/// subtraction.
+/// The bytes of the four scales of a row that is not wide, computed from the staged scales. `top` is the code of the
+/// largest scale; scales that do not count get its byte. No scale is above it, and no byte of the difference is below
+/// zero, so one subtraction suffices.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE u32 relative_bytes(u32 scales, int top) {
     constexpr int top_byte = spec.for_fp8 ? 2 * pack_top_exponent : 2 * ue8m0_bias - 1;
     return choose_bits(full_bytes(scales), u32(top) * 0x0101'0101U, scales) - u32(top - top_byte) * 0x0101'0101U;
 }
 
-/// The same of a row that has windows.
+/// The same for a row that has windows.
 TILEWRIGHT_DEVICE u32 split_bytes(const PackWindows& windows, const int (&exponents)[pack_blocks]) {
     u32 bytes = 0;
 #pragma unroll
@@ -128,7 +130,7 @@ TILEWRIGHT_DEVICE u32 split_bytes(const PackWindows& windows, const int (&expone
     return bytes;
 }
 
-/// The same of the staged ones, and the row's windows.
+/// The same from the staged scales; also finds the row's windows.
 TILEWRIGHT_DEVICE u32 windowed_bytes(u32 staged, PackWindows& windows) {
     int exponents[pack_blocks];
     exponents_of(staged, exponents);
@@ -136,7 +138,7 @@ TILEWRIGHT_DEVICE u32 windowed_bytes(u32 staged, PackWindows& windows) {
     return split_bytes(windows, exponents);
 }
 
-/// What a tile has for the exponent of a row's window.
+/// The form of a window's exponent in a tile.
 TILEWRIGHT_DEVICE u8 window_exponent(const PackWindows& windows, bool wide, int window) {
     int top = window == 0 && !wide ? pack_top_exponent : pack_no_window;
 #pragma unroll
@@ -146,14 +148,14 @@ TILEWRIGHT_DEVICE u8 window_exponent(const PackWindows& windows, bool wide, int 
     return u8(top);
 }
 
-/// Those of all windows.
+/// Stores the exponents of all windows.
 TILEWRIGHT_DEVICE void store_windows(const PackArguments& a, const PackWindows& windows, bool wide, u8* to) {
     for (int window = 0; window < a.windows; ++window) {
         store_global(to + window * pack_rows, window_exponent(windows, wide, window));
     }
 }
 
-/// The four scales of a row of MXFP4 as their tile has them, and its windows.
+/// The four scales of a row of MXFP4 in the form of their tile, and the row's windows.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE u32 mxfp4_bytes(const PackArguments& a, const PackRow& row, int k_block, u32 staged, int top,
                                   u8* exponents_to) {
@@ -176,7 +178,7 @@ TILEWRIGHT_DEVICE u32 mxfp4_bytes(const PackArguments& a, const PackRow& row, in
     return bytes;
 }
 
-/// A lane has a row's scales of a tile, in the order of the rows there.
+/// A lane writes a row's scales of a tile, in the order of the rows there.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& strip, PackPart part,
                                     const PackTiles& tiles, u8* staged, const PackShared& shared) {
@@ -212,7 +214,7 @@ __global__ void __launch_bounds__(quantize_threads, 3) pack_tiles(const __grid_c
     if (a.out == nullptr) return;
     for (int begin = 0; begin < k_blocks; begin += a.part) {
         const PackPart part{.begin = begin, .k_blocks = min(a.part, k_blocks - begin)};
-        if (k_blocks > a.part) {  // of parts the last one is there
+        if (k_blocks > a.part) {  // the last part is staged
             sync_block();
             JudgedRow again;
             each_row([&](int row) { stage_row<spec>(a, pack_row<spec>(a, strip, row, staged), part, again); });

@@ -1,5 +1,5 @@
-// The order of packed weights' codes in their words (packed_place in src/formats/packed_layout.h): 32 codes of a row,
-// which follow one another along k, as the four words of a quad's lanes.
+// The order of packed values in their words (packed_place in src/formats/packed_layout.h). A row's 32 consecutive
+// values along k are the four words of a quad's lanes.
 #pragma once
 
 #include "hopper/ptx/ptx_numbers.h"
@@ -7,20 +7,21 @@
 
 namespace tilewright::hopper {
 
-/// 32 codes of a row, fewer at its end, with zeros behind them.
+/// 32 values of a row, fewer at its end, followed by zeros.
 struct PackBlock {
     u32 words[4] = {};
     TILEWRIGHT_DEVICE bool any() const { return ((words[0] | words[1] | words[2] | words[3]) & 0x7777'7777U) != 0; }
 };
 
-/// For fp8 nibble j of lane t's word is the code of k = 4 t + j or 16 + 4 t + j - 4, but its sign bit is where PRMT's
-/// results have their signs: that of nibble j in byte j % 4, at bit 7 or, of the upper four, at bit 3.
+/// The order for fp8. Nibble j of lane t's word is the code of k = 4 t + j or 16 + 4 t + j - 4. Only the sign bit is
+/// elsewhere, where the results of PRMT have their signs. The sign of nibble j is in byte j % 4, at bit 7 or, for the
+/// upper four nibbles, at bit 3.
 TILEWRIGHT_DEVICE PackBlock packed_for_fp8(const PackBlock& codes) {
     PackBlock packed;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const u32 lower = codes.words[half], upper = codes.words[half + 2];
-        // The signs of two codes a byte, at bits 7 and 3: those of low nibbles and those of high ones.
+        // The signs of two codes per byte, at bits 7 and 3: signs of the low nibbles and signs of the high nibbles.
         const u32 low = choose_bits(0x8080'8080U, lower << 4, upper);
         const u32 high = choose_bits(0x8080'8080U, lower, upper >> 4);
 #pragma unroll
@@ -34,7 +35,8 @@ TILEWRIGHT_DEVICE PackBlock packed_for_fp8(const PackBlock& codes) {
     return packed;
 }
 
-/// For bf16 half words are pairs of k, and the bits of a pair's two codes are where feed_bf16.h shifts them from.
+/// The order for bf16: half words are pairs of k. The bits of a pair's two codes are where feed_bf16.h expects them for
+/// its shifts.
 TILEWRIGHT_DEVICE PackBlock packed_for_bf16(const PackBlock& codes) {
     constexpr u32 sign = 0x0008'0008U, number = 0x0007'0007U;
     PackBlock packed;

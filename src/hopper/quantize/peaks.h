@@ -1,5 +1,5 @@
-// The largest finite magnitudes of what a lane has, for each token or each feature: words that ascend as the magnitudes
-// do, bits of fp32 or two numbers of 16 bits.
+// The largest finite magnitudes of a lane's numbers, per token or per feature. They are words that ascend as the
+// magnitudes do: bits of fp32, or two numbers of 16 bits.
 #pragma once
 
 #include "hopper/quantize/folded.h"
@@ -7,21 +7,21 @@
 
 namespace tilewright::hopper {
 
-/// The larger magnitude; with `finite` of finite numbers only, otherwise NaN or infinity if there is one.
+/// The larger magnitude. With `finite` only finite numbers count; otherwise the result is NaN or infinity if either is.
 template <bool finite>
 TILEWRIGHT_DEVICE float include(float peak, float number) {
     if constexpr (!finite) return larger(peak, magnitude(number));
     return is_finite(number) ? larger(peak, magnitude(number)) : peak;
 }
 
-/// Numbers of 16 bits, of which at most 11 are significant.
+/// Whether numbers have 16 bits, at most 11 of them significant.
 template <Quantizer q, CopySpec copy>
 inline constexpr bool are_short = is_packed(q) && !has_factors(copy);
 
 /// A lane's peaks of its tokens (by_token) or features.
 template <Quantizer q, CopySpec copy, bool by_token>
 struct Peaks {
-    static constexpr bool packed = are_short<q, copy>;  // two to a word
+    static constexpr bool packed = are_short<q, copy>;  // two peaks per word
     static constexpr int numbers = by_token ? lane_tokens : lane_features;
     static constexpr int words = packed ? numbers / 2 : numbers;
     u32 held[words];
@@ -33,20 +33,20 @@ struct Peaks {
     }
 };
 
-/// Whether all numbers of a peak have one factor, the last: it multiplies the peak instead, for the product's
+/// Whether all numbers of a peak share their last factor. It then multiplies the peak instead, because the product's
 /// rounding keeps the order.
 template <CopySpec copy>
 constexpr bool multiplies_peaks(bool by_token) {
     return by_token ? copy.token_factors && !copy.feature_factors : copy.feature_factors;
 }
-/// The factors before it.
+/// The factors that precede the last one.
 constexpr CopySpec inner_factors(CopySpec copy, bool by_token) {
     copy.feature_factors = false;
     copy.token_factors = copy.token_factors && !by_token;
     return copy;
 }
 
-/// False if one is infinite or NaN, which those of `finite` never are.
+/// False if a number is infinite or NaN. With `finite`, no number counts as such.
 template <bool finite, Quantizer q, CopySpec copy, bool by_token>
 TILEWRIGHT_DEVICE bool number_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     float largest = 0;
@@ -63,7 +63,7 @@ TILEWRIGHT_DEVICE bool number_peaks(const Folded<q, copy>& numbers, Peaks<q, cop
     return is_finite(largest);
 }
 
-/// Words of two magnitudes; with `finite`, zeros for those of infinity and NaN.
+/// Words of two magnitudes; with `finite`, zeros for infinity and NaN.
 template <bool finite, Quantizer q>
 TILEWRIGHT_DEVICE u32 magnitudes(u32 pair) {
     constexpr u32 infinity = q.source == Number::bf16 ? 0x7F80 : 0x7C00;
@@ -72,8 +72,8 @@ TILEWRIGHT_DEVICE u32 magnitudes(u32 pair) {
     return ((both & 0xFFFFU) < infinity ? both & 0xFFFFU : 0U) | (both >> 16 < infinity ? both & 0xFFFF'0000U : 0U);
 }
 
-/// The same of numbers of 16 bits as they are: magnitudes ascend as integers do, two at a time. For each token the
-/// peaks of even and of odd features, or for each feature.
+/// The peaks of 16-bit numbers in their memory format. Magnitudes ascend as integers do, two at a time. Per token there
+/// are the peaks of even and of odd features; otherwise there is one per feature.
 template <bool by_token, bool finite, Quantizer q, int count>
 TILEWRIGHT_DEVICE bool pair_peaks(const Numbers<q>& h, u32 (&pairs)[count]) {
     u32 all = 0;
@@ -102,7 +102,7 @@ TILEWRIGHT_DEVICE bool packed_peaks(const Numbers<q>& h, Peaks<q, copy, by_token
     return all_finite;
 }
 
-/// NaN and infinity included.
+/// The peaks with NaN and infinity included.
 template <Quantizer q, CopySpec copy, bool by_token>
 TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     if constexpr (are_short<q, copy>) return packed_peaks<false>(numbers.h, peaks);
@@ -124,7 +124,7 @@ TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, 
     return is_finite(largest);
 }
 
-/// Finite peaks. False if a number of the warp is infinite or NaN, which costs a second look. By a warp together.
+/// Finite peaks. False if a number of the warp is infinite or NaN, which costs a second pass. By a warp together.
 template <Quantizer q, CopySpec copy, bool by_token>
 TILEWRIGHT_DEVICE bool finite_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     const bool all_finite = ballot(!all_peaks(numbers, peaks)) == 0;

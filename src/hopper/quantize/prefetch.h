@@ -1,5 +1,5 @@
-// Asks L2 for the numbers of a later block's tile of x. The blocks of an SM start and compute together, so that memory
-// would have little to do while they compute; what they load then is in L2.
+// Prefetches a later block's tile of x into L2. The blocks of an SM start and compute together, so that memory would
+// have little to do while they compute. The tile that is loaded later is then in L2.
 #pragma once
 
 #include "hopper/quantize/numbers.h"
@@ -7,8 +7,8 @@
 
 namespace tilewright::hopper {
 
-/// Asks for the tile that is `arguments.later_tokens` and `later_features` from this one. Where a group ends within 128
-/// tokens, it is that many tokens off, but of x in any case.
+/// Prefetches the tile that is `arguments.later_tokens` and `later_features` from this one. If a group ends within 128
+/// tokens, the prefetched tile is off by that many tokens, but always within x.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void prefetch_later(const QuantizeArguments& arguments, TokenTile tile) {
     static_assert(is_packed(q));
@@ -19,7 +19,7 @@ TILEWRIGHT_DEVICE void prefetch_later(const QuantizeArguments& arguments, TokenT
         tile.token += quantize_block;
         tile.feature -= width;
     }
-    constexpr int bytes = 2, lines = quantize_block * bytes / prefetched_bytes;  // of a token
+    constexpr int bytes = 2, lines = quantize_block * bytes / prefetched_bytes;  // per token
     constexpr int step = quantize_threads / lines;
     const u32 thread = u32(thread_index());
     const int feature = tile.feature + int(thread % lines) * (quantize_block / lines);

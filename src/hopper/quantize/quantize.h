@@ -1,10 +1,9 @@
-// The quantisers' kernels. `quantize` reads each number of a matrix once and writes one operand or two; scales that
-// span more than a tile are found before it by clear_scales, measure and finish_scales, which read the matrix once
-// more.
+// The quantizers' kernels. `quantize` reads each number of a matrix once and writes one operand or two. Scales that
+// span more than a tile are computed first by clear_scales, measure and finish_scales, which read the matrix once more.
 //
-// A block has a tile (quantizer.h says why it is what it is), its registers hold the tile, and nothing is waited for
-// but the loads; other blocks of the SM load meanwhile. One operand of x takes about the time of its bytes; with two,
-// with factors and with SwiGLU instructions count as much (docs/tried.md).
+// A block has a tile in its registers, and waits only for the loads; other blocks of the SM load at the same time. The
+// reasons for the tile's shape are in quantizer.h. One operand of x takes about the time of its bytes. With two
+// operands, with factors and with SwiGLU, instructions count as much (docs/tried.md).
 #pragma once
 
 #include "hopper/quantize/copy.h"
@@ -12,7 +11,7 @@
 
 namespace tilewright::hopper {
 
-/// Columns between groups are zeros, which a negative factor of a feature would make -0.
+/// Sets columns between groups to zeros, which a negative factor of a feature would turn into -0.
 TILEWRIGHT_DEVICE void clear_missing(const TokenTile& tile, Codes& codes) {
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) {
@@ -38,7 +37,7 @@ TILEWRIGHT_DEVICE void write_operand(const CopyArguments& to, const TokenTile& t
     store_operand<q, copy>(to, tile, features, codes, shared);
 }
 
-/// The second operand of one code: its scale is the first one's.
+/// Writes the second operand if both have the same quantized values: its scale is the first one's.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void write_again(const QuantizeArguments& arguments, const TokenTile& tile, const Codes& codes,
                                    QuantizeShared& shared) {
@@ -55,7 +54,7 @@ TILEWRIGHT_DEVICE void write_again(const QuantizeArguments& arguments, const Tok
     store_operand<q, second>(arguments.columns, tile, arguments.features, codes, shared);
 }
 
-/// The operands of a tile whose numbers are loaded.
+/// Writes the operands of a tile whose numbers are loaded.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void write_tile(const QuantizeArguments& arguments, const TokenTile& tile, Numbers<q>& h,
                                   QuantizeShared& shared) {
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     }
 }
 
-/// Raises an operand's measured scales, bits of magnitudes so far, to what the tile has.
+/// Raises an operand's measured scales, which are bits of magnitudes so far, to the tile's values.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void raise_scales(const CopyArguments& to, const TokenTile& tile, int features,
                                     const Folded<q, copy>& numbers, QuantizeShared& shared) {
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
     }
 }
 
-/// The thread's scale; null where there is none left.
+/// The thread's scale; null if no scale is left for it.
 TILEWRIGHT_DEVICE u32* own_scale(const MeasuredScales& all) {
     const i64 index = i64(block_index()) * quantize_threads + thread_index();
     if (index >= i64(all.groups) * all.tokens * all.features) return nullptr;
@@ -161,7 +160,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) clear_scales(const __grid
     if (u32* const scale = own_scale(all); scale != nullptr) store_global(scale, 0U);
 }
 
-/// Magnitudes become scales.
+/// Converts magnitudes to scales.
 template <CopySpec copy>
 __global__ void __launch_bounds__(quantize_threads, 2) finish_scales(const __grid_constant__ MeasuredScales all) {
     u32* const scale = own_scale(all);

@@ -1,4 +1,4 @@
-// Peaks of lanes become those of a tile's tokens, of its features, or of all of it.
+// Reduces the peaks of lanes to peaks of a tile's tokens, of its features, or of the whole tile.
 #pragma once
 
 #include "hopper/quantize/peaks.h"
@@ -9,7 +9,7 @@ TILEWRIGHT_DEVICE u32 load_word(const u32& from) { return u32(load_shared(reinte
 
 TILEWRIGHT_DEVICE u32 from_lane(u32 word, int lane) { return u32(from_lane(int(word), lane)); }
 
-/// The largest of the lanes at distances of `first`, twice that, .. `last`.
+/// The largest value of the lanes at distances `first`, twice that, .. `last`.
 template <class Larger>
 TILEWRIGHT_DEVICE u32 larger_of_lanes(u32 word, int first, int last, Larger larger_word) {
     const int lane = lane_index();
@@ -18,7 +18,8 @@ TILEWRIGHT_DEVICE u32 larger_of_lanes(u32 word, int first, int last, Larger larg
     return word;
 }
 
-/// Half of the peaks go to the lane at distance `step`, which has others of the same: each keeps the half that it owns.
+/// Sends half of the peaks to the lane at distance `step`, which has others of the same features or tokens. Each lane
+/// keeps the half that it owns.
 template <int count, class Larger>
 TILEWRIGHT_DEVICE void exchange(const u32* peaks, u32* kept, int step, Larger larger_word) {
     const int lane = lane_index();
@@ -72,7 +73,7 @@ TILEWRIGHT_DEVICE float reduce_features(const Peaks<q, copy, false>& peaks, Quan
     return peaks.number(word, thread_index() % 2);
 }
 
-/// The largest of all threads, in every one. Together.
+/// The largest value of all threads, in every thread. Together.
 TILEWRIGHT_DEVICE float reduce_tile(u32 own, QuantizeShared& shared) {
     const auto larger_word = [](u32 a, u32 b) { return max(a, b); };
     own = larger_of_lanes(own, 1, 16, larger_word);

@@ -1,5 +1,5 @@
-// From the largest magnitude of a block to its scale, numbers in terms of it, and codes: the CPU's bits
-// (tilewright/quantize.h has the rules, src/formats/block_scale.cpp the CPU's functions).
+// Computes the scale of a block from its largest magnitude, the numbers in terms of the scale, and their codes, with
+// the CPU's bits. (The rules are in tilewright/quantize.h, the CPU's functions in src/formats/block_scale.cpp.)
 #pragma once
 
 #include "formats/swiglu.h"
@@ -15,19 +15,19 @@ TILEWRIGHT_DEVICE u32 bits_of(float value) { return __builtin_bit_cast(u32, valu
 TILEWRIGHT_DEVICE float from_bits(u32 bits) { return __builtin_bit_cast(float, bits); }
 TILEWRIGHT_DEVICE bool is_finite(float value) { return magnitude(value) < from_bits(infinity_bits); }
 
-/// A scale as numbers are divided by it, whatever it is.
+/// A scale as a divisor, whatever its value.
 struct Denominator {
-    float scale;    // times lift: 1 .. 2
-    float inverse;  // of that
+    float scale;    // the scale times lift: 1 .. 2
+    float inverse;  // of `scale`
     float rest;     // what the inverse lacks, for `divide_short`: not negative
     float lift;     // a power of two
 };
 
-/// x / scale, rounded once, for every quotient that is not rounded to 0 afterwards; without the branch that the
-/// language's division has. Two corrections follow the product with the inverse: the first leaves an error below a last
-/// place, and then the remainder is exact and the second rounds as the exact quotient does (Markstein, Computation of
-/// elementary functions on the IBM RISC System/6000 processor, 1990, theorem 5; the inverse is correctly rounded, as it
-/// asks). With these signs -0 stays -0.
+/// x / scale, rounded once, without the branch of the language's division. It is exact for each quotient that is not
+/// rounded to 0 afterwards. Two corrections follow the product with the inverse. The first leaves an error below a last
+/// place. The remainder is then exact, and the second rounds as the exact quotient does. (Markstein, Computation of
+/// elementary functions on the IBM RISC System/6000 processor, 1990, theorem 5. The inverse is correctly rounded, as it
+/// requires.) With these signs -0 stays -0.
 TILEWRIGHT_DEVICE float divide_exactly(float x, const Denominator& by) {
     const float lifted = x * by.lift;
     float quotient = lifted * by.inverse;
@@ -35,13 +35,19 @@ TILEWRIGHT_DEVICE float divide_exactly(float x, const Denominator& by) {
     return fma(fma(by.scale, quotient, -lifted), -by.inverse, quotient);
 }
 
-/// x / scale for x of at most 11 significant bits, so that it has the code of the rounded quotient. Before its one
-/// rounding it is off by 2^-45, so that it is another number only where x / scale is next to the middle M of two
-/// numbers of fp32, and has another code only where one of these is the middle of two codes: where M, as an integer of
-/// 25 bits, is P 2^20 +- 1 with P = 16 .. 31. With X and S, x and the scale as integers of 11 and 24 bits, x / scale =
-/// X 2^e / S, e >= 38, and |X 2^e - S M| <= 16. S M = S P 2^20 +- S is that near a multiple of 2^20 only for S = j 2^20
-/// + d with |d| <= 16, j = 8 .. 15. It then is j P 2^40 + (d P +- j) 2^20 +- d, and that near a multiple of 2^38 only
-/// if d P = -+j. No d and P are so. The middles of e2m1 are among those of e4m3. -0 stays -0.
+/// x / scale for x of at most 11 significant bits, so that it has the code of the rounded quotient. The proof:
+///
+/// - Ahead of its one rounding, the result is off by 2^-45. So it differs only if x / scale is adjacent to the middle M
+///   of two numbers of fp32.
+/// - It has another code only if one of these numbers is the middle of two codes. As an integer of 25 bits, M is then P
+///   2^20 +- 1 with P = 16 .. 31.
+/// - Let X and S be x and the scale as integers of 11 and 24 bits. Then x / scale = X 2^e / S, e >= 38, and |X 2^e - S
+///   M| <= 16.
+/// - S M = S P 2^20 +- S is that near a multiple of 2^20 only for S = j 2^20 + d with |d| <= 16, j = 8 .. 15.
+/// - It then is j P 2^40 + (d P +- j) 2^20 +- d. This is that near a multiple of 2^38 only if d P = -+j. No d and P
+///   satisfy this.
+///
+/// The middles of e2m1 are among the middles of e4m3. -0 stays -0.
 TILEWRIGHT_DEVICE float divide_short(float x, const Denominator& by) {
     const float lifted = x * by.lift;
     return fma(lifted, by.inverse, lifted * by.rest);
@@ -53,9 +59,9 @@ TILEWRIGHT_DEVICE float scale_of(float amax) {
     constexpr formats::Fields fields = copy.storage == Storage::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
     constexpr float largest = formats::decode(fields, fields.largest());
     constexpr u32 smallest_normal = 1U << 23;
-    if (amax == 0) amax = largest;  // 1
+    if (amax == 0) amax = largest;  // the scale is 1
     if constexpr (copy.powers) {
-        // The difference of the exponents, one more where amax has the larger fraction.
+        // The difference of the exponents, plus one if amax has the larger fraction.
         constexpr u32 exponent = (__builtin_bit_cast(u32, largest) >> 23) - 127;
         constexpr u32 fraction = __builtin_bit_cast(u32, largest) & 0x7F'FFFF;
         const u32 above = (bits_of(amax) >> 23) + ((bits_of(amax) & 0x7F'FFFF) > fraction ? 1U : 0U);
@@ -67,7 +73,7 @@ TILEWRIGHT_DEVICE float scale_of(float amax) {
     }
 }
 
-/// For a scale below 2^127, as those of finite blocks are. `is_short`: x has 11 significant bits or fewer.
+/// For a scale below 2^127, as scales of finite blocks are. `is_short`: x has 11 significant bits or fewer.
 template <CopySpec copy, bool is_short>
 TILEWRIGHT_DEVICE Denominator denominator_of(float scale) {
     const float lift = copy.powers ? 1.0F : from_bits((254U << 23) - (bits_of(scale) & infinity_bits));
@@ -80,10 +86,10 @@ TILEWRIGHT_DEVICE Denominator denominator_of(float scale) {
     return {.scale = lifted, .inverse = inverse, .rest = rest, .lift = lift};
 }
 
-/// A scale as numbers are divided by it in two instructions, or in one by powers of two; for those that `is_regular`.
+/// A scale as a divisor in two instructions, or in one for powers of two. Only for regular scales (`is_regular`).
 struct Inverse {
     float high;
-    float low;  // what is missing: not negative
+    float low;  // the missing part: not negative
 };
 
 template <CopySpec copy>
@@ -94,17 +100,17 @@ TILEWRIGHT_DEVICE Inverse inverse_of(float scale) {
     return {.high = high, .low = fma(-scale, high, 1.0F) * high};
 }
 
-/// As `divide_short`, but for the lift, which `is_regular` shows to be needless.
+/// Like `divide_short`, but without the lift, which regular scales do not need.
 template <CopySpec copy>
 TILEWRIGHT_DEVICE float divide(float x, const Inverse& by) {
-    if constexpr (copy.powers) return x * by.high;  // which is exact
+    if constexpr (copy.powers) return x * by.high;  // exact
     return fma(x, by.high, x * by.low);
 }
 
 /// Whether `divide` gives every number the code of the rounded quotient. Up to 2^102 the low part of the inverse has
-/// the bits that `divide_short` asks for. For numbers of 24 bits e >= 24 takes the place of 38 in that proof: again
-/// S = j 2^20 + d with |d| <= 16, and d P +- j must be a multiple of 16, which j = 8 .. 15 is not; so that d = 0 does
-/// no harm. One scale of 30,000 has another such d (0xDFFFFD is wrong for 0xB5FFFE).
+/// the bits that `divide_short` requires. For numbers of 24 bits, e >= 24 takes the place of 38 in that proof. Again S
+/// = j 2^20 + d with |d| <= 16. Now d P +- j must be a multiple of 16, which j = 8 .. 15 is not, so that d = 0 does no
+/// harm. One scale of 30,000 has another such d (0xDFFFFD is wrong for 0xB5FFFE).
 template <CopySpec copy, bool is_short>
 TILEWRIGHT_DEVICE bool is_regular(float scale) {
     if constexpr (copy.powers) return true;
@@ -120,7 +126,7 @@ TILEWRIGHT_DEVICE float divide_any(float x, float scale) {
     return divide_exactly(x, denominator_of<copy, false>(scale));
 }
 
-/// Four codes of finite numbers, the first in the low byte.
+/// Encodes four finite numbers, the first in the low byte.
 template <Storage storage>
 TILEWRIGHT_DEVICE u32 encode(const float (&numbers)[4]) {
     if constexpr (storage == Storage::e4m3) {
@@ -135,7 +141,7 @@ TILEWRIGHT_DEVICE u32 encode_one(float number) {
     return (storage == Storage::e4m3 ? pack_e4m3(number, 0) : pack_e5m2(number, 0)) & 0xFFU;
 }
 
-/// The code of infinity or NaN where the number is one: NaN 0x7F; e4m3 has no infinity and says NaN.
+/// The code of infinity or NaN if the number is one: NaN is 0x7F. e4m3 has no infinity and stores NaN.
 template <Storage storage>
 TILEWRIGHT_DEVICE u32 mend_one(u32 code, float number) {
     if (is_finite(number)) return code;

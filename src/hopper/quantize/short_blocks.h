@@ -1,8 +1,8 @@
-// The quantisers of MXFP8, MXFP4 and NVFP4, whose scales are shared by 32 or 16 elements of k. A lane has 16 of them in
-// each of a few rows, so that a block is one lane's or two lanes': no shared memory, and nothing is waited for but the
-// loads. A warp has 512 of each row, whose codes and scales it writes as whole sectors.
+// The quantizers of MXFP8, MXFP4 and NVFP4, whose scales are shared by 32 or 16 elements of k. A lane has 16 elements
+// in each of a few rows, so that a block belongs to one lane or two. The kernels need no shared memory and wait only
+// for the loads. A warp has 512 elements of each row, whose values and scales it writes as whole sectors.
 //
-// NVFP4's scale of the tensor is measured before (`measure` in quantize.h) and finished by finish_tensor_scales.
+// NVFP4's tensor scale is measured first (`measure` in quantize.h) and finished by finish_tensor_scales.
 #pragma once
 
 #include "hopper/quantize/quantize.h"
@@ -12,13 +12,13 @@ namespace tilewright::hopper {
 
 constexpr Quantizer source_of(const BlockSpec& spec) { return {.source = spec.source, .vectors = spec.vectors}; }
 
-/// 16 elements of a row as they are in memory, and their codes.
+/// 16 elements of a row as they are in memory, and their quantized values.
 template <BlockSpec spec>
 using ShortRun = u32[Numbers<source_of(spec)>::words];
 template <BlockSpec spec>
 using ShortCodes = u32[lane_features / (is_fp4(spec) ? 8 : 4)];
 
-/// Where the lane's first element is.
+/// The place of the lane's first element.
 struct ShortPlace {
     int group;
     int row;
@@ -39,7 +39,7 @@ TILEWRIGHT_DEVICE float number_at(const ShortRun<spec>& run, int i) {
     return half<source_of(spec)>(run[i / 2], i % 2);
 }
 
-/// The larger of the block's lanes. Together.
+/// The larger value of the block's lanes. Together.
 template <BlockSpec spec, class Larger>
 TILEWRIGHT_DEVICE u32 larger_of_block(u32 peak, Larger larger_of) {
     if constexpr (block_length(spec.format) == lane_features) return peak;
@@ -63,7 +63,7 @@ TILEWRIGHT_DEVICE u32 block_peak(const ShortRun<spec>& run) {
     }
 }
 
-/// The same of finite numbers alone. Together.
+/// The same for finite numbers only. Together.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE u32 finite_block_peak(const ShortRun<spec>& run) {
     float peak = 0;
@@ -72,7 +72,7 @@ TILEWRIGHT_DEVICE u32 finite_block_peak(const ShortRun<spec>& run) {
     return larger_of_block<spec>(bits_of(peak), [](u32 a, u32 b) { return max(a, b); });
 }
 
-/// e4m3 and e5m2. Together.
+/// Encodes e4m3 and e5m2. Together.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE u32 encode_fp8(const ShortRun<spec>& run, ShortCodes<spec>& codes) {
     constexpr Storage storage = spec.format == BlockFormat::mxfp8_e4m3 ? Storage::e4m3 : Storage::e5m2;
@@ -95,7 +95,7 @@ TILEWRIGHT_DEVICE u32 encode_fp8(const ShortRun<spec>& run, ShortCodes<spec>& co
     return scale.code;
 }
 
-/// A number divided by its block's scale, times 2^-14: `shifted` has that factor too.
+/// A number divided by its block's scale, times 2^-14. `shifted` includes that factor.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE float shifted_quotient(float number, const BlockScale& shifted) {
     constexpr bool is_short = spec.source != Number::f32;
@@ -106,7 +106,8 @@ TILEWRIGHT_DEVICE float shifted_quotient(float number, const BlockScale& shifted
     return keep_inexact(is_short ? divide_short(number, shifted.by) : divide_exactly(number, shifted.by));
 }
 
-/// e2m1, which has no NaN: a block with one, or with infinity, has the largest code and NaN for its scale. Together.
+/// Encodes e2m1, which has no NaN. A block with NaN or infinity gets the largest code for all numbers and NaN as its
+/// scale. Together.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE u32 encode_fp4(const ShortRun<spec>& run, const TensorScale& of_tensor, ShortCodes<spec>& codes) {
     constexpr u32 largest_codes = 0x7777'7777, nan = spec.format == BlockFormat::nvfp4 ? ue4m3_nan : ue8m0_nan;
@@ -125,7 +126,7 @@ TILEWRIGHT_DEVICE u32 encode_fp4(const ShortRun<spec>& run, const TensorScale& o
     return all_finite ? scale.code : nan;
 }
 
-/// The bytes that pairs of rows share, code by code.
+/// Stores the bytes that pairs of rows share, code by code.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE void store_pairs_of_rows(const BlockArguments& a, const ShortPlace& place,
                                            const ShortCodes<spec>& first, const ShortCodes<spec>& second) {
@@ -178,7 +179,7 @@ TILEWRIGHT_DEVICE void store_codes(const BlockArguments& a, ShortPlace place,
     }
 }
 
-/// By the first of the lanes that have the block.
+/// Called by the first of the lanes that have the block.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE void store_block_scale(const BlockArguments& a, const ShortPlace& place, u32 code) {
     constexpr int length = block_length(spec.format);
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(spec))
     store_codes<spec>(a, place, codes);
 }
 
-/// The thread's magnitude of a tensor becomes its scale.
+/// Converts the thread's magnitude of a tensor to its scale.
 template <BlockSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2)
     finish_tensor_scales(const __grid_constant__ MeasuredScales all) {

@@ -1,5 +1,5 @@
-// The scales of blocks of 32 and 16 (tilewright/quantize.h has the rules, src/formats/block_scale.cpp the CPU's
-// functions), and what numbers are multiplied with or divided by.
+// The scales of blocks of 32 and 16, and the numbers by which elements are multiplied or divided. (The rules are in
+// tilewright/quantize.h, the CPU's functions in src/formats/block_scale.cpp.)
 #pragma once
 
 #include "hopper/quantize/e2m1.h"
@@ -7,15 +7,15 @@
 
 namespace tilewright::hopper {
 
-/// A block's scale as stored, and how its numbers become codes.
+/// A block's scale as stored, and the parameters that convert its numbers to codes.
 struct BlockScale {
     u32 code;
-    float inverse;   // divisors that are powers of two: of the divisor
-    Denominator by;  // others
+    float inverse;   // the inverse of a divisor that is a power of two
+    Denominator by;  // other divisors
 };
 
-/// The exponent field of the power of two that is not below amax / 1.m 2^e, or (`down`) not above amax / 2^e. Subnormal
-/// amax gives no more than 0.
+/// The exponent field of a power of two. With `up` it is the smallest that is not below amax / 1.m 2^e. Otherwise it is
+/// the largest that is not above amax / 2^e. Subnormal amax gives no more than 0.
 template <u32 largest_bits, bool up>
 TILEWRIGHT_DEVICE int quotient_exponent(u32 amax) {
     constexpr int exponent = int(largest_bits >> 23) - 127;
@@ -23,7 +23,7 @@ TILEWRIGHT_DEVICE int quotient_exponent(u32 amax) {
     return int(amax >> 23) - exponent + (up && (amax & 0x7F'FFFF) > fraction ? 1 : 0);
 }
 
-/// The power of two of which `code` is the ue8m0 code (the exponent field), inverted: 2^-127 is there too.
+/// The inverse of the power of two with the ue8m0 code `code` (its exponent field), 2^-127 included.
 TILEWRIGHT_DEVICE float inverse_of_power(u32 code) { return from_bits((254U - code) << 23); }
 
 template <BlockSpec spec>
@@ -36,7 +36,7 @@ TILEWRIGHT_DEVICE BlockScale mx_scale(u32 amax) {
     return {.code = code, .inverse = inverse_of_power(code), .by = {}};
 }
 
-/// The scale of a tensor as numbers are divided by it.
+/// The scale of a tensor as a divisor.
 struct TensorScale {
     float scale;
     Denominator by;
@@ -49,12 +49,12 @@ TILEWRIGHT_DEVICE TensorScale tensor_scale(float scale) {
     return of_tensor;
 }
 
-/// ue4m3's code of 2^exponent, -9 .. 8.
+/// The ue4m3 code of 2^exponent, -9 .. 8.
 TILEWRIGHT_DEVICE u32 ue4m3_of_power(int exponent) {
     return exponent < -6 ? 1U << (exponent + 9) : u32(exponent + 7) << 3;
 }
 
-/// With powers of two for scales of blocks and of the tensor.
+/// For scales of blocks and of the tensor that are powers of two.
 TILEWRIGHT_DEVICE BlockScale nvfp4_power(u32 amax, float of_tensor) {
     constexpr u32 six = __builtin_bit_cast(u32, 6.0F);
     const int tensor_exponent = int(bits_of(of_tensor) >> 23);
@@ -63,7 +63,7 @@ TILEWRIGHT_DEVICE BlockScale nvfp4_power(u32 amax, float of_tensor) {
     return {.code = ue4m3_of_power(exponent), .inverse = inverse_of_power(u32(exponent + tensor_exponent)), .by = {}};
 }
 
-/// Quotients that round to 0 in ue4m3 may be off: the smallest code is stored for them.
+/// Quotients that round to 0 in ue4m3 may be inexact, because the smallest code is stored for them.
 template <bool is_short>
 TILEWRIGHT_DEVICE BlockScale nvfp4_nearest(u32 amax, const TensorScale& of_tensor) {
     constexpr Denominator six{.scale = 6, .inverse = 1 / 6.0F, .rest = 0, .lift = 1};
@@ -81,10 +81,10 @@ TILEWRIGHT_DEVICE BlockScale block_scale(u32 amax, const TensorScale& of_tensor)
     return nvfp4_nearest<spec.source != Number::f32>(amax, of_tensor);
 }
 
-/// Divisors are powers of two, so that a quotient has no more bits than a number.
+/// Whether divisors are powers of two, so that a quotient has no more bits than its number.
 constexpr bool divides_exactly(const BlockSpec& spec) { return spec.format != BlockFormat::nvfp4 || spec.round_up; }
 
-/// From the largest magnitude of a tensor, at least 2^-117; 1 where that is 0.
+/// Computed from the largest magnitude of a tensor, at least 2^-117; 1 if the magnitude is 0.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE float tensor_scale_of(float amax) {
     constexpr float smallest = formats::power_of_two(-117);

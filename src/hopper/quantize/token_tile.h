@@ -1,4 +1,5 @@
-// Which tokens and features a block quantises; with groups, from their ends in global memory.
+// The tokens and features that a block quantizes. With groups, they are computed from the groups' ends in global
+// memory.
 #pragma once
 
 #include "base/math.h"
@@ -10,9 +11,11 @@ namespace tilewright::hopper {
 
 struct TokenTile {
     int group = 0;
-    int token = 0;   // the first
-    int tokens = 0;  // up to 128; 0: nothing to do
-    int column = 0;  // of the first token in a transposed operand; int: 2^31 columns are refused before
+    int token = 0;   // The first token.
+    int tokens = 0;  // Up to 128; 0 if the block has nothing to do.
+    // The column of the first token in a transposed operand. int, because calls with 2^31 columns are refused in
+    // advance.
+    int column = 0;
     int feature = 0;
 
     /// The first token of this lane's four, and the first of its 16 features, both in the tile.
@@ -27,14 +30,15 @@ TILEWRIGHT_DEVICE int group_end(const QuantizeArguments& arguments, int group) {
     return end < 0 ? 0 : end > arguments.tokens ? arguments.tokens : int(end);
 }
 
-/// The strip-th 128 tokens of all groups, by a warp together: 32 groups at a time, whose ends and strips are prefixes.
+/// The strip-th 128 tokens of all groups, by a warp together. It searches 32 groups at a time, whose ends and strips
+/// are prefix sums.
 TILEWRIGHT_DEVICE TokenTile find_strip(const QuantizeArguments& arguments, int strip) {
     const int lane = lane_index();
-    int begin = 0;   // of the groups from here on
-    int before = 0;  // strips of the groups before
+    int begin = 0;   // the beginning of the groups from here on
+    int before = 0;  // strips of the earlier groups
     for (int first = 0; first < arguments.groups; first += warp_threads) {
         const int group = first + lane;
-        // The ends ascend, and so does what is clamped between the end before and the number of tokens.
+        // The ends ascend, and so do the ends clamped between the previous end and the number of tokens.
         int end = group < arguments.groups ? min(group_end(arguments, group), arguments.tokens) : 0;
         end = max(end, begin);
 #pragma unroll
@@ -67,7 +71,8 @@ TILEWRIGHT_DEVICE TokenTile find_strip(const QuantizeArguments& arguments, int s
     return {};
 }
 
-/// The strip of the block's tile, found by the first warp for all: it is a search and a division. Together.
+/// The strip of the block's tile. The first warp finds it for all, because this takes a search and a division.
+/// Together.
 TILEWRIGHT_DEVICE TokenTile find_tile(const QuantizeArguments& arguments, IntQuad& shared) {
     if (warp_index() == 0) {
         const int strip = block_index() / arguments.feature_tiles, lane = lane_index();

@@ -1,12 +1,12 @@
-// The transpose of codes. With power-of-two scales each square of 128 x 128 gets one scale, and codes are shifted to
-// it; codes whose scales stay where they are (a copy of an operand along k) are moved as they are.
+// Transposes quantized values. With power-of-two scales, each square of 128 x 128 gets one scale, and values are
+// shifted to it. If scales stay in place (a K-major copy of an operand), values are moved unchanged.
 #pragma once
 
 #include "hopper/quantize/copy.h"
 
 namespace tilewright::hopper {
 
-/// 16 codes of each of the lane's tokens, as words.
+/// Loads 16 values of each of the lane's tokens, as words.
 TILEWRIGHT_DEVICE void load_codes(const TransposeArguments& arguments, const TokenTile& tile, bool vectors,
                                   Codes& codes) {
     const int feature = tile.feature + TokenTile::lane_feature();
@@ -33,7 +33,7 @@ TILEWRIGHT_DEVICE void load_codes(const TransposeArguments& arguments, const Tok
     }
 }
 
-/// The scales of the lane's tokens in the tile's 128 features; 0 where all codes of the lane are zeros, of either sign.
+/// The scales of the lane's tokens in the tile's 128 features; 1 for tokens that do not exist.
 template <TransposeSpec spec>
 TILEWRIGHT_DEVICE void load_scales(const TransposeArguments& arguments, const TokenTile& tile, float (&scales)[4]) {
 #pragma unroll
@@ -50,7 +50,7 @@ TILEWRIGHT_DEVICE void load_scales(const TransposeArguments& arguments, const To
     }
 }
 
-/// The largest scale of a token that has a number other than zero; 1 if none has. Together.
+/// The largest scale of a token that has a nonzero value; 1 if no token has one. Together.
 TILEWRIGHT_DEVICE float square_scale(const Codes& codes, const float (&scales)[4], QuantizeShared& shared) {
     float largest = 0;
 #pragma unroll
@@ -62,7 +62,7 @@ TILEWRIGHT_DEVICE float square_scale(const Codes& codes, const float (&scales)[4
     return scale == 0 ? 1.0F : scale;
 }
 
-/// Four codes times `ratio`, which is 1 for most tokens of most squares.
+/// Four values times `ratio`, which is 1 for most tokens of most squares.
 template <Storage storage>
 TILEWRIGHT_DEVICE u32 shift_codes(u32 codes, float ratio) {
     if (ratio == 1) return codes;
@@ -77,7 +77,7 @@ TILEWRIGHT_DEVICE u32 shift_codes(u32 codes, float ratio) {
     return mend<storage>(encode<storage>(numbers), numbers);
 }
 
-/// The squares' scales: one for each, or for each of its features.
+/// Stores the squares' scales: one per square, or one per feature of the square.
 template <TransposeSpec spec>
 TILEWRIGHT_DEVICE void store_scales(const TransposeArguments& arguments, const TokenTile& tile, float scale) {
     constexpr CopySpec stored{.ue8m0 = spec.stores_ue8m0};
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(spec))
     const TokenTile tile = token_tile<q>(arguments.grid, shared.tile);
     if (tile.tokens <= 0 || tile.column >= arguments.to.columns) return;
     Codes codes;
-    // Codes that are moved are in any strides, and go to aligned memory.
+    // Values that are only moved have any strides, and go to aligned memory.
     const bool aligned = (arguments.codes.group_stride | arguments.codes.token_stride) % lane_features == 0;
     load_codes(arguments, tile, spec.shifted ? spec.vectors : aligned, codes);
     if constexpr (spec.shifted) shift_to_squares<spec>(arguments, tile, codes, shared);

@@ -1,13 +1,14 @@
-// The tiles of dense and batched problems, whose sizes the host knows: every role of a block computes them by itself.
+// The tiles of dense and batched problems. The host knows their sizes, and every role of a block computes the tiles
+// itself.
 #pragma once
 
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
 
-/// Computed by the host.
+/// Parameters that the host computes.
 struct SchedulerParams {
-    int tiles = 0;  // of a cluster each
+    int tiles = 0;  // one tile per cluster
     int tiles_in_rasters = 0;
     int rows = 0;            // of D
     FastDivmod per_matrix;   // tiles in rasters
@@ -19,9 +20,9 @@ struct SchedulerParams {
     FastDivmod columns;  // of tiles
 };
 
-/// Whether the last row of tiles is taken after all others. Where D ends so early in it that a warpgroup has no row,
-/// its tiles are cheap, and should go to the blocks that have one full tile less. Other last rows cost what full ones
-/// do, and taken last they would read B again for nothing. (Blocks that share B wait for the first of them, which has
+/// Whether the last row of tiles is taken after all others. If D ends so early in it that a warpgroup has no row, its
+/// tiles are cheap. They should then go to the blocks that have one full tile less. Other last rows cost as much as
+/// full rows. Taken last, they would only read B again. (Blocks that share B wait for the first of them, which has the
 /// most rows.)
 constexpr bool takes_last_row_last(const Tile& tile, int m) {
     const int rest = m % cluster_rows(tile);
@@ -46,8 +47,8 @@ constexpr SchedulerParams scheduler_params(const Tile& tile, const Extent& exten
             .columns = FastDivmod(n)};
 }
 
-/// The tiles of one block of a persistent grid: every `blocks`-th from `block` on. Blocks of a cluster take neighbours
-/// that share an operand's tile.
+/// The tiles of one block of a persistent grid: every `blocks`-th tile from `block` on. Blocks of a cluster take
+/// neighbours that share an operand's tile.
 template <Tile tile>
 class Schedule {
 public:

@@ -1,4 +1,5 @@
-// Stages of the ring that hold C and D of f32: where, which parts of the tile there are, and who passes them by.
+// Stages of the ring that hold C and D of f32: their places and the parts of the tile that exist. Also the arrivals of
+// warps without work for these stages.
 #pragma once
 
 #include "hopper/block/pipeline.h"
@@ -7,7 +8,7 @@
 
 namespace tilewright::hopper {
 
-/// The `index`-th part of a warpgroup in a stage.
+/// A warpgroup's `index`-th part in a stage.
 template <Tile tile>
 TILEWRIGHT_DEVICE u8* f32_part_at(Shared<tile>& shared, int stage, int warpgroup, int index) {
     const int place = warpgroup * f32_parts_per_stage(tile) + index, in_b = place - f32_parts_in_mma_a(tile);
@@ -15,7 +16,7 @@ TILEWRIGHT_DEVICE u8* f32_part_at(Shared<tile>& shared, int stage, int warpgroup
                     : shared.mma_b_values[stage] + in_b * f32_part_bytes();
 }
 
-/// `visit(memory, column, row)` for each part of the tile's `index`-th stage of which D has rows.
+/// Calls `visit(memory, column, row)` for each part of the tile's `index`-th stage that has rows of D.
 template <Tile tile, class Visit>
 TILEWRIGHT_DEVICE void for_each_f32_part(Shared<tile>& shared, const WorkTile& work, int m, int stage, int index,
                                          const Visit& visit) {
@@ -31,7 +32,7 @@ TILEWRIGHT_DEVICE void for_each_f32_part(Shared<tile>& shared, const WorkTile& w
     }
 }
 
-/// The arrivals of a warp that loads scales at stages that hold C and no k-block.
+/// The arrivals of a warp that loads scales, for stages that hold C and not a k-block.
 template <Tile tile>
 TILEWRIGHT_DEVICE void pass_output_stages(Shared<tile>& shared, PipelineState<tile.stages>& ring, int& budget) {
     for (int index = 0; index < output_stages(tile); ++index) {

@@ -1,5 +1,6 @@
-// Group sizes in the device's memory become ranges of rows, each with one group of B: 32 at a time, one for each lane
-// of a warp. Sizes are never trusted: they are clamped to the rows that exist, as in src/problem/geometry.cpp.
+// Turns group sizes in the device's memory into ranges of rows, each with one group of B. It handles 32 groups at a
+// time, one per lane of a warp. Sizes are never trusted: they are clamped to the rows that exist, as in
+// src/problem/geometry.cpp.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -25,8 +26,8 @@ TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
     prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.row_stride * size_bytes(sizes));
 }
 
-/// Fetches the first `count` sizes into L2. Each block fetches a part: all blocks will read all sizes, at about the
-/// same time.
+/// Fetches the first `count` sizes into L2. Each block fetches a part, because all blocks will read all sizes at about
+/// the same time.
 TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int block, int blocks) {
     const int sizes_per_sector = 32 / size_bytes(sizes);  // one prefetch fetches 32 bytes
     const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
@@ -35,12 +36,13 @@ TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int bl
     }
 }
 
-/// Sizes that a lane has read ahead: its own of 32, and those 32, 64 and 96 entries later.
+/// Sizes that a lane has read ahead: its entry of the current 32, and the entries 32, 64 and 96 later.
 inline constexpr int sizes_per_lane = 4;
 inline constexpr int sizes_at_once = sizes_per_lane * warp_threads;
 using SizeWindow = int[sizes_per_lane];
 
-/// The lane's entry among the 32 from entry 32 * `part` of the window on. No register index is known at run time only.
+/// The lane's entry among the 32 that begin at entry 32 * `part` of the window. Every register index is known at
+/// compile time.
 TILEWRIGHT_DEVICE int entry_of(const SizeWindow& window, int part) {
     int entry = window[0];
 #pragma unroll
@@ -48,15 +50,16 @@ TILEWRIGHT_DEVICE int entry_of(const SizeWindow& window, int part) {
     return entry;
 }
 
-/// Runs of equal row indices, in ascending order of rows. Where blocks of rows have one group, only the first index of
-/// a block is read, and "row" here is a block.
+/// Runs of equal row indices, in ascending order of rows. If blocks of rows have one group, only the first index of a
+/// block is read, and "row" here means a block.
 class IndexRuns {
 public:
-    /// A run ends after `longest` rows and the next begins, so that work begins before the end of a long one is found.
+    /// A run ends after `longest` rows and the next one begins. A long run's tiles can thus begin before its end is
+    /// found.
     TILEWRIGHT_DEVICE IndexRuns(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), longest_(longest) {}
 
-    /// A run for each lane, often of no rows. False: no rows are left. `later`: kept by the caller between calls.
+    /// Finds a run for each lane, often without rows. False: no rows are left. The caller keeps `later` between calls.
     TILEWRIGHT_DEVICE bool next(RowRange& run, SizeWindow& later) {
         while (true) {
             if (last_ >= 0 && row_ - begin_ > longest_) {
@@ -80,7 +83,7 @@ public:
     }
 
 private:
-    static constexpr int quads = 4;  // of rows that it compares at once inside of a long run
+    static constexpr int quads = 4;  // quads of rows that a lane compares at once inside of a long run
     static constexpr int leap = quads * 4 * warp_threads;
     static constexpr int no_group = -1;      // any index out of range
     static constexpr int past_the_end = -2;  // no row
@@ -91,7 +94,7 @@ private:
 
     TILEWRIGHT_DEVICE void read(SizeWindow& to, int row) const {
         const int first = row + lane_index();
-        // One warp alone is slow, so the usual case takes few instructions (docs/hopper_lessons.md).
+        // One warp is slow, so the usual case takes few instructions (docs/hopper_lessons.md).
         if (is_packed() && row + sizes_at_once <= rows_) {
             const int* const from = packed() + first;
 #pragma unroll
@@ -105,7 +108,7 @@ private:
         }
     }
 
-    /// The index of the row before this lane's, where `open` is that of the row before lane 0's.
+    /// The index of the row that precedes this lane's row. `open` is the index that precedes lane 0's row.
     TILEWRIGHT_DEVICE static int index_before(int index, int open) {
         const int left = from_lane(index, lane_index() - 1);
         return lane_index() == 0 ? open : left;
@@ -157,7 +160,7 @@ private:
         read(later, row_);
     }
 
-    /// For each lane the run that ends before its row, one of the 32 from row_ on; row_ advances.
+    /// For each lane, the run that ends ahead of its row, one of the 32 from row_ on; advances row_.
     TILEWRIGHT_DEVICE RowRange take_runs(int part) {
         const int index = entry_of(now_, part);
         const int lane = lane_index(), before = index_before(index, last_);
@@ -176,23 +179,23 @@ private:
     int longest_;
     int row_ = 0;          // the first whose run has not ended
     int begin_ = 0;        // of the open run
-    int last_ = no_group;  // its group
+    int last_ = no_group;  // the open run's group
     SizeWindow now_ = {};
-    int ending_ = 0;  // a bit for each 32 of them: whether a run ends among them
+    int ending_ = 0;  // one bit per 32 rows: whether a run ends among them
 };
 
-/// The row ranges of one problem, in any of the ways that sizes are given.
+/// The row ranges of one problem, for all kinds of sizes.
 class GroupRanges {
 public:
     TILEWRIGHT_DEVICE GroupRanges(const GroupSizes& sizes, int groups, int rows, int longest)
         : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, sizes.blocks, longest) {}
 
-    /// By all blocks of the grid, before the first range.
+    /// Called by all blocks of the grid ahead of the first range.
     TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
         prefetch_sizes(sizes_, sizes_.kind == SizeKind::indices ? rows_ : groups_, block, blocks);
     }
 
-    /// A range for each lane, maybe of no rows. False: there are no more.
+    /// Finds a range for each lane, possibly without rows. False: no ranges are left.
     TILEWRIGHT_DEVICE bool next(RowRange& range) {
         if (sizes_.kind == SizeKind::indices) {
             if (!runs_.next(range, window_)) return false;
@@ -204,7 +207,7 @@ public:
             if (group_ % sizes_at_once == 0) read_sizes();
             const int size = entry_of(window_, group_ % sizes_at_once / warp_threads);
             group_ += warp_threads;
-            if (ballot(size > begin_) == 0) continue;  // 32 empty groups: nothing to sum up
+            if (ballot(size > begin_) == 0) continue;  // 32 empty groups: there is nothing to add
             range = {.begin = 0, .end = size, .group = group_ - warp_threads + lane_index()};
             if (sizes_.kind == SizeKind::ends) begin_where_last_ends(range);
             return true;
@@ -213,8 +216,8 @@ public:
     }
 
 private:
-    /// Sizes of the next 128 groups. All loads are issued before the first result is used: most of 512 groups may be
-    /// empty, and the latency of memory for each 32 of them would be longer than the product of the others.
+    /// Reads the sizes of the next 128 groups. All loads are issued before the first result is used, because most of
+    /// 512 groups may be empty. A memory latency per 32 of them would take longer than the product of the others.
     TILEWRIGHT_DEVICE void read_sizes() {
         if (sizes_.is_64_bit) {
             read_sizes_as<i64>();
@@ -234,7 +237,7 @@ private:
         for (int i = 0; i < sizes_per_lane; ++i) window_[i] = clamped(sizes[i]);
     }
 
-    /// Where a block of rows begins (indices), or the end of all rows.
+    /// The beginning of a block of rows (indices), or the end of all rows.
     TILEWRIGHT_DEVICE int first_row(int block) const {
         const u32 row = u32(block) * u32(sizes_.alignment);
         return row < u32(rows_) ? int(row) : rows_;
@@ -242,7 +245,7 @@ private:
 
     TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < rows_ ? int(size) : rows_; }
 
-    /// The next multiple of the alignment, but no more than the number of rows.
+    /// The next multiple of the alignment, limited to the number of rows.
     TILEWRIGHT_DEVICE int aligned(int row) const {
         const int rest = row % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
         return missing <= rows_ - row ? row + missing : rows_;
@@ -261,8 +264,8 @@ private:
     int groups_;
     int rows_;
     int group_ = 0;           // of the next range
-    int begin_ = 0;           // where it begins
-    SizeWindow window_ = {};  // of indices: those after the rows that `runs_` looks at
+    int begin_ = 0;           // the beginning of the next range
+    SizeWindow window_ = {};  // indices: the sizes after the rows that `runs_` examines
     IndexRuns runs_;
 };
 

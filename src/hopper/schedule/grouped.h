@@ -1,5 +1,5 @@
-// The tiles of groups whose rows only the device knows: one warp finds them and tells the other roles of its block
-// (scheduler.h).
+// The tiles of groups whose rows only the device knows. One warp finds them and passes them to the other roles of its
+// block (scheduler.h).
 #pragma once
 
 #include "hopper/schedule/index_blocks.h"
@@ -12,8 +12,8 @@ struct TilePosition {
     int n;
 };
 
-/// Tile `index` of `tiles_m` x `tiles_n`, in the order that dense.h computes with prepared divisions. (One formula for
-/// both changes the machine code of all grouped kernels.)
+/// The position of tile `index` of `tiles_m` x `tiles_n` tiles, in the order that dense.h computes with prepared
+/// divisions. (One formula for both would change the machine code of all grouped kernels.)
 constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int raster_width) {
     const int begin = index / (raster_width * tiles_n) * raster_width;
     const int rows = raster_width < tiles_m - begin ? raster_width : tiles_m - begin;
@@ -21,9 +21,9 @@ constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int 
     return {.m = begin + rest % rows, .n = rest / rows};
 }
 
-/// The tiles of one block, as Schedule has them: range after range of rows, every `blocks`-th tile from `block` on. A
-/// tile begins where its range does, or a multiple of its rows later. The block-to-tile mapping rotates each wave, so
-/// that cheap tail tiles do not always fall to the same blocks.
+/// The tiles of one block, with the interface of Schedule: range after range of rows, every `blocks`-th tile from
+/// `block` on. A tile begins at its range's first row, or a multiple of its rows later. The block-to-tile mapping
+/// rotates each wave, so that cheap tail tiles do not always fall to the same blocks.
 template <Tile tile>
 class GroupedSchedule {
     static_assert(tile.cluster.use != ClusterUse::share_b, "blocks along the rows may have different groups");
@@ -63,7 +63,7 @@ private:
         return tiles_along(range.end - range.begin, d_rows(tile));
     }
 
-    /// The next tile, which the range of lane `lane` has.
+    /// The next tile, which belongs to the range of lane `lane`.
     TILEWRIGHT_DEVICE WorkTile take(int lane) {
         const RowRange range{.begin = from_lane(range_.begin, lane),
                              .end = from_lane(range_.end, lane),
@@ -91,7 +91,7 @@ private:
     GroupRanges ranges_;
     RowRange range_{};  // of this lane
     int tiles_ = 0;     // of all ranges up to this lane's
-    bool separate_;     // the rows of each group are a matrix
+    bool separate_;     // each group's rows are a separate matrix
     int raster_width_;
     int rank_;
     int tiles_n_;

@@ -1,6 +1,6 @@
-// Row indices in blocks of rows of one group (GroupSizes::alignment): the schedule reads the first index of a block
-// alone. The others are compared with it here, so that rows of two groups in a block are reported and never multiplied
-// with the first row's.
+// Row indices in blocks of rows of one group (GroupSizes::alignment). The schedule reads only the first index of a
+// block, and this file compares the others with it. Rows of two groups in a block are therefore reported, and never
+// multiplied by the first row's group.
 #pragma once
 
 #include "hopper/schedule/group_sizes.h"
@@ -8,7 +8,7 @@
 
 namespace tilewright::hopper {
 
-/// Below zero: no group.
+/// The group of a row. A negative value means no group.
 TILEWRIGHT_DEVICE int group_of_row(const GroupSizes& sizes, int groups, u32 row) {
     const i64 at = row * sizes.row_stride;
     const i64 group = sizes.is_64_bit ? load_global(static_cast<const i64*>(sizes.data) + at)
@@ -20,7 +20,7 @@ TILEWRIGHT_DEVICE bool are_in_blocks(const GroupSizes& sizes) {
     return sizes.kind == SizeKind::indices && sizes.alignment > 1;
 }
 
-/// Whether all rows from `begin` to `end` have this group or none. So many of a lane's indices are loaded at once.
+/// Whether all rows from `begin` to `end` have this group or none. A lane loads `at_once` indices at once.
 template <class Index, int at_once>
 TILEWRIGHT_DEVICE bool have_one_group(const GroupSizes& sizes, int groups, int group, int begin, int end) {
     bool differs = false;
@@ -39,18 +39,18 @@ TILEWRIGHT_DEVICE bool have_one_group(const GroupSizes& sizes, int groups, int g
     return ballot(differs) == 0;
 }
 
-/// Whether the rows of a tile are of one group, as its block promises.
+/// Whether all rows of a tile have one group, as its block promises.
 template <Tile tile>
 TILEWRIGHT_DEVICE bool has_one_group(const Arguments& arguments, const WorkTile& work) {
     const GroupSizes& sizes = arguments.sizes;
     if (!are_in_blocks(sizes)) return true;
-    constexpr int at_once = tile.shape.warpgroups > 2 ? 2 : 4;  // as the scheduler's registers hold
+    constexpr int at_once = tile.shape.warpgroups > 2 ? 2 : 4;  // limited by the scheduler's registers
     const int end = min(work.row + d_rows(tile), work.row_end);
     return sizes.is_64_bit ? have_one_group<i64, at_once>(sizes, arguments.batch, work.group, work.row, end)
                            : have_one_group<int, at_once>(sizes, arguments.batch, work.group, work.row, end);
 }
 
-/// By a warp of each block of the grid, all together: looks at all rows, those that no tile has among them.
+/// Called by one warp of each block of the grid. Together they check all rows, including rows that no tile has.
 TILEWRIGHT_DEVICE void report_mixed_rows(const Arguments& arguments) {
     const GroupSizes& sizes = arguments.sizes;
     if (!are_in_blocks(sizes)) return;

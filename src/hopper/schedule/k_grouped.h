@@ -1,5 +1,5 @@
-// The tiles of groups of k, whose sizes only the device knows: D's are those of a batch, and one warp finds the k of
-// each group and tells the other roles of its block (scheduler.h).
+// The tiles of k-grouped problems, whose sizes only the device knows. D has the tiles of a batch. One warp finds the k
+// of each group and passes it to the other roles of its block (scheduler.h).
 #pragma once
 
 #include "hopper/block/k_slice.h"
@@ -14,7 +14,7 @@ TILEWRIGHT_DEVICE KSlice k_slice_of(const WorkTile& work) {
     return {.begin = first_k_block_of(work), .count = tiles_along(k_of(work), tile.shape.k)};
 }
 
-/// Elements of the group's last k-block, where the group ends before it does; else 0.
+/// k-elements of the group's last k-block if the group ends within it; otherwise 0.
 template <Tile tile>
 TILEWRIGHT_DEVICE int last_k_of(const WorkTile& work) {
     return k_of(work) % tile.shape.k;
@@ -25,13 +25,13 @@ struct KRange {
     int end;
 };
 
-/// Where the k of groups begins and ends: 32 groups at a time, one for each lane of a warp. Sizes are clamped as in
+/// The ranges of k of groups, for 32 groups at a time, one per lane of a warp. Sizes are clamped as in
 /// src/problem/geometry.cpp.
 class KRanges {
 public:
     TILEWRIGHT_DEVICE KRanges(const GroupSizes& sizes, int groups, int k) : sizes_(sizes), groups_(groups), k_(k) {}
 
-    /// The same in all lanes. Groups in ascending order are read once.
+    /// The group's range, the same in all lanes. Groups in ascending order are read once.
     TILEWRIGHT_DEVICE KRange of(int group) {
         if (group < first_) restart();
         while (group >= first_ + warp_threads) read_next();
@@ -46,7 +46,7 @@ private:
 
     TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < k_ ? int(size) : k_; }
 
-    /// The next multiple of the alignment, but no more than k.
+    /// The next multiple of the alignment, limited to k.
     TILEWRIGHT_DEVICE int aligned(int k) const {
         const int rest = k % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
         return missing <= k_ - k ? k + missing : k_;
@@ -68,8 +68,8 @@ private:
     int groups_;
     int k_;
     int first_ = -warp_threads;  // the group of lane 0
-    int next_begin_ = 0;         // of the group after those of the lanes
-    int begin_ = 0;              // of the lane's group
+    int next_begin_ = 0;         // the beginning of the group after the lanes' groups
+    int begin_ = 0;              // the beginning of the lane's group
     int end_ = 0;
 };
 

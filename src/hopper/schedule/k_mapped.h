@@ -1,5 +1,5 @@
-// The tiles of groups of k that begin anywhere: besides a group's k a tile needs where its values and its scales are,
-// which begin anew with each group.
+// The tiles of k-grouped problems whose groups begin anywhere. In addition to a group's k, a tile needs the place of
+// the group's values and of its scales. Scales begin a new column with each group.
 #pragma once
 
 #include "hopper/schedule/dense.h"
@@ -7,24 +7,25 @@
 
 namespace tilewright::hopper {
 
-/// Where a group has its values.
+/// The place of a group's values.
 struct GroupOrigin {
-    int begin;  // the sum of k of the groups before, or where the group begins in the rows of all
-    int k;      // of its rows in memory, of which the scales may serve fewer
+    // The sum of k of the earlier groups, or the group's beginning in the rows of all groups.
+    int begin;
+    int k;  // k of the group's rows in memory; the scales may serve fewer
 };
 
-/// Whether TMA can load a group: the addresses and strides of its rows are multiples of 16 bytes.
+/// Whether TMA can load from the group: the addresses and strides of its rows must be multiples of 16 bytes.
 TILEWRIGHT_DEVICE bool tma_takes(const GroupOrigin& origin, bool flat) {
     return origin.begin % 16 == 0 && (!flat || origin.k % 16 == 0);
 }
 
-/// 32 groups at a time, one for each lane of a warp. Sizes are clamped as in src/problem/geometry.cpp.
+/// Handles 32 groups at a time, one per lane of a warp. Sizes are clamped as in src/problem/geometry.cpp.
 class KOrigins {
 public:
     TILEWRIGHT_DEVICE KOrigins(const GroupSizes& sizes, int groups, int k, int columns)
         : sizes_(sizes), groups_(groups), k_limit_(k), columns_(columns) {}
 
-    /// Reads what follows of `group`, the same in all lanes. Groups in ascending order are read once.
+    /// Selects `group` for the functions that follow; the same in all lanes. Groups in ascending order are read once.
     TILEWRIGHT_DEVICE void find(int group) {
         if (group < first_) restart();
         while (group >= first_ + warp_threads) read_next();
@@ -33,7 +34,7 @@ public:
     TILEWRIGHT_DEVICE GroupOrigin origin() const {
         return {.begin = from_lane(begin_, lane_), .k = from_lane(k_, lane_)};
     }
-    /// The first column of scales, and the k that columns serve.
+    /// The first column of scales, and the k that the columns serve.
     TILEWRIGHT_DEVICE int column() const { return from_lane(column_, lane_); }
     TILEWRIGHT_DEVICE int served() const {
         const int k = from_lane(k_, lane_), left = columns_ - column();
@@ -41,7 +42,7 @@ public:
     }
 
 private:
-    /// The sum over all lanes before this one and `value`, at most `limit`; `value` becomes that over all lanes.
+    /// The sum of `value` and of all earlier lanes, limited to `limit`. `value` becomes the sum over all lanes.
     TILEWRIGHT_DEVICE static int sum_before(int each, int limit, int& value) {
         u32 sum = u32(each);
         const int lane = lane_index();
@@ -86,9 +87,9 @@ private:
     int columns_;
     int first_ = -warp_threads;  // the group of lane 0
     int lane_ = 0;
-    int next_begin_ = 0;  // of the group after those of the lanes
+    int next_begin_ = 0;  // the beginning of the group after the lanes' groups
     int next_column_ = 0;
-    int begin_ = 0;  // of the lane's group
+    int begin_ = 0;  // the beginning of the lane's group
     int k_ = 0;
     int column_ = 0;
 };
@@ -113,7 +114,7 @@ public:
         return work;
     }
 
-    /// Where the last tile's group has its values.
+    /// The place of the values of the last tile's group.
     TILEWRIGHT_DEVICE GroupOrigin origin() const { return origin_; }
 
 private:

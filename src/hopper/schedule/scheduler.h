@@ -1,5 +1,6 @@
-// Where the roles of a block take their tiles from. Dense: each computes them. Groups: the scheduler warp reads the
-// group sizes and produces work tiles into a ring in shared memory, from which all other roles take them.
+// The source of tiles for the roles of a block. Dense: each role computes them. Grouped and k-grouped: the scheduler
+// warp reads the group sizes and produces work tiles into a ring in shared memory. All other roles take them from the
+// ring.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -11,14 +12,14 @@
 
 namespace tilewright::hopper {
 
-/// A role's tiles: `first`, then `next` until none exists.
+/// A role's tiles: `first`, then `next` until a tile does not exist.
 template <Tile tile, bool scheduled = has_scheduler(tile)>
 class WorkTiles {
 public:
     TILEWRIGHT_DEVICE WorkTiles(Shared<tile>& /*shared*/, const Arguments& arguments)
         : schedule_(arguments.scheduler, block_index(), block_count()) {}
 
-    /// Computes the first one, before barriers are ready.
+    /// Computes the first tile while barriers are not yet ready.
     TILEWRIGHT_DEVICE void prepare() { first_ = schedule_.next(); }
     TILEWRIGHT_DEVICE WorkTile first(int& /*budget*/) const { return first_; }
     TILEWRIGHT_DEVICE WorkTile next(int& /*budget*/) { return schedule_.next(); }
@@ -28,7 +29,7 @@ private:
     WorkTile first_{};
 };
 
-/// Where a work tile's group has its values, for kernels that ask.
+/// The place of the values of a work tile's group, for kernels that need it.
 template <bool maps>
 struct OriginOfGroup {};
 template <>
@@ -43,7 +44,7 @@ public:
 
     TILEWRIGHT_DEVICE void prepare() {}
     TILEWRIGHT_DEVICE WorkTile first(int& budget) { return next(budget); }
-    /// The same in all lanes, and known to be.
+    /// The next tile, the same in all lanes in a form that the compiler knows.
     TILEWRIGHT_DEVICE WorkTile next(int& budget) {
         const int slot = ring_.stage;
         barrier_wait(shared_.work_full[slot], ring_.phase, {budget, BarrierName::work_full, slot});
@@ -53,7 +54,7 @@ public:
                       .batch = same_in_warp(load_shared(words[2])),
                       .group = same_in_warp(load_shared(words[3])),
                       .row_end = same_in_warp(load_shared(words[4])),
-                      // After a time-out the slot may hold anything.
+                      // After a time-out the slot's contents are undefined.
                       .exists = same_in_warp(budget < 0 ? 0 : load_shared(words[5]))};
         if constexpr (maps_groups(tile)) {
             this->origin = {.begin = same_in_warp(load_shared(words[6])), .k = same_in_warp(load_shared(words[7]))};
@@ -84,7 +85,7 @@ struct ScheduleOfGroupsOf<tile, Family::k_mapped> {
 template <Tile tile>
 using ScheduleOfGroups = typename ScheduleOfGroupsOf<tile>::Type;
 
-/// The tiles of the warp that produces them for the others, or of the same warp where no scheduler is needed.
+/// The tiles of the warp that produces them for the others, or of the same warp in kernels without a scheduler.
 template <Tile tile, bool scheduled = has_scheduler(tile)>
 class ProducedWorkTiles : public WorkTiles<tile> {
     using WorkTiles<tile>::WorkTiles;

@@ -1,4 +1,4 @@
-// Registers of each thread and blocks on each SM.
+// Registers per thread and blocks per SM.
 #pragma once
 
 #include "hopper/tile/roles.h"
@@ -9,19 +9,20 @@ namespace tilewright::hopper {
 inline constexpr int registers_per_sm = 65536;  // 32-bit (CUDA C++ programming guide, 17.7)
 inline constexpr int other_registers = 32;      // of a consumer thread: addresses, scales, loop state
 
-/// Blocks that an SM holds at once. Two where k is split and they fit: clusters of 4 and 8 leave some SMs without a
-/// block.
+/// Blocks that an SM holds at once. With split-K two blocks, if they fit, because clusters of 4 and 8 leave some SMs
+/// without a block.
 constexpr int blocks_per_sm(const Tile& tile) {
     const bool fit = 2 * (shared_bytes(tile) + 1024) <= shared_bytes_per_sm;
     return splits_k(tile) && tile.shape.warpgroups == 1 && fit ? 2 : 1;
 }
-/// What a launch gives every thread, in steps of 8. setmaxnreg can only move what the launch allocated.
+/// The registers that a launch gives every thread, in steps of 8. setmaxnreg can only move registers that the launch
+/// allocated.
 constexpr int launch_registers(const Tile& tile) {
     return min(registers_per_sm / (block_threads(tile) * blocks_per_sm(tile)) / 8 * 8, 248);
 }
-/// Whether setmaxnreg moves registers from producers to consumers; one consumer warpgroup has enough without.
+/// Whether setmaxnreg moves registers from producers to consumers. A single consumer warpgroup has enough without it.
 constexpr bool moves_registers(const Tile& tile) { return tile.shape.warpgroups > 1; }
-/// Producers that load 1x32 scales hold those of several k-blocks.
+/// Producers that load 1x32 scales hold the scales of several k-blocks.
 constexpr int producer_registers(const Tile& tile) {
     if (!moves_registers(tile)) return launch_registers(tile);
     if (tile.shape.warpgroups > 2) return 32;
@@ -32,9 +33,10 @@ constexpr int consumer_registers(const Tile& tile) {
     const int pool = launch_registers(tile) * block_threads(tile) - producer_registers(tile) * warpgroup_threads;
     return min(pool / (tile.shape.warpgroups * warpgroup_threads) / 8 * 8, 240);
 }
-/// What the mma may use of a consumer thread's. Epilogue scales take some more where alpha and C do too. As NVRTC 13.0
-/// compiles them, loops that decode to bf16 and promote k-blocks have less besides (256x64 of four warpgroups has
-/// wgmmas of 32 columns without spills), those that promote steps of bf16 on both sides more (64x192 of groups).
+/// The registers of a consumer thread that the mma may use. Epilogue scales take some more if alpha and C do too. As
+/// NVRTC 13.0 compiles the loops, two kinds differ in their other registers. Loops that decode to bf16 and promote
+/// k-blocks have fewer: 256x64 of four warpgroups has wgmmas of 32 columns without spills. Loops that promote steps of
+/// bf16 on both sides have more (64x192 of grouped kernels).
 constexpr int mma_register_budget(const Tile& tile) {
     const bool of_k_blocks = scales_in_mainloop(tile) && !promotes_each_step(tile);
     const bool of_steps = promotes_each_step(tile) && tile.b.storage == Storage::bf16;

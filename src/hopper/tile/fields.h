@@ -1,4 +1,4 @@
-// The fields of a tile as a list: all that spells a tile (kernel expressions, names for people) follows this one.
+// The fields of a tile as a list. All code that prints a tile (kernel expressions, names for people) uses this list.
 #pragma once
 
 #include "hopper/tile/tile.h"
@@ -33,7 +33,7 @@ constexpr void visit_fields(const Tile& tile, Visitor& visit) {
     visit.group("mma", [&] { visit.field("promoted", tile.mma.promoted); });
     visit.field("family", tile.family);
     visit.field("variant", tile.variant);
-    if (tile.debug == Debug{}) return;  // of tests: not part of the names of kernels that ship
+    if (tile.debug == Debug{}) return;  // for tests only: not part of the names of kernels that ship
     visit.group("debug", [&] {
         visit.field("every_lane_arrives", tile.debug.every_lane_arrives);
         visit.field("stamps", tile.debug.stamps);

@@ -1,4 +1,4 @@
-// How a warpgroup's share is cut into wgmmas: 64 rows and wgmma_n columns each, a subtile.
+// Divides a warpgroup's share into subtiles of 64 rows and wgmma_n columns, one wgmma each.
 #pragma once
 
 #include "hopper/tile/budget.h"
@@ -6,39 +6,40 @@
 
 namespace tilewright::hopper {
 
-/// Products that a partial accumulator adds before it is promoted to fp32 registers; 0: all of k.
+/// Products that a partial accumulator adds until it is promoted to fp32 registers; 0: all of k.
 constexpr int promotion_interval(const Tile& tile) {
     if (promotes_each_step(tile)) return step_k;
     return scales_in_mainloop(tile) || tile.mma.promoted ? 128 : 0;
 }
 
-/// Rows of mma A that a feed holds in registers at once: unpromoted, all subtiles of a k-block are issued together.
+/// Rows of mma A that a feed holds in registers at once. Without promotion, all subtiles of a k-block are issued
+/// together.
 constexpr int held_rows(const Tile& tile) { return promotion_interval(tile) == 0 ? rows_per_warpgroup(tile) : wgmma_m; }
 
-// ---- Registers of each consumer thread
+// ---- Registers per consumer thread
 
 constexpr int accumulator_registers(const Tile& tile) {
     return rows_per_warpgroup(tile) * tile.shape.n / warpgroup_threads;
 }
-/// One partial accumulator, what feeds its wgmmas, and the scales of its columns, which are read before.
+/// One partial accumulator, the registers that feed its wgmmas, and the scales of its columns, which are read in
+/// advance.
 constexpr int registers_per_partial(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     return columns / 2 + feed_registers(tile) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
-/// Where each step is promoted: two partial accumulators and the fragments that feed them, and the scales of the
-/// columns of one, which both halves of 128 rows share. (A k-block's codes are among what every thread has besides.)
+/// For promotion per step: two partial accumulators, the fragments that feed them, and the scales of one's columns.
+/// Both halves of 128 rows share these scales. (A k-block's values count among the other registers of a thread.)
 constexpr int stepwise_registers(const Tile& tile, int wgmmas_along_n) {
     const int columns = tile.shape.n / wgmmas_along_n;
     const int fragments = feeds_registers(tile) ? wgmmas_in_step(tile) * fragment_words : 0;
     return 2 * (columns / 2 + fragments) + (scales_mma_columns(tile) ? columns / 4 : 0);
 }
-/// Wide rows next to bf16: what a subtile had before, or the partial accumulator that takes its place, and the
-/// fragments.
+/// Wide rows with bf16: the fragments, and a partial accumulator or the saved sums of a subtile in its place.
 constexpr int wide_row_registers(const Tile& tile, int wgmmas_along_n) {
     return tile.shape.n / wgmmas_along_n / 2 + held_rows(tile) / wgmma_m * feed_registers(tile);
 }
-/// Where accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
-/// promoted while the next is multiplied, gained nothing: docs/tried.md.)
+/// If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one promoted
+/// while the next is multiplied, gained nothing: docs/tried.md.)
 constexpr int wgmmas_along_n(const Tile& tile) {
     if (promotion_interval(tile) == 0 && !has_wide_rows(tile)) return 1;
     int count = 1;
@@ -56,14 +57,13 @@ constexpr int subtiles_per_warpgroup(const Tile& tile) {
     return rows_per_warpgroup(tile) / wgmma_m * wgmmas_along_n(tile);
 }
 /// Partial accumulators that the tensor core works on at once (mainloop/two_partials.h). Several subtiles, or several
-/// warpgroups, fill each other's pauses; the pauses of swapped tiles, which read scales of columns or decode, are
-/// longer.
+/// warpgroups, fill each other's pauses. The pauses of swap-AB tiles, which read column scales or decode, are longer.
 constexpr int partials_in_flight(const Tile& tile) {
     const bool one_subtile = subtiles_per_warpgroup(tile) == 1;
     const bool decodes = has_packed_weights(tile);
     const bool pauses = scales_in_mainloop(tile) && promotion_interval(tile) == tile.shape.k &&
                         (tile.shape.n * tile.shape.warpgroups <= 192 || decodes);
-    const int decoding = decodes ? 16 : 0;  // codes, scales and tables
+    const int decoding = decodes ? 16 : 0;  // values, scales and tables
     const int needed = accumulator_registers(tile) + 2 * registers_per_partial(tile, 1) + decoding;
     const bool alone = tile.shape.warpgroups == 1 || tile.swap_ab;
     return one_subtile && pauses && alone && feed_of(tile) != FeedKind::transposed &&
@@ -71,13 +71,14 @@ constexpr int partials_in_flight(const Tile& tile) {
                ? 2
                : 1;
 }
-/// Registers beyond the budget that two feeds may take, or that they must leave. As NVRTC 13.0 compiles kernels that
-/// scale mn-major operands in their loop: fast ones of 256x128 do not spill with 8 more, others need 8 of the budget.
+/// Registers beyond the budget that two feeds may take, or that they must leave free. This is for kernels that scale
+/// MN-major operands in their loop, as NVRTC 13.0 compiles them. Fast ones of 256x128 do not spill with 8 more
+/// registers; others must leave 8 of the budget free.
 constexpr int spare_registers(const Tile& tile) {
     if (feed_of(tile) != FeedKind::transposed || !scales_in_mainloop(tile)) return 0;
     return is_fast(tile) && rows_per_warpgroup(tile) > wgmma_m && wgmmas_along_n(tile) > 1 ? 8 : -8;
 }
-/// Whether the fragments of the next 64 rows are made while these are multiplied, in other registers
+/// Whether the fragments of the next 64 rows are made in other registers while these rows are multiplied
 /// (mainloop/fill_next.h).
 constexpr bool fills_next(const Tile& tile) {
     const FeedKind feed = feed_of(tile);
@@ -88,8 +89,8 @@ constexpr bool fills_next(const Tile& tile) {
         accumulator_registers(tile) + registers_per_partial(tile, wgmmas_along_n(tile)) + feed_registers(tile);
     return partials_in_flight(tile) == 1 && needed <= mma_register_budget(tile) + spare_registers(tile);
 }
-/// The same for warpgroups with wide rows, which also hold the scales of columns where those wait for the end, and the
-/// exponents of windows.
+/// The same for warpgroups with wide rows. They also hold the exponents of windows, and the column scales if these are
+/// epilogue scales for other rows.
 constexpr bool fills_next_of_windows(const Tile& tile) {
     if (feed_of(tile) != FeedKind::windowed || promotes_each_step(tile)) return false;
     constexpr int exponents = 8;
@@ -99,7 +100,7 @@ constexpr bool fills_next_of_windows(const Tile& tile) {
 }
 constexpr int partial_registers(const Tile& tile) {
     if (promotes_each_step(tile)) return stepwise_registers(tile, wgmmas_along_n(tile));
-    // Unpromoted, a k-block's wgmmas are issued while those of the one before run.
+    // Without promotion, a k-block's wgmmas are issued while the previous k-block's wgmmas run.
     const int unpromoted = 2 * held_rows(tile) / wgmma_m * feed_registers(tile);
     if (has_wide_rows(tile)) return max(unpromoted, wide_row_registers(tile, wgmmas_along_n(tile)));
     if (promotion_interval(tile) == 0) return unpromoted;
@@ -107,23 +108,24 @@ constexpr int partial_registers(const Tile& tile) {
 }
 constexpr int mma_registers(const Tile& tile) { return accumulator_registers(tile) + partial_registers(tile); }
 
-/// Whether scales of a subtile's columns are read while the subtile before is promoted (mainloop/stepwise.h): where
-/// there are registers for those of both. Windows leave none.
+/// Whether the scales of a subtile's columns are read while the previous subtile is promoted (mainloop/stepwise.h).
+/// This needs registers for the scales of both subtiles. Windows leave none.
 constexpr bool reads_scales_ahead(const Tile& tile) {
     const int others = scales_mma_columns(tile) ? wgmma_n(tile) / 4 : 0;
     return promotes_each_step(tile) && !has_windows(tile) && mma_registers(tile) + others <= mma_register_budget(tile);
 }
 
-/// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). With K-major scales the
-/// compiler would read those of all four ahead, for which there are no registers, and without scales it moves partial
-/// sums; swapped, a k-block's 128x128 scale is needed until its promotion, and the loop reads the next one before.
+/// Whether the promoted loop takes k-blocks in fours without an exit (mainloop/promoted.h). Three kinds of tiles do
+/// not. With K-major scales the compiler would read the scales of all four k-blocks ahead, for which there are not
+/// enough registers. Without scales it moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its
+/// promotion, but the loop reads the next scale earlier.
 constexpr bool multiplies_in_fours(const Tile& tile) {
     return subtiles_per_warpgroup(tile) == 1 && partials_in_flight(tile) == 1 && scales_in_mainloop(tile) &&
            !loads_scales_by_four(tile) && !tile.swap_ab;
 }
 
 /// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in
-/// fours gain more than that by what it forbids; groups gained nothing by it.
+/// fours exclude this and gain more. Grouped tiles gained nothing from it.
 constexpr bool overlaps_epilogue(const Tile& tile) {
     const bool whole =
         multiplies_in_fours(tile) || (partials_in_flight(tile) == 2 && !tile.swap_ab) || fills_next(tile);

@@ -1,4 +1,5 @@
-// What each warp of a block does, and how many arrivals complete a phase of each barrier. gemm.h has both as tables.
+// The role of each warp of a block, and the arrivals that complete a phase of each barrier. gemm.h shows both as
+// tables.
 #pragma once
 
 #include "hopper/tile/operands.h"
@@ -7,12 +8,14 @@ namespace tilewright::hopper {
 
 /// The duties of a warp.
 enum class Role : unsigned char {
-    load,       // operands, and 1x128 scales if TMA can: by TMA
-    scheduler,  // groups: reads their sizes and produces work tiles; also loads 128x128 and epilogue scales
-    block_and_epilogue_scales,  // loads them, where no scheduler does
-    row_scales,  // loads or copies 1x128 scales, where TMA cannot; m-grouped: looks for rows of two groups; k-grouped:
-                 // clears what follows the end of a group in its last k-block
-    store,       // D from shared memory, by TMA
+    load,  // Loads operands, and 1x128 scales if TMA can, by TMA.
+    // Grouped: reads the group sizes and produces work tiles. Also loads 128x128 and epilogue scales.
+    scheduler,
+    block_and_epilogue_scales,  // Loads these scales in kernels without a scheduler.
+    // Loads or copies 1x128 scales that TMA cannot load. In m-grouped kernels it looks for rows of two groups. In
+    // k-grouped kernels it clears the bytes after the end of a group in its last k-block.
+    row_scales,
+    store,  // Stores D from shared memory by TMA.
     spare,
     multiply,
 };
@@ -36,7 +39,7 @@ constexpr Role role_of(const Tile& tile, int warp) {
 
 // ---- Arrivals
 
-/// The arrivals of `warps` warps, once their lanes are synchronised.
+/// The arrivals of `warps` warps after their lanes have synchronised.
 constexpr int arrivals_of(const Tile& tile, int warps) {
     return tile.debug.every_lane_arrives ? warps * warp_threads : warps;
 }
@@ -56,7 +59,7 @@ constexpr int empty_arrivals(const Tile& tile) {
 }
 /// Each consumer warp, once.
 constexpr int ended_arrivals(const Tile& tile) { return arrivals_of(tile, consumer_warps(tile)); }
-/// The warps of the warpgroup that stages, D of f32: of all; the thread that stores.
+/// The warps of the warpgroup that stages. D of f32: the warps of all warpgroups.
 constexpr int staged_arrivals(const Tile& tile) {
     return arrivals_of(tile, stores_f32(tile) ? consumer_warps(tile) : warpgroup_warps);
 }
@@ -64,7 +67,7 @@ constexpr int stored_arrivals(const Tile&) { return 1; }
 /// Block and epilogue scales: the warp that loads them; the warps that read them.
 constexpr int scales_full_arrivals(const Tile& tile) { return arrivals_of(tile, 1); }
 constexpr int scales_empty_arrivals(const Tile& tile) { return arrivals_of(tile, consumer_warps(tile)); }
-/// Split k: the thread that expects the bytes; each consumer warp of the cluster.
+/// Split-K: the thread that expects the bytes; each consumer warp of the cluster.
 constexpr int slices_full_arrivals(const Tile&) { return 1; }
 constexpr int slices_read_arrivals(const Tile& tile) { return consumer_warps(tile) * tile.cluster.size; }
 /// One thread of the scheduler.

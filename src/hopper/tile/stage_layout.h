@@ -1,29 +1,30 @@
-// The shared memory of a block: what a stage holds, and the sizes of all arrays of block/shared_memory.h.
+// The shared memory of a block: the contents of a stage, and the sizes of all arrays of block/shared_memory.h.
 #pragma once
 
 #include "hopper/tile/output_tiling.h"
 
 namespace tilewright::hopper {
 
-inline constexpr int shared_bytes_limit = 232448;   // of one block on sm_90 (CUDA C++ programming guide, 17.7)
-inline constexpr int shared_bytes_per_sm = 233472;  // a block takes 1 KB more than it asks for (same section)
-inline constexpr int epilogue_scale_slots = 2;      // tiles whose epilogue scales are loaded ahead
-inline constexpr int scale_chunk_slots = 4;         // chunks of 128x128 scales that are loaded ahead
-inline constexpr int scale_chunk_k_blocks = 32;     // k-blocks in a chunk: one for each lane
-inline constexpr int work_tile_slots = 4;           // work tiles that the scheduler produces ahead
-inline constexpr int work_tile_words = 8;           // of one of them
+inline constexpr int shared_bytes_limit = 232448;  // Per block on sm_90 (CUDA C++ programming guide, 17.7).
+// Per SM. A block takes 1 KB more than it requests (same section).
+inline constexpr int shared_bytes_per_sm = 233472;
+inline constexpr int epilogue_scale_slots = 2;   // Tiles whose epilogue scales are loaded ahead.
+inline constexpr int scale_chunk_slots = 4;      // Chunks of 128x128 scales that are loaded ahead.
+inline constexpr int scale_chunk_k_blocks = 32;  // K-blocks in a chunk: one per lane.
+inline constexpr int work_tile_slots = 4;        // Work tiles that the scheduler produces ahead.
+inline constexpr int work_tile_words = 8;        // Words per work tile.
 
-/// What a full barrier waits for, whichever block loads it. Without scales.
+/// The bytes that a full barrier waits for, without scales, whichever block loads them.
 constexpr int value_bytes_per_stage(const Tile& tile) {
     return mma_a(tile).loaded_bytes() + mma_b(tile).loaded_bytes();
 }
-/// Scales that a k-block needs.
+/// Bytes of scales that a k-block needs.
 constexpr int scale_bytes_per_stage(const Tile& tile) { return mma_a(tile).scale_bytes() + mma_b(tile).scale_bytes(); }
 
-// ---- Elements of arrays in shared memory; no array has none
+// ---- Numbers of elements of arrays in shared memory; every array has at least one
 
 constexpr int at_least_one(int count) { return max(count, 1); }
-/// Scales in a stage; TMA writes to multiples of 128 bytes.
+/// Scales in a stage. TMA writes to multiples of 128 bytes.
 constexpr int mma_a_scales_per_stage(const Tile& tile) {
     const int scales_of_row = mma_a(tile).scales_of_row() * k_blocks_per_scale_copy(tile);
     return at_least_one(scales_mma_rows(tile) ? round_up(tile.shape.m * scales_of_row, 32) : 0);
@@ -37,10 +38,10 @@ constexpr int scale_chunk_rows(const Tile& tile) {
 constexpr int scale_chunk_columns(const Tile& tile) { return has_block_scales(tile) ? scale_chunk_k_blocks : 1; }
 constexpr int epilogue_row_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.m : 1; }
 constexpr int epilogue_column_scales(const Tile& tile) { return has_epilogue_scales(tile) ? tile.shape.n : 1; }
-/// Barriers of what is staged: one for each warpgroup; D of f32: one for each stage.
+/// Barriers of staged data: one per warpgroup. D of f32: one per stage.
 constexpr int staged_barriers(const Tile& tile) { return stores_f32(tile) ? tile.stages : tile.shape.warpgroups; }
 constexpr int work_slots(const Tile& tile) { return has_scheduler(tile) ? work_tile_slots : 1; }
-/// Barriers of k-blocks in which a group ends: one a stage.
+/// Barriers of k-blocks in which a group ends: one per stage.
 constexpr int landed_barriers(const Tile& tile) { return is_k_grouped(tile) ? tile.stages : 0; }
 
 /// sizeof(Shared<tile>), which gemm.h asserts: its members in order, each at a multiple of its alignment.
