@@ -67,8 +67,8 @@ struct Consumer {
 
     // ---- Stages
 
-    /// Without a limit, because a limit would cost 1 to 8 % (docs/tried.md). The load warp watches this wait
-    /// (kernel/watch.h).
+    /// Without a limit, because a limit would cost 1 to 8 % (docs/experiments/003-waits.md). The load warp watches this
+    /// wait (kernel/watch.h).
     TILEWRIGHT_DEVICE void wait_full() {
         const int stage = ring.stage;
         stamp(Event::waits_full);

@@ -57,7 +57,7 @@ TILEWRIGHT_DEVICE void clear_rest_of_chunk(u8* values, int rows, int chunk, int 
 /// Clears the bytes from `begin` on of `rows` swizzled rows, a multiple of eight; called by a whole warp. The mainloop
 /// waits for this if the ring has run dry. So stores are as wide as possible, and if a group ends between chunks no
 /// store waits for a load. One word per lane, one row after another, made a tile of 256x128 8 us slower
-/// (docs/tried.md).
+/// (docs/experiments/011-k-grouped-ends.md).
 TILEWRIGHT_DEVICE void clear_columns(u8* values, int rows, int begin, int lane) {
     const int chunk = begin / chunk_bytes(), kept = begin % chunk_bytes();
     if (kept != 0) clear_rest_of_chunk(values, rows, chunk, kept, lane);

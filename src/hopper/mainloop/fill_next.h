@@ -25,8 +25,8 @@ struct FillOrder {
 
 /// Whether work that a warp does during its products is kept there. Without this, ptxas moves ldmatrix and permutes
 /// between two wgmmas, and multiplications of scales after the wait for the last wgmma. Kernels are up to 14 % faster
-/// in the order of ptxas (docs/tried.md). The exception is MN-major with 128 rows per warpgroup and scales in the loop,
-/// for which the order of ptxas needs too many registers.
+/// in the order of ptxas (docs/experiments/024-mn-major-weights.md). The exception is MN-major with 128 rows per
+/// warpgroup and scales in the loop, for which the order of ptxas needs too many registers.
 template <Tile tile>
 constexpr bool keeps_order = feed_of(tile) == FeedKind::transposed&& scales_in_mainloop(tile) &&
                              rows_per_warpgroup(tile) > wgmma_m;

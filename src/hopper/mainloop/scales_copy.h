@@ -112,8 +112,8 @@ private:
     static constexpr bool copies_b = operand_b(tile).has_row_scales();
     /// k-blocks whose stages are filled together, if the ring is at least twice as deep. If scales are adjacent along
     /// k, four k-blocks at once touch a quarter of the places in memory. A copy takes some 6 clocks per place
-    /// (docs/tried.md). Swap-AB tiles become up to 14 % faster. Other tiles with one warpgroup become 4 % slower,
-    /// because their copies start later.
+    /// (docs/experiments/007-k-major-scales.md). Swap-AB tiles become up to 14 % faster. Other tiles with one warpgroup
+    /// become 4 % slower, because their copies start later.
     static constexpr int at_once =
         tile.swap_ab && tile.stages >= 8 && !is_k_grouped(tile) && !copies_b && has_k_major_scales(tile) ? 4 : 1;
     TILEWRIGHT_DEVICE static bool copies_a(int i) { return i % k_blocks_per_scale_copy(tile) == 0; }

@@ -53,7 +53,7 @@ constexpr const char* name_of(BarrierName name) {
 }
 
 /// Whether a wait that times out records the barrier. This holds for barriers at which only producers wait. More code
-/// in the consumers' waits made calls up to 6.7 % slower even if it never ran (docs/tried.md).
+/// in the consumers' waits made calls up to 6.7 % slower even if it never ran (docs/experiments/003-waits.md).
 constexpr bool is_recorded(BarrierName barrier) {
     switch (barrier) {
         case BarrierName::staged:

@@ -3,7 +3,7 @@
 //
 // A block has a tile in its registers, and waits only for the loads; other blocks of the SM load at the same time. The
 // reasons for the tile's shape are in quantizer.h. One operand of x takes about the time of its bytes. With two
-// operands, with factors and with SwiGLU, instructions count as much (docs/tried.md).
+// operands, with factors and with SwiGLU, instructions count as much (docs/experiments/023-quantizers.md).
 #pragma once
 
 #include "hopper/quantize/copy.h"

@@ -182,7 +182,7 @@ constexpr bool reads_twice(const Quantizer& q) {
 
 /// Whether a later block's numbers are prefetched into L2 (prefetch.h). This helps if two blocks share an SM and
 /// compute for about as long as their bytes take. With more blocks, and for SwiGLU, it makes kernels slower
-/// (docs/tried.md).
+/// (docs/experiments/023-quantizers.md).
 constexpr bool is_prefetched(const Quantizer& q) {
     return q.vectors && is_packed(q) && (has_factors(q.rows) || has_factors(q.columns));
 }

@@ -39,7 +39,7 @@ constexpr int wide_row_registers(const Tile& tile, int wgmmas_along_n) {
     return tile.shape.n / wgmmas_along_n / 2 + held_rows(tile) / wgmma_m * feed_registers(tile);
 }
 /// If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one promoted
-/// while the next is multiplied, gained nothing: docs/tried.md.)
+/// while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.)
 constexpr int wgmmas_along_n(const Tile& tile) {
     if (promotion_interval(tile) == 0 && !has_wide_rows(tile)) return 1;
     int count = 1;
