@@ -24,6 +24,7 @@ struct DeviceDescription {
     double l2_bytes_per_second = 0;  // L2 to all SMs, every SM reading lines of its own
     int l2_bytes_per_clock = 0;      // L2 to one SM
     std::int64_t l2_bytes = 0;
+    double written_byte = 1;    // time of a byte of D through HBM, over that of a byte read
     double memory_latency = 0;  // seconds from a TMA request to its data, HBM streaming
     std::int64_t shared_bytes_per_block = 0;
     int cluster_2_sms = 0;               // SMs that clusters of 2 can fill with one block each

@@ -251,7 +251,7 @@ Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescriptio
     cost.memory_bytes = whole(compulsory_bytes(work));
     cost.l2_bytes = whole(over.units * over.k_blocks * fetched_bytes(tile));
     cost.memory =
-        (compulsory_bytes(work) + (model.written_byte - 1) * written_bytes(work)) / device.memory_bytes_per_second;
+        (compulsory_bytes(work) + (device.written_byte - 1) * written_bytes(work)) / device.memory_bytes_per_second;
     add_compute(inputs, unit, cost);
     cost.overlap = overlap(inputs, unit, cost) + last_round(inputs, cost);
     cost.reduction = reduction(inputs);

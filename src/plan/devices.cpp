@@ -29,6 +29,7 @@ std::map<std::string_view, Field> number_fields(DeviceDescription& d) {
             {"l2_bytes_per_second", &d.l2_bytes_per_second},
             {"l2_bytes_per_clock", &d.l2_bytes_per_clock},
             {"l2_bytes", &d.l2_bytes},
+            {"written_byte", &d.written_byte},
             {"memory_latency", &d.memory_latency},
             {"shared_bytes_per_block", &d.shared_bytes_per_block},
             {"cluster_2_sms", &d.cluster_2_sms},

@@ -23,7 +23,6 @@ struct Model {
     double cluster_seconds = 3.332e-07;   // more for a launch of clusters
     double imperfect_overlap = 0.06632;   // of the shorter of memory and compute
     double crowding = 0.01;               // of the time that operands of later tiles take before the first is done
-    double written_byte = 1.637;          // time of a byte of D through HBM, over that of a byte read
     double reduction_seconds = 1e-07;     // until all slices of a tile have come
     double peer_bytes_per_clock = 15.19;  // of one SM, to the shared memory of others
 };

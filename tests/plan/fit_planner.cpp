@@ -1,11 +1,12 @@
 // Fits the constants of src/plan/model.h to records of measured candidates and prints them as C++:
 //   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
+//   tools/fit_planner benchmarks/results/h100_candidates.jsonl --device h100
+// The second form fits the numbers of a device that no data sheet has, and prints them for src/plan/devices.
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
 // predictions; --rounds 0 only says how good the constants in model.h are.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <random>
@@ -18,33 +19,51 @@
 namespace tilewright::planner {
 namespace {
 
+/// What is fitted: the constants of all devices, or those of one that no data sheet has.
+struct Constants {
+    Model model = fitted_model;
+    DeviceDescription device{};
+    bool of_device = false;
+
+    /// The device that a shape was measured on, with what is fitted of it.
+    const DeviceDescription& of(const RecordedShape& shape) const { return of_device ? device : shape.device; }
+};
+
 struct Parameter {
     const char* name;
-    double Model::*field;
+    double& (*number)(Constants&);
     double least;
     double most;
 };
+using Parameters = std::vector<Parameter>;
 
 // Bounds keep a constant to what it may mean, where a record says little about it.
-constexpr std::array parameters{
-    Parameter{"reduction_seconds", &Model::reduction_seconds, 1e-7, 2e-6},
-    Parameter{"peer_bytes_per_clock", &Model::peer_bytes_per_clock, 4, 64},
-    Parameter{"multicast_clocks", &Model::multicast_clocks, 1, 80},
-    Parameter{"multicast_stall", &Model::multicast_stall, 0.005, 0.1},
-    Parameter{"promoted_energy", &Model::promoted_energy, 0.25, 1.25},
-    Parameter{"l2_byte_energy", &Model::l2_byte_energy, 1e-4, 2e-2},
-    Parameter{"latency_share", &Model::latency_share, 0.7, 2.0},
-    Parameter{"l2_share", &Model::l2_share, 0.5, 2.0},
-    Parameter{"epilogue_clocks", &Model::epilogue_clocks, 10, 3000},
-    Parameter{"store_bytes_per_clock", &Model::store_bytes_per_clock, 8, 128},
-    Parameter{"narrow_store", &Model::narrow_store, 0.01, 2.0},
-    Parameter{"thread_store", &Model::thread_store, 1.0, 20},
-    Parameter{"exposed_epilogue", &Model::exposed_epilogue, 0.01, 1.0},
-    Parameter{"start_seconds", &Model::start_seconds, 0, 2e-6},
-    Parameter{"cluster_seconds", &Model::cluster_seconds, 1e-8, 2e-6},
-    Parameter{"imperfect_overlap", &Model::imperfect_overlap, 0.005, 0.6},
-    Parameter{"crowding", &Model::crowding, 0.01, 1},
-    Parameter{"written_byte", &Model::written_byte, 1.0, 2.0},
+const Parameters model_parameters{
+    Parameter{"reduction_seconds", [](Constants& c) -> double& { return c.model.reduction_seconds; }, 1e-7, 2e-6},
+    Parameter{"peer_bytes_per_clock", [](Constants& c) -> double& { return c.model.peer_bytes_per_clock; }, 4, 64},
+    Parameter{"multicast_clocks", [](Constants& c) -> double& { return c.model.multicast_clocks; }, 1, 80},
+    Parameter{"multicast_stall", [](Constants& c) -> double& { return c.model.multicast_stall; }, 0.005, 0.1},
+    Parameter{"promoted_energy", [](Constants& c) -> double& { return c.model.promoted_energy; }, 0.25, 1.25},
+    Parameter{"l2_byte_energy", [](Constants& c) -> double& { return c.model.l2_byte_energy; }, 1e-4, 2e-2},
+    Parameter{"latency_share", [](Constants& c) -> double& { return c.model.latency_share; }, 0.7, 2.0},
+    Parameter{"l2_share", [](Constants& c) -> double& { return c.model.l2_share; }, 0.5, 2.0},
+    Parameter{"epilogue_clocks", [](Constants& c) -> double& { return c.model.epilogue_clocks; }, 10, 3000},
+    Parameter{"store_bytes_per_clock", [](Constants& c) -> double& { return c.model.store_bytes_per_clock; }, 8, 128},
+    Parameter{"narrow_store", [](Constants& c) -> double& { return c.model.narrow_store; }, 0.01, 2.0},
+    Parameter{"thread_store", [](Constants& c) -> double& { return c.model.thread_store; }, 1.0, 20},
+    Parameter{"exposed_epilogue", [](Constants& c) -> double& { return c.model.exposed_epilogue; }, 0.01, 1.0},
+    Parameter{"start_seconds", [](Constants& c) -> double& { return c.model.start_seconds; }, 0, 2e-6},
+    Parameter{"cluster_seconds", [](Constants& c) -> double& { return c.model.cluster_seconds; }, 1e-8, 2e-6},
+    Parameter{"imperfect_overlap", [](Constants& c) -> double& { return c.model.imperfect_overlap; }, 0.005, 0.6},
+    Parameter{"crowding", [](Constants& c) -> double& { return c.model.crowding; }, 0.01, 1},
+};
+// The rate of memory is not among them: the line through the times of weights that are streamed gives it.
+const Parameters device_parameters{
+    Parameter{"power_hertz", [](Constants& c) -> double& { return c.device.power_hertz; }, 1.5e9, 3.5e9},
+    Parameter{"l2_bytes_per_second", [](Constants& c) -> double& { return c.device.l2_bytes_per_second; }, 4e12, 14e12},
+    Parameter{"written_byte", [](Constants& c) -> double& { return c.device.written_byte; }, 0.7, 2.0},
+    Parameter{"memory_latency", [](Constants& c) -> double& { return c.device.memory_latency; }, 0.8e-6, 2e-6},
+    Parameter{"start_seconds", [](Constants& c) -> double& { return c.device.start_seconds; }, 0.5e-6, 3e-6},
 };
 
 /// What a record does not hold was thought slower than what it holds, and is taken for this much slower than the best.
@@ -57,7 +76,7 @@ struct Errors {
     double prediction = 0;  // of logarithms, mean square, near the best
 };
 
-Errors errors_of(const RecordedShape& shape, const Model& model) {
+Errors errors_of(const RecordedShape& shape, const Constants& constants) {
     struct Entry {
         double predicted;
         double slower;
@@ -68,7 +87,7 @@ Errors errors_of(const RecordedShape& shape, const Model& model) {
     Errors errors;
     double weights = 0;
     for (const MeasuredTile& measured : shape.measured) {
-        const double predicted = cost(measured.tile, shape.work, h200(), model).seconds;
+        const double predicted = cost(measured.tile, shape.work, constants.of(shape), constants.model).seconds;
         const double slower = measured.seconds / best - 1;
         const double error = std::log(predicted / measured.seconds);
         const double weight = std::exp(-slower / 0.15);
@@ -79,7 +98,7 @@ Errors errors_of(const RecordedShape& shape, const Model& model) {
     }
     errors.prediction /= weights;
     for (const hopper::Tile& tile : shape.unmeasured) {
-        entries.push_back({cost(tile, shape.work, h200(), model).seconds, unmeasured_slower});
+        entries.push_back({cost(tile, shape.work, constants.of(shape), constants.model).seconds, unmeasured_slower});
         least = std::min(least, entries.back().predicted);
     }
     double chances = 0;
@@ -92,10 +111,10 @@ Errors errors_of(const RecordedShape& shape, const Model& model) {
     return errors;
 }
 
-double loss(const std::vector<RecordedShape>& shapes, const Model& model) {
+double loss(const std::vector<RecordedShape>& shapes, const Constants& constants) {
     double sum = 0;
     for (const RecordedShape& shape : shapes) {
-        const Errors errors = errors_of(shape, model);
+        const Errors errors = errors_of(shape, constants);
         // The worst choices count most: the test bounds each of them.
         sum += errors.choice + 10 * errors.choice * errors.choice + errors.prediction;
     }
@@ -103,7 +122,7 @@ double loss(const std::vector<RecordedShape>& shapes, const Model& model) {
 }
 
 struct Fitted {
-    Model model;
+    Constants constants;
     double loss = HUGE_VAL;
 };
 
@@ -117,9 +136,10 @@ private:
 };
 
 /// One constant after the other up and down, by steps that shrink; between them all at random.
-Fitted descend(const std::vector<RecordedShape>& shapes, const Model& start, int rounds, Numbers& numbers) {
+Fitted descend(const std::vector<RecordedShape>& shapes, const Parameters& parameters, const Constants& start,
+               int rounds, Numbers& numbers) {
     Fitted best{start, loss(shapes, start)};
-    const auto take_if_better = [&](const Model& next) {
+    const auto take_if_better = [&](const Constants& next) {
         const double now = loss(shapes, next);
         if (now < best.loss) best = {next, now};
     };
@@ -127,16 +147,18 @@ Fitted descend(const std::vector<RecordedShape>& shapes, const Model& start, int
         const double step = 0.4 * std::pow(0.05, static_cast<double>(round) / rounds);
         for (const Parameter& parameter : parameters) {
             for (const double factor : {1 + step, 1 / (1 + step)}) {
-                Model next = best.model;
-                next.*parameter.field = std::clamp(next.*parameter.field * factor, parameter.least, parameter.most);
+                Constants next = best.constants;
+                double& number = parameter.number(next);
+                number = std::clamp(number * factor, parameter.least, parameter.most);
                 take_if_better(next);
             }
         }
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            Model next = best.model;
+            Constants next = best.constants;
             for (const Parameter& parameter : parameters) {
                 const double factor = std::exp(step * (numbers.unit() - 0.5));
-                next.*parameter.field = std::clamp(next.*parameter.field * factor, parameter.least, parameter.most);
+                double& number = parameter.number(next);
+                number = std::clamp(number * factor, parameter.least, parameter.most);
             }
             take_if_better(next);
         }
@@ -152,29 +174,31 @@ double between(const Parameter& parameter, double share) {
 
 /// From the constants in model.h and from others all over their bounds; the best is polished. The same
 /// record gives the same constants.
-Model fit(const std::vector<RecordedShape>& shapes, int rounds) {
+Constants fit(const std::vector<RecordedShape>& shapes, const Parameters& parameters, const Constants& first,
+              int rounds) {
     constexpr int starts = 32;
     std::vector<Fitted> found(starts);
 #pragma omp parallel for schedule(dynamic)
     for (int start = 0; start < starts; ++start) {
         Numbers numbers(static_cast<std::uint64_t>(start) + 1);
-        Model model = fitted_model;
+        Constants constants = first;
         for (const Parameter& parameter : parameters) {
             const double from_bounds = between(parameter, numbers.unit());
-            model.*parameter.field =
-                start == 0 ? std::clamp(model.*parameter.field, parameter.least, parameter.most) : from_bounds;
+            double& number = parameter.number(constants);
+            number = start == 0 ? std::clamp(number, parameter.least, parameter.most) : from_bounds;
         }
-        found[static_cast<std::size_t>(start)] = descend(shapes, model, rounds, numbers);
+        found[static_cast<std::size_t>(start)] = descend(shapes, parameters, constants, rounds, numbers);
         fmt::print(stderr, "start {}: {:.5f}\n", start + 1, found[static_cast<std::size_t>(start)].loss);
     }
     Numbers numbers(0);
-    return descend(shapes, std::ranges::min(found, {}, &Fitted::loss).model, rounds, numbers).model;
+    const Constants& best = std::ranges::min_element(found, {}, &Fitted::loss)->constants;
+    return descend(shapes, parameters, best, rounds, numbers).constants;
 }
 
-void print_verdicts(const std::vector<RecordedShape>& shapes, const Model& model) {
+void print_verdicts(const std::vector<RecordedShape>& shapes, const Constants& constants) {
     double logarithms = 0;
     for (const RecordedShape& shape : shapes) {
-        const Verdict verdict = judge(shape, model);
+        const Verdict verdict = judge(shape, constants.of(shape), constants.model);
         logarithms += std::log(verdict.predicted / shape.best());
         fmt::print("// {:<62} best {:7.2f} us, predicted {:7.2f} us, choice {:<8} {}\n", shape.work.key,
                    shape.best() * 1e6, verdict.predicted * 1e6,
@@ -182,29 +206,43 @@ void print_verdicts(const std::vector<RecordedShape>& shapes, const Model& model
                    name(planned_tile(verdict.chosen)));
     }
     fmt::print("// predicted over the best measured, geometric mean {:.3f}; loss {:.5f}\n",
-               std::exp(logarithms / static_cast<double>(shapes.size())), loss(shapes, model));
+               std::exp(logarithms / static_cast<double>(shapes.size())), loss(shapes, constants));
 }
 
 int run(const std::vector<std::string>& arguments) {
     std::vector<RecordedShape> shapes;
     int rounds = 40;
+    Constants first;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         if (arguments[i] == "--rounds" && i + 1 < arguments.size()) {
             rounds = std::atoi(arguments[++i].c_str());
             continue;
         }
+        if (arguments[i] == "--device" && i + 1 < arguments.size()) {
+            first.device = device_named(arguments[++i]);
+            first.of_device = true;
+            continue;
+        }
         for (RecordedShape& shape : read_record(arguments[i])) shapes.push_back(std::move(shape));
     }
-    std::erase_if(shapes, [](const RecordedShape& shape) { return shape.measured.empty(); });
+    std::erase_if(shapes, [&](const RecordedShape& shape) {
+        return shape.measured.empty() || (first.of_device && shape.device.name != first.device.name);
+    });
     if (shapes.empty()) {
         fmt::print(stderr, "fit_planner: name a record that tilewright tune --json wrote, with tiles that are legal\n");
         return 2;
     }
-    const Model model = rounds == 0 ? fitted_model : fit(shapes, rounds);
+    const Parameters& parameters = first.of_device ? device_parameters : model_parameters;
+    Constants constants = rounds == 0 ? first : fit(shapes, parameters, first, rounds);
     for (const Parameter& parameter : parameters) {
-        fmt::print("    double {} = {:.4g};\n", parameter.name, model.*parameter.field);
+        const double number = parameter.number(constants);
+        if (first.of_device) {
+            fmt::print("{}\t{:.4g}\n", parameter.name, number);
+        } else {
+            fmt::print("    double {} = {:.4g};\n", parameter.name, number);
+        }
     }
-    print_verdicts(shapes, model);
+    print_verdicts(shapes, constants);
     return 0;
 }
 

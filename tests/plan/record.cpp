@@ -30,16 +30,20 @@ Workload work_of(const nlohmann::json& row) {
 
 void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
     Workload work = work_of(row);
-    const auto same_key = [&](const RecordedShape& shape) { return shape.work.key == work.key; };
+    const DeviceDescription device = recognise({.name = row.at("device").get<std::string>(), .sms = h200().sms});
+    const auto same_key = [&](const RecordedShape& shape) {
+        return shape.work.key == work.key && shape.device.name == device.name;
+    };
     auto found = std::find_if(shapes.begin(), shapes.end(), same_key);
     if (found == shapes.end())
-        found =
-            shapes.insert(shapes.end(), {.work = work, .measured = {}, .unmeasured = {}, .illegal = 0, .command = {}});
+        found = shapes.insert(
+            shapes.end(),
+            {.work = work, .device = device, .measured = {}, .unmeasured = {}, .illegal = 0, .command = {}});
     // Lines name their grouping since then.
     found->as_users_have_them = row.contains("grouping");
     const hopper::Tile tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
     found->command = row.at("command").get<std::string>();
-    if (why_illegal(tile, work, h200())) {
+    if (why_illegal(tile, work, device)) {
         ++found->illegal;
         return;
     }
@@ -50,7 +54,7 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
 void find_unmeasured(RecordedShape& shape) {
     for (const hopper::Tile& tile : candidates(family_tile(shape.work))) {
         const auto same = [&](const MeasuredTile& measured) { return measured.tile == tile; };
-        if (why_illegal(tile, shape.work, h200()) || !ships(tile) || std::ranges::any_of(shape.measured, same))
+        if (why_illegal(tile, shape.work, shape.device) || !ships(tile) || std::ranges::any_of(shape.measured, same))
             continue;
         shape.unmeasured.push_back(tile);
     }
@@ -85,10 +89,10 @@ std::vector<RecordedShape> read_record(const std::string& path) {
     return shapes;
 }
 
-Verdict judge(const RecordedShape& shape, const Model& model) {
+Verdict judge(const RecordedShape& shape, const DeviceDescription& device, const Model& model) {
     // As choose.cpp: among the tiles that ship.
     std::vector<PricedTile> priced;
-    const auto add = [&](const hopper::Tile& tile) { priced.push_back({tile, cost(tile, shape.work, h200(), model)}); };
+    const auto add = [&](const hopper::Tile& tile) { priced.push_back({tile, cost(tile, shape.work, device, model)}); };
     for (const MeasuredTile& measured : shape.measured) {
         if (ships(measured.tile)) add(measured.tile);
     }
@@ -98,8 +102,8 @@ Verdict judge(const RecordedShape& shape, const Model& model) {
 }
 
 Verdict judge_planner(const RecordedShape& shape) {
-    const hopper::Tile chosen = choose(shape.work, h200(), {});
-    return verdict_of(chosen, cost(chosen, shape.work, h200(), fitted_model).seconds, shape);
+    const hopper::Tile chosen = choose(shape.work, shape.device, {});
+    return verdict_of(chosen, cost(chosen, shape.work, shape.device, fitted_model).seconds, shape);
 }
 
 }  // namespace tilewright::planner

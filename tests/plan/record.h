@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/devices.h"
 #include "plan/model.h"
 #include "plan/workload.h"
 
@@ -17,6 +18,7 @@ struct MeasuredTile {
 
 struct RecordedShape {
     Workload work;
+    DeviceDescription device = h200();  // that was measured
     std::vector<MeasuredTile> measured;
     std::vector<hopper::Tile> unmeasured;  // the other legal candidates
     int illegal = 0;                       // measurements of tiles that are no longer legal
@@ -37,7 +39,7 @@ struct Verdict {
 };
 
 /// The candidate that the model thinks fastest, as `explain` does without tuned rows and hints.
-Verdict judge(const RecordedShape& shape, const Model& model);
+Verdict judge(const RecordedShape& shape, const DeviceDescription& device, const Model& model);
 
 /// What runs where there are no tuned rows.
 Verdict judge_planner(const RecordedShape& shape);

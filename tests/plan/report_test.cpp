@@ -37,7 +37,8 @@ TEST(ExplainReport, SaysWhichNumbersOfTheDeviceAreAssumed) {
         const DeviceDescription& on = device_named(device);
         return explanation_text({planner::dense(4096, 7168, 2048), on, explain(problem, on)}, false);
     };
-    EXPECT_TRUE(contains(text_on("h100"), "assumed and not measured: power_hertz, memory_bytes_per_second, "));
+    EXPECT_TRUE(contains(text_on("h100-pcie"), "assumed and not measured: power_hertz, memory_bytes_per_second, "));
+    EXPECT_TRUE(contains(text_on("h100"), "assumed and not measured: l2_bytes_per_clock, "));
     EXPECT_FALSE(contains(text_on("h200"), "assumed"));
 }
 
