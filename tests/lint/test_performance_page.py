@@ -98,7 +98,7 @@ def test_quantisers_are_those_of_the_newest_run(tmp_path):
              "date": "2026-01-02", "started": started} for us, commit, started in ((200.0, "a" * 10, "1"), (176.2, "b" * 10, "2"))]
     (tmp_path / "benchmarks/results/h200_quantisers.jsonl").write_text("\n".join(map(json.dumps, rows)))
     text = tool.quantisers()
-    assert text.startswith("## Quantisers\n\nCommit bbbbbbb, 2026-01-02. 32768 tokens of 7168 features in 8 groups")
+    assert text.startswith("## Quantizers\n\nCommit bbbbbbb, 2026-01-02. 32768 tokens of 7168 features in 8 groups")
     assert text.endswith("| rows 1x128 | 176.2 | 705 | 4.00 |") and "200.0" not in text
 
 
