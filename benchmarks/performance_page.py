@@ -90,8 +90,8 @@ def source() -> str:
     ends = sorted(row["us"] for row in rows if is_reference(row) and "sustained_s" not in row)
     theirs = next(r["us"] for r in peers_table.rows() if is_reference(r))
     (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
-    return (f"One H200, commit {commit[:7]}, {date}, cold and clean L2. cuBLASLt with one scale per tensor on\n4096 x 4096 x 7168 took {ends[0]:.1f} to "
-            f"{ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.{older()}")
+    return (f"One H200, commit {commit[:7]}, {date}, cold and clean L2. The reference is cuBLASLt with one\nscale per tensor on 4096 x 4096 x 7168. "
+            f"It took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.{older()}")
 
 
 def older() -> str:
@@ -217,7 +217,7 @@ def groups() -> str:
 def skew() -> str:
     """Rates of groups of which one is hot, over those of groups of one size."""
     rates: dict[tuple[str, str], dict[int, list[float]]] = {}
-    names = {("m_grouped_offsets", "nt"): "forward, nt", ("m_grouped_offsets", "nn"): "dgrad, nn", ("k_grouped", "nt"): "wgrad, groups of k"}
+    names = {("m_grouped_offsets", "nt"): "forward, nt", ("m_grouped_offsets", "nn"): "dgrad, nn", ("k_grouped", "nt"): "wgrad, k-grouped"}
     rows = record("h200_skew")
     for row in rows:
         hot = re.search(r"--hot (\d+)", row["command"])
@@ -250,9 +250,9 @@ def host_time() -> str:
         [["C++", cell("C++", "same_pointers_us"), "3", cell("C++", "fresh_pointers_us"), ""],
          ["Python", cell("Python", "same_tensors_us"), "", cell("Python", "fresh_tensors_us"), "7"],
          ["`tilewright.deep_gemm`", cell("Python", "deep_gemm_us"), "", "", ""],
-         ["the driver alone: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
+         ["only the driver: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
          ["for comparison: torch zeroes an element", cell("Python", "torch_zero_us"), "", "", ""]],
-    ) + f"\n\nFirst calls with their result, in milliseconds, a kernel of the pack and one that is compiled (targets 50 and 1,000): {'; '.join(first)}."
+    ) + f"\n\nFirst calls with their result, in milliseconds: a precompiled kernel, and one that is compiled\n(targets 50 and 1,000): {'; '.join(first)}."
 
 
 def continuous() -> str:

@@ -107,6 +107,7 @@ def page(rows: list[Row], origin: str) -> str:
               "of a line\nran in turns in one run, each call after a flush of L2. Ratios are the peer's time over ours.\nThe sizes are in [benchmarks](../README.md)."]  # fmt: skip
     for section in sections(rows):
         head, *lines = cells(rows, section)
-        said = [f"- {words}." for words in [v.words() for v in verdicts(rows, section)] + failures(rows, section)]
+        judged = [v.words().replace(", worst", ".\n  Worst").replace("; target", ". Target") for v in verdicts(rows, section)]
+        said = [f"- {words}." for words in judged + failures(rows, section)]
         blocks += [table(head, lines), "\n".join(said)] if lines else ["\n".join(said)]
     return "\n\n".join(blocks)
