@@ -3,7 +3,8 @@ include/, autodoc the Python package. The pages read on GitHub too, so what Sphi
 
 - `<picture>` with a dark and a light source becomes two images, of which the theme shows one;
 - `<!-- tabs -->` to `<!-- end tabs -->` with lines `**Python**`, `**C++**` between becomes tabs;
-- `<!-- toctree GLOB -->` adds pages to the sidebar.
+- `<!-- toctree GLOB -->` adds pages to the sidebar;
+- `<!-- types of the headers -->` becomes the reference of structs and classes.
 
 A page of docs/index.md that does not exist is left out there, and a page that docs/index.md does not name is a warning.
 """
@@ -11,6 +12,7 @@ A page of docs/index.md that does not exist is left out there, and a page that d
 import pathlib
 import re
 import sys
+from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -80,10 +82,24 @@ def entries(text, folder):
     return re.sub(r"^[\w./]+\n", lambda m: m[0] if (folder / f"{m[0].strip()}.md").exists() else "", text, flags=re.MULTILINE)
 
 
+def types_of_headers():
+    """A directive for each type that doxygen found, by header."""
+    text = ""
+    for header in sorted((ROOT / "build/api/xml").glob("*_8h.xml")):
+        names = ElementTree.parse(header).findall("./compounddef/innerclass")
+        if names:
+            text += f"## Types of {header.stem.replace('__', '_').removesuffix('_8h')}.h\n\n"
+        for name in names:
+            kind = "struct" if name.get("refid").startswith("struct") else "class"
+            text += f"```{{doxygen{kind}}} {name.text}\n:members:\n:undoc-members:\n```\n\n"
+    return text
+
+
 def as_sphinx_reads_it(app, page, source):
     source[0] = TOCTREE.sub(r"```{toctree}\n:hidden:\n:glob:\n\n\1\n```", source[0])
     if page == root_doc:
         source[0] = entries(source[0], ROOT / "docs")
+    source[0] = source[0].replace("<!-- types of the headers -->", types_of_headers() if page == "docs/api/cpp" else "")
     source[0] = TABS.sub(tabs, PICTURE.sub(pictures, source[0]))
 
 
