@@ -26,12 +26,12 @@ def blocks(lines):
             block = []
 
 
-def listed(block, mark):
-    """Each line of the least indentation begins an item; `mark` says what is written ahead of it."""
+def listed(block, lead):
+    """Each line of the least indentation begins an item; `lead` gives the text ahead of it."""
     least = min(map(indent, block))
     for line in block:
         if indent(line) == least:
-            yield " " * least + mark(line) + line.strip()
+            yield " " * least + lead(line) + line.strip()
         else:
             yield " " * (least + 2) + line.strip()
 
@@ -59,8 +59,8 @@ def converted(block):
 def as_restructured_text(lines):
     """The lines of a docstring, whose first one has no indentation."""
     text = "\n".join(lines)
-    marks = re.split(r"(`[^`\n]*(?:\n[^`\n]+)?`)", text)
-    text = "".join(part if i % 2 else re.sub(r"(?<!\\)([*|])", r"\\\1", re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part)) for i, part in enumerate(marks))
+    spans = re.split(r"(`[^`\n]*(?:\n[^`\n]+)?`)", text)
+    text = "".join(part if i % 2 else re.sub(r"(?<!\\)([*|])", r"\\\1", re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part)) for i, part in enumerate(spans))
     text = re.sub(r"^(\s*)\\\* ", r"\1* ", text, flags=re.MULTILINE)
     result, inside = [], False
     for block in blocks(text.split("\n")):
