@@ -72,7 +72,7 @@ wheel: setup  ## wheels for the Pythons of this machine, into build/wheels; buil
 test-wheel: wheel  ## what the wheels need of a system, and that they work where nothing else is installed
 	$(python) -m pytest -q tests/wheel
 
-docs: python-package  ## the reference of both APIs, into build/api; any warning is an error
+docs: python-package  ## the documentation site, with the reference of both APIs, into build/site; any warning is an error
 	tools/api-docs
 
 test-install: build  ## a consumer project built from the installed library

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md on FP4 weights, of the record of `make gpu-packed`."""
+"""Tables of docs/performance.md and benchmarks/results on FP4 weights, from the record of `make gpu-packed`."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def pairs(rows: list[Row]) -> str:
 def short_blocks(rows: list[Row]) -> str:
     """MXFP8 and FP4 activations. Nothing without a record."""
     text = packed(rows, SHORT_BLOCKS)
-    return "The same of activations with scales of 32 and 16 of k:\n\n" + text if text else ""
+    return "Activations with 1x32 and 1x16 scales:\n\n" + text if text else ""

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md on what a training step runs: gradients, of the record of `make gpu-gradients`, and quantisers."""
+"""Tables of benchmarks/results on the products of a training step: gradients (`make gpu-gradients`) and quantizers."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def dgrad(rows: list[Row]) -> str:
                   if (forward := ("nt", n, k, recipe)) in us and (backward := ("nn", k, n, recipe)) in us]
             if len(of) == 2:
                 lines.append([f"{model}, {part}, {n} x {k}", *(f"{ours:.4g}, {theirs:.4g}, {theirs / ours:.2f}" for ours, theirs in of)])
-    return ("8 groups of 2,048 tokens: forward, dgrad (layout nn: the same weights, along their rows) in microseconds, and the ratio:\n\n" +
+    return ("8 groups of 2,048 tokens. Each cell has forward in microseconds, dgrad (layout nn, the same\nweights), and the ratio.\n\n" +
             table(["weights, n x k of forward", "tensor:tensor", "row:row"], lines))
 
 
-def quantisers(rows: list[Row], origin: str, head: str = "## Quantisers\n\n") -> str:
+def quantisers(rows: list[Row], origin: str, head: str = "## Quantizers\n\n") -> str:
     (tokens,), (features,), (groups,) = ({row[key] for row in rows} for key in ("tokens", "features", "groups"))
     cells = {row["form"]: [row["form"], f"{row['us']:.1f}", f"{row['mb']:.0f}", f"{row['tbs']:.2f}"] for row in rows}
-    return (f"{head}{origin} {tokens} tokens of {features} features in {groups} groups, bf16 to e4m3 and e2m1; the bytes are those that\n"
-            "must be read and written. Last, as many MXFP4 weights are packed.\n\n" + table(["", "us", "MB", "TB/s"], [*cells.values()]))
+    return (f"{head}{origin} {tokens} tokens of {features} features in {groups} groups,\nbf16 to e4m3 and e2m1. "
+            "The bytes are the least that must be read and\nwritten. The last line packs as many MXFP4 weights.\n\n" + table(["", "us", "MB", "TB/s"], [*cells.values()]))

@@ -1,8 +1,8 @@
-"""Writes the numbers of docs/performance.md and docs/torch.md: what is between `<!-- NAME -->` and `<!-- end -->` there comes
-from the records of benchmarks/results.
+"""Writes the numbers of docs/performance.md, docs/torch.md and the pages of benchmarks/results: the text between `<!-- NAME -->` and
+`<!-- end -->` comes from the records of benchmarks/results.
 
-python benchmarks/performance_page.py            # writes the pages anew
-python benchmarks/performance_page.py --check    # exit code 1 if a page says something else
+python benchmarks/performance_page.py            # writes the pages
+python benchmarks/performance_page.py --check    # exit code 1 if a page differs from the records
 
 Needs build/release/src/cli/tilewright. tests/lint/test_performance_page.py runs the check.
 """
@@ -26,7 +26,9 @@ import training_table
 from markdown_table import Row, shape, table
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGE = ROOT / "docs/performance.md"
+SUMMARY_PAGE = ROOT / "docs/performance.md"
+PAGE = ROOT / "benchmarks/results/h200.md"
+H100_PAGE = ROOT / "benchmarks/results/h100.md"
 TORCH_PAGE = ROOT / "docs/torch.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
 
@@ -88,8 +90,8 @@ def source() -> str:
     ends = sorted(row["us"] for row in rows if is_reference(row) and "sustained_s" not in row)
     theirs = next(r["us"] for r in peers_table.rows() if is_reference(r))
     (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
-    return (f"The records of commit {commit[:7]}, `benchmarks/results`: one H200, measured on {date} with cold, clean L2. cuBLASLt with one\n"
-            f"scale per tensor on 4096 x 4096 x 7168 took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.{older()}")
+    return (f"One H200, commit {commit[:7]}, {date}, cold and clean L2. The reference is cuBLASLt with one\nscale per tensor on 4096 x 4096 x 7168. "
+            f"It took {ends[0]:.1f} to {ends[-1]:.1f} us, in DeepGEMM's run {theirs:.1f}.{older()}")
 
 
 def older() -> str:
@@ -102,19 +104,71 @@ def older() -> str:
     if not words:
         return ""
     all_of_them = sorted({commit[:7] for of in commits.values() for commit in of})
-    return f"\nNot measured anew, of commit {', '.join(all_of_them)}: {'; '.join(words)}."
+    return f"\nMeasured at commit {', '.join(all_of_them)}, and not again: {'; '.join(words)}."
+
+
+def class_lines() -> list[Row]:
+    command = [PROGRAM, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
+    return [json.loads(line) for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()]
+
+
+def class_name(line: Row) -> str:
+    name: str = line["class"]
+    return name.replace("scales along m", "M-major scales").replace("scales along k", "K-major scales")
 
 
 def classes() -> str:
-    command = [PROGRAM, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     rows = []
-    for line in map(json.loads, lines):
+    for line in class_lines():
         against = [f"{line['deep_gemm']:.3f}", f"{line['deep_gemm_worst']:.3f} at {shape(line['deep_gemm_worst_shape'])}", str(line["deep_gemm_slower"])]
         target = f"{line['target']:.2f}" if "target" in line else ""
         blas = [f"{line['blas_lt']:.3f}", f"{line['blas_lt_worst']:.3f} at {shape(line['blas_lt_worst_shape'])}"] if "blas_lt" in line else ["", ""]
-        rows.append([line["class"], "on" if line["tuned_rows"] else "off", str(line["shapes"]), *against, target, *blas])
+        rows.append([class_name(line), "on" if line["tuned_rows"] else "off", str(line["shapes"]), *against, target, *blas])
     return table(["class", "tuned rows", "shapes", "speed", "worst", "slower", "target", "against cuBLASLt", "worst"], rows)
+
+
+# Classes of docs/performance.md, as `tilewright classes` names them: scales in the order that DeepGEMM takes, tuned rows on.
+SUMMARY = ("dense ragged, scales along m", "dense m = 64, 128, scales along m", "dense m = 1024, scales along m", "dense m >= 4096, scales along m",
+           "contiguous, exact ends, scales along k", "exact ends, below 400 rows, scales along k", "contiguous, drop-in", "masked, scales along m")
+
+
+def summary() -> str:
+    lines = {line["class"]: line for line in class_lines() if line["tuned_rows"]}
+    rows = []
+    for line in map(lines.__getitem__, SUMMARY):
+        ratios = [f"{line[key]:.2f}" if key in line else "" for key in ("deep_gemm", "deep_gemm_worst", "blas_lt", "blas_lt_worst")]
+        rows.append([class_name(line), str(line["shapes"]), *ratios])
+    return table(["class", "shapes", "DeepGEMM", "worst shape", "cuBLASLt, one scale per tensor", "worst shape"], rows)
+
+
+def training_summary() -> str:
+    """A line for each pair of ours and a baseline that has a target, and for those of the sizes of `make gpu-gradients`."""
+    rows = newest(record("training_peers"))
+    cells = []
+    for section in training_peers_table.sections(rows):
+        for of in training_peers_table.verdicts(rows, section):
+            if of.speeds:
+                names = [training_peers_table.SECTIONS[section].words, of.target.ours, of.target.peer]
+                cells.append([*names, str(len(of.speeds)), f"{of.geomean:.2f}", f"{min(of.speeds.values()):.2f}"])
+    return f"{' and '.join(sorted({row['device'] for row in rows}))}. {made_at(rows)}\n\n" + table(
+        ["product", "ours", "baseline", "shapes", "speed", "worst shape"], cells)
+
+
+# Shapes of docs/performance.md: what decoding of a mixture of experts multiplies, and a dense layer of one and of 16 tokens.
+DECODE = ("masked 32 x 20 x 4096 x 7168", "masked 32 x 20 x 7168 x 2048", "masked 8 x 16 x 4096 x 7168", "dense 1 x 7168 x 16384", "dense 16 x 7168 x 16384")
+
+
+def fp4_summary() -> str:
+    cells = []
+    for card in ("H200", "H100"):
+        times: dict[str, dict[str, Row]] = {}
+        for row in newest(record(f"{card.lower()}_fp4")):
+            if "--wide-rows" not in row["command"] and "--unpacked" not in row["command"]:
+                times.setdefault(fp4_tables.product_of(row), {})[row["recipe"]] = row
+        for name in DECODE:
+            of = [times[name][recipe] for recipe in fp4_tables.PACKED]
+            cells.append([card, name, *(f"{row['us']:.1f}" for row in of), f"{of[0]['floor_us']:.1f}"])
+    return table(["GPU", "product", *(f"{recipe.replace(':', ' x ')}, us" for recipe in fp4_tables.PACKED), "bytes of MXFP4, us"], cells)
 
 
 def dense() -> str:
@@ -163,7 +217,7 @@ def groups() -> str:
 def skew() -> str:
     """Rates of groups of which one is hot, over those of groups of one size."""
     rates: dict[tuple[str, str], dict[int, list[float]]] = {}
-    names = {("m_grouped_offsets", "nt"): "forward, nt", ("m_grouped_offsets", "nn"): "dgrad, nn", ("k_grouped", "nt"): "wgrad, groups of k"}
+    names = {("m_grouped_offsets", "nt"): "forward, nt", ("m_grouped_offsets", "nn"): "dgrad, nn", ("k_grouped", "nt"): "wgrad, k-grouped"}
     rows = record("h200_skew")
     for row in rows:
         hot = re.search(r"--hot (\d+)", row["command"])
@@ -196,9 +250,9 @@ def host_time() -> str:
         [["C++", cell("C++", "same_pointers_us"), "3", cell("C++", "fresh_pointers_us"), ""],
          ["Python", cell("Python", "same_tensors_us"), "", cell("Python", "fresh_tensors_us"), "7"],
          ["`tilewright.deep_gemm`", cell("Python", "deep_gemm_us"), "", "", ""],
-         ["the driver alone: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
+         ["only the driver: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
          ["for comparison: torch zeroes an element", cell("Python", "torch_zero_us"), "", "", ""]],
-    ) + f"\n\nFirst calls with their result, in milliseconds, a kernel of the pack and one that is compiled (targets 50 and 1,000): {'; '.join(first)}."
+    ) + f"\n\nFirst calls with their result, in milliseconds: a precompiled kernel, and one that is compiled\n(targets 50 and 1,000): {'; '.join(first)}."
 
 
 def continuous() -> str:
@@ -237,15 +291,16 @@ def on_an_h100() -> str:
     if not has_record("h100_training"):
         return ""
     rows = newest(record("h100_training"))
-    blocks = [f"## On an H100\n\n{made_at(rows)} {' and '.join(sorted({row['device'] for row in rows}))}, by `make gpu-gradients card=h100`: D of f32 += A B and "
-              "groups of k\nas in the tables for an H200; aligned: segments as our quantisers write them.",
+    blocks = [f"## Gradients, quantizers and FP4 weights\n\n{made_at(rows)} {' and '.join(sorted({row['device'] for row in rows}))}, by "
+              "`make gpu-gradients card=h100`.\nD of f32 += A B and k-grouped calls, as in the [tables of an H200](h200.md). \"Aligned\" are segments\n"
+              "as the quantizers write them.",
               layer_tables.gradients(rows), layer_tables.dgrad(rows)]  # fmt: skip
     if has_record("h100_quantisers"):
         of = newest(record("h100_quantisers"))
-        blocks.append(layer_tables.quantisers(of, made_at(of), head="Quantisers. "))
+        blocks.append(layer_tables.quantisers(of, made_at(of), head="Quantizers. "))
     if has_record("h100_fp4"):
         of = newest(record("h100_fp4"))
-        blocks.append(f"FP4 weights, as in the tables for an H200; last MXFP8 and NVFP4 next to each other and to fp8. {made_at(of)} Microseconds, and over "
+        blocks.append(f"FP4 weights, as in the tables of an H200; then MXFP8 and NVFP4 with each other and with fp8.\n{made_at(of)} Microseconds, and over "
                       "the time of the bytes:")  # fmt: skip
         blocks += [fp4_tables.packed(of), fp4_tables.short_blocks(of), fp4_tables.pairs(of)]
     return "\n\n".join(filter(None, blocks))
@@ -254,10 +309,11 @@ def on_an_h100() -> str:
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
           "skew": skew, "continuous load": continuous, "few rows": few_rows, "quantisers": quantisers, "host time": host_time,
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
-          "training peers": training_peers, "on an H100": on_an_h100,
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
+H100_TABLES = {"training peers": training_peers, "on an H100": on_an_h100}
+SUMMARY_TABLES = {"source": source, "summary": summary, "training summary": training_summary, "fp4 summary": fp4_summary}
 TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
-PAGES = {PAGE: TABLES, TORCH_PAGE: TORCH_TABLES}
+PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TORCH_PAGE: TORCH_TABLES}
 
 
 def written(page: str, tables: dict[str, Callable[[], str]] = TABLES, name_of_page: str = PAGE.name) -> str:

@@ -1,9 +1,10 @@
-"""Draws the class table of `tilewright classes`: docs/speed_light.svg and docs/speed_dark.svg, which README.md shows.
+"""Draws the charts of docs/performance.md, each in a light and a dark form: speed_*.svg from the class table of `tilewright classes`,
+training_*.svg from the record of `make gpu-peers`.
 
-python benchmarks/plot_classes.py                  # from benchmarks/results/h200.jsonl
-python benchmarks/plot_classes.py RECORD FOLDER
+python benchmarks/plot_classes.py                  # from benchmarks/results/h200.jsonl and training_peers.jsonl
+python benchmarks/plot_classes.py RECORD FOLDER    # speed_*.svg only
 
-The drawn numbers are in each file's description too, where tests/lint/test_performance_page.py reads them.
+The drawn numbers are in each file's description too, where tests/lint reads them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import pathlib
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
@@ -26,6 +27,22 @@ CLASSES = {
     "contiguous, drop-in": "groups by index, DeepGEMM's calls",
     "masked, scales along m": "masked groups",
 }
+
+
+class Chart(NamedTuple):
+    title: str
+    libraries: tuple[tuple[str, str], ...]  # key of a row, words of the legend
+    low: float
+    high: float
+    height: float
+
+
+SPEED = Chart("Tilewright on an H200, fp8 with 1x128:128x128 scales, bf16 out",
+              (("DeepGEMM", "against DeepGEMM"), ("cuBLASLt", "against cuBLASLt, one scale per tensor")), 0.65, 1.35, 4.2)  # fmt: skip
+TRAINING = Chart("Tilewright on an H100, products of a training step", (("torch", "against torch"), ("DeepGEMM", "against DeepGEMM")),
+                 0.75, 1.65, 4.2)  # fmt: skip
+TRAINING_WORDS = {"forward": "forward", "dgrad": "dgrad", "wgrad": "wgrad", "wgrad-other": "wgrad, other sizes", "from-bf16": "dW from bf16",
+                  "forward-random": "forward, random", "dgrad-random": "dgrad, random", "wgrad-random": "wgrad, random"}  # fmt: skip
 THEMES = {
     "light": {"text": "#1f2328", "grid": "#d1d9e0", "ours": "#0969da", "other": "#9a6700"},
     "dark": {"text": "#f0f6fc", "grid": "#3d444d", "ours": "#4493f8", "other": "#d29922"},
@@ -46,17 +63,34 @@ def read(record: pathlib.Path) -> list[dict[str, Any]]:
     return drawn
 
 
-def draw(rows: list[dict[str, Any]], theme: dict[str, str], path: pathlib.Path) -> None:
+def read_training(record: pathlib.Path) -> list[dict[str, Any]]:
+    """The same of the newest run against torch and DeepGEMM, a pair of ours and a baseline a line."""
+    import training_peers_table
+
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    commit = max(rows, key=lambda row: row["started"])["commit"]
+    rows = [row for row in rows if row["commit"] == commit]
+    drawn = []
+    for section in training_peers_table.sections(rows):
+        for of in training_peers_table.verdicts(rows, section):
+            if of.speeds:
+                library = "DeepGEMM" if of.target.peer.startswith("DeepGEMM") else "torch"
+                drawn.append({"class": f"{TRAINING_WORDS[section]}: {of.target.ours}", library: [of.geomean, min(of.speeds.values())]})
+    return drawn
+
+
+def draw(rows: list[dict[str, Any]], theme: dict[str, str], path: pathlib.Path, chart: Chart = SPEED) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
     import matplotlib.pyplot as plt
 
     mpl.rcParams |= {"svg.hashsalt": "tilewright", "svg.fonttype": "path", "font.size": 11}
-    figure, axes = plt.subplots(figsize=(9, 4.2))
+    figure, axes = plt.subplots(figsize=(9, chart.height))
     for i, row in enumerate(rows):
         y = len(rows) - 1 - i
-        for library, color, shift in (("DeepGEMM", theme["ours"], 0.14), ("cuBLASLt", theme["other"], -0.18)):
+        both = all(library in row for library, _ in chart.libraries)
+        for (library, _), color, shift in zip(chart.libraries, (theme["ours"], theme["other"]), (0.14, -0.18) if both else (0, 0), strict=True):
             if library not in row:
                 continue
             mean, worst = row[library]
@@ -68,12 +102,11 @@ def draw(rows: list[dict[str, Any]], theme: dict[str, str], path: pathlib.Path) 
                           fontsize=9, color=theme["text"])  # fmt: skip
     axes.axvline(1, color=theme["text"], linewidth=1)
     axes.set_yticks(range(len(rows)), [row["class"] for row in reversed(rows)])
-    axes.set_xlim(0.65, 1.35)
+    axes.set_xlim(chart.low, chart.high)
     axes.set_xlabel("speed, theirs = 1: dot geometric mean, tick worst shape")
-    axes.set_title("Tilewright on an H200, fp8 with 1x128 : 128x128 scales, bf16 out", loc="left", fontsize=11,
-                   color=theme["text"], pad=26)  # fmt: skip
-    for x, library, color in ((0.0, "against DeepGEMM", "ours"), (0.32, "against cuBLASLt, one scale a tensor", "other")):
-        axes.annotate("\N{BLACK CIRCLE} " + library, (x, 1.03), xycoords="axes fraction", color=theme[color], fontsize=10)
+    axes.set_title(chart.title, loc="left", fontsize=11, color=theme["text"], pad=26)
+    for x, (_, words), color in zip((0.0, 0.32), chart.libraries, ("ours", "other"), strict=True):
+        axes.annotate("\N{BLACK CIRCLE} " + words, (x, 1.03), xycoords="axes fraction", color=theme[color], fontsize=10)
     axes.tick_params(colors=theme["text"], length=0)
     axes.xaxis.label.set_color(theme["text"])
     axes.grid(axis="x", color=theme["grid"], linewidth=0.6)
@@ -97,6 +130,9 @@ def main(arguments: list[str]) -> None:
     for name, theme in THEMES.items():
         draw(rows, theme, folder / f"speed_{name}.svg")
         print(folder / f"speed_{name}.svg")
+        if not arguments:
+            draw(read_training(ROOT / "benchmarks/results/training_peers.jsonl"), theme, folder / f"training_{name}.svg", TRAINING)
+            print(folder / f"training_{name}.svg")
 
 
 if __name__ == "__main__":

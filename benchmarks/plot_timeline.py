@@ -80,18 +80,18 @@ def section(record: pathlib.Path) -> str:
     return f"""
 <picture>
   <source media="(prefers-color-scheme: dark)" srcset="kernel_timeline_dark.svg">
-  <img alt="Time line of one block: its start, and the change from one tile to the next" src="kernel_timeline_light.svg">
+  <img alt="Time line of one block: its start, and a change of tile" src="kernel_timeline_light.svg">
 </picture>
 
-One {about["device"].upper()}, m = {m}, n = {n}, k = {k}, commit {about["commit"]}. Medians of {len(blocks)} blocks, of one consumer
-warpgroup, in cycles of the SM:
+One {about["device"].upper()}, m = {m}, n = {n}, k = {k}, commit {about["commit"]}.
+Medians of {len(blocks)} blocks, of one consumer warpgroup, in cycles of the SM:
 
 | span | clocks |
 |---|---|
 {table}
 
-The kernel that ships took {about["shipped_us"]:.1f} us in the same run, the one with stamps {about["stamped_us"]:.1f} ({slower:+.1f} %): stamps
-cost time, so the spans are those of the stamped kernel.
+The shipped kernel took {about["shipped_us"]:.1f} us in the same run, the stamped one {about["stamped_us"]:.1f} ({slower:+.1f} %).
+Stamps cost time, so the spans are those of the stamped kernel.
 """
 
 

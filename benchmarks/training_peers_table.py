@@ -1,5 +1,5 @@
 """What training_peers.py's lines say: microseconds of each contestant, how many times as fast as a peer ours are, and whether that reaches
-the targets. For terminals and for docs/performance.md."""
+the targets. For terminals, docs/performance.md and benchmarks/results/h100.md."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ def page(rows: list[Row], origin: str) -> str:
     if not rows:
         return ""
     blocks = [f"## Training products against live peers\n\n{origin} {' and '.join(sorted({row['device'] for row in rows}))}. Ours and the peers "
-              "of a line in one run, in turns,\neach call behind a flush of L2; ratios are the peer's time over ours. "
-              "benchmarks/README.md has the sizes."]  # fmt: skip
+              "of a line\nran in turns in one run, each call after a flush of L2. Ratios are the peer's time over ours.\nThe sizes are in [benchmarks](../README.md)."]  # fmt: skip
     for section in sections(rows):
         head, *lines = cells(rows, section)
-        said = [f"- {words}." for words in [v.words() for v in verdicts(rows, section)] + failures(rows, section)]
+        judged = [v.words().replace(", worst", ".\n  Worst").replace("; target", ". Target") for v in verdicts(rows, section)]
+        said = [f"- {words}." for words in judged + failures(rows, section)]
         blocks += [table(head, lines), "\n".join(said)] if lines else ["\n".join(said)]
     return "\n\n".join(blocks)

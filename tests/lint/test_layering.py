@@ -8,7 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# room -> what its files may include with quotes: itself and these rooms (docs/design.md, "The rooms").
+# room -> what its files may include with quotes: itself and these rooms (docs/design.md, "Directories").
 MAY_INCLUDE = {
     "base": [],
     "formats": [],

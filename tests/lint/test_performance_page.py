@@ -74,7 +74,7 @@ def test_dgrad_is_next_to_forward_of_the_same_weights():
     rows = [
         {"op": "m_grouped_contiguous", "layout": layout, "recipe": f"{recipe}:{recipe}", "shape": [8, 2048, n, k], "us": us, **OURS}
         for recipe in ("tensor", "row") for layout, n, k, us in (("nt", 7168, 2048, 100.0), ("nn", 2048, 7168, 125.0), ("nn", 4096, 7168, 7.0))]
-    assert tool.layer_tables.dgrad(rows).splitlines()[2:] == [
+    assert tool.layer_tables.dgrad(rows).splitlines()[3:] == [
         "| weights, n x k of forward | tensor:tensor | row:row |", "|---|---|---|",
         "| DeepSeek-V3, down, 7168 x 2048 | 100, 125, 1.25 | 100, 125, 1.25 |"]
 
@@ -98,7 +98,7 @@ def test_quantisers_are_those_of_the_newest_run(tmp_path):
              "date": "2026-01-02", "started": started} for us, commit, started in ((200.0, "a" * 10, "1"), (176.2, "b" * 10, "2"))]
     (tmp_path / "benchmarks/results/h200_quantisers.jsonl").write_text("\n".join(map(json.dumps, rows)))
     text = tool.quantisers()
-    assert text.startswith("## Quantisers\n\nCommit bbbbbbb, 2026-01-02. 32768 tokens of 7168 features in 8 groups")
+    assert text.startswith("## Quantizers\n\nCommit bbbbbbb, 2026-01-02. 32768 tokens of 7168 features in 8 groups")
     assert text.endswith("| rows 1x128 | 176.2 | 705 | 4.00 |") and "200.0" not in text
 
 
@@ -112,7 +112,7 @@ def test_peers_in_training_are_those_of_the_newest_run(tmp_path):
     (tmp_path / "benchmarks/results/training_peers.jsonl").write_text("\n".join(map(json.dumps, rows)))
     text = tool.training_peers()
     assert "Commit bbbbbbb, 2026-01-02. NVIDIA H200." in text
-    assert "| 1 x 2 x 3 x 4 | 10.0 | 12.0 | 1.200 |" in text and "target 1.15: reached, 0 below it." in text and "9.0" not in text
+    assert "| 1 x 2 x 3 x 4 | 10.0 | 12.0 | 1.200 |" in text and "Target 1.15: reached, 0 below it." in text and "9.0" not in text
 
 
 def test_rates_of_hot_groups_are_over_the_even_split():
@@ -136,7 +136,7 @@ def test_times_of_the_host_are_medians_and_extremes():
     text = tool.host_time()
     assert "| C++ | 3.5 (3.4 to 3.8) | 3 | 4.7 |  |" in text
     assert "| Python | 5.8 |  | 6.9 | 7 |" in text
-    assert text.endswith("(targets 50 and 1,000): 2 and 900 from C++; 3 and 800 from Python.")
+    assert text.endswith("\n(targets 50 and 1,000): 2 and 900 from C++; 3 and 800 from Python.")
 
 
 def training_run(recipe, held_out, noise=30.0, **other):

@@ -1,7 +1,4 @@
-"""pdoc, with names in the place of torch's where torch is not installed, so that what is built on it is described all the same.
-
-    python tools/reference.py [pdoc's arguments]
-"""
+"""Names in the place of torch's, so that the site (docs/conf.py) describes `tilewright.torch` where torch is not installed."""
 
 import importlib.abc
 import importlib.machinery
@@ -68,10 +65,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-if importlib.util.find_spec("torch") is None:
-    sys.meta_path.insert(0, Finder())
-
-if __name__ == "__main__":
-    from pdoc.__main__ import cli
-
-    cli(sys.argv[1:])
+def install():
+    """Where torch is missing, for this process."""
+    if importlib.util.find_spec("torch") is None:
+        sys.meta_path.insert(0, Finder())
