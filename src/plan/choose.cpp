@@ -58,8 +58,8 @@ std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription&
     return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
 }
 
-/// Next to scales of the end general kernels have fewer registers, and so narrower wgmmas. Whether a call takes one
-/// follows from its addresses and alpha, on which no choice depends: what runs as a rule is priced.
+/// With epilogue scales, general kernels have fewer registers and thus narrower wgmmas. The addresses and alpha of a
+/// call decide whether it takes one, and no choice depends on these: the usual kernel is priced.
 hopper::Tile as_a_rule(hopper::Tile tile) {
     const hopper::Tile general = tile;
     if (has_epilogue_scales(tile)) tile.variant = hopper::Variant::fast;
@@ -92,8 +92,8 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
     return sums;
 }
 
-/// The tile with the least regret. Where memory is its bound, the smallest of those that `no_difference` separates from
-/// it: more blocks share the loads of groups of a few rows, of which many may be empty.
+/// The tile with the least regret. If memory is its bound, the smallest tile that `no_difference` separates from it:
+/// more blocks then share the loads of groups with few rows, many of which may be empty.
 hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workload& work,
                            const DeviceDescription& device) {
     const std::vector<double> each = regrets(tiles, work, device);
@@ -109,8 +109,8 @@ hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workloa
     return tiles[best];
 }
 
-/// Wide rows of weights change no choice: a split of k would change the bits of all other rows. What is written before
-/// the product changes none either.
+/// Wide rows of weights do not change the choice, because a different split of k would change the bits of all other
+/// rows. Preparation in the workspace does not change it either.
 hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
     work.geometry.b.packed.windows = 0;
     work.preparation = {};
@@ -146,8 +146,8 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
     }
 }
 
-/// Packed weights have the bits of those that are packed at each call, and of others with wide rows, neither of which
-/// are expanded: k is split as for them.
+/// Packed weights give the same bits as weights that are packed at each call, and as other weights with wide rows.
+/// Neither of these are expanded, so k is split as for them.
 Workload with_slices(Workload work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     if (work.unexpanded == nullptr || work.empty()) return work;
     work.k_slices = k_slices(choose(*work.unexpanded, device, rows));

@@ -1,4 +1,4 @@
-// What cannot be: each reason is stated once, in words with its numbers.
+// The tiles that are illegal. Each reason is stated once, in words with its numbers.
 #pragma once
 
 #include <optional>

@@ -17,9 +17,9 @@ double share_beyond(double limit, double mean, double deviation) {
     return 1 / (1 + std::exp(std::clamp(logistic * (limit - mean) / deviation, -700.0, 700.0)));
 }
 
-/// How many groups have more rows than that. Routing makes their sizes differ by about a third of their mean; those of
-/// masked groups, whose mean is a guess besides, are anything from a tenth of it to nineteen tenths. Measured shapes of
-/// each kind are chosen best so (docs/tried.md).
+/// The share of groups that have more rows than `rows`. Routing makes sizes differ by about a third of their mean.
+/// Sizes of masked groups, whose mean is itself a guess, are anything from a tenth of it to nineteen tenths. With these
+/// assumptions the choices for measured shapes of each kind are best (docs/tried.md).
 double share_of_larger_groups(const Workload& work, double rows, double mean) {
     constexpr double deviation = 0.3, masked_deviation = 0.9;
     if (work.grouping != Grouping::m_grouped_masked) return share_beyond(rows, mean, deviation * mean);
@@ -34,8 +34,8 @@ struct RowTiles {
 };
 
 /// One tile, and one more for each multiple of a tile's rows that a group exceeds; or the tiles of its padding, if
-/// these are more. Of groups of a few rows some are empty, as where tokens choose at random. Masked groups have no more
-/// rows than their tensor.
+/// these are more. Some groups of a few rows are empty, as if tokens chose them at random. Masked groups have at most
+/// the rows of their tensor.
 RowTiles tiles_of_group(const Workload& work, int step) {
     if (work.rows == 0) return {};
     const bool masked = work.grouping == Grouping::m_grouped_masked;
@@ -95,8 +95,8 @@ int usable_sms(const Workload& work, const DeviceDescription& device) {
 }
 
 int resident_blocks(const hopper::Tile& tile, int sms) {
-    // One H200: clusters of 2 fill all 132 SMs; 30 clusters of 4 or 15 of 8 run at once with a block on each SM, so on
-    // 120 of them, and 62 and 30 with two.
+    // One H200 with one block per SM: clusters of 2 fill all 132 SMs, 30 clusters of 4 or 15 of 8 run at once and fill
+    // 120 SMs. With two blocks per SM: 62 and 30 clusters.
     const int blocks = sms * blocks_per_sm(tile);
     return (tile.cluster.size > 2 ? blocks * 10 / 11 : blocks) / tile.cluster.size * tile.cluster.size;
 }

@@ -9,7 +9,7 @@
 namespace tilewright::planner {
 namespace {
 
-/// What the fast variant asks of a call, whatever the order of its scales.
+/// The conditions of the fast variant, whatever the order of its scales.
 bool is_common(const Geometry& g, const hopper::Tile& tile) {
     const bool writes = stores_f32(tile) ? g.output == Format::f32 : g.output == Format::bf16 && g.alpha == 1;
     return g.k > 0 && writes && stores_by_tma(g, tile);

@@ -41,7 +41,7 @@ void check_format(std::string_view name, const Tensor& tensor, const std::vector
                   .advice = {}});
 }
 
-/// The side makes sense by itself, but for the format of its scales.
+/// Whether the side is valid by itself, except for the format of its scales.
 bool check_granularity(const NamedOperand& side, Findings& findings) {
     const Format values = side.operand->values.format;
     const Granularity granularity = side.operand->granularity;
@@ -108,7 +108,7 @@ std::string usual_recipe(bool of_a, const Recipe& recipe) {
     return "";
 }
 
-/// What is often meant by a pair that does not go together.
+/// The likely intention of a caller whose pair is not supported.
 std::string advice_on(const Recipe& recipe) {
     const bool scaled = recipe.a.granularity != Granularity::none && recipe.b.granularity != Granularity::none;
     if (scaled && is_accepted({recipe.b, recipe.a}))

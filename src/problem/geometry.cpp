@@ -132,8 +132,8 @@ std::int64_t served_k(const OperandGeometry& operand, std::int64_t first_block, 
     return enough ? k : columns * operand.k_block();
 }
 
-/// Where a group of `k` elements of k that begins at `begin` has its values: between those of other groups, or behind
-/// them (flat).
+/// The place of the values of a group of `k` k-elements that begins at `begin`: between the values of other groups, or
+/// after them (flat).
 Origin k_origin(const OperandGeometry& operand, std::int64_t rows, bool flat, std::int64_t begin, std::int64_t k) {
     if (!flat) return {.value = begin * operand.value_strides.k, .row_stride = operand.value_strides.row};
     return {.value = begin * rows, .row_stride = k};

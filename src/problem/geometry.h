@@ -17,13 +17,13 @@ struct Strides {
     std::int64_t k = 0;
 };
 
-/// Packed weights, whose sections formats/packed_layout.h describes; `scales`, and but for raw codes `values`, then
-/// mean nothing.
+/// Packed weights, whose sections formats/packed_layout.h describes. `scales` then mean nothing. `values` only have a
+/// meaning with `raw`.
 struct PackedGeometry {
     bool given = false;
     const void* rows = nullptr;            // factors of the sums of rows; null without memory, as below
     const void* tiles = nullptr;           // codes and scales
-    const void* tensor_scales = nullptr;   // NVFP4 alone
+    const void* tensor_scales = nullptr;   // NVFP4 only
     std::int64_t tensor_scale_stride = 0;  // over groups
     std::int64_t row_tiles = 0;            // of a group
     std::int64_t k_blocks = 0;
@@ -40,12 +40,12 @@ struct OperandGeometry {
     const void* scales = nullptr;  // null without scales
     Strides scale_strides;         // over group, row block, k block
     std::int64_t scale_columns = 0;
-    bool blocks_anew = false;  // k-grouped by any ends, or flat: a group's scales begin with a column of their own
+    bool blocks_anew = false;  // k-grouped by any ends, or flat: each group's scales begin with a new column
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
     bool has_tensor_scale = false;         // also where it is without memory
     bool flat = false;                     // k_grouped_flat: a group's rows follow one another, k_g elements apart
-    PackedGeometry packed{};               // of b alone
+    PackedGeometry packed{};               // b only
 
     int row_block() const { return tilewright::row_block(recipe.granularity); }
     int k_block() const { return tilewright::k_block(recipe.granularity); }

@@ -39,18 +39,18 @@ enum class WeightKind : std::uint8_t {
 };
 WeightKind weight_kind(const PackedGeometry& packed);
 
-/// Whether kernels multiply weights that are packed for fp8 with these: fp8 scaled by tensor, row, 1x128 or 1x32, and
-/// MXFP4, which is decoded to fp8.
+/// Whether kernels multiply weights that are packed for fp8 with these activations. They are fp8 with tensor, row,
+/// 1x128 or 1x32 scales, and MXFP4, which is decoded to fp8.
 bool goes_with_packed(const OperandRecipe& activations);
 
-/// bf16, and what becomes bf16 next to FP4 weights.
+/// bf16, and activations that are decoded to bf16 because of FP4 weights.
 bool is_multiplied_as_bf16(const OperandRecipe& activations);
 
-/// Whether kernels multiply FP4 weights with these activations: MXFP4 with all of both kinds above, NVFP4 with bf16,
-/// NVFP4, and fp8 scaled by tensor, row, 1x128 or 1x32, which is decoded to bf16.
+/// Whether kernels multiply FP4 weights with these activations. MXFP4 weights take all of both kinds above. NVFP4
+/// weights take bf16, NVFP4, and fp8 with tensor, row, 1x128 or 1x32 scales, which is decoded to bf16.
 bool goes_with_fp4(const OperandRecipe& activations, const OperandRecipe& weights);
 
-/// What kernels multiply where both sides of a recipe are given so.
+/// The properties of a call that decide whether kernels exist for it.
 struct HopperCall {
     Recipe recipe{};
     Grouping grouping = Grouping::dense;
@@ -63,7 +63,7 @@ struct HopperCall {
 /// obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
 
-/// bf16 activations are read along k alone.
+/// bf16 activations must be K-major.
 Finding bf16_along_m();
 
 /// The same of calls with FP4 weights; nothing for all others.
@@ -75,7 +75,7 @@ inline constexpr std::int64_t hopper_packed_alignment = 128;
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;
 
-/// Groups of k begin at multiples of this: a k-block.
+/// k groups begin at multiples of this: a k-block.
 inline constexpr int hopper_k_alignment = 128;
 
 /// Addresses and strides of A and B in bytes are multiples of this, strides below the limit (CUDA driver API,

@@ -23,8 +23,8 @@ Dims shape_of(const Axes& axes, const ProblemSizes& sizes) {
 
 std::int64_t blocks(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
 
-/// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped by any ends: blocks
-/// start anew in each group, so that each may have one more.
+/// [1], [rows] or [row blocks, k-blocks], with the group first where the operand has one. If k-groups may end anywhere,
+/// blocks restart in each group, and each group may have one more.
 Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const ProblemSizes& sizes) {
     if (granularity == Granularity::none) return {};
     if (granularity == Granularity::tensor) return {1};
