@@ -1,4 +1,4 @@
-// An operand with memory of its own, and the shapes of scales.
+// Operands that own their memory, and the shapes of scales.
 #include "base/math.h"
 #include "formats/quantize_check.h"
 

@@ -118,9 +118,9 @@ Unit unit_of(const CostInputs& inputs) {
     return unit;
 }
 
-/// Time of the busiest block. Power slows all SMs down together. The time is the root of the sum of two squares: the
-/// time at the boost clock, and the time that the energy of all tensor clocks and loads allows. This fits the clocks of
-/// the measured loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
+/// Time of the busiest block. Power slows all SMs down together. Two times are added as squares under a root: the time
+/// at the boost clock, and the time that the energy of all tensor clocks and loads allows. This fits the clocks of the
+/// measured loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;
     const double even = over.waves();
@@ -142,8 +142,8 @@ void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     cost.delivery = cost.compute - computing;
 }
 
-/// Seconds by which a ring that holds more than one tile delays the first tiles and their stores: memory first loads
-/// operands of the second tiles.
+/// Seconds by which a ring that holds more than one tile delays the first tiles and their stores. Memory loads operands
+/// of the second tiles first.
 double crowding(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double stages_beyond = tile.stages - over.k_blocks;

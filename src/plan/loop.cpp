@@ -4,16 +4,20 @@
 
 #include "hopper/tile/mma_tiling.h"
 
-// The clocks per k-block of each main loop. Promoted loops: measured with this library's kernels on one H200,
-// 2026-11-22. The clocks are the difference in time x SM clock between k = 16384 and 2048, over waves x 112 k-blocks,
-// with n 7168 and m 64 to 4096. tests/plan/loop_test.cpp compares them with this file. Other loops: synthetic loops,
-// measured a day earlier. They were persistent, with operands from L2 by TMA and no epilogue.
+// The clocks per k-block of each main loop.
+//
+// - Promoted loops: measured with this library's kernels on one H200, 2026-11-22. The clocks are the difference in time
+//   x SM clock between k = 16384 and 2048, over waves x 112 k-blocks. n was 7168, m 64 to 4096.
+//   tests/plan/loop_test.cpp compares them with this file.
+// - Other loops: synthetic loops, measured a day earlier. They were persistent, with operands from L2 by TMA and no
+//   epilogue.
 namespace tilewright::planner {
 namespace {
 
-/// Unpromoted with fewer than 128 columns: the latency of barrier and wgmma shows. 128 x n runs at 83.0, 69.3 and 50.1
-/// weights per clock for n = 16, 32 and 64. This leaves 133, 108 and 71 clocks of stall on top of T = 64, 128 and 256.
-/// Nothing is left at T = 512.
+/// Unpromoted with fewer than 128 columns: the latency of barrier and wgmma shows.
+///
+/// - 128 x n runs at 83.0, 69.3 and 50.1 weights per clock for n = 16, 32 and 64.
+/// - This leaves 133, 108 and 71 clocks of stall on top of T = 64, 128 and 256. Nothing is left at T = 512.
 double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * tensor, 214 - 0.55 * tensor)); }
 
 /// Promotion with scales of rows, or none, in the loop. The wider the products, the more of it they hide.
@@ -98,8 +102,8 @@ double decode_stall(const hopper::Tile& tile) {
 ///   columns are read in pairs;
 /// - with 1x32 scales of A, four times: 244 and 284 for 16 and 32 columns.
 ///
-/// When NVFP4's two factors were still separate, 1x32 scales took 260, 277, 319, 501 and 590 for 8, 16, 32, four times
-/// 16 and twice 64 columns.
+/// With 1x32 scales and NVFP4's two factors still separate the counts were 260, 277, 319, 501 and 590. They were for 8,
+/// 16, 32, four times 16 and twice 64 columns.
 double promoted_bf16_instructions(const hopper::Tile& tile) {
     const bool steps = promotes_each_step(tile);
     const double decoding = steps ? 205 : 208, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
@@ -149,8 +153,8 @@ Loop loop(const hopper::Tile& tile, const Model& model) {
     if (has_packed_weights(tile) && multiplies_bf16(tile)) result.issue_clocks = bf16_decode_issue(tile, tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
-    // From the clock of each loop under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy, promoted 1.55
-    // GHz at 84 %, with both scales 1.69 GHz at 58 %. Column scales only: inferred.
+    // From the clock of each loop under the 700 W limit, 0.6 ms bursts. Unpromoted: 1.55 GHz at 99 % busy. Promoted:
+    // 1.55 GHz at 84 %. With both scales: 1.69 GHz at 58 %. Column scales only: inferred.
     constexpr double unpromoted = -0.13, column_scales = 0.25, both_scales = 0.31;
     result.energy = model.promoted_energy;
     if (hopper::promotion_interval(tile) == 0) {

@@ -158,8 +158,9 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// Whether kernels load such values by TMA: fp8 that is not decoded first, and bf16 with weights of FP4 and MXFP8. fp8
-/// is decoded if the other side is NVFP4 or bf16.
+/// Whether kernels load such values by TMA:
+/// - fp8 that is not decoded first, as it is if the other side is NVFP4 or bf16;
+/// - bf16 with weights of FP4 and MXFP8.
 bool is_loaded_by_tma(Format format, const Problem& p, const PackedWeights& packed) {
     const bool of_fp4 = packed.given() || p.b.values.format == Format::e2m1;
     const bool of_nvfp4 = (packed.given() ? packed.recipe.granularity : p.b.granularity) == Granularity::block_1x16;

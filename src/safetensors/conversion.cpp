@@ -61,7 +61,7 @@ void refuse_unreadable(const Conversion& c) {
 
 std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
 
-/// Bytes of a packed matrix follow from its weights, which are read for that alone.
+/// The bytes of a packed matrix. They follow from its weights, which are read only for this number.
 std::uint64_t packed_size(const Conversion& c, const StoredMatrix& matrix) {
     const Requantised weights = requantised(c.checkpoint, matrix, c.recipe_for(matrix), c.job.round_up);
     return static_cast<std::uint64_t>(packed_bytes(weights.operand, *c.job.pack));
@@ -96,7 +96,7 @@ void refuse_equal_names(const std::vector<OutputShard>& shards) {
     }
 }
 
-/// What each file will have; files that are complete have it already.
+/// Declares the tensors of each file, except in files that are already complete.
 void declare_outputs(Conversion& c) {
     std::erase_if(c.shards, [](const OutputShard& shard) { return shard.matrices.empty() && shard.copied.empty(); });
     for (OutputShard& shard : c.shards) {

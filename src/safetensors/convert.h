@@ -1,9 +1,12 @@
-// Converting a checkpoint: its quantised matrices to another recipe, or packed, file by file.
+// Converts the quantized matrices of a checkpoint to another recipe, or packs them, file by file.
 //
-// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed; all other tensors are copied.
-// Each file of the output has what its namesake of the input has; scales go to their values' file, stacked experts to
-// that of the first. A file appears when it is complete, and is kept by the next run of the same conversion
-// (conversion_record.h). The other files of a folder are copied (side_files.h). In memory: one matrix, or one stack.
+// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed. All other tensors are copied.
+//
+// - Each output file has the tensors of the input file of the same name. Scales go to the file of their values, stacked
+//   experts to the file of the first expert.
+// - A file appears when it is complete. The next run of the same conversion keeps it (conversion_record.h).
+// - The other files of a folder are copied (side_files.h).
+// - Memory holds one matrix, or one stack.
 #pragma once
 
 #include <cstdint>

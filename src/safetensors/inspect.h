@@ -1,5 +1,5 @@
-// What is in a checkpoint: matrices with their formats, and of MXFP4 how far the exponents of a row are apart, from
-// which its arithmetic follows (docs/numerics.md).
+// The contents of a checkpoint: matrices with their formats. For MXFP4 also the range of exponents in a row, which
+// decides its arithmetic (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ExponentStatistics {
     std::uint64_t wide_for_bf16 = 0;  // more than 120
     std::uint64_t nan = 0;            // rows with a scale that is NaN
     int row_difference = 0;           // the largest of all rows
-    int block_difference = 0;         // of all 128 of k of a row
+    int block_difference = 0;         // within any 128 k-elements of a row
 
     void add(const ExponentStatistics& other);
 };

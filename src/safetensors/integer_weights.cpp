@@ -9,7 +9,7 @@
 namespace tilewright::safetensors {
 namespace {
 
-/// A publisher's name for the weights of module P, and names next to it of which one at least is there.
+/// A publisher's name for the weights of module P, and names of companions, of which at least one must exist.
 struct IntegerScheme {
     const char* weights;  // what follows P
     const char* what;

@@ -1,7 +1,7 @@
-// JSON as Python's json module reads it, by position: a part of a text can be replaced, and every other byte stays.
+// JSON as Python's json module reads it, by position: a part of a text can be replaced while every other byte stays.
 //
-// Configurations of models are written and read by Python, which takes more than RFC 8259: Infinity, -Infinity, NaN,
-// numbers of any length, a key twice (the last one counts) and half a surrogate pair. No number is interpreted here.
+// Python writes and reads model configurations and accepts more than RFC 8259: Infinity, -Infinity, NaN, numbers of any
+// length, repeated keys (the last one counts) and half a surrogate pair. Numbers are not interpreted here.
 #pragma once
 
 #include <functional>

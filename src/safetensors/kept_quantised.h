@@ -1,4 +1,4 @@
-// What of a checkpoint is quantised and stays as it is in a conversion, for people and for config.json.
+// The quantized tensors of a checkpoint that a conversion does not change, described for people and for config.json.
 #pragma once
 
 #include <set>

@@ -1,5 +1,5 @@
-// What config.json, or Model-Optimizer's hf_quant_config.json, says of how weights are quantised: for messages in its
-// own words, and where the shapes of tensors do not tell.
+// The description of quantization in config.json or in Model-Optimizer's hf_quant_config.json. Messages quote it, and
+// it decides where the shapes of tensors are ambiguous.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ bool is_matrix(const StoredTensor& tensor) {
     return real && (tensor.shape.size() == 2 || tensor.shape.size() == 3);
 }
 
-/// What is quantised already and what scales it, which no quantiser takes for a matrix.
+/// Tensors that are already quantized, and their scales. Neither is a matrix to quantize.
 class QuantisedAlready {
 public:
     explicit QuantisedAlready(const std::vector<StoredTensor>& tensors) {

@@ -1,8 +1,12 @@
-// Reading and writing safetensors files, tensor by tensor or part by part, never the whole file at once.
+// Reads and writes safetensors files, tensor by tensor or part by part, never the whole file at once.
 //
-// The format (huggingface/safetensors, README): 8 bytes, little endian: the header's length; the header, a JSON object
-// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"word": "word"}};
-// then the data, which the tensors cover without holes or overlaps. Whatever contradicts that is refused.
+// The format (huggingface/safetensors, README):
+// - 8 bytes, little endian: the header's length.
+// - The header, a JSON object:
+//   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"word": "word"}}
+// - The data, which the tensors cover without holes or overlaps.
+//
+// Files that contradict this are refused.
 #pragma once
 
 #include <tilewright/formats.h>
@@ -51,7 +55,8 @@ std::optional<Format> format_of(std::string_view dtype);
 /// The inverse; ue4m3 is stored as F8_E4M3, whose non-negative half it is.
 std::string dtype_of(Format format);
 
-/// Elements and then bytes of a tensor; nothing when they do not fit 64 bits or are no whole bytes.
+/// The number of elements and the number of bytes of a tensor; nothing if they do not fit 64 bits or the bytes are not
+/// whole.
 std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vector<std::uint64_t>& shape);
 
 /// Parses and checks a header against the size of the data that follows it. Throws SafetensorsError without a file
@@ -101,8 +106,8 @@ private:
     std::string header_digest_;
 };
 
-/// Writes a file whose tensors are all declared before; their data may come in any order. It gets its name by `commit`.
-/// Metadata with `file_digest_key`, whatever its value, gets the digest of the file then.
+/// Writes a file whose tensors are all declared in advance; their data may come in any order. `commit` gives the file
+/// its name. If the metadata has `file_digest_key`, its value is replaced by the digest of the file.
 class SafetensorsWriter {
 public:
     /// `begin` and `end` of the tensors are set here, those with wide elements first, so that all are aligned.

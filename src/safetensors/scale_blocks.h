@@ -33,12 +33,12 @@ struct StoredShape {
     bool transposed = false;
 };
 
-/// What is known of the blocks without the scales' shape, for operands [n, k].
+/// The rules for the blocks of operands [n, k] that do not depend on the scales' shape.
 struct BlockRules {
     std::optional<ScaleBlocks> fixed{};       // the format has no other
     std::optional<ScaleBlocks> configured{};  // weight_block_size of config.json
     bool squares = false;                     // without a word in config.json the publisher's are 128 x 128
-    bool powers = false;                      // the scales are powers of two, of which MX has one for 32 of k
+    bool powers = false;                      // the scales are powers of two; MX has one per 32 k-elements
 };
 
 /// Either `scales`, or what was expected of their shape.

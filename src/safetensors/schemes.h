@@ -12,7 +12,7 @@ namespace tilewright::safetensors {
 
 using Named = Checkpoint::Tensor;
 
-/// What the names of a scheme say: a matrix, or why it is none that can be read.
+/// The result of matching a scheme's names: a matrix, or the reason why it cannot be read.
 struct Candidate {
     StoredMatrix matrix{};
     std::optional<Finding> finding{};

@@ -36,7 +36,7 @@ std::string extension_of(const fs::path& name) {
     return extension;
 }
 
-/// LICENSE, NOTICE, USE_POLICY; a version as in "Notice-1.5" is no extension.
+/// LICENSE, NOTICE, USE_POLICY; a version as in "Notice-1.5" is not an extension.
 bool has_no_extension(const std::string& extension) {
     return std::ranges::none_of(extension, [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; });
 }

@@ -1,5 +1,5 @@
-// The files of a checkpoint's folder that are no weights: a tokenizer's, a generation configuration, code, a licence.
-// They are copied to the folder of a conversion; what is not copied is named, with the reason.
+// The files of a checkpoint's folder that are not weights: a tokenizer's, a generation configuration, code, a licence.
+// They are copied to the folder of a conversion. Files that are not copied are listed with the reason.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ std::string file_digest(const std::string& path);
 /// Copies the bytes. Throws SafetensorsError where they are no longer those of the digest.
 void copy_side_file(const SideFile& file, const std::string& to);
 
-/// What a run leaves in the folder of its output to know its files by (output_folder.h).
+/// The file by which a later run recognises the files of this one (output_folder.h).
 inline constexpr const char* record_name = "tilewright.conversion.json";
 
 }  // namespace tilewright::safetensors

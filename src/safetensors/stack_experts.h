@@ -1,5 +1,5 @@
-// Experts that a checkpoint has one by one, `P.experts.N.S` [n, k] for N = 0 .. g - 1, as one matrix `P.experts.S`
-// [g, n, k], which a grouped product takes.
+// Stacks experts that a checkpoint stores one by one. `P.experts.N.S` [n, k] for N = 0 .. g - 1 become one matrix
+// `P.experts.S` [g, n, k], which a grouped product reads.
 #pragma once
 
 #include <functional>

@@ -165,7 +165,7 @@ std::vector<std::byte> recipe_scales(const Rows& rows, const RowScales& from) {
     return out;
 }
 
-/// f32 rounds a product of a code and a scale once, and keeps its digits as long as it is no subnormal number.
+/// f32 rounds a product of a code and a scale once. It keeps the product's digits unless it is a subnormal number.
 void refuse_scale(const StoredMatrix& matrix, float scale) {
     constexpr float most = 0x1p100F;
     const float magnitude = std::abs(scale);
