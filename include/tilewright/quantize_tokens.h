@@ -87,8 +87,8 @@ constexpr std::int64_t column_limit(std::int64_t tokens, std::int64_t groups) {
 /// Transposes an operand whose 1x128 scales are powers of two (f32 or ue8m0) without quantizing again: values [tokens,
 /// features] become [features, columns] as in `quantize_tokens`. Throws Error with every finding.
 ///
-/// - The scale of a block of 128 tokens x 128 features is the largest scale of those tokens that have a nonzero value
-///   in the block. It is 1 if no token has one.
+/// - A block of 128 tokens x 128 features gets the largest scale of its tokens that have a nonzero value in it, or 1 if
+///   no token has one.
 /// - Values with a smaller scale are shifted: encode(value * (scale of the token / scale of the block)). This is exact
 ///   except for values that become subnormal. If a scale is not a power of two, the product is rounded.
 /// - The scales of `columns` are 1x128, equal for the 128 features of a block, or 128x128.

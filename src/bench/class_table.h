@@ -43,7 +43,7 @@ ClassTable class_table(const std::string& lines);
 
 std::string class_table_text(const ClassTable& table);
 
-/// One JSON object a line, for each class.
+/// One JSON object per class, each on its own line.
 std::string class_records(const ClassTable& table);
 
 }  // namespace tilewright::bench

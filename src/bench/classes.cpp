@@ -67,7 +67,7 @@ bool holds(const ClassKind& kind, const BenchShape& shape) {
     return kind.how != How::dense || kind.ragged == is_ragged;
 }
 
-/// Older records say it in the command alone.
+/// Older records have it only in the command.
 Grouping recorded_grouping(const nlohmann::json& row) {
     const std::string operation = row.at("op");
     const std::string word = row.value("grouping", operation);

@@ -36,7 +36,7 @@ ClassName sustained_class();
 /// How many shapes the peers' tables have of it.
 std::size_t shapes_in_class(int place);
 
-/// What the project set out to reach, in DeepGEMM's speed; 0: none.
+/// The project's target, relative to DeepGEMM's speed; 0: none.
 double target_of_class(int place);
 
 }  // namespace tilewright::bench

@@ -1,4 +1,5 @@
-// Tilewright's call and those of its peers on a GPU: one after another behind a flush, or each for seconds on end.
+// Tilewright's call and those of its baselines on a GPU: one after another, each after a flush, or each for seconds on
+// end.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace tilewright::bench {
 
-/// Copies B's values into shared memory, where nobody asks for them.
+/// Copies B's values into shared memory, where nothing reads them.
 class StreamOfB {
 public:
     StreamOfB(const measure::Device& device, const Problem& problem);

@@ -11,8 +11,8 @@ namespace tilewright::bench {
 
 inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
 
-/// The dense product by which runs are compared: clocks differ from run to run, so times of two runs are set against
-/// each other in units of what cuBLASLt, one scale a tensor, takes for this one in each of them.
+/// The dense product by which runs are compared. Clocks differ from run to run. Times of two runs are therefore
+/// compared in units of the time that cuBLASLt, with one scale per tensor, takes for this product in each of them.
 inline const BenchShape reference_product{.m = 4096, .n = 4096, .k = 7168};
 
 struct PeerTime {

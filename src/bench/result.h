@@ -1,4 +1,4 @@
-// What a benchmark is asked for and what it found, on the CPU and on a GPU.
+// The settings and results of a benchmark, on the CPU and on a GPU.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -60,7 +60,7 @@ struct Timing {
     int calls = 0;
     double watts = 0;  // under continuous load; 0: not measured
 
-    /// Energy of an operation under continuous load, for calls of so many; 0: not measured.
+    /// Energy of an operation under continuous load, for calls of `flops` operations; 0: not measured.
     double picojoules(double flops) const { return watts * seconds / flops * 1e12; }
 };
 
@@ -78,7 +78,7 @@ struct Result {
     const Timing* of(Peer peer) const;
 };
 
-/// What all records of a run have in common.
+/// The members that all records of a run have in common.
 struct Run {
     Settings settings{};
     Peaks peaks{};

@@ -24,7 +24,7 @@ struct TunedShape {
 
 /// Which candidates are measured, in addition to the planner's choice.
 struct Candidates {
-    std::size_t most = 0;  // so many of the model's best; 0: all
+    std::size_t most = 0;  // number of the model's best tiles to time; 0: all
     bool packed = false;   // only those whose kernels ship, so that nothing is compiled
 };
 

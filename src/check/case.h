@@ -1,6 +1,8 @@
-// A test case: a description becomes a Problem with memory of its own. Inputs follow a distribution and are encoded
-// with scales that fit; whatever no one may read or write (gaps between rows, rows of no group, the bytes around an
-// output) is 0xFF, which is NaN in every format but e2m1. docs/numerics.md lists distributions and poisons.
+// A test case: a description becomes a Problem that owns its memory. Inputs follow a distribution and are encoded with
+// scales that fit. docs/numerics.md lists distributions and poisons.
+//
+// Memory that a call must neither read nor write is 0xFF, which is NaN in every format except e2m1. This is memory
+// between rows, rows of no group, and the bytes around an output.
 #pragma once
 
 #include "check/far_scales.h"
@@ -62,7 +64,7 @@ struct CaseSpec {
     // on, has a group of none and a group of one. `size_entries`, if not empty, is what Groups::sizes holds, verbatim.
     std::vector<std::int64_t> group_sizes{};
     std::vector<std::int64_t> size_entries{};
-    std::int64_t size_multiple = 1;  // of a seeded split; above 1 there is no group of one
+    std::int64_t size_multiple = 1;  // of a seeded split; above 1 no group has size 1
     Format size_format = Format::i32;
     std::int64_t alignment = 128;  // k-grouped: rounded up to a whole block of scales
     std::int64_t index_alignment = 1;
@@ -86,11 +88,11 @@ struct CaseSpec {
     Gaps c_gaps{};
     Gaps d_gaps{};
     Gaps bias_gaps{};                  // after an element and, between groups, a row
-    bool a_scales_transposed = false;  // blocks of one k next to each other, as the GPU likes them
+    bool a_scales_transposed = false;  // MN-major scales (blocks of one k are adjacent), which a GPU prefers
     bool b_scales_transposed = false;
     FarScales far_scales{};      // of weights in MXFP4
     bool shared_scales = false;  // per tensor: one scale for all groups; k-grouped per row: one for each row
-    bool guard_pages = false;    // unreadable pages right behind (outputs: also before) the memory of each tensor
+    bool guard_pages = false;  // unreadable pages directly after (for outputs: also ahead of) the memory of each tensor
 };
 
 /// One line that names every field that is not at its default, for failure messages.
@@ -112,7 +114,7 @@ public:
     Geometry geometry() const { return tilewright::geometry(problem_); }
     /// The same, but with C as it was before the run, also where D was written over it: what the gates judge.
     Geometry judged_geometry() const;
-    /// What group_gemms(geometry()) says: the rows that are computed.
+    /// The result of group_gemms(geometry()): the rows that are computed.
     const std::vector<GroupGemm>& gemms() const { return gemms_; }
 
     /// D as it was before the first run: 0xFF everywhere, or C where C is D.
@@ -124,7 +126,7 @@ public:
     double output_at(std::int64_t group, std::int64_t row, std::int64_t column) const;
     std::uint32_t output_bits(std::int64_t group, std::int64_t row, std::int64_t column) const;
 
-    /// What was written that must not be: guard bands, gaps, rows of no group, inputs. Empty if nothing.
+    /// Memory that was written but must not be: guard bands, gaps, rows of no group, inputs. Empty if none was.
     std::string damage() const;
 
 private:

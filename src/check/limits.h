@@ -36,7 +36,7 @@ struct Limits {
 };
 Limits limits(ErrorClass error_class, std::int64_t k);
 
-/// What f32 limits become when the output is narrower: f16's unit roundoff is an eighth of bf16's.
+/// The limits for a narrower output than f32: f16's unit roundoff is an eighth of bf16's.
 double relative_limit(const Limits& limits, Format output, bool same_sign, bool row);
 
 /// Half of a last place, relative: 2^-8 for bf16, 2^-11 for f16, 2^-24 for f32.

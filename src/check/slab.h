@@ -17,7 +17,7 @@ inline constexpr float nvfp4_below = 0x1p-8F;
 
 /// k that is decoded at a time: a multiple of every chain.
 inline constexpr std::int64_t slab_k = 512;
-/// Scales are kept for every 32 of k, which divides every chain.
+/// Scales are stored per 32 k-elements, which divides every chain.
 inline constexpr std::int64_t slab_scale_k = 32;
 
 struct SlabRange {
@@ -30,7 +30,7 @@ struct SlabRange {
     std::int64_t k_count = 0;
 };
 
-/// All arrays are [rows, slab_k] (scales: [rows, slab_k / slab_scale_k]), zero behind k_count.
+/// All arrays are [rows, slab_k] (scales: [rows, slab_k / slab_scale_k]), zero after k_count.
 struct Slab {
     std::vector<double> exact;            // value times scale
     std::vector<float> values;            // what the tensor core multiplies

@@ -43,7 +43,7 @@ void add_operand_options(CLI::App& command, BenchArguments& arguments);
 void add_timing_options(CLI::App& command, BenchArguments& arguments);
 void add_gpu_options(CLI::App& command, BenchArguments& arguments);
 
-/// What is timed with each of the recipes. Throws UsageError for a --tile that is none.
+/// The settings to time for each recipe. Throws UsageError for a --tile that is not a tile.
 std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backend backend);
 
 /// Those of --op; dense without it.

@@ -35,8 +35,7 @@ struct Reported {
 /// Accepts only `words`, and lists them otherwise: `option->check(one_of("suite", {"deepseek-v3", ...}))`.
 CLI::Validator one_of(const std::string& what, std::vector<std::string> words);
 
-/// Accepts only whole numbers from `least` to `most`, digits alone; CLI11 cuts what 64 bits cannot hold to what they
-/// can.
+/// Accepts only whole numbers from `least` to `most`, written only with digits. CLI11 cuts numbers that exceed 64 bits.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 /// For options that are an int.

@@ -7,7 +7,7 @@
 
 namespace tilewright::cli {
 
-/// One line on stderr that is drawn over again, at most ten times a second; silent where stderr is no terminal.
+/// One line on stderr that is redrawn at most ten times per second; silent if stderr is not a terminal.
 class Progress {
 public:
     Progress(std::string what, std::uint64_t total);

@@ -16,7 +16,7 @@
 namespace tilewright::cli {
 namespace {
 
-// A tuned row must gain so much over the model's own choice; less is noise.
+// A tuned row must gain at least this factor over the model's own choice; less is noise.
 constexpr double worthwhile = 1.01;
 
 struct TuneArguments {

@@ -5,18 +5,18 @@
 // - Rows: PackedRow [groups, n rounded up to 64].
 // - Tiles: codes and scales of 64 rows x 128 k, [groups, n / 128, k / 128, 2]. The two row tiles of 128 rows are
 //   adjacent, so that 128 rows x 256 k are one run of bytes. The last row tile may be single.
-// - In each tile, MXFP4 for fp8 where any row is wide: at the end a PackedWindows and the largest exponents of as many
-//   windows as any tile has, [windows, 32, 2] int8. The exponents of rows 16 w + g and + 8 are at 8 w + g.
-// - Kept scales: u32 count, u32 0, then per kept row, in ascending order, u64 its number and the bytes of its scales,
-//   rounded up to 8. NVFP4 without kept rows has no such section.
+// - The end of each tile, only MXFP4 for fp8 where any row is wide: a PackedWindows, then the largest exponents of as
+//   many windows as any tile has. They are [windows, 32, 2] int8: of rows 16 w + g and + 8 at 8 w + g.
+// - Kept scales: u32 count, u32 0, then the kept rows in ascending order. Each has u64 its number and the bytes of its
+//   scales, rounded up to 8. NVFP4 without kept rows has no such section.
 //
 // n is rounded up to 64 and k to 128 with zeros. A tile is read as wgmma's A fragments in registers:
-// - Warp w of four has the rows 16 w .. 16 w + 15; its lane 4 g + t has rows 16 w + g and + 8.
+// - Warp w of four has the rows 16 w .. 16 w + 15. Its lane 4 g + t has rows 16 w + g and + 8.
 // - The lane's 16 bytes of half h (64 k-elements) are at ((2 w + h) * 32 + lane) * 16.
-// - They are the words [row, step 2 h] [row + 8, 2 h] [row, 2 h + 1] [row + 8, 2 h + 1] of eight codes. A step is 32
-//   k-elements. `packed_place` has the place of each code in its word, with the reason.
-// - Scales follow the codes: four (MXFP4) or eight (NVFP4) bytes of row 16 w + g, then as many of row + 8, at (8 w + g)
-//   times the bytes of both rows.
+// - They are the words [row, step 2 h] [row + 8, 2 h] [row, 2 h + 1] [row + 8, 2 h + 1]. Each word has eight codes, a
+//   step is 32 k-elements. `packed_place` has the place of each code in its word, with the reason.
+// - Scales follow the codes, at (8 w + g) times the bytes of two rows. Row 16 w + g has four (MXFP4) or eight (NVFP4)
+//   bytes, then row + 8.
 //
 // A scale byte:
 // - MXFP4 for fp8: 12 + exponent - reference, 1 .. 12, the index of the table of decoded codes. Wide rows: 12 +
@@ -169,13 +169,13 @@ struct PackedPlace {
 /// The place of a code in its word of eight.
 ///
 /// fp8: nibble j has the magnitude of k = 4 t + j (j < 4) or 16 + 4 t + j - 4. PRMT looks it up in the table of e4m3
-/// codes that the scale makes. The signs are at the bits where the four results of each PRMT have theirs: bits 8 i + 7
-/// for j = i, 8 i + 3 for j = 4 + i. A lane's results are the fragment's four adjacent k-elements.
+/// codes that the scale makes. The signs are at the bits where the four results of each PRMT have theirs. For j = i
+/// this is bit 8 i + 7, for j = 4 + i bit 8 i + 3. A lane's results are the fragment's four adjacent k-elements.
 ///
 /// bf16: half words are pairs of k-elements, for shifts with the mask 0x81C0, which leave a bf16 number 2^-126 times
-/// the code's value. The shifts are by 0, by 6 to the left, and by 4 to the right, which takes the signs from the other
-/// half, as a rotation does. The fourth pair has the remaining bits, shifted by 2 to the left and one bit by 6 to the
-/// right. No four plain shifts fill all bits.
+/// the code's value. The shifts are by 0, by 6 to the left, and by 4 to the right. The last one takes the signs from
+/// the other half, as a rotation does. The fourth pair has the remaining bits, shifted by 2 to the left and one bit by
+/// 6 to the right. No four plain shifts fill all bits.
 constexpr PackedPlace packed_place(PackedFor activations, int k) {
     if (activations == PackedFor::fp8) {
         const int nibble = k / 16 * 4 + k % 4;

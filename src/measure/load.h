@@ -27,7 +27,8 @@ struct SustainedTime {
 /// The GPU never waits for the host where a call takes longer than it takes to enqueue. `meter` may be null.
 SustainedTime sustain(const Device& device, const Call& call, const LoadSeconds& length, PowerMeter* meter);
 
-/// Whether `batch` calls that took so many seconds are as many as are enqueued at once; else how many to try next.
+/// The number of calls to enqueue at once next, after `batch` calls took `seconds`: `batch` itself if that is long
+/// enough.
 std::int64_t next_batch(std::int64_t batch, double seconds);
 
 }  // namespace tilewright::measure

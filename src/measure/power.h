@@ -12,7 +12,7 @@
 
 namespace tilewright::measure {
 
-/// What was read, and when by the host's clock.
+/// A reading of the power, and its time by the host's clock.
 struct PowerSample {
     double seconds = 0;
     double value = 0;  // joules since the driver was loaded, or watts

@@ -20,8 +20,8 @@ struct SequenceTimes {
     double overlapping = 0;  // RunOptions::overlap
 };
 
-/// The same from what ran, by start: `before` of our own kernels, then those of `calls` calls. Throws Error if
-/// these are fewer than one for each call.
+/// The same from the activities, by start: `before` kernels of this program, then the kernels of `calls` calls. Throws
+/// Error if the calls have fewer than one kernel each.
 double sequence_seconds(std::span<const Activity> ran, std::size_t before, int calls);
 
 using Call = std::function<void(cuda::StreamHandle)>;

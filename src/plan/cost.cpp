@@ -118,8 +118,8 @@ Unit unit_of(const CostInputs& inputs) {
     return unit;
 }
 
-/// Time of the busiest block. Power slows all SMs down together. Two times are added as squares under a root: the time
-/// at the boost clock, and the time that the energy of all tensor clocks and loads allows. This fits the clocks of the
+/// Time of the busiest block. Power slows all SMs down together. Two times are added as squares under a root: that of
+/// the boost clock, and that which the energy of all tensor clocks and loads allows. This fits the clocks of the
 /// measured loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;

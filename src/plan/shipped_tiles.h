@@ -13,8 +13,8 @@ std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
 
 bool ships(const hopper::Tile& tile);
 
-/// The candidate tiles for a pair of scales without shipped kernels (`has_fast_scales`): the tiles of 1x128 : 128x128
-/// with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
+/// The candidate tiles for a pair of scales without shipped kernels (`has_fast_scales`). They are the tiles of 1x128 :
+/// 128x128 with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
 std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
 
 /// The tiles for expanded weights. Those of 1x32 scales do not ship.

@@ -139,8 +139,8 @@ bool overlap(const Tensor& x, const Tensor& y) {
     const Footprint fx = footprint(x);
     const Footprint fy = footprint(y);
     const std::int64_t from_x = x_address < y_address ? distance : -distance;
-    // A run of x at p and a run of y at q + from_x overlap by at least half a byte if -run_y < (q + from_x) - p <
-    // run_x.
+    // With run_x and run_y as lengths, a run of x at p and one of y at q + from_x share a half byte if -run_y < (q +
+    // from_x) - p < run_x
     return Search(difference(fx.steps, fy.steps)).reaches({from_x - fx.run + 1, from_x + fy.run - 1});
 }
 

@@ -8,13 +8,13 @@
 
 namespace tilewright::safetensors {
 
-/// An operand [rows, k], dequantized to f32. f32 holds neither the largest nor the smallest of these numbers (e4m3
-/// times a scale of 1e38 or 1e-45). `numbers` may then be infinite, or zeros, where the operand is not.
+/// An operand [rows, k], dequantized to f32. The largest and smallest numbers (e4m3 times a scale of 1e38 or 1e-45) are
+/// outside f32. `numbers` may then be infinite, or zeros, where the operand is not.
 std::vector<float> numbers_of(const Operand& operand);
 
 class Comparison {
 public:
-    /// Adds rows before and after their conversion; `numbers` are numbers_of(before).
+    /// Adds rows and their converted form; `numbers` are those of the original rows.
     void add(const Operand& before, const std::vector<float>& numbers, const Operand& after);
 
     /// ||after - before|| / ||before|| of what is finite before and after; 0: the same numbers.
@@ -22,7 +22,7 @@ public:
 
     std::uint64_t count = 0;
     std::uint64_t lost = 0;     // finite only before the conversion
-    std::uint64_t changed = 0;  // NaN or infinite before, different after
+    std::uint64_t changed = 0;  // NaN or infinite in the input, different after
 
 private:
     template <class Number>

@@ -1,7 +1,11 @@
 // JSON as Python's json module reads it, by position: a part of a text can be replaced while every other byte stays.
 //
-// Python writes and reads model configurations and accepts more than RFC 8259: Infinity, -Infinity, NaN, numbers of any
-// length, repeated keys (the last one counts) and half a surrogate pair. Numbers are not interpreted here.
+// Python writes and reads model configurations and accepts more than RFC 8259:
+// - Infinity, -Infinity, NaN and numbers of any length;
+// - repeated keys, of which the last one counts;
+// - half a surrogate pair.
+//
+// Numbers are not interpreted here.
 #pragma once
 
 #include <functional>

@@ -55,8 +55,8 @@ std::optional<Format> format_of(std::string_view dtype);
 /// The inverse; ue4m3 is stored as F8_E4M3, whose non-negative half it is.
 std::string dtype_of(Format format);
 
-/// The number of elements and the number of bytes of a tensor; nothing if they do not fit 64 bits or the bytes are not
-/// whole.
+/// The number of elements and the number of bytes of a tensor; nothing if they exceed 64 bits or do not fill whole
+/// bytes.
 std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vector<std::uint64_t>& shape);
 
 /// Parses and checks a header against the size of the data that follows it. Throws SafetensorsError without a file

@@ -40,8 +40,8 @@ check::Distribution distribution_of_turn(std::size_t turn) {
     return turns[turn % turns.size()];
 }
 
-/// Sizes that end within a block: 128 + 8 columns (rows alike where A has such blocks), 2 x 128 + 16 of k; even, so
-/// that e2m1 can be packed either way.
+/// Sizes that end within a block: 128 + 8 columns (also rows, where A has such blocks) and 2 x 128 + 16 k-elements. All
+/// are even, so that e2m1 can be packed either way.
 void set_small_sizes(check::CaseSpec& spec) {
     const bool blocks_of_a = spec.recipe.a.granularity == Granularity::block_128x128;
     spec.m = blocks_of_a ? 136 : 6;
@@ -123,7 +123,7 @@ VerifyCase wide_case(const Family& family, const Recipe& recipe, const std::vect
     return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .wide_rows = true};
 }
 
-/// Whether all of k may be summed in the tensor core: fp8 whose scales wait for the end.
+/// Whether all of k may be summed in the tensor core: fp8 with epilogue scales.
 bool may_be_unpromoted(const Recipe& recipe) {
     return is_fp8(recipe.a.values) && is_fp8(recipe.b.values) && k_block(recipe.a.granularity) == 0 &&
            k_block(recipe.b.granularity) == 0;

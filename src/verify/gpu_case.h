@@ -19,10 +19,9 @@ bool taken_by_gpu(Problem problem);
 
 class GpuCase {
 public:
-    /// Copies the case as it is now; with weights that kernels take packed they are, unless each call is to pack them.
-    /// C that is D stays so.
-    /// Outputs and scales begin `shift` elements behind a multiple of 256 bytes, so that no address is a multiple of
-    /// more than the backend asks for.
+    /// Copies the case in its present state. Weights that kernels read only packed are packed, unless each call must
+    /// pack them. If C is D, it stays so. Outputs and scales begin `shift` elements after a multiple of 256 bytes, so
+    /// that no address has a higher alignment than the backend requires.
     explicit GpuCase(const check::Case& original, std::int64_t shift = 0, int device = 0, bool packs = true);
 
     /// With all tensors on the device.
@@ -43,7 +42,7 @@ public:
 
     /// D from its first element to its last, gaps between rows included.
     std::vector<std::byte> output() const;
-    /// What was written other than D and the workspace; empty if nothing was.
+    /// Memory other than D and the workspace that was written; empty if none was.
     std::string damage() const;
 
 private:

@@ -36,7 +36,7 @@ public:
     explicit QuantizerCase(const QuantizerSpec& spec);
 
     const TokenSource& source() const { return source_; }
-    /// What is written: `rows` or `columns` of quantize_tokens.
+    /// The written operand: `rows` or `columns` of quantize_tokens.
     const TokenOperand& out() const { return out_; }
     bool round_up() const { return spec_.round_up; }
     /// Whether `quantize` has this form too, which is then called.

@@ -16,7 +16,7 @@ namespace tilewright::verify {
 struct VerifySettings {
     Backend backend = Backend::cpu;
     std::vector<Arithmetic> arithmetics{};
-    bool quick = false;                         // fewer cases, on a GPU those alone whose kernels ship
+    bool quick = false;                         // fewer cases; on a GPU only those whose kernels ship
     measure::Device* gpu = nullptr;             // backend hopper: where it runs
     const DeviceDescription* device = nullptr;  // whose plans are followed; null: the GPU's, or default_device()
 };
