@@ -9,11 +9,11 @@
 namespace tilewright {
 
 enum class Format : std::uint8_t {
-    e4m3,   // OCP FP8 E4M3 "fn": no infinity, NaN is 0x7F and 0xFF, largest 448
-    e5m2,   // OCP FP8 E5M2: IEEE-like, largest 57344
-    e2m1,   // OCP FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6; two per byte, low nibble first
-    ue8m0,  // OCP MX scale: a power of two, 2^(code - 127); 255 is NaN
-    ue4m3,  // NVFP4 scale: E4M3 without a sign; 0x7F is NaN
+    e4m3,   // OCP FP8 E4M3 "fn": no infinity, NaN is 0x7F and 0xFF, largest 448.
+    e5m2,   // OCP FP8 E5M2: IEEE-like, largest 57344.
+    e2m1,   // OCP FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6; two per byte, low nibble first.
+    ue8m0,  // OCP MX scale: a power of two, 2^(code - 127); 255 is NaN.
+    ue4m3,  // NVFP4 scale: E4M3 without a sign; 0x7F is NaN.
     bf16,
     f16,
     f32,

@@ -27,10 +27,10 @@ struct DeviceDescription {
     std::int64_t l2_bytes = 0;
     double memory_latency = 0;  // seconds from a TMA request to its data, streaming from HBM
     std::int64_t shared_bytes_per_block = 0;
-    int cluster_2_sms = 0;      // SMs that clusters of 2 can fill with one block per SM
-    double start_seconds = 0;   // from a kernel's start to its first product, plus from its last product to its end
-    double launch_seconds = 0;  // what a profiler adds to that for an isolated launch
-    std::vector<std::string> assumed{};  // fields that were not measured but scaled from the H200's values
+    int cluster_2_sms = 0;      // SMs that clusters of 2 can fill with one block per SM.
+    double start_seconds = 0;   // From a kernel's start to its first product, plus from its last product to its end.
+    double launch_seconds = 0;  // The additional time that a profiler counts for an isolated launch.
+    std::vector<std::string> assumed{};  // Fields that were not measured but scaled from the H200's values.
 
     bool operator==(const DeviceDescription&) const = default;
 };
@@ -74,42 +74,42 @@ std::optional<PlannedTile> parse_tile(std::string_view text);
 /// A predicted time, in seconds:  seconds = preparation + launch + max(memory, compute) + overlap + reduction.
 struct Cost {
     double seconds = 0;
-    double preparation = 0;  // kernels that write the workspace before the product
-    double launch = 0;       // start and end of the kernel
-    double memory = 0;       // every operand and the output, once through HBM
-    double compute = 0;      // the busiest SM; the sum of the next five fields
-    double tensor = 0;       //   the tensor cores multiply, if the work were spread evenly
-    double promotion = 0;    //   they wait for the warps that move sums to fp32 and scale them, if spread evenly
-    double delivery = 0;     //   they wait for operands from L2
-    double epilogue = 0;     //   they wait for stores, if spread evenly
-    double waves = 0;        //   added by uneven waves: the last one is not full, or there are fewer tiles than SMs
-    double overlap = 0;      // memory and compute that do not hide each other
-    double reduction = 0;    // split-K: adding the slices
-    double clock_hertz = 0;  // average SM clock under the power limit
-    std::int64_t memory_bytes = 0;       // through HBM, for the product
-    std::int64_t preparation_bytes = 0;  // through HBM in preparation: reads of the originals and writes of the copies
-    std::int64_t l2_bytes = 0;           // from L2 to SMs
-    std::int64_t tensor_clocks = 0;      // all tiles together, padding included
+    double preparation = 0;  // Kernels that write the workspace before the product.
+    double launch = 0;       // Start and end of the kernel.
+    double memory = 0;       // Every operand and the output, once through HBM.
+    double compute = 0;      // The busiest SM; the sum of the next five fields.
+    double tensor = 0;       //   The tensor cores multiply, if the work were spread evenly.
+    double promotion = 0;    //   They wait for the warps that move sums to fp32 and scale them, if spread evenly.
+    double delivery = 0;     //   They wait for operands from L2.
+    double epilogue = 0;     //   They wait for stores, if spread evenly.
+    double waves = 0;        //   Added by uneven waves: the last one is not full, or there are fewer tiles than SMs.
+    double overlap = 0;      // Memory and compute that do not hide each other.
+    double reduction = 0;    // split-K: adding the slices.
+    double clock_hertz = 0;  // Average SM clock under the power limit.
+    std::int64_t memory_bytes = 0;       // Through HBM, for the product.
+    std::int64_t preparation_bytes = 0;  // Through HBM in preparation: reads of the originals and writes of the copies.
+    std::int64_t l2_bytes = 0;           // From L2 to SMs.
+    std::int64_t tensor_clocks = 0;      // All tiles together, padding included.
 };
 
 /// A tile ships in up to four kernels. They return the same bits.
 enum class KernelVariant : std::uint8_t {
-    general,              // any call
-    fast,                 // D is bf16 and stored by TMA, alpha is 1, no C, 1x128 scales are loaded by TMA
-    fast_k_major_scales,  // as `fast`, but the 1x128 scales of A are K-major (k-blocks adjacent in memory), or f32 in
-                          // any strides
-    fast_f32,  // D is f32 and stored by TMA, C (if given) is loaded by TMA; any alpha; f32 scales in any strides
+    general,              // Any call.
+    fast,                 // D is bf16 and stored by TMA, alpha is 1, no C, 1x128 scales are loaded by TMA.
+    fast_k_major_scales,  // As `fast`, but the 1x128 scales of A are K-major (k-blocks adjacent in memory), or f32 in
+                          // any strides.
+    fast_f32,  // D is f32 and stored by TMA, C (if given) is loaded by TMA; any alpha; f32 scales in any strides.
 };
 std::string_view name(KernelVariant variant);
 
 struct Plan {
     PlannedTile tile;
-    KernelVariant variant = KernelVariant::general;  // which of the tile's kernels; depends on addresses and strides
-    bool in_windows = false;  // packed weights with wide rows: use the kernel for exponent windows
-    std::int64_t tiles = 0;   // tiles of D over all groups; an expectation where group sizes are in device memory
-    double waves = 0;         // tiles and slices, divided by the blocks that run at once
-    int grid = 0;             // persistent thread blocks; 0: nothing to launch
-    int threads = 0;          // per block
+    KernelVariant variant = KernelVariant::general;  // Which of the tile's kernels; depends on addresses and strides.
+    bool in_windows = false;  // Packed weights with wide rows: use the kernel for exponent windows.
+    std::int64_t tiles = 0;   // Tiles of D over all groups; an expectation where group sizes are in device memory.
+    double waves = 0;         // Tiles and slices, divided by the blocks that run at once.
+    int grid = 0;             // Persistent thread blocks; 0: nothing to launch.
+    int threads = 0;          // Per block.
     std::int64_t shared_bytes = 0;
     Cost cost;
 };
@@ -137,10 +137,10 @@ struct RejectedTile {
 struct Explanation {
     std::vector<Finding> unavailable;  // why no kernel supports the problem; everything else is empty then
     std::optional<Plan> chosen;
-    std::optional<Plan> next_best;     // the fastest shipped tile that differs from `chosen` in more than its stages
-    std::optional<Plan> model_choice;  // the plan that a tuned row replaced
-    std::string tuned_by;              // date and command of that row
-    std::vector<Plan> legal;           // every legal candidate, fastest first
+    std::optional<Plan> next_best;     // The fastest shipped tile that differs from `chosen` in more than its stages.
+    std::optional<Plan> model_choice;  // The plan that a tuned row replaced.
+    std::string tuned_by;              // Date and command of that row.
+    std::vector<Plan> legal;           // Every legal candidate, fastest first.
     std::vector<RejectedTile> rejected;
 };
 

@@ -31,17 +31,17 @@ constexpr bool b_is_transposed(Layout layout) { return layout == Layout::nn || l
 
 /// The groups of a call, and the meaning of `Groups::sizes`. `...` stands for the shapes of the entry above.
 enum class Grouping : std::uint8_t {
-    dense,              // one product; no sizes
-    batched,            // A [g, m, k], B [g, n, k], D [g, m, n]; no sizes
+    dense,              // One product; no sizes.
+    batched,            // A [g, m, k], B [g, n, k], D [g, m, n]; no sizes.
     m_grouped_indices,  // A [m, k], B [g, n, k], D [m, n]; sizes [m]: the group of each row; rows with a number outside
-                        // 0..g-1 are skipped
-    m_grouped_offsets,  // ... sizes [g]: the row at which group i ends; group i + 1 starts there
-    m_grouped_aligned_offsets,  // ... sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`
-    m_grouped_masked,           // A [g, max_m, k], D [g, max_m, n]; sizes [g]: valid rows of each group
-    k_grouped,                  // A [m, sum k], B [n, sum k], D [g, m, n]; sizes [g]: the k at which group i ends
-    k_grouped_aligned_offsets,  // ... sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`
-    k_grouped_flat,  // ... sizes [g]: the k of each group. A's memory is [m, k of group 0], [m, k of group 1], ...
-                     // without gaps, B's likewise. Shapes and strides are those of a gapless [m, sum k] and [n, sum k]
+                        // 0..g-1 are skipped.
+    m_grouped_offsets,  // Sizes [g]: the row at which group i ends; group i + 1 starts there.
+    m_grouped_aligned_offsets,  // Sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`.
+    m_grouped_masked,           // A [g, max_m, k], D [g, max_m, n]; sizes [g]: valid rows of each group.
+    k_grouped,                  // A [m, sum k], B [n, sum k], D [g, m, n]; sizes [g]: the k at which group i ends.
+    k_grouped_aligned_offsets,  // Sizes [g]: the same, but group i + 1 starts at the next multiple of `alignment`.
+    k_grouped_flat,  // Sizes [g]: the k of each group. A's memory is [m, k of group 0], [m, k of group 1], ...
+                     // without gaps, B's likewise. Shapes and strides are those of a gapless [m, sum k] and [n, sum k].
 };
 constexpr bool is_k_grouped(Grouping grouping) {
     return grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_aligned_offsets ||
@@ -90,8 +90,8 @@ struct Operand {
 
 /// How fp8 products are summed (docs/numerics.md). bf16 operands have no promotion.
 enum class Accumulation : std::uint8_t {
-    promoted,    // at most 128 products in the tensor core's 14-bit sum, then fp32
-    unpromoted,  // all of k in the tensor core; only for tensor and row scales; biased by about -1.6e-5 * k
+    promoted,    // At most 128 products in the tensor core's 14-bit sum, then fp32.
+    unpromoted,  // All of k in the tensor core; only for tensor and row scales; biased by about -1.6e-5 * k.
 };
 
 /// CPU only: the arithmetic that computes the result.
@@ -106,9 +106,9 @@ enum class Reproducibility : std::uint8_t {
 };
 
 enum class Backend : std::uint8_t {
-    automatic,  // hopper if d is on a CUDA device, otherwise cpu
-    cpu,        // any recipe, layout and grouping; tensors in host memory
-    hopper,     // a GPU of compute capability 9.0; all tensors on it
+    automatic,  // `hopper` if d is on a CUDA device, otherwise `cpu`.
+    cpu,        // Any recipe, layout and grouping; tensors in host memory.
+    hopper,     // A GPU of compute capability 9.0; all tensors on it.
 };
 
 // Every member of each enumeration, in the order in which lists and messages name them.
@@ -129,12 +129,12 @@ inline constexpr std::array all_backends{Backend::automatic, Backend::cpu, Backe
 
 /// A call: everything that the host knows of it.
 struct Problem {
-    Operand a{};  // activations
-    Operand b{};  // weights
-    Tensor d{};   // bf16, f16 or f32; shares no memory with the inputs; no two elements share an address
-    Tensor c{};   // format and shape of d; may be d's memory, with d's strides; not given: zero.
-    /// A number per column of D in place of c, f32 or bf16. It is added like c: in f32, before the one rounding. [n],
-    /// the same for all groups, or [g, n] where b has a group dimension. Not for k-grouped calls.
+    Operand a{};  // Activations.
+    Operand b{};  // Weights.
+    Tensor d{};   // bf16, f16 or f32; shares no memory with the inputs; no two elements share an address.
+    Tensor c{};   // Format and shape of d; may be d's memory, with d's strides; not given: zero.
+    /// A number per column of D in place of c, f32 or bf16. It is added like c: in f32, before the one rounding. The
+    /// shape is [n], the same for all groups, or [g, n] where b has a group dimension. Not for k-grouped calls.
     Tensor bias{};
     float alpha = 1.0F;
     Layout layout = Layout::nt;
@@ -148,10 +148,10 @@ struct Problem {
 
 /// How much `validate` checks.
 enum class Check : std::uint8_t {
-    shapes,    // shapes, strides, formats and options; not data pointers, which may all be null
-    call,      // everything that `run` requires; does not read the tensors' memory
-    contents,  // also the numbers in groups.sizes, if they are in host memory. Offsets and counts that `run` would
-               // clamp are findings, such as ends that decrease. Group indices per row never are
+    shapes,    // Shapes, strides, formats and options; not data pointers, which may all be null.
+    call,      // Everything that `run` requires; does not read the tensors' memory.
+    contents,  // Also the numbers in groups.sizes, if they are in host memory. Offsets and counts that `run` would
+               // clamp are findings, such as ends that decrease. Group indices per row never are.
 };
 
 /// Checks a call without running it. Returns every mistake, in the caller's words; empty when `backend` can run the

@@ -11,10 +11,10 @@ namespace tilewright {
 
 /// How h, the matrix that is quantized, is computed.
 enum class Activation : std::uint8_t {
-    none,             // h = x
-    swiglu,           // x [tokens, 2 features] has gate and up, h [tokens, features] = swiglu(gate, up)
-    swiglu_gradient,  // h [tokens, 2 features] is the gradient of that x; `gradient` [tokens, features] is the gradient
-                      // of swiglu's result
+    none,             // h is x.
+    swiglu,           // With x [tokens, 2 features] as gate and up: h [tokens, features] = swiglu(gate, up).
+    swiglu_gradient,  // With x as above: h [tokens, 2 features] is the gradient of x; `gradient` [tokens, features] is
+                      // that of swiglu's result.
 };
 
 /// swiglu(gate, up) and, for the gradient dh of its result, the gradients of gate and up:
@@ -87,8 +87,8 @@ constexpr std::int64_t column_limit(std::int64_t tokens, std::int64_t groups) {
 /// Transposes an operand whose 1x128 scales are powers of two (f32 or ue8m0) without quantizing again: values [tokens,
 /// features] become [features, columns] as in `quantize_tokens`. Throws Error with every finding.
 ///
-/// - A block of 128 tokens x 128 features gets the largest scale of its tokens that have a nonzero value in it, or 1 if
-///   no token has one.
+/// - A block of 128 tokens x 128 features gets the largest scale of its tokens with a nonzero value in it. The scale is
+///   1 if no token has one.
 /// - Values with a smaller scale are shifted: encode(value * (scale of the token / scale of the block)). This is exact
 ///   except for values that become subnormal. If a scale is not a power of two, the product is rounded.
 /// - The scales of `columns` are 1x128, equal for the 128 features of a block, or 128x128.

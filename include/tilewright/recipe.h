@@ -12,13 +12,13 @@ namespace tilewright {
 
 /// The elements that share one scale, as rows x k of the logical operand.
 enum class Granularity : std::uint8_t {
-    none,           // values without scales: bf16, f16, f32, or fp8 without scales
-    tensor,         // one scale per operand, or one per group
-    row,            // one per row of A, or per row of B (a column of D)
-    block_1x128,    // one per row and 128 k-elements
-    block_128x128,  // one per 128 rows and 128 k-elements
-    block_1x32,     // OCP MX: one ue8m0 per row and 32 k-elements
-    block_1x16,     // NVFP4: one ue4m3 per row and 16 k-elements, and one f32 per tensor
+    none,           // Values without scales: bf16, f16, f32, or fp8 without scales.
+    tensor,         // One scale per operand, or one per group.
+    row,            // One per row of A, or per row of B (a column of D).
+    block_1x128,    // One per row and 128 k-elements.
+    block_128x128,  // One per 128 rows and 128 k-elements.
+    block_1x32,     // OCP MX: one ue8m0 per row and 32 k-elements.
+    block_1x16,     // NVFP4: one ue4m3 per row and 16 k-elements, and one f32 per tensor.
 };
 
 /// "none", "tensor", "row", "1x128", "128x128", "1x32", "1x16".

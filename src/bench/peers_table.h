@@ -11,8 +11,8 @@ namespace tilewright::bench {
 
 inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
 
-/// The dense product by which runs are compared. Clocks differ from run to run. Times of two runs are therefore
-/// compared in units of the time that cuBLASLt, with one scale per tensor, takes for this product in each of them.
+/// The dense product by which runs are compared. Clocks differ from run to run. Times of two runs are therefore divided
+/// by cuBLASLt's time for this product in the same run, with one scale per tensor.
 inline const BenchShape reference_product{.m = 4096, .n = 4096, .k = 7168};
 
 struct PeerTime {

@@ -24,9 +24,9 @@ struct Settings {
     Layout layout = Layout::nt;
     // CPU
     Arithmetic arithmetic = Arithmetic::fast;
-    int threads = 0;       // 0: OpenMP's own choice
-    double seconds = 2.0;  // no call is begun after this much time, but at least 3 are made; GPU: see `sustained`
-    bool warm = false;     // leave the operands in the caches from call to call
+    int threads = 0;       // 0: OpenMP's own choice.
+    double seconds = 2.0;  // No call is begun after this much time, but at least 3 are made; GPU: see `sustained`.
+    bool warm = false;     // Leave the operands in the caches from call to call.
     // GPU
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;

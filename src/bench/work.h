@@ -23,8 +23,8 @@ struct Peaks {
     double floor_seconds(const Work& work) const;
 };
 
-/// Measured once per process: the fastest of some sgemm calls, and of some copies of 256 MiB (read plus write). sgemm
-/// is OpenBLAS's, or this library's f32 product without it.
+/// Measured once per process: the fastest of some sgemm calls, and of some copies of 256 MiB (read plus write).
+/// OpenBLAS computes sgemm; without OpenBLAS this library's f32 product does.
 const Peaks& cpu_peaks();
 
 }  // namespace tilewright::bench

@@ -21,14 +21,14 @@ namespace tilewright::check {
 enum class Distribution : std::uint8_t {
     normal,
     abs_normal,       // |normal|
-    uniform,          // [0, 1]
-    normal_cubed,     // heavy tails
-    log_normal,       // exp(normal)
-    outliers,         // normal, one in a hundred times 100
-    sparse,           // three quarters zero, the rest normal
-    ones,             // scales vary, values do not
-    exact_grid,       // small integers, power-of-two scales: no arithmetic may round before the output
-    distinct_scales,  // ones, and scales that are different powers of two from block to block: finds a wrong index
+    uniform,          // [0, 1].
+    normal_cubed,     // Heavy tails.
+    log_normal,       // exp(normal).
+    outliers,         // Normal, one in a hundred times 100.
+    sparse,           // Three quarters zero, the rest normal.
+    ones,             // Scales vary, values do not.
+    exact_grid,       // Small integers, power-of-two scales: no arithmetic may round before the output.
+    distinct_scales,  // Ones, and scales that are different powers of two from block to block: finds a wrong index.
 };
 
 /// The eight random ones, without the two that are exact.
@@ -90,9 +90,9 @@ struct CaseSpec {
     Gaps bias_gaps{};                  // after an element and, between groups, a row
     bool a_scales_transposed = false;  // MN-major scales (blocks of one k are adjacent), which a GPU prefers
     bool b_scales_transposed = false;
-    FarScales far_scales{};      // of weights in MXFP4
-    bool shared_scales = false;  // per tensor: one scale for all groups; k-grouped per row: one for each row
-    bool guard_pages = false;  // unreadable pages directly after (for outputs: also ahead of) the memory of each tensor
+    FarScales far_scales{};      // For MXFP4 weights.
+    bool shared_scales = false;  // Per tensor: one scale for all groups; k-grouped per row: one for each row.
+    bool guard_pages = false;    // Unreadable pages directly after each tensor's memory; for outputs also ahead of it.
 };
 
 /// One line that names every field that is not at its default, for failure messages.

@@ -53,9 +53,9 @@ inline constexpr Fields bf16_fields{8, 7, 127, Special::infinity_and_nan};
 inline constexpr Fields f32_fields{8, 23, 127, Special::infinity_and_nan};
 
 enum class Overflow {
-    saturate,         // beyond the largest number, infinity included: the largest number
-    saturate_finite,  // the same for numbers; infinity as in `propagate`, so that it does not pass for a number
-    propagate,        // infinity where the format has one, NaN where it has only that; a format with neither saturates
+    saturate,         // Beyond the largest number, infinity included: the largest number.
+    saturate_finite,  // The same for numbers; infinity as in `propagate`, so that it does not pass for a number.
+    propagate,        // Infinity where the format has one, NaN where it has only that; a format with neither saturates.
 };
 
 /// 2^exponent for -149 <= exponent <= 127.

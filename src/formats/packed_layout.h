@@ -60,8 +60,8 @@ struct PackedHeader {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;
-    std::int64_t windows = 0;  // the most that a row has in 128 k-elements; 0: no row is wide, or they have no windows
-    std::int64_t kept_at = 0;  // where the section begins whose size depends on the weights, and where all ends
+    std::int64_t windows = 0;  // The most that a row has in 128 k-elements; 0: no row is wide, or they have no windows.
+    std::int64_t kept_at = 0;  // Where the section begins whose size depends on the weights, and where all ends.
     std::int64_t bytes = 0;
     std::int64_t wide_rows = 0;  // MXFP4 for bf16: 1 + the number of the first, of all groups; 0: there is none
     std::array<std::int64_t, 5> zeros{};
@@ -88,10 +88,10 @@ struct PackedWindows {
     std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };
 static_assert(sizeof(PackedWindows) == 16);
-inline constexpr std::int8_t no_window = -128;                    // the exponent of a row without this window
-inline constexpr std::int8_t unit_window = fp8_top_exponent;      // that of a factor of 1
-inline constexpr int packed_window_shift = 4;                     // of a block's window in the byte of its scale
-inline constexpr std::int64_t packed_window_bytes = packed_rows;  // of the exponents of one window
+inline constexpr std::int8_t no_window = -128;                    // The exponent of a row without this window.
+inline constexpr std::int8_t unit_window = fp8_top_exponent;      // The exponent of a factor of 1.
+inline constexpr int packed_window_shift = 4;                     // Place of a block's window in the byte of its scale.
+inline constexpr std::int64_t packed_window_bytes = packed_rows;  // Bytes of the exponents of one window.
 
 /// Where the sections are.
 struct PackedSections {

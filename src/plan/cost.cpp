@@ -88,11 +88,11 @@ double store_clocks(const CostInputs& inputs) {
 
 /// The cost of one unit of work for a block, at the boost clock.
 struct Unit {
-    double tensor = 0;         // clocks
-    double promotion = 0;      // clocks
-    double epilogue = 0;       // clocks that the next unit's main loop does not hide
-    double last_epilogue = 0;  // clocks of it that only the last unit exposes
-    double delivery = 0;       // seconds until all operands have arrived
+    double tensor = 0;         // Clocks.
+    double promotion = 0;      // Clocks.
+    double epilogue = 0;       // Clocks that the next unit's main loop does not hide.
+    double last_epilogue = 0;  // Clocks of it that only the last unit exposes.
+    double delivery = 0;       // Seconds until all operands have arrived.
 
     double clocks() const { return tensor + promotion + epilogue; }
 };

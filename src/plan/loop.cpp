@@ -6,9 +6,9 @@
 
 // The clocks per k-block of each main loop.
 //
-// - Promoted loops: measured with this library's kernels on one H200, 2026-11-22. The clocks are the difference in time
-//   x SM clock between k = 16384 and 2048, over waves x 112 k-blocks. n was 7168, m 64 to 4096.
-//   tests/plan/loop_test.cpp compares them with this file.
+// - Promoted loops: measured with this library's kernels on one H200, 2026-11-22. The difference in time x SM clock
+//   between k = 16384 and 2048 is divided by waves x 112 k-blocks. n was 7168, m 64 to 4096. tests/plan/loop_test.cpp
+//   compares the results with this file.
 // - Other loops: synthetic loops, measured a day earlier. They were persistent, with operands from L2 by TMA and no
 //   epilogue.
 namespace tilewright::planner {

@@ -41,8 +41,8 @@ std::vector<Tile> shipped_packed_tiles() {
 }
 
 /// For bf16 only MXFP4's general kernels ship, because the fast variants have the same mainloop. The same tiles serve
-/// NVFP4, compiled on first use. Products of 1, 16 and 32 rows and 128 groups of 4 are within 1.2 % of the best of 10
-/// to 12 tiles each (one H200, 2026-11-24).
+/// NVFP4, compiled on first use. They were compared with the best of 10 to 12 tiles each, for products of 1, 16 and 32
+/// rows and 128 groups of 4. They are within 1.2 % (one H200, 2026-11-24).
 std::vector<Tile> shipped_bf16_kernels() {
     constexpr Tile dense[] = {
         {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},

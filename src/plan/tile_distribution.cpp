@@ -95,8 +95,8 @@ int usable_sms(const Workload& work, const DeviceDescription& device) {
 }
 
 int resident_blocks(const hopper::Tile& tile, int sms) {
-    // One H200 with one block per SM: clusters of 2 fill all 132 SMs. 30 clusters of 4 or 15 of 8 run at once and fill
-    // 120 SMs. With two blocks per SM: 62 and 30 clusters.
+    // One H200: with one block per SM, clusters of 2 fill all 132 SMs. 30 clusters of 4 or 15 of 8 run at once and fill
+    // 120. With two blocks per SM, 62 and 30 clusters run at once.
     const int blocks = sms * blocks_per_sm(tile);
     return (tile.cluster.size > 2 ? blocks * 10 / 11 : blocks) / tile.cluster.size * tile.cluster.size;
 }

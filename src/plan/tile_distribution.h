@@ -9,15 +9,16 @@
 namespace tilewright::planner {
 
 struct TileDistribution {
-    double row_tiles = 0;     // of one product; padded to whole clusters where a cluster extends along rows
-    double column_tiles = 0;  // the same along columns
-    double tiles = 0;         // of all products
-    double units = 0;         // tiles times slices of k: what a block computes at a time
-    double full_units = 0;    // as many full ones cost as much: a cheap one counts for its warpgroups that have rows
-    double k_blocks = 0;      // of one unit
-    int resident_blocks = 0;  // blocks that run at once
-    double sharing = 1;       // of them on one SM
-    double rounds = 0;        // full units of the busiest block
+    double row_tiles = 0;     // Per product; padded to whole clusters where a cluster extends along rows.
+    double column_tiles = 0;  // The same along columns.
+    double tiles = 0;         // All products together.
+    double units = 0;         // Tiles times slices of k: what a block computes at a time.
+    double full_units =
+        0;  // The number of full units that cost as much: a cheap unit counts for its warpgroups that have rows.
+    double k_blocks = 0;      // Per unit.
+    int resident_blocks = 0;  // Blocks that run at once.
+    double sharing = 1;       // Blocks on one SM.
+    double rounds = 0;        // Full units of the busiest block.
 
     double waves() const { return resident_blocks == 0 ? 0 : full_units / resident_blocks; }
     int grid() const { return units < resident_blocks ? static_cast<int>(std::ceil(units)) : resident_blocks; }

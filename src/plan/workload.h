@@ -30,16 +30,16 @@ struct Workload {
     double bias_bytes = 0;  // of all products; 0: no bias
     bool hinted = false;    // masked: rows is what the caller expects (hints.h)
     int sm_limit = 0;
-    std::int64_t products = 1;  // that have any row of D
-    std::int64_t rows = 0;      // of each
-    std::int64_t columns = 0;   // likewise
-    std::int64_t k = 0;         // likewise
-    double padding = 0;         // additional rows per group that are computed: row indices in blocks
-    double total_rows = 0;      // of D, all products; exact where rows is an average
-    double total_k = 0;         // k-grouped: of all groups; else k
-    Geometry geometry{};        // prepared, with addresses and strides, from which the kernel's variant follows
-    Preparation preparation{};  // written before the product; its time does not change the choice
-    int k_slices = 0;           // that a tile must have; 0: any
+    std::int64_t products = 1;  // Products that have any row of D.
+    std::int64_t rows = 0;      // Rows per product.
+    std::int64_t columns = 0;   // Columns per product.
+    std::int64_t k = 0;         // k per product.
+    double padding = 0;         // Additional rows per group that are computed: row indices in blocks.
+    double total_rows = 0;      // Rows of D, all products; exact where `rows` is an average.
+    double total_k = 0;         // k-grouped: k of all groups; otherwise k.
+    Geometry geometry{};        // Prepared, with addresses and strides, from which the kernel's variant follows.
+    Preparation preparation{};  // Written before the product; its time does not change the choice.
+    int k_slices = 0;           // Slices that a tile must have; 0: any.
     /// The call whose packed weights are not expanded: it says where k is split (choose.cpp). Null where none are.
     std::shared_ptr<const Workload> unexpanded{};
     std::string key;  // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it

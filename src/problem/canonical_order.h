@@ -17,8 +17,8 @@ namespace tilewright {
 
 /// Which tensor-core instruction multiplies, after both operands were decoded to its format exactly.
 enum class StepKind : std::uint8_t {
-    fp8,   // 32 products; e4m3 or e5m2 on either side, e2m1 as e4m3
-    bf16,  // 16 products; as soon as one side is bf16 or NVFP4 (e2m1 times its ue4m3 scale, exact in bf16)
+    fp8,   // 32 products; e4m3 or e5m2 on either side, e2m1 as e4m3.
+    bf16,  // 16 products; as soon as one side is bf16 or NVFP4 (e2m1 times its ue4m3 scale, exact in bf16).
 };
 
 constexpr int step_products(StepKind kind) { return kind == StepKind::fp8 ? 32 : 16; }

@@ -80,9 +80,9 @@ struct Geometry {
 
 /// Where a GEMM reads an operand.
 struct Origin {
-    std::int64_t value = 0;       // of row 0 of the operand and the GEMM's first k, in elements from `values`
-    std::int64_t row_stride = 0;  // of values; k_grouped_flat: the group's own
-    std::int64_t block = 0;       // the scale column of its first k
+    std::int64_t value = 0;       // Place of row 0 of the operand and the GEMM's first k, in elements from `values`.
+    std::int64_t row_stride = 0;  // Stride of values; k_grouped_flat: the group's own.
+    std::int64_t block = 0;       // The scale column of its first k.
 };
 
 /// Rows row_begin .. row_begin + rows of A (and D) against group `group` of B, over k_begin .. k_begin + k_count.

@@ -64,9 +64,9 @@ std::string output_path(const Conversion& conversion, const std::string& file);
 /// exists.
 void distribute(Conversion& conversion);
 
-/// Called before anything is written. `refuse_output` throws std::runtime_error for three kinds of output files: not a
-/// regular file, also a file of the input, or with two names in the output. `refuse_full_disk` throws if there is too
-/// little free space.
+/// Called before anything is written. `refuse_output` throws std::runtime_error for an output file that is not a
+/// regular file, is also a file of the input, or has two names. `refuse_full_disk` throws if there is too little free
+/// space.
 void refuse_output(const Conversion& conversion);
 void refuse_full_disk(const Conversion& conversion);
 

@@ -57,11 +57,11 @@ struct FileAndReason {
 struct ConvertResult {
     std::vector<ConvertedMatrix> matrices{};
     std::uint64_t copied = 0;
-    std::vector<KeptTensors> kept{};           // of the copied ones
-    std::vector<std::string> kept_files{};     // complete since an earlier run
-    std::vector<FileAndReason> made_again{};   // of an earlier run, or of the same name
-    std::vector<std::string> removed_files{};  // of an earlier run; this one has no such files
-    std::vector<std::string> copied_files{};   // of the folder, no weights
+    std::vector<KeptTensors> kept{};           // Quantized tensors that were copied.
+    std::vector<std::string> kept_files{};     // Complete since an earlier run.
+    std::vector<FileAndReason> made_again{};   // Files of an earlier run, or of the same name.
+    std::vector<std::string> removed_files{};  // Files of an earlier run that this run does not have.
+    std::vector<std::string> copied_files{};   // Files of the folder that are not weights.
     std::vector<FileAndReason> files_not_copied{};
     std::uint64_t input_bytes = 0;
     std::uint64_t output_bytes = 0;

@@ -14,11 +14,11 @@ namespace tilewright::safetensors {
 /// The exponents of MXFP4 weights, or of several matrices together.
 struct ExponentStatistics {
     std::uint64_t rows = 0;
-    std::uint64_t wide_for_fp8 = 0;   // exponents more than 11 apart
-    std::uint64_t wide_for_bf16 = 0;  // more than 120
-    std::uint64_t nan = 0;            // rows with a scale that is NaN
-    int row_difference = 0;           // the largest of all rows
-    int block_difference = 0;         // within any 128 k-elements of a row
+    std::uint64_t wide_for_fp8 = 0;   // Exponents more than 11 apart.
+    std::uint64_t wide_for_bf16 = 0;  // More than 120.
+    std::uint64_t nan = 0;            // Rows with a scale that is NaN.
+    int row_difference = 0;           // The largest of all rows.
+    int block_difference = 0;         // Within any 128 k-elements of a row.
 
     void add(const ExponentStatistics& other);
 };

@@ -13,11 +13,12 @@
 namespace tilewright::safetensors {
 
 struct QuantizationConfig {
-    std::string method{};                 // quant_method
-    std::string words{};                  // "quant_method "fp8", weight_block_size [128, 128]"
-    std::optional<ScaleBlocks> blocks{};  // of rows and columns of a weight; nothing where several are said
-    std::set<std::int64_t> hidden{};      // sizes of what goes from layer to layer
-    std::set<std::int64_t> inner{};       // sizes inside a layer or an expert
+    std::string method{};  // quant_method.
+    std::string words{};   // "quant_method "fp8", weight_block_size [128, 128]".
+    std::optional<ScaleBlocks>
+        blocks{};                     // Rows and columns of a weight's blocks; nothing where several sizes are named.
+    std::set<std::int64_t> hidden{};  // Sizes of what goes from layer to layer.
+    std::set<std::int64_t> inner{};   // Sizes inside a layer or an expert.
 };
 
 /// Empty where there is none, or none that can be read.

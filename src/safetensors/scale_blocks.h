@@ -35,10 +35,10 @@ struct StoredShape {
 
 /// The rules for the blocks of operands [n, k] that do not depend on the scales' shape.
 struct BlockRules {
-    std::optional<ScaleBlocks> fixed{};       // the format has no other
-    std::optional<ScaleBlocks> configured{};  // weight_block_size of config.json
-    bool squares = false;                     // without a word in config.json the publisher's are 128 x 128
-    bool powers = false;                      // the scales are powers of two; MX has one per 32 k-elements
+    std::optional<ScaleBlocks> fixed{};       // The format has no other.
+    std::optional<ScaleBlocks> configured{};  // weight_block_size of config.json.
+    bool squares = false;                     // Without a word in config.json the publisher's are 128 x 128.
+    bool powers = false;                      // The scales are powers of two; MX has one per 32 k-elements.
 };
 
 /// Either `scales`, or what was expected of their shape.

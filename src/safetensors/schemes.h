@@ -25,10 +25,10 @@ struct SchemeTensors {
     const Named* values = nullptr;
     const Named* scales = nullptr;
     const Named* tensor_scale = nullptr;
-    std::vector<std::uint64_t> shape{};  // of the values; [g, n, k / 2] of gpt-oss's four sizes
-    bool rows_are_n = false;             // by the scheme's definition, whatever config.json says
-    bool divides = false;                // the tensor scale is a divisor
-    bool squares = false;                // scales are for 128 x 128 where nothing else is said
+    std::vector<std::uint64_t> shape{};  // The shape of the values; for gpt-oss [g, n, k / 2] of its four sizes.
+    bool rows_are_n = false;             // By the scheme's definition, whatever config.json says.
+    bool divides = false;                // The tensor scale is a divisor.
+    bool squares = false;                // Scales are for 128 x 128 where nothing else is said.
 };
 
 struct Schemes {

@@ -39,8 +39,8 @@
 namespace tilewright::safetensors {
 
 struct StoredMatrix {
-    std::string name{};    // of what is written for it: "model.layers.0.mlp.experts.down_proj"
-    std::string scheme{};  // as above
+    std::string name{};    // The name that is written for it: "model.layers.0.mlp.experts.down_proj".
+    std::string scheme{};  // As above.
     /// The recipe that holds the numbers exactly and that rows are read as. f32 without scales if no other recipe does.
     OperandRecipe recipe{};
     bool grouped = false;
@@ -51,9 +51,9 @@ struct StoredMatrix {
     const Checkpoint::Tensor* scales = nullptr;
     const Checkpoint::Tensor* tensor_scale = nullptr;
     StoredScales stored_scales{};
-    bool transposed = false;  // the file has [k, n]
-    bool divides = false;     // the tensor scale is a divisor
-    bool packed = false;      // `values` are packed weights
+    bool transposed = false;  // The file has [k, n].
+    bool divides = false;     // The tensor scale is a divisor.
+    bool packed = false;      // `values` are packed weights.
     /// The groups of a stack, each [n, k]; the tensors above are those of its first.
     std::vector<StoredMatrix> experts{};
     /// Others of the scheme, which are not read: scales of activations and the like.
