@@ -71,8 +71,8 @@ Grouping grouping(const Tile& tile) {
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }
 
-/// Sizes with tails. Rows and columns of D exceed the tiles of a cluster a little, or one tile if its blocks split k,
-/// and the last k-block is not full. Fast variants get what TMA can store, with scales that it can fetch.
+/// Sizes with tails. Rows and columns of D exceed the tiles of a cluster a little, or one tile if its blocks split k.
+/// The last k-block is not full. Fast variants get what TMA can store, with scales that it can fetch.
 CaseSpec tails(const Tile& tile) {
     const bool along_m = tile.cluster.use == hopper::ClusterUse::share_b;
     const int tiles = tile.cluster.use == hopper::ClusterUse::split_k ? 1 : tile.cluster.size;

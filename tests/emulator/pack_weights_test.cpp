@@ -43,7 +43,7 @@ void run(const std::vector<PackLaunch>& launches) {
     for (const PackLaunch& each : launches) run_on_emulator(each);
 }
 
-/// As src/cuda/packing.cpp does it, with `behind` more bytes after the packed weights.
+/// As src/cuda/packing.cpp does it, with more bytes after the packed weights.
 std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor activations, std::int64_t behind) {
     const Dims& shape = weights.values.shape;
     const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);

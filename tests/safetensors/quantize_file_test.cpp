@@ -153,7 +153,7 @@ TEST(QuantizeFile, RefusesWhatItCannotDo) {
     writer.write("x.scales", 0, "1234", 4);
     writer.commit();
     EXPECT_NE(failure(job_for(folder, clashing)).find("'x.scales' would be written twice"), std::string::npos);
-    EXPECT_EQ(folder.entries(), 3U);  // model, out, clash: nothing was left behind
+    EXPECT_EQ(folder.entries(), 3U);  // no other file was left
 }
 
 TEST(QuantizeFile, RefusesToReplaceItsInput) {
