@@ -1,4 +1,4 @@
-// The CPU's arithmetic `fast` and OpenBLAS's sgemm on the dequantised matrices, run by run in turn, and the memory
+// The CPU's arithmetic `fast` and OpenBLAS's sgemm on the dequantized matrices, run by run in turn, and the memory
 // it takes beyond operands and output. Exit code 1 when a target is missed.
 #include "cpu/blas.h"
 #include "cpu/fast/fast.h"

@@ -1,4 +1,4 @@
-// `tilewright convert`: a quantised checkpoint in, one of another format out.
+// `tilewright convert`: a quantized checkpoint in, one of another format out.
 #include "safetensors/convert.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// `tilewright quantize`: a safetensors file in, a quantised one out.
+// `tilewright quantize`: a safetensors file in, a quantized one out.
 #include <algorithm>
 #include <chrono>
 #include <map>

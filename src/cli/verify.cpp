@@ -63,7 +63,7 @@ struct Row {
     std::string label() const { return operation + " " + recipe; }
 };
 
-/// The products, then the quantisers. The settings outlive them.
+/// The products, then the quantizers. The settings outlive them.
 std::vector<Row> all_rows(const verify::VerifySettings& settings) {
     std::vector<Row> rows;
     for (const verify::Family& family : verify::all_families()) {

@@ -1,4 +1,4 @@
-// Quantising and dequantising whole matrices: tile by tile, in parallel, whatever the strides.
+// Quantizing and dequantizing whole matrices: tile by tile, in parallel, whatever the strides.
 #include "formats/block_scale.h"
 #include "formats/matrix_view.h"
 #include "formats/packed_layout.h"
@@ -71,7 +71,7 @@ void write_tensor_scales(const MatrixView& source, const ScaleRule& rule, const 
     }
 }
 
-// ---- quantising ----
+// ---- quantizing ----
 
 struct Quantizer {
     MatrixView source;
@@ -115,7 +115,7 @@ struct Quantizer {
     }
 };
 
-// ---- dequantising ----
+// ---- dequantizing ----
 
 /// value * scale, exact in double, rounded to f32 to nearest. If a second rounding to a narrower format follows, it is
 /// rounded to odd, which makes the two roundings one correct rounding.

@@ -1,4 +1,4 @@
-// The quantisers on the CPU, for calls in which the checks find nothing; src/api/quantize.cpp is who decides where a
+// The quantizers on the CPU, for calls in which the checks find nothing; src/api/quantize.cpp is who decides where a
 // call runs.
 #pragma once
 

@@ -99,7 +99,7 @@ bool is_quantised(const OperandRecipe& side) {
     return side.values != Format::f32 && side.values != Format::bf16 && side.values != Format::f16;
 }
 
-/// The first of the usual recipes by which the side that is not quantised goes with the other; empty if none does.
+/// The first of the usual recipes by which the side that is not quantized goes with the other; empty if none does.
 std::string usual_recipe(bool of_a, const Recipe& recipe) {
     for (const char* word : {of_a ? "1x128" : "128x128", "row", "tensor", "mxfp8"}) {
         const OperandRecipe side = *parse_operand_recipe(word);

@@ -40,7 +40,7 @@ struct ConvertedMatrix {
     double error = 0;  // ||after - before|| / ||before||; 0: the same numbers
 };
 
-/// A quantised tensor that is copied as it is, or all `count` of a pattern (inspect.h).
+/// A quantized tensor that is copied as it is, or all `count` of a pattern (inspect.h).
 struct KeptTensors {
     std::string name{};
     std::uint64_t count = 1;

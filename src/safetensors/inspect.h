@@ -44,7 +44,7 @@ std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>
 /// A line for each kind of matrix that cannot be read, as above, or for each one.
 std::vector<std::string> unreadable_lines(const StoredMatrices& found, bool each);
 
-/// The last words of the names of a quantised matrix's tensors, in brackets of those that are not read:
+/// The last words of the names of a quantized matrix's tensors, in brackets of those that are not read:
 /// "weight, weight_scale (input_scale)".
 std::string tensor_words(const StoredMatrix& matrix);
 

@@ -9,7 +9,7 @@
 
 namespace tilewright::safetensors {
 
-/// All quantised tensors that are copied, and scales of activations and caches. `reason_of` says why a matrix that
+/// All quantized tensors that are copied, and scales of activations and caches. `reason_of` says why a matrix that
 /// `inspect` lists is not converted. Tensors that are alike are one entry where all of their pattern are; else each is.
 std::vector<KeptTensors> kept_quantised(const Conversion& conversion,
                                         const std::set<const Checkpoint::Tensor*>& consumed,

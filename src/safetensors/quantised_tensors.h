@@ -24,7 +24,7 @@
 namespace tilewright::safetensors {
 
 struct QuantisedTensor {
-    const StoredTensor* values = nullptr;  // null: scales whose values are not quantised or not there
+    const StoredTensor* values = nullptr;  // null: scales whose values are not quantized or not there
     std::vector<const StoredTensor*> scales{};
 };
 

@@ -98,7 +98,7 @@ Matrices matrices_of(const StoredTensor& tensor) {
             .k = static_cast<std::int64_t>(tensor.shape[rank - 1])};
 }
 
-/// Why a matrix cannot be quantised; empty if it can.
+/// Why a matrix cannot be quantized; empty if it can.
 std::string obstacle(const Matrices& matrices, const OperandRecipe& recipe) {
     if (matrices.stored->bytes() == 0) return "it has no elements";
     if (recipe.values == Format::e2m1 && matrices.k % 2 != 0) {

@@ -37,7 +37,7 @@ struct QuantizeResult {
     std::uint64_t copied = 0;
     std::uint64_t input_bytes = 0;
     std::uint64_t output_bytes = 0;
-    std::vector<Kept> kept{};  // quantised already, or wanted but without a way to quantise them
+    std::vector<Kept> kept{};  // quantized already, or wanted but without a way to quantize them
 };
 
 /// Throws SafetensorsError for a bad input and std::runtime_error for everything else; then nothing is written.

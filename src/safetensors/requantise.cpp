@@ -1,4 +1,4 @@
-// A matrix in another recipe: dequantised and quantised a range of rows at a time, or, where all rows share a scale,
+// A matrix in another recipe: dequantized and quantized a range of rows at a time, or, where all rows share a scale,
 // whole. Codes and scales that another recipe has too are kept.
 #include <fmt/format.h>
 

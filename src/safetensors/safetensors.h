@@ -48,7 +48,7 @@ struct SafetensorsHeader {
 /// Bits of an element; nothing for an unknown dtype. F4 is packed, low nibble first; its shape counts elements.
 std::optional<int> dtype_bits(std::string_view dtype);
 
-/// The format with the same codes ("F8_E4M3" -> e4m3), where Tilewright has one that values can be quantised from or
+/// The format with the same codes ("F8_E4M3" -> e4m3), where Tilewright has one that values can be quantized from or
 /// to.
 std::optional<Format> format_of(std::string_view dtype);
 

@@ -19,7 +19,7 @@ struct SideFile {
 struct SideFiles {
     std::vector<SideFile> copied{};
     std::vector<FileAndReason> left{};
-    /// Left, because they say how the input is quantised, as config.json of the output does for the output.
+    /// Left, because they say how the input is quantized, as config.json of the output does for the output.
     std::vector<SideFile> quantisation{};
 };
 

@@ -13,7 +13,7 @@
 //     comfyui             | P.weight fp8                      | P.scale_weight                |
 //     quark               | P.weight fp8, FP4                 | P.weight_quantizer.scale      |
 //     tilewright          | X FP4, fnuz of other writers      | X.scales                      | X.tensor_scale
-//     unquantised         | X BF16, F16 or F32 [n, k], [g, n, k] |                            |
+//     unquantized         | X BF16, F16 or F32 [n, k], [g, n, k] |                            |
 //     packed              | X.packed U8                       |                               |
 //
 // - X is P.weight, or for fused experts a parameter such as P.gate_up_proj, whose scales are also X_weight_scale and
@@ -103,7 +103,7 @@ private:
     Operand operand_;
 };
 
-/// All of a quantised matrix, [n, k] or [groups, n, k], in memory. Throws std::runtime_error where its recipe does not
+/// All of a quantized matrix, [n, k] or [groups, n, k], in memory. Throws std::runtime_error where its recipe does not
 /// hold all numbers (fnuz).
 OwnedOperand load_matrix(const Checkpoint& checkpoint, const StoredMatrix& matrix);
 

@@ -1,4 +1,4 @@
-// The quantisers as rows of `tilewright verify`: on the CPU judged by what codes and scales are in float64, on a GPU by
+// The quantizers as rows of `tilewright verify`: on the CPU judged by what codes and scales are in float64, on a GPU by
 // the CPU's bytes.
 #pragma once
 

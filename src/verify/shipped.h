@@ -14,7 +14,7 @@ namespace tilewright::verify {
 /// all calls if the library was built without kernels. For calls that the Hopper backend accepts.
 bool ships(const Problem& problem, const DeviceDescription& device);
 
-/// The same of a quantiser's.
+/// The same of a quantizer's.
 bool ships(const std::vector<launch::QuantizeLaunch>& launches);
 
 }  // namespace tilewright::verify

@@ -1,4 +1,4 @@
-// A quantiser's launches on a fake driver: their order, their stream, kernels that are loaded once.
+// A quantizer's launches on a fake driver: their order, their stream, kernels that are loaded once.
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>

@@ -1,4 +1,4 @@
-// Calls of the quantisers for the emulator: numbers, operands in memory, and tokens with all that they may have.
+// Calls of the quantizers for the emulator: numbers, operands in memory, and tokens with all that they may have.
 #pragma once
 
 #include "formats/matrices.h"

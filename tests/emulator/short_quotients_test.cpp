@@ -1,4 +1,4 @@
-// The quantisers' short divisions: each quotient has the code of the rounded one.
+// The quantizers' short divisions: each quotient has the code of the rounded one.
 #include "emulator/emulator.h"
 #include "hopper/quantize/scale.h"
 

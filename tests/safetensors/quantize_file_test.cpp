@@ -1,4 +1,4 @@
-// Quantising a file a block of rows at a time gives the same bytes as quantising each matrix at once.
+// Quantizing a file a block of rows at a time gives the same bytes as quantizing each matrix at once.
 #include "safetensors/quantize_file.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string random_elements(Format format, std::uint64_t count) {
     return bytes;
 }
 
-/// One 2-D and one 3-D matrix of every real dtype, and tensors that are not to be quantised.
+/// One 2-D and one 3-D matrix of every real dtype, and tensors that are not to be quantized.
 std::string write_model(const TemporaryFolder& folder) {
     std::vector<StoredTensor> tensors{{.name = "bias", .dtype = "F32", .shape = {7}},
                                       {.name = "ids", .dtype = "I64", .shape = {2, 2}},
