@@ -1,4 +1,4 @@
-// Runs a problem on a backend, and says how much workspace it needs.
+// Runs a problem on a backend, and computes how much workspace a GPU needs for it.
 #pragma once
 
 #include <tilewright/plan.h>

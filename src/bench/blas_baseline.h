@@ -1,4 +1,4 @@
-// The CPU peer: OpenBLAS's sgemm on operands that were dequantized to f32 before the clock starts.
+// The CPU baseline: OpenBLAS's sgemm on operands that were dequantized to f32 before the clock starts.
 #pragma once
 
 #include "problem/geometry.h"
@@ -15,7 +15,7 @@ public:
     /// Multiplies all GEMMs.
     void run();
 
-    /// Bytes that the constructor would take.
+    /// Bytes that the constructor would allocate.
     static double bytes(const Geometry& geometry);
 
 private:

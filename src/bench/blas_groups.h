@@ -1,4 +1,4 @@
-// The groups of a benchmark's product as cuBLASLt's grouped product takes them.
+// The groups of a benchmark's product in the form of cuBLASLt's grouped product.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ constexpr std::int64_t few_rows = 400;  // a group's
 
 enum class How { dense, drop_in, exact_ends, row_indices, masked, sustained };
 
-/// Dense shapes by m; those of the ragged table have a class to themselves.
+/// Dense shapes by m; the ragged table's shapes have a separate class.
 struct ClassKind {
     How how = How::dense;
     const char* name = "";

@@ -33,7 +33,7 @@ struct ClassName {
 std::vector<ClassName> classes_of(const RecordedTime& time);
 ClassName sustained_class();
 
-/// How many shapes the peers' tables have of it.
+/// Number of its shapes in the baselines' tables.
 std::size_t shapes_in_class(int place);
 
 /// The project's target, relative to DeepGEMM's speed; 0: none.

@@ -30,7 +30,7 @@ private:
 
 class Contest {
 public:
-    /// `ours` and the operands are to outlive it. `note` gets the reason where a peer is missing.
+    /// `ours` and the operands must outlive it. `note` gets the reason for a missing baseline.
     Contest(const BenchShape& shape, const Settings& settings, GpuOperands& operands, const measure::Device& device,
             const measure::Call& ours, std::string& note);
 
@@ -45,7 +45,7 @@ private:
 
     const measure::Device& device_;
     std::vector<Peer> peers_;
-    std::vector<measure::Contestant> contestants_;  // of these peers
+    std::vector<measure::Contestant> contestants_;  // of these baselines
     std::vector<std::unique_ptr<measure::BlasPlan>> plans_;
     std::optional<StreamOfB> stream_;
 };

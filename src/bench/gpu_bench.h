@@ -23,7 +23,7 @@ public:
     /// cuBLASLt per tensor on `reference_product`, by whose time runs are compared. Throws Error without cuBLASLt.
     Timing time_reference(const Settings& settings);
 
-    /// Where the watts of continuous load come from, or what lacks.
+    /// The source of the watts of continuous load, or the missing part.
     bool measures_power() { return power_meter() != nullptr; }
     std::string power_source();
 
@@ -49,7 +49,7 @@ private:
 
 ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings);
 
-/// For what `validate` takes.
+/// For calls that `validate` accepts.
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings);
 
 /// The gates' verdict on D in host memory, for sampled tiles and all edges; empty if nothing is wrong.

@@ -15,7 +15,7 @@
 
 namespace tilewright::bench {
 
-/// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
+/// Which 1x128 scales are adjacent in memory: of neighbouring rows, along k, or along k for A and of rows for B.
 enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
 /// A problem without memory whose scales have these strides; fp8, or fp8 and bf16 with packed weights. Throws Error
@@ -92,7 +92,7 @@ private:
     Mirrored b_tensor_scale_;
     Mirrored group_sizes_;
     Mirrored d_;
-    std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
+    std::vector<std::byte> c_{};  // D's contents before a call, where it is accumulated
     PackedWeights packed_{};      // the weights on the GPU, if kernels read them only packed
     measure::Buffer packed_bytes_;
     measure::Buffer workspace_;

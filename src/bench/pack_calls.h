@@ -28,7 +28,7 @@ struct PackProblem {
 /// The operands' shapes and strides, all pointers null; the problem that is timed has the same.
 Problem shapes_of(const PackProblem& problem);
 
-/// Whether calls of layout nt reach a kernel, with operands as they are given: none of packed weights or expanded ones.
+/// Whether calls of layout nt reach a kernel without preparation: none with packed or expanded weights do.
 bool is_called(const hopper::Tile& kernel);
 
 /// Kernels of planner::pack() with typical problems that run them, at most `most` per kernel: those for which the

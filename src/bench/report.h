@@ -16,7 +16,7 @@ std::string recipe_text(const Settings& settings);
 /// For one shape or more; on a GPU of one operation.
 output::Table result_table(const std::vector<BenchShape>& shapes, const Run& run);
 
-/// A line for the result; on the CPU another one for each peer.
+/// A line for the result; on the CPU another one for each baseline.
 std::string result_lines(const output::Table& table, const Result& result, const Run& run);
 
 /// One JSON object for Tilewright and for each baseline that was timed, each on its own line.

@@ -70,8 +70,8 @@ struct Result {
     Work work{};
     std::vector<Timing> timings{};  // Tilewright's first
     std::optional<measure::SequenceTimes> sequence{};
-    std::string note{};     // why a peer is missing
-    std::string failure{};  // what the gates said; then nothing was timed
+    std::string note{};     // why a baseline is missing
+    std::string failure{};  // the gates' failure; then nothing was timed
 
     const Timing& ours() const { return timings.front(); }
     /// nullptr where it was not timed.
@@ -84,7 +84,7 @@ struct Run {
     Peaks peaks{};
     std::string device{};
     std::string date{};                         // yyyy-mm-dd
-    std::string command{};                      // what repeats the run
+    std::string command{};                      // the command that repeats the run
     std::string blas_version{};                 // of cuBLASLt; empty: not found
     std::string started{};                      // when, in UTC
     std::optional<double> reference_seconds{};  // cuBLASLt per tensor on `reference_product`

@@ -21,7 +21,7 @@ struct BenchShape {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t max_m = 0;             // masked only
-    std::vector<std::int64_t> sizes{};  // of the groups; empty: `group_sizes` draws those that the peers had
+    std::vector<std::int64_t> sizes{};  // of the groups; empty: `group_sizes` draws the baselines' sizes
 
     /// The hint of masked calls: their callers pass int(1.2 x mean).
     std::int64_t expected_m() const;
@@ -48,7 +48,7 @@ std::vector<std::int64_t> group_sizes(const BenchShape& shape);
 /// compare.
 BenchShape with_hot_group(BenchShape shape, std::int64_t times);
 
-/// Grouping and sizes of a test case: m or k is the sum over groups where those follow one another.
+/// Grouping and sizes of a test case. m or k is the sum over groups if these follow one another.
 check::CaseSpec grouped_case(const BenchShape& shape);
 
 /// "m_grouped_contiguous" for all its three descriptions, else the grouping's name.

@@ -1,4 +1,4 @@
-// The least that a call must do, and the least time that a device can take for it.
+// The least work of a call, and the least time that a device needs for it.
 #pragma once
 
 #include "problem/geometry.h"

@@ -41,8 +41,8 @@ constexpr bool is_non_negative(Distribution d) {
 }
 std::string_view name(Distribution distribution);
 
-/// Elements of 0xFF after each element, each row and each group of a tensor. Values of e2m1 take even ones, and none
-/// after an element.
+/// Elements of 0xFF after each element, each row and each group of a tensor. For values of e2m1 the numbers are even,
+/// and no gap follows an element.
 struct Gaps {
     std::int64_t element = 0;
     std::int64_t row = 0;
@@ -60,8 +60,8 @@ struct CaseSpec {
     std::int64_t k = 0;  // k-grouped: the sum over groups
     std::int64_t groups = 1;
 
-    // Rows (k-grouped: elements of k) of each group. Empty: a split that follows from the seed and, from three groups
-    // on, has a group of none and a group of one. `size_entries`, if not empty, is what Groups::sizes holds, verbatim.
+    // Rows (k-grouped: k-elements) of each group. Empty: a split that follows from the seed. From three groups on it
+    // has a group of none and a group of one. `size_entries`, if not empty, is the content of Groups::sizes, verbatim.
     std::vector<std::int64_t> group_sizes{};
     std::vector<std::int64_t> size_entries{};
     std::int64_t size_multiple = 1;  // of a seeded split; above 1 no group has size 1
@@ -104,7 +104,7 @@ std::string impossible(const CaseSpec& spec);
 
 class Case {
 public:
-    /// Throws std::invalid_argument with what `impossible` says.
+    /// Throws std::invalid_argument with the text of `impossible`.
     explicit Case(const CaseSpec& spec);
 
     const CaseSpec& spec() const { return spec_; }
@@ -112,7 +112,8 @@ public:
     /// To run the same data with other options; sizes and pointers are to stay.
     Problem& problem() { return problem_; }
     Geometry geometry() const { return tilewright::geometry(problem_); }
-    /// The same, but with C as it was before the run, also where D was written over it: what the gates judge.
+    /// The same, but with C's contents from before the run, also where D was written over it: the gates judge with
+    /// this.
     Geometry judged_geometry() const;
     /// The result of group_gemms(geometry()): the rows that are computed.
     const std::vector<GroupGemm>& gemms() const { return gemms_; }

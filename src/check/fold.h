@@ -14,7 +14,7 @@ namespace tilewright::check {
 struct FoldedLine {
     bool wide = false;
     int reference = 0;
-    float end = 1;            // what the sum is multiplied by
+    float end = 1;            // factor of the sum
     std::int64_t chains = 0;  // of a wide one, so far
 };
 

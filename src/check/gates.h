@@ -58,7 +58,7 @@ struct Judgement {
     std::vector<GateReport> reports;
 
     bool pass() const;
-    /// The report with the largest ratio among those that failed, or of gate 3 if all passed.
+    /// The failed report with the largest ratio, or the report of gate 3 if all passed.
     const GateReport& worst() const;
     /// A line for each report.
     std::string text() const;

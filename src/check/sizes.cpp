@@ -23,7 +23,7 @@ std::int64_t alignment(const CaseSpec& spec) {
 
 std::int64_t total(const CaseSpec& spec) { return is_k_grouped(spec.grouping) ? spec.k : spec.m; }
 
-/// From three groups on: one is empty, one has a single unit; a third takes what they had.
+/// From three groups on: one is empty, one has a single unit, and a third gets their other units.
 void force_none_and_one(Sizes& sizes, Random& random) {
     const auto count = static_cast<std::int64_t>(sizes.size());
     if (count < 3) return;

@@ -32,7 +32,7 @@ struct StepRow {
     bool special = false;  // may hold infinities or NaN
 };
 
-/// What IEEE says about the sum if any addend is infinite or NaN; zero if none is.
+/// The sum by IEEE rules if any addend is infinite or NaN; zero if none is.
 template <int products>
 float special_sum(const StepRow& a, const StepRow& b, float c) {
     double sum = std::isfinite(c) ? 0 : c;

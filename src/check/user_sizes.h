@@ -17,7 +17,7 @@ struct UserSizes {
         0;  // dense, batched: rows; k-grouped: rows of D; else the groups' mean, rounded down, but at least 1
     std::int64_t n = 0;
     std::int64_t k = 0;                       // k-grouped: the groups' mean
-    std::int64_t max_m = 0;                   // masked only: rows that there is room for
+    std::int64_t max_m = 0;                   // masked only: capacity of a group, in rows
     std::vector<std::int64_t> group_sizes{};  // rows of each group (k-grouped: its k, a multiple of 128)
 };
 

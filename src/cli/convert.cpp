@@ -1,4 +1,4 @@
-// `tilewright convert`: a quantized checkpoint in, one of another format out.
+// `tilewright convert`: reads a quantized checkpoint and writes one of another format.
 #include "safetensors/convert.h"
 
 #include <algorithm>

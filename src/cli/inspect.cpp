@@ -1,4 +1,4 @@
-// `tilewright inspect`: what is in a checkpoint.
+// `tilewright inspect`: the contents of a checkpoint.
 #include "safetensors/inspect.h"
 
 #include <fmt/format.h>

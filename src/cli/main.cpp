@@ -25,7 +25,7 @@ void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
             output::complain("{}\n", usage_message(program, error));
             throw Reported{misused};
         }
-        std::ostringstream text;  // what --help and --version ask for
+        std::ostringstream text;  // the text for --help and --version
         program.exit(error, text, text);
         output::print_text(text.str());
     }

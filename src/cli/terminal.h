@@ -15,7 +15,7 @@ public:
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    /// `note` says what is being done now.
+    /// `note` names the present step.
     void set(std::uint64_t done, const std::string& note = "");
     void advance(std::uint64_t by, const std::string& note = "") { set(done_ + by, note); }
 

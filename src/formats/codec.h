@@ -104,7 +104,7 @@ constexpr u32 encode(const Fields& f, double value, Overflow overflow = Overflow
     const u64 significand = 1ULL << 52 | fraction;
     const u64 last_place = significand >> dropped & 1;
     const u64 rounded = (significand + (1ULL << (dropped - 1)) - 1 + last_place) >> dropped;
-    // A carry out of the mantissa runs into the exponent field, which is what it should do.
+    // A carry out of the mantissa increases the exponent field, as it should.
     const u64 code = below > 0 ? rounded : (u64(exponent + f.bias - 1) << f.mantissa_bits) + rounded;
     return code > f.largest() ? too_large : sign | u32(code);
 }

@@ -35,7 +35,7 @@ constexpr std::uint32_t encode_f32(float value) {
     constexpr bool clamps = overflow != Overflow::propagate || !has_special;
     constexpr auto nan = std::int32_t(f.all_ones());
 
-    // Signed integers compare as the magnitudes do, and that is what SSE2 can compare.
+    // Signed integers compare as the magnitudes do, and SSE2 can compare them.
     const auto bits = __builtin_bit_cast(std::uint32_t, value);
     const auto magnitude = std::int32_t(bits & 0x7FFF'FFFFU);
     const std::int32_t kept = clamps ? select(magnitude > largest, largest, magnitude) : magnitude;

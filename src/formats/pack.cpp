@@ -14,7 +14,7 @@ namespace {
 
 using namespace formats;
 
-constexpr std::size_t packed_block = 32;  // of k that one MXFP4 scale serves
+constexpr std::size_t packed_block = 32;  // k-elements per MXFP4 scale
 
 /// Writes one row tile: its rows and its tiles.
 class TileWriter {

@@ -45,7 +45,7 @@ struct PackPlan {
 /// Throws Error with every finding.
 PackPlan pack_plan(const Operand& weights, PackedFor activations, const ConversionOptions& how);
 
-/// item(0) .. item(count - 1) on the threads of `how`; throws what the first of those that threw did.
+/// item(0) .. item(count - 1) on the threads of `how`; rethrows the exception of the first item that threw.
 template <class Item>
 void for_each_item(std::int64_t count, const ConversionOptions& how, Item item) {
     Cancellation cancellation(how.cancelled);

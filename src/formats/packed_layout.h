@@ -83,7 +83,7 @@ static_assert(sizeof(PackedRow) == 8);
 /// The part that follows the scales of a tile if any row of the weights is wide. A row that is not wide has one window,
 /// whose factor is 1.
 struct PackedWindows {
-    std::uint32_t windows = 1;  // of the row that has most; the tile takes this number of chains
+    std::uint32_t windows = 1;  // of the row with the most windows; the tile takes this number of chains
     std::uint32_t zero = 0;
     std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };

@@ -20,8 +20,8 @@ inline constexpr int fp8_top_exponent = 6;
 inline constexpr int ue8m0_bias = 127;
 inline constexpr int ue8m0_nan = 255;
 
-/// Blocks of zeros do not count, whatever their scales, and neither do those whose scale is NaN, which makes all of the
-/// row NaN.
+/// Blocks of zeros do not count, whatever their scales. Blocks whose scale is NaN do not count either: NaN makes the
+/// whole row NaN.
 struct RowExponents {
     int largest = -1000;
     int smallest = 1000;

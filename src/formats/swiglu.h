@@ -13,7 +13,7 @@ struct SwiGluRule {
     bool has_limit = true;  // otherwise it is infinity
 };
 
-/// For `limit`, NaN or -0 of which would say what the kernels' minimum and maximum do not.
+/// Replaces NaN and -0 of `limit`, for which the CPU and the kernels' minimum and maximum would differ.
 inline float limit_of(float limit) { return limit == limit ? limit + 0.0F : __builtin_bit_cast(float, 0x7F80'0000U); }
 
 struct SwiGluGradient {
@@ -54,7 +54,7 @@ inline float one_and_exponential(float x) {
     sum = fused(r, sum, 0.5F);
     sum = fused(r, sum, 1.0F);
     sum = fused(r, sum, 1.0F);
-    // n is the last bits of the shifted number. A NaN has none; what it is multiplied by does not matter.
+    // n is the last bits of the shifted number. A NaN has no n; its factor does not matter.
     const float power = __builtin_bit_cast(float, (__builtin_bit_cast(u32, shifted) << 23) + (127U << 23));
     return fused(sum, power, 1.0F);  // the product is exact
 }

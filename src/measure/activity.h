@@ -23,7 +23,7 @@ std::vector<Activity> read_records(std::uint8_t* buffer, std::size_t bytes, Next
 /// CUPTI records a whole process: there is one recorder.
 class ActivityRecorder {
 public:
-    /// Throws Error that says what is missing, or who else profiles this process.
+    /// Throws Error, which names the missing part, or the other profiler of this process.
     static ActivityRecorder& instance();
 
     /// The activities since the last call, by start. The GPU must be idle.

@@ -1,4 +1,4 @@
-// The peer that every table is held against: NVIDIA's cuBLASLt, opened at run time, on the same operands.
+// The baseline of every table: NVIDIA's cuBLASLt, opened at run time, on the same operands.
 #pragma once
 
 #include <tilewright/formats.h>

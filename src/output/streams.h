@@ -38,7 +38,7 @@ void print(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     print_text(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Writes to stderr what can be written.
+/// Writes to stderr; ignores failures.
 void complain_text(std::string_view text) noexcept;
 
 template <class... Arguments>
@@ -46,7 +46,7 @@ void complain(fmt::format_string<Arguments...> format, Arguments&&... arguments)
     complain_text(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Closes stdout: some file systems say only then that they are full. Throws StdoutError.
+/// Closes stdout, because some file systems only then report that they are full. Throws StdoutError.
 void close_stdout();
 
 }  // namespace tilewright::output

@@ -47,7 +47,7 @@ std::vector<hopper::Tile> legal_ones(std::vector<hopper::Tile> tiles, const Work
     return tiles;
 }
 
-/// Those that ship, or would if their scales' kernels did; all where none of them is legal.
+/// Tiles that ship, or would ship if their scales' kernels did. All tiles where none of these is legal.
 std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription& device) {
     const hopper::Tile family = family_tile(work);
     const bool expanded = work.unexpanded != nullptr;
@@ -77,7 +77,7 @@ std::vector<PricedTile> priced(const std::vector<hopper::Tile>& tiles, const Wor
 /// How much of D a tile is.
 std::int64_t elements(const hopper::Tile& tile) { return std::int64_t{tile.shape.m} * tile.shape.n; }
 
-/// For each tile, what it takes more than the best one: the root of the mean square over all expectations.
+/// The time of each tile over that of the best one: the root of the mean square over all expectations.
 std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Workload& work,
                             const DeviceDescription& device) {
     std::vector<double> sums(tiles.size(), 0);
@@ -132,7 +132,7 @@ void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDesc
     explanation.chosen = plan_of(device_tile(row.tile, family_tile(work)), work, device);
 }
 
-/// Among those that ship, if the chosen one does.
+/// Looks among the shipped tiles if the chosen one ships.
 void find_next_best(const hopper::Tile& family, Explanation& explanation) {
     const std::vector<hopper::Tile> shipped = shipped_tiles(family);
     const auto ships = [&](const Plan& plan) {

@@ -8,7 +8,7 @@
 
 namespace tilewright::planner {
 
-/// `explain` with other tuned rows than those that ship.
+/// `explain` with other tuned rows than the shipped ones.
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
 /// The tile that runs, without its variant: the tuned tile, or the model's choice. For work without `obstacles`.

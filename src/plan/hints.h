@@ -9,7 +9,7 @@
 
 namespace tilewright::planner {
 
-/// Callers say a fifth more than the mean of the rows that they expect, as DeepGEMM's do.
+/// Callers pass a fifth more than the mean of the rows that they expect, as DeepGEMM's do.
 inline constexpr double hint_over_mean = 1.2;
 
 /// The largest ratio of a hint and a tuned row's hint. Tuned rows are measured with a hint for all rows, and callers

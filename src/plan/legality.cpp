@@ -79,7 +79,7 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
                        block(tile), tile.shape.warpgroups, hopper::wgmma_m);
 }
 
-/// Packed weights may have wide rows or not, or be read as they are: what runs must not depend on it (choose.cpp).
+/// Packed weights may have wide rows, or be raw codes. The tile that runs must not depend on it (choose.cpp).
 hopper::Tile for_wide_rows(hopper::Tile tile) {
     // The larger stages of both kernels for wide rows are those of raw codes.
     if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::raw_e2m1;

@@ -85,7 +85,7 @@ double feed_stall(const hopper::Tile& tile) {
 /// them by 0.6 % in the mean. Among warpgroups with 128 rows, 256x64 and 256x96 were measured. Promotion after each 32
 /// k-elements is assumed to add four times as much as its scales did in an earlier loop.
 double decode_stall(const hopper::Tile& tile) {
-    hopper::Tile fast = tile;  // general kernels have fewer registers for what is decoded meanwhile
+    hopper::Tile fast = tile;  // general kernels have fewer registers for decoding during products
     fast.variant = hopper::Variant::fast;
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (!fills_next(fast)) {

@@ -23,9 +23,8 @@ struct Mode {
     bool (*serves)(const Tile&);
 };
 
-// Tile shapes: what the planner picks most, its ring as deep as shared memory allows, and the tuned rows' tiles.
-// tests/launch/pack_test.cpp holds it against both.
-// One warpgroup owns 64 rows or 128.
+// Tile shapes: the planner's most frequent choices, and the tuned rows' tiles. Their ring is as deep as shared memory
+// allows. tests/launch/pack_test.cpp compares the list with both. One warpgroup owns 64 rows or 128.
 const std::vector<Tile>& tile_shapes() {
     static const std::vector<Tile> list{
         {.shape = {.m = 256, .n = 128}, .stages = 3},
@@ -198,7 +197,7 @@ void add_groups_of_k(std::vector<Tile>& list) {
         add_with(tile, rows, Scaling::none);  // folded
     }
     add_with(square, rows, rows);
-    // Groups that begin anywhere: what frameworks call, and per-row scales.
+    // Groups that begin anywhere, as frameworks call them, and per-row scales.
     add_with(square, rows, rows, hopper::Family::k_mapped);
     add_with(wide, end, end, hopper::Family::k_mapped);
 }

@@ -11,7 +11,7 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// How much of what is distributed around a mean is beyond a limit. (A logistic curve in place of the normal one.)
+/// The share of a distribution around a mean that is beyond a limit. (A logistic curve in place of the normal one.)
 double share_beyond(double limit, double mean, double deviation) {
     constexpr double logistic = 1.702;
     return 1 / (1 + std::exp(std::clamp(logistic * (limit - mean) / deviation, -700.0, 700.0)));
@@ -55,8 +55,8 @@ RowTiles tiles_of_group(const Workload& work, int step) {
     return tiles;
 }
 
-/// Rounds of units of groups whose sizes are not known: the mean over all calls of the same mean. Four groups that fill
-/// one round if they are all alike take two if one of them has a tile more.
+/// Rounds of units of groups whose sizes are not known: the mean over all calls of the same mean. Four equal groups may
+/// fill one round; with one tile more in one of them they take two.
 double rounds_of_groups(const Workload& work, const RowTiles& of_group, const TileDistribution& over) {
     const double groups = static_cast<double>(work.products);
     const double rows = groups * of_group.mean;  // of tiles
@@ -72,8 +72,8 @@ double rounds_of_groups(const Workload& work, const RowTiles& of_group, const Ti
     return rounds;
 }
 
-/// Corrects what counts the cheap units in full. The full ones go to all blocks in turn, then the cheap ones from the
-/// first block that has one full unit less.
+/// Corrects a count that has the cheap units in full. The full ones go to all blocks in turn, then the cheap ones, from
+/// the first block that has one full unit less.
 void count_cheap_units(const hopper::Tile& tile, const Workload& work, TileDistribution& over) {
     const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
     const std::int64_t rest = work.rows % hopper::cluster_rows(tile);

@@ -1,5 +1,5 @@
 // How the tiles of D are distributed over the SMs. Counts are doubles, so that no size, however absurd, overflows.
-// Cheap units are those of a last row of tiles that is taken last (hopper/schedule/dense.h).
+// Cheap units are in a last row of tiles that is computed last (hopper/schedule/dense.h).
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ struct TileDistribution {
     double row_tiles = 0;     // Per product; padded to whole clusters where a cluster extends along rows.
     double column_tiles = 0;  // The same along columns.
     double tiles = 0;         // All products together.
-    double units = 0;         // Tiles times slices of k: what a block computes at a time.
+    double units = 0;         // Tiles times slices of k. A block computes one unit at a time.
     double full_units =
         0;  // The number of full units that cost as much: a cheap unit counts for its warpgroups that have rows.
     double k_blocks = 0;      // Per unit.

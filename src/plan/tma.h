@@ -1,4 +1,4 @@
-// Which of a call's copies TMA can make: what it asks of addresses, strides and sizes (CUDA driver API,
+// Which of a call's copies TMA can make: its requirements on addresses, strides and sizes (CUDA driver API,
 // cuTensorMapEncodeTiled; PTX ISA, "Tensor-map").
 #pragma once
 
@@ -24,7 +24,7 @@ std::int64_t matrices(const Geometry& geometry);
 /// Whether groups are ranges of rows of one matrix.
 bool groups_share_a_matrix(const Geometry& geometry);
 
-/// Columns of the scales that serve this operand's k.
+/// Columns of the scales that this operand's k needs.
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k);
 
 /// Addresses and strides are multiples of this many bytes; a stride over a single index may be anything.

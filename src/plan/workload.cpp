@@ -52,13 +52,13 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
 }
 
-/// A tuned row for FP8 weights says nothing of the bits of expanded ones.
+/// A tuned row for FP8 weights has no meaning for the bits of expanded weights.
 std::string key_of(const Problem& problem, const Geometry& g, const Workload& work) {
     std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
                                   g.m, g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
     if (problem.expected_m > 0) key += fmt::format(" expected_m={}", problem.expected_m);
-    const MnMajor order = mn_major(g);  // a transposed view in layout nt is what the other layouts are
+    const MnMajor order = mn_major(g);  // transposed views in layout nt are the other layouts
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";
     if (work.preparation.expansion) key += " expanded";

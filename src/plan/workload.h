@@ -1,4 +1,4 @@
-// A problem as the planner sees it: how many products of which size are expected, and what they are made of.
+// A problem as the planner sees it: how many products of which size are expected, and their formats.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -28,7 +28,7 @@ struct Workload {
     Format output = Format::bf16;
     bool adds_c = false;
     double bias_bytes = 0;  // of all products; 0: no bias
-    bool hinted = false;    // masked: rows is what the caller expects (hints.h)
+    bool hinted = false;    // masked: `rows` is the caller's expectation (hints.h)
     int sm_limit = 0;
     std::int64_t products = 1;  // Products that have any row of D.
     std::int64_t rows = 0;      // Rows per product.
@@ -40,7 +40,8 @@ struct Workload {
     Geometry geometry{};        // Prepared, with addresses and strides, from which the kernel's variant follows.
     Preparation preparation{};  // Written before the product; its time does not change the choice.
     int k_slices = 0;           // Slices that a tile must have; 0: any.
-    /// The call whose packed weights are not expanded: it says where k is split (choose.cpp). Null where none are.
+    /// The call with unexpanded packed weights, which decides where k is split (choose.cpp). Null where weights are not
+    /// expanded.
     std::shared_ptr<const Workload> unexpanded{};
     std::string key;  // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
 

@@ -136,7 +136,7 @@ constexpr int fold_range(StepKind step) {
 }
 constexpr int fold_top(StepKind step) { return step == StepKind::fp8 ? formats::fp8_top_exponent : 0; }
 
-/// Half of what multiplies the chains of a window.
+/// Half of the factor of a window's chains.
 constexpr int window_half(int top) { return (top - formats::fp8_top_exponent) >> 1; }
 
 /// The order of rows of a folded side whose exponents are further apart:

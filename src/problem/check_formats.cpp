@@ -18,7 +18,7 @@ struct NamedOperand {
     const Operand* operand;
 
     OperandRecipe recipe() const {
-        // Without scales their format has no meaning, whatever an empty tensor says.
+        // Without scales their format has no meaning, whatever the empty tensor's format is.
         const bool scaleless = operand->granularity == Granularity::none;
         return {operand->values.format, operand->granularity, scaleless ? Format::f32 : operand->scales.format};
     }
@@ -85,7 +85,7 @@ bool check_operand_formats(const NamedOperand& side, Findings& findings) {
     return side.operand->granularity == Granularity::none || check_scale_format(side, findings);
 }
 
-/// "row" or, without scales, the format: what counts for going together.
+/// "row" or, without scales, the format: the part that decides whether two sides fit.
 std::string short_name(const OperandRecipe& side) {
     return std::string(side.granularity == Granularity::none ? name(side.values) : name(side.granularity));
 }

@@ -32,7 +32,7 @@ void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
                         .advice = run_on_cpu});
 }
 
-/// fp8, or what it was decoded to.
+/// fp8, or its decoded form.
 bool is_mxfp8(const OperandRecipe& side) { return side.granularity == Granularity::block_1x32 && !is_mxfp4(side); }
 
 /// Sides with 1x32 scales have kernels with fp8 on the other side, whatever its scales. Weights with 1x32 scales also

@@ -19,7 +19,7 @@ void check_tensors(const Problem& problem, Findings& findings);
 /// Value, scale, output and index formats; granularities; the pair of recipes.
 void check_formats(const Problem& problem, Findings& findings);
 
-/// Sizes that the tensors agree on, as far as they are known, and which tensor said so.
+/// Sizes that the tensors agree on, as far as they are known, each with the tensor that it comes from.
 struct Sizes {
     struct Size {
         std::optional<std::int64_t> value;

@@ -44,7 +44,8 @@ std::int64_t known_rows(const Geometry& g) {
     switch (g.grouping.grouping) {
         case Grouping::dense:
         case Grouping::batched: return g.m;
-        case Grouping::m_grouped_masked: return min(g.expected_m, g.m);  // m is room, mostly for many more
+        case Grouping::m_grouped_masked:
+            return min(g.expected_m, g.m);  // m is the capacity, mostly much more than the rows
         default: return g.groups > 0 ? g.m / g.groups : 0;
     }
 }

@@ -1,4 +1,4 @@
-// Packed weights that are expanded to what the tensor core multiplies before a product whose groups have many rows.
+// Packed weights that are expanded to the tensor core's format before a product whose groups have many rows.
 #pragma once
 
 #include "problem/geometry.h"

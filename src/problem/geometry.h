@@ -1,5 +1,5 @@
-// A validated problem without its names: what every backend computes from. Layouts have become strides, groupings a
-// list of GEMMs, each a product of some rows of A with one B.
+// A validated problem without its names: the input of every backend. Layouts have become strides, groupings a list of
+// GEMMs, each a product of some rows of A with one B.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -30,7 +30,7 @@ struct PackedGeometry {
     int windows = 0;             // of PackedWeights
     std::int64_t wide_row = -1;  // likewise
     std::int64_t tile_bytes = 0;
-    bool raw = false;  // codes are where `values` of the operand are, and tiles have what follows them
+    bool raw = false;  // raw codes: they are at `values` of the operand, and tiles have only the sections after them
 };
 
 struct OperandGeometry {

@@ -1,4 +1,4 @@
-// What Hopper kernels ask of a call beyond what every backend does: said once, for validation and for the planner.
+// The requirements of Hopper kernels beyond those of every backend, in one place for validation and for the planner.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -11,7 +11,7 @@
 
 namespace tilewright {
 
-/// Ends of what findings expect and advise.
+/// Ends of the expectations and advice of findings.
 inline constexpr const char* for_a_gpu = " for a Hopper GPU";
 inline constexpr const char* run_on_cpu = "run it on the CPU backend";
 
@@ -25,8 +25,8 @@ struct MnMajor {
 /// either way, along k.
 MnMajor mn_major(const Geometry& geometry);
 
-/// Whether TMA loads values that are contiguous along their rows with these strides: k and matrices say which of them
-/// mean something.
+/// Whether TMA can load values that are contiguous along their rows with these strides. `k` and `matrices` decide which
+/// strides matter.
 bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matrices, Format format);
 
 /// Whether e2m1 weights, which are packed along one dimension, are so along k.
@@ -59,8 +59,7 @@ struct HopperCall {
     bool a_along_m = false;     // a is contiguous along m
 };
 
-/// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
-/// obstacle.
+/// Recipes and groupings that no Hopper kernel supports, whatever the sizes: one finding for each obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
 
 /// bf16 activations must be K-major.

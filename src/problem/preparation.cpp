@@ -55,7 +55,7 @@ bool gains_from_copy(const Geometry& g, const CopyAlongK& weights) {
            static_cast<double>(weights.bytes()) * static_cast<double>(rows) >= least_products;
 }
 
-/// Those that are copied, of those that are along their rows.
+/// The operands that are copied, among those along their rows.
 MnMajor copied(const Geometry& g, const MnMajor& order) {
     const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
     // Recipes with 1x32 scales and fp8 have kernels only for K-major operands.
@@ -69,7 +69,7 @@ MnMajor copied(const Geometry& g, const MnMajor& order) {
     return {.a = a_is_smaller, .b = !a_is_smaller};
 }
 
-/// A copy, or what is decoded.
+/// A copy, or a decoded operand.
 template <class Part>
 void place(std::optional<Part>& part, Preparation& preparation) {
     if (!part) return;
@@ -94,7 +94,7 @@ bool is_loaded_stride(std::int64_t codes, std::int64_t count) {
     return count <= 1 || (codes >= 0 && codes % (2 * hopper_alignment) == 0 && codes / 2 < hopper_stride_limit);
 }
 
-/// Whether kernels take the codes of MXFP4 weights as they are. Blocks of 32 are whole, so that 16 bytes are one.
+/// Whether kernels read the codes of MXFP4 weights in place. Blocks of 32 are whole, so that 16 bytes are one.
 bool has_raw_codes(const Geometry& g) {
     const Granularity scales = g.a.recipe.granularity;
     const bool served = is_mxfp4(g.b.recipe) && is_fp8(g.a.recipe.values) && scales != Granularity::block_1x32;
@@ -130,7 +130,7 @@ DecodedOperand decoding_of(const OperandGeometry& from, std::int64_t groups, std
     return decoding;
 }
 
-/// The room of a masked group may be many times its rows.
+/// The capacity of a masked group may be many times its rows.
 DecodedOperand decoding_of_a(const Geometry& g) {
     DecodedOperand decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
     const bool masked = g.grouping.grouping == Grouping::m_grouped_masked;

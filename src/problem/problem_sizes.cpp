@@ -56,7 +56,7 @@ std::int64_t ProblemSizes::first_wide_row() const {
     return mxfp4 && wide_rows > 0 && k > 32 && first < rows ? first : -1;
 }
 
-/// More than 11 and more than 120, by which those of uniform rows differ at most.
+/// More than 11 and more than 120, the largest differences in uniform rows.
 int ProblemSizes::wide_difference() const { return is_multiplied_as_bf16(recipe.a) ? 124 : 24; }
 
 Problem problem_of(const ProblemSizes& sizes) {

@@ -17,7 +17,7 @@ public:
     /// Adds rows and their converted form; `numbers` are those of the original rows.
     void add(const Operand& before, const std::vector<float>& numbers, const Operand& after);
 
-    /// ||after - before|| / ||before|| of what is finite before and after; 0: the same numbers.
+    /// ||after - before|| / ||before|| of numbers that are finite before and after; 0: the same numbers.
     double error() const;
 
     std::uint64_t count = 0;

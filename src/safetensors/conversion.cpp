@@ -20,7 +20,7 @@ bool is_chosen(const Conversion& c, const StoredMatrix& matrix) {
     return matrix.scheme != "unquantised" && c.job.wanted(matrix.name);
 }
 
-/// Why a matrix stays as it is; empty if it is converted.
+/// Why a matrix is not converted; empty if it is.
 std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     if (!is_chosen(c, matrix)) return "not chosen by --include and --exclude";
     const OperandRecipe recipe = c.recipe_for(matrix);
@@ -30,7 +30,7 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     return "";
 }
 
-/// Why no matrix is converted: how many are chosen, and what is wrong with the first.
+/// Why no matrix is converted: the number of chosen matrices, and the mistake in the first.
 std::string why_none(const Conversion& c) {
     const auto chosen_here = [&](const StoredMatrix& matrix) { return is_chosen(c, matrix); };
     const std::vector<StoredMatrix>& all = c.found.matrices;
@@ -44,7 +44,7 @@ std::string why_none(const Conversion& c) {
            "`tilewright quantize` takes bf16, f16 and f32";
 }
 
-/// They would be copied, and read as another format than config.json says.
+/// Unreadable matrices would be copied, and then read as another format than config.json declares.
 void refuse_unreadable(const Conversion& c) {
     constexpr int most_lines = 8;
     int count = 0;

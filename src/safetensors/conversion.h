@@ -15,10 +15,10 @@ struct EarlierFile {
     bool exists = false;
     bool readable = false;  // as safetensors
     std::string record{};   // empty: no conversion wrote it
-    std::string why_not{};  // kept; empty: it is what would be written
+    std::string why_not{};  // kept; empty: the file is what would be written
 };
 
-/// A file of the output: what goes into it.
+/// A file of the output and its contents.
 struct OutputShard {
     std::string name{};
     std::string path{};

@@ -27,7 +27,7 @@ struct ConvertJob {
     bool round_up = false;
     bool stack_experts = false;                        // stack_experts.h
     std::function<bool(const std::string&)> wanted{};  // by name
-    std::string include{};                             // what `wanted` was made of, for the record of the output
+    std::string include{};                             // the source of `wanted`, for the record of the output
     std::string exclude{};
     std::string version{};
     std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> progress{};
@@ -40,7 +40,7 @@ struct ConvertedMatrix {
     double error = 0;  // ||after - before|| / ||before||; 0: the same numbers
 };
 
-/// A quantized tensor that is copied as it is, or all `count` of a pattern (inspect.h).
+/// A quantized tensor that is copied unchanged, or all `count` of a pattern (inspect.h).
 struct KeptTensors {
     std::string name{};
     std::uint64_t count = 1;

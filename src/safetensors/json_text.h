@@ -34,7 +34,7 @@ std::vector<JsonMember> json_members(std::string_view text);
 /// Throws JsonTextError for a text that is no JSON value.
 void check_json(std::string_view text);
 
-/// The text, an object, with other values for those members for which `other` has one.
+/// The text, an object, with new values for the members for which `other` has one.
 using OtherValue = std::function<std::optional<std::string>(const JsonMember&)>;
 std::string with_values(std::string_view text, const OtherValue& other);
 

@@ -23,13 +23,13 @@ public:
     /// Reads the folder. Throws std::runtime_error for a user's file that would be lost or become a part of the output.
     explicit OutputFolder(Conversion& conversion);
 
-    /// Before the first shard: makes the folder, removes what an earlier run has left.
+    /// Before the first shard: makes the folder, removes the files of an earlier run.
     void begin();
     /// After the last one: all other files.
     void finish();
 
 private:
-    /// By file names, the digests of what runs have written.
+    /// The digests of the files that runs have written, by file name.
     using Record = std::map<std::string, std::set<std::string>>;
 
     std::string path(const std::string& name) const;

@@ -53,7 +53,7 @@ bool is_narrow(std::string_view dtype) {
 /// The dtypes that codes are packed into.
 bool is_container(std::string_view dtype) { return is_of(dtype, {"U8", "I8", "U16", "I16", "U32", "I32"}); }
 
-/// A module has one of these names at most for what its scales scale.
+/// A module has at most one tensor of these names, which its scales scale.
 bool is_named_as_weight(std::string_view name) {
     return is_of(last_part(name),
                  {"weight", "qweight", "weight_packed", "q_weight", "W_q", "_data", "codes", "weight_data"});

@@ -31,7 +31,8 @@ struct QuantisedTensor {
 /// Each tensor is in one of them at most, in the order of names.
 std::vector<QuantisedTensor> quantised_tensors(const std::vector<const StoredTensor*>& tensors);
 
-/// Named as what scales activations or a cache of keys and values; other lone scales may be those of a norm.
+/// Whether the name is that of a scale of activations or of a key-value cache; other scales without values may be a
+/// norm's.
 bool scales_activations(std::string_view name);
 
 /// "F8_E4M3 [8, 64, 128]"

@@ -17,7 +17,7 @@ struct QuantizationConfig {
     std::string words{};   // "quant_method "fp8", weight_block_size [128, 128]".
     std::optional<ScaleBlocks>
         blocks{};                     // Rows and columns of a weight's blocks; nothing where several sizes are named.
-    std::set<std::int64_t> hidden{};  // Sizes of what goes from layer to layer.
+    std::set<std::int64_t> hidden{};  // Sizes between layers.
     std::set<std::int64_t> inner{};   // Sizes inside a layer or an expert.
 };
 

@@ -136,7 +136,7 @@ void refuse_equal_names(const std::string& input, const std::vector<StoredTensor
     }
 }
 
-/// The work itself: what goes where is settled.
+/// The work itself; the places of all outputs are already decided.
 class Converter {
 public:
     Converter(const QuantizeJob& job, const SafetensorsReader& reader, SafetensorsWriter& writer)
@@ -180,7 +180,7 @@ private:
         }();
         const Operand& operand = owned.operand();
 
-        // This block's parts follow those of the groups and rows before it in the tensors that are written.
+        // This block's parts follow the parts of the previous groups and rows in the tensors that are written.
         const OperandShape whole = operand_shape(recipe, matrices.rows, matrices.k);
         const OperandShape before = operand_shape(recipe, row, matrices.k);
         const std::string& name = matrices.stored->name;

@@ -77,7 +77,7 @@ void refuse_full_disk(const Conversion& c) {
     if (folder.empty()) folder = ".";
     std::error_code error;
     while (!fs::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) {
-        folder = folder.parent_path();  // the output's is made once there is room
+        folder = folder.parent_path();  // the output's folder is made once there is space
     }
     if (!fs::exists(folder, error)) folder = ".";
     const fs::space_info space = fs::space(folder, error);

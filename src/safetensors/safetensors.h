@@ -23,7 +23,7 @@
 
 namespace tilewright::safetensors {
 
-/// The file breaks the format; `what` names file, tensor and reason.
+/// The file violates the format; `what` names file, tensor and reason.
 class SafetensorsError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -87,7 +87,7 @@ public:
     const SafetensorsHeader& header() const { return header_; }
     /// output::digest_of the header's text.
     const std::string& header_digest() const { return header_digest_; }
-    /// The file is the one that is open, as it is now.
+    /// The identity of the open file, in its present state.
     FileIdentity identity() const;
 
     /// Reads all data. Whether the file is the one that was written, by `file_digest_key`; false where that is missing.
@@ -110,7 +110,7 @@ private:
 /// its name. If the metadata has `file_digest_key`, its value is replaced by the digest of the file.
 class SafetensorsWriter {
 public:
-    /// `begin` and `end` of the tensors are set here, those with wide elements first, so that all are aligned.
+    /// `begin` and `end` of the tensors are set here. Tensors with wide elements come first, so that all are aligned.
     SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors, const Metadata& metadata);
 
     /// Throws std::logic_error for an unknown name or a range outside the tensor.

@@ -1,5 +1,5 @@
-// Which elements of a matrix share a scale, from the shapes of both in a file and from what config.json says. A shape
-// that two block sizes explain is refused, because the wrong one gives numbers that look right.
+// Which elements of a matrix share a scale, from the shapes of both in a file and from config.json. A shape that two
+// block sizes explain is refused, because the wrong one gives numbers that look right.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct BlockRules {
     bool powers = false;                      // The scales are powers of two; MX has one per 32 k-elements.
 };
 
-/// Either `scales`, or what was expected of their shape.
+/// Either `scales`, or the expectation of their shape.
 struct ScaleFit {
     std::optional<StoredScales> scales{};
     std::string expected{};

@@ -22,8 +22,8 @@ ScaleKind kind_of(const Named& scales) {
     return is(&scales, "F8_E4M3") ? ScaleKind::e4m3 : ScaleKind::other;
 }
 
-/// Which way round the sizes of config.json say that the last two of an expert's weights are; nothing where they do
-/// not.
+/// The orientation of the last two sizes of an expert's weights by the sizes in config.json; nothing where these do not
+/// decide.
 std::optional<bool> told_transposed(const std::string& name, const QuantizationConfig& config, std::int64_t rows,
                                     std::int64_t columns) {
     const bool up = name.find("gate_up_proj") != std::string::npos || name.find("w13") != std::string::npos;
@@ -125,7 +125,7 @@ std::optional<Candidate> set_scales(Assembly& a) {
     return std::nullopt;
 }
 
-/// The recipe whose blocks divide those of fp8 values, so that each of its scales is one of theirs.
+/// The recipe whose blocks divide the blocks of fp8 values, so that each of its scales is one of the given scales.
 OperandRecipe holding_recipe(Format values, const ScaleBlocks& blocks, bool powers) {
     const Format scales = powers ? Format::ue8m0 : Format::f32;
     if (!powers && blocks.columns == 0 && blocks.rows <= 1) {

@@ -14,10 +14,10 @@ namespace {
 
 using Shape = std::vector<std::uint64_t>;
 
-/// How publishers call the scales of X or, with a suffix of P, those of P.weight.
+/// The publishers' names for the scales of X or, with a suffix of P, of P.weight.
 struct ScaleName {
-    const char* of_values;  // what follows X; null: `of_module` it is
-    const char* of_module;  // what follows P
+    const char* of_values;  // the name after X; null: `of_module` has it
+    const char* of_module;  // the name after P
     const char* tensor_scale;
     const char* scheme;  // null: that of config.json
     bool squares;

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files are copied by what they are known to be: a list of formats of weights would never be complete.
+// Files are copied if their kind is known. A list of formats of weights would never be complete.
 constexpr std::array copied_extensions{".json", ".jsonl", ".model", ".txt",  ".jinja", ".py",   ".md",  ".tiktoken",
                                        ".bpe",  ".vocab", ".spm",   ".yaml", ".yml",   ".toml", ".cfg", ".rst",
                                        ".html", ".pdf",   ".png",   ".jpg",  ".jpeg",  ".gif",  ".svg", ".webp"};

@@ -19,7 +19,8 @@ struct SideFile {
 struct SideFiles {
     std::vector<SideFile> copied{};
     std::vector<FileAndReason> left{};
-    /// Left, because they say how the input is quantized, as config.json of the output does for the output.
+    /// Not copied, because they describe the quantization of the input. config.json of the output describes the
+    /// output's.
     std::vector<SideFile> quantisation{};
 };
 
@@ -29,7 +30,7 @@ SideFiles side_files(const Checkpoint& checkpoint);
 /// output::digest_of the bytes of a file. Throws SafetensorsError where it cannot be read.
 std::string file_digest(const std::string& path);
 
-/// Copies the bytes. Throws SafetensorsError where they are no longer those of the digest.
+/// Copies the bytes. Throws SafetensorsError if they no longer have the digest.
 void copy_side_file(const SideFile& file, const std::string& to);
 
 /// The file by which a later run recognises the files of this one (output_folder.h).

@@ -13,7 +13,7 @@
 //     comfyui             | P.weight fp8                      | P.scale_weight                |
 //     quark               | P.weight fp8, FP4                 | P.weight_quantizer.scale      |
 //     tilewright          | X FP4, fnuz of other writers      | X.scales                      | X.tensor_scale
-//     unquantized         | X BF16, F16 or F32 [n, k], [g, n, k] |                            |
+//     unquantised         | X BF16, F16 or F32 [n, k], [g, n, k] |                            |
 //     packed              | X.packed U8                       |                               |
 //
 // - X is P.weight, or for fused experts a parameter such as P.gate_up_proj, whose scales are also X_weight_scale and
@@ -54,7 +54,7 @@ struct StoredMatrix {
     bool transposed = false;  // The file has [k, n].
     bool divides = false;     // The tensor scale is a divisor.
     bool packed = false;      // `values` are packed weights.
-    /// The groups of a stack, each [n, k]; the tensors above are those of its first.
+    /// The groups of a stack, each [n, k]; the tensors above belong to the first.
     std::vector<StoredMatrix> experts{};
     /// Others of the scheme, which are not read: scales of activations and the like.
     std::vector<const Checkpoint::Tensor*> companions{};

@@ -82,7 +82,7 @@ struct Rows {
     bool is_fp4() const { return matrix.recipe.values == Format::e2m1; }
 };
 
-/// The scales of a range of rows: those of its blocks, with the blocks' places.
+/// The scales of a range of rows: the scales of its blocks, with the blocks' places.
 class RowScales {
 public:
     explicit RowScales(const Rows& rows) : rows_(rows), stored_(rows.matrix.stored_scales) {

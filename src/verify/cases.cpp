@@ -77,7 +77,7 @@ check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
     spec.in_place = spec.with_c && turn % 2 == 1;
     spec.alpha = turn % 4 == 3 ? 0.5F : 1.0F;
     if (turn % 2 == 1 && !is_k_grouped(spec.grouping)) spec.far_scales = {.one_row_in = 4, .spread = 24};
-    // Operands along their rows have a pitch of a multiple of 16 bytes of fp8, so that TMA takes them.
+    // Operands along their rows have a pitch of a multiple of 16 bytes of fp8, so that TMA can load them.
     const auto gap = [](std::int64_t size) { return (16 - size % 16) % 16; };
     if (a_is_transposed(spec.layout)) spec.a_gaps.row = gap(spec.m);
     if (b_is_transposed(spec.layout)) spec.b_gaps.row = gap(spec.n);
@@ -89,7 +89,7 @@ std::vector<Arithmetic> possible(std::vector<Arithmetic> arithmetics, const Reci
     return arithmetics;
 }
 
-/// Neighbouring rows of the table take different models, variants of the recipe, and signs of the data.
+/// Neighbouring rows of the table have different models, variants of the recipe, and signs of the data.
 VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithmetics) {
     const auto position = static_cast<std::size_t>(family.grouping) + static_cast<std::size_t>(family.a) * 3 +
                           static_cast<std::size_t>(family.b);

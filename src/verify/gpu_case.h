@@ -14,7 +14,7 @@
 
 namespace tilewright::verify {
 
-/// Whether the Hopper backend takes this call, were its tensors on a GPU.
+/// Whether the Hopper backend would accept this call if its tensors were on a GPU.
 bool taken_by_gpu(Problem problem);
 
 class GpuCase {
@@ -31,11 +31,11 @@ public:
     /// Poisoned memory of workspace_bytes(problem()), between guard bands too.
     Workspace workspace() const { return {workspace_.data, workspace_.given() ? workspace_.shape[0] : 0}; }
 
-    /// D becomes what it was in the case, or poison in the stream's order.
+    /// Restores D's contents from the case, or poison, in the stream's order.
     void reset_output() const;
     void poison_output(cuda::StreamHandle stream) const;
 
-    /// Inputs, sizes of groups and D become those of another case of the same shapes.
+    /// Inputs, sizes of groups and D get the contents of another case of the same shapes.
     void take_data(const GpuCase& other);
 
     // Wait for the GPU before these.

@@ -1,4 +1,4 @@
-// A matrix of numbers, what is to become of it, and memory for it: one case of a row of quantizers.h.
+// A matrix of numbers, its quantization, and memory for it: one case of a row of quantizers.h.
 #pragma once
 
 #include <tilewright/quantize_tokens.h>
