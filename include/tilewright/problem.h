@@ -29,7 +29,8 @@ enum class Layout : std::uint8_t {
 constexpr bool a_is_transposed(Layout layout) { return layout == Layout::tn || layout == Layout::tt; }
 constexpr bool b_is_transposed(Layout layout) { return layout == Layout::nn || layout == Layout::tn; }
 
-/// The groups of a call, and the meaning of `Groups::sizes`. `...` stands for the shapes of the entry above.
+/// The groups of a call, and the meaning of `Groups::sizes`. Where an entry has no shapes, they are those of the
+/// previous entry.
 enum class Grouping : std::uint8_t {
     dense,              // One product; no sizes.
     batched,            // A [g, m, k], B [g, n, k], D [g, m, n]; no sizes.

@@ -175,7 +175,7 @@ struct PackedPlace {
 /// bf16: half words are pairs of k-elements, for shifts with the mask 0x81C0, which leave a bf16 number 2^-126 times
 /// the code's value. The shifts are by 0, by 6 to the left, and by 4 to the right. The last one takes the signs from
 /// the other half, as a rotation does. The fourth pair has the remaining bits, shifted by 2 to the left and one bit by
-/// 6 to the right. No four plain shifts fill all bits.
+/// 6 to the right. Four single shifts cannot fill all bits.
 constexpr PackedPlace packed_place(PackedFor activations, int k) {
     if (activations == PackedFor::fp8) {
         const int nibble = k / 16 * 4 + k % 4;

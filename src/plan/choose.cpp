@@ -92,8 +92,8 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
     return sums;
 }
 
-/// The tile with the least regret. If memory is its bound, the smallest tile that `no_difference` separates from it.
-/// More blocks then share the loads of groups with few rows, many of which may be empty.
+/// The tile with the least regret. If memory is its bound, the smallest tile whose regret exceeds the least by at most
+/// `no_difference`. More blocks then share the loads of groups with few rows, many of which may be empty.
 hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workload& work,
                            const DeviceDescription& device) {
     const std::vector<double> each = regrets(tiles, work, device);

@@ -23,9 +23,9 @@ inline constexpr double farthest_hint = 2 * hint_over_mean;
 /// Null if none of these exist.
 const TunedRow* tuned_row(const std::vector<TunedRow>& rows, std::string_view device, const Workload& work);
 
-/// The work with the rows that half to twice its hint stand for, in nine steps on a logarithmic scale. With fewer steps
-/// the choice falls into the gaps between whole waves. Regret was over 3 % in 15 of 180 cases with fewer, and in 8 with
-/// nine.
+/// The work with the row counts that half to twice its hint may mean, in nine steps on a logarithmic scale. With fewer
+/// steps the choice falls into the gaps between whole waves. Regret was over 3 % in 15 of 180 cases with fewer, and in
+/// 8 with nine.
 std::vector<Workload> expectations(const Workload& work);
 
 }  // namespace tilewright::planner

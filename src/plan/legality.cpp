@@ -143,7 +143,7 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
-/// The k-grouped kernels that compile without spills in all variants; with row scales on both sides only one square
+/// The k-grouped kernels that compile without spills in all variants; with row scales on both sides only the square
 /// tile. Not all ship.
 Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!is_k_grouped(tile)) return std::nullopt;

@@ -9,7 +9,7 @@
 
 namespace tilewright::planner {
 
-/// Limits of the pack, from the minutes that a build on two cores may take. They count tiles, quantizers and weight
+/// Limits of the pack, from the minutes that a build on two cores may take. They cover tiles, quantizers and weight
 /// packers.
 inline constexpr std::size_t most_kernels = 440;
 inline constexpr std::size_t most_pack_bytes = 36'500'000;

@@ -81,8 +81,8 @@ constexpr Folded folded_side(const Recipe& recipe) {
     return is_mxfp4(recipe.a) ? Folded::a : Folded::none;
 }
 
-/// Scales that vary along k are applied with their chains, the others in the epilogue. Exception: 1x32 applies the
-/// other side's scale with its own chains, unless it is folded, because folded sides do not scale sums.
+/// Scales that vary along k are applied with their chains, the others in the epilogue. Exception: a 1x32 side applies
+/// the other side's scale with its own chains. A folded 1x32 side does not, because it does not scale sums.
 constexpr ScaleUse scale_use(const OperandRecipe& side, const OperandRecipe& other, bool folds) {
     if (!scaled_outside(side.granularity)) return ScaleUse::none;
     const bool together = !folds && other.granularity == Granularity::block_1x32;

@@ -30,7 +30,7 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     return "";
 }
 
-/// Why no matrix is converted: the number of chosen matrices, and the mistake in the first.
+/// Why no matrix is converted: the number of chosen matrices, and the obstacle of the first.
 std::string why_none(const Conversion& c) {
     const auto chosen_here = [&](const StoredMatrix& matrix) { return is_chosen(c, matrix); };
     const std::vector<StoredMatrix>& all = c.found.matrices;

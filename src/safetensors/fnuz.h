@@ -17,9 +17,9 @@ std::optional<Format> fnuz_sibling(std::string_view dtype);
 /// The number of a code of the sibling's fnuz format.
 float fnuz_number(Format sibling, std::uint8_t code);
 
-/// Converts a row-major operand [rows, k] of fnuz codes, in place, to the OCP sibling. Each block keeps its codes,
-/// which mean twice the numbers, and halves its scale. If a number is too large for that, the block gets codes of the
-/// same numbers. If a block supports neither, nothing is changed and the result is false.
+/// Converts a row-major operand [rows, k] of fnuz codes, in place, to the OCP sibling. Each block gets codes of twice
+/// the numbers and half the scale. If a number is too large for that, the block gets codes of the same numbers and
+/// keeps its scale. If a block supports neither, nothing is changed and the result is false.
 bool recode_fnuz(Format sibling, const Operand& operand);
 
 }  // namespace tilewright::safetensors

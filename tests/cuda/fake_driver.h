@@ -43,7 +43,7 @@ struct FakeDriver {
     FakeLaunch before_last{};
     bool record_last = true;                        // off where many threads launch
     bool record_arguments = true;                   // off where kernels take others
-    int others_first = 0;                           // number of next launches whose kernels take others
+    int others_first = 0;                           // the kernels of the next N launches take other arguments
     std::array<hopper::KernelReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 

@@ -50,8 +50,8 @@ std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const 
 /// The same of a case whose operands a test has changed.
 std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run);
 
-/// The same, preceded by the kernel, the call and the conditions. Also for calls that cannot exist, or that the kernel
-/// does not serve.
+/// The same, preceded by the kernel, the call and the conditions. Calls that cannot exist, or that the kernel does not
+/// serve, are mistakes too.
 std::string wrong(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 
 }  // namespace tilewright::tests

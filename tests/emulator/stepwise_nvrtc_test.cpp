@@ -141,7 +141,8 @@ TEST(WideRowsNvrtc, WindowsDoNotSpill) {
     EXPECT_GE(tiles.size(), 60U);
     for (std::size_t i = 0; i < tiles.size(); i += 17) {
         EXPECT_LE(mma_registers(tiles[i]), mma_register_budget(tiles[i])) << launch::describe(tiles[i]);
-        // Powers of two that are left to the end take registers beside 96 columns: 416 bytes spill (docs/tried.md).
+        // Powers of two that are left to the end take registers in addition to 96 columns: 416 bytes spill
+        // (docs/tried.md).
         const bool spills = tiles[i].shape.n == 96 && tiles[i].a.scaling == Scaling::block_1x128;
         if (!spills) expect_no_objections(*nvrtc, tiles[i]);
     }

@@ -62,7 +62,7 @@ TEST(Pack, KeepsBlocksOfZerosNanScalesAndSigns) {
     }
 }
 
-/// NaN of NVFP4 has a separate byte for kernels, which ignore the top bit otherwise.
+/// Packed NVFP4 scales have a separate byte for NaN and no top bit. Rows with other codes keep their scales.
 TEST(Pack, ScalesOfNvfp4ThatKernelsTakeOtherwiseAreKept) {
     const OwnedOperand weights = random_weights(nvfp4, {70, 130}, 0, 126);
     const auto scale_at = [](const PackedWeights& packed, std::int64_t row, std::int64_t column) {

@@ -72,7 +72,7 @@ private:
 /// Runs it with the tile that the library chooses, on the default stream, and waits. Returns GpuCase's difference.
 std::string run_and_compare(const check::CaseSpec& spec, bool packs = true);
 
-/// The same for packed weights that are first expanded; also runs if they are not.
+/// The same for packed weights that are first expanded; if they are not expanded, the result is a text too.
 std::string run_expanded_and_compare(const check::CaseSpec& spec);
 
 /// `run_and_compare` for many cases, one on each core of the host at a time; stops at the first that differs.
