@@ -1,4 +1,4 @@
-// How fast numbers are encoded, decoded and quantised, in GB of f32 a second, on one thread and on all of them.
+// How fast numbers are encoded, decoded and quantized, in GB of f32 a second, on one thread and on all of them.
 #include "formats/convert.h"
 
 #include <tilewright/quantize.h>

@@ -1,6 +1,7 @@
-// What a call on a GPU costs the host from C++: batches of 100 on an idle stream, with the same and with fresh
-// pointers, the driver's launch of a small kernel alone, and the first calls of a kernel of the pack and of one that
-// must be compiled.
+// Measures what a call on a GPU costs the host from C++:
+// - batches of 100 calls on an idle stream, with the same and with fresh pointers;
+// - only the driver's launch of a small kernel;
+// - the first calls of a kernel of the pack and of one that must be compiled.
 #include <fmt/format.h>
 #include <stdlib.h>
 #include <tilewright/tilewright.h>

@@ -1,4 +1,4 @@
-// The exceptions of the library, and the findings that it carries.
+// The exceptions that the library throws, and the findings that they carry.
 #pragma once
 
 #include <stdexcept>
@@ -18,21 +18,22 @@ struct Finding {
     std::string message() const;
 };
 
-/// What went wrong, with all findings when the call itself was at fault.
+/// The exception of every failing call. `what()` has the messages of all findings, one per line.
 class Error : public std::runtime_error {
 public:
     explicit Error(const std::string& what) : std::runtime_error(what) {}
     explicit Error(std::vector<Finding> findings);
 
-    /// Empty when the call was right and the machine was not (no driver, out of memory).
+    /// One finding per mistake in the call. Empty when the call was right and the machine was not (no driver, out of
+    /// memory).
     const std::vector<Finding>& findings() const { return findings_; }
 
 private:
     std::vector<Finding> findings_;
 };
 
-/// The caller's callback ended the call (`RunOptions::cancelled`). Some of the output is written, the rest is as it
-/// was.
+/// Thrown when the caller's callback ended the call (`RunOptions::cancelled`, `ConversionOptions::cancelled`). The
+/// output is then written in part: its other elements keep their old values.
 class Cancelled : public Error {
 public:
     Cancelled() : Error("cancelled by the caller; the output is written in part") {}

@@ -1,5 +1,5 @@
-// The number formats of tensors: what an element is, how many bits it takes, what it is called.
-// Encoding and decoding live in src/formats; quantising whole matrices in quantize.h.
+// The number formats of tensor elements: meaning, bits per element, name. src/formats encodes and decodes single
+// elements; quantize.h quantizes whole matrices.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 namespace tilewright {
 
 enum class Format : std::uint8_t {
-    e4m3,   // OCP FP8 E4M3 "fn": no infinity, NaN is 0x7F and 0xFF, largest 448
-    e5m2,   // OCP FP8 E5M2: IEEE-like, largest 57344
-    e2m1,   // OCP FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6; two to a byte, low nibble first
-    ue8m0,  // OCP MX scale: a power of two, 2^(code - 127); 255 is NaN
-    ue4m3,  // NVFP4 scale: E4M3 without a sign; 0x7F is NaN
+    e4m3,   // OCP FP8 E4M3 "fn": no infinity, NaN is 0x7F and 0xFF, largest 448.
+    e5m2,   // OCP FP8 E5M2: IEEE-like, largest 57344.
+    e2m1,   // OCP FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6; two per byte, low nibble first.
+    ue8m0,  // OCP MX scale: a power of two, 2^(code - 127); 255 is NaN.
+    ue4m3,  // NVFP4 scale: E4M3 without a sign; 0x7F is NaN.
     bf16,
     f16,
     f32,
@@ -21,7 +21,7 @@ enum class Format : std::uint8_t {
     i64,
 };
 
-/// Bits of one element.
+/// Bits per element.
 constexpr int bits(Format format) {
     switch (format) {
         case Format::e2m1: return 4;
@@ -40,10 +40,10 @@ constexpr int bits(Format format) {
 
 constexpr bool is_fp8(Format format) { return format == Format::e4m3 || format == Format::e5m2; }
 
-/// "e4m3", "bf16", ... as the command line, Python and error messages spell it.
+/// "e4m3", "bf16", ...: the spelling of the command line, Python and error messages.
 std::string_view name(Format format);
 
-/// The inverse of `name`; nothing for an unknown word.
+/// The inverse of `name`; nothing for an unknown name.
 std::optional<Format> parse_format(std::string_view text);
 
 }  // namespace tilewright

@@ -1,6 +1,6 @@
-// Packed weights: MXFP4 and NVFP4 weights in the order in which a tensor core's registers take them, packed once,
-// offline. On a GPU weights that are not packed are at each call, but for MXFP4 codes that it takes as they are next to
-// fp8: there their scales alone are prepared.
+// Packed weights: MXFP4 and NVFP4 weights in the order in which a tensor core's registers take them. Pack them once,
+// offline: on a GPU, a call packs unpacked weights each time. One case is cheaper: with fp8 activations, some MXFP4
+// weights are read unpacked, and a call prepares only their scales.
 #pragma once
 
 #include <tilewright/error.h>
@@ -18,21 +18,21 @@ struct Operand;
 struct ConversionOptions;
 class OwnedOperand;
 
-/// The layout that this version writes and reads. src/formats/packed_layout.h describes it.
+/// The layout version that this library writes and reads (src/formats/packed_layout.h describes the layout).
 inline constexpr int packed_version = 3;
 
-/// Bytes of the header with which packed weights begin.
+/// Bytes of the header that packed weights begin with.
 inline constexpr std::int64_t packed_header_bytes = 128;
 
-/// What the weights are multiplied with: the order of k in registers, and how scales are stored, differ.
+/// The activations that the weights are packed for. It decides the order of k in registers and how scales are stored.
 enum class PackedFor : std::uint8_t {
     fp8,   // fp8 or MXFP4 activations, with any scales
-    bf16,  // bf16, f16, f32 or NVFP4 activations; the one order that NVFP4 weights have, whatever they are packed for
+    bf16,  // bf16, f16, f32 or NVFP4 activations; NVFP4 weights have this order whatever they are packed for
 };
 std::string_view name(PackedFor activations);
 
-/// An opaque run of bytes, header first, and what the header says: logical weights [n, k] or, grouped, [groups, n, k].
-/// Owns nothing. In memory of a GPU `data` is aligned to 128 bytes.
+/// A view of packed weights and the fields of their header: logical weights [n, k] or, grouped, [groups, n, k]. Owns
+/// nothing. `data` points to opaque bytes that begin with the header; in GPU memory it is aligned to 128 bytes.
 struct PackedWeights {
     void* data = nullptr;
     std::int64_t bytes = 0;
@@ -45,37 +45,44 @@ struct PackedWeights {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;  // NVFP4: 1 or groups
-    /// For fp8: 0 where the scales of no row differ by more than 2^11, else the most windows of scales that 128 of k of
-    /// a row have, 1 .. 4 (docs/numerics.md).
+    /// For fp8: the number of exponent windows (docs/numerics.md). 0 if the scales of each row differ by at most 2^11.
+    /// Otherwise 1 to 4: the most windows that any 128 k-elements of a row need.
     int windows = 0;
-    /// MXFP4 for bf16: the first row of all groups whose scales differ by more than 2^120, for which a GPU has other
-    /// kernels; -1: there is none.
+    /// MXFP4 for bf16: the first row, counted over all groups, whose scales differ by more than 2^120. A GPU has other
+    /// kernels for such weights. -1: there is none.
     std::int64_t wide_row = -1;
 
     constexpr bool given() const { return version != 0; }
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }
 };
 
-/// What weights are packed for where the other side of the product is this one.
+/// The `PackedFor` of weights that are multiplied with these activations.
 PackedFor packed_for(const OperandRecipe& activations);
 
-/// Reads the header from host memory; `data` has all of it, header included, on `device`. A header of another layout
-/// version is read as far as its version, and refused by `validate`. Throws Error for bytes that are no packed weights.
+/// Reads a header and returns the view that it describes. Throws Error for bytes that are not packed weights. A header
+/// of another layout version is read only up to its version, and `validate` refuses it.
+///
+/// @param header the header: `packed_header_bytes` of host memory.
+/// @param data all packed weights, header included, in memory of `device`.
+/// @param bytes the length of `data`.
+/// @param device where `data` is.
 PackedWeights packed_weights(const void* header, void* data, std::int64_t bytes, DeviceId device = {});
-/// The same for host memory.
+/// The same for packed weights in host memory.
 PackedWeights packed_weights(const void* data, std::int64_t bytes);
 
-/// How many bytes `weights` take when packed. They are MXFP4 or NVFP4, [n, k] or [groups, n, k] of stride 1 along k, in
-/// host memory or in that of a GPU, which is waited for: the length follows from the scales. Throws Error with every
-/// finding, here and below.
+/// The number of bytes that `weights` take when packed. Throws Error with every finding.
+///
+/// - `weights` are MXFP4 or NVFP4, [n, k] or [groups, n, k], with stride 1 along k, in host or GPU memory.
+/// - The length follows from the scales, so the call waits for the GPU if they are in its memory.
 std::int64_t packed_bytes(const Operand& weights, PackedFor activations);
 
-/// Packs into `out`, `packed_bytes` of memory where the weights are; on a GPU aligned to 128 bytes, and written when
-/// this returns, by kernels in `how.stream`. The same weights give the same bytes, on the CPU and on a GPU.
+/// Packs into `out`, memory of `bytes` bytes (see `packed_bytes`) on the device of the weights, and returns a view of
+/// it. The CPU and a GPU write the same bytes. On a GPU `out` is aligned to 128 bytes; the kernels run in `how.stream`,
+/// and `out` is written when this returns. Throws Error with every finding.
 PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
                            const ConversionOptions& how);
 
-/// Packed weights that own their memory, aligned to 128 bytes: of weights in host memory.
+/// Packed weights that own their host memory, which is aligned to 128 bytes. For weights in host memory.
 class OwnedPackedWeights {
 public:
     OwnedPackedWeights() = default;
@@ -93,9 +100,10 @@ private:
 OwnedPackedWeights pack_weights(const Operand& weights, PackedFor activations);
 OwnedPackedWeights pack_weights(const Operand& weights, PackedFor activations, const ConversionOptions& how);
 
-/// The inverse, bit for bit: values, scales (those of blocks of zeros and NaN too) and tensor scale. `out` is row-major
-/// without gaps, of the shapes that `OwnedOperand` has; its tensor scale is [1] or [groups] as the packed weights had
-/// it, or [groups] with the one number of all.
+/// The inverse of `pack_weights`, bit for bit: values, scales (also of blocks of zeros and NaN) and tensor scale. `out`
+/// is row-major without gaps and has the shapes of `OwnedOperand`. Its tensor scale is [1] or [groups], as the packed
+/// weights have it; [groups] also accepts weights with one tensor scale, which is then repeated. Throws Error with
+/// every finding.
 void unpack_weights(const PackedWeights& packed, const Operand& out, const ConversionOptions& how);
 OwnedOperand unpack_weights(const PackedWeights& packed);
 

@@ -1,4 +1,4 @@
-// Recipes: which value format, scale granularity and scale format each operand has, and which pairs are accepted.
+// Recipes: the value format, scale granularity and scale format of each operand, and which pairs are accepted.
 #pragma once
 
 #include <tilewright/formats.h>
@@ -10,21 +10,21 @@
 
 namespace tilewright {
 
-/// How many elements share one scale, as rows x k of the logical operand.
+/// The elements that share one scale, as rows x k of the logical operand.
 enum class Granularity : std::uint8_t {
-    none,           // values without scales: bf16, f16, f32, fp8 as it is
-    tensor,         // one scale for the operand (one for each group, if so given)
-    row,            // one for each row of A, or each row of B (a column of D)
-    block_1x128,    // one for each row and 128 of k
-    block_128x128,  // one for 128 rows and 128 of k
-    block_1x32,     // OCP MX: one ue8m0 for each row and 32 of k
-    block_1x16,     // NVFP4: one ue4m3 for each row and 16 of k, and an f32 for the tensor
+    none,           // Values without scales: bf16, f16, f32, or fp8 without scales.
+    tensor,         // One scale per operand, or one per group.
+    row,            // One per row of A, or per row of B (a column of D).
+    block_1x128,    // One per row and 128 k-elements.
+    block_128x128,  // One per 128 rows and 128 k-elements.
+    block_1x32,     // OCP MX: one ue8m0 per row and 32 k-elements.
+    block_1x16,     // NVFP4: one ue4m3 per row and 16 k-elements, and one f32 per tensor.
 };
 
 /// "none", "tensor", "row", "1x128", "128x128", "1x32", "1x16".
 std::string_view name(Granularity granularity);
 
-/// Elements of k that share one scale; 0 where the scale does not vary along k.
+/// k-elements that share one scale; 0 where the scale does not vary along k.
 constexpr int k_block(Granularity granularity) {
     switch (granularity) {
         case Granularity::none:
@@ -48,7 +48,7 @@ constexpr int row_block(Granularity granularity) {
     }
 }
 
-/// One side of a recipe. `scales` has no meaning without scales and is f32 there.
+/// One side of a recipe. With granularity `none`, `scales` has no meaning and is f32.
 struct OperandRecipe {
     Format values = Format::e4m3;
     Granularity granularity = Granularity::tensor;
@@ -62,32 +62,44 @@ struct Recipe {
     constexpr bool operator==(const Recipe&) const = default;
 };
 
-/// A side on its own makes sense: fp8 with tensor, row, 1x128 or 128x128 scales (f32; the block ones also ue8m0);
-/// e4m3, e5m2 or e2m1 with 1x32 ue8m0; e2m1 with 1x16 ue4m3; bf16, f16, f32 and fp8 with none.
+/// Whether one side of a recipe is valid:
+///
+/// - fp8 with tensor or row scales, f32.
+/// - fp8 with 1x128 or 128x128 scales, f32 or ue8m0.
+/// - e4m3, e5m2 or e2m1 with 1x32 scales, ue8m0.
+/// - e2m1 with 1x16 scales, ue4m3.
+/// - bf16, f16, f32 and fp8 without scales.
 bool is_accepted(const OperandRecipe& side);
 
-/// The pair is in the closed list of docs/numerics.md: tensor:tensor, row:row, 1x128 with any of these of B,
-/// 128x128:128x128, each of these of A with fp8 of B as it is, bf16, f16 or f32 with itself, and 1x32 or 1x16 on a side
-/// with anything else on the other (128x128: of B).
+/// Whether the pair is in the closed list of docs/numerics.md, as A : B:
+///
+/// - tensor : tensor, row : row and 128x128 : 128x128.
+/// - 1x128 : tensor, row, 1x128 or 128x128.
+/// - tensor, row, 1x128 or 128x128 : fp8 without scales.
+/// - bf16, f16 or f32 : itself.
+/// - 1x32 or 1x16 on one side, any other on the other side, except fp8 without scales and A with 128x128.
 bool is_accepted(const Recipe& recipe);
 
-/// Every accepted recipe, scale-less ones last.
+/// Every accepted recipe; recipes without scales are last.
 const std::vector<Recipe>& all_recipes();
 
-/// The short name that `parse_recipe` reads back: "1x128:128x128", "row:row", "mxfp8:mxfp4", "bf16:nvfp4",
-/// "e5m2.1x128.ue8m0:1x128". A side is [values.]granularity[.scales] with e4m3 and f32 (1x32: ue8m0) left out, or one
-/// of mxfp8 (e4m3.1x32), mxfp4 (e2m1.1x32), nvfp4 (e2m1.1x16), bf16, f16, f32, e4m3, e5m2.
+/// The short name, which `parse_recipe` reads: "1x128:128x128", "row:row", "mxfp8:mxfp4", "bf16:nvfp4",
+/// "e5m2.1x128.ue8m0:1x128".
+///
+/// - A side is [values.]granularity[.scales]. The defaults e4m3 and f32 (1x32: ue8m0) are left out.
+/// - These sides have a name: mxfp8 (e4m3.1x32), mxfp4 (e2m1.1x32), nvfp4 (e2m1.1x16), bf16, f16, f32, e4m3, e5m2.
 std::string name(const OperandRecipe& side);
 std::string name(const Recipe& recipe);
 
-/// Nothing if the text is no recipe; one side alone ("row") means both. Does not ask whether it is accepted.
+/// The inverses of `name`; nothing if the text is not a recipe. One side ("row") means both. The result may be a recipe
+/// that is not accepted.
 std::optional<OperandRecipe> parse_operand_recipe(std::string_view text);
 std::optional<Recipe> parse_recipe(std::string_view text);
 
-/// The accepted recipe of this name. Throws Error, whose message says which there are.
+/// The accepted recipe of this name. Throws Error, which lists the accepted names, for any other text.
 Recipe recipe_named(std::string_view text);
 
-/// What messages say of the names of recipes.
+/// The part of an error message that explains the names of recipes.
 std::string recipe_words();
 
 }  // namespace tilewright

@@ -20,7 +20,7 @@ public:
         for (std::int64_t value : values) push_back(value);
     }
 
-    /// Values beyond the capacity are counted in `rank` but not kept, so that validation can report them.
+    /// Values beyond the capacity are counted in `rank` but not stored, so that validation can report them.
     constexpr void push_back(std::int64_t value) {
         if (rank_ < capacity) values_[rank_] = value;
         ++rank_;
@@ -49,10 +49,12 @@ struct DeviceId {
     constexpr bool operator==(const DeviceId&) const = default;
 };
 
-/// A strided view. Shape and strides count elements, for e2m1 too (not bytes): there the dimension of stride 1 is the
-/// packed one (two elements to a byte, the even index in the low nibble), its size and all other strides are even.
-/// Strides are never negative; zero repeats an element, in tensors that are only read. Strides of dimensions of size 1
-/// mean nothing. `data` may be null if there are no elements.
+/// A strided view of memory. `data` may be null if the view is empty.
+///
+/// - Shape and strides count elements, not bytes. For e2m1 the dimension of stride 1 is the packed one: two elements
+///   per byte, the even index in the low nibble. Its size and all other strides are even.
+/// - Strides are never negative. Zero repeats an element, only in tensors that are read. Strides of dimensions of size
+///   1 are ignored.
 struct Tensor {
     void* data = nullptr;
     Format format = Format::f32;
@@ -71,7 +73,7 @@ Dims row_major_strides(Format format, const Dims& shape);
 Tensor row_major(void* data, Format format, const Dims& shape);
 Tensor row_major(const void* data, Format format, const Dims& shape);
 
-/// Bytes of a row-major tensor of this format and shape, each row of e2m1 rounded up to whole bytes.
+/// Bytes of a row-major tensor of this format and shape. Each row of e2m1 is rounded up to whole bytes.
 std::int64_t row_major_bytes(Format format, const Dims& shape);
 
 }  // namespace tilewright

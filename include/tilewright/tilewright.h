@@ -2,13 +2,13 @@
 // This header is the table of contents, in reading order.
 #pragma once
 
-#include <tilewright/error.h>            // what every call throws
-#include <tilewright/formats.h>          // e4m3, e5m2, e2m1, ...
-#include <tilewright/packed.h>           // weights in the order of a tensor core's registers
-#include <tilewright/plan.h>             // how a GPU would compute it, how long that takes, and why
-#include <tilewright/problem.h>          // a call, described; validate
-#include <tilewright/quantize.h>         // real matrices to low precision and back
-#include <tilewright/quantize_tokens.h>  // the same for the operands of a training step
-#include <tilewright/recipe.h>           // which formats and scales go together
-#include <tilewright/run.h>              // compute
-#include <tilewright/tensor.h>           // a strided view of memory
+#include <tilewright/error.h>            // The exceptions of all calls.
+#include <tilewright/formats.h>          // Formats: e4m3, e5m2, e2m1, ...
+#include <tilewright/packed.h>           // Weights in the register order of a tensor core.
+#include <tilewright/plan.h>             // How a GPU would compute it, how long that takes, and why.
+#include <tilewright/problem.h>          // A call, described; `validate`.
+#include <tilewright/quantize.h>         // Quantize real matrices, and back.
+#include <tilewright/quantize_tokens.h>  // The same for the operands of a training step.
+#include <tilewright/recipe.h>           // Which formats and scales go together.
+#include <tilewright/run.h>              // Run a call.
+#include <tilewright/tensor.h>           // A strided view of memory.

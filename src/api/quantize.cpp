@@ -1,4 +1,4 @@
-// Quantisers, wherever the tensors are: checked, then run on the CPU or lowered to kernels.
+// Quantizers, wherever the tensors are: checked, then run on the CPU or lowered to kernels.
 #include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>
 

@@ -1,4 +1,4 @@
-// Integer arithmetic that every room needs, device code too: constexpr, without standard headers.
+// Integer arithmetic for every directory, device code included: constexpr, without standard headers.
 #pragma once
 
 namespace tilewright {

@@ -93,7 +93,8 @@ private:
     std::thread thread_;  // last: it uses the others
 };
 
-/// The newest process's. What a fork left of the parent's is neither used nor touched, and none is destroyed.
+/// The worker of the newest process. A worker that a fork left of the parent's is neither used nor touched, and no
+/// worker is destroyed.
 std::atomic<Worker*> shared_worker{nullptr};
 
 /// Threads of the parent may have had the memory that is the stacks of the worker and its pool now. Who joins such a

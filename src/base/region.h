@@ -1,9 +1,9 @@
 // Opens parallel regions so that they end in forked children too.
 //
-// GCC's OpenMP keeps a pool of threads for each thread that opens regions. A fork copies the thread that calls it, and
-// what it knows of its pool, but not the pool: its next region in the child waits forever, whoever opened the regions
-// before, torch for example. A thread that is new in the child has no pool yet and makes one, so that in such processes
-// regions are opened by a thread of ours.
+// GCC's OpenMP keeps a pool of threads for each thread that opens regions. A fork copies the calling thread and its
+// record of the pool, but not the pool: the thread's next region in the child waits forever. This happens whoever
+// opened the earlier regions, torch for example. A thread that is new in the child has no pool yet and makes one. In
+// such processes a thread of this library therefore opens regions.
 #pragma once
 
 #include "base/threads.h"
@@ -12,7 +12,7 @@
 
 namespace tilewright {
 
-/// Whether threads that were there may be gone, because this process was forked and started no program since.
+/// Whether earlier threads may be gone, because this process was forked and has started no program since.
 bool may_have_lost_threads();
 
 /// Calls `region` by a thread of ours and asks the caller meanwhile.

@@ -14,8 +14,8 @@ namespace tilewright {
 /// least 1. A region of one thread must not be opened as a parallel one (`if (threads > 1)`). `open_region` opens it.
 int region_threads(int wanted, std::int64_t items);
 
-/// One call that its caller may end early. The callback is called by the thread that made this object, not before
-/// `interval` has passed and then about as often; what it throws is kept for `check`.
+/// One call that its caller may end early. The thread that made this object calls the callback, first after `interval`
+/// and then about every `interval`. `check` rethrows what the callback throws.
 class Cancellation {
 public:
     static constexpr std::chrono::milliseconds interval{50};

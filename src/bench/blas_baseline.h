@@ -1,4 +1,4 @@
-// The CPU peer: OpenBLAS's sgemm on operands that were dequantised to f32 before the clock starts.
+// The CPU baseline: OpenBLAS's sgemm on operands that were dequantized to f32 before the clock starts.
 #pragma once
 
 #include "problem/geometry.h"
@@ -9,13 +9,13 @@ namespace tilewright::bench {
 
 class BlasPeer {
 public:
-    /// Dequantises; needs 4 bytes for each element of both operands and of D.
+    /// Dequantizes; needs 4 bytes for each element of both operands and of D.
     BlasPeer(const Geometry& geometry, int threads);
 
     /// Multiplies all GEMMs.
     void run();
 
-    /// Bytes that the constructor would take.
+    /// Bytes that the constructor would allocate.
     static double bytes(const Geometry& geometry);
 
 private:

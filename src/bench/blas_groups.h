@@ -1,4 +1,4 @@
-// The groups of a benchmark's product as cuBLASLt's grouped product takes them.
+// The groups of a benchmark's product in the form of cuBLASLt's grouped product.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ struct BlasMatrices {
 /// Bytes of an output of bf16.
 std::size_t blas_output_bytes(const ProblemSizes& sizes);
 
-/// group_sizes: rows of each group, or its k. sizes.k of groups of k: of all of them, as an operand has it.
+/// group_sizes: rows of each group, or its k. sizes.k of k-grouped calls is the sum over all groups, as an operand has
+/// it.
 std::vector<measure::BlasGroup> blas_groups(const ProblemSizes& sizes, const std::vector<std::int64_t>& group_sizes,
                                             const BlasMatrices& at, Format values);
 

@@ -15,7 +15,7 @@
 namespace tilewright::bench {
 namespace {
 
-/// "None slower" leaves room for noise.
+/// "None slower" tolerates noise.
 constexpr double not_slower = 0.98;
 
 struct Samples {

@@ -21,7 +21,7 @@ struct Speeds {
 struct ShapeClass {
     std::string name{};
     bool tuned_rows = true;
-    std::size_t shapes = 0;  // that the peers' tables have of it
+    std::size_t shapes = 0;  // shapes of the class in the baselines' tables
     std::size_t runs = 0;    // at most, of a shape
     double target = 0;       // of the mean in DeepGEMM's speed; 0: none
     Speeds deep_gemm{};
@@ -33,8 +33,8 @@ struct ClassTable {
     std::vector<std::string> left_out{};  // runs that cannot be compared, and why
 };
 
-/// A run's times are scaled by one factor, that of cuBLASLt per tensor on `reference_product` in the run and in the
-/// peers'. Runs in which it is beyond these bounds are left out: they are to be repeated.
+/// A run's times are scaled by one factor: cuBLASLt's time per tensor on `reference_product` in the run, over its time
+/// in the baselines' run. Runs with a factor beyond these bounds are left out: they must be repeated.
 inline constexpr double least_factor = 0.97;
 inline constexpr double most_factor = 1.03;
 
@@ -43,7 +43,7 @@ ClassTable class_table(const std::string& lines);
 
 std::string class_table_text(const ClassTable& table);
 
-/// One JSON object a line, for each class.
+/// One JSON object per class, each on its own line.
 std::string class_records(const ClassTable& table);
 
 }  // namespace tilewright::bench

@@ -15,7 +15,7 @@ constexpr std::int64_t few_rows = 400;  // a group's
 
 enum class How { dense, drop_in, exact_ends, row_indices, masked, sustained };
 
-/// Dense shapes by m; those of the ragged table have a class to themselves.
+/// Dense shapes by m; the ragged table's shapes have a separate class.
 struct ClassKind {
     How how = How::dense;
     const char* name = "";
@@ -67,7 +67,7 @@ bool holds(const ClassKind& kind, const BenchShape& shape) {
     return kind.how != How::dense || kind.ragged == is_ragged;
 }
 
-/// Older records say it in the command alone.
+/// Older records have it only in the command.
 Grouping recorded_grouping(const nlohmann::json& row) {
     const std::string operation = row.at("op");
     const std::string word = row.value("grouping", operation);

@@ -14,11 +14,11 @@ struct RecordedTime {
     Kind kind = Kind::ours;
     BenchShape shape{};
     double seconds = 0;
-    double picojoules = 0;   // of a floating-point operation, under continuous load
-    bool drop_in = false;    // called through tilewright.deep_gemm
-    bool along_m = false;    // scales of neighbouring rows are neighbours
-    bool tuned_rows = true;  // were they on
-    std::string run{};       // command, commit and when it began: what has one clock
+    double picojoules = 0;   // Energy per floating-point operation under continuous load.
+    bool drop_in = false;    // Called through tilewright.deep_gemm.
+    bool along_m = false;    // Scales of neighbouring rows are neighbours.
+    bool tuned_rows = true;  // Whether tuned rows were used.
+    std::string run{};       // Command, commit and begin of the run. The GPU has one clock during a run.
 };
 
 /// The lines of one record or several that are such. Throws std::runtime_error naming the line that cannot be read.
@@ -33,10 +33,10 @@ struct ClassName {
 std::vector<ClassName> classes_of(const RecordedTime& time);
 ClassName sustained_class();
 
-/// How many shapes the peers' tables have of it.
+/// Number of its shapes in the baselines' tables.
 std::size_t shapes_in_class(int place);
 
-/// What the project set out to reach, in DeepGEMM's speed; 0: none.
+/// The project's target, relative to DeepGEMM's speed; 0: none.
 double target_of_class(int place);
 
 }  // namespace tilewright::bench

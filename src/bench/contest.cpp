@@ -15,7 +15,7 @@ bool has_grouped_peers(const BenchShape& shape, const Settings& settings) {
            settings.layout == Layout::nt;
 }
 
-/// Whether B's values are so much of the work that reading them alone is a peer.
+/// Whether B's values are such a large part of the work that reading them is a baseline.
 bool has_stream_peer(const BenchShape& shape, const Settings& settings) {
     constexpr std::int64_t most_rows = 64, least_bytes = 1 << 20;
     const bool is_fp8 = bits(settings.recipe.b.values) == 8;

@@ -1,4 +1,5 @@
-// Tilewright's call and those of its peers on a GPU: one after another behind a flush, or each for seconds on end.
+// Tilewright's call and those of its baselines on a GPU: one after another, each after a flush, or each for seconds on
+// end.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace tilewright::bench {
 
-/// Copies B's values into shared memory, where nobody asks for them.
+/// Copies B's values into shared memory, where nothing reads them.
 class StreamOfB {
 public:
     StreamOfB(const measure::Device& device, const Problem& problem);
@@ -29,7 +30,7 @@ private:
 
 class Contest {
 public:
-    /// `ours` and the operands are to outlive it. `note` gets the reason where a peer is missing.
+    /// `ours` and the operands must outlive it. `note` gets the reason for a missing baseline.
     Contest(const BenchShape& shape, const Settings& settings, GpuOperands& operands, const measure::Device& device,
             const measure::Call& ours, std::string& note);
 
@@ -44,7 +45,7 @@ private:
 
     const measure::Device& device_;
     std::vector<Peer> peers_;
-    std::vector<measure::Contestant> contestants_;  // of these peers
+    std::vector<measure::Contestant> contestants_;  // of these baselines
     std::vector<std::unique_ptr<measure::BlasPlan>> plans_;
     std::optional<StreamOfB> stream_;
 };

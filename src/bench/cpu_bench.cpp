@@ -28,7 +28,7 @@ check::CaseSpec case_spec(const BenchShape& shape, const Settings& settings) {
     return spec;
 }
 
-/// Replaces what the caches hold. The last pass reads, so that no line is left dirty.
+/// Replaces the contents of the caches. The last pass reads, so that no line is left dirty.
 void flush_caches() {
     static std::vector<std::uint64_t> buffer((std::size_t{128} << 20) / sizeof(std::uint64_t));
     [[maybe_unused]] static volatile std::uint64_t sink = 0;
@@ -48,7 +48,7 @@ Timing median_time(Peer peer, const Settings& settings, const std::function<void
         return std::chrono::duration<double>(Clock::now() - from).count();
     };
     std::vector<double> times;
-    call();  // what is done once: libraries, thread pools, pages
+    call();  // includes one-time work: libraries, thread pools, pages
     while (static_cast<int>(times.size()) < settings.repeats) {
         if (times.size() >= 3 && since(begin) > settings.seconds) break;
         if (!settings.warm) flush_caches();

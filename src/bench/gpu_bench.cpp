@@ -23,7 +23,7 @@ namespace {
 
 constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 8, .seed = 1};
 
-/// What the gates say of the result of one call.
+/// The gates' verdict on the result of one call.
 std::string failure_of(const measure::Call& call, GpuOperands& operands, const hopper::Tile& tile,
                        const measure::Device& device) {
     operands.poison_output();

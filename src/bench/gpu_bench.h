@@ -23,14 +23,14 @@ public:
     /// cuBLASLt per tensor on `reference_product`, by whose time runs are compared. Throws Error without cuBLASLt.
     Timing time_reference(const Settings& settings);
 
-    /// Where the watts of continuous load come from, or what lacks.
+    /// The source of the watts of continuous load, or the missing part.
     bool measures_power() { return power_meter() != nullptr; }
     std::string power_source();
 
     measure::Device& device() { return device_; }
     /// Throws Error without CUPTI, which records all kernels from the first call of this on.
     measure::Stopwatch& stopwatch();
-    /// What the planner and the floor take the GPU for.
+    /// The description of the GPU for the planner and the floor.
     const DeviceDescription& description() const { return description_; }
     /// bf16 is multiplied at half the rate of fp8.
     Peaks peaks(const Recipe& recipe) const;
@@ -49,10 +49,10 @@ private:
 
 ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings);
 
-/// For what `validate` takes.
+/// For calls that `validate` accepts.
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings);
 
-/// What the gates say of D as it is in host memory, of sampled tiles and all edges; empty if nothing.
+/// The gates' verdict on D in host memory, for sampled tiles and all edges; empty if nothing is wrong.
 std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile);
 
 }  // namespace tilewright::bench

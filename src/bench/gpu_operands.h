@@ -1,5 +1,6 @@
-// Operands of a benchmark, twice: in host memory for the check, and on the GPU. e4m3 codes of normal numbers and
-// scales between 0.5 and 1.5, the same for the same sizes: power, and with it the clock, depends on the data.
+// Operands of a benchmark, twice: in host memory for the check, and on the GPU. Values are e4m3 codes of normal
+// numbers, scales are between 0.5 and 1.5. The same sizes give the same data, because power, and with it the clock,
+// depends on the data.
 #pragma once
 
 #include <tilewright/run.h>
@@ -14,15 +15,15 @@
 
 namespace tilewright::bench {
 
-/// Which 1x128 scales are neighbours in memory: those of rows, those along k, or along k for A and of rows for B.
+/// Which 1x128 scales are adjacent in memory: of neighbouring rows, along k, or along k for A and of rows for B.
 enum class ScaleLayout : std::uint8_t { m, k, k_of_a };
 
 /// A problem without memory whose scales have these strides; fp8, or fp8 and bf16 with packed weights. Throws Error
 /// where the recipe is another one.
 Problem shapes_of(const ProblemSizes& sizes, ScaleLayout scales);
 
-/// Every other block of the weights' wide rows becomes so much smaller that they are wide. Scales of ue8m0 near 1 in
-/// host memory, rows one after another.
+/// Makes every other block of the weights' wide rows so small that these rows are wide. Scales are ue8m0 near 1 in host
+/// memory, rows one after another.
 void widen_rows(const ProblemSizes& sizes, const Tensor& scales);
 
 /// A tensor in both memories.
@@ -50,8 +51,8 @@ private:
 
 class GpuOperands {
 public:
-    /// The recipes are the same; weights are packed on the GPU but for `unpacked`; `entries` is what sizes of groups
-    /// say. Throws Error where the recipe is another one.
+    /// The recipes are the same. Weights are packed on the GPU except with `unpacked`. `entries` are the numbers in
+    /// groups.sizes. Throws Error where the recipe is another one.
     GpuOperands(const ProblemSizes& sizes, ScaleLayout scales, const std::vector<std::int64_t>& entries = {},
                 bool unpacked = false);
 
@@ -69,7 +70,7 @@ public:
     void fetch_output() { d_.download(); }
     const measure::Buffer& output() const { return d_.buffer(); }
 
-    /// The same values for cuBLASLt, with scales in its own layout and an output of its own. Dense, e4m3.
+    /// The same values for cuBLASLt, with scales in its layout and a separate output. Dense, e4m3.
     measure::BlasProduct blas(measure::BlasScaling scaling);
     /// The groups, of e4m3 with the same values, or of bf16 with others. Layout nt; group_sizes as `blas_groups` has
     /// them.
@@ -87,12 +88,12 @@ private:
     Mirrored b_;
     Mirrored a_scales_;
     Mirrored b_scales_;
-    Mirrored a_tensor_scale_;  // NVFP4 alone
+    Mirrored a_tensor_scale_;  // NVFP4 only
     Mirrored b_tensor_scale_;
     Mirrored group_sizes_;
     Mirrored d_;
-    std::vector<std::byte> c_{};  // what D is before a call, where it is accumulated
-    PackedWeights packed_{};      // what the GPU is given of weights that it takes packed alone
+    std::vector<std::byte> c_{};  // D's contents before a call, where it is accumulated
+    PackedWeights packed_{};      // the weights on the GPU, if kernels read them only packed
     measure::Buffer packed_bytes_;
     measure::Buffer workspace_;
     measure::Buffer blas_output_;

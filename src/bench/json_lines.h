@@ -1,4 +1,4 @@
-// Files of measurements: a JSON object a line.
+// Files of measurements: one JSON object per line.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 
 namespace tilewright::bench {
 
-/// Calls read(object) for each line. Throws std::runtime_error, with `what` the lines ought to be, for one that is no
-/// JSON or that `read` does not find its members in.
+/// Calls read(object) for each line. Throws std::runtime_error for a line that is not JSON or in which `read` does not
+/// find its members; `what` names the lines in the message.
 template <typename Read>
 void read_json_lines(const std::string& lines, const char* what, const Read& read) {
     std::istringstream text(lines);

@@ -28,11 +28,11 @@ struct PackProblem {
 /// The operands' shapes and strides, all pointers null; the problem that is timed has the same.
 Problem shapes_of(const PackProblem& problem);
 
-/// Whether calls of layout nt reach a kernel, with operands as they are given: none of packed weights or expanded ones.
+/// Whether calls of layout nt reach a kernel without preparation: none with packed or expanded weights do.
 bool is_called(const hopper::Tile& kernel);
 
-/// Every kernel of planner::pack() that one of some typical problems runs, with at most `most` of them: those for which
-/// the planner ranks its tile highest. Asks the planner only.
+/// Kernels of planner::pack() with typical problems that run them, at most `most` per kernel: those for which the
+/// planner ranks its tile highest. Asks only the planner.
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most);
 
 /// The kernel's expression as packs spelled it before operands along their rows, for tiles of that time.

@@ -12,7 +12,7 @@ namespace tilewright::bench {
 
 namespace {
 
-/// In h200_ragged.jsonl, which has the reference product for this alone.
+/// In h200_ragged.jsonl, which has the reference product only for this.
 constexpr const char* reference_operation = "dense reference";
 
 bool is_reference(const PeerTime& row) {

@@ -1,4 +1,4 @@
-// The files of benchmarks/peers, which the program carries: what other libraries reach.
+// The files of benchmarks/peers, which the program contains: the times of other libraries.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace tilewright::bench {
 
 inline constexpr const char* blas_peer = "cuBLASLt 13.0 per-tensor";
 
-/// The dense product by which runs are compared: clocks differ from run to run, so times of two runs are set against
-/// each other in units of what cuBLASLt, one scale a tensor, takes for this one in each of them.
+/// The dense product by which runs are compared. Clocks differ from run to run. Times of two runs are therefore divided
+/// by cuBLASLt's time for this product in the same run, with one scale per tensor.
 inline const BenchShape reference_product{.m = 4096, .n = 4096, .k = 7168};
 
 struct PeerTime {
@@ -32,22 +32,21 @@ const std::vector<PeerTime>& even_peers();
 const std::vector<PeerTime>& ragged_peers();
 const std::vector<PeerTime>& peers_table();
 
-/// The line of the first peer whose name begins so; null if it was not measured.
+/// The line of the first baseline whose name begins with this text; null if it was not measured.
 const PeerTime* find_peer(const std::vector<PeerTime>& table, const std::string& peer, const BenchShape& shape);
 
 /// Its time.
 std::optional<double> peer_seconds(const std::vector<PeerTime>& table, const std::string& peer,
                                    const BenchShape& shape);
 
-/// The shapes of one operation, each once, as the table has them. All ways to say contiguous groups have the same.
+/// The shapes of one operation in the table, each once. All contiguous groupings have the same shapes.
 std::vector<BenchShape> peer_shapes(const std::vector<PeerTime>& table, Grouping grouping);
 
-/// The peer that a recipe is compared with: DeepGEMM where scales vary along k, torch for scales of rows, else
-/// cuBLASLt.
+/// The baseline of a recipe: DeepGEMM where scales vary along k, torch for row scales, otherwise cuBLASLt.
 const char* baseline(const Recipe& recipe, Grouping grouping);
 
-/// A peer's time over `ours`, scaled by the times of `reference_product` in the two runs; `reference` is that of the
-/// run of `ours`. Nothing where one of the times is missing.
+/// A baseline's time over `ours`, scaled by the times of `reference_product` in the two runs. `reference` is its time
+/// in the run of `ours`. Nothing if one of the times is missing.
 std::optional<double> speed_against(const PeerTime* peer, double ours, std::optional<double> reference);
 
 /// Picojoules a floating-point operation of DeepGEMM under continuous load (h200_sustained.jsonl); nothing where that

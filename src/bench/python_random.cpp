@@ -31,7 +31,7 @@ std::array<std::uint32_t, words> first_state(std::uint32_t key) {
 }  // namespace
 
 PythonRandom::PythonRandom(std::uint32_t seed) {
-    // The state as the standard's operator>> takes it; the number behind it is libstdc++'s position.
+    // The state in the form that the standard's operator>> reads; the last number is libstdc++'s position.
     std::stringstream text;
     for (const std::uint32_t word : first_state(seed)) text << word << ' ';
     text << words;

@@ -28,7 +28,7 @@ void add_groups(nlohmann::ordered_json& line, const BenchShape& shape) {
     if (!shape.sizes.empty()) line["group_sizes"] = shape.sizes;
 }
 
-/// What a tuned call has besides, where it is not the usual.
+/// The additional members of a tuned call, where they are not the usual.
 void add_operands(nlohmann::ordered_json& line, const Settings& settings) {
     if (settings.layout != Layout::nt) line["layout"] = name(settings.layout);
     if (settings.unpacked) line["unpacked"] = true;
@@ -48,7 +48,7 @@ void add_origin(nlohmann::ordered_json& line, const Run& run) {
     line["command"] = run.command;
 }
 
-/// What lines of continuous load have.
+/// The members of lines of continuous load.
 void add_load(nlohmann::ordered_json& line, const Timing& timing, const Result& result, const Run& run) {
     line["sustained_s"] = run.settings.seconds;
     if (timing.watts <= 0) return;
@@ -56,7 +56,7 @@ void add_load(nlohmann::ordered_json& line, const Timing& timing, const Result& 
     line["pj_per_flop"] = rounded(timing.picojoules(result.work.flops));
 }
 
-/// What only Tilewright's own lines have.
+/// The members that only Tilewright's own lines have.
 void add_own(nlohmann::ordered_json& line, const Result& result, const Run& run) {
     const Settings& settings = run.settings;
     if (!run.on_gpu()) {

@@ -13,7 +13,7 @@ namespace tilewright::bench {
 /// With its version, where the run knows it: "cuBLASLt 13.1.0 per-tensor scale".
 std::string peer_name(Peer peer, const Run& run);
 
-/// `speed`: against the baseline of the peers' table, where that is known.
+/// `speed`: against the baseline of the table of peers_table.h, where that is known.
 nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run, std::optional<double> speed);
 
 /// The line of cuBLASLt's time for `reference_product`.

@@ -40,7 +40,7 @@ std::optional<double> speed(const Result& result, const Run& run) {
     if (other != blas_peer) {
         return speed_against(find_peer(peers_table(), other, result.shape), ours, run.reference_seconds);
     }
-    const Timing* blas = result.of(Peer::blas_tensor);  // which ran next to it
+    const Timing* blas = result.of(Peer::blas_tensor);  // which ran together with it
     if (blas == nullptr) return std::nullopt;
     return blas->seconds / ours;
 }

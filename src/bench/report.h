@@ -16,10 +16,10 @@ std::string recipe_text(const Settings& settings);
 /// For one shape or more; on a GPU of one operation.
 output::Table result_table(const std::vector<BenchShape>& shapes, const Run& run);
 
-/// A line for the result; on the CPU another one for each peer.
+/// A line for the result; on the CPU another one for each baseline.
 std::string result_lines(const output::Table& table, const Result& result, const Run& run);
 
-/// One JSON object a line, for Tilewright and for each peer that was timed.
+/// One JSON object for Tilewright and for each baseline that was timed, each on its own line.
 std::string result_records(const Result& result, const Run& run);
 
 /// The same for every tile that `tune` tried.

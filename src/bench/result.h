@@ -1,4 +1,4 @@
-// What a benchmark is asked for and what it found, on the CPU and on a GPU.
+// The settings and results of a benchmark, on the CPU and on a GPU.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -24,9 +24,9 @@ struct Settings {
     Layout layout = Layout::nt;
     // CPU
     Arithmetic arithmetic = Arithmetic::fast;
-    int threads = 0;       // 0: OpenMP's own choice
-    double seconds = 2.0;  // no call is begun after this much time, but at least 3 are made; GPU: see `sustained`
-    bool warm = false;     // leave the operands in the caches from call to call
+    int threads = 0;       // 0: OpenMP's own choice.
+    double seconds = 2.0;  // No call is begun after this much time, but at least 3 are made; GPU: see `sustained`.
+    bool warm = false;     // Leave the operands in the caches from call to call.
     // GPU
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
@@ -60,7 +60,7 @@ struct Timing {
     int calls = 0;
     double watts = 0;  // under continuous load; 0: not measured
 
-    /// Energy of an operation under continuous load, for calls of so many; 0: not measured.
+    /// Energy of an operation under continuous load, for calls of `flops` operations; 0: not measured.
     double picojoules(double flops) const { return watts * seconds / flops * 1e12; }
 };
 
@@ -70,21 +70,21 @@ struct Result {
     Work work{};
     std::vector<Timing> timings{};  // Tilewright's first
     std::optional<measure::SequenceTimes> sequence{};
-    std::string note{};     // why a peer is missing
-    std::string failure{};  // what the gates said; then nothing was timed
+    std::string note{};     // why a baseline is missing
+    std::string failure{};  // the gates' failure; then nothing was timed
 
     const Timing& ours() const { return timings.front(); }
     /// nullptr where it was not timed.
     const Timing* of(Peer peer) const;
 };
 
-/// What all records of a run have in common.
+/// The members that all records of a run have in common.
 struct Run {
     Settings settings{};
     Peaks peaks{};
     std::string device{};
     std::string date{};                         // yyyy-mm-dd
-    std::string command{};                      // what repeats the run
+    std::string command{};                      // the command that repeats the run
     std::string blas_version{};                 // of cuBLASLt; empty: not found
     std::string started{};                      // when, in UTC
     std::optional<double> reference_seconds{};  // cuBLASLt per tensor on `reference_product`

@@ -20,7 +20,7 @@ void add_columns(std::vector<output::Column>& columns, const std::string& who) {
     columns.push_back({.title = "pJ/FLOP", .right = true, .width = 7});
 }
 
-/// Empty cells for a peer that was not timed, and for watts that were not measured.
+/// Empty cells for a baseline that was not timed, and for watts that were not measured.
 void add_cells(std::vector<std::string>& cells, const Timing* timing, double flops) {
     if (timing == nullptr) {
         cells.insert(cells.end(), 5, "");

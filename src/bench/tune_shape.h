@@ -1,4 +1,4 @@
-// Measures tiles for one shape: all must return the same bits, and the fastest is what `tilewright tune` stores.
+// Measures tiles for one shape. All must return the same bits, and `tilewright tune` stores the fastest.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct TunedShape {
 
 /// Which candidates are measured, in addition to the planner's choice.
 struct Candidates {
-    std::size_t most = 0;  // so many of the model's best; 0: all
-    bool packed = false;   // only those whose kernels ship, so that nothing is compiled
+    std::size_t most = 0;  // number of the model's best tiles to time; 0: all
+    bool packed = false;   // only tiles with shipped kernels, so that nothing is compiled
 };
 
 TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& settings, const Candidates& candidates);

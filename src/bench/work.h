@@ -1,4 +1,4 @@
-// The least that a call must do, and the least time that a device can take for it.
+// The least work of a call, and the least time that a device needs for it.
 #pragma once
 
 #include "problem/geometry.h"
@@ -8,13 +8,13 @@
 namespace tilewright::bench {
 
 struct Work {
-    double flops = 0;  // 2 m n k over the rows and contractions that are there
+    double flops = 0;  // 2 m n k over the existing rows and contractions
     double bytes = 0;  // each value and scale that is read once, D written once, C read once
 };
 
 Work compulsory_work(const Geometry& geometry);
 
-/// What a device can do at most.
+/// The peak rates of a device.
 struct Peaks {
     double flops_per_second = 0;
     double bytes_per_second = 0;
@@ -23,8 +23,8 @@ struct Peaks {
     double floor_seconds(const Work& work) const;
 };
 
-/// Measured, once a process: the fastest of some sgemm calls (OpenBLAS, or without it our own f32 product), and of some
-/// copies of 256 MiB (read plus write).
+/// Measured once per process: the fastest of some sgemm calls, and of some copies of 256 MiB (read plus write).
+/// OpenBLAS computes sgemm; without OpenBLAS this library's f32 product does.
 const Peaks& cpu_peaks();
 
 }  // namespace tilewright::bench

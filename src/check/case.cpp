@@ -55,7 +55,7 @@ std::int64_t extent(const Tensor& tensor) {
 
 std::int64_t extent_bytes(const Tensor& tensor) { return (extent(tensor) * bits(tensor.format) + 7) / 8; }
 
-/// Scale columns along k; in a k-grouped call by ends or flat, blocks start anew in each group.
+/// Scale columns along k; in a k-grouped call by ends or flat, blocks restart in each group.
 std::int64_t scale_columns(const CaseSpec& spec, const std::vector<std::int64_t>& entries, int block) {
     const bool flat = spec.grouping == Grouping::k_grouped_flat;
     if (!flat && spec.grouping != Grouping::k_grouped) return ceil_div<std::int64_t>(spec.k, block);

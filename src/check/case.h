@@ -1,6 +1,8 @@
-// A test case: a description becomes a Problem with memory of its own. Inputs follow a distribution and are encoded
-// with scales that fit; whatever no one may read or write (gaps between rows, rows of no group, the bytes around an
-// output) is 0xFF, which is NaN in every format but e2m1. docs/numerics.md lists distributions and poisons.
+// A test case: a description becomes a Problem that owns its memory. Inputs follow a distribution and are encoded with
+// scales that fit. docs/numerics.md lists distributions and poisons.
+//
+// Memory that a call must neither read nor write is 0xFF, which is NaN in every format except e2m1. This is memory
+// between rows, rows of no group, and the bytes around an output.
 #pragma once
 
 #include "check/far_scales.h"
@@ -19,14 +21,14 @@ namespace tilewright::check {
 enum class Distribution : std::uint8_t {
     normal,
     abs_normal,       // |normal|
-    uniform,          // [0, 1]
-    normal_cubed,     // heavy tails
-    log_normal,       // exp(normal)
-    outliers,         // normal, one in a hundred times 100
-    sparse,           // three quarters zero, the rest normal
-    ones,             // scales vary, values do not
-    exact_grid,       // small integers, power-of-two scales: no arithmetic may round before the output
-    distinct_scales,  // ones, and scales that are different powers of two from block to block: finds a wrong index
+    uniform,          // [0, 1].
+    normal_cubed,     // Heavy tails.
+    log_normal,       // exp(normal).
+    outliers,         // Normal, one in a hundred times 100.
+    sparse,           // Three quarters zero, the rest normal.
+    ones,             // Scales vary, values do not.
+    exact_grid,       // Small integers, power-of-two scales: no arithmetic may round before the output.
+    distinct_scales,  // Ones, and scales that are different powers of two from block to block: finds a wrong index.
 };
 
 /// The eight random ones, without the two that are exact.
@@ -39,8 +41,8 @@ constexpr bool is_non_negative(Distribution d) {
 }
 std::string_view name(Distribution distribution);
 
-/// Elements of 0xFF after each element, each row and each group of a tensor. Values of e2m1 take even ones, and none
-/// after an element.
+/// Elements of 0xFF after each element, each row and each group of a tensor. For values of e2m1 the numbers are even,
+/// and no gap follows an element.
 struct Gaps {
     std::int64_t element = 0;
     std::int64_t row = 0;
@@ -58,11 +60,11 @@ struct CaseSpec {
     std::int64_t k = 0;  // k-grouped: the sum over groups
     std::int64_t groups = 1;
 
-    // Rows (k-grouped: elements of k) of each group. Empty: a split that follows from the seed and, from three groups
-    // on, has a group of none and a group of one. `size_entries`, if not empty, is what Groups::sizes holds, verbatim.
+    // Rows (k-grouped: k-elements) of each group. Empty: a split that follows from the seed. From three groups on it
+    // has a group of none and a group of one. `size_entries`, if not empty, is the content of Groups::sizes, verbatim.
     std::vector<std::int64_t> group_sizes{};
     std::vector<std::int64_t> size_entries{};
-    std::int64_t size_multiple = 1;  // of a seeded split; above 1 there is no group of one
+    std::int64_t size_multiple = 1;  // of a seeded split; above 1 no group has size 1
     Format size_format = Format::i32;
     std::int64_t alignment = 128;  // k-grouped: rounded up to a whole block of scales
     std::int64_t index_alignment = 1;
@@ -86,11 +88,11 @@ struct CaseSpec {
     Gaps c_gaps{};
     Gaps d_gaps{};
     Gaps bias_gaps{};                  // after an element and, between groups, a row
-    bool a_scales_transposed = false;  // blocks of one k next to each other, as the GPU likes them
+    bool a_scales_transposed = false;  // MN-major scales (blocks of one k are adjacent), which a GPU prefers
     bool b_scales_transposed = false;
-    FarScales far_scales{};      // of weights in MXFP4
-    bool shared_scales = false;  // per tensor: one scale for all groups; k-grouped per row: one for each row
-    bool guard_pages = false;    // unreadable pages right behind (outputs: also before) the memory of each tensor
+    FarScales far_scales{};      // For MXFP4 weights.
+    bool shared_scales = false;  // Per tensor: one scale for all groups; k-grouped per row: one for each row.
+    bool guard_pages = false;    // Unreadable pages directly after each tensor's memory; for outputs also ahead of it.
 };
 
 /// One line that names every field that is not at its default, for failure messages.
@@ -102,7 +104,7 @@ std::string impossible(const CaseSpec& spec);
 
 class Case {
 public:
-    /// Throws std::invalid_argument with what `impossible` says.
+    /// Throws std::invalid_argument with the text of `impossible`.
     explicit Case(const CaseSpec& spec);
 
     const CaseSpec& spec() const { return spec_; }
@@ -110,9 +112,10 @@ public:
     /// To run the same data with other options; sizes and pointers are to stay.
     Problem& problem() { return problem_; }
     Geometry geometry() const { return tilewright::geometry(problem_); }
-    /// The same, but with C as it was before the run, also where D was written over it: what the gates judge.
+    /// The same, but with C's contents from before the run, also where D was written over it: the gates judge with
+    /// this.
     Geometry judged_geometry() const;
-    /// What group_gemms(geometry()) says: the rows that are computed.
+    /// The result of group_gemms(geometry()): the rows that are computed.
     const std::vector<GroupGemm>& gemms() const { return gemms_; }
 
     /// D as it was before the first run: 0xFF everywhere, or C where C is D.
@@ -124,7 +127,7 @@ public:
     double output_at(std::int64_t group, std::int64_t row, std::int64_t column) const;
     std::uint32_t output_bits(std::int64_t group, std::int64_t row, std::int64_t column) const;
 
-    /// What was written that must not be: guard bands, gaps, rows of no group, inputs. Empty if nothing.
+    /// Memory that was written but must not be: guard bands, gaps, rows of no group, inputs. Empty if none was.
     std::string damage() const;
 
 private:

@@ -1,4 +1,4 @@
-// What a run wrote that it must not.
+// Finds what a run wrote outside its output.
 #include "check/case.h"
 #include "check/data.h"
 

@@ -262,7 +262,7 @@ private:
     FarScalePlaces far_;
     const float* draws_ = nullptr;
     std::vector<float> largest_;   // of each scale slot
-    std::vector<double> divisor_;  // what values are divided by before they are encoded
+    std::vector<double> divisor_;  // divisor of values before they are encoded
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ inline constexpr int draw_bits = 16;
 const std::vector<float>& draws(Distribution distribution);
 
 /// exact_grid: the largest integer among the values, chosen so that no sum rounds. Sums of k products of independent
-/// signs stay below 12 sqrt(k) times the largest product but for a chance of 2 exp(-72) (Hoeffding), so long
-/// contractions need not shrink to nothing.
+/// signs stay below 12 sqrt(k) times the largest product, except with a chance of 2 exp(-72) (Hoeffding). Long
+/// contractions therefore need not shrink to nothing.
 int grid_amplitude(const CaseSpec& spec);
 
 }  // namespace tilewright::check

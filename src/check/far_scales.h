@@ -1,4 +1,4 @@
-// MXFP4 weights whose scales are far apart within a row: which rows, and what their scales are.
+// MXFP4 weights whose scales are far apart within a row: the choice of rows, and their scales.
 #pragma once
 
 #include "check/random.h"

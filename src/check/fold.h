@@ -14,7 +14,7 @@ namespace tilewright::check {
 struct FoldedLine {
     bool wide = false;
     int reference = 0;
-    float end = 1;            // what the sum is multiplied by
+    float end = 1;            // factor of the sum
     std::int64_t chains = 0;  // of a wide one, so far
 };
 
@@ -24,7 +24,7 @@ std::vector<FoldedLine> folded_lines(const SlabRange& whole, StepKind step);
 /// Values of lines that are not wide become relative to their reference.
 void fold(const std::vector<FoldedLine>& lines, StepKind step, Slab& slab);
 
-/// The codes of one window of 128 of k, relative to the window's largest exponent; all others are 0.
+/// The codes of one window of 128 k-elements, relative to the window's largest exponent; all others are 0.
 struct FoldedWindow {
     static constexpr std::int64_t k = 128;
     std::array<float, k> values{};
@@ -50,7 +50,7 @@ struct WideRows {
         std::int64_t end = 0;
     };
     using Elements = std::function<Running&(std::int64_t)>;
-    /// Up to 128 of k of one row. Returns how many chains that were.
+    /// Up to 128 k-elements of one row. Returns the number of chains.
     std::int64_t multiply(std::int64_t row, const Stretch& k, const Elements& element) const;
 
 private:

@@ -118,15 +118,15 @@ void RunningBoundGate::add(const Geometry& g, const Region& region, const Expect
     });
 }
 
-/// Any order of k fp32 multiplications and additions, each factor scaled before or each sum after, and the two
-/// products at the end: at most k + 7 roundings touch a product on its way (Higham, Accuracy and Stability, 4.2).
+/// Any order of k fp32 multiplications and additions, with each factor scaled first or each sum scaled after, and two
+/// products at the end. At most k + 7 roundings touch a product on its way (Higham, Accuracy and Stability, 4.2).
 double RunningBoundGate::fast_bound(double magnitude, std::int64_t k) {
     if (k == 0) return 0;
     const double roundings = static_cast<double>(k + 7) * 0x1p-24;
     return roundings / (1 - roundings) * magnitude + static_cast<double>(k + 7) * 0x1p-149;
 }
 
-/// What the rounding to the output adds; a narrow output is rounded to fp32 first.
+/// The error that rounding to the output adds; a narrow output is rounded to fp32 first.
 double RunningBoundGate::output_bound(Format output, double exact, double sum_bound) {
     if (!std::isfinite(exact)) return 0;
     const double roundoff = unit_roundoff(output) + (output == Format::f32 ? 0 : 0x1p-24);

@@ -1,12 +1,12 @@
-// The gates that a result must pass; docs/numerics.md says why these. All compare with the operands as they are,
-// decoded; quantisation is not judged here.
+// The gates that a result must pass; docs/numerics.md gives the reasons. All compare with the decoded operands;
+// quantization is not judged here.
 //
-//     1 exact grid      small integers, power-of-two scales: D is the float64 result, rounded once
-//     2 emulation       D has the bits of the canonical order
-//     3 running bound   each |D - exact| is within what the cuts of its own sum can have taken
-//     4 aggregates      relL2 of rows, groups and the whole
+// - 1, exact grid: small integers, power-of-two scales; D is the float64 result, rounded once.
+// - 2, emulation: D has the bits of the canonical order.
+// - 3, running bound: each |D - exact| is at most the sum of what the cuts in its sum can have taken.
+// - 4, aggregates: relL2 of rows, groups and the whole.
 //
-// A geometry has the address of D; `Case` knows what C was if D was written over it.
+// A geometry has the address of D. `Case` knows the contents of C even if D was written over it.
 #pragma once
 
 #include "check/case.h"
@@ -22,7 +22,7 @@ namespace tilewright::check {
 enum class Gate : std::uint8_t { exact_grid, emulation, running_bound, aggregates, damage };
 std::string_view name(Gate gate);
 
-/// What a gate found. The worst is what comes closest to its bound, or farthest beyond.
+/// The result of a gate. The worst element is the one closest to its bound, or farthest beyond.
 struct GateReport {
     Gate gate = Gate::exact_grid;
     std::int64_t judged = 0;  // elements; aggregates: rows, groups and the whole
@@ -58,7 +58,7 @@ struct Judgement {
     std::vector<GateReport> reports;
 
     bool pass() const;
-    /// The report with the largest ratio among those that failed, or of gate 3 if all passed.
+    /// The failed report with the largest ratio, or the report of gate 3 if all passed.
     const GateReport& worst() const;
     /// A line for each report.
     std::string text() const;

@@ -9,8 +9,8 @@
 namespace tilewright::check {
 namespace {
 
-/// The largest value of a side in units of its grid, scales that vary along k included: e2m1 counts in halves, and
-/// its ue4m3 scales of 1/2 to 2 in quarters.
+/// The largest value of a side in units of its grid, including scales that vary along k. The units of e2m1 are halves,
+/// and quarters for its ue4m3 scales of 1/2 to 2.
 double grid_units(const OperandRecipe& side, int amplitude, bool with_scales) {
     double units = side.values == Format::e2m1 ? 12 : amplitude;
     if (k_block(side.granularity) != 0 && (with_scales || side.granularity == Granularity::block_1x16)) units *= 4;

@@ -1,4 +1,4 @@
-// Runs gates over an output, and words what they found.
+// Runs gates over an output, and writes their findings as text.
 #include "check/gate_classes.h"
 #include "cpu/exact/exact.h"
 #include "formats/element.h"

@@ -11,12 +11,12 @@ namespace tilewright::check {
 
 /// Recipes whose sums are cut in the same way.
 enum class ErrorClass : std::uint8_t {
-    fp8_promoted,    // fp8 products, at most 128 in the tensor core's 14-bit sum
-    fp8_unpromoted,  // all of k in the tensor core
-    mxfp8_mxfp4,     // MXFP8 with MXFP4: at most 32 products, of narrow range
-    mxfp4_mxfp4,     // no product and no sum of 32 is cut: fp32 additions only
-    bf16_operands,   // the tensor core's 24-bit sum
-    fp32,            // the arithmetic `fast`
+    fp8_promoted,    // fp8 products, at most 128 in the tensor core's 14-bit sum.
+    fp8_unpromoted,  // All of k in the tensor core.
+    mxfp8_mxfp4,     // MXFP8 with MXFP4: at most 32 products, of narrow range.
+    mxfp4_mxfp4,     // No product and no sum of 32 is cut: fp32 additions only.
+    bf16_operands,   // The tensor core's 24-bit sum.
+    fp32,            // The arithmetic `fast`.
 };
 inline constexpr ErrorClass error_classes[] = {ErrorClass::fp8_promoted,  ErrorClass::fp8_unpromoted,
                                                ErrorClass::mxfp8_mxfp4,   ErrorClass::mxfp4_mxfp4,
@@ -36,7 +36,7 @@ struct Limits {
 };
 Limits limits(ErrorClass error_class, std::int64_t k);
 
-/// What f32 limits become when the output is narrower: f16's unit roundoff is an eighth of bf16's.
+/// The limits for a narrower output than f32: f16's unit roundoff is an eighth of bf16's.
 double relative_limit(const Limits& limits, Format output, bool same_sign, bool row);
 
 /// Half of a last place, relative: 2^-8 for bf16, 2^-11 for f16, 2^-24 for f32.

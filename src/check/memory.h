@@ -1,5 +1,5 @@
-// Memory for the tensors of a test: poisoned with 0xFF, between two guard bands of 4 KiB that are poisoned too, or
-// with pages that cannot be touched right behind the last byte.
+// Memory for the tensors of a test, poisoned with 0xFF. It is between two guard bands of 4 KiB, which are poisoned too,
+// or ends directly at a page that cannot be touched.
 #pragma once
 
 #include <cstddef>

@@ -133,7 +133,7 @@ private:
         return running_[static_cast<std::size_t>(i * region_.columns + j)];
     }
 
-    /// Rows whose exponents are too far apart for one reference, 128 of k at a time.
+    /// Rows whose exponents are too far apart for one reference, 128 k-elements at a time.
     void emulate_wide(std::int64_t k, std::int64_t count) {
         const WideRows wide{.order = *order_,
                             .folded = folds_a() ? a_ : b_,
@@ -235,7 +235,8 @@ private:
         }
     }
 
-    /// What multiplies a sum at the end: what waits of each side, and what values are too small or too large by.
+    /// The factors of a sum at the end: each side's epilogue scale, and the correction for values that are too small or
+    /// too large.
     struct End {
         float of_a = 1;
         float of_b = 1;

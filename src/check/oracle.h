@@ -1,5 +1,5 @@
-// What the elements of a region should be: in float64, and in the canonical order of the bit_exact arithmetic, together
-// with the bound on the difference of the two.
+// The expected elements of a region: in float64, and in the canonical order of the bit_exact arithmetic. Also the bound
+// on the difference of the two.
 #pragma once
 
 #include "check/region.h"
@@ -13,11 +13,13 @@
 namespace tilewright::check {
 
 struct OracleOptions {
-    bool emulate = true;  // else only `exact` and `magnitude`; also where the recipe has no canonical order
+    bool emulate = true;  // false: only `exact` and `magnitude`. The same where the recipe has no canonical order
     /// Where a plan splits k: ascending multiples of 128 from each GEMM's beginning.
     std::span<const std::int64_t> k_splits{};
-    /// Planted mistakes, for the test of the tests: the sum of chains is rounded to bf16 after each; the scales of a
-    /// chain multiply it one after the other; another order than the recipe's.
+    /// Planted mistakes, for the test of the tests:
+    /// - the sum of chains is rounded to bf16 after each;
+    /// - the scales of a chain multiply it one after the other;
+    /// - the order is not the recipe's.
     bool round_sums = false;
     bool scales_in_turn = false;
     std::optional<CanonicalOrder> order{};

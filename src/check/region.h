@@ -25,8 +25,8 @@ struct Effort {
     std::uint64_t seed = 1;
 };
 
-/// Rows of up to 1024 columns are scored whole, longer ones in chunks of 256 (a short rest joins its neighbour): one
-/// wrong element would drown in a longer one. Shorter ones than 64 are too few for a score.
+/// Rows of up to 1024 columns are scored whole. Longer rows are scored in chunks of 256 (a short rest joins its
+/// neighbour), because one wrong element would drown in them. Rows shorter than 64 have too few elements for a score.
 inline constexpr std::int64_t longest_scored_row = 1024;
 inline constexpr std::int64_t chunk_columns = 256;
 inline constexpr std::int64_t shortest_scored_row = 64;

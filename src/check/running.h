@@ -9,7 +9,7 @@
 
 namespace tilewright::check {
 
-/// What multiplies a chain; `none`: it is added as it is.
+/// The factors of a chain; `none`: it is added unscaled.
 struct ChainScales {
     float of_a = 1;
     float of_b = 1;

@@ -23,7 +23,7 @@ std::int64_t alignment(const CaseSpec& spec) {
 
 std::int64_t total(const CaseSpec& spec) { return is_k_grouped(spec.grouping) ? spec.k : spec.m; }
 
-/// From three groups on: one is empty, one has a single unit; a third takes what they had.
+/// From three groups on: one is empty, one has a single unit, and a third gets their other units.
 void force_none_and_one(Sizes& sizes, Random& random) {
     const auto count = static_cast<std::int64_t>(sizes.size());
     if (count < 3) return;
@@ -43,7 +43,7 @@ void force_none_and_one(Sizes& sizes, Random& random) {
     sizes[third] += freed - 1;
 }
 
-/// Units of each group: random cuts of most of the room.
+/// Units of each group: random cuts of most of the available units.
 Sizes split_units(const CaseSpec& spec, std::int64_t units, Random& random) {
     const bool all = is_k_grouped(spec.grouping) || random.up_to(1) == 0;
     const std::int64_t used = all ? units : units - random.up_to(units / 8);
@@ -68,7 +68,7 @@ Sizes masked_sizes(const CaseSpec& spec, Random& random) {
     return sizes;
 }
 
-/// Aligned starts: each group fills its units but for a random rest; the group of one unit keeps one row.
+/// Aligned starts: each group fills its units except a random rest; the group of one unit keeps one row.
 Sizes aligned_sizes(const CaseSpec& spec, Random& random) {
     const std::int64_t unit = alignment(spec);
     const std::int64_t end = total(spec), units = ceil_div(end, unit);

@@ -1,4 +1,4 @@
-// How the rows (or k) of a case are split into groups, and what the sizes tensor says about it.
+// How the rows (or k) of a case are split into groups, and the matching contents of the sizes tensor.
 #pragma once
 
 #include "check/case.h"

@@ -12,12 +12,12 @@
 
 namespace tilewright::check {
 
-/// NVFP4's values are multiplied as this times what they are (docs/numerics.md).
+/// NVFP4's values are multiplied by this factor first (docs/numerics.md).
 inline constexpr float nvfp4_below = 0x1p-8F;
 
 /// k that is decoded at a time: a multiple of every chain.
 inline constexpr std::int64_t slab_k = 512;
-/// Scales are kept for every 32 of k, which divides every chain.
+/// Scales are stored per 32 k-elements, which divides every chain.
 inline constexpr std::int64_t slab_scale_k = 32;
 
 struct SlabRange {
@@ -30,10 +30,10 @@ struct SlabRange {
     std::int64_t k_count = 0;
 };
 
-/// All arrays are [rows, slab_k] (scales: [rows, slab_k / slab_scale_k]), zero behind k_count.
+/// All arrays are [rows, slab_k] (scales: [rows, slab_k / slab_scale_k]), zero after k_count.
 struct Slab {
     std::vector<double> exact;            // value times scale
-    std::vector<float> values;            // what the tensor core multiplies
+    std::vector<float> values;            // the tensor core's inputs
     std::vector<std::int32_t> exponents;  // and their exponents
     std::vector<float> scales;            // applied outside the tensor core
     std::vector<std::uint8_t> special;    // [rows]: holds infinities or NaN

@@ -1,5 +1,5 @@
-// One step of Hopper's tensor core that also says by how much its cuts may have changed the sum: what the running
-// bound is made of. Written from docs/numerics.md, apart from src/cpu; tests hold both to the same bits.
+// One step of Hopper's tensor core, with a bound on how much its cuts may have changed the sum. The running bound is
+// made of these. Written from docs/numerics.md, independently of src/cpu; tests hold both to the same bits.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@ struct StepRow {
     bool special = false;  // may hold infinities or NaN
 };
 
-/// What IEEE says about the sum if any addend is infinite or NaN; zero if none is.
+/// The sum by IEEE rules if any addend is infinite or NaN; zero if none is.
 template <int products>
 float special_sum(const StepRow& a, const StepRow& b, float c) {
     double sum = std::isfinite(c) ? 0 : c;
@@ -42,8 +42,8 @@ float special_sum(const StepRow& a, const StepRow& b, float c) {
     return static_cast<float>(sum);
 }
 
-/// c + sum of the products; adds to `bound` what the cuts can have taken: (terms cut) * u + r, where u is the unit that
-/// terms are cut to and r the unit of the result, if that was cut. fp8: 32 products; bf16: 16.
+/// c + sum of the products. Adds to `bound` what the cuts can have taken: (terms cut) * u + r. Terms are cut to the
+/// unit u; r is the result's unit if it was cut. fp8: 32 products; bf16: 16.
 template <int products>
 float measured_step(const StepRow& a, const StepRow& b, float c, double& bound) {
     // Holds products and terms exactly: of fp8 8 bits and 16, of bf16 16 bits, 28, and exponents beyond fp32's.

@@ -72,7 +72,7 @@ void draw_groups(UserSizes& sizes, Grouping grouping, Random& random) {
     sizes.max_m = static_cast<std::int64_t>(std::max(least_room, std::bit_ceil(largest)));
 }
 
-/// What the values of A and B take, and D in bf16.
+/// The bytes of the values of A and B, and of D in bf16.
 double bytes(const UserSizes& sizes, Grouping grouping) {
     const auto of = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
     const bool masked = grouping == Grouping::m_grouped_masked;

@@ -1,4 +1,4 @@
-// Which backends this machine can use, and for those that it cannot: why, and what to do.
+// The backends that this machine can use. For the others: why not, and what to do.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -13,7 +13,7 @@ namespace tilewright::cli {
 struct BackendStatus {
     Backend backend = Backend::cpu;
     bool available = false;
-    std::string device{};  // what it would run on: "Intel(R) Xeon(R) ..., 2 cores", "NVIDIA H200"; empty if unavailable
+    std::string device{};  // the processor: "Intel(R) Xeon(R) ..., 2 cores", "NVIDIA H200"; empty if unavailable
     std::string why{};     // empty if available
     std::string advice{};
 };

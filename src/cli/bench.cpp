@@ -119,7 +119,7 @@ void add_hot_option(CLI::App& command, BenchArguments& arguments) {
         ->check(whole_number(1, most_int));
 }
 
-/// What decides which kernel runs, as well as the shape.
+/// Options that decide which kernel runs, in addition to the shape.
 void add_choice_options(CLI::App& command, BenchArguments& arguments) {
     command.add_option("--tile", arguments.tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
     command.add_flag("--no-tuned-rows", arguments.model_alone, "GPU: the planner's choice by its model alone");

@@ -54,7 +54,7 @@ bench::BenchShape hot_shape(const bench::BenchShape& shape, std::int64_t times, 
     return hot;
 }
 
-/// The suites of peers have their own rows; --m picks among them.
+/// The baselines' suites have their own rows; --m selects among them.
 std::vector<bench::BenchShape> chosen_peer_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                                   const std::vector<std::int64_t>& rows) {
     const std::vector<bench::PeerTime>& table = suite == ragged_suite ? bench::ragged_peers() : bench::even_peers();

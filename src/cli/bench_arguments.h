@@ -1,4 +1,4 @@
-// What `tilewright bench` and `tilewright tune` are told on the command line.
+// The command-line arguments of `tilewright bench` and `tilewright tune`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,14 +18,14 @@ struct BenchArguments {
     std::int64_t k = 0;
     std::int64_t groups = 4;
     std::int64_t max_m = 0;
-    std::int64_t hot = 0;  // 0: the sizes of the peers
+    std::int64_t hot = 0;  // 0: the baselines' sizes
     std::vector<std::string> recipes{"1x128:128x128"};
     std::string layout = "nt";
     std::string output = "bf16";
     std::string arithmetic = "fast";
     std::string backend = "automatic";
     std::string json_path;
-    bench::Settings settings{};  // what needs no words
+    bench::Settings settings{};  // settings that need no parsing
     // GPU only
     std::string flush = "clean";
     std::string scale_layout = "m";
@@ -43,10 +43,10 @@ void add_operand_options(CLI::App& command, BenchArguments& arguments);
 void add_timing_options(CLI::App& command, BenchArguments& arguments);
 void add_gpu_options(CLI::App& command, BenchArguments& arguments);
 
-/// What is timed with each of the recipes. Throws UsageError for a --tile that is none.
+/// The settings to time for each recipe. Throws UsageError for a --tile that is not a tile.
 std::vector<bench::Settings> all_settings(const BenchArguments& arguments, Backend backend);
 
-/// Those of --op; dense without it.
+/// The groupings of --op; dense without it.
 std::vector<Grouping> chosen_groupings(const BenchArguments& arguments);
 
 /// Throws UsageError where the options leave the shapes open; `command` is for its message.

@@ -18,13 +18,13 @@ void print_cpu_head(const bench::Run& run);
 void print_gpu_head(const bench::Run& run, const std::vector<bench::BenchShape>& shapes,
                     const std::string& power_source);
 
-/// Takes JSON records as soon as they are there.
+/// Receives each JSON record as soon as it exists.
 using Records = std::function<void(const std::string&)>;
 
 /// Times cuBLASLt on the product by which runs are compared, and records it. Nothing, and a line on stderr, without it.
 std::optional<double> reference_seconds(bench::GpuBench& gpu, const bench::Run& run, const Records& records);
 
-/// Times shapes and prints a line for each, or JSON records alone.
+/// Times shapes and prints one line per shape, or only JSON records.
 class Session {
 public:
     using Bench = std::function<bench::Result(const bench::BenchShape&, const bench::Settings&)>;

@@ -26,8 +26,8 @@ class UsageError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// ... and 1 for anything else that went wrong (std::exception in general). A command whose own report already says
-/// what failed throws `Reported`, which prints nothing more.
+/// ... and 1 for any other error (std::exception in general). A command that has already reported its failure throws
+/// `Reported`, which prints nothing more.
 struct Reported {
     int exit_code = 1;
 };
@@ -35,14 +35,13 @@ struct Reported {
 /// Accepts only `words`, and lists them otherwise: `option->check(one_of("suite", {"deepseek-v3", ...}))`.
 CLI::Validator one_of(const std::string& what, std::vector<std::string> words);
 
-/// Accepts only whole numbers from `least` to `most`, digits alone; CLI11 cuts what 64 bits cannot hold to what they
-/// can.
+/// Accepts only whole numbers from `least` to `most`, written only with digits. CLI11 cuts numbers that exceed 64 bits.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 /// For options that are an int.
 inline constexpr std::int64_t most_int = std::numeric_limits<int>::max();
 
-/// Accepts only texts for which `accepts` is true; `known` tells the user what they may write.
+/// Accepts only texts for which `accepts` is true; `known` lists for the user what is accepted.
 CLI::Validator known_by(const std::string& what, const std::function<bool(const std::string&)>& accepts,
                         const std::string& known);
 

@@ -1,4 +1,4 @@
-// `tilewright convert`: a quantised checkpoint in, one of another format out.
+// `tilewright convert`: reads a quantized checkpoint and writes one of another format.
 #include "safetensors/convert.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
     return job;
 }
 
-/// What happened to files, of an earlier run too.
+/// Prints what happened to each file, files of an earlier run included.
 void print_files(const safetensors::ConvertResult& result) {
     for (const std::string& file : result.kept_files) output::print("{}: complete since an earlier run\n", file);
     for (const auto& [file, reason] : result.made_again) output::print("{}: made again: {}\n", file, reason);

@@ -1,5 +1,5 @@
-// `tilewright explain`: which kernel a Hopper GPU would be given for a problem, how long it should take, and why not
-// another one. Asks the planner only, so it needs no GPU.
+// `tilewright explain`: which kernel a Hopper GPU would run for a problem, how long it should take, and why not another
+// one. Asks only the planner, so it needs no GPU.
 #include <tilewright/run.h>
 
 #include <algorithm>

@@ -19,11 +19,11 @@ struct ExplainedProblem {
     bool has_raw_codes = false;
 };
 
-/// Whether the kernel is the one for MXFP4 weights of which rows are wide next to bf16 (mainloop/wide_rows.h): they are
-/// packed and have one, or are packed at each call, when nobody knows.
+/// Whether the kernel is the one for MXFP4 weights with wide rows and bf16 activations (mainloop/wide_rows.h). It is if
+/// packed weights have wide rows, or if weights are packed at each call, when the host cannot know.
 bool has_wide_rows_for_bf16(const Problem& problem);
 
-/// Whether the kernel takes the codes of MXFP4 weights as they are, with scales that are prepared before.
+/// Whether the kernel reads unpacked MXFP4 codes in place, with scales that are prepared first.
 bool has_raw_codes(const Problem& problem);
 
 /// "dense 1x128:128x128 nt bf16, m 4096, n 7168, k 2048"

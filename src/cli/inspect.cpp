@@ -1,4 +1,4 @@
-// `tilewright inspect`: what is in a checkpoint.
+// `tilewright inspect`: the contents of a checkpoint.
 #include "safetensors/inspect.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ void add_line(const InspectedClass& one, output::Table& table) {
                safetensors::tensor_words(matrix)});
 }
 
-/// What config.json and the index say, in their words.
+/// Prints what config.json and the index declare, in their words.
 void print_words(const Checkpoint& checkpoint, bool each) {
     constexpr std::size_t most_lines = 4;
     const std::string words = safetensors::quantization_config(checkpoint).words;

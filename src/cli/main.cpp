@@ -1,5 +1,7 @@
-// The program `tilewright`: registers its commands, turns what they throw into one line on stderr and an exit code
-// (0 done, 1 something failed, 2 called in a way it does not know).
+// The program `tilewright`: registers its commands and turns their exceptions into one line on stderr and an exit code:
+// - 0: done;
+// - 1: something failed;
+// - 2: called in a way that it does not know.
 #include <csignal>
 #include <exception>
 #include <sstream>
@@ -23,13 +25,13 @@ void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
             output::complain("{}\n", usage_message(program, error));
             throw Reported{misused};
         }
-        std::ostringstream text;  // what --help and --version ask for
+        std::ostringstream text;  // the text for --help and --version
         program.exit(error, text, text);
         output::print_text(text.str());
     }
 }
 
-/// Where SIGPIPE is not ignored it has ended the program before; both ways look the same to the caller.
+/// Where SIGPIPE is not ignored it has already ended the program; both ways look the same to the caller.
 int end_as_by_sigpipe() {
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);

@@ -1,4 +1,4 @@
-// `tilewright quantize`: a safetensors file in, a quantised one out.
+// `tilewright quantize`: reads a safetensors file and writes a quantized one.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -33,7 +33,7 @@ bool is_quantised_recipe(const std::string& text) {
     return recipe && is_accepted(*recipe) && recipe->granularity != Granularity::none;
 }
 
-/// A line for each kind of tensor: those whose names differ in numbers only are one.
+/// A line for each kind of tensor. Tensors whose names differ only in numbers are of one kind.
 std::vector<std::string> kept_lines(const std::vector<safetensors::Kept>& all) {
     std::map<std::string, std::pair<std::string, int>> kinds;
     for (const safetensors::Kept& kept : all) {

@@ -7,7 +7,7 @@
 
 namespace tilewright::cli {
 
-/// One line on stderr that is drawn over again, at most ten times a second; silent where stderr is no terminal.
+/// One line on stderr that is redrawn at most ten times per second; silent if stderr is not a terminal.
 class Progress {
 public:
     Progress(std::string what, std::uint64_t total);
@@ -15,7 +15,7 @@ public:
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    /// `note` says what is being done now.
+    /// `note` names the present step.
     void set(std::uint64_t done, const std::string& note = "");
     void advance(std::uint64_t by, const std::string& note = "") { set(done_ + by, note); }
 

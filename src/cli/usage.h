@@ -9,7 +9,7 @@ namespace tilewright::cli {
 
 std::vector<std::string> command_names(const CLI::App& app);
 
-/// One line that says what is wrong and what is known: "tilewright: unknown command 'verfy'; known: verify, ...".
+/// One line with the mistake and the alternatives: "tilewright: unknown command 'verfy'; known: verify, ...".
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace tilewright::cli

@@ -63,7 +63,7 @@ struct Row {
     std::string label() const { return operation + " " + recipe; }
 };
 
-/// The products, then the quantisers. The settings outlive them.
+/// The products, then the quantizers. The settings outlive them.
 std::vector<Row> all_rows(const verify::VerifySettings& settings) {
     std::vector<Row> rows;
     for (const verify::Family& family : verify::all_families()) {
@@ -143,7 +143,7 @@ ordered_json row_report(const Row& which, const verify::RowResult& row) {
             {"failures", row.failures}};
 }
 
-/// What was left out because the user asked for it; empty for a whole run.
+/// The part that was left out because the user asked for it; empty for a whole run.
 std::string restriction(const VerifyArguments& arguments) {
     std::vector<std::string> options;
     if (arguments.quick) options.emplace_back("--quick");
@@ -152,7 +152,7 @@ std::string restriction(const VerifyArguments& arguments) {
     return output::joined(options);
 }
 
-/// The best backend that is there, or the one that was asked for.
+/// The best available backend, or the one that was asked for.
 BackendStatus chosen_backend(const std::string& word) {
     const Backend wanted = parse_backend(word).value();
     for (const BackendStatus& status : backend_statuses(cuda::probe())) {

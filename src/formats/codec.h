@@ -1,9 +1,13 @@
-// Encode and decode one number of any format. C++20 without standard headers: the library, the emulator, the
-// kernels (NVRTC) and the tests share it. constexpr throughout.
+// Encode and decode one number of any format. C++20 without standard headers, constexpr throughout: the library, the
+// emulator, the kernels (NVRTC) and the tests share it.
 //
-// A format is described by its fields (sign, exponent, mantissa) and by what its largest exponent means; one decoder
-// and one encoder serve all of them. Sources: OCP 8-bit Floating Point Specification 1.0 (e4m3, e5m2), OCP
-// Microscaling Formats 1.0 (e2m1, e8m0), IEEE 754 (f16, f32). Bulk conversion of arrays is in convert.h.
+// A format is described by its fields (sign, exponent, mantissa) and by the meaning of its largest exponent. One
+// decoder and one encoder serve all formats. Sources:
+// - OCP 8-bit Floating Point Specification 1.0: e4m3, e5m2.
+// - OCP Microscaling Formats 1.0: e2m1, e8m0.
+// - IEEE 754: f16, f32.
+//
+// convert.h converts arrays.
 #pragma once
 
 namespace tilewright::formats {
@@ -11,7 +15,7 @@ namespace tilewright::formats {
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-/// What codes with the largest exponent mean.
+/// The meaning of codes with the largest exponent.
 enum class Special {
     infinity_and_nan,  // as IEEE: mantissa 0 is infinity, others NaN
     nan_only,          // only exponent and mantissa all ones is NaN, the rest are numbers
@@ -49,9 +53,9 @@ inline constexpr Fields bf16_fields{8, 7, 127, Special::infinity_and_nan};
 inline constexpr Fields f32_fields{8, 23, 127, Special::infinity_and_nan};
 
 enum class Overflow {
-    saturate,         // beyond the largest number, infinity included: the largest number
-    saturate_finite,  // the same for numbers; infinity as in `propagate`, so that it does not pass for a number
-    propagate,        // infinity where the format has one, NaN where it has only that; a format with neither saturates
+    saturate,         // Beyond the largest number, infinity included: the largest number.
+    saturate_finite,  // The same for numbers; infinity as in `propagate`, so that it does not pass for a number.
+    propagate,        // Infinity where the format has one, NaN where it has only that; a format with neither saturates.
 };
 
 /// 2^exponent for -149 <= exponent <= 127.
@@ -100,12 +104,12 @@ constexpr u32 encode(const Fields& f, double value, Overflow overflow = Overflow
     const u64 significand = 1ULL << 52 | fraction;
     const u64 last_place = significand >> dropped & 1;
     const u64 rounded = (significand + (1ULL << (dropped - 1)) - 1 + last_place) >> dropped;
-    // A carry out of the mantissa runs into the exponent field, which is what it should do.
+    // A carry out of the mantissa increases the exponent field, as it should.
     const u64 code = below > 0 ? rounded : (u64(exponent + f.bias - 1) << f.mantissa_bits) + rounded;
     return code > f.largest() ? too_large : sign | u32(code);
 }
 
-// The two scale formats that are no signed float. Neither has a code for a negative number: NaN.
+// The two scale formats that are not signed floats. Neither has a code for a negative number, which becomes NaN.
 
 /// ue8m0: 2^(code - 127), 255 is NaN.
 constexpr float decode_ue8m0(u32 code) {
@@ -115,8 +119,11 @@ constexpr float decode_ue8m0(u32 code) {
 enum class Rounding { nearest, up, down };
 
 /// Nearest: a tie goes to the larger power (IEEE 754-2019, 4.3.1: with one digit of precision neither neighbour is
-/// "even"). Saturating, all that is too large, infinity too, becomes 2^127, and zero and all that is too small 2^-127;
-/// otherwise numbers that round beyond 2^127, infinity, and zero, which the format lacks, become NaN.
+/// "even").
+///
+/// - Saturating: numbers that are too large, and infinity, become 2^127; zero and numbers that are too small become
+///   2^-127.
+/// - Otherwise numbers that round beyond 2^127, infinity, and zero, which the format lacks, become NaN.
 constexpr u32 encode_ue8m0(double value, Rounding rounding = Rounding::nearest,
                            Overflow overflow = Overflow::saturate) {
     const u64 bits = __builtin_bit_cast(u64, value);
@@ -139,8 +146,8 @@ constexpr u32 encode_ue8m0(double value, Rounding rounding = Rounding::nearest,
 /// ue4m3: e4m3 without a sign, the top bit is ignored.
 constexpr float decode_ue4m3(u32 code) { return decode(e4m3_fields, code & 0x7FU); }
 
-/// The power of two that the scales of a row's chains leave to the end of the sum, from the row's first scale
-/// (src/problem/canonical_order.h): what that is beyond 2^-64 .. 2^64. 1 where it is no normal number.
+/// The power of two that the scales of a row's chains leave to the end of the sum (src/problem/canonical_order.h). It
+/// is the part of the row's first scale that is outside 2^-64 .. 2^64; 1 where it is not a normal number.
 constexpr float deferred_power(float first) {
     constexpr int kept = 64, bias = 127;
     const int field = int(__builtin_bit_cast(u32, first) >> 23 & 255);
@@ -162,8 +169,8 @@ constexpr float multiply_by_both(float x, float f, float g) {
     return field == 0 || field == 255 ? x * f * g : x * product;
 }
 
-/// NVFP4's values are multiplied as 2^-8 times what they are and the tensor's scale as 2^8 times (docs/numerics.md):
-/// bf16's range then holds a factor for a block's scale and for what e2m1's bits are too small by.
+/// NVFP4's values are multiplied by 2^-8 and the tensor's scale by 2^8 (docs/numerics.md). One bf16 factor can then
+/// combine a block's scale with the factor that decoded e2m1 bits need.
 constexpr float nvfp4_value_factor() { return power_of_two(-8); }
 constexpr float nvfp4_tensor_factor() { return power_of_two(8); }
 /// Tensor scales this large leave that factor to the sum: their product could leave fp32.

@@ -1,5 +1,5 @@
-// Arrays from f32 to any floating-point format and back, bit-equal to codec.h and fast: the loops are branch-free
-// integer arithmetic, which compilers vectorise, or table look-ups.
+// Converts arrays from f32 to any floating-point format and back, bit-equal to codec.h and fast. The loops are
+// branch-free integer arithmetic, which compilers vectorise, or table look-ups.
 #pragma once
 
 #include "formats/codec.h"
@@ -10,12 +10,12 @@
 
 namespace tilewright::formats {
 
-/// `count` elements from the beginning of `source` to f32, exactly; NaN becomes canonical. e2m1: two to a byte; the
-/// high nibble of the last byte is ignored when `count` is odd. Not for the integers.
+/// Decodes the first `count` elements of `source` to f32, exactly; NaN becomes canonical. Not for the integers. For
+/// e2m1, which has two elements per byte, the high nibble of the last byte is ignored when `count` is odd.
 void decode(Format format, const void* source, std::int64_t count, float* out);
 
-/// `count` f32 numbers to the beginning of `out`, rounded to nearest, ties to even (ue8m0: to the larger). e2m1: the
-/// high nibble of the last byte is zero when `count` is odd. Not for the integers.
+/// Encodes `count` f32 numbers to the beginning of `out`, rounded to nearest, ties to even (ue8m0: to the larger). For
+/// e2m1 the high nibble of the last byte is zero when `count` is odd. Not for the integers.
 void encode(Format format, const float* source, std::int64_t count, void* out, Overflow overflow);
 
 /// `condition ? yes : no` in a form that g++ turns into masks; the operator becomes jumps, which keep loops scalar.
@@ -35,7 +35,7 @@ constexpr std::uint32_t encode_f32(float value) {
     constexpr bool clamps = overflow != Overflow::propagate || !has_special;
     constexpr auto nan = std::int32_t(f.all_ones());
 
-    // Signed integers compare as the magnitudes do, and that is what SSE2 can compare.
+    // Signed integers compare as the magnitudes do, and SSE2 can compare them.
     const auto bits = __builtin_bit_cast(std::uint32_t, value);
     const auto magnitude = std::int32_t(bits & 0x7FFF'FFFFU);
     const std::int32_t kept = clamps ? select(magnitude > largest, largest, magnitude) : magnitude;

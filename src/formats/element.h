@@ -13,7 +13,7 @@ namespace tilewright::formats {
 /// The fields of a signed floating-point format. Not for ue8m0, ue4m3 and the integers.
 const Fields& fields(Format format);
 
-/// Element `index` (counted in elements, for e2m1 too) as a double, exactly. Integers as they are.
+/// Element `index` (counted in elements, for e2m1 too) as a double, exactly. Integers keep their value.
 double load(const void* data, Format format, std::int64_t index);
 
 /// Rounds to nearest even once, from double; saturates in formats narrower than f16, infinity otherwise. Canonical NaN.

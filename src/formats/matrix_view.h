@@ -37,7 +37,7 @@ struct MatrixView {
 /// The view of a tensor of two or three dimensions.
 MatrixView matrix_view(const Tensor& tensor);
 
-/// A rectangle within one group. Of e2m1, it begins and ends at whole bytes.
+/// A rectangle within one group. In e2m1 it begins and ends at whole bytes.
 struct Region {
     std::int64_t group = 0;
     std::int64_t row = 0;

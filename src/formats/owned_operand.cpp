@@ -1,4 +1,4 @@
-// An operand with memory of its own, and the shapes of scales.
+// Operands that own their memory, and the shapes of scales.
 #include "base/math.h"
 #include "formats/quantize_check.h"
 
@@ -45,7 +45,7 @@ OwnedOperand::OwnedOperand(const Dims& shape, const OperandRecipe& recipe) {
             row_major(static_cast<void*>(nullptr), Format::f32, scale_shape(Granularity::tensor, shape));
     }
 
-    std::int64_t bytes = alignment;  // room to align the beginning
+    std::int64_t bytes = alignment;  // space to align the beginning
     for (const Tensor* tensor : {&operand_.values, &operand_.scales, &operand_.tensor_scale}) {
         bytes += aligned_bytes(*tensor);
     }

@@ -14,7 +14,7 @@ namespace {
 
 using namespace formats;
 
-constexpr std::size_t packed_block = 32;  // of k that one MXFP4 scale serves
+constexpr std::size_t packed_block = 32;  // k-elements per MXFP4 scale
 
 /// Writes one row tile: its rows and its tiles.
 class TileWriter {
@@ -45,7 +45,7 @@ public:
     }
 
 private:
-    /// What a block that does not count, or rows beyond n, have for a scale.
+    /// The scale of a block that does not count, and of rows after n.
     std::uint8_t unused_scale() const {
         if (!has_blocks_of_32(plan_.source.recipe())) return 0;
         return plan_.activations == PackedFor::fp8 ? 2 * fp8_top_exponent : 2 * ue8m0_bias - 1;
@@ -74,7 +74,7 @@ private:
         return row;
     }
 
-    /// The codes of one block of a row, at most 32 of k.
+    /// The codes of one block of a row, at most 32 k-elements.
     void write_codes(std::byte* tile, std::int64_t row, std::int64_t column, int block) {
         std::array<std::uint8_t, packed_block> codes{};
         const auto count = plan_.source.codes(group_, first_row_ + row, column, codes.data());
@@ -125,7 +125,7 @@ private:
         }
     }
 
-    /// What a tile's rows have for windows in one block of k.
+    /// The windows of a tile's rows in one k-block.
     void write_windows(std::byte* to, std::int64_t k_block) const {
         PackedWindows head;
         std::byte* const exponents = to + sizeof head;

@@ -1,5 +1,5 @@
-// What packed weights need to know of the weights before a byte is written: which rows are wide, how many windows they
-// have, and where everything goes.
+// The facts about weights that packing needs before it writes a byte: which rows are wide, how many windows they have,
+// and where everything goes.
 #pragma once
 
 #include "base/region.h"
@@ -16,7 +16,7 @@ struct RowJudgement {
     RowExponents exponents{};
     bool wide = false;
     bool kept = false;  // its scales do not follow from the tiles
-    int windows = 1;    // the most in 128 of k
+    int windows = 1;    // the most in any 128 k-elements
 };
 
 constexpr bool has_blocks_of_32(const OperandRecipe& recipe) { return recipe.granularity == Granularity::block_1x32; }
@@ -35,17 +35,17 @@ struct PackPlan {
         return rows[static_cast<std::size_t>(group * sections.n + row)];
     }
     bool has_windows() const { return activations == PackedFor::fp8 && has_blocks_of_32(source.recipe()); }
-    /// The exponents of the four blocks of 128 of k.
+    /// The exponents of the four blocks of 128 k-elements.
     std::array<int, BlockWindows::blocks> block_exponents(std::int64_t group, std::int64_t row,
                                                           std::int64_t k_block) const;
-    /// The windows of a row in 128 of k; of one that is not wide the one that has all blocks.
+    /// The windows of a row in 128 k-elements; for a row that is not wide, the one window that has all blocks.
     BlockWindows windows(std::int64_t group, std::int64_t row, std::int64_t k_block) const;
 };
 
 /// Throws Error with every finding.
 PackPlan pack_plan(const Operand& weights, PackedFor activations, const ConversionOptions& how);
 
-/// item(0) .. item(count - 1) on the threads of `how`; throws what the first of those that threw did.
+/// item(0) .. item(count - 1) on the threads of `how`; rethrows the exception of the first item that threw.
 template <class Item>
 void for_each_item(std::int64_t count, const ConversionOptions& how, Item item) {
     Cancellation cancellation(how.cancelled);

@@ -1,4 +1,4 @@
-// What can be wrong with weights that are to be packed, and with the memory that they are unpacked into.
+// The checks of weights that are to be packed, and of the memory that they are unpacked into.
 #include "formats/quantize_check.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ OperandRecipe recipe_of(const Operand& operand) {
     return {operand.values.format, operand.granularity, operand.scales.format};
 }
 
-/// What is wrong with an operand, whatever is done with it, under its name here.
+/// The mistakes in an operand that do not depend on its use, with the operand's name in this call.
 std::vector<Finding> check_operand(const Operand& operand, const std::string& name) {
     float unused = 0;
     const Tensor out = row_major(&unused, Format::f32, operand.values.shape);

@@ -46,7 +46,7 @@ PackedHeader read_header(const void* data) {
     return header;
 }
 
-/// The sections end where the header says, and have what the sizes ask for.
+/// The sections end at the header's end, and have the lengths that the sizes need.
 bool has_sound_sections(const PackedHeader& header, const formats::PackedSections& sections) {
     const bool nvfp4 = header.recipe == 2;
     const std::int64_t scales = header.tensor_scales;

@@ -1,29 +1,31 @@
-// The bytes of packed weights, layout version 3. Little endian; every section begins at a multiple of 128.
+// The bytes of packed weights, layout version 3. Little endian; every section begins at a multiple of 128. The
+// sections, in this order:
+// - Header, 128 bytes: PackedHeader.
+// - Tensor scales, NVFP4 only: f32 [1] or [groups].
+// - Rows: PackedRow [groups, n rounded up to 64].
+// - Tiles: codes and scales of 64 rows x 128 k, [groups, n / 128, k / 128, 2]. The two row tiles of 128 rows are
+//   adjacent, so that 128 rows x 256 k are one run of bytes. The last row tile may be single.
+// - The end of each tile, only MXFP4 for fp8 where any row is wide: a PackedWindows, then the largest exponents of as
+//   many windows as any tile has. They are [windows, 32, 2] int8: of rows 16 w + g and + 8 at 8 w + g.
+// - Kept scales: u32 count, u32 0, then the kept rows in ascending order. Each has u64 its number and the bytes of its
+//   scales, rounded up to 8. NVFP4 without kept rows has no such section.
 //
-//     header         128 bytes: PackedHeader
-//     tensor scales  NVFP4 only: f32 [1] or [groups]
-//     rows           PackedRow [groups, n rounded up to 64]
-//     tiles          codes and scales of 64 rows x 128 k; the two row tiles of 128 rows next to each other, so that 128
-//                    rows x 256 k are one run of bytes: [groups, n / 128, k / 128, 2] (the last row tile may be
-//                    single). MXFP4 for fp8 where any row is wide: each ends with a PackedWindows and the largest
-//                    exponents of as many windows as any tile has, [windows, 32, 2] int8: of the rows 16 w + g and
-//                    + 8 at 8 w + g
-//     kept scales    u32 count, u32 0, then of each kept row: u64 its number, the bytes of its scales, rounded up to 8;
-//                    in ascending order. NVFP4 without kept rows has no such section
+// n is rounded up to 64 and k to 128 with zeros. A tile is read as wgmma's A fragments in registers:
+// - Warp w of four has the rows 16 w .. 16 w + 15. Its lane 4 g + t has rows 16 w + g and + 8.
+// - The lane's 16 bytes of half h (64 k-elements) are at ((2 w + h) * 32 + lane) * 16.
+// - They are the words [row, step 2 h] [row + 8, 2 h] [row, 2 h + 1] [row + 8, 2 h + 1]. Each word has eight codes, a
+//   step is 32 k-elements. `packed_place` has the place of each code in its word, with the reason.
+// - Scales follow the codes, at (8 w + g) times the bytes of two rows. Row 16 w + g has four (MXFP4) or eight (NVFP4)
+//   bytes, then row + 8.
 //
-// n is rounded up to 64 and k to 128 with zeros. A tile serves wgmma's A fragments from registers: warp w of four has
-// the rows 16 w .. 16 w + 15, lane 4 g + t of it rows 16 w + g and + 8. Its 16 bytes of half h (64 of k) are at
-// ((2 w + h) * 32 + lane) * 16: the words [row, step 2 h] [row + 8, 2 h] [row, 2 h + 1] [row + 8, 2 h + 1] of eight
-// codes, where a step is 32 of k. Which code of the step is where in the word, and why: `packed_place`. Scales follow
-// the codes: four (MXFP4) or eight (NVFP4) bytes of row 16 w + g, then those of row + 8, at (8 w + g) times twice as
-// many.
-//     MXFP4 for fp8   12 + exponent - reference (wide rows: - the largest of the block's window), 1 .. 12: the index of
-//                     the table of decoded codes; of wide rows 16 times the number of the window besides
-//     MXFP4 for bf16  253 + exponent - reference, the exponent field of the bf16 factor 2^(126 + exponent - reference)
-//                     for codes that were decoded 2^-126 too small; wide rows: the scale's own code
-//     NVFP4           the ue4m3 code without its top bit, which has no meaning, and 0xFF for NaN (`packed_nvfp4_scale`;
-//                     any code until 2026-11-24). Rows with a scale of another code are kept
-// Blocks that do not count have 12, 253 or their own code.
+// A scale byte:
+// - MXFP4 for fp8: 12 + exponent - reference, 1 .. 12, the index of the table of decoded codes. Wide rows: 12 +
+//   exponent - the largest of the block's window, plus 16 times the number of the window.
+// - MXFP4 for bf16: 253 + exponent - reference. It is the exponent field of the bf16 factor 2^(126 + exponent -
+//   reference) for codes that were decoded 2^-126 too small. Wide rows: the scale's own code.
+// - NVFP4: the ue4m3 code without its top bit, which has no meaning, and 0xFF for NaN (`packed_nvfp4_scale`; any code
+//   until 2026-11-24). Rows with a scale of another code are kept.
+// - Blocks that do not count have 12, 253 or their own code.
 #pragma once
 
 #include "base/math.h"
@@ -58,8 +60,8 @@ struct PackedHeader {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;
-    std::int64_t windows = 0;  // the most that a row has in 128 of k; 0: no row is wide, or they have no windows
-    std::int64_t kept_at = 0;  // where the section begins whose size depends on the weights, and where all ends
+    std::int64_t windows = 0;  // The most that a row has in 128 k-elements; 0: no row is wide, or they have no windows.
+    std::int64_t kept_at = 0;  // Where the section begins whose size depends on the weights, and where all ends.
     std::int64_t bytes = 0;
     std::int64_t wide_rows = 0;  // MXFP4 for bf16: 1 + the number of the first, of all groups; 0: there is none
     std::array<std::int64_t, 5> zeros{};
@@ -67,7 +69,7 @@ struct PackedHeader {
 static_assert(sizeof(PackedHeader) <= packed_header_bytes);
 inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 'E', 'D'};
 
-/// What multiplies a row's sum at the end, and how its scales are stored.
+/// The factor of a row's sum at the end, and how the row's scales are stored.
 struct PackedRow {
     static constexpr std::uint8_t wide = 1;
     static constexpr std::uint8_t kept = 2;  // its scales are in the last section
@@ -78,18 +80,18 @@ struct PackedRow {
 };
 static_assert(sizeof(PackedRow) == 8);
 
-/// What follows the scales of a tile where any row of the weights is wide. A row that is not has one window, whose
-/// factor is 1.
+/// The part that follows the scales of a tile if any row of the weights is wide. A row that is not wide has one window,
+/// whose factor is 1.
 struct PackedWindows {
-    std::uint32_t windows = 1;  // of the row that has most: as many chains does the tile take
+    std::uint32_t windows = 1;  // of the row with the most windows; the tile takes this number of chains
     std::uint32_t zero = 0;
     std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };
 static_assert(sizeof(PackedWindows) == 16);
-inline constexpr std::int8_t no_window = -128;                    // the exponent of a row without this window
-inline constexpr std::int8_t unit_window = fp8_top_exponent;      // that of a factor of 1
-inline constexpr int packed_window_shift = 4;                     // of a block's window in the byte of its scale
-inline constexpr std::int64_t packed_window_bytes = packed_rows;  // of the exponents of one window
+inline constexpr std::int8_t no_window = -128;                    // The exponent of a row without this window.
+inline constexpr std::int8_t unit_window = fp8_top_exponent;      // The exponent of a factor of 1.
+inline constexpr int packed_window_shift = 4;                     // Place of a block's window in the byte of its scale.
+inline constexpr std::int64_t packed_window_bytes = packed_rows;  // Bytes of the exponents of one window.
 
 /// Where the sections are.
 struct PackedSections {
@@ -100,7 +102,7 @@ struct PackedSections {
     std::int64_t tensor_scales = 0;
     std::int64_t windows = 0;
     std::int64_t wide_row = -1;  // no size follows from it
-    bool has_codes = true;       // else tiles have what follows them alone: codes stay where they are
+    bool has_codes = true;       // false: the codes stay in place, and tiles have only the parts that follow them
 
     constexpr std::int64_t row_tiles() const { return ceil_div(n, packed_rows); }
     constexpr std::int64_t k_blocks() const { return ceil_div(k, packed_k); }
@@ -138,8 +140,8 @@ struct PackedSections {
     }
 };
 
-/// The word of a row's 32 of k, in words of four bytes from the tile's beginning, for the lane of t = 0; lane t is 4 t
-/// on.
+/// The index of the word of a row's 32 k-elements, in words of four bytes from the tile's beginning. It is that of the
+/// lane with t = 0; add 4 t for lane t.
 constexpr std::int64_t packed_word(std::int64_t row, std::int64_t step) {
     const std::int64_t warp = row / 16;
     const std::int64_t lane = row % 8 * 4;
@@ -164,13 +166,16 @@ struct PackedPlace {
     std::array<std::uint8_t, 4> bit{};  // of the mantissa, the exponent's low and high bit, the sign
 };
 
-/// fp8: nibble j has the magnitude of k = 4 t + j (j < 4) or 16 + 4 t + j - 4, which PRMT looks up in the table of e4m3
-/// codes that the scale makes; the signs are where the four results of each PRMT have theirs: bits 8 i + 7 for j = i,
-/// 8 i + 3 for j = 4 + i. A lane's results are the fragment's four neighbours of k.
-/// bf16: half words are pairs of k, for shifts after which the mask 0x81C0 leaves a bf16 number 2^-126 times the code's
-/// value: by 0, by 6 to the left, and by 4 to the right, which takes the signs from the other half, as a rotation does.
-/// The fourth takes the bits that are left, by 2 to the left and one by 6 to the right. No four shifts alone fill all
-/// bits.
+/// The place of a code in its word of eight.
+///
+/// fp8: nibble j has the magnitude of k = 4 t + j (j < 4) or 16 + 4 t + j - 4. PRMT looks it up in the table of e4m3
+/// codes that the scale makes. The signs are at the bits where the four results of each PRMT have theirs. For j = i
+/// this is bit 8 i + 7, for j = 4 + i bit 8 i + 3. A lane's results are the fragment's four adjacent k-elements.
+///
+/// bf16: half words are pairs of k-elements, for shifts with the mask 0x81C0, which leave a bf16 number 2^-126 times
+/// the code's value. The shifts are by 0, by 6 to the left, and by 4 to the right. The last one takes the signs from
+/// the other half, as a rotation does. The fourth pair has the remaining bits, shifted by 2 to the left and one bit by
+/// 6 to the right. Four single shifts cannot fill all bits.
 constexpr PackedPlace packed_place(PackedFor activations, int k) {
     if (activations == PackedFor::fp8) {
         const int nibble = k / 16 * 4 + k % 4;
@@ -187,7 +192,7 @@ constexpr PackedPlace packed_place(PackedFor activations, int k) {
     return place;
 }
 
-/// What a tile has for a scale of NVFP4: NaN is the one byte with a top bit, for kernels cannot ask for seven bits
+/// The byte of an NVFP4 scale in a tile. NaN is the only byte with a top bit, because kernels cannot test seven bits
 /// (hopper/mainloop/feed_bf16.h).
 constexpr int packed_nvfp4_scale(int ue4m3_code) {
     constexpr int nan = 0x7F, packed_nan = 0xFF;
@@ -242,7 +247,7 @@ constexpr PackedSections packed_sections(const PackedWeights& packed) {
             .wide_row = packed.wide_row};
 }
 
-/// What packed weights begin with.
+/// The header that packed weights begin with.
 PackedHeader header_of(const PackedSections& sections, const OperandRecipe& recipe, PackedFor activations, bool grouped,
                        std::int64_t bytes);
 

@@ -1,4 +1,4 @@
-// Ordinary FP4 weights, read block by block: what packing starts from.
+// Ordinary FP4 weights, read block by block: the input of packing.
 #pragma once
 
 #include "formats/packed_layout.h"

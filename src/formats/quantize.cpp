@@ -1,4 +1,4 @@
-// Quantising and dequantising whole matrices: tile by tile, in parallel, whatever the strides.
+// Quantizing and dequantizing whole matrices: tile by tile, in parallel, whatever the strides.
 #include "formats/block_scale.h"
 #include "formats/matrix_view.h"
 #include "formats/packed_layout.h"
@@ -71,7 +71,7 @@ void write_tensor_scales(const MatrixView& source, const ScaleRule& rule, const 
     }
 }
 
-// ---- quantising ----
+// ---- quantizing ----
 
 struct Quantizer {
     MatrixView source;
@@ -80,7 +80,7 @@ struct Quantizer {
     ScaleView scales;
     ScaleView tensor_scale;
 
-    /// One block within the tile: its scale is found, or read where it was written before.
+    /// One block within the tile: its scale is computed, or read if an earlier step wrote it.
     void divide_block(const Region& block, const Region& region, Tile& tile) const {
         const float over = static_cast<float>(tensor_scale.get(block.group, 0, 0));
         const std::int64_t i = block.row - region.row;
@@ -115,10 +115,10 @@ struct Quantizer {
     }
 };
 
-// ---- dequantising ----
+// ---- dequantizing ----
 
-/// value * scale, in double exact, rounded to f32 to nearest; or, where a second rounding to a narrower format
-/// follows, to odd, which makes the two together one correct rounding.
+/// value * scale, exact in double, rounded to f32 to nearest. If a second rounding to a narrower format follows, it is
+/// rounded to odd, which makes the two roundings one correct rounding.
 template <bool to_odd>
 void multiply(float* numbers, std::int64_t count, double scale) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -183,7 +183,7 @@ void formats::quantize_on_cpu(const Tensor& source, const QuantizeOptions& optio
 
 namespace {
 
-/// The weights as they were before.
+/// The weights before they were packed.
 OwnedOperand unpacked(const Operand& operand, const ConversionOptions& how) {
     if (operand.values.given() || operand.scales.given() || operand.tensor_scale.given()) {
         throw Error({{.operand = "operand.packed",

@@ -1,4 +1,4 @@
-// What can be wrong with a call to quantize, dequantize, encode or decode, in the caller's words.
+// The checks of quantize, dequantize, encode and decode; findings are in the caller's words.
 #pragma once
 
 #include <tilewright/quantize.h>

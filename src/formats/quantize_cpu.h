@@ -1,4 +1,4 @@
-// The quantisers on the CPU, for calls in which the checks find nothing; src/api/quantize.cpp is who decides where a
+// The quantizers on the CPU, for calls in which the checks find nothing; src/api/quantize.cpp is who decides where a
 // call runs.
 #pragma once
 
@@ -20,7 +20,7 @@ std::int64_t packed_bytes_on_cpu(const Operand& weights, PackedFor activations);
 PackedWeights pack_on_cpu(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,
                           const ConversionOptions& how);
 OwnedPackedWeights pack_on_cpu(const Operand& weights, PackedFor activations, const ConversionOptions& how);
-/// Throws Error where the memory that is given for packed weights is not as long as they are.
+/// Throws Error if the memory that is given for packed weights is not exactly as long as they are.
 void check_packed_bytes(const void* out, std::int64_t given, std::int64_t expected);
 
 }  // namespace tilewright::formats

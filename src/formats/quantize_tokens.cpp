@@ -1,4 +1,5 @@
-// The quantisers of a training step on the CPU: what their kernels compute, strip by strip of 128 tokens of one group.
+// The quantizers of a training step on the CPU, with the arithmetic of the GPU kernels: strip by strip of 128 tokens of
+// one group.
 #include <tilewright/quantize_tokens.h>
 
 #include <algorithm>

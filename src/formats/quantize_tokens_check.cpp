@@ -13,7 +13,7 @@ namespace {
 
 std::string shown(const Tensor& tensor) { return tensor.given() ? to_string(tensor.shape) : "nothing"; }
 
-/// What one tensor of a call must be.
+/// The requirements for one tensor of a call.
 struct Expected {
     std::string operand;
     std::initializer_list<Format> formats;

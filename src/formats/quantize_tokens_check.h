@@ -1,4 +1,4 @@
-// Every mistake in a call of a training step's quantisers, in the caller's words.
+// Every mistake in a call of a training step's quantizers, in the caller's words.
 #pragma once
 
 #include <tilewright/error.h>

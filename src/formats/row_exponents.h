@@ -1,5 +1,5 @@
-// The exponents of a row of MXFP4 weights, from which its canonical order follows: one reference for the whole row
-// where they are close, windows of neighbouring exponents where they are not (docs/numerics.md).
+// The exponents of a row of MXFP4 weights, which decide its canonical order (docs/numerics.md). If they are close, the
+// row has one reference; otherwise it has windows of neighbouring exponents.
 #pragma once
 
 #include <array>
@@ -7,8 +7,10 @@
 
 namespace tilewright::formats {
 
-/// The largest difference of exponents in a row that one reference serves. fp8: 2^s * e2m1 is an e4m3 number without
-/// subnormal codes for twelve exponents s, -5 .. 6. bf16: 0.5 * 2^-120 is far from bf16's subnormal numbers.
+/// The largest difference of exponents in a row that one reference supports.
+///
+/// - fp8: 2^s * e2m1 is an e4m3 number without subnormal codes for twelve exponents s, -5 .. 6.
+/// - bf16: 0.5 * 2^-120 is far from bf16's subnormal numbers.
 inline constexpr int fp8_exponent_range = 11;
 inline constexpr int bf16_exponent_range = 120;
 
@@ -18,8 +20,8 @@ inline constexpr int fp8_top_exponent = 6;
 inline constexpr int ue8m0_bias = 127;
 inline constexpr int ue8m0_nan = 255;
 
-/// Blocks of zeros do not count, whatever their scales, and neither do those whose scale is NaN, which makes all of the
-/// row NaN.
+/// Blocks of zeros do not count, whatever their scales. Blocks whose scale is NaN do not count either: NaN makes the
+/// whole row NaN.
 struct RowExponents {
     int largest = -1000;
     int smallest = 1000;
@@ -40,12 +42,13 @@ struct RowExponents {
     constexpr int difference() const { return empty() ? 0 : largest - smallest; }
     constexpr bool wide(int range) const { return difference() > range; }
 
-    /// What is factored out of the whole row: the largest exponent. Nothing of wide rows, whose windows have their own.
+    /// The exponent that is factored out of the whole row: the largest one. 0 for wide rows, whose windows have their
+    /// own.
     constexpr int reference(int range) const { return empty() || wide(range) ? 0 : largest; }
 };
 
-/// The windows of the four 1x32 blocks of 128 of k, from the largest exponent down. Window 0 has all blocks without an
-/// exponent, and is there without any other too.
+/// The windows of the four 1x32 blocks of 128 k-elements, from the largest exponent down. Window 0 has all blocks
+/// without an exponent, and always exists.
 struct BlockWindows {
     static constexpr int blocks = 4;
     static constexpr int none = -1000;  // the exponent of a block that does not count

@@ -20,8 +20,8 @@ public:
         : threads_(region_threads(how.threads, source.groups * source.rows * source.columns / elements_for_a_thread)),
           cancellation_(how.cancelled) {}
 
-    /// item(i, scratch): a Scratch that holds anything and that no other thread uses. It is on the heap, because
-    /// threads may have small stacks: 128 KiB are usual in musl and in servers, and a tile alone takes 132.
+    /// item(i, scratch): a Scratch with arbitrary contents that no other thread uses. It is on the heap, because
+    /// threads may have small stacks. 128 KiB are usual in musl and in servers, and a single tile takes 132.
     template <class Scratch, class Item>
     void for_each(std::int64_t count, Item item) {
         const std::unique_ptr<Scratch[]> scratch(new Scratch[static_cast<std::size_t>(threads_)]);

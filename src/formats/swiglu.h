@@ -13,7 +13,7 @@ struct SwiGluRule {
     bool has_limit = true;  // otherwise it is infinity
 };
 
-/// For `limit`, NaN or -0 of which would say what the kernels' minimum and maximum do not.
+/// Replaces NaN and -0 of `limit`, for which the CPU and the kernels' minimum and maximum would differ.
 inline float limit_of(float limit) { return limit == limit ? limit + 0.0F : __builtin_bit_cast(float, 0x7F80'0000U); }
 
 struct SwiGluGradient {
@@ -21,8 +21,10 @@ struct SwiGluGradient {
     float up;
 };
 
-/// a * b + c and 1 / x, each rounded once; of 1 / x neither x nor the result is subnormal. x within a bound, where NaN
-/// stays; and 0 where x is above it, otherwise the value, without a branch around what the value takes.
+/// The operations that a GPU has instructions for, each with the same result on the CPU:
+/// - a * b + c and 1 / x, rounded once; for 1 / x, neither x nor the result is subnormal;
+/// - x within a bound, where NaN stays;
+/// - 0 where x is above a bound, otherwise a value, without a branch.
 #ifdef __CUDACC_RTC__
 float fused(float a, float b, float c);  // src/hopper/ptx/ptx_numbers_sm90.h
 float reciprocal(float x);
@@ -37,8 +39,10 @@ inline float at_least(float x, float bound) { return x < bound ? bound : x; }
 inline float zero_above(float x, float bound, float value) { return x > bound ? 0.0F : value; }
 #endif
 
-/// 1 + exp(x) for -87 <= x <= 87, or NaN: 1 + 2^n * exp(r) with r = x - n ln 2 within +-0.35, where seven terms of the
-/// series leave 1e-8. ln 2 is in two parts, of which the first has 15 bits, so that its product with n is exact.
+/// 1 + exp(x) for -87 <= x <= 87, or NaN. Computed as 1 + 2^n * exp(r), r = x - n ln 2.
+///
+/// - r is within +-0.35, where seven terms of the series leave 1e-8.
+/// - ln 2 is in two parts, of which the first has 15 bits, so that its product with n is exact.
 inline float one_and_exponential(float x) {
     constexpr float to_integer = 12582912;  // 1.5 * 2^23: the sum's last place is 1, so that it rounds to an integer
     const float shifted = fused(x, 1.442695041F, to_integer), n = shifted - to_integer;
@@ -50,7 +54,7 @@ inline float one_and_exponential(float x) {
     sum = fused(r, sum, 0.5F);
     sum = fused(r, sum, 1.0F);
     sum = fused(r, sum, 1.0F);
-    // n is the last bits of the shifted number. A NaN has none; what it is multiplied by does not matter.
+    // n is the last bits of the shifted number. A NaN has no n; its factor does not matter.
     const float power = __builtin_bit_cast(float, (__builtin_bit_cast(u32, shifted) << 23) + (127U << 23));
     return fused(sum, power, 1.0F);  // the product is exact
 }

@@ -1,4 +1,4 @@
-// What a training step's quantisers read, on the CPU: groups of tokens in strips of 128, and h in tiles of f32.
+// The input of a training step's quantizers on the CPU: groups of tokens in strips of 128, and h in tiles of f32.
 #pragma once
 
 #include "formats/matrix_view.h"

@@ -58,7 +58,7 @@ struct Transposition {
         keep_unshifted(region, to, scale);
     }
 
-    /// Codes of tokens that have the block's scale stay what they are, NaN of either sign too.
+    /// Codes of tokens that have the block's scale do not change, NaN of either sign included.
     void keep_unshifted(const Region& region, const Region& to, double scale) const {
         const std::int64_t tokens = std::min(region.rows, to.columns);
         for (std::int64_t i = 0; i < tokens; ++i) {

@@ -21,7 +21,7 @@ using namespace formats;
     throw Error({{.operand = "packed", .given = what, .expected = "what pack_weights wrote", .advice = "pack again"}});
 }
 
-/// Reads the codes of a tile where `packed_place` says they are.
+/// Reads the codes of a tile from the places that `packed_place` defines.
 int code_at(const std::byte* tile, const PackedTable& table, std::int64_t row, std::int64_t k) {
     const auto in_step = static_cast<std::size_t>(k % 32);
     std::uint32_t word = 0;

@@ -16,17 +16,17 @@ struct Activity {
     std::uint64_t end = 0;
 };
 
-/// What a buffer of records holds, in its order. `next` is cuptiActivityGetNextRecord.
+/// The records in a buffer, in its order. `next` is cuptiActivityGetNextRecord.
 using NextRecord = int(std::uint8_t*, std::size_t, void**);
 std::vector<Activity> read_records(std::uint8_t* buffer, std::size_t bytes, NextRecord* next);
 
 /// CUPTI records a whole process: there is one recorder.
 class ActivityRecorder {
 public:
-    /// Throws Error that says what is missing, or who else profiles this process.
+    /// Throws Error, which names the missing part, or the other profiler of this process.
     static ActivityRecorder& instance();
 
-    /// What ran since the last call, by start. The GPU must be idle.
+    /// The activities since the last call, by start. The GPU must be idle.
     std::vector<Activity> take_all();
 
 private:

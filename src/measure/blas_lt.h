@@ -1,4 +1,4 @@
-// The peer that every table is held against: NVIDIA's cuBLASLt, opened at run time, on the same operands.
+// The baseline of every table: NVIDIA's cuBLASLt, opened at run time, on the same operands.
 #pragma once
 
 #include <tilewright/formats.h>
@@ -20,8 +20,8 @@ struct BlasProduct {
     const void* a = nullptr;
     const void* b = nullptr;
     void* d = nullptr;
-    const void* a_scales = nullptr;  // f32: one; in blocks: [k / 128, m], m contiguous
-    const void* b_scales = nullptr;  // f32: one; in blocks: [n / 128, k / 128 rounded up to 4], k contiguous
+    const void* a_scales = nullptr;  // f32: one; in blocks: [k / 128, m], m contiguous.
+    const void* b_scales = nullptr;  // f32: one; in blocks: [n / 128, k / 128 rounded up to 4], k contiguous.
 };
 
 enum class BlasScaling {

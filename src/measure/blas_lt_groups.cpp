@@ -16,7 +16,7 @@ constexpr const char* create_layout = "cublasLtGroupedMatrixLayoutCreate";
 
 using Pointer = const void*;
 
-/// Arrays with an entry for each group, of which cuBLASLt wants those of pointers at multiples of 16 bytes.
+/// Arrays with an entry for each group. cuBLASLt requires arrays of pointers at multiples of 16 bytes.
 class GroupArrays {
 public:
     explicit GroupArrays(std::vector<BlasGroup> groups) : groups_(std::move(groups)) {}
@@ -25,7 +25,7 @@ public:
     std::size_t add(std::int64_t BlasGroup::*size) {
         return add_each<std::int32_t>([=](const BlasGroup& group) { return static_cast<std::int32_t>(group.*size); });
     }
-    /// What `of` says of each group.
+    /// The result of `of` for each group.
     template <typename Of>
     std::size_t add_pointers(const Of& of) {
         return add_each<Pointer>(of);

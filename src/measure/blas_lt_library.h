@@ -28,7 +28,7 @@ inline constexpr int attribute_fast_accumulation = 25;
 inline constexpr int attribute_a_scale_mode = 31;
 inline constexpr int attribute_b_scale_mode = 32;
 
-// CUBLASLT_MATMUL_PREF_GROUPED_...: int64_t, whatever the header says of their type.
+// CUBLASLT_MATMUL_PREF_GROUPED_...: int64_t, although the header declares another type.
 inline constexpr int preference_average_k = 13;
 inline constexpr int preference_average_rows = 14;  // of D
 inline constexpr int preference_average_columns = 15;

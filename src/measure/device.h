@@ -55,8 +55,8 @@ public:
     void enqueue_clocks(const Buffer& readings, cuda::StreamHandle stream) const;
     /// Adds to the 8 bytes of `sum`; bytes beyond the last whole word do not count.
     void enqueue_hash(const Buffer& from, const Buffer& sum, cuda::StreamHandle stream) const;
-    /// Copies whole chunks from there into shared memory by TMA, and no more. Adds the number of those that came to the
-    /// 8 bytes of `arrived`; returns how many there are.
+    /// Copies whole chunks from there into shared memory by TMA, and no more. Adds the number of chunks that arrived to
+    /// the 8 bytes of `arrived`; returns the number of chunks.
     std::uint64_t enqueue_stream(const void* from, std::size_t bytes, const Buffer& arrived,
                                  cuda::StreamHandle stream) const;
 

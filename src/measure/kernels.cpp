@@ -136,8 +136,8 @@ done:
 }
 )ptx";
 
-// One thread of each block copies every gridDim.x-th chunk of 16 KB into a ring of 12 in shared memory; nobody reads
-// it. `arrived` counts the chunks: a wait that lasts too long ends the kernel, and leaves the count short.
+// One thread of each block copies every gridDim.x-th chunk of 16 KB into a ring of 12 in shared memory, which nothing
+// reads. `arrived` counts the chunks: a wait that lasts too long ends the kernel, and leaves the count short.
 constexpr std::string_view stream_chunks =
     R"ptx(.extern .shared .align 128 .b8 room[];
 .visible .entry stream_chunks(.param .u64 from, .param .u64 chunks, .param .u64 arrived)

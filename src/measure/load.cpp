@@ -12,8 +12,8 @@ namespace tilewright::measure {
 namespace {
 
 constexpr unsigned timed_event = 0;                   // CU_EVENT_DEFAULT
-constexpr double least_batch_seconds = 5e-3;          // long against what the host takes to wake up
-constexpr std::int64_t most_calls_of_a_batch = 4096;  // a stream takes some thousand launches before it blocks
+constexpr double least_batch_seconds = 5e-3;          // long compared with the time that the host needs to wake up
+constexpr std::int64_t most_calls_of_a_batch = 4096;  // a stream holds some thousand launches before it blocks
 constexpr std::size_t clock_readings = 1024;
 
 using Clock = std::chrono::steady_clock;
@@ -47,7 +47,7 @@ private:
 class Load {
 public:
     Load(const Device& device, const Call& call) : device_(device), call_(call) {
-        call_(device_.stream());  // what is done once: kernels are loaded
+        call_(device_.stream());  // includes one-time work: kernels are loaded
         for (std::int64_t next = 1; next != batch_;) {
             batch_ = next;
             device_.synchronize();

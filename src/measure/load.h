@@ -16,18 +16,19 @@ struct LoadSeconds {
     double measured = 4;
 };
 
-/// L2 is not flushed: each call finds what the one ahead of it left there.
+/// L2 is not flushed: each call finds what the previous one left there.
 struct SustainedTime {
-    double seconds = 0;  // of one call: those of all calls over their number
+    double seconds = 0;  // per call: the total over the number of calls
     double hertz = 0;    // the SM clock's mean
     std::int64_t calls = 0;
     std::optional<double> watts{};
 };
 
-/// The GPU never waits for the host where a call takes longer than it takes to enqueue. `meter` may be null.
+/// The GPU never waits for the host if a call takes longer than enqueuing it. `meter` may be null.
 SustainedTime sustain(const Device& device, const Call& call, const LoadSeconds& length, PowerMeter* meter);
 
-/// Whether `batch` calls that took so many seconds are as many as are enqueued at once; else how many to try next.
+/// The number of calls to enqueue at once next, after `batch` calls took `seconds`: `batch` itself if that is long
+/// enough.
 std::int64_t next_batch(std::int64_t batch, double seconds);
 
 }  // namespace tilewright::measure

@@ -12,7 +12,7 @@
 
 namespace tilewright::measure {
 
-/// What was read, and when by the host's clock.
+/// A reading of the power, and its time by the host's clock.
 struct PowerSample {
     double seconds = 0;
     double value = 0;  // joules since the driver was loaded, or watts
@@ -27,8 +27,8 @@ double watts_of_power(std::span<const PowerSample> watts);
 
 class PowerMeter {
 public:
-    /// `bus_id` as CUDA spells it. Throws Error that says what lacks: the library, a function of it, the device, or
-    /// both of its counters.
+    /// `bus_id` in CUDA's spelling. Throws Error, which names the missing part: the library, a function of it, the
+    /// device, or both of its counters.
     explicit PowerMeter(const std::string& bus_id, const std::string& library = "libnvidia-ml.so.1");
     ~PowerMeter();
     PowerMeter(const PowerMeter&) = delete;
@@ -37,7 +37,7 @@ public:
     /// "energy counter", or "power readings" where the device has no such counter.
     const char* source() const { return has_energy_ ? "energy counter" : "power readings"; }
 
-    /// Joules or watts, as `source` says.
+    /// Joules or watts, depending on `source`.
     double read() const;
 
     /// Reads on another thread, every few milliseconds, until `stop`.

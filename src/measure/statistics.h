@@ -1,4 +1,4 @@
-// What is made of repeated measurements: medians, geometric means, a clock from two readings of its counters.
+// Statistics of repeated measurements: medians, geometric means, a clock from two readings of its counters.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t flush_bytes = std::size_t{256} << 20;
 
-/// SM identifiers may have holes, so there is room for more than are counted.
+/// SM identifiers may have holes, so this is more than the number of SMs.
 constexpr std::size_t clock_readings = 1024;
 
 }  // namespace
@@ -36,7 +36,7 @@ Stopwatch::Stopwatch(const Device& device, Flush flush)
     read_.fill(0);
 }
 
-/// How many kernels that takes.
+/// Returns the number of enqueued kernels.
 std::size_t Stopwatch::enqueue_flush() {
     if (flush_ == Flush::none) return 0;
     device_.enqueue_fill(written_, ++turn_, device_.stream());

@@ -12,7 +12,7 @@
 
 namespace tilewright::measure {
 
-/// What is done before a call. Each kind moves 256 MB, more than any L2 holds.
+/// The flush before a call. Each kind moves 256 MB, more than any L2 holds.
 enum class Flush {
     clean,  // written, then as much read: the operands are not in L2, and no line is dirty
     dirty,  // written
@@ -30,8 +30,8 @@ struct Measurement {
     int calls = 0;
 };
 
-/// Seconds of the call among what ran, by start: `before` of our own kernels, the call's, `after` more of ours. Throws
-/// Error if none is left for the call.
+/// Seconds of the call among the activities, by start: `before` kernels of this program, the call's, `after` more of
+/// this program. Throws Error if none is left for the call.
 double call_seconds(std::span<const Activity> ran, std::size_t before, std::size_t after);
 
 class Stopwatch {

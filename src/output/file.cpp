@@ -24,12 +24,12 @@ namespace {
     throw std::runtime_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
 }
 
-/// Signals that end a program and are no fault of its code: a batch system sends SIGUSR1 before time is over, SIGXCPU
-/// after.
+/// Signals that end a program and are not a fault of its code: a batch system sends SIGUSR1 before time is over,
+/// SIGXCPU after.
 constexpr std::array ending_signals{SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM,  SIGTERM,
                                     SIGUSR1, SIGUSR2, SIGXCPU, SIGPROF, SIGVTALRM};
 
-// What the signal handler needs: static memory, because a handler may call no allocator. One file is written at a time.
+// The state of the signal handler: static memory, because a handler may not allocate. One file is written at a time.
 std::array<char, 4096> temporary_name{};
 pthread_t writer{};
 std::array<struct sigaction, ending_signals.size()> former_actions{};
@@ -39,7 +39,7 @@ void restore_actions() {
     for (std::size_t i = 0; i < ending_signals.size(); ++i) sigaction(ending_signals[i], &former_actions[i], nullptr);
 }
 
-/// Runs on the thread that writes, whichever the kernel chose: only that one knows whether the file is there.
+/// Runs on the thread that writes, whichever the kernel chose: only that thread knows whether the file exists.
 void remove_and_die(int signal) {
     if (pthread_equal(pthread_self(), writer) == 0) {
         pthread_kill(writer, signal);
@@ -72,8 +72,8 @@ private:
     sigset_t before_{};
 };
 
-/// A signal that the caller ignores (nohup) stays ignored. SIGXFSZ is ignored meanwhile, so that a write beyond the
-/// limit of `ulimit -f` fails with EFBIG and the temporary file is removed as after any other error.
+/// A signal that the caller ignores (nohup) stays ignored. SIGXFSZ is ignored during the write. A write beyond the
+/// limit of `ulimit -f` then fails with EFBIG, and the temporary file is removed as after any other error.
 void guard(const std::string& path) {
     path.copy(temporary_name.data(), temporary_name.size() - 1);  // one that is longer cannot be opened
     temporary_name[std::min(path.size(), temporary_name.size() - 1)] = '\0';

@@ -7,11 +7,13 @@
 
 namespace tilewright::output {
 
-/// A file that gets its name only when it is complete: bytes go to a temporary file in the same folder, `commit`
-/// flushes them to the disk and renames. Without a commit, on an error or when a signal ends the program, the temporary
-/// file is removed. A link is followed, and a file that is replaced keeps its mode, and its owner where that is
-/// allowed. All functions throw std::runtime_error with the path and the reason, the constructor also for a path that
-/// names anything but a regular file or nothing.
+/// A file that gets its name only when it is complete.
+///
+/// - Bytes go to a temporary file in the same folder; `commit` flushes them to the disk and renames the file.
+/// - Without a commit, on an error or when a signal ends the program, the temporary file is removed.
+/// - A link is followed. A file that is replaced keeps its mode, and its owner where that is allowed.
+/// - All functions throw std::runtime_error with the path and the reason. The constructor also throws it if the path
+///   exists and is not a regular file.
 class OutputFile {
 public:
     explicit OutputFile(const std::string& path);
@@ -21,7 +23,7 @@ public:
 
     void write(const void* data, std::size_t bytes);
     void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
-    /// What was written there.
+    /// Reads back what was written at `offset`.
     void read_at(std::uint64_t offset, void* to, std::size_t bytes) const;
     void commit();
 

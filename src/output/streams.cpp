@@ -28,7 +28,7 @@ int write_all(int descriptor, std::string_view text) noexcept {
 void open_closed_streams() {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
-        // `open` takes the lowest number that is free, and those below are open by now.
+        // `open` returns the lowest free number, and the lower ones are open by now.
         if (open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY) == stream) continue;
         throw std::runtime_error(
             fmt::format("stdin, stdout or stderr is closed and /dev/null cannot take its place: {}; open it",
@@ -47,7 +47,7 @@ void print_text(std::string_view text) {
 void complain_text(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
 
 void close_stdout() {
-    if (std::fflush(stdout) != 0) throw StdoutError(errno);  // what a library printed
+    if (std::fflush(stdout) != 0) throw StdoutError(errno);  // the output of a library
     if (close(STDOUT_FILENO) != 0 && errno != EINTR) throw StdoutError(errno);
 }
 

@@ -1,5 +1,5 @@
-// The standard streams of a program: they are there, what is printed arrives or an error says that it did not, and a
-// message that nobody can read ends nothing.
+// The standard streams of a program. They always exist; printed text arrives, or an error reports that it did not; a
+// message that cannot be printed does not end the program.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ class StdoutError : public std::runtime_error {
 public:
     explicit StdoutError(int error);
 
-    /// Whether the reader of a pipe has gone. That is no mistake of anybody's: `tilewright verify | head`.
+    /// Whether the reader of a pipe has gone. That is not a mistake: `tilewright verify | head`.
     bool reader_is_gone() const { return reader_is_gone_; }
 
 private:
@@ -38,7 +38,7 @@ void print(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     print_text(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Writes to stderr what can be written.
+/// Writes to stderr; ignores failures.
 void complain_text(std::string_view text) noexcept;
 
 template <class... Arguments>
@@ -46,7 +46,7 @@ void complain(fmt::format_string<Arguments...> format, Arguments&&... arguments)
     complain_text(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Closes stdout: some file systems say only then that they are full. Throws StdoutError.
+/// Closes stdout, because some file systems only then report that they are full. Throws StdoutError.
 void close_stdout();
 
 }  // namespace tilewright::output

@@ -17,7 +17,7 @@ std::string three_digits(double value) {
     return fmt::format("{:.0f}", value);
 }
 
-/// Columns on the screen: bytes of UTF-8 that continue a character take none.
+/// Columns on the screen: bytes of UTF-8 that continue a character have no width.
 std::size_t screen_width(const std::string& text) {
     return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }

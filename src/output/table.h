@@ -26,8 +26,8 @@ struct Column {
     std::size_t width = 0;  // at least this wide; the widest cell decides beyond it
 };
 
-/// An aligned table. Either add all rows and ask for `text`, or, for rows that come slowly, give the columns widths
-/// and print `header` and each `line` as it comes.
+/// An aligned table. Add all rows and ask for `text`. For rows that come slowly, give the columns widths and print
+/// `header` and each `line` as it comes.
 class Table {
 public:
     explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}

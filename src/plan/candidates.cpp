@@ -12,8 +12,8 @@ struct Block {
     int warpgroups;
 };
 
-// Rows that one or two warpgroups own 64 or 128 of; 192 takes three (third best of the promoted loops). Packed weights
-// take four, each of which decodes 64 rows while the others multiply.
+// Rows of a tile and its warpgroups. One or two warpgroups own 64 or 128 rows each; 192 rows take three (third best of
+// the promoted loops). Packed weights take four, each of which decodes 64 rows while the others multiply.
 constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2}};
 constexpr std::pair packed_rows_choice{256, 4};
 constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};

@@ -47,7 +47,7 @@ std::vector<hopper::Tile> legal_ones(std::vector<hopper::Tile> tiles, const Work
     return tiles;
 }
 
-/// Those that ship, or would if their scales' kernels did; all where none of them is legal.
+/// Tiles that ship, or would ship if their scales' kernels did. All tiles where none of these is legal.
 std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription& device) {
     const hopper::Tile family = family_tile(work);
     const bool expanded = work.unexpanded != nullptr;
@@ -58,8 +58,8 @@ std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription&
     return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
 }
 
-/// Next to scales of the end general kernels have fewer registers, and so narrower wgmmas. Whether a call takes one
-/// follows from its addresses and alpha, on which no choice depends: what runs as a rule is priced.
+/// With epilogue scales, general kernels have fewer registers and thus narrower wgmmas. The addresses and alpha of a
+/// call decide whether it takes one, and no choice depends on these: the usual kernel is priced.
 hopper::Tile as_a_rule(hopper::Tile tile) {
     const hopper::Tile general = tile;
     if (has_epilogue_scales(tile)) tile.variant = hopper::Variant::fast;
@@ -77,7 +77,7 @@ std::vector<PricedTile> priced(const std::vector<hopper::Tile>& tiles, const Wor
 /// How much of D a tile is.
 std::int64_t elements(const hopper::Tile& tile) { return std::int64_t{tile.shape.m} * tile.shape.n; }
 
-/// For each tile, what it takes more than the best one: the root of the mean square over all expectations.
+/// The time of each tile over that of the best one: the root of the mean square over all expectations.
 std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Workload& work,
                             const DeviceDescription& device) {
     std::vector<double> sums(tiles.size(), 0);
@@ -92,8 +92,8 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
     return sums;
 }
 
-/// The tile with the least regret. Where memory is its bound, the smallest of those that `no_difference` separates from
-/// it: more blocks share the loads of groups of a few rows, of which many may be empty.
+/// The tile with the least regret. If memory is its bound, the smallest tile whose regret exceeds the least by at most
+/// `no_difference`. More blocks then share the loads of groups with few rows, many of which may be empty.
 hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workload& work,
                            const DeviceDescription& device) {
     const std::vector<double> each = regrets(tiles, work, device);
@@ -109,8 +109,8 @@ hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workloa
     return tiles[best];
 }
 
-/// Wide rows of weights change no choice: a split of k would change the bits of all other rows. What is written before
-/// the product changes none either.
+/// Wide rows of weights do not change the choice, because a different split of k would change the bits of all other
+/// rows. Preparation in the workspace does not change it either.
 hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
     work.geometry.b.packed.windows = 0;
     work.preparation = {};
@@ -132,7 +132,7 @@ void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDesc
     explanation.chosen = plan_of(device_tile(row.tile, family_tile(work)), work, device);
 }
 
-/// Among those that ship, if the chosen one does.
+/// Looks among the shipped tiles if the chosen one ships.
 void find_next_best(const hopper::Tile& family, Explanation& explanation) {
     const std::vector<hopper::Tile> shipped = shipped_tiles(family);
     const auto ships = [&](const Plan& plan) {
@@ -146,8 +146,8 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
     }
 }
 
-/// Packed weights have the bits of those that are packed at each call, and of others with wide rows, neither of which
-/// are expanded: k is split as for them.
+/// Packed weights give the same bits as weights that are packed at each call, and as other weights with wide rows.
+/// Neither of these are expanded, so k is split as for them.
 Workload with_slices(Workload work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     if (work.unexpanded == nullptr || work.empty()) return work;
     work.k_slices = k_slices(choose(*work.unexpanded, device, rows));

@@ -8,10 +8,10 @@
 
 namespace tilewright::planner {
 
-/// `explain` with other tuned rows than those that ship.
+/// `explain` with other tuned rows than the shipped ones.
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
-/// The tile that runs, but for its variant: the tuned one, or the model's choice. For work without `obstacles`.
+/// The tile that runs, without its variant: the tuned tile, or the model's choice. For work without `obstacles`.
 hopper::Tile choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
 struct PricedTile {
@@ -23,18 +23,21 @@ struct PricedTile {
 /// 1.005 to 1.02 chooses better than 1 (docs/tried.md).
 inline constexpr double no_difference = 1.01;
 
-/// Whether the stores of the last tiles count where memory is the bound: D is much of the bytes. Not with C, for small
-/// tiles lose to others then (docs/tried.md), nor for groups: where a few of them have all rows compute is the bound,
-/// and small tiles are slow.
+/// Whether the stores of the last tiles count where memory is the bound: D is a large part of the bytes. They do not
+/// count:
+/// - with C, because small tiles are slower than others then (docs/tried.md);
+/// - for groups: if a few groups have all rows, compute is the bound, and small tiles are slow.
 bool last_stores_count(const Workload& work);
 
 /// The same where memory is the bound and `last_stores_count`: from 1.015 to 1.03 the choices are alike
 /// (docs/tried.md).
 inline constexpr double no_difference_of_stores = 1.02;
 
-/// The cheapest. Where compute is the bound, tiles within `no_difference` of it count as equal, and the one with the
-/// fewest L2 bytes is taken, for the model does not know their energy. Where memory is, and `last_stores_count`, the
-/// smallest one of those within `no_difference_of_stores` is. Exact ties: no split, no cluster, fewer stages.
+/// The cheapest tile, or one that is as good:
+/// - If compute is the bound, tiles within `no_difference` count as equal. The one with the fewest L2 bytes is taken,
+///   because the model does not know their energy.
+/// - If memory is the bound and `last_stores_count`, the smallest tile within `no_difference_of_stores` is taken.
+/// - Exact ties: no split, no cluster, fewer stages.
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count);
 
 /// The plan that runs `tile` in the variant for this call, whether it is legal or not.

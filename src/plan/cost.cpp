@@ -12,7 +12,7 @@
 namespace tilewright::planner {
 namespace {
 
-/// What a cost is made from.
+/// The inputs of a cost.
 struct CostInputs {
     const hopper::Tile& tile;
     const Workload& work;
@@ -49,9 +49,9 @@ double fetched_bytes(const hopper::Tile& tile) {
     return bytes;
 }
 
-/// TMA's time for the rows of a k-block over that for rows of one line of L2 each. Rows that are multiples of 128 bytes
-/// are so; of others most are in two lines, and where they are no multiples of 32, in five sectors. One H200 takes 2
-/// clocks for a row at k = 16384, about 3 at 2880 and 4.7 at 13104.
+/// TMA's time for the rows of a k-block, relative to rows that each are in one line of L2. Rows that are multiples of
+/// 128 bytes have this property. Most other rows are in two lines, and in five sectors if they are not multiples of 32
+/// bytes. One H200 takes 2 clocks per row at k = 16384, about 3 at 2880 and 4.7 at 13104.
 double split_rows(const Workload& work) {
     constexpr std::int64_t line = 128;
     const std::int64_t row_bytes = work.k * bits(work.recipe.a.values) / 8;
@@ -69,7 +69,7 @@ double delivery_seconds(const CostInputs& inputs) {
     return std::max({chip, path, ring});
 }
 
-/// Clocks to store a tile of D from registers to L2, C read on the way where no store warp has loaded it before.
+/// Clocks to store a tile of D from registers to L2. Includes reading C, unless a store warp loads it in advance.
 double store_clocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double output = bits(work.output) / 8.0;
@@ -86,13 +86,13 @@ double store_clocks(const CostInputs& inputs) {
     return clocks * (1 + model.narrow_store * shortfall);
 }
 
-/// What one unit of work costs a block, at the boost clock.
+/// The cost of one unit of work for a block, at the boost clock.
 struct Unit {
-    double tensor = 0;         // clocks
-    double promotion = 0;      // clocks
-    double epilogue = 0;       // clocks that the next unit's main loop does not hide
-    double last_epilogue = 0;  // clocks of it that only the last unit exposes
-    double delivery = 0;       // seconds until all operands have arrived
+    double tensor = 0;         // Clocks.
+    double promotion = 0;      // Clocks.
+    double epilogue = 0;       // Clocks that the next unit's main loop does not hide.
+    double last_epilogue = 0;  // Clocks of it that only the last unit exposes.
+    double delivery = 0;       // Seconds until all operands have arrived.
 
     double clocks() const { return tensor + promotion + epilogue; }
 };
@@ -102,8 +102,8 @@ Unit unit_of(const CostInputs& inputs) {
     const Loop per_block = loop(tile, model);
     const double epilogue = model.epilogue_clocks + store_clocks(inputs);
     Unit unit;
-    // Clocks of a loop are the H200's, whose SMs multiply 4096 pairs of fp8 in each; all other Hopper chips but the H20
-    // do the same.
+    // Clocks of a loop are the H200's. Its SMs multiply 4096 pairs of fp8 per clock, as all other Hopper chips do
+    // except the H20.
     const double slower = static_cast<double>(h200().fp8_products_per_clock) / device.fp8_products_per_clock;
     unit.tensor = over.k_blocks * per_block.tensor_clocks * slower * over.sharing;
     const double stall = per_block.stall_clocks + (over.sharing - 1) * per_block.issue_clocks;
@@ -118,8 +118,8 @@ Unit unit_of(const CostInputs& inputs) {
     return unit;
 }
 
-/// Time of the busiest block. Power slows all SMs down together: time is the root of squares of what the boost clock
-/// would take and of what the energy of all tensor clocks and loads alone would take, which fits the clocks of the
+/// Time of the busiest block. Power slows all SMs down together. Two times are added as squares under a root: that of
+/// the boost clock, and that which the energy of all tensor clocks and loads allows. This fits the clocks of the
 /// measured loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;
@@ -142,8 +142,8 @@ void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     cost.delivery = cost.compute - computing;
 }
 
-/// Seconds by which a ring that holds more than one tile delays the first tiles, and with them the first stores: memory
-/// loads operands of the second ones before.
+/// Seconds by which a ring that holds more than one tile delays the first tiles and their stores. Memory loads operands
+/// of the second tiles first.
 double crowding(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double stages_beyond = tile.stages - over.k_blocks;
@@ -153,8 +153,8 @@ double crowding(const CostInputs& inputs) {
     return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
 }
 
-/// Time that does not overlap: a fraction of the shorter of memory and compute, and what follows the last load, which
-/// is the last k-block and the last tiles' stores.
+/// Time that does not overlap: a fraction of the shorter of memory and compute, and the time after the last load. After
+/// it follow the last k-block and the last tiles' stores.
 double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
     const double last_stores = written_bytes(inputs.work) / inputs.over.rounds / inputs.device.memory_bytes_per_second;
     const double last_block = (unit.tensor + unit.promotion) / std::max(1.0, inputs.over.k_blocks);
@@ -164,8 +164,8 @@ double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
            std::max(0.0, until_last - std::max(cost.memory, cost.compute));
 }
 
-/// What the last round of units adds. Those of few blocks are bound by these blocks' compute, even if memory bounds the
-/// rounds before. Groups that follow one another are chosen worse with it (docs/tried.md).
+/// The time that the last round of units adds. A round of few blocks is bound by the compute of these blocks, even if
+/// memory bounds the previous rounds. Choices for contiguous groups are worse with this term (docs/tried.md).
 double last_round(const CostInputs& inputs, const Cost& cost) {
     const TileDistribution& over = inputs.over;
     const double waves = over.waves(), full = std::floor(waves);

@@ -37,7 +37,7 @@ std::map<std::string_view, Field> number_fields(DeviceDescription& d) {
             {"launch_seconds", &d.launch_seconds}};
 }
 
-/// Why `text` is no value for the field; empty when it was stored.
+/// Why `text` is not a value of the field; empty when it was stored.
 std::string store(const Field& field, std::string_view text) {
     const std::string copy(text);
     char* end = nullptr;

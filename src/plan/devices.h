@@ -19,7 +19,7 @@ struct ParsedDevice {
 /// Fields whose source begins with "assumed" are listed in `DeviceDescription::assumed`.
 ParsedDevice parse_device(std::string_view text);
 
-/// What a driver says of a GPU.
+/// A GPU as its driver describes it.
 struct ReportedGpu {
     std::string name;  // "NVIDIA H100 80GB HBM3"
     int sms = 0;
@@ -28,8 +28,8 @@ struct ReportedGpu {
 };
 
 /// The known device with the longest driver name that `gpu.name` begins with, if it has as many SMs. Any other Hopper
-/// GPU is the H200 scaled by the counts of SMs and what else is known, under the driver's name: tuned rows are not for
-/// it.
+/// GPU is the H200 scaled by the number of SMs and by its other known fields, under the driver's name. Tuned rows do
+/// not apply to it.
 DeviceDescription recognise(const ReportedGpu& gpu);
 
 }  // namespace tilewright::planner

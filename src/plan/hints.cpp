@@ -52,7 +52,7 @@ Workload with_hint(Workload work, double factor) {
     return work;
 }
 
-/// Exact ends and padded groups take the same tiles, if the rows of a group differ by no more than this factor.
+/// Exact ends and padded groups use the same tiles if the rows of a group differ by at most this factor.
 constexpr double same_rows = 1.1;
 
 /// The row for the same groups by exact ends, as near in rows as any; null if there is none.

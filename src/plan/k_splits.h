@@ -13,7 +13,7 @@ namespace tilewright::planner {
 /// Ascending multiples of the tile's k; none if it does not split k.
 std::vector<std::int64_t> k_splits(const hopper::Tile& tile, std::int64_t k);
 
-/// Those of the tile that this device runs where the caller names none; none where no kernel serves the problem.
+/// The splits of the tile that this device runs if the caller names none; none where no kernel supports the problem.
 std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device);
 
 }  // namespace tilewright::planner

@@ -66,7 +66,7 @@ Reason packed_weights(const hopper::Tile& tile, const Workload&, const DeviceDes
     return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));
 }
 
-/// General kernels alone, whose warps promote their rows of one subtile while another is multiplied.
+/// Only general kernels: their warps promote their rows of one subtile while another is multiplied.
 Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!promotes_each_step(tile)) return std::nullopt;
     if (shares_operand(tile)) return fmt::format("{}: 1x32 scales have kernels of single blocks", block(tile));
@@ -79,7 +79,7 @@ Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDe
                        block(tile), tile.shape.warpgroups, hopper::wgmma_m);
 }
 
-/// Packed weights may have wide rows or not, or be read as they are: what runs must not depend on it (choose.cpp).
+/// Packed weights may have wide rows, or be raw codes. The tile that runs must not depend on it (choose.cpp).
 hopper::Tile for_wide_rows(hopper::Tile tile) {
     // The larger stages of both kernels for wide rows are those of raw codes.
     if (tile.b.storage == hopper::Storage::packed_e2m1) tile.b.storage = hopper::Storage::raw_e2m1;
@@ -143,7 +143,8 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
-/// Those that compile without spills in all variants; with scales of both sides' rows a square alone. Not all ship.
+/// The k-grouped kernels that compile without spills in all variants; with row scales on both sides only the square
+/// tile. Not all ship.
 Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!is_k_grouped(tile)) return std::nullopt;
     const bool both = scales_mma_rows(tile) && scales_mma_columns(tile);

@@ -1,4 +1,4 @@
-// What cannot be: each reason is stated once, in words with its numbers.
+// The tiles that are illegal. Each reason is stated once, in words with its numbers.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tilewright::planner {
 
-/// Why no Hopper kernel serves the problem, whatever the tile; empty if one does.
+/// Why no Hopper kernel supports the problem, whatever the tile; empty if one does.
 std::vector<Finding> obstacles(const Workload& work);
 
 struct Objection {

@@ -4,15 +4,20 @@
 
 #include "hopper/tile/mma_tiling.h"
 
-// Clocks of promoted loops are those of this library's kernels on one H200, 2026-11-22: the difference in time x SM
-// clock between k = 16384 and 2048, over waves x 112 k-blocks, n 7168, m 64 to 4096. tests/plan/loop_test.cpp holds
-// them against this file. The other loops' are synthetic ones, a day before: persistent, operands from L2 by TMA, no
-// epilogue.
+// The clocks per k-block of each main loop.
+//
+// - Promoted loops: measured with this library's kernels on one H200, 2026-11-22. The difference in time x SM clock
+//   between k = 16384 and 2048 is divided by waves x 112 k-blocks. n was 7168, m 64 to 4096. tests/plan/loop_test.cpp
+//   compares the results with this file.
+// - Other loops: synthetic loops, measured a day earlier. They were persistent, with operands from L2 by TMA and no
+//   epilogue.
 namespace tilewright::planner {
 namespace {
 
-/// Unpromoted, fewer than 128 columns: barrier and wgmma latency show. 128 x n: 83.0, 69.3, 50.1 weights a clock for
-/// n = 16, 32, 64 leave 133, 108, 71 clocks of stall on top of T = 64, 128, 256; nothing is left at T = 512.
+/// Unpromoted with fewer than 128 columns: the latency of barrier and wgmma shows.
+///
+/// - 128 x n runs at 83.0, 69.3 and 50.1 weights per clock for n = 16, 32 and 64.
+/// - This leaves 133, 108 and 71 clocks of stall on top of T = 64, 128 and 256. Nothing is left at T = 512.
 double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * tensor, 214 - 0.55 * tensor)); }
 
 /// Promotion with scales of rows, or none, in the loop. The wider the products, the more of it they hide.
@@ -38,14 +43,17 @@ double column_scale_stall(const hopper::Tile& tile, double tensor) {
     return partials_in_flight(tile) == 2 ? 248 - 0.55 * tile.shape.n : 1.35 * tensor;
 }
 
-/// Scales of rows and of columns (1x128 : 1x128): 128x128 58.1 %, 128x192 55.7 %, 256x128 56.9 %, 192x128 58.2 % of the
-/// tensor cores' clocks.
+/// Scales of rows and of columns (1x128 : 1x128). Tensor cores are busy for this part of their clocks: 128x128 58.1 %,
+/// 128x192 55.7 %, 256x128 56.9 %, 192x128 58.2 %.
 double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) + 0.72 * tensor; }
 
-/// Promotion of each 32 of k, of operands in shared memory: clocks of shared memory's port (lines that wgmma and TMA
-/// take, words of scales that lanes read: docs/hopper_lessons.md) or instructions of a scheduler, whichever are more.
-/// Counted in SASS, not measured: 7 instructions for each wgmma and 30 for a k-block besides reads and promotion. A
-/// warpgroup alone is assumed to wait for its reads.
+/// Promotion after each 32 k-elements, with operands in shared memory. The larger of two counts:
+/// - Clocks of shared memory's port: lines that wgmma and TMA take, and words of scales that lanes read
+///   (docs/hopper_lessons.md).
+/// - Instructions of a scheduler: 7 per wgmma and 30 per k-block, plus reads and promotion. Counted in SASS, not
+///   measured.
+///
+/// A single warpgroup is assumed to wait for its reads.
 double step_clocks(const hopper::Tile& tile) {
     constexpr double of_wgmma = 7, of_k_block = 30;
     const double steps = steps_in_stage(tile);
@@ -61,9 +69,9 @@ double step_clocks(const hopper::Tile& tile) {
     return warpgroups == 1 ? port + instructions : std::max(port, warpgroups * instructions);
 }
 
-/// mma A through registers: the first wgmma of 64 rows waits for ldmatrix and 16 permutes, where these are not made
-/// while the last one runs. Computed, not measured: the latencies of both, of which one of two warpgroups hides half
-/// behind the other's products.
+/// The tensor core's A comes through registers. The first wgmma of 64 rows waits for ldmatrix and 16 permutes unless
+/// these run during the previous wgmma. Computed from the latencies of both, not measured. One of two warpgroups hides
+/// half of them during the other's products.
 double feed_stall(const hopper::Tile& tile) {
     constexpr double clocks = 80;
     if (!feeds_registers(tile) || multiplies_bf16(tile) || (has_mn_major(tile) && fills_next(tile))) return 0;
@@ -71,13 +79,13 @@ double feed_stall(const hopper::Tile& tile) {
     return loads * clocks / tile.shape.warpgroups;
 }
 
-/// Packed weights are decoded on their way to the tensor core: a warpgroup alone waits for its own decoding, several
-/// hide much of each other's. Fitted to 187 times of 33 shapes of few tokens (up to 2.2 times the best) and 13
-/// of 256 and more a group (one H200, 2026-11-25), which they miss by 8 % (root of the mean square); the choices among
-/// them by 0.6 % in the mean. Of warpgroups with 128 rows 256x64 and 256x96 were measured. Promotion of each 32 of k is
-/// assumed to add four times as much as its scales did in an earlier loop.
+/// Packed weights are decoded on their way to the tensor core. A single warpgroup waits for its own decoding; several
+/// hide much of each other's. Fitted to 187 times of 33 shapes of few tokens (up to 2.2 times the best) and 13 of 256
+/// and more per group (one H200, 2026-11-25). The fit misses the times by 8 % (root mean square), and its choices among
+/// them by 0.6 % in the mean. Among warpgroups with 128 rows, 256x64 and 256x96 were measured. Promotion after each 32
+/// k-elements is assumed to add four times as much as its scales did in an earlier loop.
 double decode_stall(const hopper::Tile& tile) {
-    hopper::Tile fast = tile;  // general kernels have fewer registers for what is decoded meanwhile
+    hopper::Tile fast = tile;  // general kernels have fewer registers for decoding during products
     fast.variant = hopper::Variant::fast;
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (!fills_next(fast)) {
@@ -89,10 +97,13 @@ double decode_stall(const hopper::Tile& tile) {
     return std::max(0.0, 100 - 0.35 * n) + (85 + (scales ? 0.6 * n : 0)) * warpgroups;
 }
 
-/// A warp's instructions for 64 x 128 NVFP4 weights next to 1x128 scales (counted in SASS: 218, 228 and 282 for 16, 32
-/// and twice 32 columns): each number is promoted, scales of columns are read in pairs. Next to 1x32 ones four times
-/// (244 and 284 for 16 and 32 columns; before NVFP4's two factors were one 260, 277, 319, 501 and 590 for 8, 16, 32,
-/// four times 16 and twice 64 columns).
+/// A warp's instructions for 64 x 128 NVFP4 weights, counted in SASS:
+/// - with 1x128 scales of A: 218, 228 and 282 for 16, 32 and twice 32 columns. Each number is promoted; scales of
+///   columns are read in pairs;
+/// - with 1x32 scales of A, four times: 244 and 284 for 16 and 32 columns.
+///
+/// With 1x32 scales and NVFP4's two factors still separate the counts were 260, 277, 319, 501 and 590. They were for 8,
+/// 16, 32, four times 16 and twice 64 columns.
 double promoted_bf16_instructions(const hopper::Tile& tile) {
     const bool steps = promotes_each_step(tile);
     const double decoding = steps ? 205 : 208, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
@@ -100,11 +111,15 @@ double promoted_bf16_instructions(const hopper::Tile& tile) {
     return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
 }
 
-/// Weights that are packed for bf16: a warp's instructions for 64 x 128 of them (counted in SASS: 173 for MXFP4, 199
-/// for NVFP4), of which the SM's schedulers issue one a clock for each warpgroup in turn, those of other blocks too.
-/// One H200, 2026-11-24, an earlier order of codes with 216 and 282 instructions: 1183, 1467 and 1633 clocks a k-block
-/// of 256 x 8, 48 and 64 with four warpgroups, NVFP4 1868 of 256x48: 1.23 clocks an instruction, and half of the tensor
-/// cores' time is hidden.
+/// Weights that are packed for bf16. A warp has 173 (MXFP4) or 199 (NVFP4) instructions for 64 x 128 weights, counted
+/// in SASS. The SM's schedulers issue one per clock for each warpgroup in turn, other blocks' warpgroups included.
+///
+/// One H200, 2026-11-24, an earlier order of codes with 216 and 282 instructions, clocks per k-block with four
+/// warpgroups:
+/// - MXFP4, 256 x 8, 48 and 64: 1183, 1467 and 1633;
+/// - NVFP4, 256x48: 1868.
+///
+/// This is 1.23 clocks per instruction, and half of the tensor cores' time is hidden.
 double bf16_decode_issue(const hopper::Tile& tile, double tensor) {
     constexpr double mxfp4 = 173, nvfp4 = 199, clocks = 1.23, exposed = 0.5;
     const double decoded = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
@@ -112,8 +127,8 @@ double bf16_decode_issue(const hopper::Tile& tile, double tensor) {
     return std::max(0.0, clocks * each * tile.shape.m / hopper::wgmma_m - exposed * tensor);
 }
 
-/// And what a warpgroup alone waits for shared memory, barriers and its own results: the last ones of each k-block too
-/// where it has one partial accumulator, which is assumed to take as long.
+/// The additional wait of a single warpgroup for shared memory, barriers and its own results. With one partial
+/// accumulator it also waits for the last results of each k-block, which is assumed to take as long.
 double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
     const bool waits_again = scales_in_mainloop(tile) && partials_in_flight(tile) == 1;
     const double waits = waits_again ? 360 : 180;
@@ -138,8 +153,8 @@ Loop loop(const hopper::Tile& tile, const Model& model) {
     if (has_packed_weights(tile) && multiplies_bf16(tile)) result.issue_clocks = bf16_decode_issue(tile, tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
-    // From the clock at which each loop ran under the 700 W limit, 0.6 ms bursts: unpromoted 1.55 GHz at 99 % busy,
-    // promoted 1.55 GHz at 84 %, with both scales 1.69 GHz at 58 %; column scales alone: inferred.
+    // From the clock of each loop under the 700 W limit, 0.6 ms bursts. Unpromoted: 1.55 GHz at 99 % busy. Promoted:
+    // 1.55 GHz at 84 %. With both scales: 1.69 GHz at 58 %. Column scales only: inferred.
     constexpr double unpromoted = -0.13, column_scales = 0.25, both_scales = 0.31;
     result.energy = model.promoted_energy;
     if (hopper::promotion_interval(tile) == 0) {

@@ -23,9 +23,8 @@ struct Mode {
     bool (*serves)(const Tile&);
 };
 
-// Tile shapes: what the planner picks most, its ring as deep as shared memory allows, and the tuned rows' tiles.
-// tests/launch/pack_test.cpp holds it against both.
-// One warpgroup owns 64 rows or 128.
+// Tile shapes: the planner's most frequent choices, and the tuned rows' tiles. Their ring is as deep as shared memory
+// allows. tests/launch/pack_test.cpp compares the list with both. One warpgroup owns 64 rows or 128.
 const std::vector<Tile>& tile_shapes() {
     static const std::vector<Tile> list{
         {.shape = {.m = 256, .n = 128}, .stages = 3},
@@ -47,9 +46,9 @@ const std::vector<Tile>& tile_shapes() {
     return list;
 }
 
-/// For few rows and for the ends of more: k in slices, so that all SMs read weights, or weights on the tensor core's
-/// rows, or both. With these, 149 dense shapes of 1 to 8192 rows, measured on one H200, come within 0.2 % of the best
-/// of 75 tiles in the mean.
+/// Tiles for few rows, and for the last rows of more. They split k, so that all SMs read weights, or have weights on
+/// the tensor core's rows, or both. On one H200, 149 dense shapes of 1 to 8192 rows were measured. With these tiles
+/// they are within 0.2 % of the best of 75 tiles in the mean.
 const std::vector<Tile>& shapes_for_few_rows() {
     static const std::vector<Tile> list{
         {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .cluster = split_k(2)},
@@ -66,7 +65,8 @@ const std::vector<Tile>& shapes_for_few_rows() {
         {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(4)},
         {.shape = {.m = 128, .n = 16}, .stages = 8, .swap_ab = true},
         {.shape = {.m = 128, .n = 32}, .stages = 8, .swap_ab = true},
-        // Rows that are no multiple of 64: tokens in steps of 8, and the narrow tiles whose last row of tiles is cheap.
+        // Rows that are not a multiple of 64: tokens in steps of 8, and the narrow tiles whose last row of tiles is
+        // cheap.
         {.shape = {.m = 64, .n = 72, .warpgroups = 1}, .stages = 12, .swap_ab = true},
         {.shape = {.m = 64, .n = 72, .warpgroups = 1}, .stages = 10, .swap_ab = true, .cluster = split_k(2)},
         {.shape = {.m = 64, .n = 96, .warpgroups = 1}, .stages = 10},
@@ -82,7 +82,7 @@ const std::vector<Tile>& shapes_for_few_rows() {
 /// Pairs of blocks pay where a tile loads much from L2.
 bool may_share(const Tile& tile) { return tile.shape.m * tile.shape.n >= 192 * 128; }
 
-/// Groups end in the middle of tiles: what serves them besides the largest tiles are small ones.
+/// Groups end in the middle of tiles. Therefore small tiles serve them in addition to the largest ones.
 bool serves_groups(const Tile& tile) {
     constexpr Tile grouped[] = {{.shape = {.m = 256, .n = 128}, .stages = 3},
                                 {.shape = {.m = 192, .n = 128, .warpgroups = 3}, .stages = 4},
@@ -176,10 +176,10 @@ void add_mn_major(std::vector<Tile>& list) {
     add_variants(tile, false, list);
 }
 
-/// Groups of k, in all variants, for a choice among tiles does not know which of them a call takes. D has many tiles,
-/// so the large ones serve, as far as registers allow; the smaller one is for what is left of few. Of scales of the end
-/// 128x256 was up to 9 % faster than 256x128 in three shapes of short k, and 0.7 % slower in one of f32
-/// (docs/tried.md).
+/// k-grouped kernels, in all variants, because a choice among tiles does not know which variant a call takes. D has
+/// many tiles, so the large ones serve, as far as registers allow. The smaller one is for the rest of few tiles.
+/// Epilogue scales: 128x256 was up to 9 % faster than 256x128 in three shapes of short k, and 0.7 % slower in one of
+/// f32 (docs/tried.md).
 void add_groups_of_k(std::vector<Tile>& list) {
     constexpr Tile wide{.shape = {.m = 128, .n = 256}, .stages = 3};
     constexpr Tile tall{.shape = {.m = 256, .n = 128}, .stages = 3};
@@ -197,7 +197,7 @@ void add_groups_of_k(std::vector<Tile>& list) {
         add_with(tile, rows, Scaling::none);  // folded
     }
     add_with(square, rows, rows);
-    // Groups that begin anywhere: what frameworks call, and per-row scales.
+    // Groups that begin anywhere, as frameworks call them, and per-row scales.
     add_with(square, rows, rows, hopper::Family::k_mapped);
     add_with(wide, end, end, hopper::Family::k_mapped);
 }

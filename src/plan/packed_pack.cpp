@@ -7,9 +7,9 @@ using hopper::split_k;
 using hopper::Tile;
 using hopper::Variant;
 
-/// For few tokens: chosen by the bytes in flight and by registers, not by measurements. Four warpgroups hide each
-/// other's decoding where groups are many; k is split where they are one. From some 30 tokens a group on two warpgroups
-/// of 128 rows are faster, which decode one half while the other is multiplied.
+/// Tiles for few tokens, chosen by the bytes in flight and by registers, not by measurements. With many groups four
+/// warpgroups hide each other's decoding; with one group k is split. From some 30 tokens per group, two warpgroups of
+/// 128 rows are faster: they decode one half while the other is multiplied.
 std::vector<Tile> shipped_packed_tiles() {
     constexpr Tile dense[] = {
         {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 16},
@@ -40,9 +40,9 @@ std::vector<Tile> shipped_packed_tiles() {
     return list;
 }
 
-/// For bf16 the general kernels alone, whose mainloop is that of others: MXFP4's. NVFP4 is served by the same tiles,
-/// compiled on first use. Products of 1, 16 and 32 rows and 128 groups of 4 come within 1.2 % of the best of 10 to 12
-/// tiles each with these (one H200, 2026-11-24).
+/// For bf16 only MXFP4's general kernels ship, because the fast variants have the same mainloop. The same tiles serve
+/// NVFP4, compiled on first use. They were compared with the best of 10 to 12 tiles each, for products of 1, 16 and 32
+/// rows and 128 groups of 4. They are within 1.2 % (one H200, 2026-11-24).
 std::vector<Tile> shipped_bf16_kernels() {
     constexpr Tile dense[] = {
         {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 10, .cluster = split_k(4)},

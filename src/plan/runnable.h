@@ -10,16 +10,16 @@
 
 namespace tilewright::planner {
 
-/// What runs where the caller names no tile. Addresses and alpha do not matter: `variant` adds what depends on them.
-/// Throws Error where there is none.
+/// The tile that runs if the caller names none. It does not depend on addresses and alpha: `variant` adds their part.
+/// Throws Error if no tile can run.
 hopper::Tile chosen_tile(const Problem& problem, const Geometry& geometry, const DeviceDescription& device);
 
 /// The planner's choice first, then every other legal candidate, fastest first by its prediction; only tiles that
 /// kernels can be compiled for. Throws Error where there is none.
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device);
 
-/// What the kernel for `tile` is built from, but for its variant. Throws Error with the reason where it is illegal for
-/// the problem.
+/// The template parameters of the kernel for `tile`, without its variant. Throws Error with the reason if the tile is
+/// illegal for the problem.
 hopper::Tile runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device);
 
 }  // namespace tilewright::planner

@@ -34,7 +34,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         const bool as_fp8 = promotes_each_step(family) && !has_packed_weights(family);
         if (multiplies_bf16(tile) != (multiplies_bf16(family) && !as_fp8)) continue;
         if (multiplies_bf16(tile)) tile.a.scaling = family.a.scaling;
-        // Shapes for 1x128 scales serve 1x32 too, compiled on first use, with 64 rows a warpgroup.
+        // Shapes for 1x128 scales also serve 1x32, compiled on first use, with 64 rows per warpgroup.
         if (tile.a.scaling == Scaling::block_1x128 && promotes_each_step(family) && !has_mn_major(tile)) {
             if (has_packed_weights(tile)) tile.shape.warpgroups = tile.shape.m / hopper::wgmma_m;
             if (rows_per_warpgroup(tile) != hopper::wgmma_m) continue;
@@ -45,7 +45,7 @@ std::vector<Tile> shipped_tiles(const Tile& family) {
         }
         tile.a.storage = family.a.storage;
         tile.b = {family.b.storage, has_packed_weights(family) ? family.b.scaling : tile.b.scaling, tile.b.major};
-        // Stages have scales besides those of the tile that ships.
+        // Stages hold more scales than those of the tile that ships.
         if (multiplies_bf16(tile) && scales_in_mainloop(tile)) tile = fitted(tile);
         const bool serves =
             tile.a == family.a && tile.b == family.b && tile.mma == family.mma && tile.family == family.family;
@@ -66,8 +66,8 @@ std::vector<Tile> unshipped_tiles(const Tile& family) {
     if (maps_groups(family)) model.family = hopper::Family::k_grouped;
     if (family.family == hopper::Family::dense && !has_mn_major(family)) model.family = hopper::Family::m_grouped;
     std::vector<Tile> list = shipped_tiles(model);
-    // The model takes general kernels for as fast as those that load scales by TMA. Of 1x128 : row, 192x128 takes 1.40
-    // times as long as FP8's fast 128x256, and 128x256 1.11 times (docs/tried.md).
+    // The model assumes that general kernels are as fast as kernels that load scales by TMA. For 1x128 : row, 192x128
+    // takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times (docs/tried.md).
     std::erase_if(list, [](const Tile& tile) { return tile.cluster.size > 1 || tile.shape.warpgroups == 3; });
     for (Tile& tile : list) {
         tile.a.scaling = family.a.scaling;

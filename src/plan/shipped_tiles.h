@@ -1,4 +1,4 @@
-// The tiles to choose among for a call: those of plan/pack.h with its scaling, accumulation and family.
+// The candidate tiles of a call: the tiles of plan/pack.h with its scaling, accumulation and family.
 #pragma once
 
 #include <vector>
@@ -13,11 +13,11 @@ std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
 
 bool ships(const hopper::Tile& tile);
 
-/// The tiles to choose among for a pair of scales of which no kernel ships (`has_fast_scales`): those of 1x128 :
-/// 128x128 with the shapes that serve groups, as one block. Compiled on first use; nothing of them is measured.
+/// The candidate tiles for a pair of scales without shipped kernels (`has_fast_scales`). They are the tiles of 1x128 :
+/// 128x128 with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
 std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
 
-/// The tiles for expanded weights. Those of 1x32 scales do not ship.
+/// The tiles for expanded weights. Tiles for 1x32 scales do not ship.
 std::vector<hopper::Tile> expanded_tiles(const hopper::Tile& family);
 
 }  // namespace tilewright::planner

@@ -11,15 +11,15 @@ namespace {
 
 double tiles_of(std::int64_t size, int step) { return std::ceil(static_cast<double>(size) / step); }
 
-/// How much of what is distributed around a mean is beyond a limit. (A logistic curve in place of the normal one.)
+/// The share of a distribution around a mean that is beyond a limit. (A logistic curve in place of the normal one.)
 double share_beyond(double limit, double mean, double deviation) {
     constexpr double logistic = 1.702;
     return 1 / (1 + std::exp(std::clamp(logistic * (limit - mean) / deviation, -700.0, 700.0)));
 }
 
-/// How many groups have more rows than that. Routing makes their sizes differ by about a third of their mean; those of
-/// masked groups, whose mean is a guess besides, are anything from a tenth of it to nineteen tenths. Measured shapes of
-/// each kind are chosen best so (docs/tried.md).
+/// The share of groups that have more rows than `rows`. Routing makes sizes differ by about a third of their mean.
+/// Sizes of masked groups, whose mean is itself a guess, are anything from a tenth of it to nineteen tenths. With these
+/// assumptions the choices for measured shapes of each kind are best (docs/tried.md).
 double share_of_larger_groups(const Workload& work, double rows, double mean) {
     constexpr double deviation = 0.3, masked_deviation = 0.9;
     if (work.grouping != Grouping::m_grouped_masked) return share_beyond(rows, mean, deviation * mean);
@@ -34,8 +34,8 @@ struct RowTiles {
 };
 
 /// One tile, and one more for each multiple of a tile's rows that a group exceeds; or the tiles of its padding, if
-/// these are more. Of groups of a few rows some are empty, as where tokens choose at random. Masked groups have no more
-/// rows than their tensor.
+/// these are more. Some groups of a few rows are empty, as if tokens chose them at random. Masked groups have at most
+/// the rows of their tensor.
 RowTiles tiles_of_group(const Workload& work, int step) {
     if (work.rows == 0) return {};
     const bool masked = work.grouping == Grouping::m_grouped_masked;
@@ -55,8 +55,8 @@ RowTiles tiles_of_group(const Workload& work, int step) {
     return tiles;
 }
 
-/// Rounds of units of groups whose sizes are not known: the mean over all calls of the same mean. Four groups that fill
-/// one round if they are all alike take two if one of them has a tile more.
+/// Rounds of units of groups whose sizes are not known: the mean over all calls of the same mean. Four equal groups may
+/// fill one round; with one tile more in one of them they take two.
 double rounds_of_groups(const Workload& work, const RowTiles& of_group, const TileDistribution& over) {
     const double groups = static_cast<double>(work.products);
     const double rows = groups * of_group.mean;  // of tiles
@@ -72,8 +72,8 @@ double rounds_of_groups(const Workload& work, const RowTiles& of_group, const Ti
     return rounds;
 }
 
-/// Corrects what counts the cheap units in full. The full ones go to all blocks in turn, then the cheap ones from the
-/// first block that has one full unit less.
+/// Corrects a count that has the cheap units in full. The full ones go to all blocks in turn, then the cheap ones, from
+/// the first block that has one full unit less.
 void count_cheap_units(const hopper::Tile& tile, const Workload& work, TileDistribution& over) {
     const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
     const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
@@ -95,8 +95,8 @@ int usable_sms(const Workload& work, const DeviceDescription& device) {
 }
 
 int resident_blocks(const hopper::Tile& tile, int sms) {
-    // One H200: clusters of 2 fill all 132 SMs; 30 clusters of 4 or 15 of 8 run at once with a block on each SM, so on
-    // 120 of them, and 62 and 30 with two.
+    // One H200: with one block per SM, clusters of 2 fill all 132 SMs. 30 clusters of 4 or 15 of 8 run at once and fill
+    // 120. With two blocks per SM, 62 and 30 clusters run at once.
     const int blocks = sms * blocks_per_sm(tile);
     return (tile.cluster.size > 2 ? blocks * 10 / 11 : blocks) / tile.cluster.size * tile.cluster.size;
 }

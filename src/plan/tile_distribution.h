@@ -1,5 +1,5 @@
 // How the tiles of D are distributed over the SMs. Counts are doubles, so that no size, however absurd, overflows.
-// Cheap units are those of a last row of tiles that is taken last (hopper/schedule/dense.h).
+// Cheap units are in a last row of tiles that is computed last (hopper/schedule/dense.h).
 #pragma once
 
 #include <cmath>
@@ -9,15 +9,16 @@
 namespace tilewright::planner {
 
 struct TileDistribution {
-    double row_tiles = 0;     // of one product; padded to whole clusters where a cluster extends along rows
-    double column_tiles = 0;  // the same along columns
-    double tiles = 0;         // of all products
-    double units = 0;         // tiles times slices of k: what a block computes at a time
-    double full_units = 0;    // as many full ones cost as much: a cheap one counts for its warpgroups that have rows
-    double k_blocks = 0;      // of one unit
-    int resident_blocks = 0;  // blocks that run at once
-    double sharing = 1;       // of them on one SM
-    double rounds = 0;        // full units of the busiest block
+    double row_tiles = 0;     // Per product; padded to whole clusters where a cluster extends along rows.
+    double column_tiles = 0;  // The same along columns.
+    double tiles = 0;         // All products together.
+    double units = 0;         // Tiles times slices of k. A block computes one unit at a time.
+    double full_units =
+        0;  // The number of full units that cost as much: a cheap unit counts for its warpgroups that have rows.
+    double k_blocks = 0;      // Per unit.
+    int resident_blocks = 0;  // Blocks that run at once.
+    double sharing = 1;       // Blocks on one SM.
+    double rounds = 0;        // Full units of the busiest block.
 
     double waves() const { return resident_blocks == 0 ? 0 : full_units / resident_blocks; }
     int grid() const { return units < resident_blocks ? static_cast<int>(std::ceil(units)) : resident_blocks; }

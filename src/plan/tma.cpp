@@ -94,8 +94,8 @@ bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {
     const int bytes = bits(g.output) / 8;
     const bool loads_c = stores_f32(tile) && !g.bias && copies_rows(g, g.c);
     if (!can_store_by_tma(tile, bytes) || (g.c.data != nullptr && !loads_c)) return false;
-    // TMA writes 16 bytes at a time: the end of a row that is no multiple of them overwrites what follows it (seen on
-    // an H200 in poisoned borders; loads do stop at the element).
+    // TMA stores 16 bytes at a time: a row that is not a multiple of 16 bytes overwrites what follows it. Seen on an
+    // H200 in poisoned borders. Loads do stop at the element.
     return g.n * bytes % 16 == 0 && copies_rows(g, g.d);
 }
 

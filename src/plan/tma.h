@@ -1,4 +1,4 @@
-// Which of a call's copies TMA can make: what it asks of addresses, strides and sizes (CUDA driver API,
+// Which of a call's copies TMA can make: its requirements on addresses, strides and sizes (CUDA driver API,
 // cuTensorMapEncodeTiled; PTX ISA, "Tensor-map").
 #pragma once
 
@@ -17,13 +17,14 @@ struct OperandSizes {
 OperandSizes sizes_of_a(const Geometry& geometry);
 OperandSizes sizes_of_b(const Geometry& geometry);
 
-/// Matrices of D and C, and of A but for groups of k. The rows of contiguous groups share one matrix.
+/// The number of matrices of D and C, and of A except in k-grouped calls. The rows of contiguous groups share one
+/// matrix.
 std::int64_t matrices(const Geometry& geometry);
 
 /// Whether groups are ranges of rows of one matrix.
 bool groups_share_a_matrix(const Geometry& geometry);
 
-/// Columns of the scales that serve this operand's k.
+/// Columns of the scales that this operand's k needs.
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k);
 
 /// Addresses and strides are multiples of this many bytes; a stride over a single index may be anything.
@@ -35,11 +36,11 @@ bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_by
 bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
 bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
 
-/// Groups that share a matrix begin at multiples of so many rows; 1: at any row.
+/// Groups that share a matrix begin at multiples of this many rows; 1: at any row.
 std::int64_t group_alignment(const Geometry& geometry);
 
-/// Whether every tile begins at a row whose scale may begin a load: loads of m-major scales that began at no multiple
-/// of 16 bytes were an "illegal instruction" on an H200.
+/// Whether every tile begins at a row whose scale may begin a load. On an H200, loads of M-major scales that did not
+/// begin at a multiple of 16 bytes were an "illegal instruction".
 bool tiles_begin_aligned(const Geometry& geometry, const hopper::Tile& tile);
 
 /// Whether TMA stores D, and loads C where there is one.

@@ -13,7 +13,7 @@ struct TsvRow {
 };
 
 struct Tsv {
-    std::vector<TsvRow> rows;           // those with a cell for each column
+    std::vector<TsvRow> rows;           // rows with a cell for each column
     std::vector<std::string> problems;  // "line 7: 3 cells given, 5 expected (device, problem, ...)"
 };
 

@@ -21,7 +21,7 @@ bool is_date(std::string_view text) {
     return true;
 }
 
-/// What is wrong with a row; empty when it was added.
+/// The mistake in a row; empty when the row was added.
 std::string add_row(const TsvRow& row, std::vector<TunedRow>& rows) {
     const std::optional<PlannedTile> tile = parse_tile(row.cells[2]);
     if (row.cells[0].empty()) return "the device is empty";

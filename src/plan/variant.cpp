@@ -9,7 +9,7 @@
 namespace tilewright::planner {
 namespace {
 
-/// What the fast variant asks of a call, whatever the order of its scales.
+/// The conditions of the fast variant, whatever the order of its scales.
 bool is_common(const Geometry& g, const hopper::Tile& tile) {
     const bool writes = stores_f32(tile) ? g.output == Format::f32 : g.output == Format::bf16 && g.alpha == 1;
     return g.k > 0 && writes && stores_by_tma(g, tile);
@@ -45,7 +45,7 @@ bool serves(const Geometry& g, const hopper::Tile& tile) {
     if (!is_fast(tile)) return true;
     if (!is_consistent(tile) || !is_common(g, tile)) return false;
     if (needs_no_tma_for_scales(tile)) return true;
-    // K-major scales may be loaded for four k blocks at a time, and take four times the shared memory then.
+    // K-major scales may be loaded for four k-blocks at a time, and then need four times the shared memory.
     if (shared_bytes(tile) > hopper::shared_bytes_limit) return false;
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
 }
@@ -64,7 +64,7 @@ hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
     if (has_f32_kernel(tile) && serves(g, f32_kernel(tile))) return f32_kernel(tile);
     const hopper::Tile fast = with_variant(tile, hopper::Variant::fast);
     const hopper::Tile k_major = with_variant(tile, hopper::Variant::fast_k_major_scales);
-    // Copies come sooner than what the fast kernels of swapped and split-k tiles load through registers.
+    // Copies arrive sooner than the loads through registers of the fast kernels of swapped and split-k tiles.
     const bool by_tma = !has_row_scales(tile) || loads_scales_by_tma(g, fast);
     if (serves(g, fast) && (by_tma || !serves(g, k_major))) return fast;
     if (serves(g, k_major)) return k_major;

@@ -9,9 +9,11 @@
 
 namespace tilewright::planner {
 
-/// The tile specialised for this call: the fast variant where the call allows it, by the order of A's scales (that for
-/// K-major scales takes all that TMA cannot load, too); the general one otherwise, without multicast, for pairs of
-/// blocks ship in fast variants alone. Packed weights with wide rows take its kernel for windows of scales.
+/// The tile specialised for this call:
+/// - the fast variant where the call allows it. The order of A's scales decides which one; the variant for K-major
+///   scales also takes all scales that TMA cannot load;
+/// - otherwise the general variant, without multicast, because pairs of blocks ship only in fast variants;
+/// - packed weights with wide rows: the kernel for exponent windows.
 hopper::Tile variant(const Geometry& geometry, const hopper::Tile& tile);
 
 /// Whether a launch may run this very kernel for the call.

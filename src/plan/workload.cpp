@@ -22,7 +22,7 @@ bool is_m_grouped(Grouping grouping) {
            grouping == Grouping::m_grouped_aligned_offsets;
 }
 
-/// Groups that begin aligned have half an alignment of padding each, in the mean: padded or not, the same rows are
+/// Groups that begin aligned have half an alignment of padding each, in the mean. Padded or not, the same rows are
 /// expected, and the same tile is chosen.
 void expect_rows(const Geometry& g, Workload& work) {
     const std::int64_t alignment = group_alignment(g);
@@ -30,7 +30,7 @@ void expect_rows(const Geometry& g, Workload& work) {
     const std::int64_t rows = g.m - work.products * (alignment - 1) / 2;
     work.rows = divide_up(rows, work.products);
     work.total_rows = static_cast<double>(rows);
-    // Rows of no group are computed with their block, rows behind an end are not.
+    // Rows of no group are computed with their block; rows after an end are not.
     if (work.grouping == Grouping::m_grouped_indices) work.padding = static_cast<double>(alignment - 1) / 2;
 }
 
@@ -52,13 +52,13 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
 }
 
-/// A tuned row for FP8 weights says nothing of the bits of expanded ones.
+/// A tuned row for FP8 weights has no meaning for the bits of expanded weights.
 std::string key_of(const Problem& problem, const Geometry& g, const Workload& work) {
     std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
                                   g.m, g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
     if (problem.expected_m > 0) key += fmt::format(" expected_m={}", problem.expected_m);
-    const MnMajor order = mn_major(g);  // a transposed view in layout nt is what the other layouts are
+    const MnMajor order = mn_major(g);  // transposed views in layout nt are the other layouts
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";
     if (work.preparation.expansion) key += " expanded";
@@ -126,7 +126,7 @@ Workload describe(const Problem& problem, const Geometry& call, const Preparatio
     if (problem.bias.given()) {
         work.bias_bytes = static_cast<double>(work.products) * static_cast<double>(work.columns) * bits(g.addend()) / 8;
     }
-    // A problem of sizes alone has no address for C, but adds it all the same: one that TMA takes.
+    // A problem made from sizes has no address for C, but adds it nevertheless: assume an address that TMA can load.
     alignas(tma_alignment) static char some_memory = 0;
     const bool adds = problem.c.given() || problem.bias.given();
     if (adds && g.c.data == nullptr) work.geometry.c.data = &some_memory;
@@ -148,13 +148,13 @@ hopper::Tile family_tile(const Workload& work) {
     tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
     tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
     if (is_bf16(work.recipe.a) && work.geometry.a.has_tensor_scale) tile.a.scaling = hopper::Scaling::alpha;
-    // What has no scales is multiplied by ones: the kernels of scales of the end do (launch.cpp).
+    // Operands without scales are multiplied by ones, as the kernels for epilogue scales do (launch.cpp).
     const bool b_is_folded = work.recipe.b.granularity == Granularity::none;
     if (b_is_folded && tile.a.scaling == hopper::Scaling::epilogue) tile.b.scaling = hopper::Scaling::epilogue;
     if (work.unexpanded != nullptr) {
         tile.b.scaling = work.geometry.b.has_tensor_scale ? hopper::Scaling::alpha : hopper::Scaling::factor;
     }
-    // Their scales are decoded with the codes, but for that factor.
+    // Their scales are decoded with the codes, except that factor.
     if (work.geometry.b.packed.given) {
         const hopper::Storage packed = packed_storage(work.recipe);
         tile.b = {packed, hopper::packed_scaling(packed)};

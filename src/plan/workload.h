@@ -1,4 +1,4 @@
-// A problem as the planner sees it: how many products of which size are expected, and what they are made of.
+// A problem as the planner sees it: how many products of which size are expected, and their formats.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -15,9 +15,10 @@
 
 namespace tilewright::planner {
 
-/// Grouped sizes live on the device, so they are guessed: masked groups have `expected_m` rows (all, if unknown), the
-/// rows of contiguous groups, less the padding of those that begin aligned, and the k of k-grouped ones are divided
-/// evenly.
+/// The work of a call, as the planner expects it. Group sizes are in device memory, so they are estimated:
+/// - masked groups have `expected_m` rows (all rows if unknown);
+/// - contiguous groups divide their rows evenly, after the padding of groups that begin aligned is subtracted;
+/// - k-grouped calls divide k evenly.
 struct Workload {
     Recipe recipe;
     Accumulation accumulation = Accumulation::promoted;
@@ -27,19 +28,20 @@ struct Workload {
     Format output = Format::bf16;
     bool adds_c = false;
     double bias_bytes = 0;  // of all products; 0: no bias
-    bool hinted = false;    // masked: rows is what the caller expects (hints.h)
+    bool hinted = false;    // masked: `rows` is the caller's expectation (hints.h)
     int sm_limit = 0;
-    std::int64_t products = 1;  // that have any row of D
-    std::int64_t rows = 0;      // of each
-    std::int64_t columns = 0;   // likewise
-    std::int64_t k = 0;         // likewise
-    double padding = 0;         // rows of each that are computed besides: of row indices in blocks
-    double total_rows = 0;      // of D, all products; exact where rows is an average
-    double total_k = 0;         // k-grouped: of all groups; else k
-    Geometry geometry{};        // prepared, with addresses and strides, from which the kernel's variant follows
-    Preparation preparation{};  // what is written before; its time changes no choice
-    int k_slices = 0;           // that a tile must have; 0: any
-    /// The call whose packed weights are not expanded: it says where k is split (choose.cpp). Null where none are.
+    std::int64_t products = 1;  // Products that have any row of D.
+    std::int64_t rows = 0;      // Rows per product.
+    std::int64_t columns = 0;   // Columns per product.
+    std::int64_t k = 0;         // k per product.
+    double padding = 0;         // Additional rows per group that are computed: row indices in blocks.
+    double total_rows = 0;      // Rows of D, all products; exact where `rows` is an average.
+    double total_k = 0;         // k-grouped: k of all groups; otherwise k.
+    Geometry geometry{};        // Prepared, with addresses and strides, from which the kernel's variant follows.
+    Preparation preparation{};  // Written before the product; its time does not change the choice.
+    int k_slices = 0;           // Slices that a tile must have; 0: any.
+    /// The call with unexpanded packed weights, which decides where k is split (choose.cpp). Null where weights are not
+    /// expanded.
     std::shared_ptr<const Workload> unexpanded{};
     std::string key;  // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
 
@@ -50,7 +52,8 @@ struct Workload {
 Workload describe(const Problem& problem, const Geometry& geometry);
 Workload describe(const Problem& problem);
 
-/// Tile fields that follow from the work alone: formats, scaling, promotion, family, k. For work without obstacles.
+/// The fields of a tile that follow only from the work: formats, scaling, promotion, family, k. For work without
+/// obstacles.
 hopper::Tile family_tile(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -54,7 +54,7 @@ constexpr Axes axes_of_b(const Problem& p) {
 constexpr Axes axes_of_d(const Problem& p) {
     return matrix_axes(has_group_dimension_d(p.groups.grouping), Axis::m, Axis::n);
 }
-/// None for a grouping that takes no sizes.
+/// None for a grouping without sizes.
 constexpr Axes axes_of_sizes(const Problem& p) {
     if (!takes_sizes(p.groups.grouping)) return {};
     return {p.groups.grouping == Grouping::m_grouped_indices ? Axis::m : Axis::groups};

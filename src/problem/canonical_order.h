@@ -1,6 +1,6 @@
-// The canonical order of a GEMM's additions, as a rule: from the recipe pair follows which tensor-core step multiplies,
-// where its chains end and where scales are applied. Pure, so that the planner, the CPU backend and the tests share it.
-// docs/numerics.md has the reasons.
+// The canonical order of a GEMM's additions. The recipe pair decides which tensor-core step multiplies, where its
+// chains end and where scales are applied. Pure functions, so that the planner, the CPU backend and the tests share
+// them. docs/numerics.md has the reasons.
 #pragma once
 
 #include "formats/codec.h"
@@ -17,8 +17,8 @@ namespace tilewright {
 
 /// Which tensor-core instruction multiplies, after both operands were decoded to its format exactly.
 enum class StepKind : std::uint8_t {
-    fp8,   // 32 products; e4m3 or e5m2 on either side, e2m1 as e4m3
-    bf16,  // 16 products; as soon as one side is bf16 or NVFP4 (e2m1 times its ue4m3 scale, exact in bf16)
+    fp8,   // 32 products; e4m3 or e5m2 on either side, e2m1 as e4m3.
+    bf16,  // 16 products; as soon as one side is bf16 or NVFP4 (e2m1 times its ue4m3 scale, exact in bf16).
 };
 
 constexpr int step_products(StepKind kind) { return kind == StepKind::fp8 ? 32 : 16; }
@@ -33,22 +33,24 @@ enum class ScaleUse : std::uint8_t {
     end,     // once, after the last chain
 };
 
-/// MXFP4's scales are powers of two: they are folded into the values, exactly, relative to a reference exponent of the
-/// row, by which the sum is multiplied at the end. Where both sides are MXFP4, those of b are.
+/// The side whose MXFP4 scales are folded into its values, relative to a reference exponent per row. This is exact,
+/// because the scales are powers of two. The sum is multiplied by the reference at the end. If both sides are MXFP4, b
+/// is folded.
 enum class Folded : std::uint8_t { none, a, b };
 
-/// After each chain acc = fma(p, s, acc), after the last acc * e: s and e are the products of the scales of their use,
-/// rounded to fp32. A use that no side has is left out: acc = acc + p. A folded side has 2^reference for its e, and
-/// NVFP4 next to scales its tensor's scale.
+/// After each chain acc = fma(p, s, acc), after the last acc * e. Here s and e are the products of the scales of their
+/// use, rounded to fp32. A use that no side has is left out: acc = acc + p. A folded side has 2^reference as its e;
+/// NVFP4 with scales on the other side has its tensor scale.
 ///
-/// Where both a chain's scale and an e multiply, a sum could leave fp32 between the two although the result does not.
-/// So the scales of chains are divided by a power of two of their row, `formats::deferred_power`, which is 1 for scales
-/// of 2^-64 to 2^64, and is the e of their side.
+/// If both a chain's scale and an e multiply, a sum could leave fp32 between the two although the result does not. The
+/// scales of chains are therefore divided by a power of two of their row, `formats::deferred_power`, which becomes the
+/// e of their side. It is 1 for scales of 2^-64 to 2^64.
 ///
-/// This is the order of rows of the folded side whose exponents are close (`fold_range`). For the others:
-/// `wide_order`; and in fp8 the chains of each 128 of k are done for each window of exponents
-/// (`formats::block_windows`), with values relative to the window's largest, t, the codes of all other blocks 0, and
-/// acc = fma(p * 2^h, s * 2^(t - 6 - h), acc) with h = `window_half(t)`, so that no factor leaves fp32.
+/// This is the order of rows of the folded side whose exponents are close (`fold_range`). Other rows have `wide_order`.
+/// In fp8 their chains of each 128 k-elements are repeated for each exponent window (`formats::block_windows`):
+/// - values are relative to the window's largest exponent, t;
+/// - the values of all blocks outside the window are 0;
+/// - acc = fma(p * 2^h, s * 2^(t - 6 - h), acc) with h = `window_half(t)`, so that no factor leaves fp32.
 struct CanonicalOrder {
     StepKind step = StepKind::fp8;
     /// Products in one chain from zero; 0: all of k (of a slice, where a plan splits k).
@@ -79,8 +81,8 @@ constexpr Folded folded_side(const Recipe& recipe) {
     return is_mxfp4(recipe.a) ? Folded::a : Folded::none;
 }
 
-/// What varies along k goes with its chains, the rest waits for the end; 1x32 takes the other side's scale with it, but
-/// for folded ones, which leave the sums alone.
+/// Scales that vary along k are applied with their chains, the others in the epilogue. Exception: a 1x32 side applies
+/// the other side's scale with its own chains. A folded 1x32 side does not, because it does not scale sums.
 constexpr ScaleUse scale_use(const OperandRecipe& side, const OperandRecipe& other, bool folds) {
     if (!scaled_outside(side.granularity)) return ScaleUse::none;
     const bool together = !folds && other.granularity == Granularity::block_1x32;
@@ -95,14 +97,14 @@ constexpr bool scales_apart(const Recipe& recipe) {
     return scale_use(a, b, false) != scale_use(b, a, false);
 }
 
-/// Whether NVFP4's tensor scale is multiplied with what waits for the end of the other side, and not with alpha.
+/// Whether NVFP4's tensor scale is multiplied with the other side's epilogue scale, and not with alpha.
 constexpr bool tensor_scale_at_end(const Recipe& recipe) {
     const auto& [a, b] = recipe;
     return (is_nvfp4(a) && scaled_outside(b.granularity)) || (is_nvfp4(b) && scaled_outside(a.granularity));
 }
 
 /// A product of scales (or of alpha and tensor scales) in float64: infinite where fp32 overflows. Every arithmetic
-/// applies products of scales (but for `scales_apart`), not one scale after the other, so that this is a property of
+/// applies products of scales (except `scales_apart`), not one scale after the other. Overflow is then a property of
 /// the call and not of the order.
 constexpr double overflow_as_fp32(double product) {
     constexpr double limit = 0x1.ffffffp127;  // from here on fp32 rounds to infinity
@@ -111,12 +113,12 @@ constexpr double overflow_as_fp32(double product) {
 }
 constexpr double scale_product(double a_scale, double b_scale) { return overflow_as_fp32(a_scale * b_scale); }
 
-/// What a sum is multiplied by at the end: alpha and NVFP4's tensor scales.
+/// The factor that a sum is multiplied by at the end: alpha and NVFP4's tensor scales.
 constexpr double output_factor(float alpha, double a_tensor_scale, double b_tensor_scale) {
     return overflow_as_fp32(double{alpha} * scale_product(a_tensor_scale, b_tensor_scale));
 }
 
-/// What the fp8 tensor core can take: fp8 itself, and MXFP4 as e4m3.
+/// The operands that the fp8 tensor core can multiply: fp8 itself, and MXFP4 as e4m3.
 constexpr bool multiplies_as_fp8(const OperandRecipe& side) {
     return is_fp8(side.values) || (side.values == Format::e2m1 && side.granularity == Granularity::block_1x32);
 }
@@ -127,18 +129,19 @@ constexpr Format multiplied_format(Format values, StepKind step) {
     return values == Format::e2m1 ? Format::e4m3 : values;
 }
 
-/// The largest difference of exponents in a row of the folded side that one reference serves (formats/row_exponents.h
-/// says why), and the exponent that the values with the reference's own scale are multiplied by.
+/// The largest difference of exponents in a row of the folded side that one reference supports (formats/row_exponents.h
+/// has the reason). It is also the exponent of the factor for values with the reference's own scale.
 constexpr int fold_range(StepKind step) {
     return step == StepKind::fp8 ? formats::fp8_exponent_range : formats::bf16_exponent_range;
 }
 constexpr int fold_top(StepKind step) { return step == StepKind::fp8 ? formats::fp8_top_exponent : 0; }
 
-/// Half of what multiplies the chains of a window.
+/// Half of the factor of a window's chains.
 constexpr int window_half(int top) { return (top - formats::fp8_top_exponent) >> 1; }
 
-/// Rows of a folded side whose exponents are further apart. fp8: every scale of the other side is applied with the
-/// chains. bf16: nothing is folded; chains of 32, each times its scale.
+/// The order of rows of a folded side whose exponents are further apart:
+/// - fp8: every scale of the other side is applied with the chains.
+/// - bf16: nothing is folded; chains have 32 products and are multiplied by their scale.
 constexpr CanonicalOrder wide_order(CanonicalOrder order) {
     if (order.step == StepKind::fp8) {
         if (order.a == ScaleUse::end) order.a = ScaleUse::chains;

@@ -18,7 +18,7 @@ struct NamedOperand {
     const Operand* operand;
 
     OperandRecipe recipe() const {
-        // Without scales their format has no meaning, whatever an empty tensor says.
+        // Without scales their format has no meaning, whatever the empty tensor's format is.
         const bool scaleless = operand->granularity == Granularity::none;
         return {operand->values.format, operand->granularity, scaleless ? Format::f32 : operand->scales.format};
     }
@@ -41,7 +41,7 @@ void check_format(std::string_view name, const Tensor& tensor, const std::vector
                   .advice = {}});
 }
 
-/// The side makes sense by itself, but for the format of its scales.
+/// Whether the side is valid by itself, except for the format of its scales.
 bool check_granularity(const NamedOperand& side, Findings& findings) {
     const Format values = side.operand->values.format;
     const Granularity granularity = side.operand->granularity;
@@ -85,7 +85,7 @@ bool check_operand_formats(const NamedOperand& side, Findings& findings) {
     return side.operand->granularity == Granularity::none || check_scale_format(side, findings);
 }
 
-/// "row" or, without scales, the format: what counts for going together.
+/// "row" or, without scales, the format: the part that decides whether two sides fit.
 std::string short_name(const OperandRecipe& side) {
     return std::string(side.granularity == Granularity::none ? name(side.values) : name(side.granularity));
 }
@@ -99,7 +99,7 @@ bool is_quantised(const OperandRecipe& side) {
     return side.values != Format::f32 && side.values != Format::bf16 && side.values != Format::f16;
 }
 
-/// The first of the usual recipes by which the side that is not quantised goes with the other; empty if none does.
+/// The first of the usual recipes by which the side that is not quantized goes with the other; empty if none does.
 std::string usual_recipe(bool of_a, const Recipe& recipe) {
     for (const char* word : {of_a ? "1x128" : "128x128", "row", "tensor", "mxfp8"}) {
         const OperandRecipe side = *parse_operand_recipe(word);
@@ -108,7 +108,7 @@ std::string usual_recipe(bool of_a, const Recipe& recipe) {
     return "";
 }
 
-/// What is often meant by a pair that does not go together.
+/// The likely intention of a caller whose pair is not supported.
 std::string advice_on(const Recipe& recipe) {
     const bool scaled = recipe.a.granularity != Granularity::none && recipe.b.granularity != Granularity::none;
     if (scaled && is_accepted({recipe.b, recipe.a}))

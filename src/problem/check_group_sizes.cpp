@@ -1,4 +1,5 @@
-// The numbers in groups.sizes, where the host can read them: what a call clamps is likely a mistake.
+// Checks the numbers in groups.sizes, where the host can read them. A number that a call would clamp is likely a
+// mistake.
 #include "problem/checks.h"
 
 #include <string>

@@ -32,10 +32,11 @@ void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
                         .advice = run_on_cpu});
 }
 
-/// fp8, or what it was decoded to.
+/// fp8, or its decoded form.
 bool is_mxfp8(const OperandRecipe& side) { return side.granularity == Granularity::block_1x32 && !is_mxfp4(side); }
 
-/// 1x32 scales on a side have kernels next to fp8 with scales of any kind, those of weights next to bf16 and NVFP4 too.
+/// Sides with 1x32 scales have kernels with fp8 on the other side, whatever its scales. Weights with 1x32 scales also
+/// have kernels with bf16 and NVFP4 activations.
 std::vector<Finding> mxfp8_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
     const auto& [a, b] = call.recipe;
@@ -122,7 +123,7 @@ bool is_along_rows(const Tensor& values, bool transposed) {
     return is_mn_major(strides, values.shape[rows], values.shape[k], values.format);
 }
 
-/// Weights that are packed at each call: `packed` are those that were packed before.
+/// Checks weights that each call packs. `packed` are weights that were packed in advance.
 void check_packable(const Problem& p, const PackedWeights& packed, Findings& findings) {
     const Tensor& values = p.b.values;
     if (packed.given() || values.format != Format::e2m1 || !has_sound_strides(values)) return;
@@ -157,8 +158,9 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = "copy it to aligned memory, or run it on the CPU backend"});
 }
 
-/// Whether kernels load such values by TMA: fp8 that is not decoded before, as it is next to NVFP4 and bf16, and bf16
-/// next to weights of FP4 and MXFP8.
+/// Whether kernels load such values by TMA:
+/// - fp8 that is not decoded first, as it is if the other side is NVFP4 or bf16;
+/// - bf16 with weights of FP4 and MXFP8.
 bool is_loaded_by_tma(Format format, const Problem& p, const PackedWeights& packed) {
     const bool of_fp4 = packed.given() || p.b.values.format == Format::e2m1;
     const bool of_nvfp4 = (packed.given() ? packed.recipe.granularity : p.b.granularity) == Granularity::block_1x16;

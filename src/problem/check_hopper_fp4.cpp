@@ -1,4 +1,5 @@
-// What Hopper kernels ask of a call with FP4 weights, which they take packed alone: before or by the call itself.
+// The requirements of Hopper kernels for FP4 weights. Kernels read only packed weights, packed in advance or by the
+// call.
 #include <string>
 #include <utility>
 

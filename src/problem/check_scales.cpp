@@ -14,7 +14,7 @@ struct Logical {
     std::int64_t groups = 1;
     std::int64_t rows = 0;
     std::int64_t k = 0;
-    bool has_groups = false;  // a group dimension of its own
+    bool has_groups = false;  // whether the scales have a group dimension
     bool k_grouped = false;
     bool aligned = false;  // k-grouped, groups beginning with a block: scales are where they are without groups
 
@@ -86,7 +86,7 @@ Dims without_ones(const Dims& shape) {
     return result;
 }
 
-/// What a caller whose scales have another shape probably meant.
+/// The likely intention of a caller whose scales have another shape.
 std::string advice(const Dims& given, const Logical& logical, const Operand& operand) {
     if (fits(transposed(given), logical, operand.granularity)) return "pass the transposed view";
     for (const Dims& shape : scale_shapes(logical, operand.granularity)) {

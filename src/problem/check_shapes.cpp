@@ -1,4 +1,4 @@
-// What the tensors of a call must agree on: m, n, k and the number of groups.
+// Checks that the tensors of a call agree on m, n, k and the number of groups.
 #include "problem/checks.h"
 
 #include <algorithm>
@@ -120,7 +120,7 @@ std::string advice_on_groups(const Problem& p, const Expectation& a, const Expec
     return "b is one matrix, and so must a be: reshape a to two dimensions, before it is quantised";
 }
 
-/// What is often meant by a shape that does not fit.
+/// The likely intention of a caller whose shape does not fit.
 std::string advice_on(const Expectation& e, const Sizes& sizes) {
     if (is_transposed(e, sizes)) return "; pass the transposed view" + e.other_way;
     const bool is_flat = e.named.name == "a.values" && e.tensor().given() && e.tensor().shape.rank() == 2;
@@ -141,7 +141,7 @@ void check_one(const Expectation& e, const Sizes& sizes, Findings& findings, std
                   .advice = std::move(advice)});
 }
 
-/// In place of c, and not for groups of k.
+/// A bias takes the place of c. k-grouped calls have no bias.
 void check_bias(const Problem& p, const Sizes& sizes, Findings& findings) {
     if (!p.bias.given()) return;
     if (is_k_grouped(p.groups.grouping)) {
@@ -160,7 +160,7 @@ void check_bias(const Problem& p, const Sizes& sizes, Findings& findings) {
     check_one(expect_bias(p), sizes, findings);
 }
 
-/// k_grouped_flat: where the rows of a group are follows from its k alone.
+/// k_grouped_flat: the place of a group's rows follows from its k, so only gapless strides are valid.
 void check_flat(const Expectation& e, Findings& findings) {
     const Tensor& tensor = e.tensor();
     if (!e.has_rank() || !has_sound_strides(tensor) || is_empty(tensor)) return;

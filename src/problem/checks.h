@@ -1,5 +1,5 @@
-// The themes of `validate`. Each adds its own findings and needs no other to have run; what a theme cannot judge
-// because of a mistake that belongs to another one, it leaves alone.
+// The parts of `validate`. Each part adds its own findings and does not depend on the others. It skips checks that a
+// mistake of another part makes impossible.
 #pragma once
 
 #include "problem/axes.h"
@@ -19,7 +19,7 @@ void check_tensors(const Problem& problem, Findings& findings);
 /// Value, scale, output and index formats; granularities; the pair of recipes.
 void check_formats(const Problem& problem, Findings& findings);
 
-/// Sizes that the tensors agree on, as far as they are known, and which tensor said so.
+/// Sizes that the tensors agree on, as far as they are known, each with the tensor that it comes from.
 struct Sizes {
     struct Size {
         std::optional<std::int64_t> value;
@@ -59,7 +59,8 @@ void check_memory(const Problem& problem, Backend backend, Findings& findings);
 /// A backend that exists.
 void check_backend(Backend backend, Findings& findings);
 
-/// What the Hopper backend asks beyond what every backend does, of the call with ordinary weights, which `packed` were.
+/// The Hopper backend's additional requirements. The call has ordinary weights in place of packed ones, which are in
+/// `packed`.
 void check_hopper(const Problem& problem, const PackedWeights& packed, Check check, Findings& findings);
 
 /// Addresses of A and B on the Hopper backend.

@@ -9,18 +9,24 @@
 namespace tilewright {
 namespace {
 
-/// By times on one H200 the kernels that decode packed weights next to wgmma take as long as the expansion and the
-/// product with it at some 540 rows of a group where A has 1x128 scales (n 4096, k 7168), by the planner's model at
-/// 700, and at some 1240 where its scales wait for the end. Those of 1x32, which were not timed, promote four times as
-/// often, with scales of columns that expanded weights do without: by counts they gain from fewer rows on. One more
-/// launch takes longer than what is gained where there are fewer products than these, and narrow weights or fewer
-/// elements of D leave SMs idle, for the tile is 128x256.
+/// The least rows per group from which packed weights are expanded. From these rows on, the kernels that decode packed
+/// weights take longer than the expansion plus its product (one H200, n 4096, k 7168):
+/// - A with 1x128 scales: some 540 measured, 700 by the planner's model.
+/// - A with epilogue scales: some 1240.
+/// - A with 1x32 scales was not timed. Its kernels promote four times as often, with scales of columns that expanded
+///   weights do not need. By counts they gain from fewer rows on.
 ///
-/// Next to bf16 these are predictions, for of 4 x 8192 rows alone times were measured: bf16 is multiplied at 790
-/// TFLOP/s, and 2.53 bytes for each element go through memory at 3.96 TB/s. With the times of the kernels that decode
-/// (one H200, n 4096, k 7168 and n 7168, k 2048, 4 x 8192 rows) expanded MXFP4 takes as long at 1600 and 1300 rows of a
-/// group, NVFP4 at 730 and 690, when its kernels had a fifth more instructions; by the model now above
-/// 1,024 (tests/plan/expanded_test.cpp).
+/// The other limits: with fewer products than these, one more launch costs more than is gained. Narrow weights or fewer
+/// elements of D leave SMs idle, because the tile is 128x256.
+///
+/// The numbers for bf16 activations are predictions, because only 4 x 8192 rows were timed. bf16 is multiplied at 790
+/// TFLOP/s. Memory moves 2.53 bytes per element at 3.96 TB/s. From the times of the decoding kernels (one H200, 4 x
+/// 8192 rows), both ways take equally long at these rows per group:
+/// - n 4096, k 7168: MXFP4 1600, NVFP4 730.
+/// - n 7168, k 2048: MXFP4 1300, NVFP4 690.
+///
+/// NVFP4 was timed when its kernels had a fifth more instructions. The model now gives more than 1,024
+/// (tests/plan/expanded_test.cpp).
 std::int64_t least_expanded_rows(const Geometry& g) {
     if (is_multiplied_as_bf16(g.a.recipe)) return is_nvfp4(g.b.recipe) ? 1280 : 2048;
     const Granularity scales = g.a.recipe.granularity;
@@ -38,7 +44,8 @@ std::int64_t known_rows(const Geometry& g) {
     switch (g.grouping.grouping) {
         case Grouping::dense:
         case Grouping::batched: return g.m;
-        case Grouping::m_grouped_masked: return min(g.expected_m, g.m);  // m is room, mostly for many more
+        case Grouping::m_grouped_masked:
+            return min(g.expected_m, g.m);  // m is the capacity, mostly much more than the rows
         default: return g.groups > 0 ? g.m / g.groups : 0;
     }
 }
@@ -74,8 +81,8 @@ OperandGeometry expanded_operand(const ExpandedWeights& expansion, const void* w
     return operand;
 }
 
-/// Sums are multiplied by the row's factor at the end, after the scale of a row or tensor of A: kernels of their own
-/// (Scaling::factor), for row : row multiplies both scales first, and 1x32 : row with each chain.
+/// The row's factor multiplies sums at the end, after the scale of a row or tensor of A. This needs separate kernels
+/// (Scaling::factor): row : row multiplies both scales first, and 1x32 : row applies them with each chain.
 bool expands_weights(const Geometry& g) {
     const Granularity scales = g.a.recipe.granularity;
     const bool of_fp8 =

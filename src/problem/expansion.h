@@ -1,4 +1,4 @@
-// Packed weights that are expanded to what the tensor core multiplies before a product whose groups have many rows.
+// Packed weights that are expanded to the tensor core's format before a product whose groups have many rows.
 #pragma once
 
 #include "problem/geometry.h"
@@ -7,9 +7,9 @@
 
 namespace tilewright {
 
-/// Packed weights along k in rows of 16 bytes, exactly: e4m3 of those that are packed for fp8, bf16 of those for bf16.
-/// MXFP4 has a factor of each row besides (f32 [groups, n], a power of two or NaN): what `PackedRow::end_factor` is.
-/// Multiplied last, it makes the canonical order of rows that are not wide. NVFP4's tensor scale stays where it is.
+/// Packed weights, expanded exactly and K-major with rows that are multiples of 16 bytes: e4m3 if packed for fp8, bf16
+/// if packed for bf16. MXFP4 also has one factor per row (`PackedRow::end_factor`; f32 [groups, n], a power of two or
+/// NaN). Multiplied last, it gives the canonical order of rows that are not wide. NVFP4's tensor scale stays in place.
 struct ExpandedWeights {
     PackedGeometry from{};
     Format values = Format::e4m3;
@@ -27,7 +27,7 @@ struct ExpandedWeights {
     std::int64_t bytes() const { return has_factors ? factors_at() - at + groups * n * 4 : value_bytes(); }
 };
 
-/// How many rows of A a group has, as far as the host knows; not of groups of k.
+/// Rows of A per group, as far as the host knows them; not for k-grouped calls.
 std::int64_t known_rows(const Geometry& geometry);
 
 /// Whether it is worth it.

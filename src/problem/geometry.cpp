@@ -24,7 +24,7 @@ OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool g
                        .row = strides[transposed ? first + 1 : first],
                        .k = strides[transposed ? first : first + 1]};
 
-    // Scales have the group in front if their rank says so: [g] or [1] for tensor, [g, rows] for row, ...
+    // Scales have the group first if their rank shows it: [g] or [1] for tensor, [g, rows] for row, ...
     if (operand.granularity != Granularity::none) {
         g.scales = operand.scales.data;
         const bool rows = g.row_block() != 0;
@@ -96,8 +96,8 @@ std::int64_t group_of_block(const Geometry& g, std::int64_t begin, std::int64_t 
     return group;
 }
 
-/// Runs of blocks with the same group; those of no group are left out. Where rows may come in any order, a block is one
-/// row.
+/// Runs of blocks with the same group; blocks of no group are left out. Where rows may come in any order, a block is
+/// one row.
 std::vector<GroupGemm> index_gemms(const Geometry& g) {
     std::vector<GroupGemm> list;
     std::int64_t end = 0;
@@ -125,15 +125,15 @@ std::vector<GroupGemm> offset_gemms(const Geometry& g, std::int64_t alignment) {
     return list;
 }
 
-/// How much of `k` the scale columns from `first_block` on serve.
+/// The part of `k` that the scale columns from `first_block` on cover.
 std::int64_t served_k(const OperandGeometry& operand, std::int64_t first_block, std::int64_t k) {
     const std::int64_t columns = std::max<std::int64_t>(operand.scale_columns - first_block, 0);
     const bool enough = operand.k_block() == 0 || columns >= blocks(k, operand.k_block());
     return enough ? k : columns * operand.k_block();
 }
 
-/// Where a group of `k` elements of k that begins at `begin` has its values: between those of other groups, or behind
-/// them (flat).
+/// The place of the values of a group of `k` k-elements that begins at `begin`: between the values of other groups, or
+/// after them (flat).
 Origin k_origin(const OperandGeometry& operand, std::int64_t rows, bool flat, std::int64_t begin, std::int64_t k) {
     if (!flat) return {.value = begin * operand.value_strides.k, .row_stride = operand.value_strides.row};
     return {.value = begin * rows, .row_stride = k};

@@ -1,5 +1,5 @@
-// A validated problem without its names: what every backend computes from. Layouts have become strides, groupings a
-// list of GEMMs, each a product of some rows of A with one B.
+// A validated problem without its names: the input of every backend. Layouts have become strides, groupings a list of
+// GEMMs, each a product of some rows of A with one B.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -17,20 +17,20 @@ struct Strides {
     std::int64_t k = 0;
 };
 
-/// Packed weights, whose sections formats/packed_layout.h describes; `scales`, and but for raw codes `values`, then
-/// mean nothing.
+/// Packed weights, whose sections formats/packed_layout.h describes. `scales` then mean nothing. `values` only have a
+/// meaning with `raw`.
 struct PackedGeometry {
     bool given = false;
     const void* rows = nullptr;            // factors of the sums of rows; null without memory, as below
     const void* tiles = nullptr;           // codes and scales
-    const void* tensor_scales = nullptr;   // NVFP4 alone
+    const void* tensor_scales = nullptr;   // NVFP4 only
     std::int64_t tensor_scale_stride = 0;  // over groups
     std::int64_t row_tiles = 0;            // of a group
     std::int64_t k_blocks = 0;
     int windows = 0;             // of PackedWeights
     std::int64_t wide_row = -1;  // likewise
     std::int64_t tile_bytes = 0;
-    bool raw = false;  // codes are where `values` of the operand are, and tiles have what follows them
+    bool raw = false;  // raw codes: they are at `values` of the operand, and tiles have only the sections after them
 };
 
 struct OperandGeometry {
@@ -40,12 +40,12 @@ struct OperandGeometry {
     const void* scales = nullptr;  // null without scales
     Strides scale_strides;         // over group, row block, k block
     std::int64_t scale_columns = 0;
-    bool blocks_anew = false;  // k-grouped by any ends, or flat: a group's scales begin with a column of their own
+    bool blocks_anew = false;  // k-grouped by any ends, or flat: each group's scales begin with a new column
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
     bool has_tensor_scale = false;         // also where it is without memory
     bool flat = false;                     // k_grouped_flat: a group's rows follow one another, k_g elements apart
-    PackedGeometry packed{};               // of b alone
+    PackedGeometry packed{};               // b only
 
     int row_block() const { return tilewright::row_block(recipe.granularity); }
     int k_block() const { return tilewright::k_block(recipe.granularity); }
@@ -80,9 +80,9 @@ struct Geometry {
 
 /// Where a GEMM reads an operand.
 struct Origin {
-    std::int64_t value = 0;       // of row 0 of the operand and the GEMM's first k, in elements from `values`
-    std::int64_t row_stride = 0;  // of values; k_grouped_flat: the group's own
-    std::int64_t block = 0;       // the scale column of its first k
+    std::int64_t value = 0;       // Place of row 0 of the operand and the GEMM's first k, in elements from `values`.
+    std::int64_t row_stride = 0;  // Stride of values; k_grouped_flat: the group's own.
+    std::int64_t block = 0;       // The scale column of its first k.
 };
 
 /// Rows row_begin .. row_begin + rows of A (and D) against group `group` of B, over k_begin .. k_begin + k_count.

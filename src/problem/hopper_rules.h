@@ -1,4 +1,4 @@
-// What Hopper kernels ask of a call beyond what every backend does: said once, for validation and for the planner.
+// The requirements of Hopper kernels beyond those of every backend, in one place for validation and for the planner.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -11,7 +11,7 @@
 
 namespace tilewright {
 
-/// Ends of what findings expect and advise.
+/// Ends of the expectations and advice of findings.
 inline constexpr const char* for_a_gpu = " for a Hopper GPU";
 inline constexpr const char* run_on_cpu = "run it on the CPU backend";
 
@@ -25,8 +25,8 @@ struct MnMajor {
 /// either way, along k.
 MnMajor mn_major(const Geometry& geometry);
 
-/// Whether TMA loads values that are contiguous along their rows with these strides: k and matrices say which of them
-/// mean something.
+/// Whether TMA can load values that are contiguous along their rows with these strides. `k` and `matrices` decide which
+/// strides matter.
 bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matrices, Format format);
 
 /// Whether e2m1 weights, which are packed along one dimension, are so along k.
@@ -39,18 +39,18 @@ enum class WeightKind : std::uint8_t {
 };
 WeightKind weight_kind(const PackedGeometry& packed);
 
-/// Whether kernels multiply weights that are packed for fp8 with these: fp8 scaled by tensor, row, 1x128 or 1x32, and
-/// MXFP4, which is decoded to fp8.
+/// Whether kernels multiply weights that are packed for fp8 with these activations. They are fp8 with tensor, row,
+/// 1x128 or 1x32 scales, and MXFP4, which is decoded to fp8.
 bool goes_with_packed(const OperandRecipe& activations);
 
-/// bf16, and what becomes bf16 next to FP4 weights.
+/// bf16, and activations that are decoded to bf16 because of FP4 weights.
 bool is_multiplied_as_bf16(const OperandRecipe& activations);
 
-/// Whether kernels multiply FP4 weights with these activations: MXFP4 with all of both kinds above, NVFP4 with bf16,
-/// NVFP4, and fp8 scaled by tensor, row, 1x128 or 1x32, which is decoded to bf16.
+/// Whether kernels multiply FP4 weights with these activations. MXFP4 weights take all of both kinds above. NVFP4
+/// weights take bf16, NVFP4, and fp8 with tensor, row, 1x128 or 1x32 scales, which is decoded to bf16.
 bool goes_with_fp4(const OperandRecipe& activations, const OperandRecipe& weights);
 
-/// What kernels multiply where both sides of a recipe are given so.
+/// The properties of a call that decide whether kernels exist for it.
 struct HopperCall {
     Recipe recipe{};
     Grouping grouping = Grouping::dense;
@@ -59,11 +59,10 @@ struct HopperCall {
     bool a_along_m = false;     // a is contiguous along m
 };
 
-/// Recipes and groupings that no Hopper kernel serves, whatever the sizes: one finding for each
-/// obstacle.
+/// Recipes and groupings that no Hopper kernel supports, whatever the sizes: one finding for each obstacle.
 std::vector<Finding> hopper_obstacles(const HopperCall& call);
 
-/// bf16 activations are read along k alone.
+/// bf16 activations must be K-major.
 Finding bf16_along_m();
 
 /// The same of calls with FP4 weights; nothing for all others.
@@ -75,7 +74,7 @@ inline constexpr std::int64_t hopper_packed_alignment = 128;
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;
 
-/// Groups of k begin at multiples of this: a k-block.
+/// k groups begin at multiples of this: a k-block.
 inline constexpr int hopper_k_alignment = 128;
 
 /// Addresses and strides of A and B in bytes are multiples of this, strides below the limit (CUDA driver API,

@@ -1,5 +1,5 @@
-// What is said of row indices that break the promise of Groups::index_alignment: by the CPU of the call itself, by a
-// GPU of an earlier one.
+// The error for row indices that break the promise of Groups::index_alignment. The CPU throws it for the call itself, a
+// GPU for an earlier call.
 #pragma once
 
 #include <tilewright/error.h>

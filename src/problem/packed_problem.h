@@ -1,4 +1,4 @@
-// Calls whose weights a GPU takes packed alone, and how they are with packed ones.
+// Calls whose weights a GPU reads only when packed, and the same calls with packed weights.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -7,8 +7,8 @@
 
 namespace tilewright {
 
-/// FP4 weights in rows along k, dense or in groups of m: what `goes_with_fp4` says, in the order that the
-/// activations ask for.
+/// Whether the weights are FP4, K-major, dense or m-grouped: the rule of `goes_with_fp4`, in the order that the
+/// activations need.
 bool takes_packed_weights(const Problem& problem);
 
 /// The same call with packed weights of the same shape without memory, with as many windows of scales (PackedWeights).

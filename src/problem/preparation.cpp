@@ -34,18 +34,19 @@ bool is_loaded(const CopyAlongK& copy) {
     return loads_along_rows(copy.from.value_strides, copy.k, copy.matrices, copy.from.recipe.values);
 }
 
-/// From how many rows of a group on weights of layout nn are copied. By times on one H100 (docs/tried.md), and 0.67 ps
-/// for each code that is copied, a copy costs as much as it saves at some 1,050 where 128x128 scales are applied in the
-/// mainloop, at 3,300 where scales wait for the end. 1x128 scales of both sides, for which no kernel ships in that
-/// layout, take 1.6 to 3.4 times as long there as along k.
+/// The least rows per group from which weights of layout nn are copied. A copy costs 0.67 ps per value; by times on one
+/// H100 (docs/tried.md) that is as much as it saves at these rows:
+/// - 128x128 scales, which the mainloop applies: some 1,050.
+/// - epilogue scales: 3,300.
+/// - 1x128 scales on both sides have no shipped kernel in that layout, and take 1.6 to 3.4 times as long as K-major.
 std::int64_t least_copied_rows(const Geometry& g) {
     if (g.b.recipe.granularity == Granularity::block_1x128) return 256;
     return g.a.k_block() != 0 ? 1280 : 4096;
 }
 
-/// Whether weights of layout nn are copied though TMA loads them along their rows: they are transposed in registers for
-/// each tile of D, which costs products of many rows more than one copy does. A launch is no gain for fewer products
-/// than these.
+/// Whether weights of layout nn are copied although TMA can load them along their rows. Each tile of D transposes them
+/// in registers, which costs products of many rows more than one copy. With fewer products than these, the additional
+/// launch costs more than is gained.
 bool gains_from_copy(const Geometry& g, const CopyAlongK& weights) {
     constexpr double least_products = 0x1p34;
     constexpr std::int64_t most_bytes = std::int64_t{1} << 30;
@@ -54,10 +55,10 @@ bool gains_from_copy(const Geometry& g, const CopyAlongK& weights) {
            static_cast<double>(weights.bytes()) * static_cast<double>(rows) >= least_products;
 }
 
-/// Those that are copied, of those that are along their rows.
+/// The operands that are copied, among those along their rows.
 MnMajor copied(const Geometry& g, const MnMajor& order) {
     const CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
-    // 1x32 scales next to fp8 have kernels for operands along k alone.
+    // Recipes with 1x32 scales and fp8 have kernels only for K-major operands.
     const bool by_32 = (g.a.k_block() == 32 || g.b.k_block() == 32) && !g.b.packed.given;
     const bool along_k = is_k_grouped(g.grouping.grouping) || by_32;
     const bool a_along_k = along_k || takes_sizes(g.grouping.grouping) || g.b.packed.given;
@@ -68,7 +69,7 @@ MnMajor copied(const Geometry& g, const MnMajor& order) {
     return {.a = a_is_smaller, .b = !a_is_smaller};
 }
 
-/// A copy, or what is decoded.
+/// A copy, or a decoded operand.
 template <class Part>
 void place(std::optional<Part>& part, Preparation& preparation) {
     if (!part) return;
@@ -93,7 +94,7 @@ bool is_loaded_stride(std::int64_t codes, std::int64_t count) {
     return count <= 1 || (codes >= 0 && codes % (2 * hopper_alignment) == 0 && codes / 2 < hopper_stride_limit);
 }
 
-/// Whether kernels take the codes of MXFP4 weights as they are. Blocks of 32 are whole, so that 16 bytes are one.
+/// Whether kernels read the codes of MXFP4 weights in place. Blocks of 32 are whole, so that 16 bytes are one.
 bool has_raw_codes(const Geometry& g) {
     const Granularity scales = g.a.recipe.granularity;
     const bool served = is_mxfp4(g.b.recipe) && is_fp8(g.a.recipe.values) && scales != Granularity::block_1x32;
@@ -104,13 +105,13 @@ bool has_raw_codes(const Geometry& g) {
            is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
 }
 
-/// MXFP8 next to bf16 and what becomes bf16.
+/// MXFP8 weights with bf16 activations, or with activations that become bf16.
 bool decodes_weights(const Geometry& g) {
     const bool mxfp8 = is_fp8(g.b.recipe.values) && g.b.recipe.granularity == Granularity::block_1x32;
     return mxfp8 && is_multiplied_as_bf16(g.a.recipe) && !is_k_grouped(g.grouping.grouping);
 }
 
-/// NVFP4 next to weights for bf16, MXFP4 next to those for fp8, fp8 next to NVFP4.
+/// NVFP4 with weights packed for bf16, MXFP4 with weights packed for fp8, and fp8 with NVFP4 weights.
 bool decodes_activations(const Geometry& g) {
     const bool fp8 = is_fp8(g.a.recipe.values) && is_nvfp4(g.b.recipe) && goes_with_fp4(g.a.recipe, g.b.recipe);
     const bool served = is_nvfp4(g.a.recipe) || (is_mxfp4(g.a.recipe) && is_mxfp4(g.b.recipe)) || fp8;
@@ -129,7 +130,7 @@ DecodedOperand decoding_of(const OperandGeometry& from, std::int64_t groups, std
     return decoding;
 }
 
-/// The room of a masked group may be many times its rows.
+/// The capacity of a masked group may be many times its rows.
 DecodedOperand decoding_of_a(const Geometry& g) {
     DecodedOperand decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
     const bool masked = g.grouping.grouping == Grouping::m_grouped_masked;

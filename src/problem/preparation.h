@@ -1,4 +1,5 @@
-// What a Hopper GPU writes into a call's workspace before it multiplies: operands that no kernel reads as they are.
+// The operands that a Hopper GPU writes into a call's workspace before it multiplies, because no kernel reads the
+// originals.
 #pragma once
 
 #include "formats/packed_layout.h"
@@ -22,9 +23,9 @@ struct CopyAlongK {
     std::int64_t bytes() const { return matrices * rows * to.row; }
 };
 
-/// An operand in the format that the tensor core multiplies, along k, in rows of 16 bytes: NVFP4's codes times their
-/// block scales and fp8 in bf16, MXFP4's codes in e4m3, all exactly. NVFP4's tensor scale and the scales of others stay
-/// where they are.
+/// An operand in the format that the tensor core multiplies, K-major, with rows that are multiples of 16 bytes. All are
+/// exact: NVFP4 values times their block scales in bf16, fp8 in bf16, MXFP4 values in e4m3. NVFP4's tensor scale and
+/// the scales of the other formats stay in place.
 struct DecodedOperand {
     OperandGeometry from{};
     Format values = Format::bf16;
@@ -38,11 +39,11 @@ struct DecodedOperand {
     std::int64_t bytes() const { return matrices * rows * to.row * bits(values) / 8; }
 };
 
-/// FP4 weights that are packed for the call's activations. Which rows of MXFP4 are wide and how many windows they need
-/// is known on the device alone: all tiles have room for the most, and for bf16 the first row counts as wide.
+/// FP4 weights that are packed for the call's activations. Only the device knows which rows of MXFP4 are wide and how
+/// many windows they need. All tiles therefore reserve the maximum, and for bf16 the first row counts as wide.
 ///
-/// MXFP4 next to fp8 that TMA loads as it is has raw codes: they stay where they are, and tiles have what follows
-/// them.
+/// MXFP4 weights with fp8 activations have raw codes if TMA can load them. Raw codes stay in place, and tiles have only
+/// the sections after the codes.
 struct WeightPacking {
     Operand weights{};
     PackedWeights packed{};  // without memory
@@ -63,13 +64,20 @@ struct Preparation {
     bool empty() const { return !a && !b && !decoding && !decoding_b && !packing && !expansion; }
 };
 
-/// wgmma takes fp8 along k from shared memory, but one operand may pass through registers, and is transposed on the way
-/// (layouts nn and tt). What is along its rows beyond that is copied: of both operands the smaller one, A of groups
-/// (whose rows begin anywhere, and TMA at multiples of 16 bytes only) and next to packed weights, for groups of k each
-/// one, what is in steps that TMA does not take, and weights of groups with many rows. FP4 weights are packed, but for
-/// the codes that kernels take as they are, and FP4 activations decoded, as are fp8 ones next to NVFP4 and MXFP8
-/// weights next to bf16 and NVFP4. Packed weights without wide rows are expanded where a group has many rows
-/// (expansion.cpp has the limits).
+/// The preparation of a call, with the places of its parts in the workspace.
+///
+/// wgmma reads fp8 from shared memory only K-major. One operand may pass through registers instead and is transposed on
+/// the way (layouts nn and tt). Other MN-major operands are copied along k:
+/// - two MN-major operands: the smaller one;
+/// - k-grouped: each MN-major operand;
+/// - grouped A, because its groups begin at any row, and TMA loads only from multiples of 16 bytes;
+/// - A with packed weights;
+/// - an operand with strides that TMA does not support;
+/// - weights of groups with many rows.
+///
+/// FP4 weights are packed, except codes that kernels read in place. FP4 activations are decoded, and so are fp8
+/// activations with NVFP4 weights and MXFP8 weights with bf16 or NVFP4 activations. Packed weights without wide rows
+/// are expanded where a group has many rows (expansion.cpp has the limits).
 Preparation preparation(const Geometry& geometry);
 /// The same where packed weights are expanded or not, whether it is worth it or not.
 Preparation preparation(const Geometry& geometry, bool expands);

@@ -23,8 +23,8 @@ Dims shape_of(const Axes& axes, const ProblemSizes& sizes) {
 
 std::int64_t blocks(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
 
-/// [1], [rows] or [row blocks, k blocks], the group in front where the operand has one. k-grouped by any ends: blocks
-/// start anew in each group, so that each may have one more.
+/// [1], [rows] or [row blocks, k-blocks], with the group first where the operand has one. If k-groups may end anywhere,
+/// blocks restart in each group, and each group may have one more.
 Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const ProblemSizes& sizes) {
     if (granularity == Granularity::none) return {};
     if (granularity == Granularity::tensor) return {1};
@@ -56,7 +56,7 @@ std::int64_t ProblemSizes::first_wide_row() const {
     return mxfp4 && wide_rows > 0 && k > 32 && first < rows ? first : -1;
 }
 
-/// More than 11 and more than 120, by which those of uniform rows differ at most.
+/// More than 11 and more than 120, the largest differences in uniform rows.
 int ProblemSizes::wide_difference() const { return is_multiplied_as_bf16(recipe.a) ? 124 : 24; }
 
 Problem problem_of(const ProblemSizes& sizes) {

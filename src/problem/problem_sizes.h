@@ -1,4 +1,4 @@
-// A problem without memory, from its sizes alone: what `explain` and the planner's tests ask about.
+// A problem without memory, made from its sizes only: `explain` and the planner's tests use it.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -22,8 +22,8 @@ struct ProblemSizes {
     bool with_bias = false;  // bf16, one for each group of b
     Accumulation accumulation = Accumulation::promoted;
     Reproducibility reproducibility = Reproducibility::repeatable;
-    /// MXFP4 weights: one row in so many is wide for the activations of the recipe (docs/numerics.md); 0: none. Packed
-    /// for fp8 it has two windows of scales in each 128 of k.
+    /// MXFP4 weights: one row in `wide_rows` is wide for the activations of the recipe (docs/numerics.md); 0: none. A
+    /// wide row packed for fp8 has two exponent windows in each k-block.
     int wide_rows = 0;
 
     /// The first of them, of all groups, or -1: they are wide_rows / 2 and every wide_rows'th row from there on.

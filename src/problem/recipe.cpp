@@ -11,7 +11,7 @@ constexpr std::array granularities{Granularity::none,        Granularity::tensor
                                    Granularity::block_1x128, Granularity::block_128x128, Granularity::block_1x32,
                                    Granularity::block_1x16};
 
-/// Scales that go without saying, and so without a word in the name.
+/// The default scales, which names leave out.
 Format usual_scales(Granularity granularity) {
     if (granularity == Granularity::block_1x32) return Format::ue8m0;
     if (granularity == Granularity::block_1x16) return Format::ue4m3;
@@ -20,7 +20,7 @@ Format usual_scales(Granularity granularity) {
 
 bool is_scaleless(Format format) { return format == Format::bf16 || format == Format::f16 || format == Format::f32; }
 
-/// fp8 without scales: what they would say is in the other side's values and scales.
+/// fp8 without scales: the other side's values and scales include them.
 bool is_folded(const OperandRecipe& side) { return side.granularity == Granularity::none && is_fp8(side.values); }
 
 bool is_micro_scaled(const OperandRecipe& side) {

@@ -58,7 +58,7 @@ private:
     }
 
     std::vector<Step> steps_;
-    std::vector<Interval> rest_{{0, 0}};  // what the steps from here on can sum to
+    std::vector<Interval> rest_{{0, 0}};  // the possible sums of the steps from here on
     int budget_ = 1'000'000;
 };
 
@@ -84,7 +84,8 @@ Footprint footprint(const Tensor& tensor) {
     return result;
 }
 
-/// The steps of x minus those of y; equal strides become one step, which keeps the search short for views of a buffer.
+/// The steps of x minus the steps of y. Equal strides become one step, which keeps the search short for views of a
+/// buffer.
 std::vector<Step> difference(std::vector<Step> x, const std::vector<Step>& y) {
     for (const Step& step : y) {
         const auto same = std::find_if(x.begin(), x.end(), [&](const Step& s) { return s.stride == step.stride; });
@@ -106,7 +107,7 @@ bool overlaps_itself(const Tensor& tensor) {
     for (int i = 0; i < tensor.shape.rank(); ++i) {
         if (tensor.shape[i] == 1) continue;
         if (tensor.strides[i] == 0) return true;
-        // Two elements whose first difference is in this dimension; the ones before it are equal, those after it free.
+        // Two elements whose first difference is in this dimension: earlier indices are equal, later ones free.
         std::vector<Step> pair{{tensor.strides[i], 1, tensor.shape[i] - 1}};
         for (int j = i + 1; j < tensor.shape.rank(); ++j) {
             if (tensor.shape[j] > 1 && tensor.strides[j] > 0) {
@@ -139,7 +140,8 @@ bool overlap(const Tensor& x, const Tensor& y) {
     const Footprint fx = footprint(x);
     const Footprint fy = footprint(y);
     const std::int64_t from_x = x_address < y_address ? distance : -distance;
-    // A run of x at p and one of y at q + from_x share a half byte if -run_y < (q + from_x) - p < run_x.
+    // With run_x and run_y as lengths, a run of x at p and one of y at q + from_x share a half byte if -run_y < (q +
+    // from_x) - p < run_x
     return Search(difference(fx.steps, fy.steps)).reaches({from_x - fx.run + 1, from_x + fy.run - 1});
 }
 

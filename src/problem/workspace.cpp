@@ -52,7 +52,7 @@ bool is_along_k(const Tensor& values, bool transposed) {
     return values.strides[transposed ? rank - 2 : rank - 1] == 1;
 }
 
-/// A quick look, for calls whose fp8 operands are along k, as most are.
+/// A quick check for the common case: all fp8 operands are K-major.
 bool reads_operands_as_they_are(const Problem& problem) {
     return is_along_k(problem.a.values, a_is_transposed(problem.layout)) &&
            is_along_k(problem.b.values, b_is_transposed(problem.layout));

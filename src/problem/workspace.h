@@ -1,4 +1,4 @@
-// Memory that a call on a GPU needs beyond its operands, and what can be wrong with it.
+// Memory that a call on a GPU needs in addition to its operands, and the checks of it.
 #pragma once
 
 #include <tilewright/run.h>

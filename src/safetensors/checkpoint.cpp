@@ -48,7 +48,7 @@ fs::path only_file(const fs::path& folder) {
 std::map<std::string, std::string> weight_map(const std::string& path) {
     const std::string text = text_of(path);
     const nlohmann::json index = nlohmann::json::parse(text, nullptr, false);
-    // The parser takes a NUL byte for the end of the text.
+    // The parser treats a NUL byte as the end of the text.
     if (text.find('\0') != std::string::npos || !index.is_object() || !index.contains("weight_map") ||
         !index["weight_map"].is_object()) {
         throw SafetensorsError(path + ": is no index: a JSON object with a weight_map is expected");

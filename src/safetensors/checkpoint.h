@@ -17,8 +17,8 @@ inline constexpr const char* config_name = "config.json";
 class Checkpoint {
 public:
     /// `path`: a safetensors file; a folder with an index or one safetensors file; or the index itself. Only headers
-    /// are read. Throws SafetensorsError for what is missing, there twice though no index says where, or contradicts
-    /// the index.
+    /// are read. Throws SafetensorsError if something is missing, contradicts the index, or exists twice and no index
+    /// decides.
     explicit Checkpoint(const std::string& path);
 
     struct Shard {

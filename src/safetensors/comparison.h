@@ -1,4 +1,4 @@
-// What a conversion does to numbers: their relative error, and how many stop being numbers.
+// How a conversion changes numbers: their relative error, and how many stop being numbers.
 #pragma once
 
 #include <tilewright/quantize.h>
@@ -8,21 +8,21 @@
 
 namespace tilewright::safetensors {
 
-/// An operand [rows, k] dequantised. f32 has room for neither all of them nor for all small ones (e4m3 times a scale of
-/// 1e38 or 1e-45): `numbers` may then be infinite, or zeros, where the operand is not.
+/// An operand [rows, k], dequantized to f32. The largest and smallest numbers (e4m3 times a scale of 1e38 or 1e-45) are
+/// outside f32. `numbers` may then be infinite, or zeros, where the operand is not.
 std::vector<float> numbers_of(const Operand& operand);
 
 class Comparison {
 public:
-    /// Rows before and after; `numbers` are numbers_of(before).
+    /// Adds rows and their converted form; `numbers` are those of the original rows.
     void add(const Operand& before, const std::vector<float>& numbers, const Operand& after);
 
-    /// ||after - before|| / ||before|| of what is finite before and after; 0: the same numbers.
+    /// ||after - before|| / ||before|| of numbers that are finite before and after; 0: the same numbers.
     double error() const;
 
     std::uint64_t count = 0;
-    std::uint64_t lost = 0;     // finite before, not after
-    std::uint64_t changed = 0;  // NaN or infinite before, something else after
+    std::uint64_t lost = 0;     // finite only before the conversion
+    std::uint64_t changed = 0;  // NaN or infinite in the input, different after
 
 private:
     template <class Number>

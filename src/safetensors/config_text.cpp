@@ -69,7 +69,8 @@ Json kept_tensors(const Conversion& c) {
     return Json{{"tensors", tensors}};
 }
 
-/// What a member of `spaces` spaces says; `before` is what the input's says, and stays byte for byte.
+/// The description of this conversion, for an object whose keys are indented by `spaces` spaces. It contains `before`,
+/// the input's own description, byte for byte.
 std::string described_conversion(const Conversion& c, std::string_view before, std::optional<std::size_t> spaces) {
     Json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
     how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
@@ -87,7 +88,7 @@ bool is_description(const JsonMember& member) {
     return std::ranges::find(description_keys, member.key) != description_keys.end();
 }
 
-/// The same for one object, without its parts; and how many values were there.
+/// The same for one object, without its parts; also returns the number of values that were present.
 std::pair<std::string, int> with_own_descriptions(std::string_view text, const Description& description) {
     int count = 0;
     std::string changed = with_values(text, [&](const JsonMember& member) -> std::optional<std::string> {

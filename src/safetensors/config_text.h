@@ -4,7 +4,7 @@
 //         "tensors": [{"name": ..., "format": ..., "scales": [...], "reason": ...}],
 //         "quantization_config": <the input's, byte for byte>}}
 //
-// `kept` is there where quantised tensors stay as they are; the input's own words describe them, and only them.
+// `kept` exists if quantized tensors stay as they are. The input's own description then describes only these tensors.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,13 @@ namespace tilewright::safetensors {
 /// Throws SafetensorsError where the input's is no JSON object as Python reads it.
 std::string converted_config(const Conversion& conversion);
 
-/// Makes a value: of `before`, the value that is there (empty: none), for an object whose keys are behind this many
-/// spaces (nothing: it is in one line).
+/// Makes a value from `before`, the present value (empty if there is none). `spaces` is the indentation of the object's
+/// keys; nothing if the object is on one line.
 using Description = std::function<std::string(std::string_view before, std::optional<std::size_t> spaces)>;
 
-/// A configuration with other values for its `quantization_config` or `compression_config`, as older files name it, and
-/// those of its parts (text_config); a new one at its end where it has none itself. Throws JsonTextError.
+/// A configuration with new values for its `quantization_config` or `compression_config` (the name in older files), in
+/// the object itself and in its parts (text_config). If the object has neither, one is added at its end. Throws
+/// JsonTextError.
 std::string with_description(std::string_view config, const Description& description);
 
 }  // namespace tilewright::safetensors

@@ -20,7 +20,7 @@ bool is_chosen(const Conversion& c, const StoredMatrix& matrix) {
     return matrix.scheme != "unquantised" && c.job.wanted(matrix.name);
 }
 
-/// Why a matrix stays as it is; empty if it is converted.
+/// Why a matrix is not converted; empty if it is.
 std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     if (!is_chosen(c, matrix)) return "not chosen by --include and --exclude";
     const OperandRecipe recipe = c.recipe_for(matrix);
@@ -30,7 +30,7 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     return "";
 }
 
-/// Why no matrix is converted: how many are chosen, and what is wrong with the first.
+/// Why no matrix is converted: the number of chosen matrices, and the obstacle of the first.
 std::string why_none(const Conversion& c) {
     const auto chosen_here = [&](const StoredMatrix& matrix) { return is_chosen(c, matrix); };
     const std::vector<StoredMatrix>& all = c.found.matrices;
@@ -44,7 +44,7 @@ std::string why_none(const Conversion& c) {
            "`tilewright quantize` takes bf16, f16 and f32";
 }
 
-/// They would be copied, and read as another format than config.json says.
+/// Unreadable matrices would be copied, and then read as another format than config.json declares.
 void refuse_unreadable(const Conversion& c) {
     constexpr int most_lines = 8;
     int count = 0;
@@ -61,7 +61,7 @@ void refuse_unreadable(const Conversion& c) {
 
 std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
 
-/// Bytes of a packed matrix follow from its weights, which are read for that alone.
+/// The bytes of a packed matrix. They follow from its weights, which are read only for this number.
 std::uint64_t packed_size(const Conversion& c, const StoredMatrix& matrix) {
     const Requantised weights = requantised(c.checkpoint, matrix, c.recipe_for(matrix), c.job.round_up);
     return static_cast<std::uint64_t>(packed_bytes(weights.operand, *c.job.pack));
@@ -96,7 +96,7 @@ void refuse_equal_names(const std::vector<OutputShard>& shards) {
     }
 }
 
-/// What each file will have; files that are complete have it already.
+/// Declares the tensors of each file, except in files that are already complete.
 void declare_outputs(Conversion& c) {
     std::erase_if(c.shards, [](const OutputShard& shard) { return shard.matrices.empty() && shard.copied.empty(); });
     for (OutputShard& shard : c.shards) {

@@ -1,4 +1,4 @@
-// What a conversion of a checkpoint will write, decided before it writes.
+// The plan of a checkpoint's conversion, made before anything is written.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 namespace tilewright::safetensors {
 
-/// A file of the output's name that is there before it is written.
+/// A file that already has the name of one of the output's files.
 struct EarlierFile {
     bool exists = false;
     bool readable = false;  // as safetensors
     std::string record{};   // empty: no conversion wrote it
-    std::string why_not{};  // kept; empty: it is what would be written
+    std::string why_not{};  // kept; empty: the file is what would be written
 };
 
-/// A file of the output: what goes into it.
+/// A file of the output and its contents.
 struct OutputShard {
     std::string name{};
     std::string path{};
@@ -60,11 +60,13 @@ struct Conversion {
 /// Where a file of the output is; `file` is its name in a folder.
 std::string output_path(const Conversion& conversion, const std::string& file);
 
-/// Which tensors are consumed by matrices that are converted and which are copied, to which files; what of it is there.
+/// Decides which tensors the converted matrices consume, which are copied, and to which files; notes which output
+/// exists.
 void distribute(Conversion& conversion);
 
-/// Before anything is written: throws std::runtime_error for an output of which any file is one of the input's, is no
-/// regular file or is another one of the output's, and for one with too little room.
+/// Called before anything is written. `refuse_output` throws std::runtime_error for an output file that is not a
+/// regular file, is also a file of the input, or has two names. `refuse_full_disk` throws if there is too little free
+/// space.
 void refuse_output(const Conversion& conversion);
 void refuse_full_disk(const Conversion& conversion);
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// What is read and how, and what is made of it.
+/// A digest of the tensors that are read, how they are read, and what they become.
 std::string tensors_digest(const Conversion& c, const OutputShard& shard) {
     output::Digest digest;
     const auto add = [&](const Checkpoint::Tensor* tensor) {

@@ -1,5 +1,5 @@
-// What a file of the output was made from, written into its metadata: another run keeps the file only where this is
-// what it would write again.
+// The record of how an output file was made, written into its metadata. Another run keeps the file only if it would
+// write the same record.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@ namespace tilewright::safetensors {
 /// The metadata with the record.
 inline constexpr const char* record_key = "tilewright.conversion";
 
-/// The version, all options, which tensors are converted and copied, and of each file of the input that has any of
-/// them: its identity and the digest of its header. As JSON, for people too.
+/// The record: the version, all options, and which tensors are converted and copied. For each file of the input that
+/// has any of these tensors it has the file's identity and the digest of its header. It is JSON, which people can read
+/// too.
 std::string conversion_record(const Conversion& conversion, const OutputShard& shard);
 
 /// Reads all of a file whose record is the one given.

@@ -60,7 +60,7 @@ void refuse_changed_input(const Conversion& c) {
     }
 }
 
-/// The input's, but for what this program or an earlier one says about how it was made.
+/// The input's metadata, without the entries in which this program or an earlier one describes how the file was made.
 Metadata output_metadata(const Conversion& c, const OutputShard& shard) {
     Metadata metadata{{"format", "pt"}};
     for (const Checkpoint::Shard& input : c.checkpoint.shards()) {

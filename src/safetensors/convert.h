@@ -1,9 +1,12 @@
-// Converting a checkpoint: its quantised matrices to another recipe, or packed, file by file.
+// Converts the quantized matrices of a checkpoint to another recipe, or packs them, file by file.
 //
-// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed; all other tensors are copied.
-// Each file of the output has what its namesake of the input has; scales go to their values' file, stacked experts to
-// that of the first. A file appears when it is complete, and is kept by the next run of the same conversion
-// (conversion_record.h). The other files of a folder are copied (side_files.h). In memory: one matrix, or one stack.
+// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed. All other tensors are copied.
+//
+// - Each output file has the tensors of the input file of the same name. Scales go to the file of their values, stacked
+//   experts to the file of the first expert.
+// - A file appears when it is complete. The next run of the same conversion keeps it (conversion_record.h).
+// - The other files of a folder are copied (side_files.h).
+// - Memory holds one matrix, or one stack.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@ struct ConvertJob {
     bool round_up = false;
     bool stack_experts = false;                        // stack_experts.h
     std::function<bool(const std::string&)> wanted{};  // by name
-    std::string include{};                             // what `wanted` was made of, for the record of the output
+    std::string include{};                             // the source of `wanted`, for the record of the output
     std::string exclude{};
     std::string version{};
     std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> progress{};
@@ -37,7 +40,7 @@ struct ConvertedMatrix {
     double error = 0;  // ||after - before|| / ||before||; 0: the same numbers
 };
 
-/// A quantised tensor that is copied as it is, or all `count` of a pattern (inspect.h).
+/// A quantized tensor that is copied unchanged, or all `count` of a pattern (inspect.h).
 struct KeptTensors {
     std::string name{};
     std::uint64_t count = 1;
@@ -54,11 +57,11 @@ struct FileAndReason {
 struct ConvertResult {
     std::vector<ConvertedMatrix> matrices{};
     std::uint64_t copied = 0;
-    std::vector<KeptTensors> kept{};           // of the copied ones
-    std::vector<std::string> kept_files{};     // complete since an earlier run
-    std::vector<FileAndReason> made_again{};   // of an earlier run, or of the same name
-    std::vector<std::string> removed_files{};  // of an earlier run; this one has no such files
-    std::vector<std::string> copied_files{};   // of the folder, no weights
+    std::vector<KeptTensors> kept{};           // Quantized tensors that were copied.
+    std::vector<std::string> kept_files{};     // Complete since an earlier run.
+    std::vector<FileAndReason> made_again{};   // Files of an earlier run, or of the same name.
+    std::vector<std::string> removed_files{};  // Files of an earlier run that this run does not have.
+    std::vector<std::string> copied_files{};   // Files of the folder that are not weights.
     std::vector<FileAndReason> files_not_copied{};
     std::uint64_t input_bytes = 0;
     std::uint64_t output_bytes = 0;

@@ -1,5 +1,5 @@
-// What is in a checkpoint: matrices with their formats, and of MXFP4 how far the exponents of a row are apart, from
-// which its arithmetic follows (docs/numerics.md).
+// The contents of a checkpoint: matrices with their formats. For MXFP4 also the range of exponents in a row, which
+// decides its arithmetic (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace tilewright::safetensors {
 /// The exponents of MXFP4 weights, or of several matrices together.
 struct ExponentStatistics {
     std::uint64_t rows = 0;
-    std::uint64_t wide_for_fp8 = 0;   // exponents more than 11 apart
-    std::uint64_t wide_for_bf16 = 0;  // more than 120
-    std::uint64_t nan = 0;            // rows with a scale that is NaN
-    int row_difference = 0;           // the largest of all rows
-    int block_difference = 0;         // of all 128 of k of a row
+    std::uint64_t wide_for_fp8 = 0;   // Exponents more than 11 apart.
+    std::uint64_t wide_for_bf16 = 0;  // More than 120.
+    std::uint64_t nan = 0;            // Rows with a scale that is NaN.
+    int row_difference = 0;           // The largest of all rows.
+    int block_difference = 0;         // Within any 128 k-elements of a row.
 
     void add(const ExponentStatistics& other);
 };
@@ -44,7 +44,7 @@ std::vector<InspectedClass> inspected_classes(const std::vector<InspectedMatrix>
 /// A line for each kind of matrix that cannot be read, as above, or for each one.
 std::vector<std::string> unreadable_lines(const StoredMatrices& found, bool each);
 
-/// The last words of the names of a quantised matrix's tensors, in brackets of those that are not read:
+/// The last words of the names of a quantized matrix's tensors, in brackets of those that are not read:
 /// "weight, weight_scale (input_scale)".
 std::string tensor_words(const StoredMatrix& matrix);
 

@@ -1,4 +1,4 @@
-// Weights of 4 and 8 bits that are integers: known by name, so that they are refused for what they are.
+// Integer weights of 4 and 8 bits, recognised by name, so that messages can refuse them as integers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 namespace tilewright::safetensors {
 namespace {
 
-/// A publisher's name for the weights of module P, and names next to it of which one at least is there.
+/// A publisher's name for the weights of module P, and names of companions, of which at least one must exist.
 struct IntegerScheme {
-    const char* weights;  // what follows P
+    const char* weights;  // the name after P
     const char* what;
     std::array<const char*, 4> others;
     bool alone;  // also without any of these

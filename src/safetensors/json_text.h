@@ -1,7 +1,11 @@
-// JSON as Python's json module reads it, by position: a part of a text can be replaced, and every other byte stays.
+// JSON as Python's json module reads it, by position: a part of a text can be replaced while every other byte stays.
 //
-// Configurations of models are written and read by Python, which takes more than RFC 8259: Infinity, -Infinity, NaN,
-// numbers of any length, a key twice (the last one counts) and half a surrogate pair. No number is interpreted here.
+// Python writes and reads model configurations and accepts more than RFC 8259:
+// - Infinity, -Infinity, NaN and numbers of any length;
+// - repeated keys, of which the last one counts;
+// - half a surrogate pair.
+//
+// Numbers are not interpreted here.
 #pragma once
 
 #include <functional>
@@ -30,7 +34,7 @@ std::vector<JsonMember> json_members(std::string_view text);
 /// Throws JsonTextError for a text that is no JSON value.
 void check_json(std::string_view text);
 
-/// The text, an object, with other values for those members for which `other` has one.
+/// The text, an object, with new values for the members for which `other` has one.
 using OtherValue = std::function<std::optional<std::string>(const JsonMember&)>;
 std::string with_values(std::string_view text, const OtherValue& other);
 

@@ -1,4 +1,4 @@
-// What of a checkpoint is quantised and stays as it is in a conversion, for people and for config.json.
+// The quantized tensors of a checkpoint that a conversion does not change, described for people and for config.json.
 #pragma once
 
 #include <set>
@@ -9,8 +9,9 @@
 
 namespace tilewright::safetensors {
 
-/// All quantised tensors that are copied, and scales of activations and caches. `reason_of` says why a matrix that
-/// `inspect` lists is not converted. Tensors that are alike are one entry where all of their pattern are; else each is.
+/// All quantized tensors that are copied, and scales of activations and caches. `reason_of` returns why a matrix that
+/// `inspect` lists is not converted. Equal tensors become one entry if their whole pattern is equal; otherwise each is
+/// an entry.
 std::vector<KeptTensors> kept_quantised(const Conversion& conversion,
                                         const std::set<const Checkpoint::Tensor*>& consumed,
                                         const std::function<std::string(const StoredMatrix&)>& reason_of);

@@ -24,7 +24,7 @@ bool is_weights_or_index(const std::string& name) {
     return name.ends_with(".safetensors") || name == index_name || name == config_name;
 }
 
-/// What a run has written under a name: its record for a shard, else its bytes.
+/// The digest of a file that a run wrote: of its record for a shard, otherwise of its bytes.
 std::string present_digest(const std::string& path) {
     if (path.ends_with(".safetensors")) return output::digest_of(earlier_file(path, "{}").record);
     return file_digest(path);

@@ -1,10 +1,12 @@
-// The folder that a conversion writes: what is there already, what may be replaced or removed, and in which order its
-// files appear. A run into a used folder leaves what a run into an empty one does.
+// The folder that a conversion writes: which files exist, which may be replaced or removed, and in which order files
+// appear. A run into a used folder leaves the same files as a run into an empty one.
 //
-// A run knows the files of an earlier one by `record_name`, which has the digest of each (of a shard that of its
-// conversion_record). All other files are the user's: none is replaced or removed, and one that would become a part of
-// the output is refused. While shards are written there is no index and no config.json, so that what a run that ended
-// early has left is not taken for a checkpoint.
+// - A run recognises the files of an earlier one by `record_name`, which has the digest of each file (for a shard, of
+//   its conversion_record).
+// - All other files are the user's. They are never replaced or removed. A user's file that would become a part of the
+//   output is refused.
+// - While shards are written, index and config.json are absent. The files of an interrupted run are then not mistaken
+//   for a checkpoint.
 #pragma once
 
 #include <map>
@@ -18,17 +20,16 @@ namespace tilewright::safetensors {
 
 class OutputFolder {
 public:
-    /// Reads what is there. Throws std::runtime_error for a file of the user's that would be lost or taken for a part
-    /// of the output.
+    /// Reads the folder. Throws std::runtime_error for a user's file that would be lost or become a part of the output.
     explicit OutputFolder(Conversion& conversion);
 
-    /// Before the first shard: makes the folder, removes what an earlier run has left.
+    /// Before the first shard: makes the folder, removes the files of an earlier run.
     void begin();
     /// After the last one: all other files.
     void finish();
 
 private:
-    /// By file names, the digests of what runs have written.
+    /// The digests of the files that runs have written, by file name.
     using Record = std::map<std::string, std::set<std::string>>;
 
     std::string path(const std::string& name) const;

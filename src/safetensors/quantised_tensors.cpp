@@ -11,7 +11,7 @@
 namespace tilewright::safetensors {
 namespace {
 
-/// The part of a name behind its last dot, and the part before it.
+/// The part of a name after its last dot, and the part that precedes the dot.
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 std::string_view module_of(std::string_view name) {
     const std::size_t dot = name.rfind('.');
@@ -31,7 +31,8 @@ bool is_named_as_scale(std::string_view name) {
     return matches(name, form);
 }
 
-/// What else quantisers write next to a matrix. Such a name says nothing where nothing quantised is near.
+/// Names of other tensors that quantizers write with a matrix. Such a name has no meaning unless a quantized tensor is
+/// near.
 bool is_named_as_companion(std::string_view name) {
     static const std::regex form(
         R"((^|_)(zeros?|qzeros|zero_points?|zp|g_idx|quant_map|codebooks?|shift|biases|qbias|meta)$|^weight_shape$|^bitsandbytes__)"
@@ -49,10 +50,10 @@ bool is_narrow(std::string_view dtype) {
     return (dtype.starts_with("F8_") && dtype != "F8_E8M0") || dtype.starts_with("F6_") || dtype == "F4";
 }
 
-/// What codes are packed into.
+/// The dtypes that codes are packed into.
 bool is_container(std::string_view dtype) { return is_of(dtype, {"U8", "I8", "U16", "I16", "U32", "I32"}); }
 
-/// A module has one of these names at most for what its scales scale.
+/// A module has at most one tensor of these names, which its scales scale.
 bool is_named_as_weight(std::string_view name) {
     return is_of(last_part(name),
                  {"weight", "qweight", "weight_packed", "q_weight", "W_q", "_data", "codes", "weight_data"});

@@ -56,7 +56,7 @@ const Json* member(const Json& object, const char* key) {
 
 std::string text_of(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-/// What a publisher says of a scheme; lists of layers are left out.
+/// The words of a publisher's scheme description, without lists of layers.
 void add_words(const Json& object, std::string& words) {
     for (const char* key : {"quant_method",
                             "quant_algo",

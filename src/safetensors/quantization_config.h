@@ -1,5 +1,5 @@
-// What config.json, or Model-Optimizer's hf_quant_config.json, says of how weights are quantised: for messages in its
-// own words, and where the shapes of tensors do not tell.
+// The description of quantization in config.json or in Model-Optimizer's hf_quant_config.json. Messages quote it, and
+// it decides where the shapes of tensors are ambiguous.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@
 namespace tilewright::safetensors {
 
 struct QuantizationConfig {
-    std::string method{};                 // quant_method
-    std::string words{};                  // "quant_method "fp8", weight_block_size [128, 128]"
-    std::optional<ScaleBlocks> blocks{};  // of rows and columns of a weight; nothing where several are said
-    std::set<std::int64_t> hidden{};      // sizes of what goes from layer to layer
-    std::set<std::int64_t> inner{};       // sizes inside a layer or an expert
+    std::string method{};  // quant_method.
+    std::string words{};   // "quant_method "fp8", weight_block_size [128, 128]".
+    std::optional<ScaleBlocks>
+        blocks{};                     // Rows and columns of a weight's blocks; nothing where several sizes are named.
+    std::set<std::int64_t> hidden{};  // Sizes between layers.
+    std::set<std::int64_t> inner{};   // Sizes inside a layer or an expert.
 };
 
 /// Empty where there is none, or none that can be read.

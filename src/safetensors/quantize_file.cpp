@@ -56,7 +56,7 @@ bool is_matrix(const StoredTensor& tensor) {
     return real && (tensor.shape.size() == 2 || tensor.shape.size() == 3);
 }
 
-/// What is quantised already and what scales it, which no quantiser takes for a matrix.
+/// Tensors that are already quantized, and their scales. Neither is a matrix to quantize.
 class QuantisedAlready {
 public:
     explicit QuantisedAlready(const std::vector<StoredTensor>& tensors) {
@@ -98,7 +98,7 @@ Matrices matrices_of(const StoredTensor& tensor) {
             .k = static_cast<std::int64_t>(tensor.shape[rank - 1])};
 }
 
-/// Why a matrix cannot be quantised; empty if it can.
+/// Why a matrix cannot be quantized; empty if it can.
 std::string obstacle(const Matrices& matrices, const OperandRecipe& recipe) {
     if (matrices.stored->bytes() == 0) return "it has no elements";
     if (recipe.values == Format::e2m1 && matrices.k % 2 != 0) {
@@ -136,7 +136,7 @@ void refuse_equal_names(const std::string& input, const std::vector<StoredTensor
     }
 }
 
-/// The work itself: what goes where is settled.
+/// The work itself; the places of all outputs are already decided.
 class Converter {
 public:
     Converter(const QuantizeJob& job, const SafetensorsReader& reader, SafetensorsWriter& writer)
@@ -180,7 +180,7 @@ private:
         }();
         const Operand& operand = owned.operand();
 
-        // This block's parts follow those of the groups and rows before it in the tensors that are written.
+        // This block's parts follow the parts of the previous groups and rows in the tensors that are written.
         const OperandShape whole = operand_shape(recipe, matrices.rows, matrices.k);
         const OperandShape before = operand_shape(recipe, row, matrices.k);
         const std::string& name = matrices.stored->name;

@@ -1,9 +1,9 @@
-// Quantises the matrices of a safetensors file into another one, a block of rows at a time.
+// Quantizes the matrices of a safetensors file into another file, a block of rows at a time.
 //
-// A 2-D tensor X [rows, k] or 3-D tensor X [groups, rows, k] of F32, BF16 or F16 becomes X (the values), X.scales and,
-// for NVFP4, X.tensor_scale, in the shapes that tilewright::Operand documents. All other tensors are copied: also those
-// that are quantised already, and what scales them (quantised_tensors.h).
-// In memory: one block of rows, or, where all rows of a matrix share a scale (tensor, 1x16), one matrix.
+// - A 2-D tensor X [rows, k] or 3-D tensor X [groups, rows, k] of F32, BF16 or F16 is quantized. It becomes X (the
+//   values), X.scales and, for NVFP4, X.tensor_scale, in the shapes that tilewright::Operand documents.
+// - All other tensors are copied. These include quantized tensors and their scales (quantised_tensors.h).
+// - Memory holds one block of rows, or one matrix where all rows share a scale (tensor, 1x16).
 #pragma once
 
 #include <tilewright/quantize.h>
@@ -37,7 +37,7 @@ struct QuantizeResult {
     std::uint64_t copied = 0;
     std::uint64_t input_bytes = 0;
     std::uint64_t output_bytes = 0;
-    std::vector<Kept> kept{};  // quantised already, or wanted but without a way to quantise them
+    std::vector<Kept> kept{};  // quantized already, or wanted but without a way to quantize them
 };
 
 /// Throws SafetensorsError for a bad input and std::runtime_error for everything else; then nothing is written.

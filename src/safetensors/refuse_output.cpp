@@ -1,5 +1,5 @@
-// What a conversion must not write over, found before it writes: a file may be a link to one of the input's or to a
-// device, which writing would follow.
+// Finds files that a conversion must not overwrite, before it writes. A file may be a link to a file of the input or to
+// a device, and writing would follow the link.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -43,7 +43,7 @@ void refuse_irregular(const std::string& file) {
     throw std::runtime_error(file + ": is no regular file (but a folder, device, FIFO or socket); name another output");
 }
 
-/// Links of several names to one file, which may not be there yet.
+/// Refuses several names that link to one file, which may not exist yet.
 void refuse_twice(const std::string& file, std::set<fs::path>& targets) {
     const fs::path target = fs::weakly_canonical(output::behind_links(file));
     if (targets.insert(target).second) return;
@@ -77,7 +77,7 @@ void refuse_full_disk(const Conversion& c) {
     if (folder.empty()) folder = ".";
     std::error_code error;
     while (!fs::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) {
-        folder = folder.parent_path();  // the output's is made once there is room
+        folder = folder.parent_path();  // the output's folder is made once there is space
     }
     if (!fs::exists(folder, error)) folder = ".";
     const fs::space_info space = fs::space(folder, error);

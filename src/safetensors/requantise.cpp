@@ -1,4 +1,4 @@
-// A matrix in another recipe: dequantised and quantised a range of rows at a time, or, where all rows share a scale,
+// A matrix in another recipe: dequantized and quantized a range of rows at a time, or, where all rows share a scale,
 // whole. Codes and scales that another recipe has too are kept.
 #include <fmt/format.h>
 
@@ -83,7 +83,7 @@ void requantise_rows(const Operand& before, const QuantizeOptions& options, cons
     comparison.add(before, numbers, after);
 }
 
-/// NaN in weights is found late, in what a model says, so that none is written for a number.
+/// NaN in weights is found late, in the output of a model. Therefore NaN never replaces a number.
 void refuse_losses(const StoredMatrix& matrix, const OperandRecipe& recipe, const Comparison& comparison) {
     if (comparison.lost == 0 && comparison.changed == 0) return;
     const std::string others =

@@ -1,8 +1,12 @@
-// Reading and writing safetensors files, tensor by tensor or part by part, never the whole file at once.
+// Reads and writes safetensors files, tensor by tensor or part by part, never the whole file at once.
 //
-// The format (huggingface/safetensors, README): 8 bytes, little endian: the header's length; the header, a JSON object
-// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"word": "word"}};
-// then the data, which the tensors cover without holes or overlaps. Whatever contradicts that is refused.
+// The format (huggingface/safetensors, README):
+// - 8 bytes, little endian: the header's length.
+// - The header, a JSON object:
+//   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"word": "word"}}
+// - The data, which the tensors cover without holes or overlaps.
+//
+// Files that contradict this are refused.
 #pragma once
 
 #include <tilewright/formats.h>
@@ -19,7 +23,7 @@
 
 namespace tilewright::safetensors {
 
-/// The file breaks the format; `what` names file, tensor and reason.
+/// The file violates the format; `what` names file, tensor and reason.
 class SafetensorsError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -44,14 +48,15 @@ struct SafetensorsHeader {
 /// Bits of an element; nothing for an unknown dtype. F4 is packed, low nibble first; its shape counts elements.
 std::optional<int> dtype_bits(std::string_view dtype);
 
-/// The format with the same codes ("F8_E4M3" -> e4m3), where Tilewright has one that values can be quantised from or
+/// The format with the same codes ("F8_E4M3" -> e4m3), where Tilewright has one that values can be quantized from or
 /// to.
 std::optional<Format> format_of(std::string_view dtype);
 
 /// The inverse; ue4m3 is stored as F8_E4M3, whose non-negative half it is.
 std::string dtype_of(Format format);
 
-/// Elements and then bytes of a tensor; nothing when they do not fit 64 bits or are no whole bytes.
+/// The number of elements and the number of bytes of a tensor; nothing if they exceed 64 bits or do not fill whole
+/// bytes.
 std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vector<std::uint64_t>& shape);
 
 /// Parses and checks a header against the size of the data that follows it. Throws SafetensorsError without a file
@@ -82,7 +87,7 @@ public:
     const SafetensorsHeader& header() const { return header_; }
     /// output::digest_of the header's text.
     const std::string& header_digest() const { return header_digest_; }
-    /// The file is the one that is open, as it is now.
+    /// The identity of the open file, in its present state.
     FileIdentity identity() const;
 
     /// Reads all data. Whether the file is the one that was written, by `file_digest_key`; false where that is missing.
@@ -101,11 +106,11 @@ private:
     std::string header_digest_;
 };
 
-/// Writes a file whose tensors are all declared before; their data may come in any order. It gets its name by `commit`.
-/// Metadata with `file_digest_key`, whatever its value, gets the digest of the file then.
+/// Writes a file whose tensors are all declared in advance; their data may come in any order. `commit` gives the file
+/// its name. If the metadata has `file_digest_key`, its value is replaced by the digest of the file.
 class SafetensorsWriter {
 public:
-    /// `begin` and `end` of the tensors are set here, those with wide elements first, so that all are aligned.
+    /// `begin` and `end` of the tensors are set here. Tensors with wide elements come first, so that all are aligned.
     SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors, const Metadata& metadata);
 
     /// Throws std::logic_error for an unknown name or a range outside the tensor.

@@ -48,7 +48,7 @@ bool is_padded(const StoredShape& values, const Lines& scales, const ScaleBlocks
     return scales.lines >= count(values.rows, blocks.rows) && scales.columns >= count(values.columns, blocks.columns);
 }
 
-/// Tensor cores take the scales of MX and NVFP4 in tiles of 128 rows and 4 columns, whose padding looks like this.
+/// Tensor cores read the scales of MX and NVFP4 in tiles of 128 rows and 4 columns, whose padding has this shape.
 bool may_be_interleaved(const Lines& scales) { return scales.lines % 128 == 0 && scales.columns % 4 == 0; }
 
 ScaleBlocks turned(const StoredShape& values, const ScaleBlocks& blocks) {

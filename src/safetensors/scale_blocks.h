@@ -1,5 +1,5 @@
-// Which elements of a matrix share a scale, from the shapes of both in a file and from what config.json says. A shape
-// that two block sizes explain is refused, because the wrong one gives numbers that look right.
+// Which elements of a matrix share a scale, from the shapes of both in a file and from config.json. A shape that two
+// block sizes explain is refused, because the wrong one gives numbers that look right.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +33,15 @@ struct StoredShape {
     bool transposed = false;
 };
 
-/// What is known of the blocks without the scales' shape, for operands [n, k].
+/// The rules for the blocks of operands [n, k] that do not depend on the scales' shape.
 struct BlockRules {
-    std::optional<ScaleBlocks> fixed{};       // the format has no other
-    std::optional<ScaleBlocks> configured{};  // weight_block_size of config.json
-    bool squares = false;                     // without a word in config.json the publisher's are 128 x 128
-    bool powers = false;                      // the scales are powers of two, of which MX has one for 32 of k
+    std::optional<ScaleBlocks> fixed{};       // The format has no other.
+    std::optional<ScaleBlocks> configured{};  // weight_block_size of config.json.
+    bool squares = false;                     // Without a word in config.json the publisher's are 128 x 128.
+    bool powers = false;                      // The scales are powers of two; MX has one per 32 k-elements.
 };
 
-/// Either `scales`, or what was expected of their shape.
+/// Either `scales`, or the expectation of their shape.
 struct ScaleFit {
     std::optional<StoredScales> scales{};
     std::string expected{};

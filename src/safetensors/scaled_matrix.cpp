@@ -1,5 +1,5 @@
-// A matrix from the shapes and dtypes of its values and scales: which format it has, which way round experts are
-// stored, which recipe holds it.
+// A matrix from the shapes and dtypes of its values and scales. It finds the format, the orientation of experts and the
+// recipe that holds the matrix.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ ScaleKind kind_of(const Named& scales) {
     return is(&scales, "F8_E4M3") ? ScaleKind::e4m3 : ScaleKind::other;
 }
 
-/// Which way round the sizes of config.json say that the last two of an expert's weights are; nothing where they do
-/// not.
+/// The orientation of the last two sizes of an expert's weights by the sizes in config.json; nothing where these do not
+/// decide.
 std::optional<bool> told_transposed(const std::string& name, const QuantizationConfig& config, std::int64_t rows,
                                     std::int64_t columns) {
     const bool up = name.find("gate_up_proj") != std::string::npos || name.find("w13") != std::string::npos;
@@ -92,8 +92,8 @@ std::string orientations(const Assembly& a) {
                        a.matrix.values->stored.name, described(*a.matrix.values));
 }
 
-/// Whether an expert's weights are [k, n]; nothing where neither scales nor config.json nor the name say it. Scales by
-/// row, or for 16 or 32 of k, have the right shape one way only; one for a square of n and k has it both ways.
+/// Whether an expert's weights are [k, n]; nothing if neither scales nor config.json nor the name decide it. Scales per
+/// row, or per 16 or 32 k-elements, fit only one orientation. Scales of a square of n and k fit both.
 std::optional<bool> way_round(const Assembly& a, const ScaleFit& straight, const ScaleFit& turned) {
     if (is_exact(straight) != is_exact(turned)) return is_exact(turned);
     if (const auto told = told_transposed(a.matrix.name, a.config, a.straight.rows, a.straight.columns)) return told;
@@ -125,7 +125,7 @@ std::optional<Candidate> set_scales(Assembly& a) {
     return std::nullopt;
 }
 
-/// The recipe whose blocks divide those of fp8 values, so that each of its scales is one of theirs.
+/// The recipe whose blocks divide the blocks of fp8 values, so that each of its scales is one of the given scales.
 OperandRecipe holding_recipe(Format values, const ScaleBlocks& blocks, bool powers) {
     const Format scales = powers ? Format::ue8m0 : Format::f32;
     if (!powers && blocks.columns == 0 && blocks.rows <= 1) {
@@ -179,7 +179,7 @@ std::optional<Candidate> refuse_tensor_scale(const Assembly& a) {
         a.matrix.grouped ? fmt::format("F32 [1] or [{}] for {}", a.matrix.groups, values) : "F32 [1] for " + values);
 }
 
-/// What can be said of values and scales by their dtypes.
+/// Refuses values and scales by their dtypes.
 std::optional<Candidate> refuse_dtypes(const Assembly& a) {
     const Named& values = *a.matrix.values;
     if (a.tensors.shape.size() != 2 && a.tensors.shape.size() != 3) {

@@ -14,10 +14,10 @@ namespace {
 
 using Shape = std::vector<std::uint64_t>;
 
-/// How publishers call the scales of X or, with a suffix of P, those of P.weight.
+/// The publishers' names for the scales of X or, with a suffix of P, of P.weight.
 struct ScaleName {
-    const char* of_values;  // what follows X; null: `of_module` it is
-    const char* of_module;  // what follows P
+    const char* of_values;  // the name after X; null: `of_module` has it
+    const char* of_module;  // the name after P
     const char* tensor_scale;
     const char* scheme;  // null: that of config.json
     bool squares;
@@ -115,7 +115,7 @@ std::optional<Candidate> Schemes::compressed_tensors(const std::string& name, co
                          config);
 }
 
-/// What a granularity's scales look like, tried one after the other.
+/// The shape of each granularity's scales, tried one after the other.
 std::optional<Candidate> Schemes::tilewright_names(const std::string& name, const Named& values) const {
     const auto format = format_of(values.stored.dtype);
     const Named* const scales = checkpoint.find(name + ".scales");
@@ -180,7 +180,7 @@ std::optional<Candidate> Schemes::packed(const std::string& name, const Named& v
     }
 }
 
-/// Values with scales next to them under one of the names that are known. Two kinds of them would be two answers.
+/// Values with scales under one of the known names. Scales under two names would be ambiguous.
 std::optional<Candidate> Schemes::named_scales(const std::string& name, const Named& values) const {
     const bool fp8 = is_fp8_codes(values);
     if (!fp8 && !is_fp4_bytes(values)) return std::nullopt;

@@ -1,4 +1,4 @@
-// Which tensors belong together by their names, and what their shapes and dtypes then say.
+// Which tensors belong together by their names, and what their shapes and dtypes then mean.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,23 @@ namespace tilewright::safetensors {
 
 using Named = Checkpoint::Tensor;
 
-/// What the names of a scheme say: a matrix, or why it is none that can be read.
+/// The result of matching a scheme's names: a matrix, or the reason why it cannot be read.
 struct Candidate {
     StoredMatrix matrix{};
     std::optional<Finding> finding{};
 };
 
-/// The tensors of a scheme, and what it says of them beyond their shapes.
+/// The tensors of a scheme, and its rules beyond their shapes.
 struct SchemeTensors {
     std::string name{};  // of the matrix
     std::string scheme{};
     const Named* values = nullptr;
     const Named* scales = nullptr;
     const Named* tensor_scale = nullptr;
-    std::vector<std::uint64_t> shape{};  // of the values; [g, n, k / 2] of gpt-oss's four sizes
-    bool rows_are_n = false;             // by the scheme's definition, whatever config.json says
-    bool divides = false;                // the tensor scale is a divisor
-    bool squares = false;                // scales are for 128 x 128 where nothing else is said
+    std::vector<std::uint64_t> shape{};  // The shape of the values; for gpt-oss [g, n, k / 2] of its four sizes.
+    bool rows_are_n = false;             // By the scheme's definition, whatever config.json contains.
+    bool divides = false;                // The tensor scale is a divisor.
+    bool squares = false;                // Scales are for 128 x 128 where nothing else is said.
 };
 
 struct Schemes {

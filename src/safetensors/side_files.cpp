@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files are copied by what they are known to be: a list of formats of weights would never be complete.
+// Files are copied if their kind is known. A list of formats of weights would never be complete.
 constexpr std::array copied_extensions{".json", ".jsonl", ".model", ".txt",  ".jinja", ".py",   ".md",  ".tiktoken",
                                        ".bpe",  ".vocab", ".spm",   ".yaml", ".yml",   ".toml", ".cfg", ".rst",
                                        ".html", ".pdf",   ".png",   ".jpg",  ".jpeg",  ".gif",  ".svg", ".webp"};
@@ -36,7 +36,7 @@ std::string extension_of(const fs::path& name) {
     return extension;
 }
 
-/// LICENSE, NOTICE, USE_POLICY; a version as in "Notice-1.5" is no extension.
+/// LICENSE, NOTICE, USE_POLICY; a version as in "Notice-1.5" is not an extension.
 bool has_no_extension(const std::string& extension) {
     return std::ranges::none_of(extension, [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; });
 }

@@ -1,5 +1,5 @@
-// The files of a checkpoint's folder that are no weights: a tokenizer's, a generation configuration, code, a licence.
-// They are copied to the folder of a conversion; what is not copied is named, with the reason.
+// The files of a checkpoint's folder that are not weights: a tokenizer's, a generation configuration, code, a licence.
+// They are copied to the folder of a conversion. Files that are not copied are listed with the reason.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ struct SideFile {
 struct SideFiles {
     std::vector<SideFile> copied{};
     std::vector<FileAndReason> left{};
-    /// Left, because they say how the input is quantised, as config.json of the output does for the output.
+    /// Not copied, because they describe the quantization of the input. config.json of the output describes the
+    /// output's.
     std::vector<SideFile> quantisation{};
 };
 
@@ -29,10 +30,10 @@ SideFiles side_files(const Checkpoint& checkpoint);
 /// output::digest_of the bytes of a file. Throws SafetensorsError where it cannot be read.
 std::string file_digest(const std::string& path);
 
-/// Copies the bytes. Throws SafetensorsError where they are no longer those of the digest.
+/// Copies the bytes. Throws SafetensorsError if they no longer have the digest.
 void copy_side_file(const SideFile& file, const std::string& to);
 
-/// What a run leaves in the folder of its output to know its files by (output_folder.h).
+/// The file by which a later run recognises the files of this one (output_folder.h).
 inline constexpr const char* record_name = "tilewright.conversion.json";
 
 }  // namespace tilewright::safetensors

@@ -26,7 +26,7 @@ std::optional<ExpertName> expert_name(const std::string& name) {
 
 using Experts = std::map<std::int64_t, const StoredMatrix*>;
 
-/// What is in the way of a stack; empty if nothing is.
+/// Why the experts cannot be stacked; empty if they can.
 std::string obstacle(const Experts& experts, const std::function<bool(const StoredMatrix&)>& is_chosen) {
     const StoredMatrix& first = *experts.begin()->second;
     std::int64_t expected = 0;

@@ -1,5 +1,5 @@
-// Experts that a checkpoint has one by one, `P.experts.N.S` [n, k] for N = 0 .. g - 1, as one matrix `P.experts.S`
-// [g, n, k], which a grouped product takes.
+// Stacks experts that a checkpoint stores one by one. `P.experts.N.S` [n, k] for N = 0 .. g - 1 become one matrix
+// `P.experts.S` [g, n, k], which a grouped product reads.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace tilewright::safetensors {
 
-/// Stacks those of which any is chosen; all other matrices stay. Throws std::runtime_error where some of a layer's are
-/// missing, not chosen, or of another shape or recipe.
+/// Stacks the experts of which any is chosen; all other matrices stay. Throws std::runtime_error if some of a layer's
+/// experts are missing, not chosen, or of another shape or recipe.
 std::vector<StoredMatrix> stacked_experts(const std::vector<StoredMatrix>& matrices,
                                           const std::function<bool(const StoredMatrix&)>& is_chosen);
 

@@ -14,7 +14,8 @@
 namespace tilewright::safetensors {
 namespace {
 
-/// What schemes have next to weights, after the module's name or, of fused experts, after the parameter's.
+/// Names of tensors that schemes store with weights, after the module's name or, for fused experts, after the
+/// parameter's.
 constexpr std::array companion_names{"input_scale",
                                      "input_global_scale",
                                      "input_scale_inv",
@@ -55,13 +56,13 @@ bool is_named_scale(const std::string& name) {
     return name.find("scale", dot == std::string::npos ? 0 : dot) != std::string::npos;
 }
 
-/// Files next to those of the index may have what is missing, but no reader would look there.
+/// Files in the folder that the index does not name may have the missing tensor, but no reader would look there.
 void add_advice(const Checkpoint& checkpoint, Candidate& candidate) {
     if (candidate.matrix.scales != nullptr || checkpoint.unlisted().empty() || candidate.matrix.packed) return;
     candidate.finding->advice = fmt::format("the index does not name {}", fmt::join(checkpoint.unlisted(), ", "));
 }
 
-/// All candidates but scales of others, which alone look like values.
+/// All candidates, without scales of other candidates, which by themselves look like values.
 std::vector<Candidate> candidates_of(const Checkpoint& checkpoint) {
     const QuantizationConfig config = quantization_config(checkpoint);
     const Schemes schemes{.checkpoint = checkpoint, .config = config};

@@ -82,7 +82,7 @@ struct Rows {
     bool is_fp4() const { return matrix.recipe.values == Format::e2m1; }
 };
 
-/// The scales of a range of rows: those of its blocks, with the blocks' places.
+/// The scales of a range of rows: the scales of its blocks, with the blocks' places.
 class RowScales {
 public:
     explicit RowScales(const Rows& rows) : rows_(rows), stored_(rows.matrix.stored_scales) {
@@ -165,7 +165,7 @@ std::vector<std::byte> recipe_scales(const Rows& rows, const RowScales& from) {
     return out;
 }
 
-/// f32 rounds a product of a code and a scale once, and keeps its digits as long as it is no subnormal number.
+/// f32 rounds a product of a code and a scale once. It keeps the product's digits unless it is a subnormal number.
 void refuse_scale(const StoredMatrix& matrix, float scale) {
     constexpr float most = 0x1p100F;
     const float magnitude = std::abs(scale);

@@ -40,8 +40,8 @@ check::Distribution distribution_of_turn(std::size_t turn) {
     return turns[turn % turns.size()];
 }
 
-/// Sizes that end within a block: 128 + 8 columns (rows alike where A has such blocks), 2 x 128 + 16 of k; even, so
-/// that e2m1 can be packed either way.
+/// Sizes that end within a block: 128 + 8 columns (also rows, where A has such blocks) and 2 x 128 + 16 k-elements. All
+/// are even, so that e2m1 can be packed either way.
 void set_small_sizes(check::CaseSpec& spec) {
     const bool blocks_of_a = spec.recipe.a.granularity == Granularity::block_128x128;
     spec.m = blocks_of_a ? 136 : 6;
@@ -77,7 +77,7 @@ check::CaseSpec small_spec(check::CaseSpec spec, std::size_t turn) {
     spec.in_place = spec.with_c && turn % 2 == 1;
     spec.alpha = turn % 4 == 3 ? 0.5F : 1.0F;
     if (turn % 2 == 1 && !is_k_grouped(spec.grouping)) spec.far_scales = {.one_row_in = 4, .spread = 24};
-    // Operands along their rows have a pitch of a multiple of 16 bytes of fp8, so that TMA takes them.
+    // Operands along their rows have a pitch of a multiple of 16 bytes of fp8, so that TMA can load them.
     const auto gap = [](std::int64_t size) { return (16 - size % 16) % 16; };
     if (a_is_transposed(spec.layout)) spec.a_gaps.row = gap(spec.m);
     if (b_is_transposed(spec.layout)) spec.b_gaps.row = gap(spec.n);
@@ -89,7 +89,7 @@ std::vector<Arithmetic> possible(std::vector<Arithmetic> arithmetics, const Reci
     return arithmetics;
 }
 
-/// Neighbouring rows of the table take different models, variants of the recipe, and signs of the data.
+/// Neighbouring rows of the table have different models, variants of the recipe, and signs of the data.
 VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithmetics) {
     const auto position = static_cast<std::size_t>(family.grouping) + static_cast<std::size_t>(family.a) * 3 +
                           static_cast<std::size_t>(family.b);
@@ -123,7 +123,7 @@ VerifyCase wide_case(const Family& family, const Recipe& recipe, const std::vect
     return {.spec = spec, .arithmetics = possible(arithmetics, recipe), .wide_rows = true};
 }
 
-/// Whether all of k may be summed in the tensor core: fp8 whose scales wait for the end.
+/// Whether all of k may be summed in the tensor core: fp8 with epilogue scales.
 bool may_be_unpromoted(const Recipe& recipe) {
     return is_fp8(recipe.a.values) && is_fp8(recipe.b.values) && k_block(recipe.a.granularity) == 0 &&
            k_block(recipe.b.granularity) == 0;

@@ -14,15 +14,14 @@
 
 namespace tilewright::verify {
 
-/// Whether the Hopper backend takes this call, were its tensors on a GPU.
+/// Whether the Hopper backend would accept this call if its tensors were on a GPU.
 bool taken_by_gpu(Problem problem);
 
 class GpuCase {
 public:
-    /// Copies the case as it is now; with weights that kernels take packed they are, unless each call is to pack them.
-    /// C that is D stays so.
-    /// Outputs and scales begin `shift` elements behind a multiple of 256 bytes, so that no address is a multiple of
-    /// more than the backend asks for.
+    /// Copies the case in its present state. Weights that kernels read only packed are packed, unless each call must
+    /// pack them. If C is D, it stays so. Outputs and scales begin `shift` elements after a multiple of 256 bytes, so
+    /// that no address has a higher alignment than the backend requires.
     explicit GpuCase(const check::Case& original, std::int64_t shift = 0, int device = 0, bool packs = true);
 
     /// With all tensors on the device.
@@ -32,18 +31,18 @@ public:
     /// Poisoned memory of workspace_bytes(problem()), between guard bands too.
     Workspace workspace() const { return {workspace_.data, workspace_.given() ? workspace_.shape[0] : 0}; }
 
-    /// D becomes what it was in the case, or poison in the stream's order.
+    /// Restores D's contents from the case, or poison, in the stream's order.
     void reset_output() const;
     void poison_output(cuda::StreamHandle stream) const;
 
-    /// Inputs, sizes of groups and D become those of another case of the same shapes.
+    /// Inputs, sizes of groups and D get the contents of another case of the same shapes.
     void take_data(const GpuCase& other);
 
     // Wait for the GPU before these.
 
     /// D from its first element to its last, gaps between rows included.
     std::vector<std::byte> output() const;
-    /// What was written other than D and the workspace; empty if nothing was.
+    /// Memory other than D and the workspace that was written; empty if none was.
     std::string damage() const;
 
 private:

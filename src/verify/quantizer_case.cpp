@@ -18,10 +18,10 @@ constexpr std::int64_t tokens = 300, features = 272, block = 128;
 constexpr std::array<std::int64_t, 4> ends{0, 5, 140, tokens};
 constexpr auto groups = static_cast<std::int64_t>(ends.size());
 
-// What f32 loses before a number is divided by its scale: products, and SwiGLU's operations.
+// The error of f32 until a number is divided by its scale: products, and SwiGLU's operations.
 constexpr double lost = 1e-5;
 
-/// Half of the distance of the codes next to y, and the largest of them.
+/// Half of the distance between the codes around y, and the largest code.
 struct CodeRule {
     int mantissa_bits;
     int least_exponent;

@@ -1,4 +1,4 @@
-// A matrix of numbers, what is to become of it, and memory for it: one case of a row of quantizers.h.
+// A matrix of numbers, its quantization, and memory for it: one case of a row of quantizers.h.
 #pragma once
 
 #include <tilewright/quantize_tokens.h>
@@ -36,7 +36,7 @@ public:
     explicit QuantizerCase(const QuantizerSpec& spec);
 
     const TokenSource& source() const { return source_; }
-    /// What is written: `rows` or `columns` of quantize_tokens.
+    /// The written operand: `rows` or `columns` of quantize_tokens.
     const TokenOperand& out() const { return out_; }
     bool round_up() const { return spec_.round_up; }
     /// Whether `quantize` has this form too, which is then called.

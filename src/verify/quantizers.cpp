@@ -35,7 +35,7 @@ std::vector<QuantizerSpec> specs_of(const Quantizer& quantizer, bool quick) {
     return specs;
 }
 
-/// What is called for a case, with its memory or with that of a GPU.
+/// The call of a case, with its own memory or with memory of a GPU.
 struct Call {
     TokenSource source{};
     TokenOperand out{};
@@ -117,7 +117,7 @@ QuantizerVerdict verdict_of(const QuantizerCase& test, const Call& call, RowResu
     return test.judge();
 }
 
-/// What was written before by a GPU is compared with what the CPU writes now.
+/// Compares the earlier output of a GPU with what the CPU writes now.
 QuantizerVerdict verdict_of_gpu(const Call& call, const CallOnGpu& on_gpu, const measure::Device& gpu, RowResult& row) {
     row.seconds += seconds_of(on_gpu.call(), {.stream = gpu.stream()});
     gpu.synchronize();

@@ -1,5 +1,5 @@
-// The quantisers as rows of `tilewright verify`: on the CPU judged by what codes and scales are in float64, on a GPU by
-// the CPU's bytes.
+// The quantizers as rows of `tilewright verify`. The CPU's are judged by the float64 values of codes and scales, a
+// GPU's by the CPU's bytes.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Quantizer {
 /// Per tensor, row, column, 1x128, 128x1, 128x128; with factors; of SwiGLU.
 const std::vector<Quantizer>& all_quantizers();
 
-/// Every format of the numbers and of the codes, scales as they are and rounded up; `quick`: one of them.
+/// Every format of the numbers and of the codes, with scales unrounded and rounded up; `quick`: one of them.
 RowResult run_quantizer(const Quantizer& quantizer, const VerifySettings& settings,
                         const std::function<void()>& progress);
 

@@ -38,7 +38,8 @@ std::string one_line(std::string text) {
     return text;
 }
 
-/// What it wrote that it must not, beyond what the case itself sees; the time of the call goes to `seconds`.
+/// Memory that the run wrote but must not, in addition to what the case itself finds. Adds the time of the call to
+/// `seconds`.
 std::string run_on_gpu(check::Case& test_case, measure::Device& device, const DeviceDescription* planned_for,
                        double& seconds) {
     const std::uint64_t seed = test_case.spec().seed;

@@ -16,7 +16,7 @@ namespace tilewright::verify {
 struct VerifySettings {
     Backend backend = Backend::cpu;
     std::vector<Arithmetic> arithmetics{};
-    bool quick = false;                         // fewer cases, on a GPU those alone whose kernels ship
+    bool quick = false;                         // fewer cases; on a GPU only those whose kernels ship
     measure::Device* gpu = nullptr;             // backend hopper: where it runs
     const DeviceDescription* device = nullptr;  // whose plans are followed; null: the GPU's, or default_device()
 };
@@ -25,10 +25,10 @@ struct RowResult {
     std::int64_t cases = 0;
     std::int64_t combinations = 0;  // of recipe, layout, output and arithmetic that were run
     std::int64_t failed = 0;
-    std::int64_t cpu_only = 0;            // cases that the Hopper backend refuses
-    std::int64_t refused = 0;             // combinations that were left out because of that
-    std::int64_t unshipped = 0;           // cases that were left out because a GPU's kernel had to be compiled first
-    std::vector<std::string> failures{};  // the first few, one line each
+    std::int64_t cpu_only = 0;            // Cases that the Hopper backend refuses.
+    std::int64_t refused = 0;             // Combinations that were left out because of that.
+    std::int64_t unshipped = 0;           // Cases that were left out because a GPU's kernel had to be compiled first.
+    std::vector<std::string> failures{};  // The first few, one line each.
     // The element closest to its bound, or farthest beyond.
     double error = 0;
     double bound = 0;

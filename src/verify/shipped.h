@@ -10,11 +10,11 @@
 
 namespace tilewright::verify {
 
-/// Whether the library has every kernel of this call, in the variant for memory that is aligned to 128 bytes; true for
-/// all calls of a library that was built without kernels. For calls that the Hopper backend takes.
+/// Whether the library has every kernel of this call, in the variant for memory that is aligned to 128 bytes. True for
+/// all calls if the library was built without kernels. For calls that the Hopper backend accepts.
 bool ships(const Problem& problem, const DeviceDescription& device);
 
-/// The same of a quantiser's.
+/// The same of a quantizer's.
 bool ships(const std::vector<launch::QuantizeLaunch>& launches);
 
 }  // namespace tilewright::verify

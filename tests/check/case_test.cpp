@@ -1,5 +1,5 @@
-// Cases are what they say: valid problems of every kind, with sizes that include none and one, and the same numbers
-// whatever the layout and the strides.
+// Cases follow their description: valid problems of every kind, with sizes that include none and one. Their numbers do
+// not depend on the layout and the strides.
 #include "check/case.h"
 
 #include "cpu/reference.h"

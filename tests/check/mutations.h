@@ -25,12 +25,12 @@ std::vector<std::byte> right_result(const CaseSpec& spec, Source source);
 /// row : row) of at least 64 rows and columns.
 const std::vector<Mutation>& mutations();
 
-/// By what a bug is caught. Mistakes of the order alone are as close to the exact result as right ones: bits tell them,
-/// and nothing else does. Chains that end elsewhere cut other numbers, which the bound may notice or not.
+/// The gates that catch a bug. Mistakes only in the order are as close to the exact result as the right order is: only
+/// the bits reveal them. Chains that end elsewhere cut other numbers, which the bound may notice or not.
 enum class Seen { by_all, by_bits, by_bits_at_least };
 
-/// A bug of a recipe that training uses, for an nt case of its recipe with 256 rows of A and 1,024 of k, or with three
-/// groups of k, some 300 each, which end within a chain.
+/// A bug of a recipe that training uses, for an nt case of its recipe. The case has 256 rows of A and k = 1,024, or
+/// three k-groups of some 300 each, which end within a chain.
 struct TrainingMutation {
     const char* recipe;
     Seen seen;

@@ -1,4 +1,4 @@
-// How bugs are planted: in what a call reads, in what it writes, in the order of its sums, or in a part of D alone.
+// Plants bugs: in the input of a call, in its output, in the order of its sums, or only in a part of D.
 #pragma once
 
 #include "check/mutations.h"

@@ -1,5 +1,5 @@
-// A bias on the CPU: written out with whole numbers, apart from the library's own geometry; and by the gates, in both
-// arithmetics, for every recipe and grouping.
+// A bias on the CPU, in two ways. One is written out with whole numbers, without the library's geometry. The other uses
+// the gates, in both arithmetics, for every recipe and grouping.
 #include "cpu/exact/exact.h"
 #include "cpu/fast/cases.h"
 #include "problem/canonical_order.h"
@@ -73,8 +73,8 @@ TEST(Bias, PassesTheGatesInBothArithmetics) {
     }
 }
 
-/// Rows 0 to 5 of A are all row + 1, rows of B all 1 + the group, k is 4: sums are 4 (row + 1) (group + 1). Bias
-/// 100 group + column.
+/// Rows 0 to 5 of A are all row + 1, rows of B all 1 + the group, k is 4. Sums are therefore 4 (row + 1) (group + 1).
+/// Bias: 100 group + column.
 class WholeNumbers {
 public:
     static constexpr std::int64_t m = 6, n = 3, k = 4, groups = 3;

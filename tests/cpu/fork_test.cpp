@@ -141,7 +141,7 @@ TEST(Fork, ACallInAChildIsCancelled) {
               0);
 }
 
-/// OpenBLAS has handlers of its own for forks; that they do their work is a fact about it that we rely on.
+/// OpenBLAS has its own handlers for forks. This library relies on them, so this test checks that they work.
 TEST(Fork, OpenBlasWorksInAChild) {
     if (!cpu::blas_found()) GTEST_SKIP() << "no OpenBLAS on this machine: the built-in kernels multiply";
     Product product(Arithmetic::fast);

@@ -1,4 +1,4 @@
-// Everything that runs on the CPU does so in a thread whose stack has 64 KiB: musl's and many servers' threads have
+// Everything that runs on the CPU does so in a thread whose stack has 64 KiB. Threads of musl and of many servers have
 // 128, of which the caller has used some. CMakeLists.txt gives OpenMP's threads as little.
 #include "check/case.h"
 
@@ -180,7 +180,7 @@ TEST(SmallStack, QuantisersOfTokens) {
     }
 }
 
-/// What callers get wrong, and what the planner says.
+/// Mistakes of callers, and the planner's explanations.
 TEST(SmallStack, ErrorsAndExplanations) {
     in_small_thread([] {
         std::vector<float> a(64 * 128);

@@ -1,5 +1,4 @@
-// What the fake libcuda.so.1 was asked to do, and how it should behave: one struct, shared by the fake and
-// the tests that open it.
+// The record and the settings of the fake libcuda.so.1: one struct, shared by the fake and the tests that open it.
 #pragma once
 
 #include <array>
@@ -20,7 +19,7 @@ struct FakeLaunch {
 };
 
 struct FakeDriver {
-    // What the machine is.
+    // The machine.
     int devices = 2;
     int capability_major = 9;
     int capability_minor = 0;
@@ -31,7 +30,7 @@ struct FakeDriver {
     const char* failing_call = nullptr;  // this function returns `failure`
     int failure = 2;
 
-    // What was done.
+    // The calls so far.
     std::atomic<int> maps{0};
     std::atomic<int> launches{0};
     std::atomic<int> libraries{0};
@@ -44,7 +43,7 @@ struct FakeDriver {
     FakeLaunch before_last{};
     bool record_last = true;                        // off where many threads launch
     bool record_arguments = true;                   // off where kernels take others
-    int others_first = 0;                           // so many launches whose kernels take others are next
+    int others_first = 0;                           // the kernels of the next N launches take other arguments
     std::array<hopper::KernelReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 

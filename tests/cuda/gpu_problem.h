@@ -53,9 +53,9 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
     return tensor;
 }
 
-/// A pack with an entry for the quantisation of a matrix by row, for copies along k and packing, and for every tile
-/// that the planner may choose in layouts nt and nn and for MXFP4 weights, expanded ones too: nothing is compiled,
-/// nothing is machine code.
+/// A pack with entries, in which nothing is compiled and nothing is machine code. The entries are for:
+/// - the quantization of a matrix by row, copies along k, and packing;
+/// - every tile that the planner may choose in layouts nt and nn and for MXFP4 weights, expanded ones too.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;

@@ -1,5 +1,5 @@
-// What a call costs on the host, without the driver's own part: validation, lowering, tensor maps of a fake driver,
-// launch. Prints nanoseconds a call, the best of several batches.
+// Measures a call's cost on the host, without the driver's own part: validation, lowering, tensor maps of a fake
+// driver, launch. Prints nanoseconds per call, the best of several batches.
 #include <fmt/format.h>
 
 #include <algorithm>

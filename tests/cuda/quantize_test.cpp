@@ -1,4 +1,4 @@
-// A quantiser's launches on a fake driver: their order, their stream, kernels that are loaded once.
+// A quantizer's launches on a fake driver: their order, their stream, kernels that are loaded once.
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>
@@ -86,7 +86,7 @@ std::string unshipped(const std::vector<launch::QuantizeLaunch>& launches) {
     return names;
 }
 
-/// An operand with so many rows in e4m3, scales of one format.
+/// An operand of `rows` rows in e4m3, with scales of one format.
 Operand operand(Granularity granularity, std::int64_t rows, std::int64_t k, Format scales = Format::f32) {
     const auto count = [](std::int64_t size, int block) { return (size + block - 1) / block; };
     const Tensor values = gpu_tensor(Format::e4m3, {rows, k}, 0);

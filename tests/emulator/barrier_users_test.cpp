@@ -65,7 +65,8 @@ struct Users {
 
 using AllUsers = std::map<std::string, Users>;  // by barrier
 
-/// Waits for `landed` have the name of those for `full`, which row_scales does not wait for; `ended` is asked alone.
+/// Waits for `landed` have the name of waits for `full`, which row_scales does not wait for; `ended` is asked by
+/// itself.
 std::string name_of(const emulator::BarrierUse& use, const Users& users) {
     if (use.name.empty()) return "ended";
     return use.name == "full" && users.waiting.contains("row_scales") ? "landed" : use.name;
@@ -95,7 +96,7 @@ Names names_in(const std::string& cell) {
     return names;
 }
 
-/// What the barriers' table calls roles. Asking `ended` is no wait; "all blocks" are the same roles of others.
+/// The roles in the barriers' table. Asking `ended` is not a wait; "all blocks" are the same roles of others.
 Names roles_in(const std::string& cell) {
     if (cell == "all but the scheduler") return {"load", "row_scales", "store", "multiply"};
     if (cell == "load, in end_waits") return {};

@@ -1,4 +1,5 @@
-// What the tests of the emulator's checks share: a block's memory, launches, and the error that a kernel ends with.
+// Shared parts of the tests of the emulator's checks: a block's memory, launches, and the error that a kernel ends
+// with.
 #pragma once
 
 #include "emulator/emulator.h"

@@ -1,6 +1,7 @@
-// 1x32 scales of what was decoded to bf16 before, on the emulator: MXFP8 weights next to bf16 and NVFP4, and MXFP8
-// activations next to NVFP4 weights; each bit as the CPU's arithmetic `bit_exact` has it, with NaN outside of the
-// operands.
+// 1x32 scales of operands that are first decoded to bf16, on the emulator. Each bit is compared with the CPU's
+// arithmetic `bit_exact`, with NaN outside the operands. The recipes:
+// - MXFP8 weights with bf16 and NVFP4 activations;
+// - MXFP8 activations with NVFP4 weights.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the kernels that expand packed weights write, on the emulator: the numbers that were packed, which have the same
+// The kernels that expand packed weights, on the emulator. They write the numbers that were packed, which have the same
 // bits in a product on the CPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -82,8 +82,8 @@ double packed_number(const Geometry& g, std::int64_t group, std::int64_t row, st
            formats::load(g.b.scales, g.b.recipe.scales, scale_index(g.b, group, row, k / g.b.k_block()));
 }
 
-/// What differs between a row and the expanded one. A scale of NaN makes the factor NaN, or without factors numbers of
-/// the row.
+/// The difference between a row and the expanded one. A scale of NaN makes the factor NaN; without factors it makes
+/// numbers of the row NaN.
 std::string wrong_row(const Geometry& given, const OperandGeometry& b, std::int64_t group, std::int64_t row) {
     constexpr double of_nvfp4 = 256;  // docs/numerics.md
     const double factor =
@@ -104,7 +104,7 @@ std::string wrong_row(const Geometry& given, const OperandGeometry& b, std::int6
     return "";
 }
 
-/// What differs between the weights of a case and the expanded ones.
+/// The difference between the weights of a case and the expanded ones.
 std::string wrong_numbers(check::Case& test) {
     const Geometry given = test.geometry();
     const ExpandedProduct product(test);

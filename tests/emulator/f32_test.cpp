@@ -1,5 +1,5 @@
-// Kernels for D of f32 on the emulator: NaN, infinities, zeros of both signs and subnormal numbers in C, elsewhere and
-// in place, each bit as the CPU's arithmetic `bit_exact` has it.
+// Kernels for D of f32 on the emulator, with each bit compared with the CPU's arithmetic `bit_exact`. C has NaN,
+// infinities, zeros of both signs and subnormal numbers, elsewhere and in place.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Row indices that come in blocks of rows of one group, on the emulator: each bit as the CPU has it, with scales by TMA
-// in both orders; blocks with rows of two groups are reported and not multiplied with the wrong one's B.
+// Row indices in blocks of rows of one group, on the emulator. Each bit is compared with the CPU's, with scales by TMA
+// in both orders. Blocks with rows of two groups are reported and not multiplied with the wrong group's B.
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 

@@ -27,7 +27,7 @@ std::string describe(const Kernel& kernel, const check::CaseSpec& spec, const Co
 /// Others for each of the first twelve numbers, on `sms` SMs or up to two more.
 Conditions mixed_conditions(int mix, int sms = 4);
 
-/// Those of a random number, on so many SMs.
+/// Random conditions from a seed, on `sms` SMs.
 Conditions seeded_conditions(std::uint64_t seed, int sms);
 
 /// Groups of rows in each way to say them by turns, where the kernel is one for groups; else dense calls and batches.
@@ -40,18 +40,18 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 /// it is not.
 bool takes(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// What the kernel reports to the host.
+/// Runs the kernel and returns its report to the host.
 hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
                                      emulator::Counts* counts = nullptr);
 
-/// Empty: all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no row of A that does not
-/// exist (where blocks share A, for fewer than 16 in a k-block). Otherwise what is wrong.
+/// Empty if all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no missing row of A.
+/// (Where blocks share A, for fewer than 16 in a k-block.) Otherwise the mistake.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 /// The same of a case whose operands a test has changed.
 std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run);
 
-/// The same with the kernel, the call and the conditions in front; also where there can be no such call, or the kernel
-/// does not serve it.
+/// The same, preceded by the kernel, the call and the conditions. Calls that cannot exist, or that the kernel does not
+/// serve, are mistakes too.
 std::string wrong(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 
 }  // namespace tilewright::tests

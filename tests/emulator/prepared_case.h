@@ -8,8 +8,8 @@
 
 namespace tilewright::tests {
 
-/// As `difference` of kernel_case.h, and nothing outside of the workspace was written either. `packs`: weights are
-/// packed before, and what is prepared are activations, or weights that are expanded for a kernel of FP8 weights.
+/// As `difference` of kernel_case.h; nothing outside the workspace may be written either. `packs`: weights are packed
+/// in advance. The call then prepares activations, or weights that are expanded for a kernel of FP8 weights.
 std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run,
                                 bool packs = false);
 /// The same of a case that was changed after it was made.
@@ -20,7 +20,7 @@ check::CaseSpec in_turn(check::CaseSpec spec, std::size_t turn);
 /// Few SMs; TMA early and late in turns, wgmma in other ones.
 Conditions conditions_of(std::size_t turn, std::size_t other);
 
-/// A call of a test's list: which of its kernels, and whether weights are packed before.
+/// A call of a test's list: which of its kernels, and whether weights are packed in advance.
 struct PreparedCall {
     std::size_t kernel;
     bool packs;

@@ -1,4 +1,4 @@
-// Calls of the quantisers for the emulator: numbers, operands in memory, and tokens with all that they may have.
+// Calls of the quantizers for the emulator: numbers, operands in memory, and tokens with all that they may have.
 #pragma once
 
 #include "formats/matrices.h"
@@ -15,7 +15,7 @@ namespace tilewright::tests {
 using formats::Matrix;
 using formats::Order;
 
-/// Numbers whose sizes differ from row to row, with zeros, all of a row zero, and what is no number.
+/// Numbers whose sizes differ from row to row, with zeros, a row of zeros, and NaN and infinities.
 inline void fill(Matrix& matrix, unsigned seed, bool special) {
     matrix.fill_randomly(seed);
     if (matrix.rows() > 3) {

@@ -1,4 +1,4 @@
-// The quantisers' kernels that the emulator runs, found by the expression under which NVRTC would compile them.
+// The quantizers' kernels that the emulator runs, found by the expression under which NVRTC would compile them.
 #pragma once
 
 #include "launch/quantize.h"

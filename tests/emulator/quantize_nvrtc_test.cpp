@@ -1,4 +1,4 @@
-// The quantisers' kernels compiled for a GPU where there is none: those with the most in registers keep it there.
+// The quantizers' kernels compiled for a GPU where there is none: those with the most in registers keep it there.
 #include "cuda/compiler.h"
 #include "cuda/ptxas_log.h"
 #include "launch/quantize.h"

@@ -1,5 +1,5 @@
-// The quantisers' kernels on the emulator against the CPU's quantisers, bit for bit: codes, scales, and the bytes
-// between and behind them, which neither writes.
+// The quantizers' kernels on the emulator against the CPU's quantizers, bit for bit: codes and scales. Neither writes
+// the bytes between and after them.
 #include "emulator/quantize_kernels.h"
 
 #include "emulator/quantize_case.h"

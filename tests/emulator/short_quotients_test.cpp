@@ -1,4 +1,4 @@
-// The quantisers' short divisions: each quotient has the code of the rounded one.
+// The quantizers' short divisions: each quotient has the code of the rounded one.
 #include "emulator/emulator.h"
 #include "hopper/quantize/scale.h"
 
@@ -15,8 +15,8 @@ namespace {
 
 using namespace hopper;
 
-/// All hard cases of `divide_short`, and some others: scales next to multiples of 2^20, as integers of 24 bits, all
-/// numbers of 11 bits, quotients from below the smallest code to the largest.
+/// All hard cases of `divide_short`, and some others. Scales are close to multiples of 2^20, as integers of 24 bits.
+/// All numbers of 11 bits; quotients from below the smallest code to the largest.
 template <Storage storage>
 void expect_codes_of_rounded_quotients(std::uint32_t scale_bits) {
     constexpr CopySpec copy{.scaled = ScaledBy::square, .storage = storage};
@@ -57,8 +57,8 @@ void expect_short_quotients() {
     }
 }
 
-/// The numbers of 24 bits whose quotients by the scale are next to the middle of two numbers of fp32, one of which is
-/// the middle of two codes: how many have another code than the rounded quotient.
+/// Counts numbers of 24 bits that get another code than the rounded quotient. Their quotients by the scale are close to
+/// the middle of two numbers of fp32, one of which is the middle of two codes.
 template <Storage storage, bool is_short>
 int count_wrong_codes(float scale) {
     constexpr CopySpec copy{.scaled = ScaledBy::square, .storage = storage};

@@ -1,5 +1,5 @@
-// Kernels that do not ship, of scales for 32 of k, of 1x128 : row, of weights with wide rows and of NVFP4, compiled for
-// a GPU where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
+// Kernels that do not ship, compiled for a GPU without one: their registers do not spill, and ptxas serialises no
+// wgmma. They have 1x32 scales, 1x128 : row, weights with wide rows, or NVFP4.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -141,13 +141,14 @@ TEST(WideRowsNvrtc, WindowsDoNotSpill) {
     EXPECT_GE(tiles.size(), 60U);
     for (std::size_t i = 0; i < tiles.size(); i += 17) {
         EXPECT_LE(mma_registers(tiles[i]), mma_register_budget(tiles[i])) << launch::describe(tiles[i]);
-        // Powers of two that are left to the end take registers next to 96 columns: 416 bytes spill (docs/tried.md).
+        // Powers of two that are left to the end take registers in addition to 96 columns: 416 bytes spill
+        // (docs/tried.md).
         const bool spills = tiles[i].shape.n == 96 && tiles[i].a.scaling == Scaling::block_1x128;
         if (!spills) expect_no_objections(*nvrtc, tiles[i]);
     }
 }
 
-/// All that ship for other weights; every second one is compiled, next to bf16 and to NVFP4 in turns.
+/// All tiles that ship for other weights. Every second one is compiled, with bf16 and NVFP4 activations in turns.
 TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     const auto nvrtc = compiler();
     if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";

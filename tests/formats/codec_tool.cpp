@@ -1,4 +1,5 @@
 // Encodes and decodes whole arrays with codec.h, so that another implementation can be compared with it.
+//
 //     formats_codec_tool decode e4m3 < codes > numbers                 codes u32, numbers f32
 //     formats_codec_tool encode e4m3 saturate < numbers > codes       or saturate_finite, propagate
 #include "formats/codec.h"

@@ -1,5 +1,5 @@
-// Two codes of e2m1 share a byte: whichever dimension is packed, however few there are of the other and however many
-// threads write, no code replaces its neighbour's half and nothing is written between rows.
+// Two codes of e2m1 share a byte. No code replaces its neighbour's half, and nothing is written between rows. This
+// holds whichever dimension is packed, however small the other dimension is, and however many threads write.
 #include "formats/matrices.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ const Place large_places[] = {{{262144, 1}, {1, 1}},     {{87382, 3}, {1, 87382}
                               {{2, 131075}, {1, 4}},     {{3, 2, 65537}, {2, 1, 6}}, {{3, 87382, 1}, {87382, 1, 1}},
                               {{65538, 2, 2}, {4, 2, 1}}};
 
-/// What every code is to be: those of the matrix in row-major order, with a column of zeros behind an odd k, which
+/// The expected codes: those of the matrix in row-major order, with a column of zeros after an odd k. The column
 /// changes no scale.
 OwnedOperand expected_codes(const Matrix& source, const OperandRecipe& recipe) {
     Dims shape = source.shape();

@@ -1,5 +1,5 @@
-// Quantisers and dequantisers against a scalar transcription of quantize.h, over recipes, options, source formats,
-// memory orders and sizes that fit no block; and the properties that users rely on.
+// Quantizers and dequantizers against a scalar transcription of quantize.h. Varied are recipes, options, source
+// formats, memory orders and sizes that fill no block. Also the properties that users rely on.
 #include "formats/matrices.h"
 
 #include <tilewright/error.h>

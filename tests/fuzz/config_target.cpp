@@ -1,4 +1,4 @@
-// Fuzzes config.json: the description of the quantisation is replaced, and every other byte stays.
+// Fuzzes config.json: the description of the quantization is replaced, and every other byte stays.
 #include <nlohmann/json.hpp>
 
 #include "fuzz/target.h"

@@ -1,5 +1,5 @@
-// Fuzzes model.safetensors.index.json next to two small files: a true index gives its tensors, a wrong one is refused,
-// and what is accepted of anything else says nothing that the files do not.
+// Fuzzes model.safetensors.index.json in a folder with two small files. A true index gives its tensors, a wrong one is
+// refused. Any other index that is accepted contains nothing that the files do not.
 #include <fmt/format.h>
 #include <unistd.h>
 

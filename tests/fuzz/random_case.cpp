@@ -29,7 +29,7 @@ std::int64_t work(const check::CaseSpec& spec) {
     return spec.m * spec.n * std::max<std::int64_t>(spec.k, 1) * (repeated ? spec.groups : 1);
 }
 
-/// A group index, end or count that no one should trust.
+/// An untrustworthy group index, end or count.
 std::int64_t random_entry(const check::CaseSpec& spec, Bytes& bytes) {
     const std::int64_t limit = is_k_grouped(spec.grouping) ? spec.k : spec.m;
     const bool wide = spec.size_format == Format::i64;
@@ -159,7 +159,7 @@ void RandomCase::repeat_inputs(Bytes& bytes) {
     changes_ += std::string(" ") + input.name + ".strides[" + std::to_string(i) + "]=0";
 }
 
-/// Column-major, in the same memory: there is no gap for it to run into.
+/// Column-major, in the same memory. D has no gap that it could run into.
 void RandomCase::turn_output() {
     Tensor& d = case_->problem().d;
     const check::Gaps& gaps = case_->spec().d_gaps;

@@ -1,5 +1,4 @@
-// Whose bits: the plans of every device that ships, forced on the GPU that is there, against the CPU asked for that
-// device.
+// The plans of every shipped device, forced on the present GPU, have the bits of the CPU asked for that device.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

@@ -1,4 +1,4 @@
-// Groups of k whose sizes only the GPU knows: aligned, anywhere and one matrix after another, with k that TMA takes and
+// k-groups whose sizes only the GPU knows: aligned, anywhere and one matrix after another, with k that TMA can load and
 // others. The GPU's bits are the CPU's.
 #include <gtest/gtest.h>
 

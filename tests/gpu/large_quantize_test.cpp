@@ -1,4 +1,4 @@
-// Quantisers of matrices of more than 2^31 elements and 4 GiB, one form of each kind of kernel. Tokens repeat with a
+// Quantizers of matrices of more than 2^31 elements and 4 GiB, one form of each kind of kernel. Tokens repeat with a
 // period, so that a small matrix on the CPU says what all outputs of the large one must be.
 #include <gtest/gtest.h>
 #include <tilewright/quantize_tokens.h>

@@ -1,5 +1,5 @@
-// Calls with a workspace: layout tn, groups with A along m, MXFP4 weights that are not packed, graphs, and calls that
-// overlap and share one workspace.
+// Calls with a workspace: layout tn, groups with A along m, MXFP4 weights that are not packed. Also graphs, and calls
+// that overlap and share one workspace.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

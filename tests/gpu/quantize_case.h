@@ -1,4 +1,4 @@
-// A quantiser on a GPU and on the CPU: the same tensors in both memories, compared as bytes.
+// A quantizer on a GPU and on the CPU: the same tensors in both memories, compared as bytes.
 #pragma once
 
 #include <gtest/gtest.h>

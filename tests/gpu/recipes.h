@@ -1,4 +1,4 @@
-// What the kernels of this version multiply.
+// The recipes that the kernels of this version multiply.
 #pragma once
 
 #include <tilewright/recipe.h>

@@ -1,5 +1,5 @@
-// Every recipe over sizes that hit tails, single tiles, many waves and nothing at all, strided and batched, with C and
-// alpha: the GPU's bits are the CPU's.
+// Every recipe: the GPU's bits are the CPU's, strided and batched, with C and alpha. Sizes hit tails, single tiles,
+// many waves and nothing at all.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

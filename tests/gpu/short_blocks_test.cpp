@@ -1,4 +1,4 @@
-// MXFP8, MXFP4 and NVFP4 quantised on a GPU: the CPU's bytes from every format in every order of memory.
+// MXFP8, MXFP4 and NVFP4 quantized on a GPU: the CPU's bytes from every format in every order of memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>

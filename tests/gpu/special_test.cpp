@@ -1,5 +1,5 @@
-// Every code of a format, and scales that nobody should use, each in another row. The GPU's bits are the CPU's, so what
-// is not finite stays within its row, column or block.
+// Every code of a format, and unusable scales, each in another row. The GPU's bits are the CPU's, so that NaN and
+// infinities stay within their row, column or block.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

@@ -1,4 +1,4 @@
-// Arguments and grids: what the kernel is told besides the tensor maps.
+// Arguments and grids: the kernel's inputs other than tensor maps.
 #include "launch/launch.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What is launched before a product that needs a workspace, and what the product is then told.
+// The launches that precede a product that needs a workspace, and the product's arguments.
 #include "launch/preparation.h"
 
 #include <gtest/gtest.h>

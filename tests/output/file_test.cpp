@@ -1,4 +1,4 @@
-// Files appear whole, over regular files alone, and nothing is left of those that could not be written.
+// Files appear whole and only replace regular files. Nothing is left of files that could not be written.
 #include "output/file.h"
 
 #include <gtest/gtest.h>

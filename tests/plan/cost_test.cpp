@@ -34,8 +34,10 @@ std::vector<ProblemSizes> bases() {
     return list;
 }
 
-// The plan that is chosen; give or take what counts as no difference (choose.h), what rows of k save that are multiples
-// of 32 bytes, and 3 % by which a cheap last row of tiles is thought to be too cheap.
+// The cost of the chosen plan never falls with more work, with these tolerances:
+// - what counts as no difference (choose.h);
+// - what rows of k save that are multiples of 32 bytes;
+// - 3 % by which a cheap last row of tiles is believed to be too cheap.
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
     int number = 0;
@@ -92,7 +94,9 @@ TEST(Cost, TermsAddUp) {
     }
 }
 
-// Counted by hand: 4096 x 2048 and 7168 x 2048 bytes, f32 scales of 4096 x 16 and 56 x 16, 4096 x 7168 x 2 out.
+// Counted by hand:
+// - in: 4096 x 2048 and 7168 x 2048 bytes, f32 scales of 4096 x 16 and 56 x 16;
+// - out: 4096 x 7168 x 2.
 TEST(Cost, BytesAreTheCompulsoryOnes) {
     const Cost c = plan(problem_of(dense(4096, 7168, 2048))).cost;
     EXPECT_EQ(c.memory_bytes, 4096 * 2048 + 7168 * 2048 + 4 * (4096 * 16 + 56 * 16) + 4096 * 7168 * 2);

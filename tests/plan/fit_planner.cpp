@@ -1,9 +1,11 @@
 // Fits the constants of src/plan/model.h to records of measured candidates and prints them as C++:
+//
 //   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
 //   tools/fit_planner benchmarks/results/h100_candidates.jsonl --device h100
 // The second form fits the numbers of a device that no data sheet has, and prints them for src/plan/devices.
+//
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
-// predictions; --rounds 0 only says how good the constants in model.h are.
+// predictions. With --rounds 0 it only prints how good the constants in model.h are.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +68,7 @@ const Parameters device_parameters{
     Parameter{"start_seconds", [](Constants& c) -> double& { return c.device.start_seconds; }, 0.5e-6, 3e-6},
 };
 
-/// What a record does not hold was thought slower than what it holds, and is taken for this much slower than the best.
+/// A tile that a record lacks was believed slower than its others. It is assumed to be this much slower than the best.
 constexpr double unmeasured_slower = 0.08;
 /// Two predictions that differ by less than this are as good as equal: so the loss is smooth.
 constexpr double indifference = 0.01;

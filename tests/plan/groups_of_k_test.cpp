@@ -1,4 +1,4 @@
-// Groups of k: what ships for them, and what the model counts of them.
+// k-grouped calls: the kernels that ship for them, and how the model counts them.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -28,8 +28,8 @@ struct RecordedShape {
     double best() const;  // seconds of the fastest
 };
 
-/// One entry for each problem of the file; rows whose tile is no longer legal are only counted, and the last
-/// measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no measurement.
+/// One entry per problem of the file. Rows whose tile is no longer legal are only counted. The last measurement of a
+/// tile is kept. Throws std::runtime_error for a line that is not a measurement.
 std::vector<RecordedShape> read_record(const std::string& path);
 
 struct Verdict {
@@ -41,7 +41,7 @@ struct Verdict {
 /// The candidate that the model thinks fastest, as `explain` does without tuned rows and hints.
 Verdict judge(const RecordedShape& shape, const DeviceDescription& device, const Model& model);
 
-/// What runs where there are no tuned rows.
+/// The tile that runs without tuned rows.
 Verdict judge_planner(const RecordedShape& shape);
 
 }  // namespace tilewright::planner

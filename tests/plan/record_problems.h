@@ -12,7 +12,7 @@
 
 namespace tilewright::planner {
 
-/// What one line of a record says of its problem.
+/// The problem that one line of a record describes.
 ProblemSizes recorded_sizes(const nlohmann::json& row);
 
 /// The problem of that line.

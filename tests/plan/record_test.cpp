@@ -1,6 +1,7 @@
-// The model against measured candidates: benchmarks/results/h200_candidates.jsonl (the peers' shapes, layers of few
-// rows and half of a seed's random shapes, which it was fitted to) and h200_random.jsonl (the other half, which it
-// never was).
+// The model against measured candidates:
+// - benchmarks/results/h200_candidates.jsonl, to which it was fitted: the baselines' shapes, layers of few rows and
+//   half of a seed's random shapes;
+// - h200_random.jsonl: the other half, to which it never was.
 #include "plan/record.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ void expect_good_choices(const std::vector<RecordedShape>& shapes, Verdict (*ver
     EXPECT_LE(count, exceptions) << slower;
 }
 
-/// What was measured with tiles that are illegal now says nothing of today's kernels.
+/// Measurements of tiles that are now illegal do not apply to today's kernels.
 std::string stale(const std::vector<RecordedShape>& shapes) {
     for (const RecordedShape& shape : shapes) {
         if (shape.illegal > 0) return "the record is of other kernels than today's; on a GPU: " + shape.command;
@@ -71,8 +72,8 @@ TEST(Record, TheModelsChoiceIsNearTheBestForPackedWeights) {
     EXPECT_LE(sum / static_cast<double>(shapes.size()), 1.01);
 }
 
-/// One H100, whose numbers were fitted to this record. The targets are those of random shapes, which it misses: held is
-/// what is reached.
+/// One H100, whose numbers were fitted to this record. It misses the targets of random shapes. The test holds the
+/// values that it reaches.
 TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
     const std::vector<RecordedShape> shapes = read_record(TILEWRIGHT_RESULTS "/h100_candidates.jsonl");
     ASSERT_EQ(stale(shapes), "");
@@ -88,7 +89,7 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
     EXPECT_LE(worst, 1.36);
 }
 
-/// What the planner is to reach on sizes as users have them, tuned rows off: of those shapes it was fitted to none.
+/// The planner's targets on sizes as users have them, with tuned rows off. It was fitted to none of these shapes.
 constexpr double most_slower_in_the_mean = 1.015;
 constexpr double most_slower_of_all = 1.08;
 constexpr double most_slower_of_few_rows = 1.12;  // below 256
@@ -102,7 +103,7 @@ std::string too_slow(const RecordedShape& shape) {
                        verdict.slower == 0 ? "which was never measured" : fmt::format("{:.3f}", verdict.slower));
 }
 
-/// What choices reach of the targets: how many miss theirs, and how much slower they are in the mean.
+/// How far choices reach the targets: how many miss theirs, and how much slower they are in the mean.
 struct Reached {
     double slower = 1;
     int missed = 0;
@@ -125,8 +126,8 @@ Reached reached(const std::vector<RecordedShape>& shapes, bool dense, std::strin
     return result;
 }
 
-/// Dense shapes reach the mean but for two of few rows. Groups miss the targets because the planner knows their mean
-/// alone, and routing makes 373 rows in the mean 100 here and 900 there. Held is what is reached.
+/// Dense shapes reach the mean except two of few rows. Groups miss the targets because the planner knows only their
+/// mean, and routing makes 373 rows in the mean 100 here and 900 there. The test requires what is reached.
 TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
     const std::vector<RecordedShape> shapes = read_record(random_record);
     ASSERT_EQ(stale(shapes), "");

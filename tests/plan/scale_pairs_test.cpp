@@ -1,6 +1,7 @@
-// Pairs of scales of which no kernel ships: which tiles are chosen among, that they are general ones of one block (or
-// those for D of f32, where gradients are accumulated), and that scales of the end without scales of B take the kernels
-// of row : row.
+// Pairs of scales without shipped kernels. The tests check:
+// - among which tiles the planner chooses;
+// - that they are general ones of one block, or those for D of f32, where gradients are accumulated;
+// - that epilogue scales without scales of B take the kernels of row : row.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -1,5 +1,5 @@
-// 1x32 scales: every pair of sides that has them is planned, in the shapes that serve MXFP8 on both sides or, of packed
-// weights, bf16, as general kernels whose loop promotes each step.
+// 1x32 scales: every pair of sides with them is planned, as general kernels whose loop promotes each step. Their shapes
+// serve MXFP8 on both sides or, for packed weights, bf16.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

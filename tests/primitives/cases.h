@@ -1,5 +1,5 @@
-// What the primitives' kernels are run on: cases that the emulator and a GPU both run, and whose results must be the
-// same bits.
+// The cases of the primitives' kernels. The emulator and a GPU both run them, and their results must have the same
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ struct PrimitiveCase {
     int y = 0;
 };
 
-/// What a kernel wrote; 0xFF where it wrote nothing.
+/// The output of a kernel; 0xFF where it wrote nothing.
 struct PrimitiveResult {
     std::vector<std::byte> d;
     std::vector<std::byte> out;

@@ -1,4 +1,4 @@
-// Group sizes that are there or not, their length and format, the alignment. Their contents are clamped, never judged.
+// Present and missing group sizes, their length and format, the alignment. Their contents are clamped, never judged.
 #include "problem/malformed.h"
 
 namespace tilewright::test {

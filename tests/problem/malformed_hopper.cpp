@@ -1,4 +1,4 @@
-// What only the GPU cannot do: formats, layouts, sizes, addresses and strides.
+// Calls that only the GPU refuses: formats, layouts, sizes, addresses and strides.
 #include <bit>
 #include <cstdint>
 
@@ -98,7 +98,7 @@ std::vector<Malformed> malformed_hopper() {
                 "a.values: [3221225472, 16] given, sizes of at most 2147482624 expected for a Hopper GPU; compute it "
                 "in parts, or run it on the CPU backend"}),
     };
-    list.back().check = Check::shapes;  // there is no memory of that size
+    list.back().check = Check::shapes;  // no machine has memory of that size
     return list;
 }
 

@@ -1,4 +1,4 @@
-// Scales that are missing, superfluous or of the wrong shape, for scaling that does not vary along k.
+// Scales that are missing, superfluous or of the wrong shape; only granularities that do not vary along k.
 #include "problem/malformed.h"
 
 namespace tilewright::test {

@@ -1,4 +1,4 @@
-// config.json of a conversion: what stays quantised is described, all other bytes stay, and a broken one is refused
+// config.json of a conversion: what stays quantized is described, all other bytes stay, and a broken one is refused
 // first.
 #include <gtest/gtest.h>
 

@@ -149,7 +149,7 @@ TEST(Convert, RefusesToMakeNumbersNaN) {
     };
     const std::vector<FileTensor> large{{"w.weight", "I8", {2, 32}, std::string(64, '\x77')},
                                         {"w.scale", "F8_E8M0", {2, 2}, std::string("\x7F\xFE\x7F\x7F", 4)}};
-    // All of the tensor's or row's amax is infinite, but for that the finite ones of other blocks stay.
+    // The amax of the tensor or row is infinite, but finite numbers of other blocks stay finite.
     expect(large, "128x128", "w.weight: 32 finite numbers of 128 would become NaN or infinite");
     expect(large, "nvfp4", "w.weight: 32 finite numbers of 128 would become NaN or infinite");
     const std::vector<FileTensor> fp8{{"w.weight", "F8_E4M3", {1, 64}, std::string(32, '\x7E') + std::string(32, '\1')},

@@ -1,4 +1,4 @@
-// Quantising a file a block of rows at a time gives the same bytes as quantising each matrix at once.
+// Quantizing a file a block of rows at a time gives the same bytes as quantizing each matrix at once.
 #include "safetensors/quantize_file.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string random_elements(Format format, std::uint64_t count) {
     return bytes;
 }
 
-/// One 2-D and one 3-D matrix of every real dtype, and tensors that are not to be quantised.
+/// One 2-D and one 3-D matrix of every real dtype, and tensors that are not to be quantized.
 std::string write_model(const TemporaryFolder& folder) {
     std::vector<StoredTensor> tensors{{.name = "bias", .dtype = "F32", .shape = {7}},
                                       {.name = "ids", .dtype = "I64", .shape = {2, 2}},
@@ -153,7 +153,7 @@ TEST(QuantizeFile, RefusesWhatItCannotDo) {
     writer.write("x.scales", 0, "1234", 4);
     writer.commit();
     EXPECT_NE(failure(job_for(folder, clashing)).find("'x.scales' would be written twice"), std::string::npos);
-    EXPECT_EQ(folder.entries(), 3U);  // model, out, clash: nothing was left behind
+    EXPECT_EQ(folder.entries(), 3U);  // no other file was left
 }
 
 TEST(QuantizeFile, RefusesToReplaceItsInput) {

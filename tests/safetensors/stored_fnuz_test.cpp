@@ -11,7 +11,8 @@ namespace {
 
 using test::TemporaryFolder;
 
-/// A number of each code by the definition: exponents have one more of bias, 0x80 is NaN, there is no infinity.
+/// A number of each code by the definition: the bias of exponents is larger by one, 0x80 is NaN, infinity does not
+/// exist.
 double fnuz(Format sibling, unsigned code) {
     const int digits = sibling == Format::e4m3 ? 3 : 2;
     const int bias = sibling == Format::e4m3 ? 8 : 16;
@@ -86,7 +87,7 @@ TEST(StoredFormats, FnuzErrorIsThatOfAllRows) {
     const TemporaryFolder folder;
     std::string bytes(static_cast<std::size_t>(2) * 32 * 64, '\x40');
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(0x40 + i % 32);
-    bytes[0] = '\x7F';  // in the first expert, next to a number of which e4m3 has the double only
+    bytes[0] = '\x7F';  // in the first expert, with a number of which e4m3 has only the double
     bytes[1] = '\x01';
     const std::vector<FileTensor> tensors{{"a.weight", "F8_E4M3FNUZ", {2, 32, 64}, bytes},
                                           floats("a.weight_scale", {2, 1, 1}, {1.0F})};

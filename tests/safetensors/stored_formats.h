@@ -39,7 +39,7 @@ inline Format format_of_scales(const std::string& dtype) {
     return dtype == "U8" ? Format::ue8m0 : format_of(dtype).value();
 }
 
-/// The only matrix of a checkpoint that is not unquantised.
+/// The only matrix of a checkpoint that is not unquantized.
 inline StoredMatrix only(const Checkpoint& checkpoint) {
     const StoredMatrices found = stored_matrices(checkpoint);
     for (const UnreadableMatrix& one : found.unreadable) throw std::runtime_error(one.finding.message());

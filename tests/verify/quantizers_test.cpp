@@ -1,4 +1,4 @@
-// The quantisers' rows of `tilewright verify`: the CPU's results pass, and one code, one scale or one zero that is
+// The quantizers' rows of `tilewright verify`: the CPU's results pass, and one code, one scale or one zero that is
 // wrong is found.
 #include "verify/quantizers.h"
 

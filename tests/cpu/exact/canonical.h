@@ -1,5 +1,5 @@
-// The canonical order of a GEMM written out for one element, with the scalar model of the tensor core: simple, slow and
-// independent of the vectorised code and of its rule (docs/numerics.md).
+// The canonical order of a GEMM written out for one element, with the scalar model of the tensor core. Simple, slow,
+// and independent of the vectorised code and of its rule (docs/numerics.md).
 #pragma once
 
 #include "problem/geometry.h"

@@ -1,6 +1,8 @@
-// The arithmetic `bit_exact` where numbers are extreme: NaN, infinities, zeros, subnormals, every code of the formats,
-// exponents from one end of bf16 to the other, scales that overflow and underflow. Equality with canonical.h
-// throughout.
+// The arithmetic `bit_exact` where numbers are extreme, always compared with canonical.h:
+// - NaN, infinities, zeros, subnormals;
+// - every code of the formats;
+// - exponents from one end of bf16 to the other;
+// - scales that overflow and underflow.
 #include "check/case.h"
 #include "cpu/exact/canonical.h"
 #include "cpu/exact/exact.h"

@@ -1,4 +1,4 @@
-// What the tests of the fast backend share: its levels and multipliers, and cases of a size that is quick to judge.
+// Shared parts of the fast backend's tests: its levels and multipliers, and cases of a size that is quick to judge.
 #pragma once
 
 #include "check/case.h"
