@@ -119,7 +119,7 @@ def test_a_fallback_by_name(tmp_path, monkeypatch):
 
 
 def test_wrong_fallbacks():
-    for wrong, message in ((deep_gemm, "itself given"), ("tilewright.deep_gemm", "itself given"), (3, "int given")):
+    for wrong, message in ((deep_gemm, "got itself"), ("tilewright.deep_gemm", "got itself"), (3, "got int")):
         with pytest.raises(ValueError, match=rf"^module: .*{message}"):
             deep_gemm.fall_back_to(wrong)
     with pytest.raises(ImportError):
@@ -130,7 +130,7 @@ def test_wrong_fallbacks():
 def test_a_fallback_of_the_environment_that_cannot_be_imported(monkeypatch):
     """It is said once, and names go on missing: an engine that asks by getattr does not stop."""
     monkeypatch.setattr(_fallback, "_named", "no.such.module")
-    with pytest.warns(UserWarning, match="TILEWRIGHT_DEEP_GEMM_FALLBACK: no.such.module given, a module expected"):
+    with pytest.warns(UserWarning, match="TILEWRIGHT_DEEP_GEMM_FALLBACK: got no.such.module; expected a module."):
         assert getattr(deep_gemm, "fp8_fp4_mqa_logits", None) is None
     assert not hasattr(deep_gemm, "fp8_fp4_mqa_logits")
 
@@ -171,7 +171,7 @@ def test_alpha_of_the_newer_version():
     side, d = deep_gemm.per_token_cast_to_fp8(x, False), torch.zeros(4, 4)
     for alpha in (None, 1, 1.0):
         deep_gemm.fp8_gemm_nt(side, side, d, recipe=(1, 1, 128), alpha=alpha)
-    with pytest.raises(ValueError, match=r"^alpha: 0\.5 given, None or 1 on Hopper expected"):
+    with pytest.raises(ValueError, match=r"^alpha: got 0\.5; expected None or 1 on Hopper."):
         deep_gemm.bf16_gemm_nt(x.bfloat16(), x.bfloat16(), d, alpha=0.5)
 
 
