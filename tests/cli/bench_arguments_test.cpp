@@ -53,7 +53,7 @@ TEST(BenchArguments, AHotGroupNeedsGroupsAndRoom) {
     EXPECT_EQ(chosen_shapes(arguments, "bench").front().sizes, (std::vector<std::int64_t>{160, 32, 32, 32}));
     arguments.suite = "deepseek-v3";
     arguments.n = arguments.k = 0;
-    EXPECT_EQ(complaint(), "bench: --suite has its own sizes of groups; with --hot give --m, --n and --k");
+    EXPECT_EQ(complaint(), "bench: --suite sets the sizes of groups; with --hot pass --m, --n and --k");
 }
 
 TEST(BenchArguments, SecondsMeanTheCpusOrContinuousLoad) {

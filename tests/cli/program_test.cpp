@@ -53,7 +53,7 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"verify", "--filter", "no such row"}, "matches no row"},
         {{"bench", "--arithmetic", "hopper"}, "name a --suite"},  // the old name of bit_exact is accepted
         {{"bench"},
-         "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged) or give --m, --n and --k"},
+         "expected --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged) or --m, --n and --k"},
         {{"bench", "--suite", "gpt-9"},
          "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged"},
         {{"bench", "--suite", "llama-70b", "--op", "k_grouped"}, "llama-70b has no experts"},
@@ -134,7 +134,7 @@ TEST(Program, QuantizesAFile) {
     const Outcome outcome = run_program({"quantize", input, output, "--recipe", "mxfp8", "--round-up"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");  // no progress bar where stderr is no terminal
-    EXPECT_TRUE(contains(outcome.out, "1 tensors quantised (mxfp8), 0 copied"));
+    EXPECT_TRUE(contains(outcome.out, "1 tensors quantized (mxfp8), 0 copied"));
     const safetensors::SafetensorsReader reader(output);
     EXPECT_EQ(reader.header().metadata.at("tilewright.round_up"), "true");
     EXPECT_EQ(reader.header().tensors.size(), 2U);

@@ -129,7 +129,7 @@ TEST(ExplainCommand, SaysThatPackedWeightsAreExpanded) {
 TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
     for (const std::string recipe : {"bf16:mxfp4", "nvfp4:mxfp4", "1x128:mxfp4", "mxfp8:mxfp4"}) {
         const bool as_bf16 = recipe == "bf16:mxfp4" || recipe == "nvfp4:mxfp4";
-        const std::string kernel = as_bf16 ? "kernel for wide rows next to bf16" : "kernel for windows of scales";
+        const std::string kernel = as_bf16 ? "kernel for wide rows with bf16" : "kernel for windows of scales";
         const std::string loop = as_bf16 ? "mainloop/wide_rows.h" : "mainloop/windows.h";
         for (const char* options : {" --wide-rows 100", " --unpacked"}) {
             const std::string text = printed("--recipe " + recipe + options);

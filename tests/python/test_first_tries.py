@@ -17,8 +17,8 @@ ENDS = [2, 4]
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: tw.grouped_gemm(np.ones((4, 256), np.float32), WEIGHTS, offsets=ENDS), "; a is not quantised: quantize it, e.g. to 1x128 (tilewright.quantize(a, '1x128') of Python)"),
-        (lambda: tw.grouped_gemm(QUANTISED, np.ones((2, 128, 256), np.float32), offsets=ENDS), "; b is not quantised: quantize it, e.g. to 128x128 (tilewright.quantize(b, '128x128') of Python)"),
+        (lambda: tw.grouped_gemm(np.ones((4, 256), np.float32), WEIGHTS, offsets=ENDS), "; a is not quantized: quantize it, e.g. to 1x128 (tilewright.quantize(a, '1x128') of Python)"),
+        (lambda: tw.grouped_gemm(QUANTISED, np.ones((2, 128, 256), np.float32), offsets=ENDS), "; b is not quantized: quantize it, e.g. to 128x128 (tilewright.quantize(b, '128x128') of Python)"),
         (lambda: tw.grouped_gemm(WEIGHTS, QUANTISED, offsets=ENDS), "; did you swap a and b? a holds the activations, b the weights"),
         (lambda: tw.grouped_gemm(EXPERTS, A, offsets=ENDS), "; a and b are perhaps swapped: a has the rows of all groups"),
         (lambda: tw.gemm(QUANTISED, WEIGHTS), "; for rows of several groups use m_grouped_offsets (grouped_gemm(offsets=) in Python)"),
