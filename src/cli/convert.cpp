@@ -98,7 +98,8 @@ void add_convert(CLI::App& program) {
     CLI::App* command = program.add_subcommand("convert", "Convert a quantized checkpoint to another format");
     command->footer(
         "Quantised matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
-        "X.tensor_scale,\nor X.packed. Everything else is copied, a folder's files that are no weights too. `error` is "
+        "X.tensor_scale,\nor X.packed. Everything else is copied, also the files of a folder that are not weights. "
+        "`error` is "
         "||after - before|| /\n||before||. A file appears when it is complete, and is kept by the next run of the same "
         "conversion.\n\n"
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"

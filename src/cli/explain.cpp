@@ -43,9 +43,9 @@ bool is_recipe(const std::string& text) { return is_known_recipe(full_recipe(tex
 
 /// The recipes with the usual formats; `docs/numerics.md` has them all.
 std::string usual_recipes() {
-    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, 128x128:128x128, 1x128:row, 1x128:tensor, any a of "
-           "these with b e4m3 (no scales), bf16:bf16, f16:f16, f32:f32, mxfp8, mxfp4, nvfp4 with anything, and those "
-           "with other formats, as in e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
+    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, 128x128:128x128, 1x128:row, 1x128:tensor, each of "
+           "these for a with e4m3 (no scales) for b, bf16:bf16, f16:f16, f32:f32, mxfp8, mxfp4 or nvfp4 with any "
+           "recipe, or other formats, e.g. e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
 }
 
 ProblemSizes sizes_of(const ExplainArguments& arguments) {

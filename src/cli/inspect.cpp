@@ -50,11 +50,11 @@ void print_words(const Checkpoint& checkpoint, bool each) {
     const std::string words = safetensors::quantization_config(checkpoint).words;
     if (!words.empty()) output::print("quantization_config: {}\n", words);
     for (const std::string& file : checkpoint.unlisted())
-        output::print("{}: not read, the index does not name it\n", file);
+        output::print("{}: not read, because the index does not name it\n", file);
     const std::vector<std::string>& overridden = checkpoint.overridden();
     const std::size_t lines = each ? overridden.size() : std::min(overridden.size(), most_lines);
     for (std::size_t i = 0; i < lines; ++i) output::print("{}\n", overridden[i]);
-    if (lines < overridden.size()) output::print("... and so for {} more tensors\n", overridden.size() - lines);
+    if (lines < overridden.size()) output::print("... and {} more tensors\n", overridden.size() - lines);
 }
 
 std::vector<InspectedClass> classes_of(const std::vector<InspectedMatrix>& matrices, bool each) {
