@@ -74,7 +74,7 @@ TEST(Driver, ADeviceThatIsNotThereIsCounted) {
     for (const int device : {2, 63, 64, 1000, -1}) {
         const std::string message =
             message_of([&] { machine.runtime().run(test::gpu_problem({.device = device}), nullptr); });
-        EXPECT_NE(message.find("there is no such device, the driver sees 2"), std::string::npos) << message;
+        EXPECT_NE(message.find("no such device; the driver finds 2"), std::string::npos) << message;
     }
 }
 

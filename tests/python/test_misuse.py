@@ -42,7 +42,7 @@ def test_encode_refuses_memory_of_a_gpu(make):
 
 
 def test_null_pointers():
-    assert message(lambda: tw.encode(tw.RawArray(0, (4,), "f32", device="cpu"), "e4m3")).startswith("x: a null pointer")
+    assert message(lambda: tw.encode(tw.RawArray(0, (4,), "f32", device="cpu"), "e4m3")).startswith("x: got a null pointer")
     assert message(lambda: tw.decode(tw.RawArray(0, (4,), "e4m3", device="cpu"))).startswith("codes: a null pointer")
     assert tw.decode(tw.RawArray(0, (0,), "e4m3", device="cpu")).shape == (0,)
 
@@ -56,7 +56,7 @@ def test_null_pointers():
         ((0, 3, "e4m3"), "shape: got 3; expected a sequence of integers."),
         ((0, (1.5,), "e4m3"), "shape[0]: got 1.5; expected a 64-bit integer."),
         ((0, (3,), 8), "format: got 8; expected one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32, i32, i64."),
-        ((0, (3,), "f32", (1, 1)), "strides: got 2 strides; expected 1 (one per dimension)."),
+        ((0, (3,), "f32", (1, 1)), "strides: got 2; expected 1 (one per dimension)."),
         ((0, (3,), "f32", None, "gpu"), "device: got 'gpu'; expected cpu, cuda or cuda:<index>."),
     ],
 )
@@ -200,7 +200,7 @@ def test_lists_of_sizes_hold_integers(wrong):
         lambda: tw.grouped_gemm(A, EXPERTS, indices=(0, wrong, 0, 0)),
     ):
         text = message(call)
-        assert text.startswith("indices[1]: got ") and text.endswith("; expected a 64-bit integer.")
+        assert text.startswith("indices[1]: got ") and text.endswith("; expected an integer of 64 bits.")
     assert message(lambda: tw.k_grouped_gemm(A, A, offsets=[4, wrong])).startswith("offsets[1]: ")
 
 
@@ -270,9 +270,9 @@ def test_subclasses_have_attributes_of_their_own():
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: tw.gemm(A[0], A), r"a.values: got [8]; expected [m, 8] for dense nt."),
-        (lambda: tw.gemm(A, A[0]), r"b.values: got [8]; expected [n, 8] for dense nt."),
-        (lambda: tw.batched_gemm(A, EXPERTS), r"a.values: got [4, 8]; expected [2, m, 8] for batched nt."),
+        (lambda: tw.gemm(A[0], A), r"a: got [8]; expected [m, 8] for dense nt."),
+        (lambda: tw.gemm(A, A[0]), r"b: got [8]; expected [n, 8] for dense nt."),
+        (lambda: tw.batched_gemm(A, EXPERTS), r"a: got [4, 8]; expected [2, m, 8] for batched nt."),
     ],
 )
 def test_sizes_that_are_not_known_have_letters(call, expected):

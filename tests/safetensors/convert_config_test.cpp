@@ -192,7 +192,7 @@ TEST(ConvertConfig, HasWhatAnotherFileSaysOfTheQuantisation) {
               "MIXED_PRECISION");
     test::write_file(in + "/hf_quant_config.json", "{");
     some.output = folder.file("y");
-    EXPECT_NE(refusal(some).find("hf_quant_config.json: is no JSON"), std::string::npos);
+    EXPECT_NE(refusal(some).find("hf_quant_config.json: not valid JSON"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(folder.file("y")));
 }
 

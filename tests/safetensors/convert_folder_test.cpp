@@ -104,7 +104,7 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
     const std::vector<std::array<std::string, 3>> files{
         {"model-1-of-2.safetensors", other, "exists, and no earlier run wrote it"},
         {"model-2-of-2.safetensors", "no weights", "exists, and no earlier run wrote it"},
-        {"mine.safetensors", other, "is no file of this conversion"},
+        {"mine.safetensors", other, "not a file of this conversion"},
         {"config.json", "{}", "is there with other contents"},
         {"tokenizer.json", "mine", "is there with other contents"},
         {record_name, "mine", "is not what a run writes there"},
