@@ -71,7 +71,7 @@ def test_fp8_expressions_of_other_gpus(rng):
 
 def test_wrong_calls(rng):
     a, d = torch.ones(2, 3, 8, dtype=BF16), torch.empty(3, 3, dtype=BF16)
-    with pytest.raises(ValueError, match=r"expr: 'bmk, bnk->mn' given.*spaces"):
+    with pytest.raises(ValueError, match=r"expr: got 'bmk, bnk->mn';.*Spaces"):
         deep_gemm.einsum("bmk, bnk->mn", a, a, d)
     with pytest.raises(ValueError, match=r"b: got \[2, 3, 4\]; expected \[b, n, k\] as in bmk,bnk->mn"):
         deep_gemm.einsum("bmk,bnk->mn", a, a[:, :, :4], d)

@@ -80,7 +80,7 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
         (SKIP, "head_splits", lambda _: (36, 32), r"^head_splits: got \(36, 32\); expected \(left, mid, right\)"),
         (SKIP, "d", lambda d: d[:, 1:], r"^d: got \[8, 143\]; expected \[8, 144\]: 2 heads of 36 \+ 4 \+ 32 columns"),
         (INDEXED, "grouped_layout", lambda x: x.long(), r"^grouped_layout: got \[8\] of torch.int64; expected contiguous"),
-        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: \[3\] of .* \[8\], the group of each row"),
+        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: got \[3\] of .* \[8\], the group of each row"),
         (INDEXED, "use_psum_layout", lambda _: True, r"^grouped_layout: .*\[2\], the row at which each group ends"),
         (INDEXED, "expected_m_for_psum_layout", lambda _: 3, r"^expected_m_for_psum_layout: got 3; expected None."),
         (INDEXED, "d", lambda d: d.float(), r"^d: got torch.float32; expected torch.bfloat16."),

@@ -199,5 +199,5 @@ def test_messages_speak_of_d(dense):
     memory = sentinel(2 * M * N)
     d, c = memory[: M * N].view(M, N), memory[N : N + M * N].view(M, N)
     refused(
-        lambda: deep_gemm.fp8_gemm_nt(dense["a"], dense["b"], d, c), "^c: memory that overlaps d given.*d's strides", d
+        lambda: deep_gemm.fp8_gemm_nt(dense["a"], dense["b"], d, c), "^c: got memory that overlaps d;.*d's strides", d
     )

@@ -55,7 +55,7 @@ def test_the_sm_limit_reaches_every_call(rng, calls):
     assert deep_gemm.get_num_sms() == free
     multiply(rng)
     assert [limit for limit, _, _ in calls] == [0, 64, 64, 0]
-    with pytest.raises(ValueError, match="new_num_sms: got -1; expected an integer from 0"):
+    with pytest.raises(ValueError, match="new_num_sms: -1 given, an integer from 0"):
         deep_gemm.set_num_sms(-1)
 
 
