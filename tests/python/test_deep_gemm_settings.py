@@ -131,7 +131,7 @@ def test_the_planned_device_reaches_every_call(rng, monkeypatch):
         tw.set_planned_device(None)
     multiply(rng)
     assert seen == [None, "h100-pcie", "h20", None] and tw.planned_device() is None
-    with pytest.raises(ValueError, match="^device: 'h1' given, one of h200, h100"):
+    with pytest.raises(ValueError, match="^device: got 'h1'; expected one of h200, h100"):
         tw.set_planned_device("h1")
 
 
