@@ -1,5 +1,5 @@
-"""Writes the numbers of docs/performance.md and docs/torch.md: what is between `<!-- NAME -->` and `<!-- end -->` there comes
-from the records of benchmarks/results.
+"""Writes the numbers of README.md, docs/performance.md and docs/moe_training.md: the text between `<!-- NAME -->` and
+`<!-- end -->`, from the records of benchmarks/results.
 
 python benchmarks/performance_page.py            # writes the pages anew
 python benchmarks/performance_page.py --check    # exit code 1 if a page says something else
@@ -21,13 +21,15 @@ from collections.abc import Callable
 import fp4_tables
 import layer_tables
 import peers_table
+import readme_tables
 import training_peers_table
 import training_table
 from markdown_table import Row, shape, table
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs/performance.md"
-TORCH_PAGE = ROOT / "docs/torch.md"
+README = ROOT / "README.md"
+TRAINING_PAGE = ROOT / "docs/moe_training.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
 
 
@@ -105,11 +107,14 @@ def older() -> str:
     return f"\nNot measured anew, of commit {', '.join(all_of_them)}: {'; '.join(words)}."
 
 
-def classes() -> str:
+def class_lines() -> list[Row]:
     command = [PROGRAM, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return list(map(json.loads, subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()))
+
+
+def classes() -> str:
     rows = []
-    for line in map(json.loads, lines):
+    for line in class_lines():
         against = [f"{line['deep_gemm']:.3f}", f"{line['deep_gemm_worst']:.3f} at {shape(line['deep_gemm_worst_shape'])}", str(line["deep_gemm_slower"])]
         target = f"{line['target']:.2f}" if "target" in line else ""
         blas = [f"{line['blas_lt']:.3f}", f"{line['blas_lt_worst']:.3f} at {shape(line['blas_lt_worst_shape'])}"] if "blas_lt" in line else ["", ""]
@@ -256,8 +261,10 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
           "training peers": training_peers, "on an H100": on_an_h100,
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
-TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
-PAGES = {PAGE: TABLES, TORCH_PAGE: TORCH_TABLES}
+TRAINING_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
+README_TABLES = {"products": lambda: readme_tables.products(record),
+                 "ratios": lambda: readme_tables.ratios(record, class_lines(), peers_table.rows())}  # fmt: skip
+PAGES = {README: README_TABLES, PAGE: TABLES, TRAINING_PAGE: TRAINING_TABLES}
 
 
 def written(page: str, tables: dict[str, Callable[[], str]] = TABLES, name_of_page: str = PAGE.name) -> str:

@@ -1,4 +1,4 @@
-"""Draws the class table of `tilewright classes`: docs/speed_light.svg and docs/speed_dark.svg, which README.md shows.
+"""Draws the class table of `tilewright classes`: docs/speed_light.svg and docs/speed_dark.svg.
 
 python benchmarks/plot_classes.py                  # from benchmarks/results/h200.jsonl
 python benchmarks/plot_classes.py RECORD FOLDER
