@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import textwrap
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -44,7 +43,7 @@ CLASSES = {
     "masked, scales along m": "m-grouped, masked",
     "contiguous, drop-in": "m-grouped, through the drop-in",
 }
-BLAS = {"1x128 / 128x128 scale": "cuBLASLt, same scales", "per-tensor scale": "cuBLASLt, per tensor"}
+BLAS = {"1x128 / 128x128 scale": "cuBLASLt, same scales", "per-tensor scale": "cuBLASLt, per tensor: less work"}
 TRAINING = (("forward", "tensor", "training, forward, per tensor"), ("wgrad", "row", "training, wgrad, per row"))
 RUNS = [f"tilewright bench --backend hopper --suite {suite} --peers --recipe 1d2d --sa-layout m --json benchmarks/results/h200.jsonl"
         for suite in ("peers", "peers-ragged")]  # fmt: skip
@@ -56,6 +55,10 @@ def geomean(values: Iterable[float]) -> float:
 
 def times(value: float) -> str:
     return f"{value:.2f}x"
+
+
+def line(words: str, gpu: str, peer: str, mean: float, worst: float) -> list[str]:
+    return [words, gpu, peer, times(mean), times(worst), verdict(mean)]
 
 
 def line_of(product: Product, rows: list[Row]) -> Row:
@@ -110,27 +113,21 @@ def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
     """classes: what `tilewright classes` says with tuned rows; peers: the lines of benchmarks/peers that it compares with."""
     of = {row["class"]: row for row in classes if row["tuned_rows"]}
     deep_gemm = " ".join(next(row["peer"] for row in peers if row["peer"].startswith("DeepGEMM")).split()[:2])
-    rows = [[words, "H200", "DeepGEMM", times(of[name]["deep_gemm"]), times(of[name]["deep_gemm_worst"])] for name, words in CLASSES.items()]
+    rows = [line(words, "H200", "DeepGEMM", of[name]["deep_gemm"], of[name]["deep_gemm_worst"]) for name, words in CLASSES.items()]
     for scales, words in BLAS.items():
         speeds = against_blas(record("h200"), scales)
-        rows.append([f"dense, all {len(speeds)} shapes", "H200", words, times(geomean(speeds)), times(min(speeds))])
+        rows.append(line(f"dense, all {len(speeds)} shapes", "H200", words, geomean(speeds), min(speeds)))
     training = newest(record("training_peers"))
     for section, ours, words in TRAINING:
-        verdict = next(v for v in training_peers_table.verdicts(training, section) if v.target.ours == ours)
-        rows.append([f"{words}, {len(verdict.speeds)} sizes", "H100", "torch, fp8 per row", times(verdict.geomean), times(min(verdict.speeds.values()))])
+        against = next(v for v in training_peers_table.verdicts(training, section) if v.target.ours == ours)
+        worst = min(against.speeds.values())
+        rows.append(line(f"{words}, {len(against.speeds)} sizes", "H100", "torch, fp8 per row", against.geomean, worst))
     used = [row for row in training if row["section"] in {section for section, _, _ in TRAINING}]
-    said = [f"H200 at commit {commit_of(record('h200'))}, H100 at {commit_of(training)}; {deep_gemm}, {versions(record('h200'), used)}.", *behind(rows)]
-    return table(["class", "GPU", "compared with", "speed, mean", "worst"], rows) + "\n\n" + "\n".join(said)
+    origin = f"H200 at commit {commit_of(record('h200'))}, H100 at {commit_of(training)}; {deep_gemm}, {versions(record('h200'), used)}."
+    return table(["class", "GPU", "compared with", "speed, mean", "worst", ""], rows) + "\n\n" + origin
 
 
-def listed(rows: list[list[str]]) -> str:
-    return "; ".join(f"{words} ({mean})" for words, _, _, mean, _ in rows)
-
-
-def behind(rows: list[list[str]]) -> list[str]:
-    """Where the mean is within 5 % of the other's, and where it is below."""
-    level = [row for row in rows if 1 <= float(row[3][:-1]) <= 1.05]
-    below = [row for row in rows if float(row[3][:-1]) < 1 and row[2] != BLAS["per-tensor scale"]]
-    said = [f"**Level** (up to 5 % faster): {listed(level)}.", f"**Behind**: {listed(below)}; cuBLASLt per tensor, which does less work."]
-    assert any(float(row[3][:-1]) < 1 for row in rows if row[2] == BLAS["per-tensor scale"])
-    return ["", *(textwrap.fill(words, 98, initial_indent="- ", subsequent_indent="  ") for words in said)]
+def verdict(mean: float) -> str:
+    """Level: up to 5 % faster, as the table rounds it."""
+    rounded = round(mean, 2)
+    return "**slower**" if rounded < 1 else "level" if rounded <= 1.05 else "faster"
