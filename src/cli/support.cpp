@@ -18,7 +18,7 @@ struct SupportArguments {
 std::string short_text(bool as_markdown) {
     std::string text = support_legend() + "\n";
     for (const SupportTable& table : short_support())
-        text += "\n" + (as_markdown ? markdown(table) : plain_text(table));
+        text += "\n" + (as_markdown ? markdown(table) : aligned_text(table));
     return text;
 }
 
@@ -26,7 +26,7 @@ std::string full_text(bool as_markdown) {
     std::string text = support_legend() + "\n";
     for (const SupportTable& table : all_support()) {
         text += fmt::format("\n{}{}\n\n{}\n\n{}", as_markdown ? "## " : "", table.title, table.note,
-                            as_markdown ? markdown(table) : plain_text(table));
+                            as_markdown ? markdown(table) : aligned_text(table));
     }
     return text;
 }
@@ -37,7 +37,7 @@ void add_support(CLI::App& program) {
     CLI::App* command =
         program.add_subcommand("support", "Which recipes, groupings and layouts run where; which kernels compile");
     command->footer(
-        "Needs no GPU. A mark is computed for typical sizes on an H100 and an H200; `tilewright explain` answers for "
+        "Needs no GPU. A symbol is computed for typical sizes on an H100 and an H200; `tilewright explain` answers for "
         "one call.\n\n"
         "Examples:\n"
         "  tilewright support\n"

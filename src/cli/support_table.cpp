@@ -124,11 +124,11 @@ void for_each_pair(Visit visit) {
     }
 }
 
-std::string cell(const SupportQuery& query) { return mark(support(query).support); }
+std::string cell(const SupportQuery& query) { return symbol(support(query).support); }
 
 std::string cell_with_workspace(const SupportQuery& query) {
     const SupportAnswer answer = support(query);
-    return mark(answer.support) + (answer.has_workspace ? " w" : "");
+    return symbol(answer.support) + (answer.has_workspace ? " w" : "");
 }
 
 bool runs_on_hopper(const Recipe& recipe) { return support({.recipe = recipe}).support >= Support::compiled; }
@@ -277,7 +277,7 @@ SupportAnswer support(const SupportQuery& query) {
     return entry->second;
 }
 
-std::string mark(Support support) {
+std::string symbol(Support support) {
     switch (support) {
         case Support::none: return "";
         case Support::cpu: return "c";
@@ -306,7 +306,7 @@ std::string markdown(const SupportTable& table) {
     return text;
 }
 
-std::string plain_text(const SupportTable& table) {
+std::string aligned_text(const SupportTable& table) {
     std::vector<output::Column> columns;
     for (const std::string& title : table.head) columns.push_back({.title = title});
     output::Table text(columns);

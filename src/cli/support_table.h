@@ -35,7 +35,7 @@ struct SupportAnswer {
 SupportAnswer support(const SupportQuery& query);
 
 /// "●", "◐", "○", "c" or nothing.
-std::string mark(Support support);
+std::string symbol(Support support);
 
 struct SupportTable {
     std::string title{};
@@ -48,10 +48,10 @@ struct SupportTable {
 std::vector<SupportTable> short_support();
 std::vector<SupportTable> all_support();
 
-/// The meaning of the marks, in lines of at most 100 columns.
+/// The meaning of the symbols, in lines of at most 100 columns.
 std::string support_legend();
 
 std::string markdown(const SupportTable& table);
-std::string plain_text(const SupportTable& table);
+std::string aligned_text(const SupportTable& table);
 
 }  // namespace tilewright::cli

@@ -37,7 +37,7 @@ TEST(Support, DependsOnGroupingAndLayout) {
 TEST(Support, TablesAreMarkdownOrAligned) {
     const SupportTable table{.title = "t", .note = "n", .head = {"recipe", "dense"}, .rows = {{"`row:row`", "●"}}};
     EXPECT_EQ(markdown(table), "| recipe | dense |\n|---|:-:|\n| `row:row` | ● |\n");
-    EXPECT_EQ(plain_text(table), "recipe   dense\n-------  -----\nrow:row  ●\n");
+    EXPECT_EQ(aligned_text(table), "recipe   dense\n-------  -----\nrow:row  ●\n");
 }
 
 TEST(Support, TheProgramPrintsTheShortForm) {

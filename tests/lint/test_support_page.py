@@ -26,7 +26,7 @@ def test_a_page_has_the_tables_of_the_program(name):
     page = (ROOT / name).read_text()
     tables = printed(PAGES[name])
     assert written(page, tables) == page, f"{name}: run python tests/lint/test_support_page.py"
-    # Another mark is found.
+    # Another symbol is found.
     assert written(page.replace("| ● |", "| ○ |", 1), tables) == page
 
 
