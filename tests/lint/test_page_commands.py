@@ -9,8 +9,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Complete without a file: explain needs sizes.
-RUNS = re.compile(r"^tilewright (explain .*--m \d.*|support.*|doctor.*|--help|--version)$")
+# Complete without a file: explain needs sizes. test_support_page.py runs `tilewright support`.
+RUNS = re.compile(r"^tilewright (explain .*--m \d.*|doctor.*|--help|--version)$")
 
 
 def commands():
@@ -20,7 +20,7 @@ def commands():
 
 
 def test_there_are_commands():
-    assert {"tilewright doctor", "tilewright support"} < set(commands())
+    assert "tilewright doctor" in commands()
     assert any(command.startswith("tilewright explain dense") for command in commands())
 
 
