@@ -1,4 +1,4 @@
-"""Commands of the pages that need neither files nor a GPU run as they are written."""
+"""Commands of the pages that need neither files nor a GPU run as they are written, and links to sections of pages lead there."""
 
 import pathlib
 import re
@@ -29,3 +29,23 @@ def test_a_command_runs(command):
     words = [ROOT / "build/release/src/cli/tilewright", *shlex.split(command)[1:]]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def sections(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_sections_lead_somewhere(page):
+    for target, section in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        other = (page.parent / target).resolve() if target else page
+        assert section in sections(other), f"{page.name}: {target}#{section}"
+
+
+def test_a_section_has_the_name_of_its_heading(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A: `b` x c\n```\n# no heading\n```\n## FP4 weights, packed\n")
+    assert sections(page) == {"a-b-x-c", "fp4-weights-packed"}
