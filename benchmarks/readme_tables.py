@@ -1,4 +1,4 @@
-"""The tables of README.md on speed, of the records in benchmarks/results: microseconds of well-known products, and ratios by class."""
+"""The tables of README.md on speed, from the records in benchmarks/results: microseconds of well-known products, and ratios by class."""
 
 from __future__ import annotations
 

@@ -158,8 +158,8 @@ constexpr std::array kinds{
     Kind{"MXFP8 on a side", [](const Recipe& r) { return !is_fp4(r.b) && (is_mxfp8(r.a) || is_mxfp8(r.b)); }},
     Kind{"MXFP4 or NVFP4 weights", [](const Recipe& r) { return is_fp4(r.b); }}};
 
-/// "GPU" where all recipes of a kind that run on a GPU in layout nt do so in this grouping and layout, "CPU" where none
-/// does, "part" in between.
+/// Counts the recipes of a kind that run on a GPU in layout nt. "GPU": all of them do so in this grouping and layout;
+/// "part": some; "CPU": none.
 std::string share_on_gpu(const Kind& kind, Grouping grouping, Layout layout) {
     int all = 0, served = 0;
     for_each_pair([&](const Side&, const Side&, const Recipe& recipe) {

@@ -17,7 +17,7 @@ enum class Support : std::uint8_t {
     precompiled,  // every kernel that typical sizes run is in the library
 };
 
-/// What is asked: a recipe, and how its operands are given. FP4 weights are packed where packed weights can be.
+/// A recipe, and how its operands are given. FP4 weights are packed where packed weights can be.
 struct SupportQuery {
     Recipe recipe{};
     Grouping grouping = Grouping::dense;

@@ -25,7 +25,7 @@ def blocks_of(page):
 
 
 def is_expected(names):
-    """Of a product of 64 rows with experts, on torch."""
+    """A product of 64 rows with experts, on torch."""
     import torch
 
     d, a, experts = names["d"], names["a"].dequantize(), names["experts"].dequantize()
