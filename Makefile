@@ -178,7 +178,7 @@ gpu-quantisers: build  ## the quantisers of a training step, and packing
 
 training-record := --json benchmarks/results/moe_train.jsonl
 
-cpu-training: python-package  ## docs/torch.md's runs of examples/moe_train: seeds of bf16, each recipe, planted faults; PYTHON: one that has torch and the package
+cpu-training: python-package  ## docs/moe_training.md's runs of examples/moe_train: seeds of bf16, each recipe, planted faults; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} benchmarks/training_runs.py $(training-record)
 
 gpu-training:  ## the same on a Hopper GPU, with the large model, all runs at once; PYTHON: as cpu-training

@@ -1,5 +1,5 @@
-"""Writes the numbers of docs/performance.md, docs/torch.md and the pages of benchmarks/results: the text between `<!-- NAME -->` and
-`<!-- end -->` comes from the records of benchmarks/results.
+"""Writes the numbers of README.md, docs/performance.md, docs/moe_training.md and the pages of benchmarks/results: the text between
+`<!-- NAME -->` and `<!-- end -->` comes from the records of benchmarks/results.
 
 python benchmarks/performance_page.py            # writes the pages
 python benchmarks/performance_page.py --check    # exit code 1 if a page differs from the records
@@ -21,6 +21,7 @@ from collections.abc import Callable
 import fp4_tables
 import layer_tables
 import peers_table
+import readme_tables
 import training_peers_table
 import training_table
 from markdown_table import Row, shape, table
@@ -29,7 +30,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 SUMMARY_PAGE = ROOT / "docs/performance.md"
 PAGE = ROOT / "benchmarks/results/h200.md"
 H100_PAGE = ROOT / "benchmarks/results/h100.md"
-TORCH_PAGE = ROOT / "docs/torch.md"
+README = ROOT / "README.md"
+TRAINING_PAGE = ROOT / "docs/moe_training.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
 
 
@@ -312,8 +314,10 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 H100_TABLES = {"training peers": training_peers, "on an H100": on_an_h100}
 SUMMARY_TABLES = {"source": source, "summary": summary, "training summary": training_summary, "fp4 summary": fp4_summary}
-TORCH_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
-PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TORCH_PAGE: TORCH_TABLES}
+TRAINING_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
+README_TABLES = {"products": lambda: readme_tables.products(record),
+                 "ratios": lambda: readme_tables.ratios(record, class_lines(), peers_table.rows())}  # fmt: skip
+PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TRAINING_PAGE: TRAINING_TABLES, README: README_TABLES}
 
 
 def written(page: str, tables: dict[str, Callable[[], str]] = TABLES, name_of_page: str = PAGE.name) -> str:

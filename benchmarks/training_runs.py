@@ -1,4 +1,4 @@
-"""Runs examples/moe_train as docs/torch.md reports it: four seeds of bf16, each recipe, and two planted faults.
+"""Runs examples/moe_train as docs/moe_training.md reports it: four seeds of bf16, each recipe, and two planted faults.
 
 python benchmarks/training_runs.py --json benchmarks/results/moe_train.jsonl                  # the small model on a CPU
 python benchmarks/training_runs.py --device cuda --json benchmarks/results/moe_train.jsonl    # the large one on a GPU

@@ -1,4 +1,4 @@
-"""The tables of docs/torch.md, one for each device of benchmarks/results/moe_train.jsonl: held-out losses of the runs of
+"""The tables of docs/moe_training.md, one for each device of benchmarks/results/moe_train.jsonl: held-out losses of the runs of
 examples/moe_train against the seeds of bf16, and how far dW is from bfloat16's. performance_page.py writes them."""
 
 from __future__ import annotations

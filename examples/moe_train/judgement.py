@@ -25,7 +25,7 @@ def shown_by(run: dict[str, Any], mean: float, deviation: float) -> list[str]:
     """What says that something is wrong with a run: "dW", "loss", both or nothing.
 
     Of the fault neighbouring-scales dW alone does: a positive factor for each row of dW is a diagonal preconditioner, which
-    leaves dW a direction of descent. The loss told it with no optimizer that was tried (docs/torch.md has the numbers).
+    leaves dW a direction of descent. The loss told it with no optimizer that was tried (docs/moe_training.md has the numbers).
     """
     is_noisy = least_sqnr(run) < LEAST_SQNR[run["recipe"].partition("/")[2]]
     return ["dW"] * is_noisy + ["loss"] * (run["held_out"] > mean + DEVIATIONS * deviation)

@@ -16,6 +16,7 @@ void add_bench(CLI::App& program);
 void add_tune(CLI::App& program);
 void add_classes(CLI::App& program);
 void add_explain(CLI::App& program);
+void add_support(CLI::App& program);
 void add_doctor(CLI::App& program);
 void add_quantize(CLI::App& program);
 void add_inspect(CLI::App& program);

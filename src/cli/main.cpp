@@ -49,6 +49,7 @@ int run_program(int argc, const char* const* argv) {
     add_tune(program);
     add_classes(program);
     add_explain(program);
+    add_support(program);
     add_doctor(program);
     add_quantize(program);
     add_inspect(program);

@@ -20,7 +20,8 @@ using test::Running;
 using test::TemporaryFolder;
 using test::write_model;
 
-const std::vector<std::string> commands{"verify", "bench", "tune", "classes", "explain", "doctor", "quantize"};
+const std::vector<std::string> commands{"verify",  "bench",   "tune",   "classes",
+                                        "explain", "support", "doctor", "quantize"};
 
 TEST(Program, EveryCommandHasHelpWithAnExample) {
     const Outcome general = run_program({"--help"});

@@ -1,5 +1,4 @@
-"""docs/performance.md, docs/torch.md and the README say what benchmarks/results says: all tables of the pages, the README's classes
-and plot."""
+"""docs/performance.md, docs/moe_training.md and the README have the numbers of benchmarks/results: all their tables, and the plot."""
 
 import importlib.util
 import json
@@ -56,7 +55,7 @@ def test_a_record_that_is_missing_is_named_with_the_command_that_writes_it(tmp_p
         with pytest.raises(SystemExit, match=rf"benchmarks/results/h200\w*\.jsonl is not there; `make {target}` writes it, on an idle"):
             tool.TABLES[name]()
     with pytest.raises(SystemExit, match=r"benchmarks/results/moe_train\.jsonl is not there; `make cpu-training` writes it$"):
-        tool.TORCH_TABLES["training"]()
+        tool.TRAINING_TABLES["training"]()
 
 
 OURS = {"peer": "Tilewright 0.1.0", **ORIGIN}
@@ -174,36 +173,23 @@ def test_training_has_a_table_for_each_device_of_its_newest_run():
     assert "H200" not in tool.training_table.text(seeds, tool.table)
 
 
-@pytest.fixture(name="classes", scope="module")
-def classes_of_the_program():
-    """(class, tuned rows) -> a line of `tilewright classes`."""
-    program = ROOT / "build/release/src/cli/tilewright"
-    command = [program, "classes", ROOT / "benchmarks/results/h200.jsonl", "--json", "-"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return {(line["class"], line["tuned_rows"]): line for line in map(json.loads, lines)}
+def test_the_readme_says_where_we_are_level_or_behind():
+    tables = loaded(ROOT / "benchmarks/readme_tables.py")
+    assert [tables.verdict(mean) for mean in (1.06, 1.054, 1.0, 0.996, 0.994)] == ["faster", "level", "level", "level", "**slower**"]
+    assert tables.line("dense", "H200", "DeepGEMM", 0.981, 0.967) == ["dense", "H200", "DeepGEMM", "0.98x", "0.97x", "**slower**"]
 
 
-def test_the_readme_rounds_the_classes(classes):
-    readme = (ROOT / "README.md").read_text()
-    table = dict(re.findall(r"^\| (dense.*|groups.*|masked.*) \| (.*x) \|$", readme, re.MULTILINE))
-    names = {
-        "dense, 72 to 1,500 rows, any number of them": ["dense ragged, scales along m"],
-        "dense, m = 64 and 128": ["dense m = 64, 128, scales along m"],
-        "dense, m = 1024": ["dense m = 1024, scales along m"],
-        "dense, m from 4096": ["dense m >= 4096, scales along m"],
-        "groups by end offsets; of fewer than 400 rows": [
-            "contiguous, exact ends, scales along k", "exact ends, below 400 rows, scales along k"],
-        "groups through the drop-in, by row index": ["contiguous, drop-in"],
-        "masked groups": ["masked, scales along m"],
-    }
-    expected = {row: "; ".join(f"{classes[name, True]['deep_gemm']:.2f}x" for name in of) for row, of in names.items()}
-    assert table == expected
+def test_ratios_against_cublaslt_are_of_one_run():
+    tables = loaded(ROOT / "benchmarks/readme_tables.py")
+    line = {"op": "dense", "shape": [64, 8, 16], "command": tables.RUNS[0]}
+    rows = [line | {"peer": "cuBLASLt 13.1.0 per-tensor scale", "us": 9.0}, line | {"peer": "Tilewright 0.1.0 (1x128:128x128)", "us": 10.0},
+            line | {"peer": "cuBLASLt 13.1.0 1x128 / 128x128 scale", "us": 12.0}, line | {"peer": "cuBLASLt 13.1.0 per-tensor scale", "us": 5.0, "command": "other"}]  # fmt: skip
+    assert tables.against_blas(rows, "per-tensor scale") == [0.9] and tables.against_blas(rows, "1x128 / 128x128 scale") == [1.2]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_readme_s_plot_is_the_record(theme):
+def test_the_plot_is_the_record(theme):
     """To renew it: python benchmarks/plot_classes.py"""
     plot = loaded(ROOT / "benchmarks/plot_classes.py")
     drawn = ElementTree.parse(ROOT / f"docs/speed_{theme}.svg").find(".//{http://purl.org/dc/elements/1.1/}description")
     assert json.loads(drawn.text) == plot.read(ROOT / "benchmarks/results/h200.jsonl")
-    assert f"docs/speed_{theme}.svg" in (ROOT / "README.md").read_text()

@@ -1,12 +1,14 @@
 """examples/gpt_oss_layer on a checkpoint that is written here, byte by byte: two files, scales in another than their codes."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
+import tilewright as tw
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples/gpt_oss_layer"
 sys.path.insert(0, str(FOLDER))
@@ -16,6 +18,7 @@ import gpt_oss_layer  # noqa: E402
 from checkpoint import read_layer  # noqa: E402
 from gpt_oss_checkpoint import EXPERTS, HIDDEN, MLP  # noqa: E402
 
+PROGRAM = FOLDER.parents[1] / "build/release/src/cli/tilewright"
 INNER = 96  # but for one test: numpy's gates take long for the model's 2880
 
 
@@ -124,3 +127,24 @@ def test_the_command_helps_and_refuses(checkpoint):
     assert "gpt_oss_layer.py gpt-oss-20b/ --layer 0" in done.stdout
     done = subprocess.run([*command, checkpoint, "--layer", "9"], capture_output=True, text=True)
     assert done.returncode == 1 and "no tensor 'model.layers.9.mlp.router.weight'" in done.stderr
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason="the program is not built")
+def test_the_commands_of_the_page_on_checkpoints(checkpoint, tmp_path):
+    """Converts and multiplies as docs/checkpoints.md does."""
+    load = pytest.importorskip("safetensors.numpy")
+    page = (FOLDER.parents[1] / "docs/checkpoints.md").read_text()
+    command = re.search(r"^tilewright (convert gpt-oss-20b/ gpt-oss-20b-packed/ --pack bf16)$", page, re.M)[1]
+    assert command in (FOLDER.parents[1] / "docs/quickstart.md").read_text()
+    packed = tmp_path / "packed"
+    words = command.replace("gpt-oss-20b-packed/", str(packed)).replace("gpt-oss-20b/", str(checkpoint)).split()
+    subprocess.run([PROGRAM, *words], check=True, capture_output=True)
+    code = re.search(r"```python\n(import json\n.*?)```", page, re.S)[1]
+    code = code.replace("gpt-oss-20b-packed", str(packed)).replace("model.layers.0.mlp.", MLP)
+    layer = read_layer(checkpoint, 3)
+    x = np.ones((EXPERTS, HIDDEN), ml_dtypes.bfloat16)
+    names = {"tw": tw, "x": x, "ends": np.arange(1, EXPERTS + 1), "bias": layer.up.bias.astype(np.float32)}
+    exec(code, names)  # noqa: S102
+    assert load and names["d"].shape == (EXPERTS, 2 * INNER)
+    expected = layer.up.real(2).sum(1) + layer.up.bias[2].astype(np.float64)
+    assert abs(names["d"][2].astype(np.float64) - expected).max() < 0.01 * abs(expected).max()

@@ -30,9 +30,8 @@ sys.exit(not (d.is_cuda and d.dtype == torch.bfloat16 and error < 3e-3))
 
 def example():
     """README's block with torch."""
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    (block,) = (block for block in blocks if 'device="cuda"' in block)
-    return f"import os, sys\nimport tilewright as tw\n{block}{CHECK}"
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    return f"import os, sys\n{block}{CHECK}"
 
 
 def main():

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+QUICK_START = (ROOT / "docs/quickstart.md").read_text()
 WHEELS = sorted((ROOT / "build/wheels").glob("*.whl"))
 NEEDED = {"libgomp.so.1", "libm.so.6", "libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GOMP": (5, 0), "OMP": (5, 0), "GCC": (12, 0)}
@@ -43,7 +44,7 @@ IDS = [f"{wheel.name.split('-')[2]}-{wheel.name.split('-')[3]}-{version}" for wh
 
 def install_lines():
     """README's first commands that install something, as they are written there."""
-    first = README.split("\n\n    ", 1)[1].split("\n\n", 1)[0]
+    first = re.search(r"```bash\n(.*?)```", README, re.S).group(1)
     lines = [line.split("#")[0].split() for line in first.splitlines() if line.strip().startswith("pip install ")]
     assert len(lines) == 2
     return lines
@@ -99,9 +100,9 @@ def test_a_wheel_needs_old_systems_only(wheel, tmp_path):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_readme_runs(python):
+def test_the_quick_start_runs(python):
     """The first example in Python, as it is written there."""
-    code = re.search(r"Python \(`examples/gemm.py`\):\n\n```python\n(.*?)```", README, re.S).group(1)
+    code = re.search(r"```python\n(.*?)```", QUICK_START, re.S).group(1)
     out = run(python, "python", "-c", code + "\nprint(np.abs(d - x @ w.T).max() < 0.1 * np.abs(x @ w.T).max())")
     assert out == "True\n"
 
