@@ -39,7 +39,8 @@ struct DeviceDescription {
 const DeviceDescription& h200();
 
 /// All devices that ship with the library: h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200. The H200's
-/// numbers are measured. For the others, `assumed` lists the fields that no data sheet gives.
+/// numbers are measured, the H100's are fitted to measurements. `assumed` lists fields that are the H200's or scaled
+/// from it.
 const std::vector<DeviceDescription>& known_devices();
 
 /// The known device of this name. Throws Error, which lists the known names, for any other name.
@@ -120,8 +121,8 @@ Plan plan(const Problem& problem, const DeviceDescription& device = h200());
 
 /// Which 1x128 scales are worth copying before a call, so that the scales of neighbouring rows are adjacent in memory.
 /// TMA loads the scales of both operands or of neither, and without TMA the product takes twice the time
-/// (docs/tried.md). Both are false where the scales are fine, where no copy helps, and for any recipe without 1x128
-/// scales on both sides.
+/// (docs/experiments/006-scale-loads.md). Both are false where the scales are fine, where no copy helps, and for any
+/// recipe without 1x128 scales on both sides.
 struct ScalesToCopy {
     bool a = false;
     bool b = false;

@@ -177,7 +177,7 @@ int raster_width(const Geometry& g, const hopper::Tile& tile) {
     // Keeps the rows of A and the columns of B that are multiplied at the same time in L2.
     constexpr int square = 8;
     // D of f32 with C is mostly memory traffic, which is faster along D's rows. Between 17 and 29 MB of B this turns
-    // from 2 % faster to 3 % slower (docs/tried.md).
+    // from 2 % faster to 3 % slower (docs/experiments/009-raster-of-f32-output.md).
     constexpr int along_rows = 2;
     constexpr std::int64_t bytes_that_stay = 20'000'000;
     const std::int64_t k = is_k_grouped(g.grouping.grouping) ? ceil_div<std::int64_t>(g.k, g.groups) : g.k;

@@ -20,17 +20,17 @@ struct PricedTile {
 };
 
 /// Seconds of plans within this factor count as the same. On shapes that the model was not fitted to, anything from
-/// 1.005 to 1.02 chooses better than 1 (docs/tried.md).
+/// 1.005 to 1.02 chooses better than 1 (docs/experiments/014-fewest-bytes.md).
 inline constexpr double no_difference = 1.01;
 
 /// Whether the stores of the last tiles count where memory is the bound: D is a large part of the bytes. They do not
 /// count:
-/// - with C, because small tiles are slower than others then (docs/tried.md);
+/// - with C, because small tiles are slower than others then (docs/experiments/014-fewest-bytes.md);
 /// - for groups: if a few groups have all rows, compute is the bound, and small tiles are slow.
 bool last_stores_count(const Workload& work);
 
 /// The same where memory is the bound and `last_stores_count`: from 1.015 to 1.03 the choices are alike
-/// (docs/tried.md).
+/// (docs/experiments/014-fewest-bytes.md).
 inline constexpr double no_difference_of_stores = 1.02;
 
 /// The cheapest tile, or one that is as good:

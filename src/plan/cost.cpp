@@ -165,7 +165,8 @@ double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
 }
 
 /// The time that the last round of units adds. A round of few blocks is bound by the compute of these blocks, even if
-/// memory bounds the previous rounds. Choices for contiguous groups are worse with this term (docs/tried.md).
+/// memory bounds the previous rounds. Choices for contiguous groups are worse with this term
+/// (docs/experiments/015-group-size-distribution.md).
 double last_round(const CostInputs& inputs, const Cost& cost) {
     const TileDistribution& over = inputs.over;
     const double waves = over.waves(), full = std::floor(waves);

@@ -179,7 +179,7 @@ void add_mn_major(std::vector<Tile>& list) {
 /// k-grouped kernels, in all variants, because a choice among tiles does not know which variant a call takes. D has
 /// many tiles, so the large ones serve, as far as registers allow. The smaller one is for the rest of few tiles.
 /// Epilogue scales: 128x256 was up to 9 % faster than 256x128 in three shapes of short k, and 0.7 % slower in one of
-/// f32 (docs/tried.md).
+/// f32 (docs/experiments/012-epilogue-scale-tiles.md).
 void add_groups_of_k(std::vector<Tile>& list) {
     constexpr Tile wide{.shape = {.m = 128, .n = 256}, .stages = 3};
     constexpr Tile tall{.shape = {.m = 256, .n = 128}, .stages = 3};

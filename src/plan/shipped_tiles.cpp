@@ -67,7 +67,8 @@ std::vector<Tile> unshipped_tiles(const Tile& family) {
     if (family.family == hopper::Family::dense && !has_mn_major(family)) model.family = hopper::Family::m_grouped;
     std::vector<Tile> list = shipped_tiles(model);
     // The model assumes that general kernels are as fast as kernels that load scales by TMA. For 1x128 : row, 192x128
-    // takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times (docs/tried.md).
+    // takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
+    // (docs/experiments/020-expanded-weights.md).
     std::erase_if(list, [](const Tile& tile) { return tile.cluster.size > 1 || tile.shape.warpgroups == 3; });
     for (Tile& tile : list) {
         tile.a.scaling = family.a.scaling;

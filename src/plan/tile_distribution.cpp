@@ -19,7 +19,7 @@ double share_beyond(double limit, double mean, double deviation) {
 
 /// The share of groups that have more rows than `rows`. Routing makes sizes differ by about a third of their mean.
 /// Sizes of masked groups, whose mean is itself a guess, are anything from a tenth of it to nineteen tenths. With these
-/// assumptions the choices for measured shapes of each kind are best (docs/tried.md).
+/// assumptions the choices for measured shapes of each kind are best (docs/experiments/015-group-size-distribution.md).
 double share_of_larger_groups(const Workload& work, double rows, double mean) {
     constexpr double deviation = 0.3, masked_deviation = 0.9;
     if (work.grouping != Grouping::m_grouped_masked) return share_beyond(rows, mean, deviation * mean);

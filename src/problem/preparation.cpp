@@ -35,7 +35,7 @@ bool is_loaded(const CopyAlongK& copy) {
 }
 
 /// The least rows per group from which weights of layout nn are copied. A copy costs 0.67 ps per value; by times on one
-/// H100 (docs/tried.md) that is as much as it saves at these rows:
+/// H100 (docs/experiments/024-mn-major-weights.md) that is as much as it saves at these rows:
 /// - 128x128 scales, which the mainloop applies: some 1,050.
 /// - epilogue scales: 3,300.
 /// - 1x128 scales on both sides have no shipped kernel in that layout, and take 1.6 to 3.4 times as long as K-major.

@@ -72,7 +72,8 @@ Workload packed_for_bf16(const char* recipe, std::int64_t m, std::int64_t n, std
     return describe(with_packed_shape(problem_of(sizes), 0));
 }
 
-/// One H200, 2026-11-24 (docs/tried.md and h200_fp4.jsonl). Two blocks of 64x16 are on an SM, one of the others.
+/// One H200, 2026-11-24 (docs/experiments/016-tuned-rows.md and h200_fp4.jsonl). Two blocks of 64x16 are on an SM, one
+/// of the others.
 TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
     struct Measured {
         const char* recipe;
