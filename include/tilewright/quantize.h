@@ -18,7 +18,7 @@ namespace tilewright {
 ///
 /// The scales:
 /// - f32: s = amax / largest (448 for e4m3, 57344 for e5m2), at least 2^-126, rounded to f32.
-/// - ue8m0, tensor, row and 128: the smallest power of two that is at least amax / largest, and at least 2^-126.
+/// - ue8m0, 1x128 and 128x128: the smallest power of two that is at least amax / largest, and at least 2^-126.
 /// - 1x32 (MX): s = 2^(floor(log2(amax)) - emax), emax = 8 (e4m3), 15 (e5m2), 2 (e2m1), at least 2^-127. Numbers above
 ///   the largest then saturate. Source: OCP Microscaling Formats 1.0, 6.3.
 /// - 1x16 (NVFP4): tensor scale t = amax of the tensor / (448 * 6), at least 2^-117. Block scale = ue4m3 of (amax / 6)

@@ -20,6 +20,7 @@ enum class Activation : std::uint8_t {
 /// swiglu(gate, up) and, for the gradient dh of its result, the gradients of gate and up:
 ///
 ///     h      = g * s * (u + beta)
+///
 ///     d gate = dh * (u + beta) * (s + alpha * g * s * (1 - s))    or 0 where gate > limit
 ///
 ///     d up   = dh * (g * s)    or 0 where up > limit or up < -limit
@@ -64,15 +65,16 @@ struct TokenOperand {
 /// Writes `rows`, which is h as [tokens, features], and `columns`, its transpose as [features, columns]. Throws Error
 /// with every finding.
 ///
-/// - Columns: group i's tokens begin at the first multiple of 128 after the end of group i - 1, with zeros in between.
+/// - Columns: group i's tokens begin at the first multiple of 128 at or after the end of group i - 1. Zeros fill the
+/// gap.
 ///   `tokens + 127 * groups` columns are always enough. Columns after the last group are not written. This is the
 ///   operand of k-grouped products with aligned ends.
 /// - Scales of `columns`: 1x128 and 128x128 have one per 128 columns; `row` has [groups, features] (without ends
 ///   [features]); `tensor` has [1] or [groups].
 /// - Scales of `rows` are those of a matrix without groups; 128x128 only without ends.
 /// - Scales are f32 or, for blocks, ue8m0; `round_up` rounds them up to powers of two.
-/// - Speed of 1x128 scales in f32: products are a quarter faster if the scales of features are adjacent. A column of
-///   scales must then begin at a multiple of 16 bytes.
+/// - Speed of 1x128 scales in f32: products are a quarter faster if scales of features are adjacent and a column of
+///   scales begins at a multiple of 16 bytes.
 /// - GPU: all tensors are on one CUDA device. The kernels run on `how.stream`, read no size on the host, can be
 ///   captured in a CUDA graph, and return the CPU's bits.
 void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,

@@ -117,7 +117,7 @@ void add_tune(CLI::App& program) {
     command->add_flag("--all", arguments->all, "Measure every legal candidate");
     command->add_flag("--packed", arguments->candidates.packed,
                       "Measure only tiles with precompiled kernels; others are compiled, about a second each");
-    // Their rows would be the rows of weights that were packed in advance and have no wide rows.
+    // Their rows would be those of weights that are packed before and have no wide rows.
     command
         ->add_option("--rows", arguments->rows_path,
                      "Append the rows to this file (not with --unpacked or --wide-rows)")

@@ -11,7 +11,7 @@
 
 namespace tilewright {
 
-/// Ends of the expectations and advice of findings.
+/// Ends of what findings expect and advise.
 inline constexpr const char* for_a_gpu = " on a Hopper GPU";
 inline constexpr const char* run_on_cpu = "copy the tensors to the host and use the CPU backend";
 

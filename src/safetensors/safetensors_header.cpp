@@ -242,7 +242,7 @@ std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vec
 
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes) {
     if (json.empty() || json.front() != '{') refuse("the header is not a JSON object");
-    // The JSON parser treats NUL as the end of its text, and would ignore the rest.
+    // The JSON parser takes it for the end of its text, and would leave what follows unread.
     if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
         refuse(
             fmt::format("the header is not valid JSON: byte {} of it is NUL; only spaces may follow the object", nul));
