@@ -80,7 +80,7 @@ def section(record: pathlib.Path) -> str:
     return f"""
 <picture>
   <source media="(prefers-color-scheme: dark)" srcset="kernel_timeline_dark.svg">
-  <img alt="Time line of one block: its start, and a change of tile" src="kernel_timeline_light.svg">
+  <img alt="Time line of one block: start and change of tile" src="kernel_timeline_light.svg">
 </picture>
 
 One {about["device"].upper()}, m = {m}, n = {n}, k = {k}, commit {about["commit"]}.

@@ -2,7 +2,7 @@
 include/, autodoc the Python package. The pages read on GitHub too, so what Sphinx needs is made here, when a page is read:
 
 - `<picture>` with a dark and a light source becomes two images, of which the theme shows one;
-- `<!-- tabs -->` to `<!-- end tabs -->` with lines `**Python**`, `**C++**` between becomes tabs;
+- `<!-- tab Python -->`, `<!-- tab C++ -->` and, after the last one, `<!-- end tabs -->` become tabs;
 - `<!-- toctree GLOB -->` adds pages to the sidebar;
 - `<!-- types of the headers -->` becomes the reference of structs and classes.
 
@@ -63,7 +63,7 @@ PICTURE = re.compile(
     r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)"[^>]*>\s*</picture>'
 )
 TOCTREE = re.compile(r"^<!-- toctree (\S+) -->$", re.MULTILINE)
-TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- end tabs -->$", re.MULTILINE | re.DOTALL)
+TABS = re.compile(r"^(<!-- tab .*?)^<!-- end tabs -->$", re.MULTILINE | re.DOTALL)
 
 
 def pictures(match):
@@ -72,7 +72,7 @@ def pictures(match):
 
 
 def tabs(match):
-    parts = re.split(r"^\*\*([^*\n]+)\*\*$", match[1], flags=re.MULTILINE)[1:]
+    parts = re.split(r"^<!-- tab (.+) -->$", match[1], flags=re.MULTILINE)[1:]
     items = [f"::::{{tab-item}} {name}\n:sync: {name}\n{body}::::\n" for name, body in zip(parts[::2], parts[1::2], strict=True)]
     return ":::::{tab-set}\n" + "".join(items) + ":::::"
 

@@ -29,11 +29,14 @@ def blocks(lines):
 def listed(block, lead):
     """Each line of the least indentation begins an item; `lead` gives the text ahead of it."""
     least = min(map(indent, block))
+    width = 2
     for line in block:
         if indent(line) == least:
+            item = ITEM.match(lead(line) + line.strip())
+            width = item.end() if item else width
             yield " " * least + lead(line) + line.strip()
         else:
-            yield " " * (least + 2) + line.strip()
+            yield " " * (least + width) + line.strip()
 
 
 def converted(block):
