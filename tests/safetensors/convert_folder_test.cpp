@@ -131,8 +131,7 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
     // A stale file that the user has changed since stays, and is named.
     std::filesystem::remove(in + "/tokenizer.json");
     test::write_file(out + "/tokenizer.json", "mine");
-    EXPECT_NE(left(convert(job(in, out, "mxfp8"))).find("tokenizer.json: it changed in the output"),
-              std::string::npos);
+    EXPECT_NE(left(convert(job(in, out, "mxfp8"))).find("tokenizer.json: it changed in the output"), std::string::npos);
     EXPECT_EQ(test::read_file(out + "/tokenizer.json"), "mine");
 }
 
