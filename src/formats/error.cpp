@@ -20,7 +20,8 @@ bool is_lower(char letter) { return letter >= 'a' && letter <= 'z'; }
 std::string sentence(std::string text) {
     std::size_t word = 0;
     while (word < text.size() && is_lower(text[word])) ++word;
-    const bool is_word = word > 1 && (word == text.size() || std::string_view(" ,:").find(text[word]) < 3);
+    const std::size_t next = text.find_first_not_of(",:", word);
+    const bool is_word = word > 1 && (next == std::string::npos || text[next] == ' ');
     if (is_word) text.front() = static_cast<char>(text.front() - 'a' + 'A');
     if (std::string_view(".?!").find(text.back()) == std::string_view::npos) text += '.';
     return text;

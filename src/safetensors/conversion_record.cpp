@@ -63,7 +63,7 @@ std::string changed_input(const std::string& file, const Json& before, const Jso
     for (const auto& [field, value] : now.items()) {
         if (before.value(field, Json()) != value) fields += (fields.empty() ? "" : ", ") + field;
     }
-    return fields.empty() ? "" : fmt::format("{} of the input has changed since it was made: {}", file, fields);
+    return fields.empty() ? "" : fmt::format("{} of the input has changed since this file was made: {}", file, fields);
 }
 
 /// Why two records are of different files; empty if they are of one.

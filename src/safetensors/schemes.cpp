@@ -165,7 +165,7 @@ std::optional<Candidate> Schemes::packed(const std::string& name, const Named& v
             return Candidate{.matrix = matrix,
                              .finding = Finding{name, fmt::format("layout version {}", weights.version),
                                                 fmt::format("version {}", packed_version),
-                                                "pack the weights again with this version"}};
+                                                "pack the weights again with this version of Tilewright"}};
         }
         matrix.recipe = weights.recipe;
         matrix.grouped = weights.grouped;

@@ -115,7 +115,7 @@ TEST(Program, DoctorReportsWithoutAGpu) {
     EXPECT_EQ(report.at("cache").at("path"), cache);
     EXPECT_EQ(report.at("cache").at("writable"), true);
     EXPECT_GE(report.at("cpu").at("cores"), 1);
-    EXPECT_EQ(contains(text.out, "none is needed: the CPU backend has the same API"), report.at("gpus").empty());
+    EXPECT_EQ(contains(text.out, "no GPU is needed: the CPU backend has the same API"), report.at("gpus").empty());
     for (const json& backend : report.at("backends")) {
         const bool available = backend.at("available");
         EXPECT_NE(available, !backend.at("problem").get<std::string>().empty()) << backend;

@@ -64,7 +64,7 @@ def test_groups_without_any_k():
 
 
 def test_groups_of_k_that_torch_cannot_read_are_named():
-    with pytest.raises(ValueError, match=r"^b: \[16, 12\] .* rows that begin at .*Pad m and n to multiples of 8, or"):
+    with pytest.raises(ValueError, match=r"^b: got \[16, 12\] .* rows that begin at .*Pad m and n to multiples of 8, or"):
         _bf16._grouped_along_k(sentinel(16, 16), sentinel(16, 12), torch.tensor([7, 16]))
 
 

@@ -212,7 +212,7 @@ def test_raw_addresses_hold_quantised_operands(rng):
         ((0, (2, 2), "fp8"), "format: got 'fp8'"),
         (
             (0, (2, 2), "f32", (2,)),
-            "strides: got 1; expected 2 (one per dimension).",
+            r"strides: got 1; expected 2 \(one per dimension\).",
         ),
         (
             (0, (2, 2), "f32", None, "tpu"),

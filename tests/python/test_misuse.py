@@ -43,7 +43,7 @@ def test_encode_refuses_memory_of_a_gpu(make):
 
 def test_null_pointers():
     assert message(lambda: tw.encode(tw.RawArray(0, (4,), "f32", device="cpu"), "e4m3")).startswith("x: got a null pointer")
-    assert message(lambda: tw.decode(tw.RawArray(0, (4,), "e4m3", device="cpu"))).startswith("codes: a null pointer")
+    assert message(lambda: tw.decode(tw.RawArray(0, (4,), "e4m3", device="cpu"))).startswith("codes: got a null pointer")
     assert tw.decode(tw.RawArray(0, (0,), "e4m3", device="cpu")).shape == (0,)
 
 

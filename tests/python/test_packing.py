@@ -100,7 +100,7 @@ def test_says_what_is_wrong():
         tw.gemm(activation, tw.PackedWeights(newer))
     with pytest.raises(ValueError, match="without the header"):
         tw.PackedWeights(np.zeros(4096, np.uint8))
-    with pytest.raises(ValueError, match="the copy is incomplete: copy all bytes"):
+    with pytest.raises(ValueError, match="The copy is incomplete: copy all bytes"):
         tw.PackedWeights(packed.data[:-128])
     with pytest.raises(ValueError, match="'fp8' or 'bf16'"):
         tw.pack_weights(weights("mxfp4", (64, 128)), "fp16")

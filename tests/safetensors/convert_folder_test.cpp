@@ -105,10 +105,10 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
         {"model-1-of-2.safetensors", other, "exists, and no earlier run wrote it"},
         {"model-2-of-2.safetensors", "no weights", "exists, and no earlier run wrote it"},
         {"mine.safetensors", other, "not a file of this conversion"},
-        {"config.json", "{}", "is there with other contents"},
-        {"tokenizer.json", "mine", "is there with other contents"},
-        {record_name, "mine", "is not what a run writes there"},
-        {index_name, R"({"weight_map":{"gone":"gone.safetensors"}})", "is there with other contents"}};
+        {"config.json", "{}", "exists with other contents"},
+        {"tokenizer.json", "mine", "exists with other contents"},
+        {record_name, "mine", "not written by an earlier run"},
+        {index_name, R"({"weight_map":{"gone":"gone.safetensors"}})", "exists with other contents"}};
     for (const bool after_a_run : {false, true}) {
         for (const auto& [name, bytes, said] : files) {
             std::filesystem::remove_all(out);
@@ -131,8 +131,7 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
     // A stale file that the user has changed since stays, and is named.
     std::filesystem::remove(in + "/tokenizer.json");
     test::write_file(out + "/tokenizer.json", "mine");
-    EXPECT_NE(left(convert(job(in, out, "mxfp8"))).find("tokenizer.json: it is in the output, changed"),
-              std::string::npos);
+    EXPECT_NE(left(convert(job(in, out, "mxfp8"))).find("tokenizer.json: it changed in the output"), std::string::npos);
     EXPECT_EQ(test::read_file(out + "/tokenizer.json"), "mine");
 }
 

@@ -90,7 +90,7 @@ TEST(ConvertResume, TakesNothingOfAnInputThatWasReplaced) {
     for (const auto& [field, change] : changes) {
         change();
         const ConvertResult result = expect_as_into_an_empty_folder(again, field);
-        EXPECT_NE(reasons(result).find(shard_1 + ": " + shard_1 + " of the input is another one than it was made from"),
+        EXPECT_NE(reasons(result).find(shard_1 + ": " + shard_1 + " of the input has changed since this file was made"),
                   std::string::npos)
             << reasons(result);
         EXPECT_NE(reasons(result).find(field), std::string::npos) << reasons(result);

@@ -123,7 +123,7 @@ TEST(QuantisedTensors, AreCopiedByQuantizeAndListed) {
         EXPECT_EQ(result.quantized, 1U) << tensors[0].name;
         ASSERT_EQ(result.kept.size(), 1U) << tensors[0].name;
         EXPECT_EQ(result.kept[0].name, tensors[0].name);
-        EXPECT_NE(result.kept[0].reason.find("is quantised already; its scales: " + tensors[1].name), std::string::npos)
+        EXPECT_NE(result.kept[0].reason.find("already quantized; its scales: " + tensors[1].name), std::string::npos)
             << result.kept[0].reason;
         expect_copied_but_for(folder.file("model.safetensors"), folder.file("out.safetensors"), "free.weight");
     }

@@ -137,13 +137,13 @@ TEST(QuantizeFile, RefusesWhatItCannotDo) {
     const std::string input = write_model(folder);
     QuantizeJob none = job_for(folder, input);
     none.wanted = [](const std::string& name) { return name == "bias"; };
-    EXPECT_NE(failure(none).find("no tensor to quantise"), std::string::npos);
+    EXPECT_NE(failure(none).find("no tensor to quantize"), std::string::npos);
 
     const QuantizeJob job = job_for(folder, input);
     EXPECT_EQ(failure(job), "");
     QuantizeJob again = job_for(folder, job.output);
     again.output = folder.file("again.safetensors");
-    EXPECT_NE(failure(again).find("is quantised already, as row"), std::string::npos);
+    EXPECT_NE(failure(again).find("already quantized, as row"), std::string::npos);
 
     const std::string clashing = folder.file("clash.safetensors");
     SafetensorsWriter writer(
