@@ -66,8 +66,7 @@ struct TokenOperand {
 /// with every finding.
 ///
 /// - Columns: group i's tokens begin at the first multiple of 128 at or after the end of group i - 1. Zeros fill the
-/// gap.
-///   `tokens + 127 * groups` columns are always enough. Columns after the last group are not written. This is the
+///   gap. `tokens + 127 * groups` columns are always enough. Columns after the last group are not written. This is the
 ///   operand of k-grouped products with aligned ends.
 /// - Scales of `columns`: 1x128 and 128x128 have one per 128 columns; `row` has [groups, features] (without ends
 ///   [features]); `tensor` has [1] or [groups].

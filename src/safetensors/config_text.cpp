@@ -69,8 +69,8 @@ Json kept_tensors(const Conversion& c) {
     return Json{{"tensors", tensors}};
 }
 
-/// The description of this conversion, for an object whose keys are indented by `spaces` spaces. It contains `before`,
-/// the input's own description, byte for byte.
+/// The description of this conversion; `spaces` is the indentation of the keys of its object. It contains `before`, the
+/// input's own description, byte for byte.
 std::string described_conversion(const Conversion& c, std::string_view before, std::optional<std::size_t> spaces) {
     Json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
     how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
