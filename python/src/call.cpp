@@ -64,6 +64,15 @@ std::string with_word(std::string text, const std::string& from, const std::stri
     return text;
 }
 
+/// The library's enumeration is a flag in Python.
+void name_the_flag(Finding& finding) {
+    if (finding.operand != "reproducibility") return;
+    finding.operand = "invariant";
+    finding.given = "True";
+    finding.expected = with_word(std::move(finding.expected), "repeatable", "False");
+    finding.advice = with_word(std::move(finding.advice), "invariant", "invariant=True");
+}
+
 }  // namespace
 
 Call::Call(nb::handle a, nb::handle b, const GroupOptions& groups, const CallOptions& options)
@@ -132,6 +141,7 @@ std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) c
     std::vector<Finding> renamed;
     std::vector<Finding> about_own_result;
     for (Finding finding : found) {
+        name_the_flag(finding);
         const bool about_d = finding.operand == "d" || finding.operand.rfind("d.", 0) == 0;
         for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
             if (!sizes_word_.empty()) *text = with_word(std::move(*text), "groups.sizes", sizes_word_);

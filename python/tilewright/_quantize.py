@@ -76,7 +76,7 @@ class Quantized(_core.Operand):
 
 
 def quantize(
-    x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0, stream: object = None
+    x: Array, recipe: str, *, round_up: bool = False, threads: int = 0, stream: object = None
 ) -> Quantized:
     """Quantises a real matrix along its last dimension.
 
@@ -86,10 +86,8 @@ def quantize(
         recipe: the side of a recipe, as `Quantized` takes it.
         round_up: round scales up to a power of two; for MX scales in place of OCP's floor rule, which saturates the
             largest values of a block.
-        deep_gemm: DeepGEMM's casts: amax floored at 1e-4, s = amax / 448, values encode(x * (1 / s)).
         threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call.
-        stream: of a GPU, which quantises by every recipe with scales, but not by deep_gemm's rules; None: the one that
-            torch works on.
+        stream: of a GPU, which quantises by every recipe with scales; None: the one that torch works on.
 
     Returns:
         New arrays in a `Quantized`: of torch for a torch tensor, else of numpy with dtypes of ml_dtypes (codes as uint8
@@ -105,7 +103,7 @@ def quantize(
     >>> q.dequantize()
     array([[  1. ,  -2. , 448. ,   0.5]], dtype=float32)
     """
-    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, deep_gemm, threads, stream)
+    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, False, threads, stream)
     return Quantized(values, recipe, scales, tensor_scale)
 
 

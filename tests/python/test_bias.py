@@ -111,7 +111,9 @@ def test_what_is_refused():
     assert message(tw.gemm, a, b, bias=bias.astype(np.float64)).startswith("bias: float64 given")
     both = message(tw.gemm, a, b, bias=bias, c=np.ones((4, 6), np.float32), out_dtype="f32")
     assert both == "bias: [6] next to c given, one of bias and c expected; add the bias to c before"
-    assert "bias: [6] given, nothing expected for k_grouped" in message(tw.k_grouped_gemm, a, b, offsets=[32], bias=bias)
+    with pytest.raises(TypeError, match=r"k_grouped_gemm\(\) has no keyword 'bias'"):
+        tw.k_grouped_gemm(a, b, offsets=[32], bias=bias)
+    assert [finding.operand for finding in tw.validate(a, b, k_grouped=True, offsets=[32], bias=bias)] == ["bias"]
     memory = np.ones((5, 6), np.float32)
     assert message(tw.gemm, a, b, bias=memory[2], out=memory[:4]) == "out: memory that overlaps bias given, memory of its own expected"
     assert [finding.operand for finding in tw.validate(a, b, bias=bias[:5])] == ["bias"]

@@ -25,9 +25,8 @@ def quantised(rng, m=M, n=N, k=K):
 @pytest.fixture
 def the_gpus_bits():
     """Invariant calls return a GPU's bits on the CPU too."""
-    tw.set_invariant()
-    yield
-    tw.set_invariant(False)
+    with tw.options(invariant=True):
+        yield
 
 
 @pytest.mark.parametrize("dtype", [BF16, F32])

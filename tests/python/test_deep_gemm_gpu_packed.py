@@ -18,9 +18,8 @@ N, G = 264, 4
 @pytest.fixture
 def the_gpus_bits():
     """Invariant calls return a GPU's bits on the CPU too."""
-    tw.set_invariant()
-    yield
-    tw.set_invariant(False)
+    with tw.options(invariant=True):
+        yield
 
 
 def weights_of(pair, packed, gran_k=32):

@@ -76,7 +76,6 @@ WRONG = {
         lambda: tw.gemm(tw.Quantized(np.zeros((2, 4), np.uint8), "row"), B),
         r"a.scales: nothing given, \[2\] expected",
     ),
-    "deep_gemm": (lambda: tw.quantize(A, "e5m2.row", deep_gemm=True), "^deep_gemm: a DeepGEMM cast to e5m2.row given"),
     "vector": (lambda: tw.quantize(A[0], "row"), r"x: \[4\] given, \[rows, k\] or \[groups, rows, k\] expected"),
     "no groups": (lambda: tw.grouped_gemm(A, EXPERTS), "groups: none given, exactly one of indices, offsets"),
     "two groups": (lambda: tw.grouped_gemm(A, EXPERTS, indices=[0, 1], counts=[1]), "groups: indices, counts given"),
@@ -115,8 +114,8 @@ def test_all_findings_at_once():
 
 def test_validate_agrees_with_the_call():
     assert tw.validate(A, B) == []
-    findings = tw.validate(A, EXPERTS, grouping="m_grouped_offsets", sizes=[1, 2])
-    assert [finding.operand for finding in findings] == ["sizes"]
+    findings = tw.validate(A, EXPERTS, offsets=[1, 2])
+    assert [finding.operand for finding in findings] == ["offsets"]
 
 
 def test_nothing_is_written_by_a_wrong_call():

@@ -150,13 +150,14 @@ def test_schemas_tell_the_truth(recipe):
     w, x, dy, ends = normal(3, N, K), normal(TOKENS, K), normal(TOKENS, N), torch.tensor(ENDS)
     how = (w, recipe, True, True)
     copies = OPERATORS.linear_weights(*how)
-    given = (x, w, normal(3, N), ends, *copies[:2], *copies[:2], None, recipe, "e4m3", True, True, False, False, False)
+    given = (x, w, normal(3, N), ends, *copies[:2], *copies[:2], None, recipe, "e4m3", True, True, False, False, False, "00automatic")
     kept = OPERATORS.linear(*given)[1:]
     dgrad = copies[2:] if recipe == "row" else _weights.dgrad_of(copies[:2], recipe)
     backward = (dy, *kept, *dgrad, ends)
     calls = [(OPERATORS.linear_weights, how), (OPERATORS.linear, given)]
     for main_grad in (None, torch.zeros(3, N, K)):
-        calls.append((OPERATORS.linear_gradients, (*backward, main_grad, recipe, "e4m3", True, [True] * 3, torch.float32)))
+        how = (recipe, "e4m3", True, [True] * 3, torch.float32, "00automatic")
+        calls.append((OPERATORS.linear_gradients, (*backward, main_grad, *how)))
     for operator, arguments in calls:
         torch.library.opcheck(operator.default, arguments, test_utils=("test_autograd_registration", "test_faketensor"))
         raw = lambda tensor: tensor.contiguous().view(torch.uint8)

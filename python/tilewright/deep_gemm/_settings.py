@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tilewright._settings import is_overlapping
+from tilewright._settings import current
 from tilewright.deep_gemm._fallback import tell
 
 DEFAULT_ALIGNMENT = 128
@@ -64,22 +64,22 @@ def get_tc_util() -> int:
 
 
 def set_pdl(new_enable_pdl: bool) -> None:
-    """Whether later calls overlap (programmatic dependent launch), whatever `tilewright.set_overlap` chose."""
+    """Whether later calls overlap (programmatic dependent launch), whatever `tilewright.options` and `tilewright.defaults` say."""
     tell("set_pdl", bool(new_enable_pdl))
     call_options["overlap"] = bool(new_enable_pdl)
 
 
 def get_pdl() -> bool:
-    """What `set_pdl` chose; before it was called, what `tilewright.set_overlap` did."""
+    """What `set_pdl` chose; before it was called, the option in force (`tilewright.options`)."""
     chosen = call_options["overlap"]
-    return is_overlapping() if chosen is None else bool(chosen)
+    return current().overlap if chosen is None else bool(chosen)
 
 
 def use_deterministic_algorithms(enabled: bool) -> None:
     """Checked only: every product here repeats bit for bit, whether it is asked for or not.
 
     DeepGEMM 2.8.0 may add parts of a sum in any order unless this was called. Results that do not depend on the rest of the
-    batch are another matter: `tilewright.set_invariant`.
+    batch are another matter: `tilewright.options(invariant=True)`.
     """
     _switch("enabled", enabled)
     tell("use_deterministic_algorithms", bool(enabled))

@@ -10,7 +10,7 @@ from tilewright.torch import _checks, _operators
 from tilewright.torch._passes import Wanted, forward_pass
 from tilewright.torch._weights import Pair, copies_of, quantized
 
-_COUNT = 16  # inputs of the operator
+_COUNT = 17  # inputs of the operator
 NOTHING = (None, None)
 SECOND = (
     "tilewright.torch: a gradient of a layer's gradient was asked for, which is not there: backward is differentiable once, "
@@ -20,7 +20,7 @@ SECOND = (
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, ...]) -> None:
     """Saves X^T as fp8 with its scales where W wants a gradient, W's fp8 copy of dgrad where X does, or W, and ends."""
-    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, promoted, keeps, requantizes = inputs[: _COUNT - 2]
+    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, promoted, keeps, requantizes = inputs[: _COUNT - 3]
     wants_dgrad, wants_wgrad = ctx.needs_input_grad[:2]
     ctx.save_for_backward(
         *(output[1:] if keeps and wants_wgrad else NOTHING),
@@ -31,6 +31,7 @@ def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, .
     ctx.main_grad = main_grad
     ctx.weight = None if main_grad is None else w
     ctx.recipe, ctx.gradient_format, ctx.promoted, ctx.requantizes = recipe, gradient_format, promoted, requantizes
+    ctx.options = inputs[_COUNT - 1]
     ctx.w_shape, ctx.w_dtype = w.shape, w.dtype
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.set_materialize_grads(False)
@@ -62,7 +63,7 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
     main_grad = None if ctx.main_grad is None or not has_elements else ctx.main_grad.view(-1, *ctx.w_shape[-2:])
     made = wanted if has_elements else Wanted(False, False, wanted.bias)
     dx, dw, dbias = _operators.gradients(
-        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, ctx.promoted, made, ctx.w_dtype
+        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, ctx.promoted, made, ctx.w_dtype, ctx.options
     )
     if wanted.x and dx is None:  # of weights without elements
         dx = dy.new_zeros(dy.shape[0], ctx.w_shape[-1])

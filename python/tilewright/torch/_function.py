@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tilewright.torch import _checks, _operators, _transforms
+from tilewright.torch import _checks, _in_force, _operators, _transforms
 from tilewright.torch._autograd import NOTHING, QuantizedLinear
 from tilewright.torch._frozen import FrozenCopy, copy_for
 from tilewright.torch._reuse import reusable_copies
@@ -43,10 +43,11 @@ def differentiable_linear(
         _checks.check_frozen(wants, x, w, bias)
     _transforms.check_forward_gradients(x, w, bias)
     if frozen is None and _transforms.are_active():
-        return _transforms.transformed_linear(x, w, bias, ends, main_grad, *how[:3])
+        return _transforms.transformed_linear(x, w, bias, ends, main_grad, *how[:3], _in_force.word)
     keeps, requantizes = wants and w.requires_grad, how.keep == "weight"
     wants_dgrad = wants and x.requires_grad and not requantizes
-    options = (main_grad, *how[:3], keeps, requantizes, frozen is not None, frozen is not None and frozen.checks)
+    checks = frozen is not None and frozen.checks
+    options = (main_grad, *how[:3], keeps, requantizes, frozen is not None, checks, _in_force.word)
     if _operators.is_watched(x, w, bias, ends, main_grad):
         if _operators.is_compiling() and keeps and main_grad is not None:
             w.grad_added_to_main_grad = True

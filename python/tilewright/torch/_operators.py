@@ -12,6 +12,7 @@ import torch
 
 from tilewright._arrays import torch_dtype
 from tilewright.torch import _products
+from tilewright.torch._in_force import applied
 from tilewright.torch._passes import Wanted, backward_pass, forward_pass
 from tilewright.torch._frozen import copy_for
 from tilewright.torch._recipes import RECIPES
@@ -21,11 +22,11 @@ AVAILABLE = hasattr(torch.library, "register_autograd")
 
 _LINEAR = (
     "Tensor x, Tensor w, Tensor? bias, Tensor? ends, Tensor values, Tensor scales, Tensor? dgrad_values, Tensor? dgrad_scales, "
-    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes, bool frozen, bool checks"
+    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes, bool frozen, bool checks, str options"
 )
 _GRADIENTS = (
     "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
-    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype"
+    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype, str options"
 )
 _SCALE_STEP = 4  # rows of scales begin at multiples of so many
 _BLOCK = 128
@@ -62,12 +63,13 @@ def watched_quantizer(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) 
 
 def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
     """`backward_pass`, through its operator where somebody watches."""
-    x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype = given
+    x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype, options = given
     if not is_watched(dy):
-        return backward_pass(dy, *given)
+        with applied(options):
+            return backward_pass(dy, *given[:-1])
     nothing = (None, None)
     made = torch.ops.tilewright.linear_gradients(
-        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, promoted, list(wanted), dtype
+        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, promoted, list(wanted), dtype, options
     )
     there = (wanted.x, wanted.w and main_grad is None, wanted.bias)
     return tuple(tensor if is_there else None for tensor, is_there in zip(made, there))
@@ -98,10 +100,12 @@ def _linear(
     requantizes: bool,
     frozen: bool,
     checks: bool,
+    options: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if frozen:
         values, scales = copy_for(w, values, scales, recipe, checks)
-    y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
+    with applied(options):
+        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
     return (y, *(kept or (_nothing(x), _nothing(x))))
 
 
@@ -167,14 +171,16 @@ def _gradients(
     promoted: bool,
     wanted: list[bool],
     dtype: torch.dtype,
+    options: str,
 ) -> tuple[torch.Tensor, ...]:
     x, w = _pair(x_values, x_scales), _pair(w_values, w_scales)
-    made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype)
+    with applied(options):
+        made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype)
     return tuple(_nothing(dy) if tensor is None else tensor for tensor in made)
 
 
 def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
-    x_values, _, w_values, _, ends, main_grad, name, _, _, wanted, dtype = given
+    x_values, _, w_values, _, ends, main_grad, name, _, _, wanted, dtype, _ = given
     recipe, groups, n = RECIPES[name], 1 if ends is None else ends.shape[0], dy.shape[1]
     dx = dw = dbias = _nothing(dy)
     if wanted[0]:

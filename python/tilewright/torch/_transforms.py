@@ -41,12 +41,13 @@ def transformed_linear(
     recipe: str,
     gradient_format: str,
     promoted: bool,
+    options: str,
 ) -> torch.Tensor:
     if main_grad is not None:
         _checks.refuse("main_grad", "a buffer, inside of torch.func", "None", "torch.func returns gradients, it adds to no buffer")
     if w.numel() == 0:
         _checks.refuse("w", list(w.shape), "a weight that has elements, inside of torch.func")
-    y: torch.Tensor = _Linear.apply(x, w, bias, ends, recipe, gradient_format, promoted)[0]
+    y: torch.Tensor = _Linear.apply(x, w, bias, ends, recipe, gradient_format, promoted, options)[0]
     return y
 
 
@@ -57,11 +58,11 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
-        x, w, bias, ends, recipe, gradient_format, promoted = inputs
+        x, w, bias, ends, recipe, gradient_format, promoted, options = inputs
         copy = copies_of(w, recipe, True, False, _operators.watched_quantizer).forward
         assert copy is not None
         y, values, scales = torch.ops.tilewright.linear(
-            x, w, bias, ends, *copy, None, None, None, recipe, gradient_format, promoted, True, True, False, False
+            x, w, bias, ends, *copy, None, None, None, recipe, gradient_format, promoted, True, True, False, False, options
         )
         return y, values, scales
 
@@ -82,7 +83,7 @@ class _Linear(torch.autograd.Function):
             dw = dw.view(ctx.w_shape)
         if dbias is not None:
             dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
-        return (dx, dw, dbias, None, None, None, None)
+        return (dx, dw, dbias, *(None,) * 5)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> NoReturn:  # type: ignore[override]
@@ -96,11 +97,11 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
-        dy, _, w, values, scales, ends, recipe, gradient_format, promoted, wanted = inputs
+        dy, _, w, values, scales, ends, recipe, gradient_format, promoted, options, wanted = inputs
         copy = copies_of(w, recipe, False, True, _operators.watched_quantizer).dgrad
         assert copy is not None
         made: tuple[torch.Tensor, ...] = torch.ops.tilewright.linear_gradients(
-            dy, values, scales, *copy, ends, None, recipe, gradient_format, promoted, list(wanted), w.dtype
+            dy, values, scales, *copy, ends, None, recipe, gradient_format, promoted, list(wanted), w.dtype, options
         )
         return made
 
