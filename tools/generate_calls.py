@@ -28,30 +28,30 @@ class Argument(NamedTuple):
 
 
 A = "Activations {a}. A `Quantized`, or an array of bfloat16, float16 or float32 without scales."
-B = "Weights {b}. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists the pairs that are accepted."
+B = "Weights {b}. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists the accepted pairs."
 
 COMMON = [
     Argument(
         "layout",
         "Layout",
         '"nt"',
-        "How A and B are stored, as in BLAS: \"nt\" = A [m, k], B [n, k]; \"nn\" = A [m, k], B [k, n]; \"tn\" = A [k, m], B [k, n]; "
-        "\"tt\" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.",
+        'How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B [k, n] in "tn". '
+        'A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.',
     ),
     Argument(
         "out",
         "Array | None",
         "None",
-        "Array {d} of bfloat16, float16 or float32 that D is written to. None: a new array, of torch on A's device if A is of torch, "
-        "else of numpy. Arrays of other libraries on a GPU need `out`.",
+        "Array {d} of bfloat16, float16 or float32 that D is written to. None makes a new array: of torch on A's device if A is of "
+        "torch, else of numpy. Other libraries' arrays on a GPU need `out`.",
     ),
     Argument(
         "out_dtype",
         "OutputFormat | None",
         "None",
-        '"bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy, ml_dtypes or torch. '
-        "With `out`: what its elements are, if its dtype does not say. "
-        "bf16 of numpy is ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.",
+        '"bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. '
+        'A new array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed. '
+        "With `out` it names the elements, if `out`'s dtype does not.",
     ),
     Argument(
         "c",
@@ -63,26 +63,26 @@ COMMON = [
         "bias",
         "Array | None",
         "None",
-        "float32 or bfloat16 {bias}, one number per column of D, added like c and in its place.{bias_note}",
+        "float32 or bfloat16 {bias}: one number per column of D, added like c and in its place.{bias_note}",
     ),
     Argument("alpha", "float", "1.0", "A number within float32's range: D = C + alpha * A B^T."),
     Argument(
         "accumulation",
         "Accumulation",
         '"promoted"',
-        'How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted".',
+        'How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".',
     ),
     Argument(
         "arithmetic",
         "Arithmetic",
         '"fast"',
-        'On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU.',
+        'On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU.',
     ),
     Argument(
         "invariant",
         "bool | None",
         "None",
-        "True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults` (False).",
+        "True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults` (False).",
     ),
     Argument(
         "backend",
@@ -96,33 +96,33 @@ COMMON = [
         "0",
         "CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part.",
     ),
-    Argument("sm_limit", "int", "0", "On a GPU: streaming multiprocessors that the call may use; 0 = all."),
+    Argument("sm_limit", "int", "0", "Streaming multiprocessors of a GPU that the call may use; 0 = all."),
     Argument(
         "stream",
         "object | None",
         "None",
-        "On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays of other libraries "
-        "the default stream. The call is enqueued and does not wait.",
+        "On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the default stream for arrays "
+        "of other libraries. The call is enqueued and does not wait.",
     ),
     Argument(
         "overlap",
         "bool | None",
         "None",
-        "On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then `defaults` (False).",
+        "Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults` (False).",
     ),
     Argument(
         "workspace",
         "Array | None",
         "None",
-        "On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites it until its work on the "
-        "stream has ended. None: torch's allocator for arrays of torch; other libraries pass one where `workspace_bytes` is not 0.",
+        "On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it until its work on the "
+        "stream has ended. None: torch's allocator for arrays of torch. Other libraries pass one where the call needs it.",
     ),
     Argument(
         "planned_device",
         "PlannedDevice | None",
         "None",
         'The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose where the call runs. '
-        'None: from `options`, which lists the GPUs, then `defaults` ("automatic").',
+        'None: `options`, which lists the GPUs, then `defaults` ("automatic").',
     ),
 ]
 
@@ -139,17 +139,16 @@ ALIGNED = Argument(
     "None",
     "[g], the {unit} at which each group ends. The next group starts at the next multiple of `alignment`.",
 )
-ALIGNMENT = Argument("alignment", "int", "128", "With aligned_offsets: groups start at its multiples.{alignment_note}")
+ALIGNMENT = Argument("alignment", "int", "128", "Groups of aligned_offsets start at its multiples.{alignment_note}")
 COUNTS = Argument("counts", "Array | None", "None", "[g], the valid rows of each group of A [g, max_m, k]. D is [g, max_m, n].")
 COUNTS_OF_K = Argument(
     "counts",
     "Array | None",
     "None",
-    "[g], the k of each group, for A and B as DeepGEMM has them: [m, k of the first group], [m, k of the second] and so on, one after "
-    "another in memory. Pass A as a contiguous [m, sum k] of that memory (`flat.view(m, -1)`). Layouts tn, and A of tt and B of nn, "
-    "are as with offsets.",
+    "[g], the k of each group, for A and B in DeepGEMM's order. Memory has [m, k of the first group], then [m, k of the second] and "
+    "so on. Pass A as a contiguous [m, sum k] of that memory (`flat.view(m, -1)`). Layout tn, A of tt and B of nn are as with offsets.",
 )
-EXPECTED_M = Argument("expected_m", "int", "0", "With counts: typical valid rows of a group, a hint; 0 = unknown.")
+EXPECTED_M = Argument("expected_m", "int", "0", "Typical valid rows of a group with counts, a hint; 0 = unknown.")
 BATCHED = Argument("batched", "bool", "False", "True: the call is `batched_gemm`.")
 K_GROUPED = Argument("k_grouped", "bool", "False", "True: the call is `k_grouped_gemm`.")
 
@@ -215,6 +214,7 @@ GEMM = Function(
     after=""">>> import numpy as np
 >>> a = quantize(np.float32([[1, 2], [3, 4]]), "mxfp8")
 >>> b = quantize(np.float32([[1, 0], [0, 1], [1, 1]]), "mxfp8")
+
 >>> gemm(a, b, out_dtype="f32")
 array([[1., 2., 3.],
        [3., 4., 7.]], dtype=float32)""",
@@ -235,12 +235,15 @@ GROUPED_GEMM = GEMM._replace(
     shapes=GROUPED_SHAPES | {"a": "[m, k] in layout nt, or with counts [g, max_m, k]", "d": "[m, n] or [g, max_m, n]"},
     summary="Multiplies the rows of A with the matrix of their group: the experts of a mixture.",
     before="""Exactly one of `indices`, `offsets`, `aligned_offsets` and `counts` says which rows belong to which group. It is int32 or
-int64, an array or a list. A call clamps offsets into the rows and does not check them, because on a GPU the host does not
-know their values: sizes in their place give wrong numbers. `validate` checks offsets in host memory.""",
+int64, an array or a list.
+
+A call clamps offsets into the rows and does not check them, because on a GPU the host does not know their values. Sizes in their
+place give wrong numbers and no message. `validate` checks offsets in host memory.""",
     returns="D, which is `out` where it is given. Rows of no group are zero in a new array and keep their values in `out`.",
     after=""">>> import numpy as np
 >>> a = quantize(np.ones((3, 4), np.float32), "mxfp8")
 >>> b = quantize(np.float32([[[1, 1, 1, 1]], [[2, 2, 2, 2]]]), "mxfp4")
+
 >>> grouped_gemm(a, b, indices=[1, -1, 0], out_dtype="f32")
 array([[8.],
        [0.],
@@ -263,10 +266,11 @@ K_GROUPED_GEMM = GEMM._replace(
     summary="Multiplies each group of columns: D [g, m, n] from A [m, sum k] and B [n, sum k], as for weight gradients.",
     before="""Exactly one of `offsets`, `aligned_offsets` and `counts` says where the groups are. It is int32 or int64, an array or a list.
 
-A group may be empty: its D is C, or zeros. Scale blocks start again in each group and follow one another: [rows, sum over groups
-of ceil(k of the group / block)]. With aligned_offsets they are where they are without groups.""",
+A group may be empty: its D is C, or zeros. Scale blocks start again in each group and follow one another. Scales are [rows, sum
+over groups of ceil(k of the group / block)]. With aligned_offsets they are where they are without groups.""",
     after=""">>> import numpy as np
 >>> a, b = (np.ones((rows, 6), np.float32) for rows in (2, 1))
+
 >>> k_grouped_gemm(a, b, offsets=[4, 6], out_dtype="f32").tolist()
 [[[4.0], [4.0]], [[2.0], [2.0]]]""",
     body="""groups = _grouping.of_k(offsets, aligned_offsets, counts, alignment)
@@ -288,8 +292,10 @@ VALIDATE = GEMM._replace(
     raises="Raises:\n    TypeError: an unknown keyword.",
     after=""">>> import numpy as np
 >>> rows, experts = np.ones((10, 128), np.float32), np.ones((3, 8, 128), np.float32)
+
 >>> validate(rows, experts, offsets=[3, 8, 10])
 []
+
 >>> [finding.operand for finding in validate(rows, experts, offsets=[3, 5, 2])]  # sizes
 ['offsets']""",
     body=f"""try:
@@ -316,6 +322,7 @@ A call needs a workspace where kernels of the call first write operands in anoth
     returns="Bytes; 0 for most calls, and for a call with mistakes.",
     after=""">>> import numpy as np
 >>> x = quantize(np.ones((256, 64), np.float32), "tensor")
+
 >>> workspace_bytes(x, x), workspace_bytes(x, x, layout="tn")
 (0, 16384)""",
     body=f"""try:
@@ -334,6 +341,7 @@ EXPLAIN = VALIDATE._replace(
     raises=RAISES.replace(", before anything is written", "").rsplit("\n", 1)[0],
     after=""">>> import numpy as np
 >>> a, b = (quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
+
 >>> plan = explain(a, b).chosen
 >>> plan.grid > 0 and plan.cost["seconds"] == plan.seconds
 True""",
@@ -401,7 +409,7 @@ def _wrapped(text: str, indent: int) -> str:
 
 def _argument(argument: Argument, shapes: dict[str, str]) -> str:
     text = f"{argument.name}: {argument.text.format(**shapes)}"
-    if argument.default and argument.default != "None":
+    if argument.default:
         text += f" Default: {argument.default}."
     return _fill(text, 8, 12)
 

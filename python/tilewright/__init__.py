@@ -22,7 +22,7 @@ except ImportError as error:
         raise
     if not _openmp.load_torch_copy():
         raise ImportError(
-            f"{error}. Install OpenMP's run time, e.g. with apt-get install libgomp1, or install torch, whose copy is then used."
+            f"{error}: install OpenMP's run time, e.g. with apt-get install libgomp1, or install torch, whose copy is then used."
         ) from error
     from tilewright import _core
 

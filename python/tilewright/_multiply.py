@@ -42,38 +42,39 @@ def gemm(
 
     Args:
         a: Activations [m, k] in layout nt. A `Quantized`, or an array of bfloat16, float16 or float32 without scales.
-        b: Weights [n, k] in layout nt. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists the
-            pairs that are accepted.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+        b: Weights [n, k] in layout nt. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
+            the accepted pairs.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array [m, n] of bfloat16, float16 or float32 that D is written to. None: a new array, of torch on A's
-            device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array [m, n] of bfloat16, float16 or float32 that D is written to. None makes a new array: of torch on A's
+            device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`. Default: None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
-        bias: float32 or bfloat16 [n], one number per column of D, added like c and in its place.
+            Default: None.
+        bias: float32 or bfloat16 [n]: one number per column of D, added like c and in its place. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         D, which is `out` where it is given.
@@ -86,6 +87,7 @@ def gemm(
     >>> import numpy as np
     >>> a = quantize(np.float32([[1, 2], [3, 4]]), "mxfp8")
     >>> b = quantize(np.float32([[1, 0], [0, 1], [1, 1]]), "mxfp8")
+
     >>> gemm(a, b, out_dtype="f32")
     array([[1., 2., 3.],
            [3., 4., 7.]], dtype=float32)
@@ -139,38 +141,39 @@ def batched_gemm(
     Args:
         a: Activations [g, m, k] in layout nt. A `Quantized`, or an array of bfloat16, float16 or float32 without
             scales.
-        b: Weights [g, n, k] in layout nt. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists
-            the pairs that are accepted.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+        b: Weights [g, n, k] in layout nt. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
+            the accepted pairs.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array [g, m, n] of bfloat16, float16 or float32 that D is written to. None: a new array, of torch on A's
-            device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array [g, m, n] of bfloat16, float16 or float32 that D is written to. None makes a new array: of torch on
+            A's device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`. Default: None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
-        bias: float32 or bfloat16 [g, n], one number per column of D, added like c and in its place.
+            Default: None.
+        bias: float32 or bfloat16 [g, n]: one number per column of D, added like c and in its place. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         D, which is `out` where it is given.
@@ -233,52 +236,56 @@ def grouped_gemm(
     """Multiplies the rows of A with the matrix of their group: the experts of a mixture.
 
     Exactly one of `indices`, `offsets`, `aligned_offsets` and `counts` says which rows belong to which group. It is
-    int32 or int64, an array or a list. A call clamps offsets into the rows and does not check them, because on a GPU
-    the host does not know their values: sizes in their place give wrong numbers. `validate` checks offsets in host
-    memory.
+    int32 or int64, an array or a list.
+
+    A call clamps offsets into the rows and does not check them, because on a GPU the host does not know their values.
+    Sizes in their place give wrong numbers and no message. `validate` checks offsets in host memory.
 
     Args:
         a: Activations [m, k] in layout nt, or with counts [g, max_m, k]. A `Quantized`, or an array of bfloat16,
             float16 or float32 without scales.
-        b: Weights [g, n, k] in layout nt. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists
-            the pairs that are accepted.
+        b: Weights [g, n, k] in layout nt. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
+            the accepted pairs.
         indices: [m], the group of each row of A [m, k]. -1, or any other number that is not a group, skips the row.
-        offsets: [g], the row at which each group ends. The next group starts there.
+            Default: None.
+        offsets: [g], the row at which each group ends. The next group starts there. Default: None.
         aligned_offsets: [g], the row at which each group ends. The next group starts at the next multiple of
-            `alignment`.
-        alignment: With aligned_offsets: groups start at its multiples. Default: 128.
-        counts: [g], the valid rows of each group of A [g, max_m, k]. D is [g, max_m, n].
-        expected_m: With counts: typical valid rows of a group, a hint; 0 = unknown. Default: 0.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+            `alignment`. Default: None.
+        alignment: Groups of aligned_offsets start at its multiples. Default: 128.
+        counts: [g], the valid rows of each group of A [g, max_m, k]. D is [g, max_m, n]. Default: None.
+        expected_m: Typical valid rows of a group with counts, a hint; 0 = unknown. Default: 0.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array [m, n] or [g, max_m, n] of bfloat16, float16 or float32 that D is written to. None: a new array, of
-            torch on A's device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array [m, n] or [g, max_m, n] of bfloat16, float16 or float32 that D is written to. None makes a new array:
+            of torch on A's device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`.
+            Default: None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
-        bias: float32 or bfloat16 [g, n], one number per column of D, added like c and in its place.
+            Default: None.
+        bias: float32 or bfloat16 [g, n]: one number per column of D, added like c and in its place. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         D, which is `out` where it is given. Rows of no group are zero in a new array and keep their values in `out`.
@@ -291,6 +298,7 @@ def grouped_gemm(
     >>> import numpy as np
     >>> a = quantize(np.ones((3, 4), np.float32), "mxfp8")
     >>> b = quantize(np.float32([[[1, 1, 1, 1]], [[2, 2, 2, 2]]]), "mxfp4")
+
     >>> grouped_gemm(a, b, indices=[1, -1, 0], out_dtype="f32")
     array([[8.],
            [0.],
@@ -349,51 +357,53 @@ def k_grouped_gemm(
     Exactly one of `offsets`, `aligned_offsets` and `counts` says where the groups are. It is int32 or int64, an array
     or a list.
 
-    A group may be empty: its D is C, or zeros. Scale blocks start again in each group and follow one another:
-    [rows, sum over groups of ceil(k of the group / block)]. With aligned_offsets they are where they are without
+    A group may be empty: its D is C, or zeros. Scale blocks start again in each group and follow one another. Scales
+    are [rows, sum over groups of ceil(k of the group / block)]. With aligned_offsets they are where they are without
     groups.
 
     Args:
         a: Activations [m, sum k] in layout nt. A `Quantized`, or an array of bfloat16, float16 or float32 without
             scales.
-        b: Weights [n, sum k] in layout nt. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists
-            the pairs that are accepted.
-        offsets: [g], the k at which each group ends. The next group starts there.
+        b: Weights [n, sum k] in layout nt. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()`
+            lists the accepted pairs.
+        offsets: [g], the k at which each group ends. The next group starts there. Default: None.
         aligned_offsets: [g], the k at which each group ends. The next group starts at the next multiple of `alignment`.
-        alignment: With aligned_offsets: groups start at its multiples. It is a multiple of the block of the scales.
+            Default: None.
+        alignment: Groups of aligned_offsets start at its multiples. It is a multiple of the block of the scales.
             Default: 128.
-        counts: [g], the k of each group, for A and B as DeepGEMM has them: [m, k of the first group],
-            [m, k of the second] and so on, one after another in memory. Pass A as a contiguous [m, sum k] of that
-            memory (`flat.view(m, -1)`). Layouts tn, and A of tt and B of nn, are as with offsets.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+        counts: [g], the k of each group, for A and B in DeepGEMM's order. Memory has [m, k of the first group], then
+            [m, k of the second] and so on. Pass A as a contiguous [m, sum k] of that memory (`flat.view(m, -1)`).
+            Layout tn, A of tt and B of nn are as with offsets. Default: None.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array [g, m, n] of bfloat16, float16 or float32 that D is written to. None: a new array, of torch on A's
-            device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array [g, m, n] of bfloat16, float16 or float32 that D is written to. None makes a new array: of torch on
+            A's device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`. Default: None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
+            Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         D, which is `out` where it is given.
@@ -405,6 +415,7 @@ def k_grouped_gemm(
 
     >>> import numpy as np
     >>> a, b = (np.ones((rows, 6), np.float32) for rows in (2, 1))
+
     >>> k_grouped_gemm(a, b, offsets=[4, 6], out_dtype="f32").tolist()
     [[[4.0], [4.0]], [[2.0], [2.0]]]
     """
@@ -468,47 +479,49 @@ def validate(
     Args:
         a: Activations as the call takes them. A `Quantized`, or an array of bfloat16, float16 or float32 without
             scales.
-        b: Weights as the call takes them. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists
-            the pairs that are accepted.
+        b: Weights as the call takes them. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
+            the accepted pairs.
         batched: True: the call is `batched_gemm`. Default: False.
         k_grouped: True: the call is `k_grouped_gemm`. Default: False.
-        indices: As in `grouped_gemm`.
-        offsets: As in `grouped_gemm`, or with k_grouped=True as in `k_grouped_gemm`.
-        aligned_offsets: Likewise.
+        indices: As in `grouped_gemm`. Default: None.
+        offsets: As in `grouped_gemm`, or with k_grouped=True as in `k_grouped_gemm`. Default: None.
+        aligned_offsets: Likewise. Default: None.
         alignment: Likewise. Default: 128.
-        counts: Likewise.
+        counts: Likewise. Default: None.
         expected_m: As in `grouped_gemm`. Default: 0.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array as the call takes it of bfloat16, float16 or float32 that D is written to. None: a new array, of
-            torch on A's device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array as the call takes it of bfloat16, float16 or float32 that D is written to. None makes a new array: of
+            torch on A's device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`. Default:
+            None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
-        bias: float32 or bfloat16 [n], or [g, n] where B has groups, one number per column of D, added like c and in its
-            place. Not in `k_grouped_gemm`.
+            Default: None.
+        bias: float32 or bfloat16 [n], or [g, n] where B has groups: one number per column of D, added like c and in its
+            place. Not in `k_grouped_gemm`. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         One `Finding` per mistake; an empty list if the call can run.
@@ -518,8 +531,10 @@ def validate(
 
     >>> import numpy as np
     >>> rows, experts = np.ones((10, 128), np.float32), np.ones((3, 8, 128), np.float32)
+
     >>> validate(rows, experts, offsets=[3, 8, 10])
     []
+
     >>> [finding.operand for finding in validate(rows, experts, offsets=[3, 5, 2])]  # sizes
     ['offsets']
     """
@@ -596,47 +611,49 @@ def workspace_bytes(
     Args:
         a: Activations as the call takes them. A `Quantized`, or an array of bfloat16, float16 or float32 without
             scales.
-        b: Weights as the call takes them. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists
-            the pairs that are accepted.
+        b: Weights as the call takes them. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
+            the accepted pairs.
         batched: True: the call is `batched_gemm`. Default: False.
         k_grouped: True: the call is `k_grouped_gemm`. Default: False.
-        indices: As in `grouped_gemm`.
-        offsets: As in `grouped_gemm`, or with k_grouped=True as in `k_grouped_gemm`.
-        aligned_offsets: Likewise.
+        indices: As in `grouped_gemm`. Default: None.
+        offsets: As in `grouped_gemm`, or with k_grouped=True as in `k_grouped_gemm`. Default: None.
+        aligned_offsets: Likewise. Default: None.
         alignment: Likewise. Default: 128.
-        counts: Likewise.
+        counts: Likewise. Default: None.
         expected_m: As in `grouped_gemm`. Default: 0.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array as the call takes it of bfloat16, float16 or float32 that D is written to. None: a new array, of
-            torch on A's device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array as the call takes it of bfloat16, float16 or float32 that D is written to. None makes a new array: of
+            torch on A's device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`. Default:
+            None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
-        bias: float32 or bfloat16 [n], or [g, n] where B has groups, one number per column of D, added like c and in its
-            place. Not in `k_grouped_gemm`.
+            Default: None.
+        bias: float32 or bfloat16 [n], or [g, n] where B has groups: one number per column of D, added like c and in its
+            place. Not in `k_grouped_gemm`. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         Bytes; 0 for most calls, and for a call with mistakes.
@@ -646,6 +663,7 @@ def workspace_bytes(
 
     >>> import numpy as np
     >>> x = quantize(np.ones((256, 64), np.float32), "tensor")
+
     >>> workspace_bytes(x, x), workspace_bytes(x, x, layout="tn")
     (0, 16384)
     """
@@ -713,47 +731,49 @@ def explain(
     Args:
         a: Activations as the call takes them. A `Quantized`, or an array of bfloat16, float16 or float32 without
             scales.
-        b: Weights as the call takes them. A `Quantized`, `PackedWeights` or an array without scales. `recipes()` lists
-            the pairs that are accepted.
+        b: Weights as the call takes them. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
+            the accepted pairs.
         batched: True: the call is `batched_gemm`. Default: False.
         k_grouped: True: the call is `k_grouped_gemm`. Default: False.
-        indices: As in `grouped_gemm`.
-        offsets: As in `grouped_gemm`, or with k_grouped=True as in `k_grouped_gemm`.
-        aligned_offsets: Likewise.
+        indices: As in `grouped_gemm`. Default: None.
+        offsets: As in `grouped_gemm`, or with k_grouped=True as in `k_grouped_gemm`. Default: None.
+        aligned_offsets: Likewise. Default: None.
         alignment: Likewise. Default: 128.
-        counts: Likewise.
+        counts: Likewise. Default: None.
         expected_m: As in `grouped_gemm`. Default: 0.
-        layout: How A and B are stored, as in BLAS: "nt" = A [m, k], B [n, k]; "nn" = A [m, k], B [k, n]; "tn" = A
-            [k, m], B [k, n]; "tt" = A [k, m], B [n, k]. Groups are the first dimension. The CPU reads any strides.
+        layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
+            [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
-        out: Array as the call takes it of bfloat16, float16 or float32 that D is written to. None: a new array, of
-            torch on A's device if A is of torch, else of numpy. Arrays of other libraries on a GPU need `out`.
-        out_dtype: "bf16" (the default of a new array), "f16" or "f32", a longer name ("float32"), or a dtype of numpy,
-            ml_dtypes or torch. With `out`: what its elements are, if its dtype does not say. bf16 of numpy is
-            ml_dtypes.bfloat16, or uint16 codes without ml_dtypes.
+        out: Array as the call takes it of bfloat16, float16 or float32 that D is written to. None makes a new array: of
+            torch on A's device if A is of torch, else of numpy. Other libraries' arrays on a GPU need `out`. Default:
+            None.
+        out_dtype: "bf16", "f16" or "f32", a full name as "float32", or a dtype of numpy, ml_dtypes or torch. A new
+            array has "bf16" without it: ml_dtypes.bfloat16 in numpy, or uint16 codes where ml_dtypes is not installed.
+            With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
-        bias: float32 or bfloat16 [n], or [g, n] where B has groups, one number per column of D, added like c and in its
-            place. Not in `k_grouped_gemm`.
+            Default: None.
+        bias: float32 or bfloat16 [n], or [g, n] where B has groups: one number per column of D, added like c and in its
+            place. Not in `k_grouped_gemm`. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
-        accumulation: How fp8 products are summed: "promoted" to float32 every 128 of k, or "unpromoted". Default:
-            "promoted".
-        arithmetic: On the CPU: "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
+        accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
+            Default: "promoted".
+        arithmetic: On the CPU, "fast" sums in the fastest order; "bit_exact" returns the bits of a Hopper GPU. Default:
             "fast".
-        invariant: True: an element of D does not depend on the rest of the batch. None: from `options`, then `defaults`
-            (False).
+        invariant: True: an element of D does not depend on the rest of the batch. None: `options`, then `defaults`
+            (False). Default: None.
         backend: "automatic" runs where the arrays are: "hopper" on a GPU of compute capability 9.0, else "cpu".
             Default: "automatic".
         threads: CPU threads; 0 = all. The call releases the GIL. Ctrl-C ends it, with D written in part. Default: 0.
-        sm_limit: On a GPU: streaming multiprocessors that the call may use; 0 = all. Default: 0.
-        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream; for arrays
-            of other libraries the default stream. The call is enqueued and does not wait.
-        overlap: On a GPU: whether the kernel may start while the previous one ends. None: from `options`, then
-            `defaults` (False).
-        workspace: On a GPU: contiguous uint8, `workspace_bytes` long, at a multiple of 128 bytes. The call overwrites
-            it until its work on the stream has ended. None: torch's allocator for arrays of torch; other libraries pass
-            one where `workspace_bytes` is not 0.
+        sm_limit: Streaming multiprocessors of a GPU that the call may use; 0 = all. Default: 0.
+        stream: On a GPU: an address, or a stream of torch, cupy or cuda.core. None: torch's current stream, or the
+            default stream for arrays of other libraries. The call is enqueued and does not wait. Default: None.
+        overlap: Whether the kernel on a GPU may start while the previous one ends. None: `options`, then `defaults`
+            (False). Default: None.
+        workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
+            until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
+            one where the call needs it. Default: None.
         planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: from `options`, which lists the GPUs, then `defaults` ("automatic").
+            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
 
     Returns:
         An `Explanation`. `print` shows it as text, a notebook as a table.
@@ -764,6 +784,7 @@ def explain(
 
     >>> import numpy as np
     >>> a, b = (quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
+
     >>> plan = explain(a, b).chosen
     >>> plan.grid > 0 and plan.cost["seconds"] == plan.seconds
     True

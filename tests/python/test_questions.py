@@ -98,12 +98,12 @@ def test_help_describes_every_argument(function):
     assert list(names) == list(inspect.signature(function).parameters)
     assert not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     assert "__signature__" not in vars(function)
-    shown = pydoc.plain(pydoc.render_doc(function))
+    shown = pydoc.render_doc(function, renderer=pydoc.plaintext)
     lines = [line.strip().split(": ")[0] for line in shown.splitlines()]
     for name, parameter in inspect.signature(function).parameters.items():
         assert lines.count(name) == 1, name
         assert parameter.annotation is not inspect.Parameter.empty
-        if parameter.default not in (None, inspect.Parameter.empty):
+        if parameter.default is not inspect.Parameter.empty:
             quoted = str(parameter.default).replace("'", '"')
             assert f"Default: {quoted}." in " ".join(shown.split()) or f'Default: "{quoted}".' in " ".join(shown.split())
 
