@@ -34,8 +34,8 @@ Dims output_shape(const Problem& problem) {
     }
 }
 
-/// Whether both operands have the dimensions that the result's shape is made of, and agree on k: else the size that B
-/// has for n is likely its k. Without that D is left out, so that messages speak of the caller's operands alone.
+/// Whether both operands have the dimensions that give the result's shape, and agree on k. Otherwise the size that B
+/// has for n is likely its k. D is then left out, so that messages name only the caller's operands.
 bool has_result_shape(const Problem& problem) {
     const bool groups_of_a =
         problem.groups.grouping == Grouping::batched || problem.groups.grouping == Grouping::m_grouped_masked;
@@ -46,7 +46,7 @@ bool has_result_shape(const Problem& problem) {
            size_from_last(b, b_is_transposed(problem.layout) ? 1 : 0);
 }
 
-/// Rows of no group stay as they are: a new output should not show what memory held before.
+/// Rows of no group stay as they are: a new output must not show earlier contents of its memory.
 bool leaves_rows_unwritten(Grouping grouping) {
     return grouping != Grouping::dense && grouping != Grouping::batched && !is_k_grouped(grouping);
 }

@@ -33,7 +33,7 @@ def headline(explanation: _core.Explanation) -> str:
 
 
 def _rows(explanation: _core.Explanation) -> list[tuple[str, str]]:
-    """What follows the headline: a word and its text."""
+    """The lines after the headline: a word and its text."""
     plan = explanation.chosen
     if plan is None or plan.grid == 0:
         return []

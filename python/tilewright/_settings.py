@@ -96,7 +96,7 @@ class _Block:
 _entered: ContextVar[tuple[_Block, ...]] = ContextVar("tilewright.options", default=())  # the innermost is last
 
 
-class options:  # noqa: N801, a context manager with the name of what it sets
+class options:  # noqa: N801
     """Sets options for the calls inside of a `with` block, in this thread or asyncio task only.
 
     A call uses its own keyword first, then the innermost block that gives the option, then `tw.defaults`.
@@ -111,15 +111,16 @@ class options:  # noqa: N801, a context manager with the name of what it sets
         invariant: bool. True: an element of D depends only on its own row, column, scales and C (or bias), not on the rest
             of the batch. False: results repeat from run to run.
         overlap: bool. On a GPU: the kernel may start while the previous kernel of the stream ends, and waits for it
-            inside (programmatic dependent launch). Results do not change; a sequence of short calls takes less time.
-        planned_device: the GPU whose plans, and so whose bits, calls follow: the plan decides where k is split. It moves
-            nothing to another GPU, because a call runs where its arrays are.
-            "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20" or "gh200": plan as that GPU would. The CPU
-            follows it for bit-exact and invariant results. On a GPU this plans at each call.
-            "automatic": the GPU that holds the arrays. On the CPU: the GPU that is present, or else the H200. Looking for
-            one opens its driver, after which a forked child cannot use CUDA.
+            inside (programmatic dependent launch). A sequence of short calls takes less time. Results do not change.
+        planned_device: a name: calls follow the plans, and so the bits, of that GPU. The plan decides where k is split.
+            Nothing moves to another GPU, because a call runs where its arrays are.
 
-    None, the default of all three, keeps what is in force outside.
+            - "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200": plan as that GPU would. The CPU
+              follows it for bit-exact and invariant results. A GPU then plans at each call.
+            - "automatic": the GPU that holds the arrays. On the CPU: the GPU that is present, or else the H200. Looking for
+              a GPU opens its driver, after which a forked child cannot use CUDA.
+
+    None, the default of all three, keeps what is in force outside of the block.
 
     Raises:
         InvalidCall: the value is not one of the option's.
