@@ -63,7 +63,7 @@ COMMON = [
         "bias",
         "Array | None",
         "None",
-        "float32 or bfloat16 {bias}: one number per column of D, added like c and in its place.{bias_note}",
+        "float32 or bfloat16 {bias}. Each column of D gets one number, added like c and in its place.{bias_note}",
     ),
     Argument("alpha", "float", "1.0", "A number within float32's range: D = C + alpha * A B^T."),
     Argument(
@@ -130,7 +130,7 @@ INDICES = Argument(
     "indices",
     "Array | None",
     "None",
-    "[m], the group of each row of A [m, k]. -1, or any other number that is not a group, skips the row.",
+    "[m], each row's group. -1, or any other number that is not a group, skips the row.",
 )
 OFFSETS = Argument("offsets", "Array | None", "None", "[g], the {unit} at which each group ends. The next group starts there.")
 ALIGNED = Argument(

@@ -16,7 +16,7 @@ namespace tilewright::python {
 
 namespace nb = nanobind;
 
-/// What a call makes of an array.
+/// The part of an array in a call.
 struct ArrayRole {
     std::string operand;  // as messages name it: "b.scales"
     bool writable = false;

@@ -14,8 +14,8 @@ from tilewright import _core
 Array: TypeAlias = Any
 """Anything with DLPack or the buffer protocol: a numpy array (ml_dtypes dtypes too), a torch tensor, ..."""
 
-# Names of the formats in ml_dtypes and torch. e2m1 is packed, two per byte, so it is uint8 everywhere. ue4m3 has the codes of
-# e4m3 and no name in either library.
+# Names of the formats in ml_dtypes and torch. There e2m1 is packed, two per byte, so it is uint8 everywhere. In both libraries
+# ue4m3 has no name: it has the codes of e4m3.
 _DTYPE_NAMES = {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",

@@ -54,7 +54,7 @@ def gemm(
             With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
             Default: None.
-        bias: float32 or bfloat16 [n]: one number per column of D, added like c and in its place. Default: None.
+        bias: float32 or bfloat16 [n]. Each column of D gets one number, added like c and in its place. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
         accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
             Default: "promoted".
@@ -153,7 +153,8 @@ def batched_gemm(
             With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
             Default: None.
-        bias: float32 or bfloat16 [g, n]: one number per column of D, added like c and in its place. Default: None.
+        bias: float32 or bfloat16 [g, n]. Each column of D gets one number, added like c and in its place. Default:
+            None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
         accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
             Default: "promoted".
@@ -246,8 +247,7 @@ def grouped_gemm(
             float16 or float32 without scales.
         b: Weights [g, n, k] in layout nt. A `Quantized`, `PackedWeights`, or an array without scales. `recipes()` lists
             the accepted pairs.
-        indices: [m], the group of each row of A [m, k]. -1, or any other number that is not a group, skips the row.
-            Default: None.
+        indices: [m], each row's group. -1, or any other number that is not a group, skips the row. Default: None.
         offsets: [g], the row at which each group ends. The next group starts there. Default: None.
         aligned_offsets: [g], the row at which each group ends. The next group starts at the next multiple of
             `alignment`. Default: None.
@@ -265,7 +265,8 @@ def grouped_gemm(
             With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
             Default: None.
-        bias: float32 or bfloat16 [g, n]: one number per column of D, added like c and in its place. Default: None.
+        bias: float32 or bfloat16 [g, n]. Each column of D gets one number, added like c and in its place. Default:
+            None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
         accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
             Default: "promoted".
@@ -500,8 +501,8 @@ def validate(
             With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
             Default: None.
-        bias: float32 or bfloat16 [n], or [g, n] where B has groups: one number per column of D, added like c and in its
-            place. Not in `k_grouped_gemm`. Default: None.
+        bias: float32 or bfloat16 [n], or [g, n] where B has groups. Each column of D gets one number, added like c and
+            in its place. Not in `k_grouped_gemm`. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
         accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
             Default: "promoted".
@@ -632,8 +633,8 @@ def workspace_bytes(
             With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
             Default: None.
-        bias: float32 or bfloat16 [n], or [g, n] where B has groups: one number per column of D, added like c and in its
-            place. Not in `k_grouped_gemm`. Default: None.
+        bias: float32 or bfloat16 [n], or [g, n] where B has groups. Each column of D gets one number, added like c and
+            in its place. Not in `k_grouped_gemm`. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
         accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
             Default: "promoted".
@@ -752,8 +753,8 @@ def explain(
             With `out` it names the elements, if `out`'s dtype does not. Default: None.
         c: Array with D's dtype and shape, added in float32 before the one rounding of D. It may be `out` itself.
             Default: None.
-        bias: float32 or bfloat16 [n], or [g, n] where B has groups: one number per column of D, added like c and in its
-            place. Not in `k_grouped_gemm`. Default: None.
+        bias: float32 or bfloat16 [n], or [g, n] where B has groups. Each column of D gets one number, added like c and
+            in its place. Not in `k_grouped_gemm`. Default: None.
         alpha: A number within float32's range: D = C + alpha * A B^T. Default: 1.0.
         accumulation: How fp8 products are summed: "promoted" to float32 every 128 elements along k, or "unpromoted".
             Default: "promoted".

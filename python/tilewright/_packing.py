@@ -113,7 +113,7 @@ def pack_weights(
 
     Args:
         weights: `Quantized` [n, k] or [groups, n, k] of mxfp4 or nvfp4, values adjacent along k. The packed weights are
-            on the same device. A GPU gives the same bytes as the CPU, and the call waits for it.
+            on the same device. A GPU gives the CPU's bytes, and the call waits.
         activations: "fp8" for fp8 and MXFP4 activations, "bf16" for bf16, f16, f32 and NVFP4 activations. Packed NVFP4
             weights differ only in the header, and go with all activations.
         threads: CPU threads; 0 = all. Default: 0.
@@ -131,5 +131,5 @@ def pack_weights(
     >>> bool((packed.dequantize() == np.eye(32)).all())
     True
     """
-    data = _core.pack_weights(weights, activations, threads, stream)
+    data: Array = _core.pack_weights(weights, activations, threads, stream)
     return PackedWeights(data, data[:_HEADER_BYTES].cpu().numpy().tobytes() if _is_on_gpu(data) else None)

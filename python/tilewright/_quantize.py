@@ -79,7 +79,7 @@ class Quantized(_core.Operand):
         return type(self), (self.values, self.recipe, self.scales, self.tensor_scale)
 
     def dequantize(self, dtype: OutputFormat = "f32", *, threads: int = 0) -> Array:
-        """The real matrix [rows, k] or [groups, rows, k]. Transposed values are refused.
+        """The real matrix [rows, k] or [groups, rows, k], of values that are not transposed.
 
         Args:
             dtype: "f32", "bf16" or "f16", or what else `out_dtype` of `gemm` takes. Default: "f32".
@@ -98,7 +98,7 @@ def quantize(
 
     Args:
         x: [rows, k] or [groups, rows, k] of float32, bfloat16 or float16, in any strides. Each group is quantized
-            separately. To quantize along the other dimension, pass the transposed view.
+            separately. Pass the transposed view for the other dimension.
         recipe: One side of a recipe, as `Quantized` takes it.
         round_up: True rounds scales up to a power of two. MX scales are otherwise rounded by OCP's floor rule, which
             saturates the largest values of a block. Default: False.
@@ -127,8 +127,8 @@ def encode(x: Array, format: Format, *, saturate: bool = True) -> Array:
     """Rounds float32 numbers to `format`, to nearest, ties to even (ue8m0: to the larger power of two).
 
     Args:
-        x: float32 with up to three dimensions, rows one after another.
-        format: The format of the result. e2m1 packs two values per byte along the last dimension, low nibble first.
+        x: float32, up to three dimensions, contiguous rows.
+        format: That of the result. e2m1 packs two values per byte along the last dimension, low nibble first.
         saturate: True: numbers beyond the largest become the largest. False: they become infinity, or NaN in formats
             without infinity. Default: True.
 

@@ -43,7 +43,7 @@ def quantize_tokens(
     Args:
         x: [tokens, features] of float32, bfloat16 or float16. For swiglu and its gradient: [tokens, 2 * features], gate
             first, then up, or `interleaved`.
-        ends: int32 or int64 [groups], an array or a list: the token at which each group ends. An array on a GPU is read
+        ends: The token at which each group ends. It is int32 or int64 [groups], an array or a list. An array on a GPU is read
             there, never on the host, and its values are not checked. An end below the previous end counts as that end.
             An end beyond tokens counts as tokens. `validate` of a product finds mistakes of ends on the host.
             Tokens after the last end have no group. Their part of rows, and columns after the last group, are not written
@@ -98,8 +98,8 @@ def transpose_codes(
 ) -> Quantized:
     """Transposes codes whose 1x128 scales are powers of two, without quantizing again: forward's X for wgrad.
 
-    Each block of 128 tokens x 128 features gets one scale: the largest scale of the tokens that have a code other than zero
-    in the block, or 1 if none has. Codes of the other tokens are shifted to that scale: encode(value * (scale of the token /
+    Each block of 128 tokens x 128 features gets one scale. It is the largest scale of the tokens with a code other than zero
+    in the block, or 1 without such a token. Codes of the other tokens are shifted to that scale: encode(value * (scale of the token /
     scale of the block)). The shift is exact, except that values which become subnormal are rounded to nearest even.
     Quantizing again would add a second rounding error. The idea is FP8-Flow-MoE's scaling-aware transpose (arXiv
     2511.02302). With a scale that is not a power of two the product is rounded.

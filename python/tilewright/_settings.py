@@ -56,6 +56,9 @@ class Defaults:
     """
 
     __slots__ = ("_changing", "_values")
+    invariant: bool
+    overlap: bool
+    planned_device: PlannedDevice
 
     def __init__(self) -> None:
         object.__setattr__(self, "_values", Settings())

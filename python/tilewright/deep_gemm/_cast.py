@@ -11,8 +11,8 @@ def cast(x: Array, recipe: str, *, round_up: bool = False, threads: int = 0) -> 
     """`tilewright.quantize` on the CPU by DeepGEMM's rules: s = max(amax, 1e-4) / 448, values encode(x * (1 / s)).
 
     Args:
-        x: [rows, k] or [groups, rows, k] of float32, bfloat16 or float16 in host memory.
-        recipe: a side of a recipe whose values are e4m3 or e2m1.
+        x: Host array [rows, k] or [groups, rows, k] of float32, bfloat16 or float16.
+        recipe: A side of a recipe whose values are e4m3 or e2m1.
         round_up: scales are powers of two.
         threads: CPU threads; 0 = all.
 
