@@ -146,7 +146,7 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
     arguments.recipes = arguments.recipes.split(",") if arguments.recipes else []
     unknown = [name for name in arguments.recipes if name not in known]
     if unknown:
-        parser.error(f"--recipes: {unknown[0]} given, one of {', '.join(known[::2])} expected, or with /e5m2 behind it")
+        parser.error(f"--recipes: got {unknown[0]}; expected one of {', '.join(known[::2])}, or one of these followed by /e5m2")
     if arguments.steps < 1 or min(arguments.seeds, arguments.first_seed) < 0 or arguments.batch < 1 or arguments.every < 1:
         parser.error("--steps, --batch and --every are at least 1, --seeds and --first-seed at least 0")
     return arguments

@@ -124,8 +124,8 @@ const DeviceDescription* device_word(nb::handle value) {
     }
     if (nb::isinstance<nb::str>(value) && text(value, "planned_device", {}) == automatic) return nullptr;
     refuse("planned_device", shown(value),
-           expected + " or automatic (the GPU whose plans the bits follow, also where no GPU is present)",
-           "It does not choose where a call runs: pass arrays on the GPU; backend=\"hopper\" refuses all others");
+           expected + " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU)",
+           "omit it to run on a GPU: pass arrays in GPU memory. backend=\"hopper\" rejects all others");
 }
 
 CallOptions::CallOptions(const nb::dict& given) { read_all(common_keywords, given, *this); }

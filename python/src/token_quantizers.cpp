@@ -8,6 +8,7 @@
 #include <tilewright/quantize_tokens.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tilewright::python {
@@ -127,8 +128,14 @@ void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns
 std::vector<Finding> in_python_words(std::vector<Finding> findings) {
     for (Finding& finding : findings) {
         std::string& operand = finding.operand;
-        if (operand.rfind("source.", 0) == 0) operand.erase(0, 7);
+        for (std::string* text : {&operand, &finding.given, &finding.expected, &finding.advice}) {
+            constexpr std::string_view prefix = "source.";
+            const std::size_t at = text->find(prefix);
+            if (at != std::string::npos) text->erase(at, prefix.size());
+        }
         for (const std::string side : {"rows", "columns"}) {
+            const bool is_unnamed = operand == side + ".values" && finding.given == "nothing";
+            if (is_unnamed || operand == side + ".granularity") operand = side;
             if (operand == side + ".token_factors") operand = side + "_token_factors";
             if (operand == side + ".feature_factors") operand = side + "_feature_factors";
         }
@@ -175,7 +182,7 @@ bool serves_transposition(const OperandRecipe& recipe) {
 /// The operand to transpose: a Quantized with one scale per token and 128 features.
 const PreparedOperand& codes_of(nb::handle rows) {
     const PreparedOperand* given = prepared(rows, "rows.");
-    const char* expected = "a Quantized of 1x128, e4m3 or e5m2";
+    const char* expected = "a Quantized with recipe 1x128, e4m3 or e5m2";
     if (given == nullptr) refuse("rows", shown(rows), expected);
     if (given->operand().packed.given()) refuse("rows", "PackedWeights", expected);
     if (!serves_transposition(given->recipe())) refuse("rows", name(given->recipe()), expected);
@@ -197,7 +204,7 @@ Arrays transpose_codes_of(nb::handle rows, nb::handle ends, nb::handle columns_w
     }
     if (columns.wanted.values != codes.recipe().values) {
         refuse("columns", name(columns.wanted), std::string(name(codes.recipe().values)) + ", the format of rows",
-               "codes are shifted, not converted");
+               "values are moved, not converted");
     }
     const ArrayView group_ends = view_of_ends(ends);
     const Dims shape = columns_shape(operand.values.shape[0], operand.values.shape[1], group_ends.tensor);

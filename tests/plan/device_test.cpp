@@ -49,16 +49,16 @@ TEST(Device, BadLinesAreReported) {
         std::string expected;  // a regular expression for one of the problems
     };
     const Bad cases[]{
-        {replaced("\nsms\t132", "\nsms\tmany"), "line \\d+: sms: 'many' is no number"},
+        {replaced("\nsms\t132", "\nsms\tmany"), "line \\d+: sms: 'many' is not a number"},
         {replaced("\nsms\t132", "\nsms\t-1"), "line \\d+: sms: -1 is not positive"},
-        {replaced("\nsms\t132", "\nsms\t1.5"), "line \\d+: sms: 1.5 is no whole number"},
+        {replaced("\nsms\t132", "\nsms\t1.5"), "line \\d+: sms: 1.5 is not an integer"},
         {replaced("\nsms\t132", "\nsms\t1e12"), "line \\d+: sms: 1e12 is too large"},
-        {replaced("\nsms\t132", "\nsms\tnan"), "line \\d+: sms: 'nan' is no number"},
+        {replaced("\nsms\t132", "\nsms\tnan"), "line \\d+: sms: 'nan' is not a number"},
         {replaced("\nsms\t", "\nsmss\t"), "sms: missing"},
         {replaced("\nsms\t", "\nsmss\t"), "line \\d+: smss: unknown, or given twice"},
         {replaced("\nname\t.*", ""), "name: missing"},
         {replaced("\ndriver_name\t.*", ""), "driver_name: missing"},
-        {replaced("\tSMs\t", " SMs "), "line \\d+: 2 cells given, 4 expected \\(field, value, unit, source\\).*"},
+        {replaced("\tSMs\t", " SMs "), "line \\d+: got 2 cells; expected 4 \\(field, value, unit, source\\).*"},
         {replaced("field\tvalue", "field value"), "line \\d+: the header is not 'field\tvalue\tunit\tsource'"},
         {"", "no header .*"},
     };
@@ -95,9 +95,9 @@ TEST(Device, IsFoundByItsName) {
         (void)device_named("h300");
         FAIL() << "there is no h300";
     } catch (const Error& error) {
-        EXPECT_STREQ(error.what(),
-                     "device: 'h300' given, one of h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200 "
-                     "expected");
+        EXPECT_STREQ(
+            error.what(),
+            "device: got 'h300'; expected one of h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200.");
     }
 }
 

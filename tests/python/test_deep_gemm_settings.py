@@ -125,7 +125,7 @@ def test_the_planned_device_reaches_every_call(rng, monkeypatch):
         tw.gemm(x, x, planned_device="h20")
     multiply(rng)
     assert seen == ["automatic", "h100-pcie", "h20", "automatic"]
-    with pytest.raises(ValueError, match="^planned_device: 'h1' given, one of h200, h100"):
+    with pytest.raises(ValueError, match="^planned_device: got 'h1'; expected one of h200, h100"):
         tw.options(planned_device="h1")
 
 

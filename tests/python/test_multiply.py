@@ -42,7 +42,7 @@ def test_gemm_with_every_recipe(rng, recipe):
 def test_gemm_layouts_and_outputs(rng, recipe, layout, out_dtype, arithmetic):
     a, b = exact_pair(rng, (4, 64), (18, 64), recipe, layout, exponents=2)
     if recipe in ("f16:f16", "f32:f32") and arithmetic == "bit_exact":
-        with pytest.raises(ValueError, match=f"arithmetic: bit_exact given, fast expected for {recipe[:3]} operands"):
+        with pytest.raises(ValueError, match=f"arithmetic: got bit_exact; expected fast for {recipe[:3]} operands."):
             tw.gemm(a.given, b.given, layout=layout, arithmetic=arithmetic)
         return
     d = tw.gemm(a.given, b.given, layout=layout, out_dtype=out_dtype, arithmetic=arithmetic)
@@ -217,7 +217,7 @@ def test_the_device_whose_bits_are_wanted(rng):
         different += splits[0] != splits[1]
     assert different > 0
     np.testing.assert_array_equal(tw.gemm(a, b, planned_device="h20"), tw.gemm(a, b))  # fast arithmetic follows no GPU
-    with pytest.raises(tw.InvalidCall, match="^planned_device: 'h1' given, one of h200, h100.* expected"):
+    with pytest.raises(tw.InvalidCall, match="^planned_device: got 'h1'; expected one of h200, h100.*."):
         tw.gemm(a, b, planned_device="h1")
 
 
@@ -229,8 +229,8 @@ def test_a_device_to_run_on_is_told_what_device_means(given, sets):
     with pytest.raises(tw.InvalidCall) as raised:
         call(planned_device=given)
     message = str(raised.value)
-    assert message.startswith(f"planned_device: {given!r} given, one of h200, h100, ")
+    assert message.startswith(f"planned_device: got {given!r}; expected one of h200, h100, ")
     assert message.endswith(
-        " or automatic (the GPU whose plans the bits follow, also where no GPU is present) expected; "
-        'It does not choose where a call runs: pass arrays on the GPU; backend="hopper" refuses all others'
+        " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU). Omit it to run on a GPU: "
+        'pass arrays in GPU memory. backend="hopper" rejects all others.'
     )
