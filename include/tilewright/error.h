@@ -11,10 +11,10 @@ namespace tilewright {
 struct Finding {
     std::string operand;   // "b.scales"
     std::string given;     // "[56, 16]"
-    std::string expected;  // "[16, 56] for 128x128 scaling of b [2048, 7168]"
-    std::string advice;    // what to do about it; may be empty
+    std::string expected;  // "[16, 56] for 128x128 scales of b [2048, 7168]"
+    std::string advice;    // what to do, e.g. "pass the transposed view"; may be empty
 
-    /// "b.scales: [56, 16] given, [16, 56] expected for 128x128 scaling of b [2048, 7168]; pass the transposed view"
+    /// "b.scales: got [56, 16]; expected [16, 56] for 128x128 scales of b [2048, 7168]. Pass the transposed view."
     std::string message() const;
 };
 

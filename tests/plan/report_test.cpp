@@ -86,7 +86,7 @@ TEST(ExplainReport, ShowsWhatACopyTakes) {
     EXPECT_FALSE(contains(explanation_text(explained(sizes), false), "preparation"));
     sizes.layout = Layout::tn;
     EXPECT_TRUE(contains(explanation_text(explained(sizes), false),
-                         "copied, packed, decoded or expanded into the workspace before, 4.00 MiB"));
+                         "packing, decoding or expanding operands into the workspace, 4.00 MiB"));
     const nlohmann::json report = nlohmann::json::parse(explanation_json(explained(sizes)).dump());
     EXPECT_EQ(report["chosen"]["preparation_bytes"], 4 << 20);
     EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);
@@ -111,14 +111,14 @@ TEST(ExplainCommand, SaysThatPackedWeightsAreExpanded) {
         program.parse("explain " + arguments, false);
         return testing::internal::GetCapturedStdout();
     };
-    const std::string expanded = "packed weights are expanded to e4m3 before";
+    const std::string expanded = "packed weights are first expanded to e4m3";
     EXPECT_TRUE(contains(text_of(many), expanded));
     EXPECT_EQ(nlohmann::json::parse(text_of(many + " --json"))["expands_weights"], true);
     EXPECT_FALSE(contains(text_of(many + " --wide-rows 1000"), expanded));
     EXPECT_FALSE(contains(text_of(many + " --unpacked"), expanded));
     const std::string next_to_bf16 =
         "m_grouped_offsets --groups 4 --m 32768 --n 4096 --k 7168 --recipe bf16:mxfp4 --device h200";
-    const std::string to_bf16 = "packed weights are expanded to bf16 before, for a kernel of bf16 weights";
+    const std::string to_bf16 = "packed weights are first expanded to bf16, for a kernel of bf16 weights";
     EXPECT_TRUE(contains(text_of(next_to_bf16), to_bf16));
     EXPECT_TRUE(contains(text_of(next_to_bf16), "128x256x64 stages=3"));
     EXPECT_EQ(nlohmann::json::parse(text_of(next_to_bf16 + " --json"))["expands_weights"], true);
@@ -134,7 +134,7 @@ TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
         for (const char* options : {" --wide-rows 100", " --unpacked"}) {
             const std::string text = printed("--recipe " + recipe + options);
             EXPECT_TRUE(contains(text, kernel) && contains(text, loop)) << text;
-            EXPECT_EQ(contains(text, ", one row in 100 wide\n"), std::string(options) == " --wide-rows 100") << text;
+            EXPECT_EQ(contains(text, ", one wide row in 100\n"), std::string(options) == " --wide-rows 100") << text;
         }
         const nlohmann::json report = nlohmann::json::parse(printed("--json --wide-rows 1 --recipe " + recipe));
         EXPECT_EQ(report["chosen"]["in_windows"], !as_bf16);
