@@ -81,8 +81,8 @@ def test_whoever_wants_a_gradient_is_told(name):
     layer.requires_grad_(False)
     {"x": x, "w": layer.weight, "bias": layer.bias}[name].requires_grad_()
     message = (
-        f"{name}: a tensor that wants a gradient, of a layer that is frozen given, a call under torch.no_grad() or "
-        r"torch.inference_mode() expected; call unfreeze() to train"
+        f"{name}: got a tensor that requires a gradient; expected a call under torch.no_grad() or "
+        "torch.inference_mode(), because the layer is frozen. Call unfreeze() to train."
     )
     with pytest.raises(ValueError) as raised:
         layer(x)
@@ -165,7 +165,7 @@ def test_copies_that_are_checked(compiled):
             layer.freeze(check=True)
             before = call(x)
             write(layer.weight)
-            with pytest.raises(ValueError, match=r"^w: a weight that was written since freeze\(\) given.*call refresh\(\)"):
+            with pytest.raises(ValueError, match=r"^w: got a weight that was written after freeze\(\);.*Call refresh\(\)"):
                 call(x)
             layer.refresh()
             assert not torch.equal(call(x), before)
@@ -175,7 +175,7 @@ def test_copies_that_are_checked(compiled):
         call(x)  # the caller's
         layer.to(torch.bfloat16), layer.freeze(check=True), layer.to(torch.float32)
         layer.weight.data.mul_(2)
-        with pytest.raises(ValueError, match="written since freeze"):
+        with pytest.raises(ValueError, match="written after freeze"):
             call(x)
 
 
