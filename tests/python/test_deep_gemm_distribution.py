@@ -93,7 +93,7 @@ def test_two_owners_are_named(installed, tmp_path, described_by):
     script.write_text("import deep_gemm\n")
     done = run(script, installed, tmp_path, check=False)
     assert done.returncode == 1
-    assert "ImportError: deep_gemm: distributions deep_gemm 2.6.1 and tilewright-deep-gemm 0.1.0 given" in done.stderr
+    assert "ImportError: deep_gemm: got the distributions deep_gemm 2.6.1 and tilewright-deep-gemm 0.1.0; expected one." in done.stderr
 
 
 def test_other_distributions_do_not_count(installed, tmp_path):

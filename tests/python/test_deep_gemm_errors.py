@@ -58,41 +58,41 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
 @pytest.mark.parametrize(
     "name, argument, change, message",
     [
-        (DENSE, "d", lambda d: d[:, :5], r"^d: \[8, 5\] given, \[8, 136\] expected"),
-        (DENSE, "d", lambda d: d.double(), r"^d: .*float64 given, bfloat16, float16 or float32 expected"),
+        (DENSE, "d", lambda d: d[:, :5], r"^d: got \[8, 5\]; expected \[8, 136\]."),
+        (DENSE, "d", lambda d: d.double(), r"^d: got .*float64; expected bfloat16, float16 or float32."),
         (DENSE, "a", lambda a: (a[0][:, :128], a[1]), r"k is 128 in a\[0\]"),
-        (DENSE, "a", lambda a: (a[0], a[1][:, :1]), r"^a\[1\]: \[8, 1\] given, \[8, 2\] expected"),
-        (DENSE, "b", lambda b: (b[0], b[1][:1]), r"^b\[1\]: \[1, 2\] given, \[2, 2\] expected"),
-        (DENSE, "a", lambda a: (a[0].float(), a[1]), r"^a\[0\]: torch.float32 given, torch.float8_e4m3fn"),
-        (DENSE, "b", lambda b: (b[0], b[1].double()), r"^b\[1\]: torch.float64 given, torch.float32, or torch.int32"),
-        (DENSE, "c", lambda _: torch.zeros(M, N), r"^c: (f32|.*float32) given, (bf16|bfloat16) expected"),
-        (DENSE, "recipe", lambda _: (1, 64, 128), r"^the recipe of b: \(64, 128\) given, \(1, 128\), \(128, 128\)"),
-        (DENSE, "recipe", lambda _: (1, 128), r"^recipe: \(1, 128\) given, \(gran_m, gran_n, gran_k\) expected; pass"),
-        (DENSE, "recipe_a", lambda _: (1, 128), r"^recipe_b: None given, both of recipe_a, recipe_b"),
-        ("bf16_gemm_nt", "a", lambda a: a.half(), r"^a: torch.float16 given, torch.bfloat16 expected"),
-        ("bf16_gemm_nt", "b", lambda b: b[:, :7], r"^b: \[136, 7\] given"),
+        (DENSE, "a", lambda a: (a[0], a[1][:, :1]), r"^a\[1\]: got \[8, 1\]; expected \[8, 2\]."),
+        (DENSE, "b", lambda b: (b[0], b[1][:1]), r"^b\[1\]: got \[1, 2\]; expected \[2, 2\]."),
+        (DENSE, "a", lambda a: (a[0].float(), a[1]), r"^a\[0\]: got torch.float32; expected torch.float8_e4m3fn"),
+        (DENSE, "b", lambda b: (b[0], b[1].double()), r"^b\[1\]: got torch.float64; expected torch.float32, or torch.int32"),
+        (DENSE, "c", lambda _: torch.zeros(M, N), r"^c: got (f32|.*float32); expected (bf16|bfloat16)."),
+        (DENSE, "recipe", lambda _: (1, 64, 128), r"^the recipe of b: got \(64, 128\); expected \(1, 128\), \(128, 128\)"),
+        (DENSE, "recipe", lambda _: (1, 128), r"^recipe: got \(1, 128\); expected \(gran_m, gran_n, gran_k\)\. Pass recipe"),
+        (DENSE, "recipe_a", lambda _: (1, 128), r"^recipe_b: got None; expected recipe_a and recipe_b, or neither"),
+        ("bf16_gemm_nt", "a", lambda a: a.half(), r"^a: got torch.float16; expected torch.bfloat16."),
+        ("bf16_gemm_nt", "b", lambda b: b[:, :7], r"^b: got \[136, 7\]"),
         (
             SKIP,
             "head_splits",
             lambda _: (100, 4, 32),
-            r"^b\[0\]: \[136, 256\] given, a multiple of left \+ right = 132",
+            r"^b\[0\]: got \[136, 256\]; expected a multiple of left \+ right = 132",
         ),
-        (SKIP, "head_splits", lambda _: (36, 32), r"^head_splits: \(36, 32\) given, \(left, mid, right\)"),
-        (SKIP, "d", lambda d: d[:, 1:], r"^d: \[8, 143\] given, \[8, 144\]: 2 heads of 36 \+ 4 \+ 32 columns"),
-        (INDEXED, "grouped_layout", lambda x: x.long(), r"^grouped_layout: \[8\] of torch.int64 given, contiguous"),
-        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: \[3\] of .* \[8\], the group of each row"),
-        (INDEXED, "use_psum_layout", lambda _: True, r"^grouped_layout: .*\[2\], the row at which each group ends"),
-        (INDEXED, "expected_m_for_psum_layout", lambda _: 3, r"^expected_m_for_psum_layout: 3 given, None expected"),
-        (INDEXED, "d", lambda d: d.float(), r"^d: torch.float32 given, torch.bfloat16 expected"),
-        (INDEXED, "b", lambda b: (b[0][0], b[1][0]), r"^b: \[136, 256\] given, \[groups, n, k\] expected"),
-        (MASKED, "masked_m", lambda x: x[:1], r"^masked_m: \[1\] of torch.int32 given, .*\[2\], the valid rows"),
-        (MASKED, "expected_m", lambda _: 0, r"^expected_m: 0 given, a positive number expected"),
-        (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: \[8, 256\] given, \[groups, m, k\] expected"),
-        (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^a\[0\]: \[34816\] given, contiguous \[31008\]"),
-        (K_GROUPED, "ks_cpu", lambda _: [384, -128], r"^ks_cpu: -128 given, numbers from 0 on expected"),
-        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: 1 numbers given, 2, as d has groups, expected"),
-        (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: \[34816\] given, contiguous \[17408\]"),
-        (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: .* torch.bfloat16 given, \[groups, m, n\] of torch.float32"),
+        (SKIP, "head_splits", lambda _: (36, 32), r"^head_splits: got \(36, 32\); expected \(left, mid, right\)"),
+        (SKIP, "d", lambda d: d[:, 1:], r"^d: got \[8, 143\]; expected \[8, 144\], 2 heads of 36 \+ 4 \+ 32 columns"),
+        (INDEXED, "grouped_layout", lambda x: x.long(), r"^grouped_layout: got torch.int64 \[8\]; expected contiguous"),
+        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: got torch.int32 \[3\]; expected .* \[8\], the group of each row"),
+        (INDEXED, "use_psum_layout", lambda _: True, r"^grouped_layout: got .*\[8\]; expected .*\[2\], the end row of each group"),
+        (INDEXED, "expected_m_for_psum_layout", lambda _: 3, r"^expected_m_for_psum_layout: got 3; expected None without use_psum_layout=True\."),
+        (INDEXED, "d", lambda d: d.float(), r"^d: got torch.float32; expected torch.bfloat16."),
+        (INDEXED, "b", lambda b: (b[0][0], b[1][0]), r"^b: got \[136, 256\]; expected \[groups, n, k\]."),
+        (MASKED, "masked_m", lambda x: x[:1], r"^masked_m: got torch.int32 \[1\]; expected .*\[2\], the valid rows"),
+        (MASKED, "expected_m", lambda _: 0, r"^expected_m: got 0; expected a positive number."),
+        (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: got \[8, 256\]; expected \[groups, m, k\]."),
+        (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^a\[0\]: got \[34816\]; expected contiguous \[31008\]"),
+        (K_GROUPED, "ks_cpu", lambda _: [384, -128], r"^ks_cpu: got -128; expected values of at least 0\."),
+        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: got 1 value; expected 2, one per group of d\."),
+        (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: got \[34816\]; expected contiguous \[17408\]"),
+        (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: got torch.bfloat16 .*; expected torch.float32 \[groups, m, n\]\."),
         (K_GROUPED, "grouped_layout", lambda x: x.float(), r"^grouped_layout: .*ks_cpu on the device"),
     ],
 )
@@ -108,7 +108,7 @@ def test_wrong_arguments(call, name, argument, change, message):
 def test_two_recipes(call):
     with pytest.raises(ValueError, match=r"recipe: .* None with recipe_a and recipe_b"):
         call(DENSE, recipe=(1, 128, 128), recipe_a=(1, 128), recipe_b=(128, 128))
-    with pytest.raises(ValueError, match="grouped_layout: nothing given, the group of each row"):
+    with pytest.raises(ValueError, match="grouped_layout: got nothing; expected the group of each row"):
         call(INDEXED, grouped_layout=None)
 
 
@@ -120,7 +120,7 @@ def test_every_mistake_is_told(call):
 
 
 def test_k_of_groups_from_nowhere(call):
-    with pytest.raises(ValueError, match=r"^ks_cpu: None given, the k of each group expected; pass ks_cpu, grouped"):
+    with pytest.raises(ValueError, match=r"^ks_cpu: got None; expected the k of each group. Pass ks_cpu, grouped_layout or both"):
         call(K_GROUPED, ks_cpu=None, grouped_layout=None)
 
 

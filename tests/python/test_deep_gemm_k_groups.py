@@ -64,7 +64,7 @@ def test_groups_without_any_k():
 
 
 def test_groups_of_k_that_torch_cannot_read_are_named():
-    with pytest.raises(ValueError, match=r"^b: \[16, 12\] .* rows that begin at .*; pad m and n to multiples of 8, or"):
+    with pytest.raises(ValueError, match=r"^b: got \[16, 12\] .*; expected rows that begin at .*\. Pad m and n to multiples of 8, or"):
         _bf16._grouped_along_k(sentinel(16, 16), sentinel(16, 12), torch.tensor([7, 16]))
 
 
@@ -89,7 +89,7 @@ def test_sizes_of_groups_of_bf16_are_read_where_they_are(taken, monkeypatch, ks,
     assert [name for name, _ in taken] == [f"_by_k_on_the_{way}"]
     monkeypatch.setattr(_bf16, "_torchs_grouped_product", lambda: None)
     if ks is None:
-        with pytest.raises(ValueError, match="^ks_cpu: None given, .* pass ks_cpu; bf16 groups take them .* with a newer torch"):
+        with pytest.raises(ValueError, match="^ks_cpu: got None; expected .* Pass ks_cpu. bf16 products of a newer torch"):
             _bf16.k_grouped(a, b, d, None, ks, layout)
 
 

@@ -53,16 +53,16 @@ def test_k_grouped_runs_when_it_is_right(k_grouped, name):
 @pytest.mark.parametrize("shape", [(1, M, N), (3, M, N), (G, N, M), (G, M, 1), (M, N)], ids=str)
 def test_c_is_like_d(k_grouped, name, shape):
     d = sentinel(G, M, N, dtype=F32)
-    refused(lambda: k_grouped(name, d, torch.zeros(shape)), r"^c: \[.* given, \[2, 8, 16\] of torch.float32", d)
-    refused(lambda: k_grouped(name, d, torch.zeros(G, M, N, dtype=BF16)), r"^c: .*bfloat16 given, .*float32", d)
+    refused(lambda: k_grouped(name, d, torch.zeros(shape)), r"^c: got torch.float32 \[.*; expected torch.float32 \[2, 8, 16\], like d", d)
+    refused(lambda: k_grouped(name, d, torch.zeros(G, M, N, dtype=BF16)), r"^c: got .*bfloat16.*; expected .*float32", d)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 4, 7])
 def test_factors_have_a_column_for_each_block(k_grouped, columns):
     d, sf = sentinel(G, M, N, dtype=F32), torch.ones(M, columns)
-    refused(lambda: k_grouped("nt", d, factors=sf), rf"^a\[1\]: \[8, {columns}\] given, \[8, 3\], a factor", d)
-    refused(lambda: k_grouped("tn", d, factors=sf.T), rf"^a\[1\]: \[{columns}, 8\] given, \[3, 8\], a factor", d)
-    refused(lambda: k_grouped("wgrad", d, factors=sf.T), rf"^lhs\[1\]: \[8, {columns}\] given, \[8, 3\]", d)
+    refused(lambda: k_grouped("nt", d, factors=sf), rf"^a\[1\]: got \[8, {columns}\]; expected \[8, 3\], a factor", d)
+    refused(lambda: k_grouped("tn", d, factors=sf.T), rf"^a\[1\]: got \[{columns}, 8\]; expected \[3, 8\], a factor", d)
+    refused(lambda: k_grouped("wgrad", d, factors=sf.T), rf"^lhs\[1\]: got \[8, {columns}\]; expected \[8, 3\]", d)
 
 
 @pytest.mark.parametrize("name", ["nt", "tn", "bf16"])
@@ -71,16 +71,16 @@ def test_c_that_overlaps_d_in_one_group_alone(k_grouped, name):
     memory = sentinel((G + 1) * M * N, dtype=F32)
     d = memory.as_strided((G, M, N), (M * N, N, 1))
     c = memory.as_strided((G, M, N), (M * N + N, N, 1))
-    refused(lambda: k_grouped(name, d, c), "^c: memory that overlaps d given, .* d itself with d's strides", memory)
+    refused(lambda: k_grouped(name, d, c), "^c: got memory that overlaps d; expected .* d itself with d's strides", memory)
 
 
 def test_sizes_of_groups_that_do_not_fit(k_grouped):
     d = sentinel(G, M, N, dtype=F32)
-    refused(lambda: k_grouped("wgrad", d, ks=[128, 500]), r"^lhs\[0\]: \[3072\] given", d)
-    refused(lambda: k_grouped("wgrad", d, ks=[384]), "^batch_sizes: 1 numbers given, 2, as d has groups, expected", d)
-    refused(lambda: k_grouped("wgrad", d, ks=[-128, 512]), "^batch_sizes: -128 given", d)
+    refused(lambda: k_grouped("wgrad", d, ks=[128, 500]), r"^lhs\[0\]: got \[3072\]", d)
+    refused(lambda: k_grouped("wgrad", d, ks=[384]), "^batch_sizes: got 1 value; expected 2, one per group of out.", d)
+    refused(lambda: k_grouped("wgrad", d, ks=[-128, 512]), "^batch_sizes: got -128", d)
     for wrong in (128.7, "128", True, None):
-        refused(lambda wrong=wrong: k_grouped("nt", d, ks=[wrong, 256]), r"^ks_cpu\[0\]: .* given, an integer", d)
+        refused(lambda wrong=wrong: k_grouped("nt", d, ks=[wrong, 256]), r"^ks_cpu\[0\]: got .*; expected an integer", d)
         refused(lambda wrong=wrong: k_grouped("wgrad", d, ks=[wrong, 256]), r"^batch_sizes\[0\]: .* an integer", d)
 
 
@@ -122,7 +122,7 @@ def test_packed_factors_have_exactly_their_width(rng, k):
         if wrong.shape[1] != columns:
             refused(
                 lambda wrong=wrong: deep_gemm.fp8_gemm_nt((a, wrong), (b, packed_b), d),
-                rf"^a\[1\]: \[8, {wrong.shape[1]}\] given, {columns} columns of packed UE8M0 \(int32\) expected for",
+                rf"^a\[1\]: got \[8, {wrong.shape[1]}\]; expected {columns} columns of packed UE8M0 \(int32\) for",
                 d,
             )
 
@@ -159,16 +159,16 @@ def dense(rng):
 @pytest.mark.parametrize(
     "argument, change, pattern",
     [
-        ("d", lambda _: None, "^d: None given, a torch.Tensor expected"),
-        ("d", lambda d: np.zeros(d.shape, np.float32), "^d: ndarray given, a torch.Tensor expected; torch.from_numpy"),
-        ("a", lambda a: a[0], r"^a: Tensor given, \(values, scale factors\), a pair of tensors"),
-        ("a", lambda a: (*a, None), r"^a: 3 elements given, \(values, scale factors\)"),
-        ("a", lambda a: (a[0], None), r"^a\[1\]: None given, a torch.Tensor expected"),
-        ("b", lambda b: (b[0], b[1].numpy()), r"^b\[1\]: ndarray given, a torch.Tensor expected; torch.from_numpy"),
-        ("c", lambda _: np.zeros((M, N), np.float32), "^c: ndarray given, a torch.Tensor or None expected"),
-        ("compiled_dims", lambda _: "xyz", "^compiled_dims: 'xyz' given, some of the letters m, n, k expected"),
-        ("compiled_dims", lambda _: 3, "^compiled_dims: 3 given"),
-        ("disable_ue8m0_cast", lambda _: "no", "^disable_ue8m0_cast.*: 'no' given, True or False expected"),
+        ("d", lambda _: None, "^d: got None; expected a torch.Tensor."),
+        ("d", lambda d: np.zeros(d.shape, np.float32), "^d: got ndarray; expected a torch.Tensor. Convert it with torch.from_numpy"),
+        ("a", lambda a: a[0], r"^a: got Tensor; expected a pair of tensors: \(values, scale factors\)"),
+        ("a", lambda a: (*a, None), r"^a: got 3 elements; expected a pair of tensors"),
+        ("a", lambda a: (a[0], None), r"^a\[1\]: got None; expected a torch.Tensor."),
+        ("b", lambda b: (b[0], b[1].numpy()), r"^b\[1\]: got ndarray; expected a torch.Tensor. Convert it with torch.from_numpy"),
+        ("c", lambda _: np.zeros((M, N), np.float32), "^c: got ndarray; expected a torch.Tensor or None."),
+        ("compiled_dims", lambda _: "xyz", "^compiled_dims: got 'xyz'; expected letters from m, n and k."),
+        ("compiled_dims", lambda _: 3, "^compiled_dims: got 3"),
+        ("disable_ue8m0_cast", lambda _: "no", "^disable_ue8m0_cast: got 'no'; expected True or False."),
     ],
 )
 def test_what_is_no_tensor(dense, name, argument, change, pattern):
@@ -186,12 +186,12 @@ def test_no_output_is_not_a_new_one(rng):
         lambda: deep_gemm.m_grouped_bf16_gemm_nt_contiguous(x, experts, None, rows),
         lambda: deep_gemm.einsum("bhr,hdr->bhd", x[:, None], w[None], None),
     ):
-        refused(call, "^d: None given, a torch.Tensor expected")
+        refused(call, "^d: got None; expected a torch.Tensor.")
     assert deep_gemm.bf16_gemm_nt(x, w, torch.empty(M, N, dtype=BF16), compiled_dims="NK") is None
 
 
 def test_recipes_are_numbers(dense):
-    with pytest.raises(tw.InvalidCall, match=r"^recipe\[0\]: 1.5 given, an integer expected"):
+    with pytest.raises(tw.InvalidCall, match=r"^recipe\[0\]: got 1.5; expected an integer."):
         deep_gemm.fp8_gemm_nt(**dense, recipe=(1.5, 128, 128))
 
 
@@ -199,5 +199,5 @@ def test_messages_speak_of_d(dense):
     memory = sentinel(2 * M * N)
     d, c = memory[: M * N].view(M, N), memory[N : N + M * N].view(M, N)
     refused(
-        lambda: deep_gemm.fp8_gemm_nt(dense["a"], dense["b"], d, c), "^c: memory that overlaps d given.*d's strides", d
+        lambda: deep_gemm.fp8_gemm_nt(dense["a"], dense["b"], d, c), "^c: got memory that overlaps d;.*d's strides", d
     )

@@ -32,20 +32,20 @@ def grouped_linear(
     that moment, except inside of `reuse_weights`.
 
     Args:
-        x: activations [tokens, K], sorted by group. float32, bfloat16 or float16.
-        w: master weights [groups, N, K]. float32 or bfloat16.
-        ends: end token of each group, cumulative. int32 or int64 [groups], on the device of x. On a GPU the host never reads
-            the values; they are clamped to the tokens of x.
+        x: activations [tokens, K], sorted by group. Dtype: float32, bfloat16 or float16.
+        w: master weights [groups, N, K]. Dtype: float32 or bfloat16.
+        ends: cumulative end token of each group, int32 or int64 [groups], on the device of x. On a GPU the host never reads
+            the values. Kernels clamp them to the tokens of x.
         recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
-        gradient_format: fp8 format of dY in dgrad and wgrad: "e4m3" (default) or "e5m2".
-        promoted: True (default) adds the tensor core's sums to float32 sums every 128 products. False, for the recipes "row"
-            and "tensor", leaves all of a sum in the tensor core, which has 14 bits on a GPU. False matches torch's grouped
-            fp8 products. `fast` sums on a CPU use neither scheme.
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
+        promoted: True (default) adds the tensor core's sums to float32 sums every 128 products. Pass False, for the recipes "row"
+            and "tensor", to leave all of a sum in the tensor core, which has 14 bits on a GPU. This matches torch's
+            grouped fp8 products. `fast` sums on a CPU use neither scheme.
         bias: [groups, N] of float32 or bfloat16, or None (default). Added before Y is rounded once.
-        main_grad: buffer [groups, N, K] of float32 or bfloat16, or None (default). dW is added to it, as Megatron-LM
-            expects: `w.grad_added_to_main_grad` becomes True, and the gradient that torch sees is zeros.
-        keep: memory kept for dgrad. "copy" (default) keeps the fp8 copy of w that forward made. "weight" keeps w itself, and
-            backward quantizes it again; use it with FSDP, which frees w between forward and backward.
+        main_grad: buffer [groups, N, K] of float32 or bfloat16, or None (default). Backward adds dW to it, as Megatron-LM
+            expects. `w.grad_added_to_main_grad` becomes True, and the gradient that torch sees is zeros.
+        keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copy of w that forward made. With "weight" it
+            is w itself, and backward quantizes w again. Use "weight" with FSDP, which frees w between forward and backward.
 
     Returns:
         Y [tokens, N] in the dtype of x. Tokens after the last end are zeros. Y and all gradients are deterministic.
@@ -73,14 +73,14 @@ def linear(
     Each call quantizes w as it is at that moment, except inside of `reuse_weights`.
 
     Args:
-        x: activations [..., K]. float32, bfloat16 or float16.
-        w: master weights [N, K]. float32 or bfloat16.
+        x: activations [..., K]. Dtype: float32, bfloat16 or float16.
+        w: master weights [N, K]. Dtype: float32 or bfloat16.
         recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
-        gradient_format: fp8 format of dY in dgrad and wgrad: "e4m3" (default) or "e5m2".
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
         promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
         bias: [N] of float32 or bfloat16, or None (default).
-        main_grad: buffer [N, K] of float32 or bfloat16 to which dW is added, or None (default). See `grouped_linear`.
-        keep: "copy" (default) keeps the fp8 copy of w for dgrad, "weight" keeps w itself. See `grouped_linear`.
+        main_grad: buffer [N, K] of float32 or bfloat16, or None (default). Backward adds dW to it. See `grouped_linear`.
+        keep: what forward keeps for dgrad, "copy" (default) or "weight". See `grouped_linear`.
 
     Returns:
         Y [..., N] in the dtype of x. Y and all gradients are deterministic.

@@ -192,10 +192,10 @@ class Linear(_QuantizedModule):
         out_features: N, the columns of y.
         bias: whether the layer has a bias. Default True.
         recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
-        gradient_format: fp8 format of dY in dgrad and wgrad: "e4m3" (default) or "e5m2".
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
         promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
-        keep: "copy" (default) keeps the fp8 copy of the weight for dgrad, "weight" keeps the weight itself. A weight that
-            FSDP shards is kept itself in both cases.
+        keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copy of the weight, with "weight" the weight
+            itself. A layer whose weight FSDP shards keeps the weight itself in both cases.
         device: device of the parameters. Default: torch's default device.
         dtype: dtype of the parameters, torch.float32 (default) or torch.bfloat16.
 
@@ -235,8 +235,8 @@ class GroupedLinear(_QuantizedModule):
     """The linear layers of all experts of a mixture in one call, with fp8 products in forward, dgrad and wgrad.
 
     The call `layer(x, ends)` maps x [tokens, in_features], sorted by expert, to y [tokens, out_features] in the dtype of x.
-    ends (int32 or int64 [groups]) are the cumulative end tokens of the experts. Groups may have any number of tokens, and
-    nothing is padded::
+    The ends, int32 or int64 [groups], are the cumulative end tokens of the experts. Experts may have any number of tokens,
+    and nothing is padded::
 
         experts = tilewright.torch.GroupedLinear(8, 2048, 7168, device="cuda", dtype=torch.bfloat16)
         y = experts(x, torch.cumsum(tokens_per_expert, 0))
@@ -247,10 +247,10 @@ class GroupedLinear(_QuantizedModule):
         out_features: N, the columns of y.
         bias: whether each expert has a bias. Default False.
         recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
-        gradient_format: fp8 format of dY in dgrad and wgrad: "e4m3" (default) or "e5m2".
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
         promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
-        keep: "copy" (default) keeps the fp8 copy of the weight for dgrad, "weight" keeps the weight itself. A weight that
-            FSDP shards is kept itself in both cases.
+        keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copy of the weight, with "weight" the weight
+            itself. A layer whose weight FSDP shards keeps the weight itself in both cases.
         device: device of the parameters. Default: torch's default device.
         dtype: dtype of the parameters, torch.float32 (default) or torch.bfloat16.
 

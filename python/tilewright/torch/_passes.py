@@ -73,7 +73,7 @@ def backward_pass(
     Args:
         dy: [tokens, N].
         x: the operand that forward kept for wgrad.
-        w: the copy of W for dgrad.
+        w: the copy of W for dgrad. None if dX is not requested.
         main_grad: the buffer to which dW is added, or None.
         dtype: the dtype of dW.
 

@@ -104,8 +104,8 @@ def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
     """[groups, N]: the sum over the tokens of each group in f64, always in the same order, rounded to f32."""
     if ends is None:
         return dy.sum(0, keepdim=True, dtype=torch.float64).float()
-    # A product with masks of the groups is ruled out: torch may round it to tf32, and a NaN of one group reaches all groups.
-    # index_add and cumsum are ruled out: on a GPU their order of additions differs from run to run.
+    # Not a product with masks of the groups: torch may round it to tf32, and a NaN of one group reaches all groups. Not
+    # index_add or cumsum: on a GPU their order of additions differs from run to run.
     columns = aligned_rows(dy, ends)
     blocks = columns.view(columns.shape[0] // ALIGNMENT, ALIGNMENT, dy.shape[1]).sum(1, dtype=torch.float64)
     if blocks.numel() == 0:

@@ -16,13 +16,13 @@ class LayerRecipe:
     """The scaling of each operand of the three products, by the names of `tilewright.Quantized`.
 
     Attributes:
-        activations: X in forward, Y = X W^T, along K.
+        activations: X in forward, along K. Forward is Y = X W^T.
         weights: W in forward, along K.
-        gradients: dY in dgrad, dX = dY W, along N.
-        backward_weights: W in dgrad, along N. None: dgrad reads the values of forward, because each block of N x K with one
-            scale in forward also has one scale in dgrad.
-        gradient_columns: dY^T in wgrad, dW = dY^T X, along the tokens of a group.
-        columns: X^T in wgrad, along the tokens of a group. None if the recipe folds.
+        gradients: dY in dgrad, along N. Dgrad is dX = dY W.
+        backward_weights: W in dgrad, along N. If None, dgrad reads the values of forward. It can, because each block of
+            N x K with one scale in forward also has one scale in dgrad.
+        gradient_columns: dY^T in wgrad, along the tokens of a group. Wgrad is dW = dY^T X.
+        columns: X^T in wgrad, along the tokens of a group. It is None if the recipe folds.
         folds: dgrad and wgrad multiply the values of forward without their scales (docs/numerics.md). Instead dY is
             multiplied by the scales of W's rows before it is quantized for dgrad. For wgrad it is multiplied by the scales
             of X's tokens.
