@@ -1,7 +1,7 @@
 // The texts of findings and of the exception that carries them.
 #include <tilewright/error.h>
 
-#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace tilewright {
@@ -13,14 +13,24 @@ std::string joined(const std::vector<Finding>& findings) {
     return text;
 }
 
+bool is_lower(char letter) { return letter >= 'a' && letter <= 'z'; }
+
+/// The advice as sentences: a capital at its beginning, unless it begins with a name of code ("a.values",
+/// "quantize_tokens"), and a full stop at its end.
+std::string sentence(std::string text) {
+    std::size_t word = 0;
+    while (word < text.size() && is_lower(text[word])) ++word;
+    const bool is_word = word > 1 && (word == text.size() || std::string_view(" ,:").find(text[word]) < 3);
+    if (is_word) text.front() = static_cast<char>(text.front() - 'a' + 'A');
+    if (std::string_view(".?!").find(text.back()) == std::string_view::npos) text += '.';
+    return text;
+}
+
 }  // namespace
 
-/// The word "expected" goes in front of what the expectation is for.
 std::string Finding::message() const {
-    const std::size_t reason = std::min(expected.find(" for "), expected.size());
-    std::string text = operand + ": " + given + " given, " + expected.substr(0, reason) + " expected" +  //
-                       expected.substr(reason);
-    if (!advice.empty()) text += "; " + advice;
+    std::string text = operand + ": got " + given + "; expected " + expected + ".";
+    if (!advice.empty()) text += " " + sentence(advice);
     return text;
 }
 

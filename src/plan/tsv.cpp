@@ -30,7 +30,7 @@ Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& column
             return table;
         }
         if (cells.size() != columns.size()) {
-            table.problems.push_back(fmt::format("line {}: {} cells given, {} expected ({}), separated by tabs", line,
+            table.problems.push_back(fmt::format("line {}: got {} cells; expected {} ({}), separated by tabs", line,
                                                  cells.size(), columns.size(), fmt::join(columns, ", ")));
             continue;
         }

@@ -50,7 +50,7 @@ TEST(ProgramCheckpoint, WarnsOfMatricesThatCannotBeRead) {
     tensors.erase(tensors.begin() + 1);
     safetensors::write_shard(file, tensors);
     const std::string expected =
-        "down_proj.weight: F8_E4M3 [200, 130] without scales given, a tensor of scales next to it expected";
+        "down_proj.weight: got F8_E4M3 [200, 130] without scales; expected a tensor of scales next to it.";
     const Outcome inspection = run_program({"inspect", file});
     EXPECT_EQ(inspection.exit_code, 0) << inspection.err;
     EXPECT_TRUE(contains(inspection.out, "warning: 1 matrices cannot be read") && contains(inspection.out, expected))

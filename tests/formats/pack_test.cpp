@@ -119,13 +119,13 @@ TEST(Pack, DequantizeRefusesPackedWeightsThatItCannotRead) {
     Operand both = weights.operand();
     both.packed = packed;
     EXPECT_EQ(dequantize_message(both, {64, 128}),
-              "operand.packed: packed weights next to values or scales given, one of the two expected");
+              "operand.packed: got packed weights next to values or scales; expected one of the two.");
     Operand elsewhere{.packed = packed};
     elsewhere.packed.device = {.kind = DeviceId::Kind::cuda, .index = 0};
     EXPECT_EQ(dequantize_message(elsewhere, {64, 128}),
-              "packed: memory of GPU 0 given, host memory expected; copy it to the host");
+              "packed: got memory of GPU 0; expected host memory. Copy it to the host.");
     EXPECT_EQ(dequantize_message({.packed = packed}, {64, 64}),
-              "out: [64, 64] given, [64, 128], the shape of operand.values expected");
+              "out: got [64, 64]; expected [64, 128], the shape of operand.values.");
 }
 
 TEST(Pack, RowsOfNeighbouringExponentsTakeNoMoreThanTheirTiles) {

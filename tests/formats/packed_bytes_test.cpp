@@ -68,7 +68,7 @@ TEST(PackedBytes, RefusesWhatItDoesNotTake) {
         return std::string();
     };
     const OwnedOperand rows({4, 64}, *parse_operand_recipe("row"));
-    EXPECT_NE(message(rows).find("weights: row given, mxfp4 or nvfp4 expected"), std::string::npos) << message(rows);
+    EXPECT_NE(message(rows).find("weights: got row; expected mxfp4 or nvfp4."), std::string::npos) << message(rows);
     const OwnedOperand weights = random_weights(mxfp4, {64, 64}, 127, 127);
     Operand turned = weights.operand();
     std::swap(turned.values.strides[0], turned.values.strides[1]);

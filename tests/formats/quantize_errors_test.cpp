@@ -61,93 +61,89 @@ void expect_messages(const std::vector<Case>& cases, std::string (Call::*run)() 
 TEST(QuantizeErrors, NameTheOperandAndWhatItShouldBe) {
     expect_messages(
         {
-            {"1x128", [](Call& c) { c.source = {}; }, "source: nothing given, [rows, k] or [groups, rows, k] expected"},
+            {"1x128", [](Call& c) { c.source = {}; }, "source: got nothing; expected [rows, k] or [groups, rows, k]."},
             {"1x128", [](Call& c) { c.source.shape = c.source.strides = {256}; },
-             "source: [256] given, [rows, k] or [groups, rows, k] expected; a vector is a matrix of one row: [1, k]"},
+             "source: got [256]; expected [rows, k] or [groups, rows, k]. a vector is a matrix of one row: [1, k]."},
             {"1x128",
              [](Call& c) {
                  c.source.shape = {64, -256};
              },
-             "source: [64, -256] given, [rows, k] or [groups, rows, k] with sizes of at least 0 expected"},
+             "source: got [64, -256]; expected [rows, k] or [groups, rows, k] with sizes of at least 0."},
             {"1x128", [](Call& c) { c.source.format = Format::e4m3; },
-             "source: e4m3 given, f32 or bf16 or f16 expected"},
+             "source: got e4m3; expected f32 or bf16 or f16."},
             {"1x128", [](Call& c) { c.source.data = nullptr; },
-             "source: a null pointer given, memory expected for [64, 256]"},
+             "source: got a null pointer; expected memory for [64, 256]."},
             {"1x128", [](Call& c) { c.source.data = static_cast<std::byte*>(c.source.data) + 2; },
-             "source: an address that is no multiple of 4 given, elements of f32 aligned to their size expected"},
+             "source: got an address that is no multiple of 4; expected elements of f32 aligned to their size."},
             {"1x128", [](Call& c) { c.source.strides = {256}; },
-             "source: 1 strides given, 2 strides, as many as dimensions expected"},
+             "source: got 1 strides; expected 2 strides, as many as dimensions."},
             {"1x128",
              [](Call& c) {
                  c.source.device = {DeviceId::Kind::cuda, 1};
              },
-             "out.values: host memory given, memory of GPU 1 expected; copy it there\n"
-             "out.scales: host memory given, memory of GPU 1 expected; copy it there"},
+             "out.values: got host memory; expected memory of GPU 1. Copy it there.\nout.scales: got host memory; "
+             "expected memory of GPU 1. Copy it there."},
             {"1x128", [](Call& c) { c.out.granularity = Granularity::row; },
-             "out.granularity: row given, 1x128 expected; set it to that of options.recipe"},
-            {"1x128", [](Call& c) { c.out.values.format = Format::e5m2; }, "out.values: e5m2 given, e4m3 expected"},
+             "out.granularity: got row; expected 1x128. Set it to that of options.recipe."},
+            {"1x128", [](Call& c) { c.out.values.format = Format::e5m2; }, "out.values: got e5m2; expected e4m3."},
             {"1x128",
              [](Call& c) {
                  c.out.values.shape = {256, 64};
              },
-             "out.values: [256, 64] given, [64, 256], the shape of source expected"},
+             "out.values: got [256, 64]; expected [64, 256], the shape of source."},
             {"1x128",
              [](Call& c) {
                  c.out.values.strides = {0, 1};
              },
-             "out.values: [64, 256] with strides [0, 1] given, elements that share no memory expected"},
+             "out.values: got [64, 256] with strides [0, 1]; expected elements that share no memory."},
             {"1x128",
              [](Call& c) {
                  c.out.values.strides = {255, 1};
              },
-             "out.values: [64, 256] with strides [255, 1] given, elements that share no memory expected"},
+             "out.values: got [64, 256] with strides [255, 1]; expected elements that share no memory."},
             {"1x128",
              [](Call& c) {
                  c.out.scales.shape = {2, 64};
              },
-             "out.scales: [2, 64] given, [64, 2] expected for 1x128 scaling of out.values [64, 256]"},
+             "out.scales: got [2, 64]; expected [64, 2] for 1x128 scaling of out.values [64, 256]."},
             {"128x128", [](Call& c) { c.out.scales.shape = {1}; },
-             "out.scales: [1] given, [1, 2] expected for 128x128 scaling of out.values [64, 256]"},
+             "out.scales: got [1]; expected [1, 2] for 128x128 scaling of out.values [64, 256]."},
             {"row", [](Call& c) { c.out.scales = {}; },
-             "out.scales: nothing given, f32 [64] expected for row scaling of out.values [64, 256]"},
-            {"row", [](Call& c) { c.out.scales.format = Format::ue8m0; }, "out.scales: ue8m0 given, f32 expected"},
+             "out.scales: got nothing; expected f32 [64] for row scaling of out.values [64, 256]."},
+            {"row", [](Call& c) { c.out.scales.format = Format::ue8m0; }, "out.scales: got ue8m0; expected f32."},
             {"row", [](Call& c) { c.out.scales.data = nullptr; },
-             "out.scales: a null pointer given, memory expected for [64]"},
+             "out.scales: got a null pointer; expected memory for [64]."},
             {"row", [](Call& c) { c.out.tensor_scale = c.out.scales; },
-             "out.tensor_scale: [64] given, nothing expected; only 1x16 (NVFP4) has one"},
-            {"bf16", [](Call& c) { c.out.scales = c.source; }, "out.scales: [64, 256] given, nothing expected"},
+             "out.tensor_scale: got [64]; expected nothing. Only 1x16 (NVFP4) has one."},
+            {"bf16", [](Call& c) { c.out.scales = c.source; }, "out.scales: got [64, 256]; expected nothing."},
             {"nvfp4", [](Call& c) { c.out.tensor_scale = {}; },
-             "out.tensor_scale: nothing given, f32 [1] expected for NVFP4, 1x16 scaling of out.values [64, 256]"},
+             "out.tensor_scale: got nothing; expected f32 [1] for NVFP4, 1x16 scaling of out.values [64, 256]."},
             {"nvfp4",
              [](Call& c) {
                  c.out.values.strides = {257, 1};
              },
-             "out.values: e2m1 with strides [257, 1] given, even strides in all but the packed dimension expected; "
-             "begin "
-             "every row at a whole byte"},
+             "out.values: got e2m1 with strides [257, 1]; expected even strides in all but the packed dimension. Begin "
+             "every row at a whole byte."},
             {"nvfp4",
              [](Call& c) {
                  c.out.values.strides = {512, 2};
              },
-             "out.values: e2m1 [64, 256] with strides [512, 2] given, stride 1 and an even size along rows or k, where "
-             "two "
-             "elements share a byte expected; strides and sizes count elements, not bytes"},
+             "out.values: got e2m1 [64, 256] with strides [512, 2]; expected stride 1 and an even size along rows or "
+             "k, where two elements share a byte. Strides and sizes count elements, not bytes."},
             {"1x128",
              [](Call& c) {
                  c.options.recipe.scales = Format::ue4m3;
                  c.out.scales = {};
              },
-             "options.recipe: e4m3 values with 1x128 scales in ue4m3 given, fp8 with tensor, row, 1x128 or 128x128 "
-             "scales "
-             "in f32 (the last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 scales in ue4m3; "
-             "or "
-             "fp8, bf16, f16 or f32 without scales expected"},
+             "options.recipe: got e4m3 values with 1x128 scales in ue4m3; expected fp8 with tensor, row, 1x128 or "
+             "128x128 scales in f32 (the last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 "
+             "scales in ue4m3; or fp8, bf16, f16 or f32 without scales."},
             {"e5m2.1x128", [](Call& c) { c.options.deep_gemm = true; },
-             "options.deep_gemm: a DeepGEMM cast to e5m2.1x128 given, e4m3 or e2m1 values with scales other than 1x16 "
-             "expected; DeepGEMM has no such cast; leave the option out"},
+             "options.deep_gemm: got a DeepGEMM cast to e5m2.1x128; expected e4m3 or e2m1 values with scales other "
+             "than 1x16. DeepGEMM has no such cast; leave the option out."},
             {"nvfp4", [](Call& c) { c.options.deep_gemm = true; },
-             "options.deep_gemm: a DeepGEMM cast to nvfp4 given, e4m3 or e2m1 values with scales other than 1x16 "
-             "expected; DeepGEMM has no such cast; leave the option out"},
+             "options.deep_gemm: got a DeepGEMM cast to nvfp4; expected e4m3 or e2m1 values with scales other than "
+             "1x16. DeepGEMM has no such cast; leave the option out."},
         },
         &Call::quantize_message);
 }
@@ -159,41 +155,37 @@ TEST(QuantizeErrors, AreAllReportedAtOnce) {
     call.out.scales.format = Format::f32;
     call.out.tensor_scale.data = nullptr;
     EXPECT_EQ(call.quantize_message(),
-              "source: i32 given, f32 or bf16 or f16 expected\n"
-              "out.values: [32, 256] given, [64, 256], the shape of source expected\n"
-              "out.scales: f32 given, ue4m3 expected\n"
-              "out.tensor_scale: a null pointer given, memory expected for [1]");
+              "source: got i32; expected f32 or bf16 or f16.\nout.values: got [32, 256]; expected [64, 256], the shape "
+              "of source.\nout.scales: got f32; expected ue4m3.\nout.tensor_scale: got a null pointer; expected memory "
+              "for [1].");
 }
 
 TEST(DequantizeErrors, NameTheOperandAndWhatItShouldBe) {
     expect_messages(
         {
-            {"1x128", [](Call& c) { c.source = {}; }, "out: nothing given, [rows, k] or [groups, rows, k] expected"},
-            {"1x128", [](Call& c) { c.source.format = Format::e2m1; }, "out: e2m1 given, f32 or bf16 or f16 expected"},
+            {"1x128", [](Call& c) { c.source = {}; }, "out: got nothing; expected [rows, k] or [groups, rows, k]."},
+            {"1x128", [](Call& c) { c.source.format = Format::e2m1; }, "out: got e2m1; expected f32 or bf16 or f16."},
             {"1x128",
              [](Call& c) {
                  c.source.shape = {32, 256};
              },
-             "out: [32, 256] given, [64, 256], the shape of operand.values expected"},
+             "out: got [32, 256]; expected [64, 256], the shape of operand.values."},
             {"1x128",
              [](Call& c) {
                  c.source.strides = {0, 1};
              },
-             "out: [64, 256] with strides [0, 1] given, elements that share no memory expected"},
+             "out: got [64, 256] with strides [0, 1]; expected elements that share no memory."},
             {"1x128",
              [](Call& c) {
                  c.out.scales.shape = {64, 3};
              },
-             "operand.scales: [64, 3] given, [64, 2] expected for 1x128 scaling of operand.values [64, 256]"},
+             "operand.scales: got [64, 3]; expected [64, 2] for 1x128 scaling of operand.values [64, 256]."},
             {"1x128", [](Call& c) { c.out.values.data = nullptr; },
-             "operand.values: a null pointer given, memory expected for [64, 256]"},
+             "operand.values: got a null pointer; expected memory for [64, 256]."},
             {"mxfp4", [](Call& c) { c.out.scales.format = Format::f32; },
-             "operand: e2m1 values with 1x32 scales in f32 given, fp8 with tensor, row, 1x128 or 128x128 scales in f32 "
-             "(the "
-             "last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 scales in ue4m3; or fp8, "
-             "bf16, "
-             "f16 or "
-             "f32 without scales expected"},
+             "operand: got e2m1 values with 1x32 scales in f32; expected fp8 with tensor, row, 1x128 or 128x128 scales "
+             "in f32 (the last two also ue8m0); fp8 or e2m1 with 1x32 scales in ue8m0; e2m1 with 1x16 scales in ue4m3; "
+             "or fp8, bf16, f16 or f32 without scales."},
         },
         &Call::dequantize_message);
 }
@@ -208,14 +200,14 @@ TEST(OwnedOperandErrors, NameShapeAndRecipe) {
     EXPECT_EQ(Call::message([] {
                   OwnedOperand({4, 5}, side("nvfp4"));
               }),
-              "shape: [4, 5] given, an even k expected for e2m1, two to a byte; pad k with a zero");
+              "shape: got [4, 5]; expected an even k for e2m1, two to a byte. Pad k with a zero.");
     EXPECT_EQ(Call::message([] { OwnedOperand({4}, side("row")); }),
-              "shape: [4] given, [rows, k] or [groups, rows, k] expected; a vector is a matrix of one row: [1, k]");
+              "shape: got [4]; expected [rows, k] or [groups, rows, k]. a vector is a matrix of one row: [1, k].");
     std::vector<float> numbers(20);
     EXPECT_EQ(Call::message([&] {
                   quantize(row_major(numbers.data(), Format::f32, {4, 5}), {.recipe = side("mxfp4")});
               }),
-              "source: [4, 5] given, an even k expected for e2m1, two to a byte; pad k with a zero");
+              "source: got [4, 5]; expected an even k for e2m1, two to a byte. Pad k with a zero.");
 }
 
 }  // namespace

@@ -210,7 +210,7 @@ TEST(QuantizeTokens, ScalesOfGroupsNeedAGroup) {
                 quantize_tokens({.x = x.tensor(), .ends = no_ends}, {}, {columns});
                 FAIL() << "taken: " << to_string(shape);
             } catch (const Error& error) {
-                EXPECT_NE(std::string(error.what()).find("source.ends: [0] given"), std::string::npos) << error.what();
+                EXPECT_NE(std::string(error.what()).find("source.ends: got [0]"), std::string::npos) << error.what();
             }
         }
     }
@@ -254,16 +254,16 @@ TEST(QuantizeTokens, MistakesAreNamed) {
     EXPECT_NE(message(source, rows, {}).find("only swiglu_gradient reads it"), std::string::npos);
     source.gradient = {};
     source.ends = row_major(ends.data(), Format::i32, {2});
-    EXPECT_NE(message(source, rows, columns).find("columns.values: [128, 200] given, [128, a multiple of 128]"),
+    EXPECT_NE(message(source, rows, columns).find("columns.values: got [128, 200]; expected [128, a multiple of 128]"),
               std::string::npos)
         << message(source, rows, columns);
     TokenOperand squares = rows;
     squares.operand.granularity = Granularity::block_128x128;
     EXPECT_NE(message(source, squares, {}).find("squares begin with each group"), std::string::npos);
     source.activation = Activation::swiglu_gradient;
-    EXPECT_NE(message(source, rows, {}).find("source.gradient: nothing given, [200, 64]"), std::string::npos);
+    EXPECT_NE(message(source, rows, {}).find("source.gradient: got nothing; expected [200, 64]"), std::string::npos);
     source.activation = Activation::swiglu;
-    EXPECT_NE(message(source, rows, {}).find("rows.values: [200, 128] given, [200, 64]"), std::string::npos);
+    EXPECT_NE(message(source, rows, {}).find("rows.values: got [200, 128]; expected [200, 64]"), std::string::npos);
 }
 
 }  // namespace

@@ -56,41 +56,41 @@ TEST(Encode, NeverTouchesWhatItCannotReach) {
         const char* decode_message;
     };
     const std::vector<Misuse> misuses{
-        {[](Arrays& a) { a.source.data = nullptr; }, "source: a null pointer given, memory expected for [2, 3]",
-         "out: a null pointer given, memory expected for [2, 3]"},
-        {[](Arrays& a) { a.out.data = nullptr; }, "out: a null pointer given, memory expected for [2, 3]",
-         "source: a null pointer given, memory expected for [2, 3]"},
+        {[](Arrays& a) { a.source.data = nullptr; }, "source: got a null pointer; expected memory for [2, 3].",
+         "out: got a null pointer; expected memory for [2, 3]."},
+        {[](Arrays& a) { a.out.data = nullptr; }, "out: got a null pointer; expected memory for [2, 3].",
+         "source: got a null pointer; expected memory for [2, 3]."},
         {[](Arrays& a) {
              a.source.device = {DeviceId::Kind::cuda, 0};
          },
-         "source: memory of GPU 0 given, host memory expected; copy it to the host",
-         "out: memory of GPU 0 given, host memory expected; copy it to the host"},
+         "source: got memory of GPU 0; expected host memory. Copy it to the host.",
+         "out: got memory of GPU 0; expected host memory. Copy it to the host."},
         {[](Arrays& a) {
              a.out.device = {DeviceId::Kind::cuda, 0};
          },
-         "out: memory of GPU 0 given, host memory expected; copy it to the host",
-         "source: memory of GPU 0 given, host memory expected; copy it to the host"},
+         "out: got memory of GPU 0; expected host memory. Copy it to the host.",
+         "source: got memory of GPU 0; expected host memory. Copy it to the host."},
         {[](Arrays& a) {
              a.source.strides = {1, 2};
          },
-         "source: strides [1, 2] given, [3, 1], rows without gaps expected; pass a contiguous copy",
-         "out: strides [1, 2] given, [3, 1], rows without gaps expected; pass a contiguous copy"},
-        {[](Arrays& a) { a.out.format = Format::i32; }, "out: i32 given, a floating-point format expected",
-         "source: i32 given, a floating-point format expected"},
-        {[](Arrays& a) { a.source.format = Format::bf16; }, "source: bf16 given, f32 expected",
-         "out: bf16 given, f32 expected"},
-        {[](Arrays& a) { a.source = {}; }, "source: nothing given, one to three sizes of at least 0 expected",
-         "out: nothing given, one to three sizes of at least 0 expected"},
+         "source: got strides [1, 2]; expected [3, 1], rows without gaps. Pass a contiguous copy.",
+         "out: got strides [1, 2]; expected [3, 1], rows without gaps. Pass a contiguous copy."},
+        {[](Arrays& a) { a.out.format = Format::i32; }, "out: got i32; expected a floating-point format.",
+         "source: got i32; expected a floating-point format."},
+        {[](Arrays& a) { a.source.format = Format::bf16; }, "source: got bf16; expected f32.",
+         "out: got bf16; expected f32."},
+        {[](Arrays& a) { a.source = {}; }, "source: got nothing; expected one to three sizes of at least 0.",
+         "out: got nothing; expected one to three sizes of at least 0."},
         {[](Arrays& a) {
              a.source.shape = {2, -3};
          },
-         "source: [2, -3] given, one to three sizes of at least 0 expected",
-         "out: [2, -3] given, one to three sizes of at least 0 expected"},
+         "source: got [2, -3]; expected one to three sizes of at least 0.",
+         "out: got [2, -3]; expected one to three sizes of at least 0."},
         {[](Arrays& a) {
              a.out = row_major(a.codes.data(), Format::e4m3, {3, 2});
          },
-         "out: [3, 2] given, [2, 3], the shape of source expected",
-         "out: [2, 3] given, [3, 2], the shape of source expected"}};
+         "out: got [3, 2]; expected [2, 3], the shape of source.",
+         "out: got [2, 3]; expected [3, 2], the shape of source."}};
     for (const Misuse& misuse : misuses) {
         Arrays arrays;
         misuse.spoil(arrays);

@@ -21,12 +21,12 @@ void shift(Tensor& tensor, std::ptrdiff_t bytes) { tensor.data = static_cast<std
 
 const std::vector<Misuse>& misuses() {
     static const std::vector<Misuse> list{
-        {"a in host memory", [](Problem& p) { p.a.values.device = {}; }, "a.values: host memory given"},
-        {"d in host memory", [](Problem& p) { p.d.device = {}; }, "host memory expected for the cpu backend"},
-        {"another device", [](Problem& p) { p.b.scales.device.index = 1; }, "b.scales: memory of cuda:1 given"},
+        {"a in host memory", [](Problem& p) { p.a.values.device = {}; }, "a.values: got host memory"},
+        {"d in host memory", [](Problem& p) { p.d.device = {}; }, "host memory for the cpu backend"},
+        {"another device", [](Problem& p) { p.b.scales.device.index = 1; }, "b.scales: got memory of cuda:1"},
         {"a at 8 modulo 16", [](Problem& p) { shift(p.a.values, 8); }, "a.values: an address that is 8 modulo 16"},
         {"rows of b 8 bytes off", [](Problem& p) { p.b.values.strides[0] += 8; }, "b.values.strides:"},
-        {"no scales", [](Problem& p) { p.a.scales = {}; }, "a.scales: nothing given"},
+        {"no scales", [](Problem& p) { p.a.scales = {}; }, "a.scales: got nothing"},
         {"d over a", [](Problem& p) { p.d.data = p.a.values.data; }, "d: memory that overlaps a.values"},
         {"a transposed layout", [](Problem& p) { p.layout = Layout::nn; }, "b.values:"},
         {"a device that is not there",

@@ -58,7 +58,7 @@ TEST(Device, BadLinesAreReported) {
         {replaced("\nsms\t", "\nsmss\t"), "line \\d+: smss: unknown, or given twice"},
         {replaced("\nname\t.*", ""), "name: missing"},
         {replaced("\ndriver_name\t.*", ""), "driver_name: missing"},
-        {replaced("\tSMs\t", " SMs "), "line \\d+: 2 cells given, 4 expected \\(field, value, unit, source\\).*"},
+        {replaced("\tSMs\t", " SMs "), "line \\d+: got 2 cells; expected 4 \\(field, value, unit, source\\).*"},
         {replaced("field\tvalue", "field value"), "line \\d+: the header is not 'field\tvalue\tunit\tsource'"},
         {"", "no header .*"},
     };
@@ -95,9 +95,9 @@ TEST(Device, IsFoundByItsName) {
         (void)device_named("h300");
         FAIL() << "there is no h300";
     } catch (const Error& error) {
-        EXPECT_STREQ(error.what(),
-                     "device: 'h300' given, one of h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200 "
-                     "expected");
+        EXPECT_STREQ(
+            error.what(),
+            "device: got 'h300'; expected one of h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200.");
     }
 }
 

@@ -217,11 +217,11 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
     EXPECT_GE(asked, all_recipes().size() * std::size(all_groupings) * std::size(all_layouts) / TILEWRIGHT_CALL_STEP);
     EXPECT_GT(planned, 0);
     EXPECT_TRUE(
-        reasons.contains("a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
-                         "mxfp4 weights, expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"));
+        reasons.contains("a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next "
+                         "to mxfp4 weights for a Hopper GPU. Give it as bf16, or run it on the CPU backend."));
     EXPECT_TRUE(
-        reasons.contains("a: bf16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run "
-                         "it on the CPU backend"));
+        reasons.contains("a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales for a Hopper GPU. Run it "
+                         "on the CPU backend."));
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(ExplainReport, EmptyAndUnservedProblemsAreAnswered) {
     EXPECT_TRUE(contains(explanation_text(explained(planner::dense(0, 7168, 2048)), false), "nothing is launched"));
     ProblemSizes sizes = planner::dense(64, 256, 256);
     sizes.recipe = planner::unscaled_bf16;
-    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  a: bf16 given"));
+    EXPECT_TRUE(contains(explanation_text(explained(sizes), false), "no Hopper kernel:\n  a: got bf16"));
     EXPECT_TRUE(explanation_json(explained(sizes))["chosen"].is_null());
 }
 
@@ -180,7 +180,7 @@ TEST(ExplainCommand, MistakesListWhatIsKnown) {
     EXPECT_TRUE(contains(objection("--device h300" + sizes), "'h300' is no device; known: h200, h100, "));
     EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "known: nt, nn, tn, tt"));
     EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "known: bf16, f16, f32"));
-    EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: unpromoted given, promoted expected"));
+    EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: got unpromoted; expected promoted."));
     EXPECT_NE(objection("--m -1 --n 1 --k 1"), "");
     EXPECT_NE(objection("--m 1 --n 1"), "");
 }

@@ -38,7 +38,7 @@ TEST(Tuned, BadLinesAreReportedAndTheRestIsKept) {
     std::vector<std::string> problems = table.problems;
     ASSERT_FALSE(problems.empty());
     EXPECT_EQ(problems.front(),
-              "line 7: 4 cells given, 5 expected (device, problem, tile, date, command), separated by tabs");
+              "line 7: got 4 cells; expected 5 (device, problem, tile, date, command), separated by tabs");
     problems.erase(problems.begin());
     EXPECT_EQ(problems, expected);
 }

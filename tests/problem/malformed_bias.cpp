@@ -8,50 +8,49 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
         {.mistake = "an f16 bias",
          .spec = {},
          .make = [](Problem& p) { p.bias = placed(Format::f16, {256}); },
-         .messages = {"bias: f16 given, f32 or bf16 expected"}},
+         .messages = {"bias: got f16; expected f32 or bf16."}},
         {.mistake = "a bias of one column too many",
          .spec = {},
          .make = [](Problem& p) { p.bias = placed(Format::f32, {257}); },
-         .messages = {"bias: [257] given, [256] expected for dense; n is 256 in b.values"}},
+         .messages = {"bias: got [257]; expected [256] for dense. n is 256 in b.values."}},
         {.mistake = "a bias for each row",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.bias = placed(Format::f32, {64, 256});
              },
-         .messages = {"bias: [64, 256] given, [256] expected for dense"}},
+         .messages = {"bias: got [64, 256]; expected [256] for dense."}},
         {.mistake = "a bias for one group too many",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make =
              [](Problem& p) {
                  p.bias = placed(Format::bf16, {5, 256});
              },
-         .messages = {"bias: [5, 256] given, [4, 256] expected for m_grouped_offsets; the number of groups is 4 in "
-                      "b.values"}},
+         .messages =
+             {"bias: got [5, 256]; expected [4, 256] for m_grouped_offsets. The number of groups is 4 in b.values."}},
         {.mistake = "a bias transposed",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make =
              [](Problem& p) {
                  p.bias = placed(Format::bf16, {256, 4});
              },
-         .messages = {"bias: [256, 4] given, [4, 256] expected for m_grouped_masked; the number of groups is 4 in "
-                      "a.values and n is 256 in b.values; pass the transposed view"}},
+         .messages = {"bias: got [256, 4]; expected [4, 256] for m_grouped_masked. The number of groups is 4 in "
+                      "a.values and n is 256 in b.values; pass the transposed view."}},
         {.mistake = "a shared bias of another n",
          .spec = {.grouping = Grouping::batched},
          .make = [](Problem& p) { p.bias = placed(Format::bf16, {64}); },
-         .messages = {"bias: [64] given, [256] expected for batched; n is 256 in b.values"}},
+         .messages = {"bias: got [64]; expected [256] for batched. n is 256 in b.values."}},
         {.mistake = "bias and c",
          .spec = {.with_c = true},
          .make = [](Problem& p) { p.bias = placed(Format::f32, {256}); },
-         .messages = {"bias: [256] next to c given, one of bias and c expected; add the bias to c before"}},
+         .messages = {"bias: got [256] next to c; expected one of bias and c. Add the bias to c before."}},
         {.mistake = "a bias for groups of k",
          .spec = {.grouping = Grouping::k_grouped},
          .make =
              [](Problem& p) {
                  p.bias = placed(Format::f32, {4, 256});
              },
-         .messages =
-             {"bias: [4, 256] given, nothing expected for k_grouped; pass it as c, with a stride of 0 along m"}},
+         .messages = {"bias: got [4, 256]; expected nothing for k_grouped. Pass it as c, with a stride of 0 along m."}},
         {.mistake = "a null bias",
          .spec = {},
          .make =
@@ -59,7 +58,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::f32, {256});
                  p.bias.data = nullptr;
              },
-         .messages = {"bias: a null pointer given, memory expected for [256]"}},
+         .messages = {"bias: got a null pointer; expected memory for [256]."}},
         {.mistake = "a bias with a negative stride",
          .spec = {},
          .make =
@@ -67,7 +66,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::f32, {256});
                  p.bias.strides = {-1};
              },
-         .messages = {"bias.strides: [-1] given, strides of zero or more expected; copy the reversed view"}},
+         .messages = {"bias.strides: got [-1]; expected strides of zero or more. Copy the reversed view."}},
         {.mistake = "a bias on a GPU",
          .spec = {},
          .make =
@@ -75,7 +74,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::f32, {256});
                  p.bias.device = {.kind = DeviceId::Kind::cuda, .index = 0};
              },
-         .messages = {"bias: memory of cuda:0 given, host memory expected for the cpu backend; copy it to the host"}},
+         .messages = {"bias: got memory of cuda:0; expected host memory for the cpu backend. Copy it to the host."}},
         {.mistake = "d over the bias",
          .spec = {},
          .make =
@@ -83,7 +82,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::bf16, {256});
                  p.bias.data = p.d.data;
              },
-         .messages = {"d: memory that overlaps bias given, memory of its own expected"}},
+         .messages = {"d: got memory that overlaps bias; expected memory of its own."}},
     };
 }
 

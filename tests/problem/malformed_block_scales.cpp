@@ -12,73 +12,73 @@ std::vector<Malformed> dense_blocks() {  // NOLINT(readability-function-size): a
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {56, 16});
              },
-         .messages = {"b.scales: [56, 16] given, [16, 56] expected for 128x128 scaling of b [2048, 7168]; pass the "
-                      "transposed view"}},
+         .messages = {"b.scales: got [56, 16]; expected [16, 56] for 128x128 scaling of b [2048, 7168]. Pass the "
+                      "transposed view."}},
         {.mistake = "1x128 scales transposed",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {4, 64});
              },
-         .messages = {"a.scales: [4, 64] given, [64, 4] expected for 1x128 scaling of a [64, 512]; pass the transposed "
-                      "view"}},
+         .messages =
+             {"a.scales: got [4, 64]; expected [64, 4] for 1x128 scaling of a [64, 512]. Pass the transposed view."}},
         {.mistake = "1x128 scales of b where 128x128 is said",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {256, 4});
              },
-         .messages = {"b.scales: [256, 4] given, [2, 4] expected for 128x128 scaling of b [256, 512]; [256, 4] is the "
-                      "shape of 1x128 scales"}},
+         .messages = {"b.scales: got [256, 4]; expected [2, 4] for 128x128 scaling of b [256, 512]. [256, 4] is the "
+                      "shape of 1x128 scales."}},
         {.mistake = "row scales of a where 1x128 is said",
          .spec = {},
          .make = [](Problem& p) { p.a.scales = placed(Format::f32, {64}); },
-         .messages = {"a.scales: [64] given, [64, 4] expected for 1x128 scaling of a [64, 512]; [64] is the shape of "
-                      "row scales"}},
+         .messages = {"a.scales: got [64]; expected [64, 4] for 1x128 scaling of a [64, 512]. [64] is the shape of row "
+                      "scales."}},
         {.mistake = "one column for a k tail missing",
          .spec = {.k = 513},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {64, 4});
              },
-         .messages = {"a.scales: [64, 4] given, [64, 5] expected for 1x128 scaling of a [64, 513]"}},
+         .messages = {"a.scales: got [64, 4]; expected [64, 5] for 1x128 scaling of a [64, 513]."}},
         {.mistake = "one row for an n tail missing",
          .spec = {.n = 257},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {2, 4});
              },
-         .messages = {"b.scales: [2, 4] given, [3, 4] expected for 128x128 scaling of b [257, 512]"}},
+         .messages = {"b.scales: got [2, 4]; expected [3, 4] for 128x128 scaling of b [257, 512]."}},
         {.mistake = "a column too many",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {64, 5});
              },
-         .messages = {"a.scales: [64, 5] given, [64, 4] expected for 1x128 scaling of a [64, 512]"}},
+         .messages = {"a.scales: got [64, 5]; expected [64, 4] for 1x128 scaling of a [64, 512]."}},
         {.mistake = "1x32 scales as if k were counted in bytes of e2m1",
          .spec = {.recipe = "mxfp8:mxfp4"},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::ue8m0, {256, 8});
              },
-         .messages = {"b.scales: [256, 8] given, [256, 16] expected for 1x32 scaling of b [256, 512]"}},
+         .messages = {"b.scales: got [256, 8]; expected [256, 16] for 1x32 scaling of b [256, 512]."}},
         {.mistake = "1x16 scales transposed",
          .spec = {.recipe = "bf16:nvfp4"},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::ue4m3, {32, 256});
              },
-         .messages = {"b.scales: [32, 256] given, [256, 32] expected for 1x16 scaling of b [256, 512]; pass the "
-                      "transposed view"}},
+         .messages = {"b.scales: got [32, 256]; expected [256, 32] for 1x16 scaling of b [256, 512]. Pass the "
+                      "transposed view."}},
         {.mistake = "scales follow the layout of the values",
          .spec = {.layout = Layout::nn},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {4, 2});
              },
-         .messages = {"b.scales: [4, 2] given, [2, 4] expected for 128x128 scaling of b [256, 512]; pass the "
-                      "transposed view"}},
+         .messages =
+             {"b.scales: got [4, 2]; expected [2, 4] for 128x128 scaling of b [256, 512]. Pass the transposed view."}},
         {.mistake = "scales of one sound side with values that do not fit",
          .spec = {},
          .make =
@@ -86,9 +86,9 @@ std::vector<Malformed> dense_blocks() {  // NOLINT(readability-function-size): a
                  p.b.values = placed(Format::e4m3, {256, 640});
                  p.b.scales = placed(Format::f32, {5, 2});
              },
-         .messages = {"b.values: [256, 640] given, [256, 512] expected for dense nt; k is 512 in a.values",
-                      "b.scales: [5, 2] given, [2, 5] expected for 128x128 scaling of b [256, 640]; pass the "
-                      "transposed view"}},
+         .messages =
+             {"b.values: got [256, 640]; expected [256, 512] for dense nt. k is 512 in a.values.",
+              "b.scales: got [5, 2]; expected [2, 5] for 128x128 scaling of b [256, 640]. Pass the transposed view."}},
     };
 }
 
@@ -100,54 +100,54 @@ std::vector<Malformed> grouped_blocks() {
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {2, 4});
              },
-         .messages = {"b.scales: [2, 4] given, [4, 2, 4] expected for 128x128 scaling of b [4, 256, 512]"}},
+         .messages = {"b.scales: got [2, 4]; expected [4, 2, 4] for 128x128 scaling of b [4, 256, 512]."}},
         {.mistake = "block scales of each group transposed",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {4, 4, 2});
              },
-         .messages = {"b.scales: [4, 4, 2] given, [4, 2, 4] expected for 128x128 scaling of b [4, 256, 512]; pass the "
-                      "transposed view"}},
+         .messages = {"b.scales: got [4, 4, 2]; expected [4, 2, 4] for 128x128 scaling of b [4, 256, 512]. Pass the "
+                      "transposed view."}},
         {.mistake = "block scales with groups for an operand without",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {4, 16, 4});
              },
-         .messages = {"a.scales: [4, 16, 4] given, [64, 4] expected for 1x128 scaling of a [64, 512]"}},
+         .messages = {"a.scales: got [4, 16, 4]; expected [64, 4] for 1x128 scaling of a [64, 512]."}},
         {.mistake = "a single group in front of an operand without",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {1, 64, 4});
              },
-         .messages = {"a.scales: [1, 64, 4] given, [64, 4] expected for 1x128 scaling of a [64, 512]; pass a view of "
-                      "rank 2"}},
+         .messages =
+             {"a.scales: got [1, 64, 4]; expected [64, 4] for 1x128 scaling of a [64, 512]. Pass a view of rank 2."}},
         {.mistake = "too few columns for k_grouped",
          .spec = {.grouping = Grouping::k_grouped},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {64, 3});
              },
-         .messages = {"a.scales: [64, 3] given, [64, 4] or more columns expected for 1x128 scaling of a [64, 512]; "
-                      "blocks start anew in each group: one column for each block of each group, more are allowed"}},
+         .messages = {"a.scales: got [64, 3]; expected [64, 4] or more columns for 1x128 scaling of a [64, 512]. "
+                      "Blocks start anew in each group: one column for each block of each group, more are allowed."}},
         {.mistake = "k_grouped columns in front",
          .spec = {.grouping = Grouping::k_grouped},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::f32, {7, 64});
              },
-         .messages = {"a.scales: [7, 64] given, [64, 4] or more columns expected for 1x128 scaling of a [64, 512]; "
-                      "pass the transposed view"}},
+         .messages = {"a.scales: got [7, 64]; expected [64, 4] or more columns for 1x128 scaling of a [64, 512]. Pass "
+                      "the transposed view."}},
         {.mistake = "more rows than 128x128 blocks in k_grouped",
          .spec = {.grouping = Grouping::k_grouped},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {4, 2, 4});
              },
-         .messages = {"b.scales: [4, 2, 4] given, [2, 4] or more columns expected for 128x128 scaling of b [256, 512]; "
-                      "blocks start anew in each group: one column for each block of each group, more are allowed"}},
+         .messages = {"b.scales: got [4, 2, 4]; expected [2, 4] or more columns for 128x128 scaling of b [256, 512]. "
+                      "Blocks start anew in each group: one column for each block of each group, more are allowed."}},
     };
 }
 

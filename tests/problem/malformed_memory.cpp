@@ -22,29 +22,28 @@ std::vector<Malformed> pointers() {
         {.mistake = "null values",
          .spec = {},
          .make = [](Problem& p) { p.a.values.data = nullptr; },
-         .messages = {"a.values: a null pointer given, memory expected for [64, 512]"}},
+         .messages = {"a.values: got a null pointer; expected memory for [64, 512]."}},
         {.mistake = "null output and sizes",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make = [](Problem& p) { p.d.data = p.groups.sizes.data = nullptr; },
-         .messages = {"d: a null pointer given, memory expected for [4, 64, 256]",
-                      "groups.sizes: a null pointer given, memory expected for [4]"}},
+         .messages = {"d: got a null pointer; expected memory for [4, 64, 256].",
+                      "groups.sizes: got a null pointer; expected memory for [4]."}},
         {.mistake = "null c",
          .spec = {.with_c = true},
          .make = [](Problem& p) { p.c.data = nullptr; },
-         .messages = {"c: a null pointer given, memory expected for [64, 256]"}},
+         .messages = {"c: got a null pointer; expected memory for [64, 256]."}},
         {.mistake = "null tensor scale",
          .spec = {.recipe = "bf16:nvfp4"},
          .make = [](Problem& p) { p.b.tensor_scale.data = nullptr; },
-         .messages = {"b.tensor_scale: a null pointer given, memory expected for [1]"}},
+         .messages = {"b.tensor_scale: got a null pointer; expected memory for [1]."}},
         {.mistake = "f32 scales at an odd address",
          .spec = {},
          .make = [](Problem& p) { shift(p.a.scales, 2); },
-         .messages = {"a.scales: an address that is 2 modulo 4 given, a multiple of 4 expected for f32 "
-                      "elements"}},
+         .messages = {"a.scales: got an address that is 2 modulo 4; expected a multiple of 4 for f32 elements."}},
         {.mistake = "bf16 output at an odd address",
          .spec = {},
          .make = [](Problem& p) { shift(p.d, 1); },
-         .messages = {"d: an address that is 1 modulo 2 given, a multiple of 2 expected for bf16 elements"}},
+         .messages = {"d: got an address that is 1 modulo 2; expected a multiple of 2 for bf16 elements."}},
         {.mistake = "i64 sizes on half their alignment",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make =
@@ -52,8 +51,7 @@ std::vector<Malformed> pointers() {
                  p.groups.sizes = placed(Format::i64, {4});
                  shift(p.groups.sizes, 4);
              },
-         .messages = {"groups.sizes: an address that is 4 modulo 8 given, a multiple of 8 expected for i64 "
-                      "elements"}},
+         .messages = {"groups.sizes: got an address that is 4 modulo 8; expected a multiple of 8 for i64 elements."}},
     };
 }
 
@@ -62,14 +60,13 @@ std::vector<Malformed> devices() {
         {.mistake = "weights on a GPU for the CPU",
          .spec = {},
          .make = [](Problem& p) { p.b.values.device = gpu(0); },
-         .messages = {"b.values: memory of cuda:0 given, host memory expected for the cpu backend; copy it to the "
-                      "host"},
+         .messages = {"b.values: got memory of cuda:0; expected host memory for the cpu backend. Copy it to the host."},
          .backend = Backend::cpu},
         {.mistake = "everything on a GPU for the CPU",
          .spec = {},
          .make = [](Problem& p) { to_gpu(p, 1); },
-         .messages = {"all tensors: memory of cuda:1 given, host memory expected for the cpu backend; copy it to the "
-                      "host"},
+         .messages =
+             {"all tensors: got memory of cuda:1; expected host memory for the cpu backend. Copy it to the host."},
          .backend = Backend::cpu},
         {.mistake = "the output on a GPU, which `automatic` follows",
          .spec = {},
@@ -78,8 +75,8 @@ std::vector<Malformed> devices() {
                  to_gpu(p, 1);
                  p.a.values.device = {};
              },
-         .messages = {"a.values: host memory given, memory of cuda:1 expected for the hopper backend; copy it to the "
-                      "device"}},
+         .messages =
+             {"a.values: got host memory; expected memory of cuda:1 for the hopper backend. Copy it to the device."}},
         {.mistake = "two GPUs",
          .spec = {},
          .make =
@@ -87,20 +84,20 @@ std::vector<Malformed> devices() {
                  to_gpu(p, 1);
                  p.b.scales.device = gpu(0);
              },
-         .messages = {"b.scales: memory of cuda:0 given, memory of cuda:1 expected for the hopper backend; copy it to "
-                      "the device"},
+         .messages = {"b.scales: got memory of cuda:0; expected memory of cuda:1 for the hopper backend. Copy it to "
+                      "the device."},
          .backend = Backend::hopper},
         {.mistake = "group sizes on the host for the GPU",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make = [](Problem& p) { to_gpu(p, 0); },
-         .messages = {"groups.sizes: host memory given, memory of cuda:0 expected for the hopper backend; copy it to "
-                      "the device"},
+         .messages = {"groups.sizes: got host memory; expected memory of cuda:0 for the hopper backend. Copy it to the "
+                      "device."},
          .backend = Backend::hopper},
         {.mistake = "everything on the host for the GPU",
          .spec = {},
          .make = [](Problem&) {},
-         .messages = {"all tensors: host memory given, memory of cuda:0 expected for the hopper backend; copy it to "
-                      "the device"},
+         .messages =
+             {"all tensors: got host memory; expected memory of cuda:0 for the hopper backend. Copy it to the device."},
          .backend = Backend::hopper},
     };
 }
@@ -110,7 +107,7 @@ std::vector<Malformed> sharing() {
         {.mistake = "output over its input",
          .spec = {.recipe = "bf16:bf16", .n = 512},
          .make = [](Problem& p) { p.d.data = p.a.values.data; },
-         .messages = {"d: memory that overlaps a.values given, memory of its own expected"}},
+         .messages = {"d: got memory that overlaps a.values; expected memory of its own."}},
         {.mistake = "output that ends in the scales of b",
          .spec = {},
          .make =
@@ -120,7 +117,7 @@ std::vector<Malformed> sharing() {
                  p.b.values = placed(Format::e4m3, {256, 512});
                  p.a = sample({}).a;
              },
-         .messages = {"d: memory that overlaps b.scales given, memory of its own expected"}},
+         .messages = {"d: got memory that overlaps b.scales; expected memory of its own."}},
         {.mistake = "output between rows, one element too far",
          .spec = {.recipe = "bf16:bf16"},
          .make =
@@ -131,11 +128,11 @@ std::vector<Malformed> sharing() {
                  shift(p.d, 511 * 2);
                  p.d.shape = {64, 256};
              },
-         .messages = {"d: memory that overlaps a.values given, memory of its own expected"}},
+         .messages = {"d: got memory that overlaps a.values; expected memory of its own."}},
         {.mistake = "output over the group sizes",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make = [](Problem& p) { p.groups.sizes.data = p.d.data; },
-         .messages = {"d: memory that overlaps groups.sizes given, memory of its own expected"}},
+         .messages = {"d: got memory that overlaps groups.sizes; expected memory of its own."}},
         {.mistake = "c is d with other strides",
          .spec = {.n = 64},
          .make =
@@ -143,8 +140,8 @@ std::vector<Malformed> sharing() {
                  p.c = p.d;
                  p.c.strides = {1, 64};
              },
-         .messages = {"c: memory that overlaps d given, memory of its own, or d itself with d's strides [64, 1] "
-                      "expected"}},
+         .messages =
+             {"c: got memory that overlaps d; expected memory of its own, or d itself with d's strides [64, 1]."}},
         {.mistake = "c one row behind d",
          .spec = {},
          .make =
@@ -152,8 +149,8 @@ std::vector<Malformed> sharing() {
                  p.c = p.d;
                  shift(p.c, 512);
              },
-         .messages = {"c: memory that overlaps d given, memory of its own, or d itself with d's strides [256, 1] "
-                      "expected"}},
+         .messages =
+             {"c: got memory that overlaps d; expected memory of its own, or d itself with d's strides [256, 1]."}},
         {.mistake = "one row of d as c for all rows",
          .spec = {},
          .make =
@@ -161,8 +158,8 @@ std::vector<Malformed> sharing() {
                  p.c = p.d;
                  p.c.strides = {0, 1};
              },
-         .messages = {"c: memory that overlaps d given, memory of its own, or d itself with d's strides [256, 1] "
-                      "expected"}},
+         .messages =
+             {"c: got memory that overlaps d; expected memory of its own, or d itself with d's strides [256, 1]."}},
     };
 }
 

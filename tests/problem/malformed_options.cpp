@@ -9,35 +9,34 @@ std::vector<Malformed> options() {
         {.mistake = "negative SM limit",
          .spec = {},
          .make = [](Problem& p) { p.sm_limit = -1; },
-         .messages = {"sm_limit: -1 given, 0 or more expected"}},
+         .messages = {"sm_limit: got -1; expected 0 or more."}},
         {.mistake = "negative expected m",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make = [](Problem& p) { p.expected_m = -64; },
-         .messages = {"expected_m: -64 given, 0 or more expected"}},
+         .messages = {"expected_m: got -64; expected 0 or more."}},
         {.mistake = "unpromoted with block scales",
          .spec = {},
          .make = [](Problem& p) { p.accumulation = Accumulation::unpromoted; },
-         .messages = {"accumulation: unpromoted given, promoted expected for 1x128 scaling of a; only tensor and row "
-                      "scales can wait until all of k is summed"}},
+         .messages = {"accumulation: got unpromoted; expected promoted for 1x128 scaling of a. Only tensor and row "
+                      "scales can wait until all of k is summed."}},
         {.mistake = "unpromoted with block scales on one side",
          .spec = {.recipe = "row:mxfp4"},
          .make = [](Problem& p) { p.accumulation = Accumulation::unpromoted; },
-         .messages = {"accumulation: unpromoted given, promoted expected for 1x32 scaling of b; only tensor and row "
-                      "scales can wait until all of k is summed"}},
+         .messages = {"accumulation: got unpromoted; expected promoted for 1x32 scaling of b. Only tensor and row "
+                      "scales can wait until all of k is summed."}},
         {.mistake = "bit_exact arithmetic of f32",
          .spec = {.recipe = "f32:f32"},
          .make = [](Problem& p) { p.arithmetic = Arithmetic::bit_exact; },
-         .messages = {"arithmetic: bit_exact given, fast expected for f32 operands; convert the operand to bf16"}},
+         .messages = {"arithmetic: got bit_exact; expected fast for f32 operands. Convert the operand to bf16."}},
         {.mistake = "bit_exact arithmetic of f16 weights",
          .spec = {.recipe = "mxfp8:f16"},
          .make = [](Problem& p) { p.arithmetic = Arithmetic::bit_exact; },
-         .messages = {"arithmetic: bit_exact given, fast expected for f16 operands; convert the operand to bf16"}},
+         .messages = {"arithmetic: got bit_exact; expected fast for f16 operands. Convert the operand to bf16."}},
         {.mistake = "invariant f16",
          .spec = {.recipe = "f16:f16"},
          .make = [](Problem& p) { p.reproducibility = Reproducibility::invariant; },
-         .messages =
-             {"reproducibility: invariant given, repeatable expected for f16 operands; invariant implies bit_exact "
-              "arithmetic, which has bf16 and narrower operands"}},
+         .messages = {"reproducibility: got invariant; expected repeatable for f16 operands. Invariant implies "
+                      "bit_exact arithmetic, which has bf16 and narrower operands."}},
     };
 }
 
@@ -46,11 +45,11 @@ std::vector<Malformed> words() {
         {.mistake = "an unknown layout",
          .spec = {},
          .make = [](Problem& p) { p.layout = static_cast<Layout>(4); },
-         .messages = {"layout: 4 given, 0 to 3 expected"}},
+         .messages = {"layout: got 4; expected 0 to 3."}},
         {.mistake = "an unknown grouping",
          .spec = {},
          .make = [](Problem& p) { p.groups.grouping = static_cast<Grouping>(9); },
-         .messages = {"groups.grouping: 9 given, 0 to 8 expected"}},
+         .messages = {"groups.grouping: got 9; expected 0 to 8."}},
         {.mistake = "three unknown words",
          .spec = {},
          .make =
@@ -59,29 +58,27 @@ std::vector<Malformed> words() {
                  p.arithmetic = static_cast<Arithmetic>(200);
                  p.reproducibility = static_cast<Reproducibility>(3);
              },
-         .messages = {"accumulation: 2 given, 0 to 1 expected", "arithmetic: 200 given, 0 to 1 expected",
-                      "reproducibility: 3 given, 0 to 1 expected"}},
+         .messages = {"accumulation: got 2; expected 0 to 1.", "arithmetic: got 200; expected 0 to 1.",
+                      "reproducibility: got 3; expected 0 to 1."}},
         {.mistake = "an unknown backend",
          .spec = {},
          .make = [](Problem&) {},
-         .messages = {"backend: 3 given, 0 to 2 expected"},
+         .messages = {"backend: got 3; expected 0 to 2."},
          .backend = static_cast<Backend>(3)},
         {.mistake = "groups of k within a k-block of the GPU",
          .spec = {.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "row:row"},
          .make = [](Problem& p) { p.groups.alignment = 64; },
-         .messages =
-             {"groups.alignment: 64 given, a multiple of 128 expected for a Hopper GPU in this version; run it on "
-              "the CPU backend"},
+         .messages = {"groups.alignment: got 64; expected a multiple of 128 for a Hopper GPU in this version. Run it "
+                      "on the CPU backend."},
          .backend = Backend::hopper,
          .check = Check::shapes},
         {.mistake = "the GPU backend for shapes alone",
          .spec = {.recipe = "f16:f16"},
          .make = [](Problem&) {},
-         .messages =
-             {"a: f16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
-              "CPU backend",
-              "b: f16 given, fp8 with tensor, row, 1x128 or 128x128 scales expected for a Hopper GPU; run it on the "
-              "CPU backend"},
+         .messages = {"a: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales for a Hopper GPU. Run it on "
+                      "the CPU backend.",
+                      "b: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales for a Hopper GPU. Run it on "
+                      "the CPU backend."},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };
@@ -101,16 +98,16 @@ std::vector<Malformed> several() {
                  p.d.data = nullptr;
                  p.groups.sizes.device = {.kind = DeviceId::Kind::cuda, .index = 0};
              },
-         .messages = {"a.values.strides: [512] given, one stride expected for each size of [64, 512]",
-                      "b.scales: f16 given, f32 or ue8m0 expected for 128x128 scaling of e4m3",
-                      "c: f32 given, bf16 expected; c has the format of d",
-                      "c: [64, 255] given, [64, 256] expected for m_grouped_aligned_offsets; n is 256 in b.values",
-                      "b.scales: [4, 4, 2] given, [4, 2, 4] expected for 128x128 scaling of b [4, 256, 512]; pass the "
-                      "transposed view",
-                      "groups.alignment: 0 given, 1 or more expected", "sm_limit: -2 given, 0 or more expected",
-                      "d: a null pointer given, memory expected for [64, 256]",
-                      "groups.sizes: memory of cuda:0 given, host memory expected for the cpu backend; copy it to the "
-                      "host"}},
+         .messages =
+             {"a.values.strides: got [512]; expected one stride for each size of [64, 512].",
+              "b.scales: got f16; expected f32 or ue8m0 for 128x128 scaling of e4m3.",
+              "c: got f32; expected bf16. c has the format of d.",
+              "c: got [64, 255]; expected [64, 256] for m_grouped_aligned_offsets. n is 256 in b.values.",
+              "b.scales: got [4, 4, 2]; expected [4, 2, 4] for 128x128 scaling of b [4, 256, 512]. Pass the transposed "
+              "view.",
+              "groups.alignment: got 0; expected 1 or more.", "sm_limit: got -2; expected 0 or more.",
+              "d: got a null pointer; expected memory for [64, 256].",
+              "groups.sizes: got memory of cuda:0; expected host memory for the cpu backend. Copy it to the host."}},
         {.mistake = "wrong sizes of both sides' scales",
          .spec = {.recipe = "mxfp8:nvfp4"},
          .make =
@@ -119,9 +116,8 @@ std::vector<Malformed> several() {
                  p.b.scales = placed(Format::ue4m3, {256, 31});
              },
          .messages =
-             {"a.scales: [16, 64] given, [64, 16] expected for 1x32 scaling of a [64, 512]; pass the transposed "
-              "view",
-              "b.scales: [256, 31] given, [256, 32] expected for 1x16 scaling of b [256, 512]"}},
+             {"a.scales: got [16, 64]; expected [64, 16] for 1x32 scaling of a [64, 512]. Pass the transposed view.",
+              "b.scales: got [256, 31]; expected [256, 32] for 1x16 scaling of b [256, 512]."}},
     };
 }
 

@@ -60,80 +60,76 @@ std::vector<Malformed> malformed_packed() {
     const SampleSpec spec{.recipe = "1x128:mxfp4"};
     return {
         with("packed by another version", spec, [](Problem& p) { p.b.packed.version = 7; },
-             {"b.packed: layout version 7 given, version 3 expected; pack the weights again with this version"}),
+             {"b.packed: got layout version 7; expected version 3. Pack the weights again with this version."}),
         with("packed for other activations", spec, [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-             {"b.packed: weights packed for bf16 activations given, fp8 expected for a of 1x128; pack them again for "
-              "these activations"}),
+             {"b.packed: got weights packed for bf16 activations; expected fp8 for a of 1x128. Pack them again for "
+              "these activations."}),
         with("packed for fp8, multiplied with bf16", {.recipe = "bf16:mxfp4"}, [](Problem&) {},
-             {"b.packed: weights packed for fp8 activations given, bf16 expected for a of bf16; pack them again for "
-              "these activations"}),
+             {"b.packed: got weights packed for fp8 activations; expected bf16 for a of bf16. Pack them again for "
+              "these activations."}),
         with("packed of another k", spec, [](Problem& p) { p.b.packed.k = 256; },
-             {"b.values: [256, 256] given, [256, 512] expected for dense nt; k is 512 in a.values"}),
+             {"b.values: got [256, 256]; expected [256, 512] for dense nt. k is 512 in a.values."}),
         with("packed for groups that the call has not", {.grouping = Grouping::batched, .recipe = "1x128:mxfp4"},
              [](Problem& p) { p.b.packed.groups = 3; },
-             {"b.values: [3, 256, 512] given, [4, 256, 512] expected for batched nt; the number of groups is 4 in "
-              "a.values"}),
+             {"b.values: got [3, 256, 512]; expected [4, 256, 512] for batched nt. The number of groups is 4 in "
+              "a.values."}),
         with("packed in a layout of other weights", {.layout = Layout::nn, .recipe = "1x128:row"},
              [](Problem& p) {
                  p.b.packed.recipe = {Format::e2m1, Granularity::block_1x32, Format::ue8m0};
                  p.b.packed.n = 256;
                  p.b.packed.k = 512;
              },
-             {"b.packed: packed weights with layout nn given, nt or tt expected; packed weights are [n, k]"}),
+             {"b.packed: got packed weights with layout nn; expected nt or tt. Packed weights are [n, k]."}),
         with("packed without memory", spec, [](Problem& p) { p.b.packed.data = nullptr; },
-             {"b.packed: a null pointer given, the bytes of packed weights expected"}),
+             {"b.packed: got a null pointer; expected the bytes of packed weights."}),
         with("packed next to values", spec, [](Problem& p) { p.b.values = p.a.values; },
-             {"b.packed: packed weights next to values or scales given, one of the two expected"}),
+             {"b.packed: got packed weights next to values or scales; expected one of the two."}),
         with("D in the packed bytes", spec,
              [](Problem& p) { p.d.data = static_cast<std::byte*>(p.b.packed.data) + (1 << 19); },
-             {"d: memory that overlaps b.packed given, memory of its own expected"}),
+             {"d: got memory that overlaps b.packed; expected memory of its own."}),
         with("packed activations", spec, [](Problem& p) { p.a.packed = p.b.packed; },
-             {"a: packed weights given, activations expected; packed weights are b"}),
-        unpacked(
-            "weights that are not packed, of groups of k on a GPU",
-            {.grouping = Grouping::k_grouped, .recipe = "1x128:mxfp4"}, [](Problem&) {},
-            {"groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
+             {"a: got packed weights; expected activations. Packed weights are b."}),
+        unpacked("weights that are not packed, of groups of k on a GPU",
+                 {.grouping = Grouping::k_grouped, .recipe = "1x128:mxfp4"}, [](Problem&) {},
+                 {"groups.grouping: got k_grouped; expected groups of m for a Hopper GPU. Run it on the CPU backend."}),
         unpacked("weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "row:mxfp4"},
                  [](Problem&) {},
-                 {"b.values: mxfp4 values contiguous along n given, values contiguous along k expected for a Hopper "
-                  "GPU; run it on the CPU backend"}),
+                 {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k for a Hopper GPU. "
+                  "Run it on the CPU backend."}),
         unpacked("weights with more rows than kernels that pack count",
                  {.recipe = "tensor:mxfp4", .n = (std::int64_t{1} << 30) + 64, .k = 32}, [](Problem&) {},
-                 {"b.values: [1073741888, 32] given, at most 2^30 rows of all groups, columns, and tiles of 64 x 128 "
-                  "expected for a Hopper GPU; pack them in parts with pack_weights"}),
+                 {"b.values: got [1073741888, 32]; expected at most 2^30 rows of all groups, columns, and tiles of 64 "
+                  "x 128 for a Hopper GPU. Pack them in parts with pack_weights."}),
         on_hopper("f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-                  {"a: f16 given, bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 "
-                   "weights, expected for a Hopper GPU; give it as bf16, or run it on the CPU backend"}),
-        on_hopper(
-            "bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
-            [](Problem& p) {
-                p.b.packed.activations = PackedFor::bf16;
-                p.a.values.strides[0] = 516;
-            },
-            {"a.values.strides: [516, 1] of bf16 given, multiples of 16 bytes below 2^40, k aside, expected for a "
-             "Hopper GPU; copy it, or run it on the CPU backend"}),
+                  {"a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
+                   "mxfp4 weights, for a Hopper GPU. Give it as bf16, or run it on the CPU backend."}),
+        on_hopper("bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
+                  [](Problem& p) {
+                      p.b.packed.activations = PackedFor::bf16;
+                      p.a.values.strides[0] = 516;
+                  },
+                  {"a.values.strides: got [516, 1] of bf16; expected multiples of 16 bytes below 2^40, k aside, for a "
+                   "Hopper GPU. Copy it, or run it on the CPU backend."}),
         on_hopper("bf16 contiguous along m", {.layout = Layout::tt, .recipe = "bf16:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-                  {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper "
-                   "GPU; copy them, or run it on the CPU backend"}),
-        unpacked(
-            "bf16 contiguous along m next to weights that are not packed",
-            {.layout = Layout::tt, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-            {"a.values: bf16 values contiguous along m given, values contiguous along k expected for a Hopper GPU; "
-             "copy them, or run it on the CPU backend"}),
+                  {"a.values: got bf16 values contiguous along m; expected values contiguous along k for a Hopper GPU. "
+                   "Copy them, or run it on the CPU backend."}),
+        unpacked("bf16 contiguous along m next to weights that are not packed",
+                 {.layout = Layout::tt, .recipe = "bf16:mxfp4"}, [](Problem&) {},
+                 {"a.values: got bf16 values contiguous along m; expected values contiguous along k for a Hopper GPU. "
+                  "Copy them, or run it on the CPU backend."}),
         unpacked("MXFP4 weights that are packed along n next to bf16, on a GPU",
                  {.layout = Layout::nn, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-                 {"b.values: mxfp4 values contiguous along n given, values contiguous along k expected for a Hopper "
-                  "GPU; run it on the CPU backend"}),
-        unpacked(
-            "MXFP4 weights that are not packed next to bf16, of groups of k on a GPU",
-            {.grouping = Grouping::k_grouped, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-            {"groups.grouping: k_grouped given, groups of m expected for a Hopper GPU; run it on the CPU backend"}),
+                 {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k for a Hopper GPU. "
+                  "Run it on the CPU backend."}),
+        unpacked("MXFP4 weights that are not packed next to bf16, of groups of k on a GPU",
+                 {.grouping = Grouping::k_grouped, .recipe = "bf16:mxfp4"}, [](Problem&) {},
+                 {"groups.grouping: got k_grouped; expected groups of m for a Hopper GPU. Run it on the CPU backend."}),
         unpacked("NVFP4 weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "nvfp4:nvfp4"},
                  [](Problem&) {},
-                 {"b.values: nvfp4 values contiguous along n given, values contiguous along k expected for a Hopper "
-                  "GPU; run it on the CPU backend"}),
+                 {"b.values: got nvfp4 values contiguous along n; expected values contiguous along k for a Hopper GPU. "
+                  "Run it on the CPU backend."}),
     };
 }
 

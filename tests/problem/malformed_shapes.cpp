@@ -14,30 +14,30 @@ std::vector<Malformed> missing() {
         {.mistake = "a missing",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a = {}; },
-         .messages = {"a.values: nothing given, [64, 512] expected for dense nt"}},
+         .messages = {"a.values: got nothing; expected [64, 512] for dense nt."}},
         {.mistake = "b missing",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.b = {}; },
-         .messages = {"b.values: nothing given, [256, 512] expected for dense nt"}},
+         .messages = {"b.values: got nothing; expected [256, 512] for dense nt."}},
         {.mistake = "d missing",
          .spec = {},
          .make = [](Problem& p) { p.d = {}; },
-         .messages = {"d: nothing given, [64, 256] expected for dense"}},
+         .messages = {"d: got nothing; expected [64, 256] for dense."}},
         {.mistake = "everything missing",
          .spec = {},
          .make = [](Problem& p) { p = {}; },
-         .messages = {"a.values: nothing given, [m, k] expected for dense nt",
-                      "b.values: nothing given, [n, k] expected for dense nt",
-                      "d: nothing given, [m, n] expected for dense"}},
+         .messages = {"a.values: got nothing; expected [m, k] for dense nt.",
+                      "b.values: got nothing; expected [n, k] for dense nt.",
+                      "d: got nothing; expected [m, n] for dense."}},
         {.mistake = "b and d missing",
          .spec = {.layout = Layout::tn, .recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.b = {}, p.d = {}; },
-         .messages = {"b.values: nothing given, [512, n] expected for dense tn",
-                      "d: nothing given, [64, n] expected for dense"}},
+         .messages = {"b.values: got nothing; expected [512, n] for dense tn.",
+                      "d: got nothing; expected [64, n] for dense."}},
         {.mistake = "d of k_grouped missing",
          .spec = {.grouping = Grouping::k_grouped},
          .make = [](Problem& p) { p.d = {}; },
-         .messages = {"d: nothing given, [g, 64, 256] expected for k_grouped"}},
+         .messages = {"d: got nothing; expected [g, 64, 256] for k_grouped."}},
     };
 }
 
@@ -46,22 +46,22 @@ std::vector<Malformed> ranks_and_signs() {
         {.mistake = "a of rank 1",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a.values = placed(Format::bf16, {512}); },
-         .messages = {"a.values: [512] given, [64, 512] expected for dense nt"}},
+         .messages = {"a.values: got [512]; expected [64, 512] for dense nt."}},
         {.mistake = "a of rank 3 in a dense call",
          .spec = {.recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.a.values = placed(Format::bf16, {1, 64, 512});
              },
-         .messages = {"a.values: [1, 64, 512] given, [64, 512] expected for dense nt; b is one matrix, and so must a "
-                      "be: reshape a to two dimensions, before it is quantised"}},
+         .messages = {"a.values: got [1, 64, 512]; expected [64, 512] for dense nt. b is one matrix, and so must a be: "
+                      "reshape a to two dimensions, before it is quantised."}},
         {.mistake = "b without its group dimension",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {256, 512});
              },
-         .messages = {"b.values: [256, 512] given, [g, 256, 512] expected for m_grouped_offsets nt"}},
+         .messages = {"b.values: got [256, 512]; expected [g, 256, 512] for m_grouped_offsets nt."}},
         {.mistake = "rank 4",
          .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
          .make =
@@ -69,26 +69,26 @@ std::vector<Malformed> ranks_and_signs() {
                  p.a.values.shape = {1, 4, 64, 512};
                  p.a.values.strides = {1, 1, 512, 1};
              },
-         .messages = {"a.values: [1, 4, 64, ...] given, at most 3 dimensions expected"}},
+         .messages = {"a.values: got [1, 4, 64, ...]; expected at most 3 dimensions."}},
         {.mistake = "negative size",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a.values.shape[0] = -64; },
-         .messages = {"a.values: [-64, 512] given, sizes of zero or more expected"}},
+         .messages = {"a.values: got [-64, 512]; expected sizes of zero or more."}},
         {.mistake = "negative size of d",
          .spec = {},
          .make = [](Problem& p) { p.d.shape[1] = -1; },
-         .messages = {"d: [64, -1] given, sizes of zero or more expected"}},
+         .messages = {"d: got [64, -1]; expected sizes of zero or more."}},
         {.mistake = "d of rank 1",
          .spec = {},
          .make = [](Problem& p) { p.d = placed(Format::bf16, {64 * 256}); },
-         .messages = {"d: [16384] given, [64, 256] expected for dense"}},
+         .messages = {"d: got [16384]; expected [64, 256] for dense."}},
         {.mistake = "d of rank 3 where rows of all groups follow one another",
          .spec = {.grouping = Grouping::m_grouped_indices},
          .make =
              [](Problem& p) {
                  p.d = placed(Format::bf16, {4, 16, 256});
              },
-         .messages = {"d: [4, 16, 256] given, [64, 256] expected for m_grouped_indices"}},
+         .messages = {"d: got [4, 16, 256]; expected [64, 256] for m_grouped_indices."}},
     };
 }
 
@@ -102,33 +102,33 @@ std::vector<Malformed> operands_of_other_groupings() {
                  p.a.values = placed(Format::bf16, {4, 64, 512});
                  p.b.values = placed(Format::bf16, {4, 256, 512});
              },
-         .messages = {"a.values: [4, 64, 512] given, [64, k] expected for dense nt; groups of equal size are batched "
-                      "(batched_gemm of Python)",
-                      "b.values: [4, 256, 512] given, [256, k] expected for dense nt; groups of equal size are batched "
-                      "(batched_gemm of Python)"}},
+         .messages = {"a.values: got [4, 64, 512]; expected [64, k] for dense nt. Groups of equal size are batched "
+                      "(batched_gemm of Python).",
+                      "b.values: got [4, 256, 512]; expected [256, k] for dense nt. Groups of equal size are batched "
+                      "(batched_gemm of Python)."}},
         {.mistake = "experts in a dense call",
          .spec = {.recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {4, 256, 512});
              },
-         .messages = {"b.values: [4, 256, 512] given, [256, 512] expected for dense nt; rows of several groups are "
-                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)"}},
+         .messages = {"b.values: got [4, 256, 512]; expected [256, 512] for dense nt. Rows of several groups are "
+                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)."}},
         {.mistake = "rows of groups in a batched call",
          .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.a.values = placed(Format::bf16, {64, 512});
              },
-         .messages = {"a.values: [64, 512] given, [4, 64, 512] expected for batched nt; rows of several groups are "
-                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)"}},
+         .messages = {"a.values: got [64, 512]; expected [4, 64, 512] for batched nt. Rows of several groups are "
+                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)."}},
         {.mistake = "a and b of groups swapped",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make = [](Problem& p) { std::swap(p.a, p.b); },
-         .messages = {"a.values: [4, 256, 512] given, [64, k] expected for m_grouped_offsets nt; a and b are perhaps "
-                      "swapped: a has the rows of all groups, b a matrix for each group",
-                      "b.values: [64, 512] given, [g, 256, k] expected for m_grouped_offsets nt; a and b are perhaps "
-                      "swapped: a has the rows of all groups, b a matrix for each group"}},
+         .messages = {"a.values: got [4, 256, 512]; expected [64, k] for m_grouped_offsets nt. a and b are perhaps "
+                      "swapped: a has the rows of all groups, b a matrix for each group.",
+                      "b.values: got [64, 512]; expected [g, 256, k] for m_grouped_offsets nt. a and b are perhaps "
+                      "swapped: a has the rows of all groups, b a matrix for each group."}},
     };
 }
 
@@ -140,76 +140,75 @@ std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): 
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {256, 511});
              },
-         .messages = {"b.values: [256, 511] given, [256, 512] expected for dense nt; k is 512 in a.values"}},
+         .messages = {"b.values: got [256, 511]; expected [256, 512] for dense nt. k is 512 in a.values."}},
         {.mistake = "b transposed",
          .spec = {.recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {512, 256});
              },
-         .messages = {"b.values: [512, 256] given, [256, 512] expected for dense nt; n is 256 in d and k is 512 in "
-                      "a.values; pass the transposed view, or layout nn"}},
+         .messages = {"b.values: got [512, 256]; expected [256, 512] for dense nt. n is 256 in d and k is 512 in "
+                      "a.values; pass the transposed view, or layout nn."}},
         {.mistake = "b not transposed in layout nn",
          .spec = {.layout = Layout::nn, .recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {256, 512});
              },
-         .messages = {"b.values: [256, 512] given, [512, 256] expected for dense nn; k is 512 in a.values and n is 256 "
-                      "in d; pass the transposed view, or layout nt"}},
+         .messages = {"b.values: got [256, 512]; expected [512, 256] for dense nn. k is 512 in a.values and n is 256 "
+                      "in d; pass the transposed view, or layout nt."}},
         {.mistake = "rows of d",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.d = placed(Format::bf16, {65, 256});
              },
-         .messages = {"d: [65, 256] given, [64, 256] expected for dense; m is 64 in a.values"}},
+         .messages = {"d: got [65, 256]; expected [64, 256] for dense. m is 64 in a.values."}},
         {.mistake = "rows and columns of d",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.d = placed(Format::bf16, {65, 257});
              },
-         .messages =
-             {"d: [65, 257] given, [64, 256] expected for dense; m is 64 in a.values and n is 256 in b.values"}},
+         .messages = {"d: got [65, 257]; expected [64, 256] for dense. m is 64 in a.values and n is 256 in b.values."}},
         {.mistake = "d transposed",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.d = placed(Format::bf16, {256, 64});
              },
-         .messages = {"d: [256, 64] given, [64, 256] expected for dense; m is 64 in a.values and n is 256 in b.values; "
-                      "pass the transposed view"}},
+         .messages = {"d: got [256, 64]; expected [64, 256] for dense. m is 64 in a.values and n is 256 in b.values; "
+                      "pass the transposed view."}},
         {.mistake = "c of another shape",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.c = placed(Format::bf16, {1, 256});
              },
-         .messages = {"c: [1, 256] given, [64, 256] expected for dense; m is 64 in a.values"}},
+         .messages = {"c: got [1, 256]; expected [64, 256] for dense. m is 64 in a.values."}},
         {.mistake = "groups of b",
          .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {3, 256, 512});
              },
-         .messages = {"b.values: [3, 256, 512] given, [4, 256, 512] expected for batched nt; the number of groups is 4 "
-                      "in a.values"}},
+         .messages = {"b.values: got [3, 256, 512]; expected [4, 256, 512] for batched nt. The number of groups is 4 "
+                      "in a.values."}},
         {.mistake = "groups of d",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make =
              [](Problem& p) {
                  p.d = placed(Format::bf16, {5, 64, 256});
              },
-         .messages = {"d: [5, 64, 256] given, [4, 64, 256] expected for m_grouped_masked; the number of groups is 4 in "
-                      "a.values"}},
+         .messages = {"d: got [5, 64, 256]; expected [4, 64, 256] for m_grouped_masked. The number of groups is 4 in "
+                      "a.values."}},
         {.mistake = "k of k_grouped operands",
          .spec = {.grouping = Grouping::k_grouped, .layout = Layout::tn, .recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {640, 256});
              },
-         .messages = {"b.values: [640, 256] given, [512, 256] expected for k_grouped tn; k is 512 in a.values"}},
+         .messages = {"b.values: got [640, 256]; expected [512, 256] for k_grouped tn. k is 512 in a.values."}},
         {.mistake = "a product beyond 2^63",
          .spec = {.recipe = "bf16:bf16"},
          .make =
@@ -220,7 +219,7 @@ std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): 
                  p.d.shape = {large, 1024};
                  p.d.strides = {1024, 1};
              },
-         .messages = {"sizes: m 1099511627776, n 1024, k 262144 given, a product below 2^63 expected"}},
+         .messages = {"sizes: got m 1099511627776, n 1024, k 262144; expected a product below 2^63."}},
     };
 }
 

@@ -130,9 +130,10 @@ std::string refusal_of(std::string_view text) {
 
 TEST(Recipe, ByName) {
     for (const Recipe& recipe : all_recipes()) EXPECT_EQ(recipe_named(name(recipe)), recipe);
-    const std::string expected = " given, " + recipe_words() + " expected";
-    EXPECT_EQ(refusal_of("fp8"), "recipe: 'fp8'" + expected);
-    EXPECT_EQ(refusal_of("128x128:row"), "recipe: '128x128:row'" + expected + "; each side exists, the pair does not");
+    const std::string expected = "; expected " + recipe_words() + ".";
+    EXPECT_EQ(refusal_of("fp8"), "recipe: got 'fp8'" + expected);
+    EXPECT_EQ(refusal_of("128x128:row"),
+              "recipe: got '128x128:row'" + expected + " Each side exists, the pair does not.");
 }
 
 TEST(Recipe, MessagesNameRecipesThatAre) {

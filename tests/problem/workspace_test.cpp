@@ -73,8 +73,7 @@ TEST(Workspace, OfWeightsThatArePacked) {
     EXPECT_EQ(workspace_bytes(sample_on_gpu(next_to_bf16)), aligned(128 + 256 * 8 + 4 * 3 * 4352) + 256)
         << "no windows";
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.layout = Layout::nn, .recipe = "row:mxfp4"})), 0);
-    EXPECT_NE(messages(check_workspace(at_any_byte(dense), {})).find("or more expected for packed weights; "),
-              std::string::npos);
+    EXPECT_NE(messages(check_workspace(at_any_byte(dense), {})).find("or more for packed weights."), std::string::npos);
 }
 
 TEST(Workspace, OfActivationsThatAreDecoded) {
@@ -96,7 +95,7 @@ TEST(Workspace, OfActivationsThatAreDecoded) {
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .n = 200, .k = 320})),
               64 * 320 * 2 + (weights + 127) / 128 * 128 + 256);
     EXPECT_NE(messages(check_workspace(sample_on_gpu({.recipe = "nvfp4:nvfp4"}), {}))
-                  .find("or more expected for packed weights and decoded activations; "),
+                  .find("or more for packed weights and decoded activations."),
               std::string::npos);
 }
 
@@ -119,7 +118,7 @@ TEST(Workspace, Mxfp8NextToBf16IsDecoded) {
               4 * 200 * 320 * 2);
     const Problem both = sample_on_gpu({.recipe = "nvfp4:mxfp8", .m = 64, .n = 200, .k = 322});
     EXPECT_EQ(workspace_bytes(both), (64 + 200) * 328 * 2) << "rows of 16 bytes";
-    EXPECT_NE(messages(check_workspace(both, {})).find("or more expected for decoded activations and decoded weights;"),
+    EXPECT_NE(messages(check_workspace(both, {})).find("or more for decoded activations and decoded weights."),
               std::string::npos);
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.recipe = "row:mxfp8"})), 0);
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.layout = Layout::nn, .recipe = "row:mxfp8", .n = 256, .k = 320})),
@@ -236,16 +235,16 @@ TEST(Workspace, AMatrixThatAllGroupsShareIsCopiedOnce) {
 
 TEST(Workspace, FindingsNameTheBytes) {
     const Problem p = sample_on_gpu(tn);
-    const std::string advice = "; RunOptions::workspace takes workspace_bytes(problem) bytes of the GPU\n";
+    const std::string advice = " RunOptions::workspace takes workspace_bytes(problem) bytes of the GPU.\n";
     EXPECT_EQ(messages(check_workspace(p, {})),
-              "workspace: nothing given, 19968 bytes or more expected for a copy of a.values along k" + advice);
+              "workspace: got nothing; expected 19968 bytes or more for a copy of a.values along k." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19967})),
-              "workspace: 19967 bytes given, 19968 bytes or more expected for a copy of a.values along k" + advice);
+              "workspace: got 19967 bytes; expected 19968 bytes or more for a copy of a.values along k." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x110), 19968})),
-              "workspace: an address that is 16 modulo 128 given, a multiple of 128 expected" + advice);
+              "workspace: got an address that is 16 modulo 128; expected a multiple of 128." + advice);
     void* const in_d = address(std::bit_cast<std::uintptr_t>(p.d.data) / 128 * 128);
     EXPECT_EQ(messages(check_workspace(p, {in_d, 19968})),
-              "workspace: memory that overlaps d given, memory of its own expected" + advice);
+              "workspace: got memory that overlaps d; expected memory of its own." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19968})), "");
     EXPECT_EQ(messages(check_workspace(sample_on_gpu({}), {})), "") << "a call that needs none";
 }

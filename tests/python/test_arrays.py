@@ -124,7 +124,7 @@ def test_the_c_exchange(rng):
     np.testing.assert_array_equal(memory, a @ b.T)
     assert given.exported == given.released == out.exported == out.released == 1
     useless = ExchangeProducer(a, dlpack.UINT, 32)
-    with pytest.raises(ValueError, match=r"^a: ExchangeProducer given"):
+    with pytest.raises(ValueError, match=r"^a: got ExchangeProducer"):
         tw.gemm(useless, b)
     assert useless.exported == useless.released == 1
 

@@ -106,14 +106,14 @@ def test_what_is_refused():
             function(*operands, **options)
         return str(error.value)
 
-    assert message(tw.gemm, a, b, bias=bias[:5]) == "bias: [5] given, [6] expected for dense; n is 6 in b.values"
-    assert message(tw.gemm, a, b, bias=bias.astype(np.float16)) == "bias: f16 given, f32 or bf16 expected"
-    assert message(tw.gemm, a, b, bias=bias.astype(np.float64)).startswith("bias: float64 given")
+    assert message(tw.gemm, a, b, bias=bias[:5]) == "bias: got [5]; expected [6] for dense. n is 6 in b.values."
+    assert message(tw.gemm, a, b, bias=bias.astype(np.float16)) == "bias: got f16; expected f32 or bf16."
+    assert message(tw.gemm, a, b, bias=bias.astype(np.float64)).startswith("bias: got float64")
     both = message(tw.gemm, a, b, bias=bias, c=np.ones((4, 6), np.float32), out_dtype="f32")
-    assert both == "bias: [6] next to c given, one of bias and c expected; add the bias to c before"
-    assert "bias: [6] given, nothing expected for k_grouped" in message(tw.k_grouped_gemm, a, b, offsets=[32], bias=bias)
+    assert both == "bias: got [6] next to c; expected one of bias and c. Add the bias to c before."
+    assert "bias: got [6]; expected nothing for k_grouped." in message(tw.k_grouped_gemm, a, b, offsets=[32], bias=bias)
     memory = np.ones((5, 6), np.float32)
-    assert message(tw.gemm, a, b, bias=memory[2], out=memory[:4]) == "out: memory that overlaps bias given, memory of its own expected"
+    assert message(tw.gemm, a, b, bias=memory[2], out=memory[:4]) == "out: got memory that overlaps bias; expected memory of its own."
     assert [finding.operand for finding in tw.validate(a, b, bias=bias[:5])] == ["bias"]
 
 

@@ -89,7 +89,7 @@ def test_groups_that_begin_within_a_block_are_refused(rng, small_alignment, grou
     assert str(raised.value) == (
         f"grouped_layout: got {message}; expected one group in each aligned block of rows. Begin each group at a "
         "multiple of the alignment; rows in any order are for tilewright.grouped_gemm(indices=), in C++ for a "
-        "groups.index_alignment of 1"
+        "groups.index_alignment of 1."
     )
     assert (d == SENTINEL).all()
     tw.grouped_gemm(tw.Quantized(a[0], "1x128", a[1]), tw.Quantized(b[0], "128x128", b[1]), indices=indices, out=d)

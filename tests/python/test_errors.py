@@ -17,78 +17,78 @@ def message(call):
 
 
 WRONG = {
-    "no array": (lambda: tw.gemm(A, "x"), "b: str given, an array with DLPack or the buffer protocol"),
+    "no array": (lambda: tw.gemm(A, "x"), "b: got str; expected an array with DLPack or the buffer protocol"),
     "float64": (
         lambda: tw.gemm(A.astype(float), B),
-        "a: float64 given, bfloat16, float16 or float32 expected; convert it",
+        "a: got float64; expected bfloat16, float16 or float32. Convert it.",
     ),
-    "complex": (lambda: tw.gemm(A.astype(np.complex64), B), "a: complex64 given"),
-    "integers": (lambda: tw.gemm(A.astype(np.int32), B), "a: int32 given, bfloat16, float16 or float32 expected"),
-    "bytes without a format": (lambda: tw.gemm(A.astype(np.uint8), B), "a: uint8 given"),
-    "shape of b": (lambda: tw.gemm(A, B[:, :3]), r"b.values: \[3, 3\] given, \[n, 4\] expected for dense nt"),
-    "rank": (lambda: tw.gemm(A[0], B), r"a.values: \[4\] given"),
-    "four dimensions": (lambda: tw.gemm(A[None, None], B), "at most 3 dimensions expected"),
+    "complex": (lambda: tw.gemm(A.astype(np.complex64), B), "a: got complex64"),
+    "integers": (lambda: tw.gemm(A.astype(np.int32), B), "a: got int32; expected bfloat16, float16 or float32."),
+    "bytes without a format": (lambda: tw.gemm(A.astype(np.uint8), B), "a: got uint8"),
+    "shape of b": (lambda: tw.gemm(A, B[:, :3]), r"b.values: got \[3, 3\]; expected \[n, 4\] for dense nt."),
+    "rank": (lambda: tw.gemm(A[0], B), r"a.values: got \[4\]"),
+    "four dimensions": (lambda: tw.gemm(A[None, None], B), "at most 3 dimensions"),
     "reversed view": (
         lambda: tw.gemm(A[::-1], B),
-        "a.values.strides: .* zero or more expected; copy the reversed view",
+        "a.values.strides: .* zero or more. Copy the reversed view",
     ),
-    "layout": (lambda: tw.gemm(A, B, layout="xy"), "layout: 'xy' given, one of nt, nn, tn, tt expected"),
-    "out_dtype": (lambda: tw.gemm(A, B, out_dtype="e4m3"), "^out_dtype: 'e4m3' given, one of bf16, f16, f32, bfloat16, float16, float32, or such"),
+    "layout": (lambda: tw.gemm(A, B, layout="xy"), "layout: got 'xy'; expected one of nt, nn, tn, tt."),
+    "out_dtype": (lambda: tw.gemm(A, B, out_dtype="e4m3"), "^out_dtype: got 'e4m3'; expected one of bf16, f16, f32, bfloat16, float16, float32, or such"),
     "unknown out_dtype": (
         lambda: tw.gemm(A, B, out_dtype="half"),
-        "^out_dtype: 'half' given, one of bf16, f16, f32, bfloat16, float16, float32, or such",
+        "^out_dtype: got 'half'; expected one of bf16, f16, f32, bfloat16, float16, float32, or such",
     ),
-    "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: 'tpu' given, one of automatic, cpu, hopper expected"),
-    "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: host memory given, memory of cuda:0"),
-    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: -1 given, an integer from 0 up expected; 0 means all"),
+    "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: got 'tpu'; expected one of automatic, cpu, hopper."),
+    "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: got host memory; expected memory of cuda:0"),
+    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: got -1; expected an integer from 0 up. 0 means all."),
     "shape of out": (
         lambda: tw.gemm(A, B, out=np.zeros((3, 3), np.float32)),
-        r"out: \[3, 3\] given, \[2, 3\] expected",
+        r"out: got \[3, 3\]; expected \[2, 3\].",
     ),
-    "dtype of out": (lambda: tw.gemm(A, B, out=np.zeros((2, 3))), "out: float64 given"),
-    "c unlike out": (lambda: tw.gemm(A, B, c=np.zeros((2, 3), np.float32)), "^c: f32 given, bf16 expected"),
-    "shape of c": (lambda: tw.gemm(A, B, c=np.zeros((3, 2), np.float32), out_dtype="f32"), r"c: \[3, 2\] given"),
+    "dtype of out": (lambda: tw.gemm(A, B, out=np.zeros((2, 3))), "out: got float64"),
+    "c unlike out": (lambda: tw.gemm(A, B, c=np.zeros((2, 3), np.float32)), "^c: got f32; expected bf16."),
+    "shape of c": (lambda: tw.gemm(A, B, c=np.zeros((3, 2), np.float32), out_dtype="f32"), r"c: got \[3, 2\]"),
     "out overlaps a": (lambda: tw.gemm(A, A, out=A[:, :2]), "out: memory that overlaps a"),
-    "recipe": (lambda: tw.quantize(A, "rows"), "recipe: 'rows' given, a side of a recipe: tensor, row, .*expected"),
-    "pair as recipe": (lambda: tw.quantize(A, "row:row"), "recipe: 'row:row' given"),
+    "recipe": (lambda: tw.quantize(A, "rows"), "recipe: got 'rows'; expected a side of a recipe: tensor, row, .*expected"),
+    "pair as recipe": (lambda: tw.quantize(A, "row:row"), "recipe: got 'row:row'"),
     "values unlike recipe": (
         lambda: tw.Quantized(A, "row"),
-        "values: float32 given, e4m3, or its codes as uint8 expected",
+        "values: got float32; expected e4m3, or its codes as uint8.",
     ),
     "scales unlike recipe": (
         lambda: tw.Quantized(A.astype(ml_dtypes.float8_e4m3fn), "row", np.ones(2)),
-        "scales: float64 given, f32 expected",
+        "scales: got float64; expected f32.",
     ),
     "unpacked e2m1": (
         lambda: tw.Quantized(A.astype(ml_dtypes.float4_e2m1fn), "mxfp4"),
-        "values: float4_e2m1fn given, e2m1, two to a byte of uint8 or int8 expected; pack",
+        "values: got float4_e2m1fn; expected e2m1, two to a byte of uint8 or int8. Pack.",
     ),
     "gaps in packed e2m1": (
         lambda: tw.Quantized(np.zeros((4, 8), np.uint8)[:, ::2], "mxfp4"),
-        r"values: strides \[8, 2\] in bytes given, one dimension of stride 1 expected",
+        r"values: got strides \[8, 2\] in bytes; expected one dimension of stride 1.",
     ),
-    "odd k of e2m1": (lambda: tw.quantize(A[:, :3], "mxfp4"), r"x: \[2, 3\] given, an even last dimension"),
+    "odd k of e2m1": (lambda: tw.quantize(A[:, :3], "mxfp4"), r"x: got \[2, 3\]; expected an even last dimension"),
     "scale shape": (
         lambda: tw.gemm(tw.Quantized(np.zeros((2, 128), np.uint8), "1x128", np.ones((1, 1), np.float32)), B),
-        r"a.scales: \[1, 1\] given, \[2, 1\] expected for 1x128 scaling of a \[2, 128\]",
+        r"a.scales: got \[1, 1\]; expected \[2, 1\] for 1x128 scaling of a \[2, 128\].",
     ),
     "no scales": (
         lambda: tw.gemm(tw.Quantized(np.zeros((2, 4), np.uint8), "row"), B),
-        r"a.scales: nothing given, \[2\] expected",
+        r"a.scales: got nothing; expected \[2\].",
     ),
-    "deep_gemm": (lambda: tw.quantize(A, "e5m2.row", deep_gemm=True), "^deep_gemm: a DeepGEMM cast to e5m2.row given"),
-    "vector": (lambda: tw.quantize(A[0], "row"), r"x: \[4\] given, \[rows, k\] or \[groups, rows, k\] expected"),
-    "no groups": (lambda: tw.grouped_gemm(A, EXPERTS), "groups: none given, exactly one of indices, offsets"),
-    "two groups": (lambda: tw.grouped_gemm(A, EXPERTS, indices=[0, 1], counts=[1]), "groups: indices, counts given"),
+    "deep_gemm": (lambda: tw.quantize(A, "e5m2.row", deep_gemm=True), "^deep_gemm: got a DeepGEMM cast to e5m2.row"),
+    "vector": (lambda: tw.quantize(A[0], "row"), r"x: got \[4\]; expected \[rows, k\] or \[groups, rows, k\]."),
+    "no groups": (lambda: tw.grouped_gemm(A, EXPERTS), "groups: got none; expected exactly one of indices, offsets"),
+    "two groups": (lambda: tw.grouped_gemm(A, EXPERTS, indices=[0, 1], counts=[1]), "groups: got indices, counts"),
     "float offsets": (
         lambda: tw.grouped_gemm(A, EXPERTS, offsets=np.zeros(5)),
-        r"offsets: float64 given, int32 or int64 expected; convert it, e.g. x.astype\(numpy.int64\)",
+        r"offsets: got float64; expected int32 or int64. Convert it, e.g. x.astype\(numpy.int64\).",
     ),
-    "number of offsets": (lambda: tw.grouped_gemm(A, EXPERTS, offsets=[1, 2]), r"offsets: \[2\] given, \[5\] expected"),
-    "decode": (lambda: tw.decode(np.zeros(4, np.uint8)), "codes: uint8 given"),
+    "number of offsets": (lambda: tw.grouped_gemm(A, EXPERTS, offsets=[1, 2]), r"offsets: got \[2\]; expected \[5\]."),
+    "decode": (lambda: tw.decode(np.zeros(4, np.uint8)), "codes: got uint8"),
     "gaps in codes": (
         lambda: tw.encode(A[:, ::2], "e4m3"),
-        r"x: strides \[4, 2\] given, \[2, 1\], rows without gaps expected",
+        r"x: got strides \[4, 2\]; expected \[2, 1\], rows without gaps.",
     ),
 }
 
@@ -128,4 +128,4 @@ def test_nothing_is_written_by_a_wrong_call():
 def test_a_read_only_out():
     out = np.zeros((2, 3), np.float32)
     out.flags.writeable = False
-    assert message(lambda: tw.gemm(A, B, out=out)) == "out: a read-only array given, one that can be written expected"
+    assert message(lambda: tw.gemm(A, B, out=out)) == "out: got a read-only array; expected one that can be written."

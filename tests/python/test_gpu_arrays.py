@@ -57,14 +57,14 @@ def test_the_stream_is_the_one_that_the_arrays_library_works_on(call):
 def test_what_is_no_stream(call):
     with pytest.raises(
         tw.InvalidCall,
-        match="stream: str given, an address, or a stream of torch, cupy or cuda.core",
+        match="stream: got str; expected an address, or a stream of torch, cupy or cuda.core",
     ):
         call(stream="main")
 
 
 def test_mixed_memory_is_refused_by_name():
     a, b = quantized(16, 32), quantized(16, 32)
-    with pytest.raises(tw.InvalidCall, match="out: host memory given, memory of cuda:0 expected"):
+    with pytest.raises(tw.InvalidCall, match="out: got host memory; expected memory of cuda:0."):
         tw.gemm(a, b, out=np.zeros((16, 16), np.float32), backend="hopper")
 
 
@@ -72,7 +72,7 @@ def test_no_output_is_made_for_libraries_other_than_torch():
     a, b = quantized(16, 32), quantized(16, 32)
     with pytest.raises(
         tw.InvalidCall,
-        match="out: nothing given, an array in memory of cuda:0 expected.*your library",
+        match="out: got nothing; expected an array in memory of cuda:0.*your library.",
     ):
         tw.gemm(a, b)
 
@@ -101,7 +101,7 @@ def test_a_workspace_is_made_of_torchs_arrays_alone():
     assert tw.workspace_bytes(a, b, layout="tn", out=out) == 16 * 32
     with pytest.raises(
         tw.InvalidCall,
-        match="^workspace: nothing given, 512 bytes or more in memory of cuda:0 expected; pass workspace=, an array of "
+        match="^workspace: got nothing; expected 512 bytes or more in memory of cuda:0. Pass workspace=, an array of"
         "uint8 of your library; only torch's are made here$",
     ):
         tw.gemm(a, b, layout="tn", out=out)
@@ -113,7 +113,7 @@ def test_weights_that_are_not_packed_ask_for_a_workspace():
     a, out = quantized(16, 256), on_gpu(16, 64, dlpack.BFLOAT, np.uint16)
     size = tw.workspace_bytes(a, b, out=out)
     assert 64 * 8 < size < 64 * 256 // 2  # what follows from the scales; the codes stay where they are
-    with pytest.raises(tw.InvalidCall, match=f"^workspace: nothing given, {size} bytes or more in memory of cuda:0 "):
+    with pytest.raises(tw.InvalidCall, match=f"^workspace: got nothing; expected {size} bytes or more in memory of cuda:0 "):
         tw.gemm(a, b, out=out)
 
 
@@ -127,13 +127,13 @@ def test_a_workspace_is_the_callers():
     memory, enough = bytes_on_gpu(512)
     with pytest.raises(RuntimeError, match="no NVIDIA driver"):
         call(enough)
-    with pytest.raises(tw.InvalidCall, match="^workspace: 511 bytes given, 512 bytes or more expected for a copy of a"):
+    with pytest.raises(tw.InvalidCall, match="^workspace: got 511 bytes; expected 512 bytes or more for a copy of a."):
         call(bytes_on_gpu(511)[1])
-    with pytest.raises(tw.InvalidCall, match="^workspace: memory elsewhere given, memory of cuda:0 expected"):
+    with pytest.raises(tw.InvalidCall, match="^workspace: got memory elsewhere; expected memory of cuda:0."):
         call(bytes_on_gpu(512, "cpu")[1])
-    with pytest.raises(tw.InvalidCall, match=r"^workspace: \[16, 32\] given, uint8 \[bytes\] without gaps in memory of "):
+    with pytest.raises(tw.InvalidCall, match=r"^workspace: got \[16, 32\]; expected uint8 \[bytes\] without gaps in memory of "):
         call(tw.RawArray(enough.address, (16, 32), "ue8m0", device="cuda"))
-    with pytest.raises(tw.InvalidCall, match="^workspace: memory that overlaps out given, memory of its own expected"):
+    with pytest.raises(tw.InvalidCall, match="^workspace: got memory that overlaps out; expected memory of its own."):
         call(tw.RawArray(out.array.ctypes.data // 128 * 128, (1024,), "ue8m0", device="cuda"))
     assert not memory.any()
 
@@ -209,16 +209,16 @@ def test_raw_addresses_hold_quantised_operands(rng):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((0, (2, 2), "fp8"), "format: 'fp8' given"),
+        ((0, (2, 2), "fp8"), "format: got 'fp8'"),
         (
             (0, (2, 2), "f32", (2,)),
-            "strides: 1 strides given, 2, one a dimension expected",
+            "strides: got 1 strides; expected 2, one a dimension.",
         ),
         (
             (0, (2, 2), "f32", None, "tpu"),
-            "device: 'tpu' given, cpu, cuda or cuda:<index> expected",
+            "device: got 'tpu'; expected cpu, cuda or cuda:<index>.",
         ),
-        ((0, (2, 2), "f32", None, "cuda:x"), "device: 'cuda:x' given"),
+        ((0, (2, 2), "f32", None, "cuda:x"), "device: got 'cuda:x'"),
     ],
 )
 def test_raw_addresses_are_checked(arguments, message):
@@ -229,5 +229,5 @@ def test_raw_addresses_are_checked(arguments, message):
 def test_raw_elements_of_another_format_are_refused():
     x = np.ones((2, 4), np.float32)
     raw = tw.RawArray(x.ctypes.data, (2, 4), "e4m3", device="cpu")
-    with pytest.raises(tw.InvalidCall, match="out: e4m3 given"):
+    with pytest.raises(tw.InvalidCall, match="out: got e4m3"):
         tw.gemm(x, x, out=raw)

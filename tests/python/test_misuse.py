@@ -30,7 +30,7 @@ def on_gpu(code, bits):
     "make", [lambda: on_gpu(dlpack.E4M3FN, 8), lambda: tw.RawArray(4096, (4,), "e4m3", device="cuda:0")]
 )
 def test_decode_refuses_memory_of_a_gpu(make):
-    expected = "codes: memory of GPU 0 given, host memory expected; copy it to the host"
+    expected = "codes: got memory of GPU 0; expected host memory. Copy it to the host."
     assert message(lambda: tw.decode(make())) == expected
 
 
@@ -38,7 +38,7 @@ def test_decode_refuses_memory_of_a_gpu(make):
     "make", [lambda: on_gpu(dlpack.FLOAT, 32), lambda: tw.RawArray(4096, (4,), "f32", device="cuda:0")]
 )
 def test_encode_refuses_memory_of_a_gpu(make):
-    assert message(lambda: tw.encode(make(), "e4m3")).startswith("x: memory of GPU 0 given, host memory")
+    assert message(lambda: tw.encode(make(), "e4m3")).startswith("x: got memory of GPU 0; expected host memory")
 
 
 def test_null_pointers():
@@ -50,14 +50,14 @@ def test_null_pointers():
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (("x", (3,), "e4m3"), "address: 'x' given, an integer from 0 up expected"),
-        ((-1, (3,), "e4m3"), "address: -1 given, an integer from 0 up expected"),
-        ((0, (-3,), "e4m3"), r"shape: [-3] given, sizes from 0 up expected"),
-        ((0, 3, "e4m3"), "shape: 3 given, a sequence of integers expected"),
-        ((0, (1.5,), "e4m3"), "shape[0]: 1.5 given, an integer of 64 bits expected"),
-        ((0, (3,), 8), "format: 8 given, one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32, i32, i64 expected"),
-        ((0, (3,), "f32", (1, 1)), "strides: 2 strides given, 1, one a dimension expected"),
-        ((0, (3,), "f32", None, "gpu"), "device: 'gpu' given, cpu, cuda or cuda:<index> expected"),
+        (("x", (3,), "e4m3"), "address: got 'x'; expected an integer from 0 up."),
+        ((-1, (3,), "e4m3"), "address: got -1; expected an integer from 0 up."),
+        ((0, (-3,), "e4m3"), r"shape: got [-3]; expected sizes from 0 up."),
+        ((0, 3, "e4m3"), "shape: got 3; expected a sequence of integers."),
+        ((0, (1.5,), "e4m3"), "shape[0]: got 1.5; expected an integer of 64 bits."),
+        ((0, (3,), 8), "format: got 8; expected one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32, i32, i64."),
+        ((0, (3,), "f32", (1, 1)), "strides: got 2 strides; expected 1, one a dimension."),
+        ((0, (3,), "f32", None, "gpu"), "device: got 'gpu'; expected cpu, cuda or cuda:<index>."),
     ],
 )
 def test_raw_arrays(arguments, expected):
@@ -102,17 +102,17 @@ def test_which_dimension_of_bytes_is_packed():
 @pytest.mark.parametrize(
     "options, expected",
     [
-        ({"alpha": None}, "alpha: None given, a number expected"),
-        ({"alpha": "1"}, "alpha: '1' given, a number expected"),
-        ({"alpha": 1e300}, "alpha: 1e+300 given, a number within float32's range, whose largest is 3.4e38 expected"),
-        ({"layout": 3}, "layout: 3 given, one of nt, nn, tn, tt expected"),
-        ({"arithmetic": "exact"}, "arithmetic: 'exact' given, one of fast, bit_exact expected"),
-        ({"threads": 1.5}, "threads: 1.5 given, an integer from 0 up expected; 0 means all"),
-        ({"threads": True}, "threads: True given, an integer from 0 up expected; 0 means all"),
-        ({"threads": 2**40}, "threads: 1099511627776 given, an integer from 0 up expected; 0 means all"),
-        ({"sm_limit": "8"}, "sm_limit: '8' given, an integer from 0 up expected; 0 lifts the limit"),
-        ({"overlap": "no"}, "overlap: 'no' given, True or False expected"),
-        ({"backend": None}, "backend: None given, one of automatic, cpu, hopper expected"),
+        ({"alpha": None}, "alpha: got None; expected a number."),
+        ({"alpha": "1"}, "alpha: got '1'; expected a number."),
+        ({"alpha": 1e300}, "alpha: got 1e+300; expected a number within float32's range, whose largest is 3.4e38."),
+        ({"layout": 3}, "layout: got 3; expected one of nt, nn, tn, tt."),
+        ({"arithmetic": "exact"}, "arithmetic: got 'exact'; expected one of fast, bit_exact."),
+        ({"threads": 1.5}, "threads: got 1.5; expected an integer from 0 up. 0 means all."),
+        ({"threads": True}, "threads: got True; expected an integer from 0 up. 0 means all."),
+        ({"threads": 2**40}, "threads: got 1099511627776; expected an integer from 0 up. 0 means all."),
+        ({"sm_limit": "8"}, "sm_limit: got '8'; expected an integer from 0 up. 0 lifts the limit."),
+        ({"overlap": "no"}, "overlap: got 'no'; expected True or False."),
+        ({"backend": None}, "backend: got None; expected one of automatic, cpu, hopper."),
     ],
 )
 def test_options_of_the_wrong_kind(options, expected):
@@ -147,24 +147,24 @@ def test_no_operand():
 @pytest.mark.parametrize(
     "call, expected",
     [
-        (lambda: tw.quantize(A, None), "recipe: None given, a side of a recipe: tensor, row"),
-        (lambda: tw.quantize(A, "row", round_up="yes"), "round_up: 'yes' given, True or False expected"),
-        (lambda: tw.quantize(None, "row"), "x: None given, an array expected"),
-        (lambda: tw.Quantized(None, "row"), "values: None given, an array expected"),
-        (lambda: tw.Quantized(A, 3), "recipe: 3 given, a side of a recipe: tensor, row"),
-        (lambda: tw.quantize(A, "row").dequantize("e4m3"), "dtype: 'e4m3' given, one of bf16, f16, f32, bfloat16"),
-        (lambda: tw.encode(A, None), "format: None given, one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32"),
-        (lambda: tw.encode(A, "i32"), "format: 'i32' given, one of e4m3"),
-        (lambda: tw.encode(A, "e4m3", saturate=2), "saturate: 2 given, True or False expected"),
+        (lambda: tw.quantize(A, None), "recipe: got None; expected a side of a recipe: tensor, row"),
+        (lambda: tw.quantize(A, "row", round_up="yes"), "round_up: got 'yes'; expected True or False."),
+        (lambda: tw.quantize(None, "row"), "x: got None; expected an array."),
+        (lambda: tw.Quantized(None, "row"), "values: got None; expected an array."),
+        (lambda: tw.Quantized(A, 3), "recipe: got 3; expected a side of a recipe: tensor, row"),
+        (lambda: tw.quantize(A, "row").dequantize("e4m3"), "dtype: got 'e4m3'; expected one of bf16, f16, f32, bfloat16"),
+        (lambda: tw.encode(A, None), "format: got None; expected one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32"),
+        (lambda: tw.encode(A, "i32"), "format: got 'i32'; expected one of e4m3"),
+        (lambda: tw.encode(A, "e4m3", saturate=2), "saturate: got 2; expected True or False."),
         (
             lambda: tw.decode(np.zeros(4, np.uint8)),
-            "codes: uint8 given, an array whose dtype is a float format, or its codes (uint8, uint16) with format=",
+            "codes: got uint8; expected an array whose dtype is a float format, or its codes (uint8, uint16) with format=",
         ),
         (
             lambda: tw.gemm(A, A, out=np.zeros((4, 4))),
-            "out: float64 given, bfloat16, float16 or float32 expected; make",
+            "out: got float64; expected bfloat16, float16 or float32. Make.",
         ),
-        (lambda: tw.gemm(A, A, stream=True), "stream: True given, an integer from 0 up expected"),
+        (lambda: tw.gemm(A, A, stream=True), "stream: got True; expected an integer from 0 up."),
     ],
 )
 def test_messages(call, expected):
@@ -173,21 +173,21 @@ def test_messages(call, expected):
 
 def test_messages_use_the_callers_words():
     memory = np.zeros((8, 4), np.float32)
-    expected = "c: memory that overlaps out given, memory of its own, or out itself with out's strides [4, 1] expected"
+    expected = "c: got memory that overlaps out; expected memory of its own, or out itself with out's strides [4, 1]."
     assert message(lambda: tw.gemm(A, A, out=memory[:4], c=memory[1:5])) == expected
     indices = np.zeros(4, np.int32)
     out = np.lib.stride_tricks.as_strided(indices.view(np.float32), (4, 1), (4, 4))
     text = message(lambda: tw.grouped_gemm(A, EXPERTS[:, :1], indices=indices, out=out))
-    assert text.startswith("out: memory that overlaps indices given")
+    assert text.startswith("out: got memory that overlaps indices")
 
 
 def test_arrays_that_cannot_be_viewed():
     fields = np.zeros(4, [("skipped", "u1"), ("x", "f4")])["x"].reshape(1, 4)
-    assert "strides of [20, 5] bytes for elements of 4 given" in message(lambda: tw.gemm(fields, fields))
+    assert "got strides of [20, 5] bytes for elements of 4" in message(lambda: tw.gemm(fields, fields))
     swapped = A.astype(">f4")
-    assert message(lambda: tw.gemm(swapped, A)).startswith("a: >f4 in the other byte order given, the machine's")
+    assert message(lambda: tw.gemm(swapped, A)).startswith("a: got >f4 in the other byte order; expected the machine's")
     masked = np.ma.masked_array(A, A > 0)
-    assert message(lambda: tw.gemm(masked, A)).startswith("a: a masked array given, an array without a mask expected")
+    assert message(lambda: tw.gemm(masked, A)).startswith("a: got a masked array; expected an array without a mask.")
 
 
 # Sizes of groups
@@ -200,19 +200,19 @@ def test_lists_of_sizes_hold_integers(wrong):
         lambda: tw.grouped_gemm(A, EXPERTS, indices=(0, wrong, 0, 0)),
     ):
         text = message(call)
-        assert text.startswith("indices[1]: ") and text.endswith(" given, an integer of 64 bits expected")
+        assert text.startswith("indices[1]: ") and text.endswith("got ; expected an integer of 64 bits.")
     assert message(lambda: tw.k_grouped_gemm(A, A, offsets=[4, wrong])).startswith("offsets[1]: ")
 
 
 def test_groups_of_k_are_given_in_one_way():
     text = message(lambda: tw.k_grouped_gemm(A, A, offsets=[4], counts=[4]))
-    assert text == "groups: offsets, counts given, exactly one of offsets, aligned_offsets, counts expected"
+    assert text == "groups: got offsets, counts; expected exactly one of offsets, aligned_offsets, counts."
     a, b = tw.quantize(A, "1x128"), tw.quantize(A, "row")
     text = message(lambda: tw.k_grouped_gemm(a, b, aligned_offsets=[4], alignment=8))
-    assert text.startswith("groups.alignment: 8 given, a multiple of 128 expected for 1x128 scaling of a; each group")
+    assert text.startswith("groups.alignment: got 8; expected a multiple of 128 for 1x128 scaling of a. Each group.")
     apart = np.zeros((4, 40), np.float32)[:, :32]
     text = message(lambda: tw.k_grouped_gemm(apart, apart, counts=[32]))
-    assert "a.values.strides: [40, 1] given, [32, 1] expected for k_grouped_flat; groups follow one another" in text
+    assert "a.values.strides: got [40, 1]; expected [32, 1] for k_grouped_flat. Groups follow one another." in text
 
 
 def test_lists_of_sizes_that_are_right():
@@ -223,14 +223,14 @@ def test_lists_of_sizes_that_are_right():
 
 def test_masked_sizes():
     masked = np.ma.masked_array([0, 1, 0, 0], [0, 1, 0, 0])
-    assert message(lambda: tw.grouped_gemm(A, EXPERTS, indices=masked)).startswith("indices: a masked array given")
+    assert message(lambda: tw.grouped_gemm(A, EXPERTS, indices=masked)).startswith("indices: got a masked array")
 
 
 def test_hints_of_the_wrong_kind():
     lines = message(lambda: tw.grouped_gemm(A, EXPERTS, aligned_offsets=[1, 2], alignment=1.5, expected_m="4"))
     assert lines.splitlines() == [
-        "alignment: 1.5 given, an integer of 64 bits expected",
-        "expected_m: '4' given, an integer of 64 bits expected",
+        "alignment: got 1.5; expected an integer of 64 bits.",
+        "expected_m: got '4'; expected an integer of 64 bits.",
     ]
 
 
@@ -270,9 +270,9 @@ def test_subclasses_have_attributes_of_their_own():
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: tw.gemm(A[0], A), r"a.values: [8] given, [m, 8] expected for dense nt"),
-        (lambda: tw.gemm(A, A[0]), r"b.values: [8] given, [n, 8] expected for dense nt"),
-        (lambda: tw.batched_gemm(A, EXPERTS), r"a.values: [4, 8] given, [2, m, 8] expected for batched nt"),
+        (lambda: tw.gemm(A[0], A), r"a.values: got [8]; expected [m, 8] for dense nt."),
+        (lambda: tw.gemm(A, A[0]), r"b.values: got [8]; expected [n, 8] for dense nt."),
+        (lambda: tw.batched_gemm(A, EXPERTS), r"a.values: got [4, 8]; expected [2, m, 8] for batched nt."),
     ],
 )
 def test_sizes_that_are_not_known_have_letters(call, expected):
@@ -282,6 +282,6 @@ def test_sizes_that_are_not_known_have_letters(call, expected):
 
 def test_fp8_arrays_alone_are_no_operands():
     q = tw.quantize(np.ones((2, 128), np.float32), "row")
-    message = r"^b: an array of e4m3 given, a Quantized, with the scales of its values expected; Quantized\(array, 'e4m3'\)"
+    message = r"^b: got an array of e4m3; expected a Quantized, with the scales of its values. Quantized\(array, 'e4m3'\)."
     with pytest.raises(ValueError, match=message):
         tw.gemm(q, q.values)

@@ -84,7 +84,7 @@ def test_unknown_recipes_are_refused(capsys):
     with pytest.raises(SystemExit) as refused:
         train.main(["--recipes", "mxfp4"])
     assert refused.value.code == 2
-    assert "mxfp4 given, one of row, tensor, 1x128, 1x128:128x128, fold expected" in capsys.readouterr().err
+    assert "got mxfp4; expected one of row, tensor, 1x128, 1x128:128x128, fold." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])

@@ -43,7 +43,7 @@ def test_gemm_with_every_recipe(rng, recipe):
 def test_gemm_layouts_and_outputs(rng, recipe, layout, out_dtype, arithmetic):
     a, b = exact_pair(rng, (4, 64), (18, 64), recipe, layout, exponents=2)
     if recipe in ("f16:f16", "f32:f32") and arithmetic == "bit_exact":
-        with pytest.raises(ValueError, match=f"arithmetic: bit_exact given, fast expected for {recipe[:3]} operands"):
+        with pytest.raises(ValueError, match=f"arithmetic: got bit_exact; expected fast for {recipe[:3]} operands."):
             tw.gemm(a.given, b.given, layout=layout, arithmetic=arithmetic)
         return
     d = tw.gemm(a.given, b.given, layout=layout, out_dtype=out_dtype, arithmetic=arithmetic)
@@ -219,7 +219,7 @@ def test_the_device_whose_bits_are_wanted(rng):
         different += splits[0] != splits[1]
     assert different > 0
     np.testing.assert_array_equal(tw.gemm(a, b, device="h20"), tw.gemm(a, b))  # fast arithmetic follows no GPU
-    with pytest.raises(tw.InvalidCall, match="^device: 'h1' given, one of h200, h100.* expected"):
+    with pytest.raises(tw.InvalidCall, match="^device: got 'h1'; expected one of h200, h100.*."):
         tw.gemm(a, b, device="h1")
 
 
@@ -231,8 +231,8 @@ def test_a_device_to_run_on_is_told_what_device_means(given, sets):
     with pytest.raises(tw.InvalidCall) as raised:
         call(given)
     message = str(raised.value)
-    assert message.startswith(f"device: {given!r} given, one of h200, h100, ")
+    assert message.startswith(f"device: got {given!r}; expected one of h200, h100, ")
     assert message.endswith(
-        " (the GPU whose plans the bits follow, here too where no GPU is) expected; leave it out to run on a GPU: "
+        " (the GPU whose plans the bits follow, here too where no GPU is). Leave it out to run on a GPU:"
         'pass arrays that are there; backend="hopper" refuses all others'
     )

@@ -181,7 +181,7 @@ def test_explain_names_the_rejected_and_the_unavailable():
         tw.explain(without_scales, without_scales).unavailable
         and tw.explain(without_scales, without_scales).chosen is None
     )
-    with pytest.raises(ValueError, match="device: 'h1' given, one of h200"):
+    with pytest.raises(ValueError, match="device: got 'h1'; expected one of h200"):
         tw.explain(a, b, device="h1")
     with pytest.raises(ValueError, match=r"b\.values"):
         tw.explain(a, without_scales[:, :100])

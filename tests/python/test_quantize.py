@@ -165,5 +165,5 @@ def test_copies(rng, through):
 
 
 def test_what_was_never_made_is_no_operand():
-    with pytest.raises(ValueError, match=r"^a: Quantized given, an array"):
+    with pytest.raises(ValueError, match=r"^a: got Quantized; expected an array"):
         tw.gemm(tw.Quantized.__new__(tw.Quantized), np.zeros((2, 4), np.float32))

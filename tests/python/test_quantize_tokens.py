@@ -48,7 +48,7 @@ def test_ends_in_a_list():
             strict=True,
         ):
             same(given, expected)
-    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: 8.5 given, an integer of 64 bits expected"):
+    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: got 8.5; expected an integer of 64 bits."):
         tw.quantize_tokens(x, [5, 8.5], rows="row")
 
 
@@ -94,11 +94,11 @@ def test_factors_fold_scales_of_the_other_side():
     ("arguments", "message"),
     [
         ({}, "nothing would be written"),
-        ({"rows": "mxfp8"}, "rows: mxfp8 given, tensor, row, 1x128 or 128x128"),
-        ({"rows": "row", "activation": "gelu"}, "activation: 'gelu' given"),
-        ({"rows": "row", "activation": "swiglu_gradient"}, "gradient: nothing given"),
+        ({"rows": "mxfp8"}, "rows: got mxfp8; expected tensor, row, 1x128 or 128x128"),
+        ({"rows": "row", "activation": "gelu"}, "activation: got 'gelu'"),
+        ({"rows": "row", "activation": "swiglu_gradient"}, "gradient: got nothing"),
         ({"rows": "row", "gradient": values(4, 6)}, "only swiglu_gradient reads it"),
-        ({"rows": "row", "rows_token_factors": np.ones(3, np.float32)}, "rows_token_factors: [3] given, [4]"),
+        ({"rows": "row", "rows_token_factors": np.ones(3, np.float32)}, "rows_token_factors: got [3]; expected [4]"),
         ({"rows": "128x128", "ends": np.array([4])}, "squares begin with each group"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_storage_that_is_freed(name):
         (q.dequantize, name),
     ):
         with pytest.raises(
-            tw.InvalidCall, match=f"^{operand}: a tensor whose storage was freed given, memory expected for"
+            tw.InvalidCall, match=f"^{operand}: got a tensor whose storage was freed; expected memory for."
         ):
             call()
     blocker = torch.ones(4, 64)  # takes the old address, if the allocator gives it
@@ -90,15 +90,15 @@ def test_a_tensor_of_which_the_storage_is_gone():
     x = torch.ones(4, 64)
     x.untyped_storage().resize_(0)
     for call, operand in ((lambda: tw.gemm(x, x), "a"), (lambda: tw.encode(x, "e4m3"), "x")):
-        with pytest.raises(tw.InvalidCall, match=f"^{operand}: a tensor whose storage was freed given, memory"):
+        with pytest.raises(tw.InvalidCall, match=f"^{operand}: got a tensor whose storage was freed; expected memory"):
             call()
 
 
 def test_tensors_without_memory():
     x = torch.ones(4, 8)
     for wrong, given in (
-        (x.to_sparse(), r"a sparse tensor \(torch.sparse_coo\) given, a dense one expected; pass x.to_dense"),
-        (x.to("meta"), r"a tensor without memory \(meta or fake\) given"),
+        (x.to_sparse(), r"got a sparse tensor \(torch.sparse_coo\); expected a dense one. Pass x.to_dense."),
+        (x.to("meta"), r"got a tensor without memory \(meta or fake\)"),
     ):
         with pytest.raises(tw.InvalidCall, match=f"^a: {given}"):
             tw.gemm(wrong, x)

@@ -30,8 +30,8 @@ TEST(StoredFormats, TheIndexDecidesBetweenFiles) {
     const StoredMatrices found = stored_matrices(without);
     ASSERT_EQ(found.unreadable.size(), 1U);
     EXPECT_EQ(found.unreadable[0].finding.message(),
-              "a.weight: F8_E4M3 [200, 130] without scales given, a tensor of scales next to it expected; the index "
-              "does not name model-2-of-2.safetensors");
+              "a.weight: got F8_E4M3 [200, 130] without scales; expected a tensor of scales next to it. The index does "
+              "not name model-2-of-2.safetensors.");
     std::filesystem::remove(in + "/model.safetensors.index.json");
     EXPECT_THROW(Checkpoint{in}, SafetensorsError);
 }
@@ -46,30 +46,30 @@ TEST(StoredFormats, MessagesNameWhatIsThere) {
         return text;
     };
     const FileTensor codes = random_bytes("a.weight", "F8_E4M3", {200, 130}, 0, 120);
-    EXPECT_EQ(message({codes, floats("a.weight_scale", {2, 3}, {1.0F})}),
-              "a.weight_scale: F32 [2, 3] given, one, [200, 1] or [2, 2] expected for a.weight with F8_E4M3 [200, "
-              "130]\n");
+    EXPECT_EQ(
+        message({codes, floats("a.weight_scale", {2, 3}, {1.0F})}),
+        "a.weight_scale: got F32 [2, 3]; expected one, [200, 1] or [2, 2] for a.weight with F8_E4M3 [200, 130].\n");
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_scale_inv", {2, 2}, {1.0F})}),
-              "a.weight: a.weight_scale_inv and a.weight_scale given, the scales of one scheme expected\n");
+              "a.weight: got a.weight_scale_inv and a.weight_scale; expected the scales of one scheme.\n");
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_scale_2", {}, {1.0F})}),
-              "a.weight_scale_2: F32 [] given, no second scale expected for a.weight with F8_E4M3 [200, 130]\n");
+              "a.weight_scale_2: got F32 []; expected no second scale for a.weight with F8_E4M3 [200, 130].\n");
     EXPECT_EQ(message({random_bytes("conv.weight", "F8_E4M3", {8, 3, 3, 3}, 0, 120)}),
-              "conv.weight: F8_E4M3 [8, 3, 3, 3] given, 2 or 3 dimensions expected\n");
+              "conv.weight: got F8_E4M3 [8, 3, 3, 3]; expected 2 or 3 dimensions.\n");
     EXPECT_EQ(message({random_bytes("a.weight", "I8", {8, 64}, 0, 120), floats("a.SCB", {8}, {1.0F})}),
-              "a.weight: I8 [8, 64] with a.SCB, int8 of bitsandbytes, given, fp8 or FP4 weights expected\n");
-    EXPECT_EQ(message({random_bytes("a.weight", "U8", {8, 64}, 0, 120), floats("a.weight_scale", {8, 1}, {1.0F})}),
-              "a.weight: U8 [8, 64] with a.weight_scale F32 [8, 1], which are integers, given, fp8 or FP4 weights "
-              "expected\n");
+              "a.weight: got I8 [8, 64] with a.SCB, int8 of bitsandbytes,; expected fp8 or FP4 weights.\n");
+    EXPECT_EQ(
+        message({random_bytes("a.weight", "U8", {8, 64}, 0, 120), floats("a.weight_scale", {8, 1}, {1.0F})}),
+        "a.weight: got U8 [8, 64] with a.weight_scale F32 [8, 1], which are integers,; expected fp8 or FP4 weights.\n");
     EXPECT_EQ(message({random_bytes("a.experts.up_proj", "U8", {2, 64, 32}, 0, 120),
                        random_bytes("a.experts.up_proj_weight_scale", "F8_E4M3", {2, 64, 4}, 8, 100),
                        floats("a.experts.up_proj_weight_scale_2", {2, 2}, {1.0F})}),
-              "a.experts.up_proj_weight_scale_2: F32 [2, 2] given, F32 [1] or [2] expected for a.experts.up_proj with "
-              "U8 [2, 64, 32]\n");
+              "a.experts.up_proj_weight_scale_2: got F32 [2, 2]; expected F32 [1] or [2] for a.experts.up_proj with U8 "
+              "[2, 64, 32].\n");
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_zero_point", {1}, {1.0F})}),
-              "a.weight_zero_point: F32 [1] other than zeros given, weights without zero points expected\n");
+              "a.weight_zero_point: got F32 [1] other than zeros; expected weights without zero points.\n");
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_zero_point", {1}, {0.0F})}), "");
     EXPECT_EQ(message({{"a.weight", "F6_E2M3", {8, 4}, std::string(24, '\1')}}),
-              "a.weight: F6_E2M3 [8, 4] given, fp8 or FP4 weights expected\n");
+              "a.weight: got F6_E2M3 [8, 4]; expected fp8 or FP4 weights.\n");
     // Scales whose weights are in another file are no weights.
     EXPECT_EQ(message({random_bytes("a.weight_scale", "F8_E4M3", {8, 4}, 0, 120), floats("b", {2, 2}, {1.0F})}), "");
 }
