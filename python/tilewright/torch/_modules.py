@@ -172,6 +172,7 @@ class _QuantizedModule(torch.nn.Module):
         return getattr(weight, "main_grad", None), how, frozen
 
     def extra_repr(self) -> str:
+        """The shape and the options, for repr(layer)."""
         gradients = "" if self.gradient_format == "e4m3" else f", gradient_format={self.gradient_format}"
         sums = "" if self.promoted else ", promoted=False"
         kept = "" if self.keep == "copy" else f", keep={self.keep}"
