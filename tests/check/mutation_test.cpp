@@ -1,5 +1,5 @@
-// The test of the tests: eleven planted bugs, each on data that cancel and on data that do not, must all be caught;
-// and the score that other libraries judge by is shown to miss some of them.
+// Tests the checks: eleven planted bugs, each on data that cancel and on data that do not, must all be caught. The
+// score that other libraries use misses some of them.
 #include "check/gate_classes.h"
 #include "check/mutations.h"
 #include "cpu/exact/exact.h"

@@ -72,8 +72,8 @@ Range range_of(const Operand& side) {
     return range;
 }
 
-/// The exponent by which the largest sum of magnitudes can grow and stay below 2^126, or, `top` false, by which the
-/// smallest can shrink and stay above 2^-122.
+/// The exponent by which the largest sum of magnitudes can grow and stay below 2^126. With `top` false, the exponent by
+/// which the smallest sum can shrink and stay above 2^-122.
 int room(const std::vector<double>& magnitudes, bool top) {
     double smallest = INFINITY, largest = 0;
     for (const double magnitude : magnitudes) {

@@ -1,5 +1,5 @@
-// What decodes fp8 operands to bf16 before a product, on the emulator: each code is the number that it is, in whatever
-// order an operand has them, with nothing written behind the rows.
+// The kernels that decode fp8 operands to bf16, on the emulator. Each value is right, for every memory order of an
+// operand, and nothing is written after the rows.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Calls whose FP4 activations are decoded before, and NVFP4 weights that are packed at each call, on the emulator: each
-// bit as the CPU's arithmetic `bit_exact` has it, with NaN outside of the operands and nothing written outside of the
+// Calls that first decode FP4 activations, and calls that pack NVFP4 weights each time, on the emulator. Each bit
+// equals the CPU's arithmetic `bit_exact`, with NaN outside of the operands. Nothing is written outside of the
 // workspace.
 #include <gtest/gtest.h>
 

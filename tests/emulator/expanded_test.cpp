@@ -1,5 +1,5 @@
-// Packed weights that are expanded to e4m3 or bf16 before a product, on the emulator: products with each bit as the
-// CPU's arithmetic `bit_exact` has it.
+// Products with packed weights that are first expanded to e4m3 or bf16, on the emulator. Each bit equals the CPU's
+// arithmetic `bit_exact`.
 #include <gtest/gtest.h>
 
 #include <array>

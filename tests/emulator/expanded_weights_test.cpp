@@ -1,5 +1,5 @@
-// What the kernels that expand packed weights write, on the emulator: the numbers that were packed, which have the same
-// bits in a product on the CPU.
+// The kernels that expand packed weights, on the emulator. They write the packed numbers, which give the same bits in a
+// product on the CPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// NVFP4 weights next to fp8 activations, which are decoded to bf16 before, on the emulator: scales of rows and of the
-// tensor wait for the end, 1x128 ones promote each k-block; each bit as the CPU's arithmetic `bit_exact` has it, with
+// fp8 activations x NVFP4 weights, on the emulator. The activations are first decoded to bf16. Row and tensor scales
+// are epilogue scales, and 1x128 scales promote each k-block. Each bit equals the CPU's arithmetic `bit_exact`, with
 // NaN outside of the operands.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The scheduler of grouped kernels: for thousands of mixes of sizes, sensible or not, the blocks of a grid take every
-// tile of every group once, as src/problem has the groups, and no other.
+// The scheduler of grouped kernels. For thousands of mixes of sizes, valid or not, the blocks of a grid process every
+// tile of every group once, and no other tile. src/problem defines the groups.
 #include "hopper/schedule/grouped.h"
 
 #include <gtest/gtest.h>

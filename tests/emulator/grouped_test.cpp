@@ -1,5 +1,5 @@
-// Grouped kernels on the emulator: thousands of mixes of group sizes in every way to say them, garbage among them, each
-// bit as the CPU's arithmetic `bit_exact` has it and nothing else written.
+// Grouped kernels on the emulator: thousands of mixes of group sizes in every grouping, including garbage. Each bit
+// equals the CPU's arithmetic `bit_exact`, and nothing else is written.
 #include <gtest/gtest.h>
 
 #include <algorithm>

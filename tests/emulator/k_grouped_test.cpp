@@ -1,5 +1,5 @@
-// Kernels for groups of k on the emulator: groups that end anywhere and begin aligned, NaN between them, garbage among
-// the sizes, each bit as the CPU's arithmetic `bit_exact` has it and nothing else written.
+// k-grouped kernels on the emulator. Groups begin aligned and end anywhere, with NaN between them and garbage among the
+// sizes. Each bit equals the CPU's arithmetic `bit_exact`, and nothing else is written.
 #include <gtest/gtest.h>
 
 #include <array>

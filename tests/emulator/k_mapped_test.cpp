@@ -1,6 +1,6 @@
-// Kernels for groups of k that begin anywhere or are one matrix after another, on the emulator: by tensor maps that
-// they write, by ordinary loads where TMA cannot, garbage among the sizes, each bit as the CPU's arithmetic `bit_exact`
-// has it.
+// k-grouped kernels on the emulator for groups that begin anywhere, or are one matrix after another. The kernels write
+// tensor maps, or use ordinary loads where TMA cannot load. Garbage is among the sizes. Each bit equals the CPU's
+// arithmetic `bit_exact`.
 #include <gtest/gtest.h>
 
 #include <array>

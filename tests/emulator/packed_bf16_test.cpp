@@ -1,5 +1,5 @@
-// Kernels that multiply bf16 with packed MXFP4 and NVFP4 weights, on the emulator: each bit as the CPU's arithmetic
-// `bit_exact` has it, whatever the scales; and those for wide rows.
+// Kernels for bf16 x packed MXFP4 and NVFP4 weights, on the emulator, with any scales. Includes the kernels for wide
+// rows. Each bit equals the CPU's arithmetic `bit_exact`.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Kernels that take packed MXFP4 weights, on the emulator: each bit as the CPU's arithmetic `bit_exact` has it; and
-// those for wide rows, whatever the scales.
+// Kernels for packed MXFP4 weights, on the emulator. Includes the kernels for wide rows, with any scales. Each bit
+// equals the CPU's arithmetic `bit_exact`.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -177,8 +177,8 @@ constexpr std::array windowed_tiles{
     windowed(deep, steps, general, grouped),
 };
 
-// The next codes are decoded while those of a window are multiplied, of 64 rows a warpgroup, of 128, in two wgmmas
-// along n; or there are no registers for them.
+// Kernels that decode the next values while a window is multiplied, with warpgroups of 64 rows, of 128 rows, and of two
+// wgmmas along n. Also kernels that lack the registers for that.
 static_assert(fills_next_of_windows(windowed(narrow, blocks, fast)) &&
               fills_next_of_windows(windowed(halves, rows, fast)) &&
               fills_next_of_windows(windowed(less_wide, blocks, fast)) &&

@@ -1,6 +1,6 @@
-// Calls whose operands are copied along k before, on the emulator: the kernels of the copies, then the product's, each
-// bit as the CPU's arithmetic `bit_exact` has it, with NaN in all that is outside of the operands and nothing written
-// outside of the workspace.
+// Calls that first copy operands to K-major, on the emulator: the kernels of the copies, then the product. Each bit
+// equals the CPU's arithmetic `bit_exact`, with NaN outside of the operands. Nothing is written outside of the
+// workspace.
 #include <gtest/gtest.h>
 
 #include <array>

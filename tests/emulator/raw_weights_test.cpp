@@ -1,5 +1,5 @@
-// MXFP4 weights whose codes stay where they are, on the emulator: the kernel that writes what packed tiles have behind
-// their codes, then the product's, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
+// MXFP4 weights that are read in place, on the emulator: the kernel that writes the scales in the form of packed tiles,
+// then the product, with any scales. Each bit equals the CPU's arithmetic `bit_exact`.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -90,8 +90,8 @@ TEST_P(Raw, HaveTheCpusBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Raw, testing::Range(std::size_t{0}, calls().size()));
 
-/// Weights with scales and zeros of our own, of a row and a block. A's scales are so small that sums are at the lower
-/// end of fp32, where a reference that is another one than the definition's changes bits.
+/// Weights with given scales and zeros, of a row and a block. A's scales are so small that sums are at the lower end of
+/// fp32. A wrong reference exponent would change bits there.
 template <class ScaleOf, class IsZero>
 std::string difference_of(ScaleOf scale_of, IsZero is_zero, Format output = Format::f32) {
     constexpr int m = 9, n = 72, k = 640, block = 32, columns = k / block;

@@ -1,6 +1,9 @@
-// Pairs of scales that have general kernels alone, on the emulator: 1x128 and 128x128 of A with no scales of B, 1x128
-// of A with scales of the end of B, 128x128 of both, for every family of kernels, each bit as the CPU's arithmetic
-// `bit_exact` has it; and scales of the end with no scales of B, which the kernels of row : row multiply.
+// Scale pairs that only general kernels support, on the emulator, for every family of kernels. Each bit equals the
+// CPU's arithmetic `bit_exact`. The pairs (A x B):
+// - 1x128 and 128x128 x no scales
+// - 1x128 x epilogue scales
+// - 128x128 x 128x128
+// - epilogue scales x no scales, which the kernels of row x row multiply
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Kernels for 1x32 scales, on both sides or next to other scales of fp8, of operands in shared memory, on the emulator:
-// each bit as the CPU's arithmetic `bit_exact` has it.
+// Kernels for 1x32 scales, on both sides or with other fp8 scales, with operands in shared memory, on the emulator.
+// Each bit equals the CPU's arithmetic `bit_exact`.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
-// MXFP4 weights that are packed at each call, on the emulator: the kernels that pack them, for fp8 with room for four
-// windows, then the product's, for wide rows, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
-// raw_weights_test.cpp has those whose codes stay where they are.
+// MXFP4 weights that each call packs, on the emulator: the packing kernels (for fp8 with four windows), then the
+// product, for wide rows, with any scales. Each bit equals the CPU's arithmetic `bit_exact`. raw_weights_test.cpp tests
+// weights that are read in place.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// A load that never arrives: the load warp times out, ends the waits of the consumers, which have no limit, and the
-// kernel ends with a report of the barrier that was waited for.
+// A load that never arrives. The load warp times out and ends the waits of the consumers, which have no limit. The
+// kernel ends with a report that names the barrier.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A product that is too large for the CPU: rows and columns of its operands repeat, so that a small problem on the CPU
-// says what every row of D must be. All of D is compared.
+// A product that is too large for the CPU. Rows and columns of its operands repeat, so that a small problem on the CPU
+// gives the expected rows of D. All of D is compared.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A thousand launches of every tile, of kernels for groups of k that are compiled on first use, of copies and of a
-// quantiser, with other kernels on other streams at the same time: always the same bits.
+// A thousand launches give the same bits, with other kernels on other streams at the same time. Covers every tile,
+// k-grouped kernels that are compiled on first use, copies, and a quantizer.
 #include <gtest/gtest.h>
 #include <tilewright/quantize_tokens.h>
 #include <tilewright/run.h>

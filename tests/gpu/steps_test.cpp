@@ -1,5 +1,5 @@
-// 1x32 scales next to other scales of fp8 and next to bf16, in kernels that are compiled on first use: the GPU's bits
-// are the CPU's, whichever tile the library chooses. (MXFP8 on both sides and next to MXFP4: packed_test.cpp.)
+// 1x32 scales with other fp8 scales and with bf16, in kernels that are compiled on first use. The GPU's bits are the
+// CPU's, for every tile that the library chooses. (packed_test.cpp tests MXFP8 x MXFP8 and MXFP8 x MXFP4.)
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,7 +1,9 @@
-// Fits the constants of src/plan/model.h to records of measured candidates and prints them as C++:
-//   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
+// Fits the constants of src/plan/model.h to records of measured candidates, and prints them as C++:
+//
+//     tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
+//
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
-// predictions; --rounds 0 only says how good the constants in model.h are.
+// predictions. --rounds 0 only prints how good the constants in model.h are.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -54,8 +54,8 @@ void expect_within(const std::vector<double>& values, const Limits& limits) {
     EXPECT_LE(geomean, limits.geomean_most);
 }
 
-// The constants are fitted to dense candidates (record_test.cpp) and to no grouped call: there, groups of the benchmark
-// differ in size, and the model's guess of their last tiles decides.
+// The constants are fitted to dense candidates (record_test.cpp), not to grouped calls. In grouped calls the groups of
+// the benchmark differ in size, and the model's guess of their last tiles decides.
 TEST(Predictions, AreNearTheMeasuredTimesOfOurKernels) {
     const std::map<std::string, std::vector<double>> all = ratios();
     ASSERT_EQ(all.size(), 3U);

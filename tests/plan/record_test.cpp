@@ -1,6 +1,6 @@
-// The model against measured candidates: benchmarks/results/h200_candidates.jsonl (the peers' shapes, layers of few
-// rows and half of a seed's random shapes, which it was fitted to) and h200_random.jsonl (the other half, which it
-// never was).
+// The model against measured candidates. It was fitted to benchmarks/results/h200_candidates.jsonl: the peers' shapes,
+// layers of few rows, and half of a seed's random shapes. h200_random.jsonl has the other half, to which it was not
+// fitted.
 #include "plan/record.h"
 
 #include <fmt/format.h>

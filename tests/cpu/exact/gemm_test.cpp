@@ -1,5 +1,5 @@
-// The arithmetic `bit_exact` against its transcription (canonical.h): every output bit, for every recipe,
-// grouping, layout and output format, and where ranges, tails and specials make it hard.
+// The arithmetic `bit_exact` against its transcription (canonical.h): every output bit, for every recipe, grouping,
+// layout and output format. Includes hard ranges, tails and special values.
 #include "check/case.h"
 #include "cpu/exact/canonical.h"
 #include "cpu/exact/exact.h"
