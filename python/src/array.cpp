@@ -16,7 +16,7 @@
 namespace tilewright::python {
 namespace {
 
-constexpr const char* unpacked_e2m1 = "pack two elements to a byte, low nibble first (tilewright.encode does)";
+constexpr const char* unpacked_e2m1 = "pack two elements per byte, low nibble first, as tilewright.encode does";
 
 /// dtype -> (format, carrier). Never destroyed: the interpreter is gone by then.
 nb::dict& registry() {
@@ -52,7 +52,7 @@ void count_packed_elements(Tensor& tensor, nb::handle array, const ArrayRole& ro
     const int packed = packed_dimension(tensor, array);
     if (packed < 0) {
         refuse(role.operand, "strides " + to_string(tensor.strides) + " in bytes", "one dimension of stride 1",
-               "two e2m1 share a byte, and their pairs must be neighbours");
+               "two e2m1 values share a byte, so pairs must be adjacent");
     }
     for (int i = 0; i < tensor.shape.kept(); ++i) {
         if (i == packed) {
@@ -167,7 +167,7 @@ void refuse_negation(nb::handle array, const Tensor& tensor, const ArrayRole& ro
         if (tensor.shape[i] > 1 && tensor.strides[i] % 2 != 0) return;
     }
     if (!called(array, negation).is(Py_True)) return;
-    refuse(role.operand, "a tensor with torch's negation bit, whose memory has the opposite signs", "one without it",
+    refuse(role.operand, "a tensor with torch's negation bit, whose memory has opposite signs", "one without it",
            "pass x.resolve_neg()");
 }
 
@@ -175,20 +175,20 @@ void refuse_negation(nb::handle array, const Tensor& tensor, const ArrayRole& ro
 [[noreturn]] void refuse_array(nb::handle array, const ArrayRole& role) {
     nb::ndarray<nb::ro> readable;
     if (role.writable && nb::try_cast(array, readable, false)) {
-        refuse(role.operand, "a read-only array", "one that can be written");
+        refuse(role.operand, "a read-only array", "a writable array");
     }
     refuse_known(array, role);
     if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_elements(role));
     const bool is_list = PyList_Check(array.ptr()) != 0 || PyTuple_Check(array.ptr()) != 0;
     refuse(role.operand, class_name(array), "an array with DLPack or the buffer protocol (numpy, torch, ...)",
-           is_list ? "make one, e.g. numpy.array(x, numpy.float32)" : "");
+           is_list ? "convert it, e.g. numpy.array(x, numpy.float32)" : "");
 }
 
 /// Borrows the memory through DLPack's C exchange; false where the library does not offer it.
 bool is_lent(nb::handle array, const ArrayRole& role, ArrayView& out) {
     out.borrowed = borrow(array);
     if (out.borrowed.is_valid() && role.writable && out.borrowed.is_read_only()) {
-        refuse(role.operand, "a read-only array", "one that can be written");
+        refuse(role.operand, "a read-only array", "a writable array");
     }
     return out.borrowed.is_valid();
 }

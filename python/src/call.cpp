@@ -1,5 +1,6 @@
 #include "call.h"
 
+#include <array>
 #include <cctype>
 #include <utility>
 
@@ -51,6 +52,12 @@ bool leaves_rows_unwritten(Grouping grouping) {
     return grouping != Grouping::dense && grouping != Grouping::batched && !is_k_grouped(grouping);
 }
 
+/// Names of the library that Python's callers know as something else.
+constexpr std::array<std::pair<const char*, const char*>, 4> keywords{{{"groups.alignment", "alignment"},
+                                                                       {"groups.index_alignment", "index_alignment"},
+                                                                       {"groups.grouping", "grouping"},
+                                                                       {"b.packed", "b"}}};
+
 /// `text` with every whole word `from` as `to`.
 std::string with_word(std::string text, const std::string& from, const std::string& to) {
     const auto is_inner = [&](std::size_t i) {
@@ -77,7 +84,10 @@ Call::Call(nb::handle a, nb::handle b, const GroupOptions& groups, const CallOpt
     problem.sm_limit = options.sm_limit;
     arrays.reserve(6);  // a, b, sizes, d, c, bias
     problem.a = operand_of(a, "a", arrays);
+    a_is_array_ = !arrays.empty();
+    const std::size_t arrays_of_a = arrays.size();
     problem.b = operand_of(b, "b", arrays);
+    b_is_array_ = arrays.size() > arrays_of_a;
     problem.groups.grouping = groups.grouping;
     problem.groups.alignment = groups.alignment;
     problem.groups.index_alignment = groups.index_alignment;
@@ -125,7 +135,7 @@ void Call::make_result(nb::handle a, const CallOptions& options) {
 void Call::require_result() const {
     if (!result.is_none() || problem.d.device.kind != DeviceId::Kind::cuda) return;
     refuse("out", "nothing", "an array in memory of cuda:" + std::to_string(problem.d.device.index),
-           "make one with your library; only torch's are made here");
+           "allocate it with your library: only torch tensors are allocated for you");
 }
 
 std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) const {
@@ -136,6 +146,9 @@ std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) c
         for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
             if (!sizes_word_.empty()) *text = with_word(std::move(*text), "groups.sizes", sizes_word_);
             *text = with_word(std::move(*text), "d", "out");
+            if (a_is_array_) *text = with_word(std::move(*text), "a.values", "a");
+            if (b_is_array_) *text = with_word(std::move(*text), "b.values", "b");
+            for (const auto& [ours, theirs] : keywords) *text = with_word(std::move(*text), ours, theirs);
         }
         (about_d && own_result_ ? about_own_result : renamed).push_back(std::move(finding));
     }

@@ -35,6 +35,8 @@ private:
     void make_result(nb::handle a, const CallOptions& options);
 
     bool own_result_ = false;
+    bool a_is_array_ = false;  // and not a Quantized, which has `values`
+    bool b_is_array_ = false;
     std::string sizes_word_;
 };
 

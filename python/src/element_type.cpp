@@ -57,13 +57,13 @@ std::string advice_for(nb::handle array, const ArrayRole& role) {
     if (role.codes && (given.find("int8") != std::string::npos || given.find("int16") != std::string::npos)) {
         return "name the format of the codes, e.g. format='e4m3'";
     }
-    if (given.find("complex") != std::string::npos) return "pass its real part, x.real, and its imaginary part apart";
+    if (given.find("complex") != std::string::npos) return "pass x.real and x.imag separately";
     const bool is_integer = given.find("int") != std::string::npos;
     if (!is_integer && given.find("float64") == std::string::npos && given.find("bool") == std::string::npos) return {};
-    if (role.writable) return "make it with another dtype, e.g. float32";
+    if (role.writable) return "allocate it with another dtype, e.g. float32";
     const std::string advice = given.find("torch") == std::string::npos ? "convert it, e.g. x.astype(numpy.float32)"
                                                                         : "convert it, e.g. x.float()";
-    return is_integer && !role.format ? advice + "; codes that are quantised already go into Quantized" : advice;
+    return is_integer && !role.format ? advice + ". For values that are already quantized, use Quantized" : advice;
 }
 
 /// "float32" of that word, numpy.float32, numpy.dtype("float32") and torch.float32; nothing for other objects.
@@ -93,7 +93,7 @@ Format output_format(nb::handle value, const char* argument) {
         if (own_name || full_names[i] == given) return formats[i];
     }
     refuse(argument, shown(value),
-           "one of bf16, f16, f32, bfloat16, float16, float32, or such a dtype of numpy, ml_dtypes or torch");
+           "one of bf16, f16, f32, bfloat16, float16, float32, or the same dtype of numpy, ml_dtypes or torch");
 }
 
 std::string expected_elements(const ArrayRole& role) {
@@ -102,7 +102,7 @@ std::string expected_elements(const ArrayRole& role) {
         return "an array whose dtype is a float format, or its codes (uint8, uint16) with format=";
     if (!role.format || role.only_codes) return "bfloat16, float16 or float32";
     const std::string word(name(*role.format));
-    if (*role.format == Format::e2m1) return "e2m1, two to a byte of uint8 or int8";
+    if (*role.format == Format::e2m1) return "e2m1, two values per byte of uint8 or int8";
     const int size = bits(*role.format);
     return size <= 16 ? word + ", or its codes as uint" + std::to_string(size) : word;
 }

@@ -35,8 +35,7 @@ PreparedOperand::PreparedOperand(nb::handle packed, nb::handle header) {
     if (packed.is_none()) refuse("data", "None", "an array of bytes");
     values_.source = nb::borrow(packed);
     if (!header.is_none()) {
-        if (!nb::isinstance<nb::bytes>(header))
-            refuse("header", shown(header), "bytes, as PackedWeights.header has them");
+        if (!nb::isinstance<nb::bytes>(header)) refuse("header", shown(header), "the bytes of PackedWeights.header");
         const auto bytes = nb::cast<nb::bytes>(header);
         header_.assign(bytes.c_str(), bytes.size());
     }
@@ -49,11 +48,11 @@ void PreparedOperand::view_packed(const std::string& prefix) {
     const Tensor& tensor = values_.tensor;
     if (tensor.shape.rank() != 1 || (tensor.shape[0] > 1 && tensor.strides[0] != 1)) {
         refuse(prefix + "data", to_string(tensor.shape) + " with strides " + to_string(tensor.strides),
-               "bytes one after another: [bytes] of uint8");
+               "contiguous uint8 [bytes]");
     }
     const bool on_gpu = tensor.device.kind == DeviceId::Kind::cuda;
     if (on_gpu && header_.empty()) {
-        refuse(prefix + "header", "None", "the header's bytes for packed weights on a GPU",
+        refuse(prefix + "header", "None", "the bytes of the header, because the packed weights are on a GPU",
                "pass PackedWeights.header");
     }
     if (header_.empty()) {
@@ -110,12 +109,12 @@ nb::object values_of(nb::handle argument) {
 
 OperandRecipe operand_recipe(nb::handle value, const char* argument) {
     static const std::string expected =
-        "a side of a recipe: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, bf16, f16, f32, e4m3, e5m2";
+        "one of tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, bf16, f16, f32, e4m3, e5m2";
     const std::string_view word = text(value, argument, expected);
     const std::optional<OperandRecipe> recipe = parse_operand_recipe(word);
     if (recipe && is_accepted(*recipe)) return *recipe;
     refuse(argument, "'" + std::string(word) + "'", expected,
-           "or one with its formats written out, such as e5m2.row or 1x128.ue8m0");
+           "formats can be written out, e.g. e5m2.row or 1x128.ue8m0");
 }
 
 }  // namespace tilewright::python

@@ -119,8 +119,9 @@ const DeviceDescription& device_word(nb::handle value) {
         if (nb::isinstance<nb::str>(value) && device.name == text(value, "device", {})) return device;
         expected += (expected.empty() ? "one of " : ", ") + device.name;
     }
-    refuse("device", shown(value), expected + " (the GPU whose plans the bits follow, here too where no GPU is)",
-           "leave it out to run on a GPU: pass arrays that are there; backend=\"hopper\" refuses all others");
+    refuse("device", shown(value),
+           expected + " (the GPU whose plans determine the bits, also on a machine without a GPU)",
+           "omit it to run on a GPU: pass arrays in GPU memory. backend=\"hopper\" rejects all others");
 }
 
 CallOptions::CallOptions(const nb::dict& given) { read_all(common_keywords, given, *this); }

@@ -68,7 +68,7 @@ QuantizedArrays quantize_array(nb::handle x, nb::handle recipe_word, nb::handle 
     const Dims& shape = source.tensor.shape;
     if (shape.rank() < 2 || shape.rank() > 3) refuse("x", to_string(shape), "[rows, k] or [groups, rows, k]");
     if (recipe.values == Format::e2m1 && shape[shape.rank() - 1] % 2 != 0) {
-        refuse("x", to_string(shape), "an even last dimension for e2m1, which holds two elements in a byte",
+        refuse("x", to_string(shape), "an even last dimension, because e2m1 stores two elements per byte",
                "pad it with a column of zeros");
     }
     how.stream = stream_of(source, stream);

@@ -42,13 +42,13 @@ RawArray::RawArray(nb::handle address, nb::handle shape, nb::handle format, nb::
     if (dimensions == 0) sizes.push_back(1);
     push_all(tensor.shape, sizes);
     for (const std::int64_t size : sizes) {
-        if (size < 0) refuse("shape", to_string(tensor.shape), "sizes from 0 up");
+        if (size < 0) refuse("shape", to_string(tensor.shape), "sizes of 0 or more");
     }
     tensor.strides = row_major_strides(tensor.format, tensor.shape);
     if (strides.is_none()) return;
     const std::vector<std::int64_t> given = integers(strides, "strides");
     if (given.size() != dimensions) {
-        refuse("strides", std::to_string(given.size()) + " strides", std::to_string(dimensions) + ", one a dimension");
+        refuse("strides", std::to_string(given.size()), std::to_string(dimensions) + " (one per dimension)");
     }
     if (dimensions == 0) return;
     tensor.strides = {};

@@ -175,7 +175,7 @@ bool serves_transposition(const OperandRecipe& recipe) {
 /// What is transposed: a Quantized with scales for 128 features of a token.
 const PreparedOperand& codes_of(nb::handle rows) {
     const PreparedOperand* given = prepared(rows, "rows.");
-    const char* expected = "a Quantized of 1x128, e4m3 or e5m2";
+    const char* expected = "a Quantized with recipe 1x128, e4m3 or e5m2";
     if (given == nullptr) refuse("rows", shown(rows), expected);
     if (given->operand().packed.given()) refuse("rows", "PackedWeights", expected);
     if (!serves_transposition(given->recipe())) refuse("rows", name(given->recipe()), expected);
@@ -197,7 +197,7 @@ Arrays transpose_codes_of(nb::handle rows, nb::handle ends, nb::handle columns_w
     }
     if (columns.wanted.values != codes.recipe().values) {
         refuse("columns", name(columns.wanted), std::string(name(codes.recipe().values)) + ", the format of rows",
-               "codes are shifted, not converted");
+               "values are moved, not converted");
     }
     const ArrayView group_ends = view_of_ends(ends);
     const Dims shape = columns_shape(operand.values.shape[0], operand.values.shape[1], group_ends.tensor);

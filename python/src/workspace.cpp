@@ -15,7 +15,7 @@ void check(const Tensor& bytes, DeviceId device) {
     const bool one_after_another = bytes.shape.rank() == 1 && (bytes.shape[0] <= 1 || bytes.strides[0] == 1);
     const std::string there = "memory of cuda:" + std::to_string(device.index);
     if (bytes.device != device) refuse("workspace", "memory elsewhere", there);
-    if (!one_after_another) refuse("workspace", to_string(bytes.shape), "uint8 [bytes] without gaps in " + there);
+    if (!one_after_another) refuse("workspace", to_string(bytes.shape), "contiguous uint8 [bytes] in " + there);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ CallWorkspace::CallWorkspace(const Call& call, nb::handle given, void* stream) {
     if (!nb::cast<bool>(arrays_module().attr("is_torch")(call.result))) {
         refuse("workspace", "nothing",
                std::to_string(bytes) + " bytes or more in memory of cuda:" + std::to_string(device.index),
-               "pass workspace=, an array of uint8 of your library; only torch's are made here");
+               "pass workspace=, a uint8 array of your library: only torch workspaces are allocated for you");
     }
     const auto address = reinterpret_cast<std::uintptr_t>(stream);
     bytes_ = view_of(arrays_module().attr("new_workspace")(bytes, device.index, address));

@@ -31,9 +31,9 @@ void check_for_gpu(const Operand& weights) {
 
 void check_host(const Operand& weights) {
     require(!is_on_gpu(weights), {.operand = "weights.values",
-                                  .given = "memory of GPU " + std::to_string(weights.values.device.index),
-                                  .expected = "host memory, where no memory is given for the packed weights",
-                                  .advice = "allocate packed_bytes there and pass it as out"});
+                                  .given = "memory of cuda:" + std::to_string(weights.values.device.index),
+                                  .expected = "host memory, because out was not passed",
+                                  .advice = "allocate packed_bytes(weights) bytes on the GPU and pass them as out"});
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void require_none(std::vector<Finding> findings) {
 }
 
 void require_served(const std::string& operand, const std::string& given, const std::string& served) {
-    if (!served.empty()) require_none({{operand, given, served + " on a GPU", "quantise on the host"}});
+    if (!served.empty()) require_none({{operand, given, served + " on a GPU", "quantize on the host"}});
 }
 
 }  // namespace

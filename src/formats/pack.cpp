@@ -204,7 +204,7 @@ void formats::check_packed_bytes(const void* out, std::int64_t given, std::int64
     if (out != nullptr && given == expected) return;
     throw Error({{.operand = "out",
                   .given = out == nullptr ? "a null pointer" : std::to_string(given) + " bytes",
-                  .expected = std::to_string(expected) + " bytes, as packed_bytes says",
+                  .expected = std::to_string(expected) + " bytes, the result of packed_bytes",
                   .advice = {}}});
 }
 

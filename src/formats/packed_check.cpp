@@ -23,7 +23,7 @@ std::vector<Finding> check_operand(const Operand& operand, const std::string& na
 }
 
 std::string place(const DeviceId& device) {
-    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of GPU " + std::to_string(device.index);
+    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of cuda:" + std::to_string(device.index);
 }
 
 /// The same operand as if it were in host memory; a finding for each tensor that is elsewhere than the values.
@@ -59,7 +59,7 @@ std::vector<Finding> check_packable(const Operand& weights) {
         return {{.operand = "weights",
                  .given = is_accepted(recipe) ? name(recipe) : std::string(name(recipe.values)),
                  .expected = "mxfp4 or nvfp4",
-                 .advice = "other weights are multiplied as they are"}};
+                 .advice = "other weights need no packing"}};
     }
     std::vector<Finding> findings;
     const Operand there = in_host_memory(weights, findings);
@@ -70,7 +70,7 @@ std::vector<Finding> check_packable(const Operand& weights) {
         findings.push_back({.operand = "weights.values",
                             .given = "strides " + to_string(values.strides),
                             .expected = "a stride of 1 along k",
-                            .advice = "pass a copy with k packed"});
+                            .advice = "pass a K-major copy"});
     }
     return findings;
 }
@@ -85,8 +85,8 @@ std::vector<Finding> check_unpacked(const PackedWeights& packed, const Operand& 
         add("out.values", to_string(out.values.shape), to_string(packed.shape()));
     }
     if (!findings.empty()) return findings;
-    if (has_gaps(out.values)) add("out.values", "gaps", "rows one after another");
-    if (has_gaps(out.scales)) add("out.scales", "gaps", "rows one after another");
+    if (has_gaps(out.values)) add("out.values", "gaps between rows", "contiguous rows");
+    if (has_gaps(out.scales)) add("out.scales", "gaps between rows", "contiguous rows");
     if (packed.tensor_scales > 1 && out.tensor_scale.shape == Dims{1}) {
         add("out.tensor_scale", "[1]", "[" + std::to_string(packed.tensor_scales) + "]");
     }

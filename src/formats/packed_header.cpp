@@ -41,7 +41,7 @@ PackedHeader read_header(const void* data) {
     PackedHeader header;
     std::memcpy(&header, data, sizeof header);
     if (header.magic != formats::packed_magic) {
-        refuse("bytes without the header of packed weights", "what pack_weights wrote");
+        refuse("bytes without the header of packed weights", "bytes written by pack_weights");
     }
     return header;
 }
@@ -71,9 +71,10 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     }
     const PackedHeader header = read_header(header_bytes);
     PackedWeights packed{.data = data, .bytes = bytes, .device = device, .version = header.version};
-    if (header.version < 1) refuse("layout version " + std::to_string(header.version), "a positive one");
+    if (header.version < 1) refuse("layout version " + std::to_string(header.version), "a positive version");
     if (header.version != packed_version) return packed;
-    if (!has_sound_sizes(header) || !has_known_words(header)) refuse("a damaged header", "what pack_weights wrote");
+    if (!has_sound_sizes(header) || !has_known_words(header))
+        refuse("a damaged header", "bytes written by pack_weights");
     packed.recipe = header.recipe == 1 ? OperandRecipe{Format::e2m1, Granularity::block_1x32, Format::ue8m0}
                                        : OperandRecipe{Format::e2m1, Granularity::block_1x16, Format::ue4m3};
     packed.activations = header.activations == 1 ? PackedFor::fp8 : PackedFor::bf16;
@@ -85,11 +86,11 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     packed.windows = static_cast<int>(header.windows);
     packed.wide_row = header.wide_rows - 1;
     if (!has_sound_sections(header, formats::packed_sections(packed))) {
-        refuse("a damaged header", "what pack_weights wrote");
+        refuse("a damaged header", "bytes written by pack_weights");
     }
     if (bytes < header.bytes) {
-        refuse(std::to_string(bytes) + " bytes", std::to_string(header.bytes) + ", as the header says",
-               "the copy is not complete");
+        refuse(std::to_string(bytes) + " bytes", std::to_string(header.bytes) + ", the size in the header",
+               "the copy is incomplete: copy all bytes");
     }
     return packed;
 }
@@ -125,7 +126,7 @@ formats::PackedHeader formats::header_of(const PackedSections& sections, const O
 
 formats::PackedHeader formats::checked_header(const PackedWeights& packed) {
     if (packed.device.kind != DeviceId::Kind::cpu) {
-        refuse("memory of GPU " + std::to_string(packed.device.index), "host memory", "copy it to the host");
+        refuse("memory of cuda:" + std::to_string(packed.device.index), "host memory", "copy it to the host");
     }
     const PackedWeights again = packed_weights(packed.data, packed.bytes);
     if (again.version != packed_version) {

@@ -187,8 +187,8 @@ namespace {
 OwnedOperand unpacked(const Operand& operand, const ConversionOptions& how) {
     if (operand.values.given() || operand.scales.given() || operand.tensor_scale.given()) {
         throw Error({{.operand = "operand.packed",
-                      .given = "packed weights next to values or scales",
-                      .expected = "one of the two",
+                      .given = "packed weights together with values or scales",
+                      .expected = "only one of them",
                       .advice = {}}});
     }
     checked_header(operand.packed);

@@ -29,7 +29,11 @@ namespace {
 
 std::string words(std::initializer_list<Format> formats) {
     std::string text;
-    for (const Format format : formats) text += (text.empty() ? "" : " or ") + std::string(name(format));
+    std::size_t left = formats.size();
+    for (const Format format : formats) {
+        text += std::string(text.empty() ? "" : left == 1 ? " or " : ", ") + std::string(name(format));
+        --left;
+    }
     return text;
 }
 
@@ -61,7 +65,7 @@ public:
             if (negative) add({operand, given, expected + " with sizes of at least 0", ""});
             return !negative;
         }
-        add({operand, given, expected, shape.rank() == 1 ? "a vector is a matrix of one row: [1, k]" : ""});
+        add({operand, given, expected, shape.rank() == 1 ? "reshape a vector to [1, k]" : ""});
         return false;
     }
 
@@ -71,8 +75,8 @@ public:
                                   std::string(name(recipe.granularity)) + " scales in " +
                                   std::string(name(recipe.scales));
         add({operand, given,
-             "fp8 with tensor, row, 1x128 or 128x128 scales in f32 (the last two also ue8m0); fp8 or e2m1 with 1x32 "
-             "scales in ue8m0; e2m1 with 1x16 scales in ue4m3; or fp8, bf16, f16 or f32 without scales",
+             "fp8 with tensor, row, 1x128 or 128x128 scales in f32 (1x128 and 128x128 also in ue8m0), fp8 or e2m1 with "
+             "1x32 scales in ue8m0, e2m1 with 1x16 scales in ue4m3, or fp8, bf16, f16 or f32 without scales",
              ""});
     }
 
@@ -80,7 +84,7 @@ public:
     void scales(const std::string& prefix, const Operand& operand, const OperandRecipe& recipe, const Dims& shape,
                 Use use) {
         const std::string scaling =
-            std::string(name(recipe.granularity)) + " scaling of " + prefix + ".values " + to_string(shape);
+            std::string(name(recipe.granularity)) + " scales of " + prefix + ".values " + to_string(shape);
         const std::string scales = prefix + ".scales";
         if (recipe.granularity == Granularity::none) {
             if (operand.scales.given()) add({scales, to_string(operand.scales.shape), "nothing", ""});
@@ -94,7 +98,8 @@ public:
             scale_tensor(tensor_scale, operand.tensor_scale,
                          {scale_shape(Granularity::tensor, shape), Format::f32, "NVFP4, " + scaling, true}, use);
         } else if (operand.tensor_scale.given()) {
-            add({tensor_scale, to_string(operand.tensor_scale.shape), "nothing", "only 1x16 (NVFP4) has one"});
+            add({tensor_scale, to_string(operand.tensor_scale.shape), "nothing",
+                 "only NVFP4 (1x16) has a tensor scale"});
         }
     }
 
@@ -103,7 +108,8 @@ public:
         const int rank = tensor.shape.rank();
         const bool negative = std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
         if (rank < 1 || rank > Dims::capacity || negative) {
-            add({operand, rank == 0 ? "nothing" : to_string(tensor.shape), "one to three sizes of at least 0", ""});
+            add({operand, rank == 0 ? "nothing" : to_string(tensor.shape), "one to three dimensions of size 0 or more",
+                 ""});
             return false;
         }
         memory(operand, tensor, use);
@@ -139,20 +145,20 @@ public:
         }
         if (packed < 0) {
             return add({operand, "e2m1 " + to_string(tensor.shape) + " with strides " + to_string(tensor.strides),
-                        "stride 1 and an even size along rows or k, where two elements share a byte",
+                        "a stride of 1 and an even size along rows or k, because two elements share a byte",
                         "strides and sizes count elements, not bytes"});
         }
         for (int i = 0; i < rank; ++i) {
             if (i == packed || tensor.shape[i] <= 1 || tensor.strides[i] % 2 == 0) continue;
             return add({operand, "e2m1 with strides " + to_string(tensor.strides),
-                        "even strides in all but the packed dimension", "begin every row at a whole byte"});
+                        "even strides except in the packed dimension", "start every row on a whole byte"});
         }
     }
 
     /// A row-major tensor of this format can be made.
     void storable(const std::string& operand, const Dims& shape, Format format) {
         if (format != Format::e2m1 || shape[shape.rank() - 1] % 2 == 0) return;
-        add({operand, to_string(shape), "an even k for e2m1, two to a byte", "pad k with a zero"});
+        add({operand, to_string(shape), "an even k, because e2m1 stores two elements per byte", "pad k with a zero"});
     }
 
     std::vector<Finding> take() { return std::move(list_); }
@@ -179,26 +185,26 @@ private:
         if (tensor.device != device_) {
             const auto words = [](const DeviceId& device) {
                 return device.kind == DeviceId::Kind::cpu ? "host memory"
-                                                          : "memory of GPU " + std::to_string(device.index);
+                                                          : "memory of cuda:" + std::to_string(device.index);
             };
             const bool host = device_.kind == DeviceId::Kind::cpu;
             return add({operand, words(tensor.device), words(device_), host ? "copy it to the host" : "copy it there"});
         }
         if (tensor.strides.rank() != tensor.shape.rank()) {
-            return add({operand, std::to_string(tensor.strides.rank()) + " strides",
-                        std::to_string(tensor.shape.rank()) + " strides, as many as dimensions", ""});
+            return add({operand + ".strides", to_string(tensor.strides),
+                        std::to_string(tensor.shape.rank()) + " strides, one per dimension", ""});
         }
         if (is_empty(tensor.shape)) return;
         if (tensor.data == nullptr)
             return add({operand, "a null pointer", "memory for " + to_string(tensor.shape), ""});
         const auto width = static_cast<std::uintptr_t>(std::max(bits(tensor.format), 8)) / 8;
         if (reinterpret_cast<std::uintptr_t>(tensor.data) % width != 0) {
-            add({operand, "an address that is no multiple of " + std::to_string(width),
+            add({operand, "an address that is not a multiple of " + std::to_string(width),
                  "elements of " + std::string(name(tensor.format)) + " aligned to their size", ""});
         }
         if (use == Use::written && overlaps(tensor)) {
             add({operand, to_string(tensor.shape) + " with strides " + to_string(tensor.strides),
-                 "elements that share no memory", ""});
+                 "strides that give each element its own address", ""});
         }
     }
 
@@ -218,8 +224,7 @@ bool check_input(const Tensor& source, const QuantizeOptions& options, Findings&
     const bool scaled = recipe.granularity != Granularity::none && recipe.granularity != Granularity::block_1x16;
     if (options.deep_gemm && is_accepted(recipe) && (!scaled || recipe.values == Format::e5m2)) {
         findings.add({"options.deep_gemm", "a DeepGEMM cast to " + name(recipe),
-                      "e4m3 or e2m1 values with scales other than 1x16",
-                      "DeepGEMM has no such cast; leave the option out"});
+                      "e4m3 or e2m1 values with scales other than 1x16", "DeepGEMM has no such cast. Omit the option"});
     }
     return findings.matrix("source", source, {Format::f32, Format::bf16, Format::f16}, Use::read);
 }
@@ -232,7 +237,7 @@ std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions&
     const OperandRecipe& recipe = options.recipe;
     if (out.granularity != recipe.granularity) {
         findings.add({"out.granularity", std::string(name(out.granularity)), std::string(name(recipe.granularity)),
-                      "set it to that of options.recipe"});
+                      "set it to options.recipe.granularity"});
     }
     const bool values_are_matrix = findings.matrix("out.values", out.values, {recipe.values}, Use::written);
     if (source_is_matrix && values_are_matrix && source.shape != out.values.shape) {

@@ -56,8 +56,8 @@ public:
             add({operand, "memory of another device", "memory of the device of source.x", "copy it there"});
         }
         if (tensor.strides.rank() != tensor.shape.rank()) {
-            return add({operand, std::to_string(tensor.strides.rank()) + " strides",
-                        std::to_string(tensor.shape.rank()) + " strides, as many as dimensions", ""});
+            return add({operand + ".strides", to_string(tensor.strides),
+                        std::to_string(tensor.shape.rank()) + " strides, one per dimension", ""});
         }
         if (is_empty(tensor.shape)) return;
         if (tensor.data == nullptr) {
@@ -65,12 +65,12 @@ public:
         }
         const auto width = static_cast<std::uintptr_t>(bits(tensor.format)) / 8;
         if (reinterpret_cast<std::uintptr_t>(tensor.data) % width != 0) {
-            add({operand, "an address that is no multiple of " + std::to_string(width),
+            add({operand, "an address that is not a multiple of " + std::to_string(width),
                  "elements of " + std::string(name(tensor.format)) + " aligned to their size", ""});
         }
         if (expected.written && overlaps(tensor)) {
             add({operand, to_string(tensor.shape) + " with strides " + to_string(tensor.strides),
-                 "elements that share no memory", ""});
+                 "strides that give each element its own address", ""});
         }
     }
 
@@ -102,7 +102,7 @@ void check_columns_shape(TokenFindings& findings, const std::string& operand, co
     if (has_room(values.shape, sizes)) return;
     const std::string features = "[" + std::to_string(sizes.features) + ", ";
     findings.add({operand, to_string(values.shape),
-                  sizes.groups > 0 ? features + "a multiple of 128], where groups begin"
+                  sizes.groups > 0 ? features + "a multiple of 128], because each group begins at such a column"
                                    : features + std::to_string(sizes.tokens) + " or more]",
                   "allocate column_limit(tokens, groups) columns"});
 }
@@ -110,8 +110,8 @@ void check_columns_shape(TokenFindings& findings, const std::string& operand, co
 void check_scales(TokenFindings& findings, const std::string& prefix, const Operand& operand, const Sizes& sizes,
                   bool columns) {
     const Dims expected = scale_shape(operand.granularity, operand.values.shape);
-    const std::string purpose = " for " + std::string(name(operand.granularity)) + " scaling of " + prefix +
-                                ".values " + to_string(operand.values.shape);
+    const std::string purpose = " for " + std::string(name(operand.granularity)) + " scales of " + prefix + ".values " +
+                                to_string(operand.values.shape);
     const Dims& given = operand.scales.shape;
     if (columns && sizes.groups > 0 && operand.granularity == Granularity::row) {
         findings.shape(prefix + ".scales", operand.scales, {sizes.groups, sizes.features}, purpose);
@@ -132,14 +132,14 @@ bool is_token_granularity(Granularity granularity) {
 
 void check_factors(TokenFindings& findings, const std::string& prefix, const TokenOperand& given, const Sizes& sizes) {
     if (given.token_factors.given()) {
-        findings.shape(prefix + ".token_factors", given.token_factors, {sizes.tokens}, ", one for each token");
+        findings.shape(prefix + ".token_factors", given.token_factors, {sizes.tokens}, ", one per token");
         findings.memory({prefix + ".token_factors", {Format::f32}}, given.token_factors);
     }
     if (!given.feature_factors.given()) return;
     const bool grouped = sizes.groups > 0 && given.feature_factors.shape == Dims{sizes.groups, sizes.features};
     if (!grouped) {
         findings.shape(prefix + ".feature_factors", given.feature_factors, {sizes.features},
-                       sizes.groups > 0 ? " or [groups, features]" : ", one for each feature");
+                       sizes.groups > 0 ? " or [groups, features]" : ", one per feature");
     }
     findings.memory({prefix + ".feature_factors", {Format::f32}}, given.feature_factors);
 }
@@ -149,18 +149,19 @@ void check_side(TokenFindings& findings, const std::string& prefix, const TokenO
     const Operand& operand = given.operand;
     if (!is_token_granularity(operand.granularity)) {
         return findings.add({prefix + ".granularity", std::string(name(operand.granularity)),
-                             "tensor, row, 1x128 or 128x128", "other scales are written by quantize"});
+                             "tensor, row, 1x128 or 128x128", "use quantize for other scales"});
     }
     if (!columns && sizes.groups > 0 && operand.granularity == Granularity::block_128x128) {
         findings.add({prefix + ".granularity", "128x128 with source.ends", "tensor, row or 1x128",
-                      "squares begin with each group: write columns, or quantise without ends"});
+                      "blocks of 128x128 start again in each group: write columns, or quantize without ends"});
     }
     const Expected values{prefix + ".values", {Format::e4m3, Format::e5m2}, true};
     if (!findings.matrix(values, operand.values, columns ? "[features, columns]" : "[tokens, features]")) return;
     if (columns) {
         check_columns_shape(findings, prefix + ".values", operand.values, sizes);
     } else {
-        findings.shape(prefix + ".values", operand.values, {sizes.tokens, sizes.features}, ", the shape of h");
+        findings.shape(prefix + ".values", operand.values, {sizes.tokens, sizes.features},
+                       ", the shape after the activation");
     }
     check_scales(findings, prefix, operand, sizes, columns);
     check_factors(findings, prefix, given, sizes);
@@ -199,8 +200,8 @@ std::vector<Finding> check_quantize_tokens(const TokenSource& source, const Toke
     const bool scaled_by_group =
         columns.operand.granularity == Granularity::row || columns.operand.granularity == Granularity::tensor;
     if (has_columns && source.ends.given() && sizes.groups == 0 && scaled_by_group) {
-        findings.add({"source.ends", "[0]", "at least one group, each of which has a scale",
-                      "leave ends out for the columns of one matrix"});
+        findings.add({"source.ends", "[0]", "at least one group, because each group has a scale",
+                      "omit ends for the columns of one matrix"});
         return findings.take();
     }
     if (has_rows) check_side(findings, "rows", rows, sizes, false);

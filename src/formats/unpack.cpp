@@ -18,7 +18,10 @@ namespace {
 using namespace formats;
 
 [[noreturn]] void refuse_damaged(const std::string& what) {
-    throw Error({{.operand = "packed", .given = what, .expected = "what pack_weights wrote", .advice = "pack again"}});
+    throw Error({{.operand = "packed",
+                  .given = what,
+                  .expected = "bytes written by pack_weights",
+                  .advice = "pack the weights again"}});
 }
 
 /// Reads the codes of a tile where `packed_place` says they are.

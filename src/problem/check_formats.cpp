@@ -68,7 +68,7 @@ bool check_scale_format(const NamedOperand& side, Findings& findings) {
     }
     findings.add({.operand = side.name + ".scales",
                   .given = std::string(name(recipe.scales)),
-                  .expected = either(words) + " for " + std::string(name(recipe.granularity)) + " scaling of " +
+                  .expected = either(words) + " for " + std::string(name(recipe.granularity)) + " scales of " +
                               std::string(name(recipe.values)),
                   .advice = {}});
     return false;
@@ -112,13 +112,12 @@ std::string usual_recipe(bool of_a, const Recipe& recipe) {
 std::string advice_on(const Recipe& recipe) {
     const bool scaled = recipe.a.granularity != Granularity::none && recipe.b.granularity != Granularity::none;
     if (scaled && is_accepted({recipe.b, recipe.a}))
-        return "a and b are perhaps swapped: a has the activations, b the weights";
+        return "did you swap a and b? a holds the activations, b the weights";
     if (is_quantised(recipe.a) == is_quantised(recipe.b)) return "";
     const bool of_a = is_quantised(recipe.b);
     const std::string side = of_a ? "a" : "b", word = usual_recipe(of_a, recipe);
     if (word.empty()) return "";
-    return side + " is not quantised: quantize it, e.g. to " + word + " (tilewright.quantize(" + side + ", '" + word +
-           "') of Python)";
+    return "quantize " + side + ", e.g. to " + word + " (tilewright.quantize(" + side + ", '" + word + "') in Python)";
 }
 
 void check_pair(const Recipe& recipe, Findings& findings) {
@@ -148,8 +147,8 @@ void check_formats(const Problem& p, Findings& findings) {
     if (p.c.given() && p.d.given() && p.c.format != p.d.format) {
         findings.add({.operand = "c",
                       .given = std::string(name(p.c.format)),
-                      .expected = std::string(name(p.d.format)),
-                      .advice = "c has the format of d"});
+                      .expected = std::string(name(p.d.format)) + ", the format of d",
+                      .advice = {}});
     }
     check_format("bias", p.bias, {Format::f32, Format::bf16}, findings);
     if (takes_sizes(p.groups.grouping)) {

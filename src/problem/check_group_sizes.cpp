@@ -19,18 +19,18 @@ bool are_ends(Grouping grouping) {
 
 struct Limit {
     std::int64_t value = 0;
-    std::string text;  // "8, m in a.values"
+    std::string text;  // "8 (m of a.values)"
 };
 
 std::string of_group(const char* what, std::int64_t number, std::int64_t group) {
-    return std::string(what) + " " + std::to_string(number) + " of group " + std::to_string(group);
+    return std::string(what) + " " + std::to_string(number) + " for group " + std::to_string(group);
 }
 
-Finding beyond(std::string given, const Limit& limit, std::string advice) {
+Finding beyond(std::string given, std::string expected) {
     return {.operand = "groups.sizes",
             .given = std::move(given),
-            .expected = "from 0 to " + limit.text,
-            .advice = std::move(advice)};
+            .expected = std::move(expected),
+            .advice = "the call would clamp it"};
 }
 
 /// The first end that is less than the one before it, or outside the operand.
@@ -40,13 +40,13 @@ void check_ends(const Tensor& ends, const Limit& limit, Findings& findings) {
         const std::int64_t end = number_at(ends, group);
         if (end < before && group > 0) {
             return findings.add({.operand = "groups.sizes",
-                                 .given = of_group("the end", end, group) + " after the end " + std::to_string(before) +
-                                          " of group " + std::to_string(group - 1),
-                                 .expected = "ends that do not descend",
-                                 .advice = "ends are cumulative: pass the running sum of the sizes"});
+                                 .given = of_group("end", end, group) + " after end " + std::to_string(before) +
+                                          " for group " + std::to_string(group - 1),
+                                 .expected = "ends that do not decrease",
+                                 .advice = "did you pass sizes? Use their running sum"});
         }
         if (end < 0 || end > limit.value) {
-            return findings.add(beyond(of_group("the end", end, group), limit, "a call clamps it"));
+            return findings.add(beyond(of_group("end", end, group), "0 to " + limit.text));
         }
         before = end;
     }
@@ -58,10 +58,11 @@ void check_counts(const Tensor& counts, bool together, const Limit& limit, Findi
     for (std::int64_t group = 0; group < counts.shape[0]; ++group) {
         const std::int64_t count = number_at(counts, group);
         if (count < 0 || count > limit.value - begin) {
-            std::string given = of_group("the size", count, group);
-            if (begin > 0) given += " after " + std::to_string(begin) + " of the groups before";
-            return findings.add(beyond(std::move(given), limit,
-                                       together ? "all groups together; a call clamps it" : "a call clamps it"));
+            std::string given = of_group("size", count, group);
+            if (begin > 0) given += " after " + std::to_string(begin) + " in the groups before";
+            return findings.add(beyond(std::move(given), together
+                                                             ? "sizes of 0 or more with a sum of at most " + limit.text
+                                                             : "0 to " + limit.text));
         }
         if (together) begin += count;
     }
@@ -77,8 +78,8 @@ void check_group_sizes(const Problem& p, const Sizes& sizes, Findings& findings)
     const Sizes::Size& size = sizes[is_k_grouped(grouping) ? Axis::k : Axis::m];
     if (!size.value) return;
     const Limit limit{.value = *size.value,
-                      .text = std::to_string(*size.value) + ", " + (is_k_grouped(grouping) ? "k" : "m") + " in " +
-                              std::string(size.source)};
+                      .text = std::to_string(*size.value) + " (" + (is_k_grouped(grouping) ? "k" : "m") + " of " +
+                              std::string(size.source) + ")"};
     if (are_ends(grouping)) return check_ends(given, limit, findings);
     check_counts(given, grouping == Grouping::k_grouped_flat, limit, findings);
 }

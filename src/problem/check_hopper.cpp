@@ -22,13 +22,13 @@ void add_side(const char* operand, const OperandRecipe& side, std::vector<Findin
     findings.push_back({.operand = operand,
                         .given = name(side),
                         .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales") + for_a_gpu,
-                        .advice = run_on_cpu});
+                        .advice = std::string("quantize it, or ") + run_on_cpu});
 }
 
 void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
     findings.push_back({.operand = "groups.grouping",
                         .given = std::string(name(grouping)),
-                        .expected = std::string("groups of m with 1x32 scales") + for_a_gpu,
+                        .expected = std::string("a dense, batched or m-grouped call with 1x32 scales") + for_a_gpu,
                         .advice = run_on_cpu});
 }
 
@@ -40,18 +40,18 @@ std::vector<Finding> mxfp8_obstacles(const HopperCall& call) {
     std::vector<Finding> findings;
     const auto& [a, b] = call.recipe;
     if (!is_fp8(a.values) && !is_multiplied_as_bf16(a)) {
-        findings.push_back({.operand = "a",
-                            .given = name(a),
-                            .expected = std::string("bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next "
-                                                    "to mxfp8 weights,") +
-                                        for_a_gpu,
-                            .advice = std::string("quantise it to mxfp8, or ") + run_on_cpu});
+        findings.push_back(
+            {.operand = "a",
+             .given = name(a),
+             .expected = std::string("bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp8 weights") +
+                         for_a_gpu,
+             .advice = std::string("quantize it to mxfp8, or ") + run_on_cpu});
     }
     if (is_bf16(a) && call.a_along_m) findings.push_back(bf16_along_m());
     if (!is_mxfp8(b) && !is_fp8(b.values)) {
         findings.push_back({.operand = "b",
                             .given = name(b),
-                            .expected = std::string("fp8, mxfp4 or nvfp4 next to mxfp8 activations") + for_a_gpu,
+                            .expected = std::string("fp8, mxfp4 or nvfp4 for mxfp8 activations") + for_a_gpu,
                             .advice = run_on_cpu});
     }
     if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
@@ -143,7 +143,7 @@ void check_sizes(const NamedTensor& named, Findings& findings) {
         findings.add({.operand = std::string(named.name),
                       .given = to_string(named.tensor->shape),
                       .expected = "sizes of at most " + std::to_string(hopper_size_limit) + for_a_gpu,
-                      .advice = "compute it in parts, or run it on the CPU backend"});
+                      .advice = std::string("split the call, or ") + run_on_cpu});
         return;
     }
 }
@@ -154,7 +154,7 @@ void check_base(const NamedTensor& named, Findings& findings) {
     findings.add({.operand = std::string(named.name),
                   .given = "an address that is " + std::to_string(rest) + " modulo 16",
                   .expected = std::string("a multiple of 16") + for_a_gpu,
-                  .advice = "copy it to aligned memory, or run it on the CPU backend"});
+                  .advice = std::string("copy it to aligned memory, or ") + run_on_cpu});
 }
 
 /// Whether kernels load such values by TMA: fp8 that is not decoded before, as it is next to NVFP4 and bf16, and bf16
@@ -183,12 +183,13 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
     const auto is_contiguous = [&](int i) { return tensor.shape[i] <= 1 || tensor.strides[i] == 1; };
     std::string expected = "a stride of 1 along k or " + rows_letter;
     if (is_contiguous(k) || is_contiguous(rows)) {
-        expected = "multiples of 16 bytes below 2^40, " + (is_contiguous(k) ? "k" : rows_letter) + " aside,";
+        expected =
+            "strides in multiples of 16 bytes below 2^40, except along " + (is_contiguous(k) ? "k" : rows_letter) + ",";
     }
     findings.add({.operand = std::string(named.name) + ".strides",
                   .given = to_string(tensor.strides) + " of " + std::string(name(tensor.format)),
                   .expected = expected + for_a_gpu,
-                  .advice = "copy it, or run it on the CPU backend"});
+                  .advice = std::string("copy it, or ") + run_on_cpu});
 }
 
 }  // namespace
@@ -205,11 +206,10 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
     }
     check_packable(p, packed, findings);
     if (p.groups.grouping == Grouping::k_grouped_aligned_offsets && p.groups.alignment % hopper_k_alignment != 0) {
-        findings.add(
-            {.operand = "groups.alignment",
-             .given = std::to_string(p.groups.alignment),
-             .expected = "a multiple of " + std::to_string(hopper_k_alignment) + for_a_gpu + " in this version",
-             .advice = run_on_cpu});
+        findings.add({.operand = "groups.alignment",
+                      .given = std::to_string(p.groups.alignment),
+                      .expected = "a multiple of " + std::to_string(hopper_k_alignment) + for_a_gpu,
+                      .advice = run_on_cpu});
     }
     for (const NamedTensor& named : tensors_of(p)) {
         const Tensor& tensor = *named.tensor;
@@ -233,7 +233,7 @@ void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findi
         findings.add({.operand = "b.packed",
                       .given = "an address that is " + std::to_string(rest) + " modulo 128",
                       .expected = std::string("a multiple of 128") + for_a_gpu,
-                      .advice = "copy it to aligned memory, or run it on the CPU backend"});
+                      .advice = std::string("copy it to aligned memory, or ") + run_on_cpu});
     }
     for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
         const Tensor& tensor = *named.tensor;

@@ -10,14 +10,13 @@ namespace {
 
 Finding other_activations(const HopperCall& call) {
     const auto& [a, b] = call.recipe;
-    const std::string taken = is_nvfp4(b)
-                                  ? "bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to nvfp4 weights,"
-                                  : "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
-                                    "mxfp4 weights,";
+    const std::string taken =
+        is_nvfp4(b) ? "bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for nvfp4 weights"
+                    : "bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp4 weights";
     return {.operand = "a",
             .given = name(a),
             .expected = taken + for_a_gpu,
-            .advice = std::string("give it as bf16, or ") + run_on_cpu};
+            .advice = std::string("pass it as bf16, or ") + run_on_cpu};
 }
 
 }  // namespace
@@ -26,7 +25,7 @@ Finding bf16_along_m() {
     return {.operand = "a.values",
             .given = "bf16 values contiguous along m",
             .expected = std::string("values contiguous along k") + for_a_gpu,
-            .advice = "copy them, or run it on the CPU backend"};
+            .advice = std::string("copy them, or ") + run_on_cpu};
 }
 
 bool is_multiplied_as_bf16(const OperandRecipe& a) { return is_bf16(a) || is_nvfp4(a); }
@@ -52,7 +51,8 @@ std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call) {
     if (!goes_with_fp4(a, b)) findings.push_back(other_activations(call));
     if (is_bf16(a) && call.a_along_m) findings.push_back(bf16_along_m());
     if (is_k_grouped(call.grouping))
-        add("groups.grouping", std::string(name(call.grouping)), "groups of m", run_on_cpu);
+        add("groups.grouping", std::string(name(call.grouping)), "a dense, batched or m-grouped call with FP4 weights",
+            run_on_cpu);
     if (call.weights == WeightKind::ordinary && !call.codes_along_k)
         add("b.values", name(b) + " values contiguous along n", "values contiguous along k", run_on_cpu);
     return findings;

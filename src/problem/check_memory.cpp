@@ -88,12 +88,12 @@ void check_sharing(const Problem& problem, Findings& findings) {
         if (&other != &problem.c) {
             findings.add({.operand = "d",
                           .given = "memory that overlaps " + std::string(named.name),
-                          .expected = "memory of its own",
+                          .expected = "separate memory",
                           .advice = {}});
         } else if (!same_memory(other, d)) {
             findings.add({.operand = "c",
                           .given = "memory that overlaps d",
-                          .expected = "memory of its own, or d itself with d's strides " + to_string(d.strides),
+                          .expected = "separate memory, or d itself with d's strides " + to_string(d.strides),
                           .advice = {}});
         }
     }

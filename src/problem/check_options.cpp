@@ -7,9 +7,11 @@ namespace {
 template <class Word>
 bool check_word(std::string_view operand, Word word, Word last, Findings& findings) {
     if (word <= last) return true;
+    std::vector<std::string> words;
+    for (int i = 0; i <= static_cast<int>(last); ++i) words.emplace_back(name(static_cast<Word>(i)));
     findings.add({.operand = std::string(operand),
                   .given = std::to_string(static_cast<int>(word)),
-                  .expected = "0 to " + std::to_string(static_cast<int>(last)),
+                  .expected = either(words),
                   .advice = {}});
     return false;
 }
@@ -40,7 +42,7 @@ void check_arithmetic(const Problem& p, Findings& findings) {
         findings.add({.operand = "reproducibility",
                       .given = "invariant",
                       .expected = "repeatable" + purpose,
-                      .advice = "invariant implies bit_exact arithmetic, which has bf16 and narrower operands"});
+                      .advice = "invariant needs bit_exact arithmetic, which supports bf16 and narrower operands"});
     }
 }
 
@@ -48,11 +50,13 @@ void check_accumulation(const Problem& p, Findings& findings) {
     if (p.accumulation != Accumulation::unpromoted) return;
     for (const Operand* operand : {&p.a, &p.b}) {
         if (k_block(operand->granularity) == 0) continue;
-        findings.add({.operand = "accumulation",
-                      .given = "unpromoted",
-                      .expected = "promoted for " + std::string(name(operand->granularity)) + " scaling of " +
-                                  (operand == &p.a ? "a" : "b"),
-                      .advice = "only tensor and row scales can wait until all of k is summed"});
+        findings.add(
+            {.operand = "accumulation",
+             .given = "unpromoted",
+             .expected = "promoted for " + std::string(name(operand->granularity)) + " scales of " +
+                         (operand == &p.a ? "a" : "b"),
+             .advice =
+                 "block scales are applied during accumulation; only tensor and row scales can be applied after it"});
         return;
     }
 }
@@ -68,9 +72,9 @@ void check_alignment(const Problem& p, Findings& findings) {
         findings.add({.operand = "groups.alignment",
                       .given = std::to_string(p.groups.alignment),
                       .expected = "a multiple of " + std::to_string(block) + " for " +
-                                  std::string(name(operand->granularity)) + " scaling of " +
+                                  std::string(name(operand->granularity)) + " scales of " +
                                   (operand == &p.a ? "a" : "b"),
-                      .advice = "each group begins with a block of its own"});
+                      .advice = "each group begins with its own scale block"});
         return;
     }
 }

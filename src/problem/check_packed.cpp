@@ -27,15 +27,16 @@ void check_kind(const Problem& p, Findings& findings) {
     const PackedFor wanted = packed_for(a);
     if (wanted == packed.activations) return;
     add("weights packed for " + std::string(name(packed.activations)) + " activations",
-        std::string(name(wanted)) + " for a of " + name(a), "pack them again for these activations", findings);
+        std::string(name(wanted)) + " activations, because a is " + name(a),
+        "pack the weights again for these activations", findings);
 }
 
 void check_use(const Problem& p, Findings& findings) {
     if (p.b.values.given() || p.b.scales.given() || p.b.tensor_scale.given()) {
-        add("packed weights next to values or scales", "one of the two", {}, findings);
+        add("packed weights together with values or scales", "only one of them", {}, findings);
     }
     if (b_is_transposed(p.layout)) {
-        add("packed weights with layout " + std::string(name(p.layout)), "nt or tt", "packed weights are [n, k]",
+        add("packed weights with layout " + std::string(name(p.layout)), "layout nt or tt", "packed weights are [n, k]",
             findings);
     }
 }
@@ -43,12 +44,12 @@ void check_use(const Problem& p, Findings& findings) {
 void check_bytes(const Problem& p, Check check, Findings& findings) {
     const PackedWeights& packed = p.b.packed;
     if (check == Check::shapes) return;
-    if (packed.data == nullptr) return add("a null pointer", "the bytes of packed weights", {}, findings);
+    if (packed.data == nullptr) return add("a null pointer", "memory for packed weights", {}, findings);
     const Tensor bytes = row_major(packed.data, Format::ue8m0, {packed.bytes});
     if (p.d.data == nullptr || !has_sound_strides(p.d) || is_empty(p.d) || !(p.d.device == packed.device)) return;
     if (overlap(p.d, bytes)) {
         findings.add(
-            {.operand = "d", .given = "memory that overlaps b.packed", .expected = "memory of its own", .advice = {}});
+            {.operand = "d", .given = "memory that overlaps b.packed", .expected = "separate memory", .advice = {}});
     }
 }
 
@@ -67,13 +68,15 @@ bool packed_is_unknown(const Problem& p, Check check) {
 
 void check_packed(const Problem& p, Check check, Findings& findings) {
     if (p.a.packed.given()) {
-        findings.add(
-            {.operand = "a", .given = "packed weights", .expected = "activations", .advice = "packed weights are b"});
+        findings.add({.operand = "a",
+                      .given = "packed weights",
+                      .expected = "activations",
+                      .advice = "pass packed weights as b"});
     }
     if (!p.b.packed.given()) return;
     if (is_of_another_version(p.b.packed)) {
         return add("layout version " + std::to_string(p.b.packed.version), "version " + std::to_string(packed_version),
-                   "pack the weights again with this version", findings);
+                   "pack the weights again with this version of Tilewright", findings);
     }
     check_use(p, findings);
     check_kind(p, findings);

@@ -97,7 +97,7 @@ std::string advice(const Dims& given, const Logical& logical, const Operand& ope
     Logical transpose = logical;
     std::swap(transpose.rows, transpose.k);
     if (fits(given, transpose, operand.granularity)) {
-        return "they are scales of the transpose " + transpose.text() + "; quantise along k, whatever the layout";
+        return "these are scales of the transpose " + transpose.text() + ". Quantize along k, whatever the layout";
     }
     for (Granularity other : {Granularity::tensor, Granularity::row, Granularity::block_1x128,
                               Granularity::block_128x128, Granularity::block_1x32, Granularity::block_1x16}) {
@@ -107,7 +107,7 @@ std::string advice(const Dims& given, const Logical& logical, const Operand& ope
         }
     }
     if (logical.k_grouped && !logical.aligned && k_block(operand.granularity) != 0) {
-        return "blocks start anew in each group: one column for each block of each group, more are allowed";
+        return "blocks start again in each group: pass one column per block of each group. More columns are allowed";
     }
     return {};
 }
@@ -117,7 +117,7 @@ std::string expected(const Side& side, const Logical& logical) {
     std::vector<std::string> words;
     for (const Dims& shape : scale_shapes(logical, granularity)) words.push_back(to_string(shape));
     if (logical.k_grouped && k_block(granularity) != 0) words.front() += " or more columns";
-    return either(words) + " for " + std::string(name(granularity)) + " scaling of " + side.name + " " + logical.text();
+    return either(words) + " for " + std::string(name(granularity)) + " scales of " + side.name + " " + logical.text();
 }
 
 void add_missing(const std::string& operand, const std::string& expected, Findings& findings) {
@@ -126,8 +126,8 @@ void add_missing(const std::string& operand, const std::string& expected, Findin
 
 void add_superfluous(const std::string& operand, const Tensor& tensor, const Operand& side, Findings& findings) {
     const bool scaleless = side.granularity == Granularity::none;
-    const std::string purpose = scaleless ? std::string(name(side.values.format)) + " values"
-                                          : std::string(name(side.granularity)) + " scaling";
+    const std::string purpose = scaleless ? std::string(name(side.values.format)) + " values without scales"
+                                          : std::string(name(side.granularity)) + " scales";
     findings.add(
         {.operand = operand, .given = to_string(tensor.shape), .expected = "nothing for " + purpose, .advice = {}});
 }
@@ -137,7 +137,7 @@ void check_block_scales(const Side& side, const std::optional<Logical>& logical,
     const std::string operand = side.name + ".scales";
     const std::string granularity(name(side.operand.granularity));
     if (!scales.given()) {
-        add_missing(operand, logical ? expected(side, *logical) : "scales for " + granularity + " scaling", findings);
+        add_missing(operand, logical ? expected(side, *logical) : granularity + " scales", findings);
     } else if (logical && has_sound_shape(scales) && !fits(scales.shape, *logical, side.operand.granularity)) {
         findings.add({.operand = operand,
                       .given = to_string(scales.shape),
@@ -158,7 +158,7 @@ void check_tensor_scale(const Side& side, const std::optional<Logical>& logical,
         words.clear();
         for (const Dims& shape : scale_shapes(*logical, Granularity::tensor)) words.push_back(to_string(shape));
     }
-    const std::string expected = either(words) + " for 1x16 scaling";
+    const std::string expected = either(words) + " for 1x16 scales";
     if (!scale.given()) {
         add_missing(operand, expected, findings);
     } else if (logical && has_sound_shape(scale) && !fits(scale.shape, *logical, Granularity::tensor)) {

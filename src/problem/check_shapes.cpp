@@ -109,27 +109,27 @@ bool has_none_for_groups(const Expectation& e) { return e.axes.rank() == 3 && e.
 std::string advice_on_groups(const Problem& p, const Expectation& a, const Expectation& b) {
     const Grouping grouping = p.groups.grouping;
     if (takes_sizes(grouping) && has_groups_for_none(a) && has_none_for_groups(b)) {
-        return "a and b are perhaps swapped: a has the rows of all groups, b a matrix for each group";
+        return "did you swap a and b? a holds the rows of all groups, b one matrix per group";
     }
     const bool rows_of_groups = p.a.values.shape.rank() == 2 && p.b.values.shape.rank() == 3;
     if (!takes_sizes(grouping) && rows_of_groups) {
-        return "rows of several groups are m_grouped_offsets, by the end of each group (grouped_gemm of Python)";
+        return "for rows of several groups use m_grouped_offsets (grouped_gemm(offsets=) in Python)";
     }
     if (grouping != Grouping::dense || !has_groups_for_none(a)) return "";
-    if (p.b.values.shape.rank() == 3) return "groups of equal size are batched (batched_gemm of Python)";
-    return "b is one matrix, and so must a be: reshape a to two dimensions, before it is quantised";
+    if (p.b.values.shape.rank() == 3) return "for groups of equal size use batched (batched_gemm in Python)";
+    return "b is one matrix: reshape a to two dimensions before you quantize it";
 }
 
 /// What is often meant by a shape that does not fit.
 std::string advice_on(const Expectation& e, const Sizes& sizes) {
-    if (is_transposed(e, sizes)) return "; pass the transposed view" + e.other_way;
+    if (is_transposed(e, sizes)) return ". Pass the transposed view" + e.other_way;
     const bool is_flat = e.named.name == "a.values" && e.tensor().given() && e.tensor().shape.rank() == 2;
     if (is_flat && e.purpose.starts_with(name(Grouping::m_grouped_masked))) {
-        return "rows of groups one after another are m_grouped_offsets, by the end of each group";
+        return "for groups one after another use m_grouped_offsets, with the end of each group (offsets= in Python)";
     }
     const bool is_sizes = e.axes.rank() == 1 && e.axes[0] == Axis::groups && e.has_rank();
     const std::optional<std::int64_t> groups = sizes[Axis::groups].value;
-    return is_sizes && groups && e.tensor().shape[0] == *groups + 1 ? "; one for each group, without a first 0" : "";
+    return is_sizes && groups && e.tensor().shape[0] == *groups + 1 ? ". Pass one per group, without a leading 0" : "";
 }
 
 void check_one(const Expectation& e, const Sizes& sizes, Findings& findings, std::string advice = {}) {
@@ -153,9 +153,9 @@ void check_bias(const Problem& p, const Sizes& sizes, Findings& findings) {
     }
     if (p.c.given()) {
         findings.add({.operand = "bias",
-                      .given = to_string(p.bias.shape) + " next to c",
-                      .expected = "one of bias and c",
-                      .advice = "add the bias to c before"});
+                      .given = to_string(p.bias.shape) + " together with c",
+                      .expected = "either bias or c",
+                      .advice = "add the bias to c first"});
     }
     check_one(expect_bias(p), sizes, findings);
 }
@@ -167,10 +167,11 @@ void check_flat(const Expectation& e, Findings& findings) {
     const Dims gapless{tensor.shape[1], 1};
     const auto differs = [&](int i) { return tensor.shape[i] > 1 && tensor.strides[i] != gapless[i]; };
     if (!differs(0) && !differs(1)) return;
-    findings.add({.operand = std::string(e.named.name) + ".strides",
-                  .given = to_string(tensor.strides),
-                  .expected = to_string(gapless) + " for k_grouped_flat",
-                  .advice = "groups follow one another without gaps; copy it, or give ends with k_grouped"});
+    findings.add(
+        {.operand = std::string(e.named.name) + ".strides",
+         .given = to_string(tensor.strides),
+         .expected = to_string(gapless) + " for k_grouped_flat",
+         .advice = "groups of k_grouped_flat have no gaps: copy it, or use k_grouped with the end of each group"});
 }
 
 /// The work of the call must be countable.

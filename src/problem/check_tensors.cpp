@@ -17,7 +17,7 @@ bool check_shape(const NamedTensor& named, Findings& findings) {
     } else if (!has_sound_shape(*named.tensor)) {
         findings.add({.operand = std::string(named.name),
                       .given = to_string(shape),
-                      .expected = "sizes of zero or more",
+                      .expected = "sizes of 0 or more",
                       .advice = {}});
     }
     return has_sound_shape(*named.tensor);
@@ -30,9 +30,9 @@ bool check_strides(const NamedTensor& named, Findings& findings) {
                     .expected = {},
                     .advice = {}};
     if (tensor.strides.rank() != tensor.shape.rank()) {
-        finding.expected = "one stride for each size of " + to_string(tensor.shape);
+        finding.expected = "one stride per dimension of " + to_string(tensor.shape);
     } else if (std::any_of(tensor.strides.begin(), tensor.strides.end(), [](auto stride) { return stride < 0; })) {
-        finding.expected = "strides of zero or more";
+        finding.expected = "strides of 0 or more";
         finding.advice = "copy the reversed view";
     } else if (!has_sound_strides(tensor)) {
         finding.given += " with sizes " + to_string(tensor.shape);
@@ -62,15 +62,15 @@ void check_packing(const NamedTensor& named, Findings& findings) {
     }
     Finding finding{.operand = std::string(named.name) + ".strides",
                     .given = to_string(tensor.strides),
-                    .expected = "1 for the dimension in which e2m1 is packed",
-                    .advice = "e2m1 holds two elements in a byte"};
+                    .expected = "a stride of 1 in the packed dimension of e2m1",
+                    .advice = "e2m1 stores two elements per byte"};
     if (packed >= 0 && tensor.shape[packed] % 2 != 0) {
         finding.operand = std::string(named.name);
         finding.given = to_string(tensor.shape);
-        finding.expected = "an even size for the dimension in which e2m1 is packed (stride 1)";
+        finding.expected = "an even size in the packed dimension of e2m1 (stride 1)";
         finding.advice = "pad it with a zero";
     } else if (packed >= 0) {
-        finding.expected = "even strides for the dimensions in which e2m1 is not packed";
+        finding.expected = "even strides in the other dimensions of e2m1";
         finding.advice = "each row starts on a whole byte";
     }
     findings.add(std::move(finding));
@@ -87,7 +87,7 @@ void check_tensors(const Problem& problem, Findings& findings) {
         if (&tensor == &problem.d && overlaps_itself(tensor)) {
             findings.add({.operand = "d.strides",
                           .given = to_string(tensor.strides),
-                          .expected = "an address of its own for each element of " + to_string(tensor.shape),
+                          .expected = "a separate address for each element of " + to_string(tensor.shape),
                           .advice = {}});
         }
     }

@@ -12,8 +12,8 @@
 namespace tilewright {
 
 /// Ends of what findings expect and advise.
-inline constexpr const char* for_a_gpu = " for a Hopper GPU";
-inline constexpr const char* run_on_cpu = "run it on the CPU backend";
+inline constexpr const char* for_a_gpu = " on a Hopper GPU";
+inline constexpr const char* run_on_cpu = "copy the tensors to the host and use the CPU backend";
 
 /// Which operands a kernel reads along their rows (m of A, n of B) in memory; the others along k.
 struct MnMajor {

@@ -9,10 +9,10 @@ Finding mixed_rows(std::int64_t row, std::int64_t group, std::int64_t first_grou
     return {.operand = "groups.sizes",
             .given = "group " + std::to_string(group) + " at row " + std::to_string(row) +
                      " of a block whose first row has " + first,
-            .expected = "one group in each aligned block of rows",
+            .expected = "one group per aligned block of rows",
             .advice =
-                "begin each group at a multiple of the alignment; rows in any order are for "
-                "tilewright.grouped_gemm(indices=), in C++ for a groups.index_alignment of 1"};
+                "begin each group at a multiple of the alignment. For rows in any order, use "
+                "tilewright.grouped_gemm(indices=), or in C++ a groups.index_alignment of 1"};
 }
 
 }  // namespace tilewright

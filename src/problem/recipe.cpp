@@ -167,8 +167,8 @@ std::optional<Recipe> parse_recipe(std::string_view text) {
 }
 
 std::string recipe_words() {
-    return "a:b with sides tensor, row, 1x128, 128x128 (of a: with 128x128 of b), mxfp8, mxfp4, nvfp4, bf16, f16, f32, "
-           "e4m3 (of b), e.g. 1x128:128x128, row:row, mxfp8:mxfp4, bf16:nvfp4, e5m2.row:row";
+    return "a:b, each one of tensor, row, 1x128, 128x128 (for a only with 128x128 for b), mxfp8, mxfp4, nvfp4, bf16, "
+           "f16, f32 and e4m3 (for b only), e.g. 1x128:128x128, row:row, mxfp8:mxfp4, bf16:nvfp4, e5m2.row:row";
 }
 
 Recipe recipe_named(std::string_view text) {
@@ -177,7 +177,7 @@ Recipe recipe_named(std::string_view text) {
     throw Error({Finding{.operand = "recipe",
                          .given = "'" + std::string(text) + "'",
                          .expected = recipe_words(),
-                         .advice = recipe ? "each side exists, the pair does not" : ""}});
+                         .advice = recipe ? "both sides are valid, but this pair is not supported" : ""}});
 }
 
 }  // namespace tilewright

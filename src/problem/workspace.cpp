@@ -13,7 +13,8 @@
 namespace tilewright {
 namespace {
 
-constexpr const char* advice = "RunOptions::workspace takes workspace_bytes(problem) bytes of the GPU";
+constexpr const char* advice =
+    "pass workspace_bytes(problem) bytes of GPU memory as RunOptions::workspace (workspace= in Python)";
 
 Finding finding(const std::string& given, const std::string& expected) {
     return {.operand = "workspace", .given = given, .expected = expected, .advice = advice};
@@ -39,9 +40,9 @@ std::string purpose(const Preparation& before) {
     if (before.decoding) parts.emplace_back("decoded activations");
     if (before.decoding_b) parts.emplace_back("decoded weights");
     if (before.a && before.b) {
-        parts.emplace_back("copies of a.values and b.values along k");
+        parts.emplace_back("K-major copies of a.values and b.values");
     } else if (before.a || before.b) {
-        parts.emplace_back(before.a ? "a copy of a.values along k" : "a copy of b.values along k");
+        parts.emplace_back(before.a ? "a K-major copy of a.values" : "a K-major copy of b.values");
     }
     return parts.size() == 1 ? parts[0] : parts[0] + " and " + parts[1];
 }
@@ -73,7 +74,7 @@ std::vector<Finding> check_workspace(const Problem& problem, const Workspace& wo
         return {finding("an address that is " + std::to_string(rest) + " modulo 128", "a multiple of 128")};
     }
     const std::string_view name = sharer(problem, row_major(workspace.data, Format::ue8m0, {needed}));
-    if (!name.empty()) return {finding("memory that overlaps " + std::string(name), "memory of its own")};
+    if (!name.empty()) return {finding("memory that overlaps " + std::string(name), "separate memory")};
     return {};
 }
 

@@ -48,7 +48,7 @@ std::string message(const Tensor& source, const QuantizeOptions& options, const 
 TEST(QuantizeLaunches, WhatNoKernelServesIsNamedBeforeAnythingRuns) {
     const Tensor x = gpu_tensor(Format::bf16, {256, 512}, 0);
     const OperandRecipe row{Format::e4m3, Granularity::row};
-    EXPECT_NE(message(x, {.recipe = row}, by_row(1)).find("got memory of GPU 1; expected memory of GPU 0"),
+    EXPECT_NE(message(x, {.recipe = row}, by_row(1)).find("got memory of cuda:1; expected memory of cuda:0"),
               std::string::npos);
     EXPECT_NE(
         message(x, {.recipe = row, .deep_gemm = true}, by_row(0)).find("scales without DeepGEMM's rules on a GPU"),

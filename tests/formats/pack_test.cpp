@@ -119,11 +119,11 @@ TEST(Pack, DequantizeRefusesPackedWeightsThatItCannotRead) {
     Operand both = weights.operand();
     both.packed = packed;
     EXPECT_EQ(dequantize_message(both, {64, 128}),
-              "operand.packed: got packed weights next to values or scales; expected one of the two.");
+              "operand.packed: got packed weights together with values or scales; expected only one of them.");
     Operand elsewhere{.packed = packed};
     elsewhere.packed.device = {.kind = DeviceId::Kind::cuda, .index = 0};
     EXPECT_EQ(dequantize_message(elsewhere, {64, 128}),
-              "packed: got memory of GPU 0; expected host memory. Copy it to the host.");
+              "packed: got memory of cuda:0; expected host memory. Copy it to the host.");
     EXPECT_EQ(dequantize_message({.packed = packed}, {64, 64}),
               "out: got [64, 64]; expected [64, 128], the shape of operand.values.");
 }

@@ -63,13 +63,13 @@ TEST(Encode, NeverTouchesWhatItCannotReach) {
         {[](Arrays& a) {
              a.source.device = {DeviceId::Kind::cuda, 0};
          },
-         "source: got memory of GPU 0; expected host memory. Copy it to the host.",
-         "out: got memory of GPU 0; expected host memory. Copy it to the host."},
+         "source: got memory of cuda:0; expected host memory. Copy it to the host.",
+         "out: got memory of cuda:0; expected host memory. Copy it to the host."},
         {[](Arrays& a) {
              a.out.device = {DeviceId::Kind::cuda, 0};
          },
-         "out: got memory of GPU 0; expected host memory. Copy it to the host.",
-         "source: got memory of GPU 0; expected host memory. Copy it to the host."},
+         "out: got memory of cuda:0; expected host memory. Copy it to the host.",
+         "source: got memory of cuda:0; expected host memory. Copy it to the host."},
         {[](Arrays& a) {
              a.source.strides = {1, 2};
          },
@@ -79,13 +79,13 @@ TEST(Encode, NeverTouchesWhatItCannotReach) {
          "source: got i32; expected a floating-point format."},
         {[](Arrays& a) { a.source.format = Format::bf16; }, "source: got bf16; expected f32.",
          "out: got bf16; expected f32."},
-        {[](Arrays& a) { a.source = {}; }, "source: got nothing; expected one to three sizes of at least 0.",
-         "out: got nothing; expected one to three sizes of at least 0."},
+        {[](Arrays& a) { a.source = {}; }, "source: got nothing; expected one to three dimensions of size 0 or more.",
+         "out: got nothing; expected one to three dimensions of size 0 or more."},
         {[](Arrays& a) {
              a.source.shape = {2, -3};
          },
-         "source: got [2, -3]; expected one to three sizes of at least 0.",
-         "out: got [2, -3]; expected one to three sizes of at least 0."},
+         "source: got [2, -3]; expected one to three dimensions of size 0 or more.",
+         "out: got [2, -3]; expected one to three dimensions of size 0 or more."},
         {[](Arrays& a) {
              a.out = row_major(a.codes.data(), Format::e4m3, {3, 2});
          },

@@ -164,7 +164,7 @@ def test_what_is_refused_names_the_tensor():
     host, device = pair(PAIRS[2], 32, 48, 128)
     with pytest.raises(tw.InvalidCall, match="b.*host memory"):
         tw.gemm(device[0], host[1])
-    with pytest.raises(tw.InvalidCall, match="on a GPU. Quantise on the host"):
+    with pytest.raises(tw.InvalidCall, match="on a GPU. Quantize on the host"):
         tw.quantize(torch.ones(4, 128, device="cuda"), "mxfp4", deep_gemm=True)
     odd = tw.Quantized(device[0].values[:, :120], "tensor", device[0].scales)
     assert tw.gemm(odd, tw.Quantized(device[1].values[:, :120], "tensor", device[1].scales)).shape == (32, 48)

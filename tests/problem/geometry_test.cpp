@@ -111,8 +111,8 @@ TEST(Gemms, RowsOfTwoGroupsInABlockAreAnError) {
         return "none";
     };
     const std::string rest =
-        "; expected one group in each aligned block of rows. Begin each group at a multiple of the alignment; rows "
-        "in any order are for tilewright.grouped_gemm(indices=), in C++ for a groups.index_alignment of 1.";
+        "; expected one group per aligned block of rows. Begin each group at a multiple of the alignment. For rows in "
+        "any order, use tilewright.grouped_gemm(indices=), or in C++ a groups.index_alignment of 1.";
     EXPECT_EQ(message({0, 0, 0, 0, 1, 1, 1, 2}),
               "groups.sizes: got group 2 at row 7 of a block whose first row has group 1" + rest);
     EXPECT_EQ(message({-1, -1, 2, 0, 1, 1, 1, 1}),

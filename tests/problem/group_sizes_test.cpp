@@ -25,8 +25,8 @@ constexpr Grouping groupings_of_ends[] = {Grouping::m_grouped_offsets, Grouping:
 TEST(GroupSizes, EndsThatDescend) {
     for (Grouping grouping : groupings_of_ends) {
         const std::string expected =
-            "groups.sizes: got the end 2 of group 2 after the end 5 of group 1; expected ends that do not descend. "
-            "Ends are cumulative: pass the running sum of the sizes.\n";
+            "groups.sizes: got the end 2 of group 2 after the end 5 of group 1; expected ends that do not decrease. "
+            "Did you pass sizes? Use their running sum.\n";
         EXPECT_EQ(found<std::int32_t>(grouping, {3, 5, 2, 7}), expected) << name(grouping);
         EXPECT_EQ(found<std::int64_t>(grouping, {3, 5, 2, 1}), expected) << name(grouping);
         EXPECT_EQ(found<std::int64_t>(grouping, {3, 5, 2, 1}, Check::call), "") << name(grouping);

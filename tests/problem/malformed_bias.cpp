@@ -35,7 +35,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::bf16, {256, 4});
              },
          .messages = {"bias: got [256, 4]; expected [4, 256] for m_grouped_masked. The number of groups is 4 in "
-                      "a.values and n is 256 in b.values; pass the transposed view."}},
+                      "a.values and n is 256 in b.values. Pass the transposed view."}},
         {.mistake = "a shared bias of another n",
          .spec = {.grouping = Grouping::batched},
          .make = [](Problem& p) { p.bias = placed(Format::bf16, {64}); },
@@ -43,7 +43,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
         {.mistake = "bias and c",
          .spec = {.with_c = true},
          .make = [](Problem& p) { p.bias = placed(Format::f32, {256}); },
-         .messages = {"bias: got [256] next to c; expected one of bias and c. Add the bias to c before."}},
+         .messages = {"bias: got [256] together with c; expected either bias or c. Add the bias to c first."}},
         {.mistake = "a bias for groups of k",
          .spec = {.grouping = Grouping::k_grouped},
          .make =
@@ -66,7 +66,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::f32, {256});
                  p.bias.strides = {-1};
              },
-         .messages = {"bias.strides: got [-1]; expected strides of zero or more. Copy the reversed view."}},
+         .messages = {"bias.strides: got [-1]; expected strides of 0 or more. Copy the reversed view."}},
         {.mistake = "a bias on a GPU",
          .spec = {},
          .make =
@@ -82,7 +82,7 @@ std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size):
                  p.bias = placed(Format::bf16, {256});
                  p.bias.data = p.d.data;
              },
-         .messages = {"d: got memory that overlaps bias; expected memory of its own."}},
+         .messages = {"d: got memory that overlaps bias; expected separate memory."}},
     };
 }
 

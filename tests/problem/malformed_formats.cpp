@@ -49,33 +49,33 @@ std::vector<Malformed> tensors() {  // NOLINT(readability-function-size): a tabl
              [](Problem& p) {
                  p.a.scales = placed(Format::bf16, {64, 4});
              },
-         .messages = {"a.scales: got bf16; expected f32 or ue8m0 for 1x128 scaling of e4m3."}},
+         .messages = {"a.scales: got bf16; expected f32 or ue8m0 for 1x128 scales of e4m3."}},
         {.mistake = "ue8m0 scales for each row",
          .spec = {.recipe = "row:row"},
          .make = [](Problem& p) { p.b.scales = placed(Format::ue8m0, {256}); },
-         .messages = {"b.scales: got ue8m0; expected f32 for row scaling of e4m3."}},
+         .messages = {"b.scales: got ue8m0; expected f32 for row scales of e4m3."}},
         {.mistake = "f32 scales for MX",
          .spec = {.recipe = "mxfp8:mxfp4"},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::f32, {256, 16});
              },
-         .messages = {"b.scales: got f32; expected ue8m0 for 1x32 scaling of e2m1."}},
+         .messages = {"b.scales: got f32; expected ue8m0 for 1x32 scales of e2m1."}},
         {.mistake = "e4m3 scales for NVFP4",
          .spec = {.recipe = "bf16:nvfp4"},
          .make =
              [](Problem& p) {
                  p.b.scales = placed(Format::e4m3, {256, 32});
              },
-         .messages = {"b.scales: got e4m3; expected ue4m3 for 1x16 scaling of e2m1."}},
+         .messages = {"b.scales: got e4m3; expected ue4m3 for 1x16 scales of e2m1."}},
         {.mistake = "packed scales in integers",
          .spec = {},
          .make =
              [](Problem& p) {
                  p.a.scales = placed(Format::i32, {64, 1});
              },
-         .messages = {"a.scales: got i32; expected f32 or ue8m0 for 1x128 scaling of e4m3.",
-                      "a.scales: got [64, 1]; expected [64, 4] for 1x128 scaling of a [64, 512]."}},
+         .messages = {"a.scales: got i32; expected f32 or ue8m0 for 1x128 scales of e4m3.",
+                      "a.scales: got [64, 1]; expected [64, 4] for 1x128 scales of a [64, 512]."}},
         {.mistake = "tensor scale as bf16",
          .spec = {.recipe = "bf16:nvfp4"},
          .make = [](Problem& p) { p.b.tensor_scale = placed(Format::bf16, {1}); },
@@ -113,7 +113,7 @@ std::vector<Malformed> sides() {
                  p.b.values = placed(Format::e2m1, {256, 512});
              },
          .messages = {"b.granularity: got row; expected 1x32 or 1x16 for e2m1 values."}},
-        {.mistake = "128x128 scaling of a alone",
+        {.mistake = "128x128 scales of a alone",
          .spec = {.recipe = "1x128:1x128"},
          .make =
              [](Problem& p) {
@@ -121,8 +121,8 @@ std::vector<Malformed> sides() {
                  p.a.scales = placed(Format::f32, {1, 4});
              },
          .messages = {"recipe: got 128x128:1x128; expected 128x128:e4m3, 128x128:e5m2, 128x128:128x128, 1x128:1x128, "
-                      "1x32:1x128 or 1x16:1x128. a and b are perhaps swapped: a has the activations, b the weights."}},
-        {.mistake = "1x16 scaling of fp8",
+                      "1x32:1x128 or 1x16:1x128. did you swap a and b? a holds the activations, b the weights."}},
+        {.mistake = "1x16 scales of fp8",
          .spec = {.recipe = "nvfp4:nvfp4"},
          .make =
              [](Problem& p) {
@@ -147,7 +147,7 @@ std::vector<Malformed> pairs() {
          .spec = {.recipe = "row:1x128"},
          .make = [](Problem&) {},
          .messages = {"recipe: got row:1x128; expected row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x128:1x128, "
-                      "1x32:1x128 or 1x16:1x128. a and b are perhaps swapped: a has the activations, b the weights."}},
+                      "1x32:1x128 or 1x16:1x128. did you swap a and b? a holds the activations, b the weights."}},
         {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},

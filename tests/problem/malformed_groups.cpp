@@ -29,7 +29,7 @@ std::vector<Malformed> malformed_groups() {
          .spec = {.grouping = Grouping::m_grouped_aligned_offsets},
          .make = [](Problem& p) { p.groups.sizes = placed(Format::i32, {5}); },
          .messages = {"groups.sizes: got [5]; expected [4] for m_grouped_aligned_offsets. The number of groups is 4 in "
-                      "b.values; one for each group, without a first 0."}},
+                      "b.values. Pass one per group, without a leading 0."}},
         {.mistake = "sizes of rank 2",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make =
@@ -48,7 +48,7 @@ std::vector<Malformed> malformed_groups() {
         {.mistake = "sizes with a negative stride",
          .spec = {.grouping = Grouping::m_grouped_offsets},
          .make = [](Problem& p) { p.groups.sizes.strides = {-1}; },
-         .messages = {"groups.sizes.strides: got [-1]; expected strides of zero or more. Copy the reversed view."}},
+         .messages = {"groups.sizes.strides: got [-1]; expected strides of 0 or more. Copy the reversed view."}},
         {.mistake = "alignment 0",
          .spec = {.grouping = Grouping::m_grouped_aligned_offsets},
          .make = [](Problem& p) { p.groups.alignment = 0; },
@@ -56,16 +56,16 @@ std::vector<Malformed> malformed_groups() {
         {.mistake = "groups of k that begin within a block of scales",
          .spec = {.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "row:mxfp4"},
          .make = [](Problem& p) { p.groups.alignment = 48; },
-         .messages = {"groups.alignment: got 48; expected a multiple of 32 for 1x32 scaling of b. Each group begins "
-                      "with a block of its own."}},
+         .messages = {"groups.alignment: got 48; expected a multiple of 32 for 1x32 scales of b. Each group begins "
+                      "with its own scale block."}},
         {.mistake = "flat groups of k with gaps between rows",
          .spec = {.grouping = Grouping::k_grouped_flat},
          .make =
              [](Problem& p) {
                  p.b.values.strides = {496, 1};
              },
-         .messages = {"b.values.strides: got [496, 1]; expected [512, 1] for k_grouped_flat. Groups follow one another "
-                      "without gaps; copy it, or give ends with k_grouped."}},
+         .messages = {"b.values.strides: got [496, 1]; expected [512, 1] for k_grouped_flat. Groups of k_grouped_flat "
+                      "have no gaps: copy it, or use k_grouped with the end of each group."}},
         {.mistake = "index alignment 0",
          .spec = {.grouping = Grouping::m_grouped_indices},
          .make = [](Problem& p) { p.groups.index_alignment = 0; },

@@ -107,7 +107,7 @@ std::vector<Malformed> sharing() {
         {.mistake = "output over its input",
          .spec = {.recipe = "bf16:bf16", .n = 512},
          .make = [](Problem& p) { p.d.data = p.a.values.data; },
-         .messages = {"d: got memory that overlaps a.values; expected memory of its own."}},
+         .messages = {"d: got memory that overlaps a.values; expected separate memory."}},
         {.mistake = "output that ends in the scales of b",
          .spec = {},
          .make =
@@ -117,7 +117,7 @@ std::vector<Malformed> sharing() {
                  p.b.values = placed(Format::e4m3, {256, 512});
                  p.a = sample({}).a;
              },
-         .messages = {"d: got memory that overlaps b.scales; expected memory of its own."}},
+         .messages = {"d: got memory that overlaps b.scales; expected separate memory."}},
         {.mistake = "output between rows, one element too far",
          .spec = {.recipe = "bf16:bf16"},
          .make =
@@ -128,11 +128,11 @@ std::vector<Malformed> sharing() {
                  shift(p.d, 511 * 2);
                  p.d.shape = {64, 256};
              },
-         .messages = {"d: got memory that overlaps a.values; expected memory of its own."}},
+         .messages = {"d: got memory that overlaps a.values; expected separate memory."}},
         {.mistake = "output over the group sizes",
          .spec = {.grouping = Grouping::m_grouped_masked},
          .make = [](Problem& p) { p.groups.sizes.data = p.d.data; },
-         .messages = {"d: got memory that overlaps groups.sizes; expected memory of its own."}},
+         .messages = {"d: got memory that overlaps groups.sizes; expected separate memory."}},
         {.mistake = "c is d with other strides",
          .spec = {.n = 64},
          .make =
@@ -141,7 +141,7 @@ std::vector<Malformed> sharing() {
                  p.c.strides = {1, 64};
              },
          .messages =
-             {"c: got memory that overlaps d; expected memory of its own, or d itself with d's strides [64, 1]."}},
+             {"c: got memory that overlaps d; expected separate memory, or d itself with d's strides [64, 1]."}},
         {.mistake = "c one row behind d",
          .spec = {},
          .make =
@@ -150,7 +150,7 @@ std::vector<Malformed> sharing() {
                  shift(p.c, 512);
              },
          .messages =
-             {"c: got memory that overlaps d; expected memory of its own, or d itself with d's strides [256, 1]."}},
+             {"c: got memory that overlaps d; expected separate memory, or d itself with d's strides [256, 1]."}},
         {.mistake = "one row of d as c for all rows",
          .spec = {},
          .make =
@@ -159,7 +159,7 @@ std::vector<Malformed> sharing() {
                  p.c.strides = {0, 1};
              },
          .messages =
-             {"c: got memory that overlaps d; expected memory of its own, or d itself with d's strides [256, 1]."}},
+             {"c: got memory that overlaps d; expected separate memory, or d itself with d's strides [256, 1]."}},
     };
 }
 

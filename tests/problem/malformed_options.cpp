@@ -17,13 +17,13 @@ std::vector<Malformed> options() {
         {.mistake = "unpromoted with block scales",
          .spec = {},
          .make = [](Problem& p) { p.accumulation = Accumulation::unpromoted; },
-         .messages = {"accumulation: got unpromoted; expected promoted for 1x128 scaling of a. Only tensor and row "
-                      "scales can wait until all of k is summed."}},
+         .messages = {"accumulation: got unpromoted; expected promoted for 1x128 scales of a. Block scales are applied "
+                      "during accumulation; only tensor and row scales can be applied after it."}},
         {.mistake = "unpromoted with block scales on one side",
          .spec = {.recipe = "row:mxfp4"},
          .make = [](Problem& p) { p.accumulation = Accumulation::unpromoted; },
-         .messages = {"accumulation: got unpromoted; expected promoted for 1x32 scaling of b. Only tensor and row "
-                      "scales can wait until all of k is summed."}},
+         .messages = {"accumulation: got unpromoted; expected promoted for 1x32 scales of b. Block scales are applied "
+                      "during accumulation; only tensor and row scales can be applied after it."}},
         {.mistake = "bit_exact arithmetic of f32",
          .spec = {.recipe = "f32:f32"},
          .make = [](Problem& p) { p.arithmetic = Arithmetic::bit_exact; },
@@ -35,8 +35,8 @@ std::vector<Malformed> options() {
         {.mistake = "invariant f16",
          .spec = {.recipe = "f16:f16"},
          .make = [](Problem& p) { p.reproducibility = Reproducibility::invariant; },
-         .messages = {"reproducibility: got invariant; expected repeatable for f16 operands. Invariant implies "
-                      "bit_exact arithmetic, which has bf16 and narrower operands."}},
+         .messages = {"reproducibility: got invariant; expected repeatable for f16 operands. Invariant needs bit_exact "
+                      "arithmetic, which supports bf16 and narrower operands."}},
     };
 }
 
@@ -68,17 +68,17 @@ std::vector<Malformed> words() {
         {.mistake = "groups of k within a k-block of the GPU",
          .spec = {.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "row:row"},
          .make = [](Problem& p) { p.groups.alignment = 64; },
-         .messages = {"groups.alignment: got 64; expected a multiple of 128 for a Hopper GPU in this version. Run it "
-                      "on the CPU backend."},
+         .messages = {"groups.alignment: got 64; expected a multiple of 128 on a Hopper GPU. Copy the tensors to the "
+                      "host and use the CPU backend."},
          .backend = Backend::hopper,
          .check = Check::shapes},
         {.mistake = "the GPU backend for shapes alone",
          .spec = {.recipe = "f16:f16"},
          .make = [](Problem&) {},
-         .messages = {"a: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales for a Hopper GPU. Run it on "
-                      "the CPU backend.",
-                      "b: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales for a Hopper GPU. Run it on "
-                      "the CPU backend."},
+         .messages = {"a: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy the "
+                      "tensors to the host and use the CPU backend.",
+                      "b: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy the "
+                      "tensors to the host and use the CPU backend."},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };
@@ -99,11 +99,11 @@ std::vector<Malformed> several() {
                  p.groups.sizes.device = {.kind = DeviceId::Kind::cuda, .index = 0};
              },
          .messages =
-             {"a.values.strides: got [512]; expected one stride for each size of [64, 512].",
-              "b.scales: got f16; expected f32 or ue8m0 for 128x128 scaling of e4m3.",
+             {"a.values.strides: got [512]; expected one stride per dimension of [64, 512].",
+              "b.scales: got f16; expected f32 or ue8m0 for 128x128 scales of e4m3.",
               "c: got f32; expected bf16. c has the format of d.",
               "c: got [64, 255]; expected [64, 256] for m_grouped_aligned_offsets. n is 256 in b.values.",
-              "b.scales: got [4, 4, 2]; expected [4, 2, 4] for 128x128 scaling of b [4, 256, 512]. Pass the transposed "
+              "b.scales: got [4, 4, 2]; expected [4, 2, 4] for 128x128 scales of b [4, 256, 512]. Pass the transposed "
               "view.",
               "groups.alignment: got 0; expected 1 or more.", "sm_limit: got -2; expected 0 or more.",
               "d: got a null pointer; expected memory for [64, 256].",
@@ -116,8 +116,8 @@ std::vector<Malformed> several() {
                  p.b.scales = placed(Format::ue4m3, {256, 31});
              },
          .messages =
-             {"a.scales: got [16, 64]; expected [64, 16] for 1x32 scaling of a [64, 512]. Pass the transposed view.",
-              "b.scales: got [256, 31]; expected [256, 32] for 1x16 scaling of b [256, 512]."}},
+             {"a.scales: got [16, 64]; expected [64, 16] for 1x32 scales of a [64, 512]. Pass the transposed view.",
+              "b.scales: got [256, 31]; expected [256, 32] for 1x16 scales of b [256, 512]."}},
     };
 }
 

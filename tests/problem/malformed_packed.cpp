@@ -60,7 +60,8 @@ std::vector<Malformed> malformed_packed() {
     const SampleSpec spec{.recipe = "1x128:mxfp4"};
     return {
         with("packed by another version", spec, [](Problem& p) { p.b.packed.version = 7; },
-             {"b.packed: got layout version 7; expected version 3. Pack the weights again with this version."}),
+             {"b.packed: got layout version 7; expected version 3. Pack the weights again with this version of "
+              "Tilewright."}),
         with("packed for other activations", spec, [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
              {"b.packed: got weights packed for bf16 activations; expected fp8 for a of 1x128. Pack them again for "
               "these activations."}),
@@ -81,55 +82,58 @@ std::vector<Malformed> malformed_packed() {
              },
              {"b.packed: got packed weights with layout nn; expected nt or tt. Packed weights are [n, k]."}),
         with("packed without memory", spec, [](Problem& p) { p.b.packed.data = nullptr; },
-             {"b.packed: got a null pointer; expected the bytes of packed weights."}),
+             {"b.packed: got a null pointer; expected memory for packed weights."}),
         with("packed next to values", spec, [](Problem& p) { p.b.values = p.a.values; },
-             {"b.packed: got packed weights next to values or scales; expected one of the two."}),
+             {"b.packed: got packed weights together with values or scales; expected only one of them."}),
         with("D in the packed bytes", spec,
              [](Problem& p) { p.d.data = static_cast<std::byte*>(p.b.packed.data) + (1 << 19); },
-             {"d: got memory that overlaps b.packed; expected memory of its own."}),
+             {"d: got memory that overlaps b.packed; expected separate memory."}),
         with("packed activations", spec, [](Problem& p) { p.a.packed = p.b.packed; },
-             {"a: got packed weights; expected activations. Packed weights are b."}),
+             {"a: got packed weights; expected activations. Pass packed weights as b."}),
         unpacked("weights that are not packed, of groups of k on a GPU",
                  {.grouping = Grouping::k_grouped, .recipe = "1x128:mxfp4"}, [](Problem&) {},
-                 {"groups.grouping: got k_grouped; expected groups of m for a Hopper GPU. Run it on the CPU backend."}),
+                 {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call on a Hopper GPU. Copy "
+                  "the tensors to the host and use the CPU backend."}),
         unpacked("weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "row:mxfp4"},
                  [](Problem&) {},
-                 {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k for a Hopper GPU. "
-                  "Run it on the CPU backend."}),
+                 {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k on a Hopper GPU. "
+                  "Copy the tensors to the host and use the CPU backend."}),
         unpacked("weights with more rows than kernels that pack count",
                  {.recipe = "tensor:mxfp4", .n = (std::int64_t{1} << 30) + 64, .k = 32}, [](Problem&) {},
                  {"b.values: got [1073741888, 32]; expected at most 2^30 rows of all groups, columns, and tiles of 64 "
-                  "x 128 for a Hopper GPU. Pack them in parts with pack_weights."}),
-        on_hopper("f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
-                  [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-                  {"a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to "
-                   "mxfp4 weights, for a Hopper GPU. Give it as bf16, or run it on the CPU backend."}),
+                  "x 128 on a Hopper GPU. Pack them in parts with pack_weights."}),
+        on_hopper(
+            "f16 activations next to packed weights on a GPU", {.recipe = "f16:mxfp4"},
+            [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
+            {"a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp4 weights "
+             "on a Hopper GPU. Pass it as bf16, or copy the tensors to the host and use the CPU backend."}),
         on_hopper("bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
                   [](Problem& p) {
                       p.b.packed.activations = PackedFor::bf16;
                       p.a.values.strides[0] = 516;
                   },
-                  {"a.values.strides: got [516, 1] of bf16; expected multiples of 16 bytes below 2^40, k aside, for a "
-                   "Hopper GPU. Copy it, or run it on the CPU backend."}),
+                  {"a.values.strides: got [516, 1] of bf16; expected multiples of 16 bytes below 2^40, except along k, "
+                   "on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
         on_hopper("bf16 contiguous along m", {.layout = Layout::tt, .recipe = "bf16:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-                  {"a.values: got bf16 values contiguous along m; expected values contiguous along k for a Hopper GPU. "
-                   "Copy them, or run it on the CPU backend."}),
+                  {"a.values: got bf16 values contiguous along m; expected values contiguous along k on a Hopper GPU. "
+                   "Copy them, or copy the tensors to the host and use the CPU backend."}),
         unpacked("bf16 contiguous along m next to weights that are not packed",
                  {.layout = Layout::tt, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-                 {"a.values: got bf16 values contiguous along m; expected values contiguous along k for a Hopper GPU. "
-                  "Copy them, or run it on the CPU backend."}),
+                 {"a.values: got bf16 values contiguous along m; expected values contiguous along k on a Hopper GPU. "
+                  "Copy them, or copy the tensors to the host and use the CPU backend."}),
         unpacked("MXFP4 weights that are packed along n next to bf16, on a GPU",
                  {.layout = Layout::nn, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-                 {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k for a Hopper GPU. "
-                  "Run it on the CPU backend."}),
+                 {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k on a Hopper GPU. "
+                  "Copy the tensors to the host and use the CPU backend."}),
         unpacked("MXFP4 weights that are not packed next to bf16, of groups of k on a GPU",
                  {.grouping = Grouping::k_grouped, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-                 {"groups.grouping: got k_grouped; expected groups of m for a Hopper GPU. Run it on the CPU backend."}),
+                 {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call on a Hopper GPU. Copy "
+                  "the tensors to the host and use the CPU backend."}),
         unpacked("NVFP4 weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "nvfp4:nvfp4"},
                  [](Problem&) {},
-                 {"b.values: got nvfp4 values contiguous along n; expected values contiguous along k for a Hopper GPU. "
-                  "Run it on the CPU backend."}),
+                 {"b.values: got nvfp4 values contiguous along n; expected values contiguous along k on a Hopper GPU. "
+                  "Copy the tensors to the host and use the CPU backend."}),
     };
 }
 

@@ -53,8 +53,8 @@ std::vector<Malformed> ranks_and_signs() {
              [](Problem& p) {
                  p.a.values = placed(Format::bf16, {1, 64, 512});
              },
-         .messages = {"a.values: got [1, 64, 512]; expected [64, 512] for dense nt. b is one matrix, and so must a be: "
-                      "reshape a to two dimensions, before it is quantised."}},
+         .messages = {"a.values: got [1, 64, 512]; expected [64, 512] for dense nt. b is one matrix: reshape a to two "
+                      "dimensions before you quantize it."}},
         {.mistake = "b without its group dimension",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make =
@@ -73,11 +73,11 @@ std::vector<Malformed> ranks_and_signs() {
         {.mistake = "negative size",
          .spec = {.recipe = "bf16:bf16"},
          .make = [](Problem& p) { p.a.values.shape[0] = -64; },
-         .messages = {"a.values: got [-64, 512]; expected sizes of zero or more."}},
+         .messages = {"a.values: got [-64, 512]; expected sizes of 0 or more."}},
         {.mistake = "negative size of d",
          .spec = {},
          .make = [](Problem& p) { p.d.shape[1] = -1; },
-         .messages = {"d: got [64, -1]; expected sizes of zero or more."}},
+         .messages = {"d: got [64, -1]; expected sizes of 0 or more."}},
         {.mistake = "d of rank 1",
          .spec = {},
          .make = [](Problem& p) { p.d = placed(Format::bf16, {64 * 256}); },
@@ -125,10 +125,10 @@ std::vector<Malformed> operands_of_other_groupings() {
         {.mistake = "a and b of groups swapped",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make = [](Problem& p) { std::swap(p.a, p.b); },
-         .messages = {"a.values: got [4, 256, 512]; expected [64, k] for m_grouped_offsets nt. a and b are perhaps "
-                      "swapped: a has the rows of all groups, b a matrix for each group.",
-                      "b.values: got [64, 512]; expected [g, 256, k] for m_grouped_offsets nt. a and b are perhaps "
-                      "swapped: a has the rows of all groups, b a matrix for each group."}},
+         .messages = {"a.values: got [4, 256, 512]; expected [64, k] for m_grouped_offsets nt. did you swap a and b? a "
+                      "holds the rows of all groups, b one matrix per group.",
+                      "b.values: got [64, 512]; expected [g, 256, k] for m_grouped_offsets nt. did you swap a and b? a "
+                      "holds the rows of all groups, b one matrix per group."}},
     };
 }
 
@@ -148,7 +148,7 @@ std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): 
                  p.b.values = placed(Format::bf16, {512, 256});
              },
          .messages = {"b.values: got [512, 256]; expected [256, 512] for dense nt. n is 256 in d and k is 512 in "
-                      "a.values; pass the transposed view, or layout nn."}},
+                      "a.values. Pass the transposed view, or layout nn."}},
         {.mistake = "b not transposed in layout nn",
          .spec = {.layout = Layout::nn, .recipe = "bf16:bf16"},
          .make =
@@ -156,7 +156,7 @@ std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): 
                  p.b.values = placed(Format::bf16, {256, 512});
              },
          .messages = {"b.values: got [256, 512]; expected [512, 256] for dense nn. k is 512 in a.values and n is 256 "
-                      "in d; pass the transposed view, or layout nt."}},
+                      "in d. Pass the transposed view, or layout nt."}},
         {.mistake = "rows of d",
          .spec = {},
          .make =
@@ -177,8 +177,8 @@ std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): 
              [](Problem& p) {
                  p.d = placed(Format::bf16, {256, 64});
              },
-         .messages = {"d: got [256, 64]; expected [64, 256] for dense. m is 64 in a.values and n is 256 in b.values; "
-                      "pass the transposed view."}},
+         .messages = {"d: got [256, 64]; expected [64, 256] for dense. m is 64 in a.values and n is 256 in b.values. "
+                      "Pass the transposed view."}},
         {.mistake = "c of another shape",
          .spec = {},
          .make =

@@ -133,7 +133,7 @@ TEST(Recipe, ByName) {
     const std::string expected = "; expected " + recipe_words() + ".";
     EXPECT_EQ(refusal_of("fp8"), "recipe: got 'fp8'" + expected);
     EXPECT_EQ(refusal_of("128x128:row"),
-              "recipe: got '128x128:row'" + expected + " Each side exists, the pair does not.");
+              "recipe: got '128x128:row'" + expected + " Both sides are valid, but this pair is not supported.");
 }
 
 TEST(Recipe, MessagesNameRecipesThatAre) {

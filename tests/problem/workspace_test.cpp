@@ -235,16 +235,16 @@ TEST(Workspace, AMatrixThatAllGroupsShareIsCopiedOnce) {
 
 TEST(Workspace, FindingsNameTheBytes) {
     const Problem p = sample_on_gpu(tn);
-    const std::string advice = " RunOptions::workspace takes workspace_bytes(problem) bytes of the GPU.\n";
+    const std::string advice = " Pass workspace_bytes(problem) bytes of GPU memory as RunOptions::workspace.\n";
     EXPECT_EQ(messages(check_workspace(p, {})),
-              "workspace: got nothing; expected 19968 bytes or more for a copy of a.values along k." + advice);
+              "workspace: got nothing; expected 19968 bytes or more for a K-major copy of a.values." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19967})),
-              "workspace: got 19967 bytes; expected 19968 bytes or more for a copy of a.values along k." + advice);
+              "workspace: got 19967 bytes; expected 19968 bytes or more for a K-major copy of a.values." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x110), 19968})),
               "workspace: got an address that is 16 modulo 128; expected a multiple of 128." + advice);
     void* const in_d = address(std::bit_cast<std::uintptr_t>(p.d.data) / 128 * 128);
     EXPECT_EQ(messages(check_workspace(p, {in_d, 19968})),
-              "workspace: got memory that overlaps d; expected memory of its own." + advice);
+              "workspace: got memory that overlaps d; expected separate memory." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19968})), "");
     EXPECT_EQ(messages(check_workspace(sample_on_gpu({}), {})), "") << "a call that needs none";
 }

@@ -87,7 +87,7 @@ def test_groups_that_begin_within_a_block_are_refused(rng, small_alignment, grou
     with pytest.raises(tw.InvalidCall) as raised:
         deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, indices)
     assert str(raised.value) == (
-        f"grouped_layout: got {message}; expected one group in each aligned block of rows. Begin each group at a "
+        f"grouped_layout: got {message}; expected one group per aligned block of rows. Begin each group at a "
         "multiple of the alignment; rows in any order are for tilewright.grouped_gemm(indices=), in C++ for a "
         "groups.index_alignment of 1."
     )

@@ -40,7 +40,7 @@ WRONG = {
     ),
     "backend": (lambda: tw.gemm(A, B, backend="tpu"), "backend: got 'tpu'; expected one of automatic, cpu, hopper."),
     "no GPU": (lambda: tw.gemm(A, B, backend="hopper"), "all tensors: got host memory; expected memory of cuda:0"),
-    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: got -1; expected an integer from 0 up. 0 means all."),
+    "threads": (lambda: tw.gemm(A, B, threads=-1), "threads: got -1; expected an integer of at least 0. 0 means all."),
     "shape of out": (
         lambda: tw.gemm(A, B, out=np.zeros((3, 3), np.float32)),
         r"out: got \[3, 3\]; expected \[2, 3\].",
@@ -49,7 +49,7 @@ WRONG = {
     "c unlike out": (lambda: tw.gemm(A, B, c=np.zeros((2, 3), np.float32)), "^c: got f32; expected bf16."),
     "shape of c": (lambda: tw.gemm(A, B, c=np.zeros((3, 2), np.float32), out_dtype="f32"), r"c: got \[3, 2\]"),
     "out overlaps a": (lambda: tw.gemm(A, A, out=A[:, :2]), "out: memory that overlaps a"),
-    "recipe": (lambda: tw.quantize(A, "rows"), "recipe: got 'rows'; expected a side of a recipe: tensor, row, .*expected"),
+    "recipe": (lambda: tw.quantize(A, "rows"), "recipe: got 'rows'; expected one of tensor, row, .*expected"),
     "pair as recipe": (lambda: tw.quantize(A, "row:row"), "recipe: got 'row:row'"),
     "values unlike recipe": (
         lambda: tw.Quantized(A, "row"),
@@ -61,7 +61,7 @@ WRONG = {
     ),
     "unpacked e2m1": (
         lambda: tw.Quantized(A.astype(ml_dtypes.float4_e2m1fn), "mxfp4"),
-        "values: got float4_e2m1fn; expected e2m1, two to a byte of uint8 or int8. Pack.",
+        "values: got float4_e2m1fn; expected e2m1, two values per byte of uint8 or int8. Pack.",
     ),
     "gaps in packed e2m1": (
         lambda: tw.Quantized(np.zeros((4, 8), np.uint8)[:, ::2], "mxfp4"),
@@ -70,7 +70,7 @@ WRONG = {
     "odd k of e2m1": (lambda: tw.quantize(A[:, :3], "mxfp4"), r"x: got \[2, 3\]; expected an even last dimension"),
     "scale shape": (
         lambda: tw.gemm(tw.Quantized(np.zeros((2, 128), np.uint8), "1x128", np.ones((1, 1), np.float32)), B),
-        r"a.scales: got \[1, 1\]; expected \[2, 1\] for 1x128 scaling of a \[2, 128\].",
+        r"a.scales: got \[1, 1\]; expected \[2, 1\] for 1x128 scales of a \[2, 128\].",
     ),
     "no scales": (
         lambda: tw.gemm(tw.Quantized(np.zeros((2, 4), np.uint8), "row"), B),
@@ -109,7 +109,7 @@ def test_all_findings_at_once():
     assert [finding.operand for finding in caught.value.findings] == ["a.scales", "b.scales"]
     assert str(caught.value) == "\n".join(finding.message() for finding in caught.value.findings)
     first = caught.value.findings[0]
-    assert (first.given, first.expected) == ("[3, 2]", "[2, 1] for 1x128 scaling of a [2, 128]")
+    assert (first.given, first.expected) == ("[3, 2]", "[2, 1] for 1x128 scales of a [2, 128]")
     assert str(first) == first.message() and first.message() in repr(first)
 
 
@@ -128,4 +128,4 @@ def test_nothing_is_written_by_a_wrong_call():
 def test_a_read_only_out():
     out = np.zeros((2, 3), np.float32)
     out.flags.writeable = False
-    assert message(lambda: tw.gemm(A, B, out=out)) == "out: got a read-only array; expected one that can be written."
+    assert message(lambda: tw.gemm(A, B, out=out)) == "out: got a read-only array; expected a writable array."

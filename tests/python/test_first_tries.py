@@ -19,17 +19,17 @@ ENDS = [2, 4]
     [
         (lambda: tw.grouped_gemm(np.ones((4, 256), np.float32), WEIGHTS, offsets=ENDS), "; a is not quantised: quantize it, e.g. to 1x128 (tilewright.quantize(a, '1x128') of Python)"),
         (lambda: tw.grouped_gemm(QUANTISED, np.ones((2, 128, 256), np.float32), offsets=ENDS), "; b is not quantised: quantize it, e.g. to 128x128 (tilewright.quantize(b, '128x128') of Python)"),
-        (lambda: tw.grouped_gemm(WEIGHTS, QUANTISED, offsets=ENDS), "; a and b are perhaps swapped: a has the activations, b the weights"),
+        (lambda: tw.grouped_gemm(WEIGHTS, QUANTISED, offsets=ENDS), "; did you swap a and b? a holds the activations, b the weights"),
         (lambda: tw.grouped_gemm(EXPERTS, A, offsets=ENDS), "; a and b are perhaps swapped: a has the rows of all groups"),
-        (lambda: tw.gemm(QUANTISED, WEIGHTS), "; rows of several groups are m_grouped_offsets, by the end of each group (grouped_gemm of Python)"),
+        (lambda: tw.gemm(QUANTISED, WEIGHTS), "; for rows of several groups use m_grouped_offsets (grouped_gemm(offsets=) in Python)"),
         (lambda: tw.batched_gemm(QUANTISED, WEIGHTS), "; rows of several groups are m_grouped_offsets"),
-        (lambda: tw.gemm(EXPERTS, EXPERTS), "; groups of equal size are batched (batched_gemm of Python)"),
-        (lambda: tw.gemm(EXPERTS, A), "; b is one matrix, and so must a be: reshape a to two dimensions, before it is quantised"),
+        (lambda: tw.gemm(EXPERTS, EXPERTS), "; for groups of equal size use batched (batched_gemm in Python)"),
+        (lambda: tw.gemm(EXPERTS, A), "; b is one matrix: reshape a to two dimensions before you quantize it"),
         (lambda: tw.quantize(A.astype(np.int32), "row"), "; convert it, e.g. x.astype(numpy.float32)"),
         (lambda: tw.quantize(A > 0, "row"), "; convert it, e.g. x.astype(numpy.float32)"),
         (lambda: tw.quantize(A.astype(np.complex64), "row"), "; pass its real part, x.real"),
-        (lambda: tw.quantize(A.tolist(), "row"), "; make one, e.g. numpy.array(x, numpy.float32)"),
-        (lambda: tw.gemm(A.astype(np.int8), A), "; codes that are quantised already go into Quantized"),
+        (lambda: tw.quantize(A.tolist(), "row"), "; convert it, e.g. numpy.array(x, numpy.float32)"),
+        (lambda: tw.gemm(A.astype(np.int8), A), ". For values that are already quantized, use Quantized"),
     ],
 )
 def test_first_tries_are_told_what_to_do(call, expected):

@@ -131,9 +131,9 @@ def test_a_workspace_is_the_callers():
         call(bytes_on_gpu(511)[1])
     with pytest.raises(tw.InvalidCall, match="^workspace: got memory elsewhere; expected memory of cuda:0."):
         call(bytes_on_gpu(512, "cpu")[1])
-    with pytest.raises(tw.InvalidCall, match=r"^workspace: got \[16, 32\]; expected uint8 \[bytes\] without gaps in memory of "):
+    with pytest.raises(tw.InvalidCall, match=r"^workspace: got \[16, 32\]; expected contiguous uint8 \[bytes\] in memory of "):
         call(tw.RawArray(enough.address, (16, 32), "ue8m0", device="cuda"))
-    with pytest.raises(tw.InvalidCall, match="^workspace: got memory that overlaps out; expected memory of its own."):
+    with pytest.raises(tw.InvalidCall, match="^workspace: got memory that overlaps out; expected separate memory."):
         call(tw.RawArray(out.array.ctypes.data // 128 * 128, (1024,), "ue8m0", device="cuda"))
     assert not memory.any()
 
@@ -212,7 +212,7 @@ def test_raw_addresses_hold_quantised_operands(rng):
         ((0, (2, 2), "fp8"), "format: got 'fp8'"),
         (
             (0, (2, 2), "f32", (2,)),
-            "strides: got 1 strides; expected 2, one a dimension.",
+            "strides: got 1 strides; expected 2 (one per dimension).",
         ),
         (
             (0, (2, 2), "f32", None, "tpu"),

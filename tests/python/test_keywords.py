@@ -130,8 +130,8 @@ def test_sizes_given_as_ends_are_found():
         return [finding.message() for finding in tw.validate(A, EXPERTS, grouping=grouping, sizes=sizes)]
 
     expected = (
-        "sizes: got the end 2 of group 2 after the end 5 of group 1; expected ends that do not descend."
-        "ends are cumulative: pass the running sum of the sizes"
+        "sizes: got the end 2 of group 2 after the end 5 of group 1; expected ends that do not decrease."
+        "did you pass sizes? Use their running sum"
     )
     for sizes in ([3, 5, 2], np.array([3, 5, 2], np.int32)):
         assert found(sizes) == [expected]
@@ -145,7 +145,7 @@ def test_groups_described_another_way():
         tw.grouped_gemm(A, EXPERTS, counts=[3, 5, 2])
     assert str(caught.value) == (
         "a.values: got [10, 128]; expected [3, m, 128] for m_grouped_masked nt."
-        "rows of groups one after another are m_grouped_offsets, by the end of each group"
+        "for groups one after another use m_grouped_offsets, with the end of each group (offsets= in Python)"
     )
     with pytest.raises(tw.InvalidCall) as caught:
         tw.grouped_gemm(A, EXPERTS, offsets=[0, 3, 8, 10])
@@ -182,12 +182,12 @@ def test_weights_the_other_way_round(recipe, layout, other):
     "side, given, expected, advice",
     [
         ("128x128", [3, 4], [4, 3], "pass the transposed view"),
-        ("1x128", [384, 4], [512, 3], "they are scales of the transpose [384, 512]; quantise along k, whatever the layout"),
-        ("row", [384], [512], "they are scales of the transpose [384, 512]; quantise along k, whatever the layout"),
+        ("1x128", [384, 4], [512, 3], "these are scales of the transpose [384, 512]. Quantize along k, whatever the layout"),
+        ("row", [384], [512], "these are scales of the transpose [384, 512]. Quantize along k, whatever the layout"),
     ],
 )
 def test_scales_of_the_transpose(side, given, expected, advice):
     b = tw.quantize(np.ones((384, 512), np.float32), side)
     a = tw.quantize(np.ones((8, 384), np.float32), "row" if side == "row" else "1x128")
     (finding,) = tw.validate(a, b, layout="nn")
-    assert str(finding) == f"b.scales: got {given}; expected {expected} for {side} scaling of b [512, 384]. {advice}."
+    assert str(finding) == f"b.scales: got {given}; expected {expected} for {side} scales of b [512, 384]. {advice}."

@@ -30,7 +30,7 @@ def on_gpu(code, bits):
     "make", [lambda: on_gpu(dlpack.E4M3FN, 8), lambda: tw.RawArray(4096, (4,), "e4m3", device="cuda:0")]
 )
 def test_decode_refuses_memory_of_a_gpu(make):
-    expected = "codes: got memory of GPU 0; expected host memory. Copy it to the host."
+    expected = "codes: got memory of cuda:0; expected host memory. Copy it to the host."
     assert message(lambda: tw.decode(make())) == expected
 
 
@@ -38,7 +38,7 @@ def test_decode_refuses_memory_of_a_gpu(make):
     "make", [lambda: on_gpu(dlpack.FLOAT, 32), lambda: tw.RawArray(4096, (4,), "f32", device="cuda:0")]
 )
 def test_encode_refuses_memory_of_a_gpu(make):
-    assert message(lambda: tw.encode(make(), "e4m3")).startswith("x: got memory of GPU 0; expected host memory")
+    assert message(lambda: tw.encode(make(), "e4m3")).startswith("x: got memory of cuda:0; expected host memory")
 
 
 def test_null_pointers():
@@ -50,13 +50,13 @@ def test_null_pointers():
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (("x", (3,), "e4m3"), "address: got 'x'; expected an integer from 0 up."),
-        ((-1, (3,), "e4m3"), "address: got -1; expected an integer from 0 up."),
-        ((0, (-3,), "e4m3"), r"shape: got [-3]; expected sizes from 0 up."),
+        (("x", (3,), "e4m3"), "address: got 'x'; expected an integer of at least 0."),
+        ((-1, (3,), "e4m3"), "address: got -1; expected an integer of at least 0."),
+        ((0, (-3,), "e4m3"), r"shape: got [-3]; expected sizes of 0 or more."),
         ((0, 3, "e4m3"), "shape: got 3; expected a sequence of integers."),
-        ((0, (1.5,), "e4m3"), "shape[0]: got 1.5; expected an integer of 64 bits."),
+        ((0, (1.5,), "e4m3"), "shape[0]: got 1.5; expected a 64-bit integer."),
         ((0, (3,), 8), "format: got 8; expected one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32, i32, i64."),
-        ((0, (3,), "f32", (1, 1)), "strides: got 2 strides; expected 1, one a dimension."),
+        ((0, (3,), "f32", (1, 1)), "strides: got 2 strides; expected 1 (one per dimension)."),
         ((0, (3,), "f32", None, "gpu"), "device: got 'gpu'; expected cpu, cuda or cuda:<index>."),
     ],
 )
@@ -107,10 +107,10 @@ def test_which_dimension_of_bytes_is_packed():
         ({"alpha": 1e300}, "alpha: got 1e+300; expected a number within float32's range, whose largest is 3.4e38."),
         ({"layout": 3}, "layout: got 3; expected one of nt, nn, tn, tt."),
         ({"arithmetic": "exact"}, "arithmetic: got 'exact'; expected one of fast, bit_exact."),
-        ({"threads": 1.5}, "threads: got 1.5; expected an integer from 0 up. 0 means all."),
-        ({"threads": True}, "threads: got True; expected an integer from 0 up. 0 means all."),
-        ({"threads": 2**40}, "threads: got 1099511627776; expected an integer from 0 up. 0 means all."),
-        ({"sm_limit": "8"}, "sm_limit: got '8'; expected an integer from 0 up. 0 lifts the limit."),
+        ({"threads": 1.5}, "threads: got 1.5; expected an integer of at least 0. 0 means all."),
+        ({"threads": True}, "threads: got True; expected an integer of at least 0. 0 means all."),
+        ({"threads": 2**40}, "threads: got 1099511627776; expected an integer of at least 0. 0 means all."),
+        ({"sm_limit": "8"}, "sm_limit: got '8'; expected an integer of at least 0. 0 lifts the limit."),
         ({"overlap": "no"}, "overlap: got 'no'; expected True or False."),
         ({"backend": None}, "backend: got None; expected one of automatic, cpu, hopper."),
     ],
@@ -147,11 +147,11 @@ def test_no_operand():
 @pytest.mark.parametrize(
     "call, expected",
     [
-        (lambda: tw.quantize(A, None), "recipe: got None; expected a side of a recipe: tensor, row"),
+        (lambda: tw.quantize(A, None), "recipe: got None; expected one of tensor, row"),
         (lambda: tw.quantize(A, "row", round_up="yes"), "round_up: got 'yes'; expected True or False."),
         (lambda: tw.quantize(None, "row"), "x: got None; expected an array."),
         (lambda: tw.Quantized(None, "row"), "values: got None; expected an array."),
-        (lambda: tw.Quantized(A, 3), "recipe: got 3; expected a side of a recipe: tensor, row"),
+        (lambda: tw.Quantized(A, 3), "recipe: got 3; expected one of tensor, row"),
         (lambda: tw.quantize(A, "row").dequantize("e4m3"), "dtype: got 'e4m3'; expected one of bf16, f16, f32, bfloat16"),
         (lambda: tw.encode(A, None), "format: got None; expected one of e4m3, e5m2, e2m1, ue8m0, ue4m3, bf16, f16, f32"),
         (lambda: tw.encode(A, "i32"), "format: got 'i32'; expected one of e4m3"),
@@ -164,7 +164,7 @@ def test_no_operand():
             lambda: tw.gemm(A, A, out=np.zeros((4, 4))),
             "out: got float64; expected bfloat16, float16 or float32. Make.",
         ),
-        (lambda: tw.gemm(A, A, stream=True), "stream: got True; expected an integer from 0 up."),
+        (lambda: tw.gemm(A, A, stream=True), "stream: got True; expected an integer of at least 0."),
     ],
 )
 def test_messages(call, expected):
@@ -173,7 +173,7 @@ def test_messages(call, expected):
 
 def test_messages_use_the_callers_words():
     memory = np.zeros((8, 4), np.float32)
-    expected = "c: got memory that overlaps out; expected memory of its own, or out itself with out's strides [4, 1]."
+    expected = "c: got memory that overlaps out; expected separate memory, or out itself with out's strides [4, 1]."
     assert message(lambda: tw.gemm(A, A, out=memory[:4], c=memory[1:5])) == expected
     indices = np.zeros(4, np.int32)
     out = np.lib.stride_tricks.as_strided(indices.view(np.float32), (4, 1), (4, 4))
@@ -200,7 +200,7 @@ def test_lists_of_sizes_hold_integers(wrong):
         lambda: tw.grouped_gemm(A, EXPERTS, indices=(0, wrong, 0, 0)),
     ):
         text = message(call)
-        assert text.startswith("indices[1]: ") and text.endswith("got ; expected an integer of 64 bits.")
+        assert text.startswith("indices[1]: ") and text.endswith("got ; expected a 64-bit integer.")
     assert message(lambda: tw.k_grouped_gemm(A, A, offsets=[4, wrong])).startswith("offsets[1]: ")
 
 
@@ -209,7 +209,7 @@ def test_groups_of_k_are_given_in_one_way():
     assert text == "groups: got offsets, counts; expected exactly one of offsets, aligned_offsets, counts."
     a, b = tw.quantize(A, "1x128"), tw.quantize(A, "row")
     text = message(lambda: tw.k_grouped_gemm(a, b, aligned_offsets=[4], alignment=8))
-    assert text.startswith("groups.alignment: got 8; expected a multiple of 128 for 1x128 scaling of a. Each group.")
+    assert text.startswith("groups.alignment: got 8; expected a multiple of 128 for 1x128 scales of a. Each group.")
     apart = np.zeros((4, 40), np.float32)[:, :32]
     text = message(lambda: tw.k_grouped_gemm(apart, apart, counts=[32]))
     assert "a.values.strides: got [40, 1]; expected [32, 1] for k_grouped_flat. Groups follow one another." in text
@@ -229,8 +229,8 @@ def test_masked_sizes():
 def test_hints_of_the_wrong_kind():
     lines = message(lambda: tw.grouped_gemm(A, EXPERTS, aligned_offsets=[1, 2], alignment=1.5, expected_m="4"))
     assert lines.splitlines() == [
-        "alignment: got 1.5; expected an integer of 64 bits.",
-        "expected_m: got '4'; expected an integer of 64 bits.",
+        "alignment: got 1.5; expected a 64-bit integer.",
+        "expected_m: got '4'; expected a 64-bit integer.",
     ]
 
 

@@ -92,7 +92,7 @@ def test_says_what_is_wrong():
     activation = tw.quantize(a.astype(np.float32), "1x128")
     with pytest.raises(tw.InvalidCall, match="nt or tt"):
         tw.gemm(activation, packed, layout="nn")
-    with pytest.raises(tw.InvalidCall, match="activations. Packed weights are b"):
+    with pytest.raises(tw.InvalidCall, match="activations. Pass packed weights as b"):
         tw.gemm(packed, packed)
     newer = np.array(packed.data)
     newer[8] = 4
@@ -100,7 +100,7 @@ def test_says_what_is_wrong():
         tw.gemm(activation, tw.PackedWeights(newer))
     with pytest.raises(ValueError, match="without the header"):
         tw.PackedWeights(np.zeros(4096, np.uint8))
-    with pytest.raises(ValueError, match="the copy is not complete"):
+    with pytest.raises(ValueError, match="the copy is incomplete: copy all bytes"):
         tw.PackedWeights(packed.data[:-128])
     with pytest.raises(ValueError, match="'fp8' or 'bf16'"):
         tw.pack_weights(weights("mxfp4", (64, 128)), "fp16")

@@ -48,7 +48,7 @@ def test_ends_in_a_list():
             strict=True,
         ):
             same(given, expected)
-    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: got 8.5; expected an integer of 64 bits."):
+    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: got 8.5; expected a 64-bit integer."):
         tw.quantize_tokens(x, [5, 8.5], rows="row")
 
 

@@ -205,7 +205,7 @@ TEST(Convert, RefusesWeightsPackedByAnotherVersion) {
     test::write_file(folder.file("packed"), bytes);
     const std::string error = refusal(job(folder.file("packed"), folder.file("out"), "mxfp4"));
     EXPECT_NE(error.find("layers.3.ffn.experts.0.w1.weight.packed: got layout version 2; expected version 3. Pack the "
-                         "weights again with this version."),
+                         "weights again with this version of Tilewright."),
               std::string::npos)
         << error;
 }
